@@ -8,7 +8,7 @@ import yaml
 from dralab.components.nodes import install
 from dralab.components.simulated import SimulatedCluster
 from dralab.drivers.catalog import device_class
-from dralab.drivers.publishing import Publisher
+from dralab.drivers.publishing import SlicePublisher
 from dralab.node.kubelets import Kubelets, NodeSpec
 from dralab.node.simulated_runtime import SimulatedRuntime
 from dralab.runtime.client import Resource
@@ -23,7 +23,7 @@ class DeviceLab(SimulatedCluster):
     def __init__(self, *drivers, nodes=("n1",), extended="", **options):
         super().__init__(**options)
         self.kubelets = Kubelets(self.manager, SimulatedRuntime(self.engine))
-        self.publisher = Publisher(self.manager, mend_after=0)
+        self.publisher = SlicePublisher(self.manager, mend_after=0)
         self.drivers = [make(node) for node in nodes for make in drivers]
 
         def on_node(kubelet):

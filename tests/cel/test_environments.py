@@ -10,7 +10,7 @@ from dralab.cel import (
     CelError,
     CelFeatures,
     CompileError,
-    Size,
+    DeclaredSize,
     check,
     compile_expression,
     compile_selector,
@@ -28,7 +28,7 @@ TYPED = kubernetes().extended(
         "device.quantityAttributes": map_of(STRING, QUANTITY),
         "device.attributes": map_of(STRING, DYN),
     },
-    sizes={"device.driverName": Size(63)},
+    sizes={"device.driverName": DeclaredSize(63)},
     result=(BOOL,),
 )
 

@@ -8,7 +8,7 @@ from builders import worker
 from dralab.api.status import ApiError
 from dralab.components import control_plane, profiles
 from dralab.drivers.classic.controller import FINALIZER, NAMESPACE, ClassicController
-from dralab.drivers.classic.parameters import DriverError, Parameters
+from dralab.drivers.classic.parameters import DriverError, DriverParameters
 from dralab.runtime.resources import (
     ALLOCATION_STATES,
     CLASSIC_CLAIMS,
@@ -257,9 +257,9 @@ def test_what_one_pod_was_promised_no_other_is_before_it_is_allocated(lab):
         named("ResourceClaim", "other", spec=claim_spec()),
     )
     found = lab.driver.allocations
-    assert found.unsuitable([("a", one, Parameters(count=1))], ["n0"]) == {"a": []}
-    assert found.unsuitable([("b", other, Parameters(count=8))], ["n0"]) == {"b": ["n0"]}
-    assert found.unsuitable([("b", other, Parameters(count=7))], ["n0"]) == {"b": []}
+    assert found.unsuitable([("a", one, DriverParameters(count=1))], ["n0"]) == {"a": []}
+    assert found.unsuitable([("b", other, DriverParameters(count=8))], ["n0"]) == {"b": ["n0"]}
+    assert found.unsuitable([("b", other, DriverParameters(count=7))], ["n0"]) == {"b": []}
     for claim in (one, other):
         found.allocate(claim, "n0")
     names = [device["uuid"] for device in lab.held("n0")]
@@ -278,7 +278,7 @@ def test_pods_that_wait_do_not_make_other_nodes_look_full():
 
 def test_the_driver_allocates_and_reserves_in_one_write(lab):
     [claim] = lab.add(CLASSIC_CLAIMS, named("ResourceClaim", "one", spec=claim_spec()))
-    lab.driver.allocations.unsuitable([("a", claim, Parameters())], ["n0"])
+    lab.driver.allocations.unsuitable([("a", claim, DriverParameters())], ["n0"])
     owner = {"metadata": {"name": "p", "namespace": "default", "uid": "u"}}
     lab.driver._allocate(claim, "n0", owner)
     status = lab.client.get(CLASSIC_CLAIMS, "one", "default")["status"]
@@ -384,7 +384,7 @@ def test_an_immediate_claim_goes_only_where_its_class_lets_it():
 def test_what_was_given_and_not_told_is_told_and_not_given_again():
     lab = ClassicLab("n0", "n1", classes=())
     [claim] = lab.server.add(CLASSIC_CLAIMS, immediate("now"))
-    lab.driver.allocations.unsuitable([("", claim, Parameters())], ["n1"])
+    lab.driver.allocations.unsuitable([("", claim, DriverParameters())], ["n1"])
     lab.driver.allocations.allocate(claim, "n1")
     lab.server.add(CLASSIC_CLASSES, resource_class())
     lab.wait(40)
@@ -451,7 +451,7 @@ def test_wrong_parameters_of_a_class_are_an_event(class_, message):
 def test_a_promise_that_a_structured_claim_has_overtaken_is_made_anew(lab):
     [claim] = lab.add(CLASSIC_CLAIMS, named("ResourceClaim", "one", spec=claim_spec()))
     found = lab.driver.allocations
-    wanted = [("a", claim, Parameters())]
+    wanted = [("a", claim, DriverParameters())]
     found.unsuitable(wanted, ["n0"])
     written = {
         "spec": {"allocatedClaims": {"other": {"fake": {"devices": [{"uuid": "FAKE-n0-0"}]}}}}

@@ -20,7 +20,7 @@ from dralab.node.log_files import RuntimeWithLogFiles
 from dralab.node.process_runtime import ProcessRuntime
 from dralab.node.simulated_runtime import SimulatedRuntime
 from dralab.node.spdy import Frame, FrameType
-from dralab.runtime.kubeconfig import Access
+from dralab.runtime.kubeconfig import ClusterAccess
 from dralab.runtime.live import LiveEngine
 from dralab.runtime.manager import Manager
 from dralab.runtime.remote import RemoteClient
@@ -36,7 +36,7 @@ class Far:
 
     def __init__(self, url, name, directory, runtime):
         self.engine = LiveEngine(name=name, workers=4)
-        self.client = RemoteClient(Access(server=url))
+        self.client = RemoteClient(ClusterAccess(server=url))
         manager = self.manager = Manager(self.engine, self.client, Randomness(1))
         self.runtime = runtime(self.engine)
         self.kubelets = Kubelets(manager, self.runtime, only=name)

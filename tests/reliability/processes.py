@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any, Self
 
-from dralab.runtime.kubeconfig import Access
+from dralab.runtime.kubeconfig import ClusterAccess
 
 
 class ServerProcess:
@@ -53,7 +53,7 @@ class ServerProcess:
 class Connection:
     """One keep-alive connection."""
 
-    def __init__(self, host: str, timeout: float = 30, access: Access | None = None) -> None:
+    def __init__(self, host: str, timeout: float = 30, access: ClusterAccess | None = None) -> None:
         self.headers = {}
         if access is None:
             self.http = http.client.HTTPConnection(host, timeout=timeout)

@@ -16,7 +16,7 @@ BROKEN = (http.client.HTTPException, ConnectionError, TimeoutError)
 Content = str | None  # the payload of an object; None where there is none
 
 
-class Writer(threading.Thread):
+class WritingThread(threading.Thread):
     """Writes to objects of its own, one after the other, until the server is gone.
 
     `known` is what was acknowledged, `attempted` what was on its way when the server died.
@@ -117,7 +117,7 @@ def contents(server: ServerProcess) -> tuple[dict[str, Content], int]:
     return found, int(listing["metadata"]["resourceVersion"])
 
 
-def survived(writer: Writer, found: dict[str, Content]) -> dict[str, Content]:
+def survived(writer: WritingThread, found: dict[str, Content]) -> dict[str, Content]:
     """Return a writer's objects; what was on its way is there whole, or not at all."""
     mine = {name: c for name, c in found.items() if name.startswith(f"w{writer.number}-")}
     expected = {name: c for name, c in writer.known.items() if c is not None}
@@ -138,7 +138,7 @@ def rounds(data: Path, count: int, durability: str, seed: int) -> int:
     acknowledged = 0
     watched: dict[str, Content] = {}
     watched_at = newest = 0
-    writers: list[Writer] = []
+    writers: list[WritingThread] = []
     watcher = Watcher(watched, watched_at)
     for number in range(count + 1):
         with ServerProcess(data, "--durability", durability) as server:
@@ -168,7 +168,7 @@ def rounds(data: Path, count: int, durability: str, seed: int) -> int:
                 return acknowledged
             if not number:
                 watched, watched_at = found, revision
-            writers = [Writer(n, random.Random(rng.random()), known[n]) for n in range(6)]
+            writers = [WritingThread(n, random.Random(rng.random()), known[n]) for n in range(6)]
             watcher = Watcher(watched, watched_at)
             for thread in (watcher, *writers):
                 thread.host = server.host

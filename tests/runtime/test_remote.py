@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from dralab.api.status import ApiError
-from dralab.runtime.kubeconfig import Access
+from dralab.runtime.kubeconfig import ClusterAccess
 from dralab.runtime.remote import RemoteClient, RemoteWatch
 from dralab.runtime.resources import PODS
 
@@ -53,7 +53,7 @@ def test_a_watch_that_is_closed_while_its_stream_opens_closes_the_stream():
 def test_a_client_that_is_closed_connects_no_more():
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(0.1)
-        client = RemoteClient(Access(server=f"http://127.0.0.1:{listener.getsockname()[1]}"))
+        client = RemoteClient(ClusterAccess(server=f"http://127.0.0.1:{listener.getsockname()[1]}"))
         client.close()
         with pytest.raises(ApiError, match="the client is closed"):
             client.list(PODS)
@@ -63,7 +63,7 @@ def test_a_client_that_is_closed_connects_no_more():
 
 def test_a_connection_made_while_its_client_is_closed_is_let_go():
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        client = RemoteClient(Access(server=f"http://127.0.0.1:{listener.getsockname()[1]}"))
+        client = RemoteClient(ClusterAccess(server=f"http://127.0.0.1:{listener.getsockname()[1]}"))
         asking = threading.Thread(target=client.list, args=(PODS,))
         asking.start()
         peer, _ = listener.accept()

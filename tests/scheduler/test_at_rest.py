@@ -17,7 +17,7 @@ CORDON = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
 TAINT = {"key": "k", "value": "v", "effect": "NoSchedule"}
 
 
-class World:
+class SchedulingScene:
     """A cluster to which things happen, and what anybody can see of it from outside."""
 
     def __init__(self, seed):
@@ -215,7 +215,7 @@ class World:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_at_rest_nothing_is_overcommitted_and_nobody_waits_who_fits(seed):
-    world = World(seed)
+    world = SchedulingScene(seed)
     placed = waited = 0
     for _ in range(80):
         world.step()

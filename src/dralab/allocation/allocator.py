@@ -109,17 +109,17 @@ def place(
     return (best[1], best[2]) if best is not None else (None, last)
 
 
-class _By(NamedTuple):
+class _RankingKey(NamedTuple):
     """A policy, and the requests that it takes for likely."""
 
     policy: Policy
     demand: LikelyRequests
 
 
-def _by(problem: Problem, policy: Policy | None) -> _By | None:
+def _by(problem: Problem, policy: Policy | None) -> _RankingKey | None:
     if policy is None:
         return None
-    return _By(policy, likely_requests(policy, problem.classes, problem.features))
+    return _RankingKey(policy, likely_requests(policy, problem.classes, problem.features))
 
 
 def _judged(
@@ -127,7 +127,7 @@ def _judged(
     view: PoolView,
     budget: int,
     share_ids: ShareIds,
-    by: _By | None,
+    by: _RankingKey | None,
 ) -> tuple[Outcome, float]:
     if not problem.claims:
         return Allocated(claims=()), 0.0

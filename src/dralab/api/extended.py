@@ -19,7 +19,7 @@ Check = Callable[[JsonDict], list[FieldError]]
 Place = tuple[JsonDict, str, Any, str]
 
 
-class Extended(Strategy):
+class ExtendedStrategy(Strategy):
     """The rules of a kind, and those of the fields that it has on top.
 
     `fields` maps paths to structural schemas; `*` in a path stands for each element of a list:

@@ -27,7 +27,7 @@ Who may select what, and what an error means for a claim, is left to `allocation
 """
 
 from dralab.cel.device import CelFeatures, attribute_value, device_of, device_value, environment
-from dralab.cel.environment import Environment, Size
+from dralab.cel.environment import DeclaredSize, Environment
 from dralab.cel.errors import CelError, CompileError, CostExceededError, Issue
 from dralab.cel.library import kubernetes, standard
 from dralab.cel.program import (
@@ -45,11 +45,11 @@ __all__ = [
     "CompileError",
     "CompiledSelector",
     "CostExceededError",
+    "DeclaredSize",
     "Environment",
     "ExpressionCheck",
     "Issue",
     "Program",
-    "Size",
     "attribute_value",
     "check",
     "compile_expression",

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any, Final, Literal
 
 from dralab.cel import types
-from dralab.cel.environment import Environment, Size
+from dralab.cel.environment import DeclaredSize, Environment
 from dralab.cel.errors import CelError
 from dralab.cel.functions import lists
 from dralab.cel.library import kubernetes, overloads
@@ -84,17 +84,17 @@ def environment(
     )
 
 
-def _device_size() -> Size:
-    domain, name = Size(MAX_DOMAIN), Size(MAX_ID)
-    attributes = Size(MAX_ENTRIES, name, Size(MAX_VALUE), any_field=True)
-    capacity = Size(MAX_ENTRIES, name, Size(0))
-    return Size(
+def _device_size() -> DeclaredSize:
+    domain, name = DeclaredSize(MAX_DOMAIN), DeclaredSize(MAX_ID)
+    attributes = DeclaredSize(MAX_ENTRIES, name, DeclaredSize(MAX_VALUE), any_field=True)
+    capacity = DeclaredSize(MAX_ENTRIES, name, DeclaredSize(0))
+    return DeclaredSize(
         0,
         fields={
-            "driver": Size(MAX_DRIVER),
-            "allowMultipleAllocations": Size(1),
-            "attributes": Size(MAX_ENTRIES, domain, attributes),
-            "capacity": Size(MAX_ENTRIES, domain, capacity),
+            "driver": DeclaredSize(MAX_DRIVER),
+            "allowMultipleAllocations": DeclaredSize(1),
+            "attributes": DeclaredSize(MAX_ENTRIES, domain, attributes),
+            "capacity": DeclaredSize(MAX_ENTRIES, domain, capacity),
         },
     )
 

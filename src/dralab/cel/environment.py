@@ -15,7 +15,7 @@ from dralab.cel.types import CelType, Overload, type_of
 
 
 @dataclass(frozen=True, slots=True)
-class Size:
+class DeclaredSize:
     """How large a declared value may be: characters of a string, entries of a list or map.
 
     `fields` are those of an object; `key` and `element` describe the entries of a map or list.
@@ -23,9 +23,9 @@ class Size:
     """
 
     largest: int
-    key: "Size | None" = None
-    element: "Size | None" = None
-    fields: Mapping[str, "Size"] = field(default_factory=dict)
+    key: "DeclaredSize | None" = None
+    element: "DeclaredSize | None" = None
+    fields: Mapping[str, "DeclaredSize"] = field(default_factory=dict)
     any_field: bool = False
 
 
@@ -55,7 +55,7 @@ class Environment:
     macros: frozenset[str]
     variables: Mapping[str, CelType] = field(default_factory=dict)
     structs: Mapping[str, Mapping[str, CelType]] = field(default_factory=dict)
-    sizes: Mapping[str, Size] = field(default_factory=dict)
+    sizes: Mapping[str, DeclaredSize] = field(default_factory=dict)
     homogeneous: bool = True
     checks_literals: bool = True
     quoted_names: bool = False
@@ -84,7 +84,7 @@ class Environment:
         *,
         variables: Mapping[str, CelType] | None = None,
         structs: Mapping[str, Mapping[str, CelType]] | None = None,
-        sizes: Mapping[str, Size] | None = None,
+        sizes: Mapping[str, DeclaredSize] | None = None,
         functions: Mapping[str, tuple[Overload, ...]] | None = None,
         result: tuple[CelType, ...] | None = None,
         result_words: str | None = None,

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from dralab.cel.deep_recursion import Step, run
 from dralab.cel.environment import Environment
-from dralab.cel.estimated_costs import Argument, price
-from dralab.cel.ranges import NOTHING, ONE, UNKNOWN, Range, fixed
+from dralab.cel.estimated_costs import PricedArgument, price
+from dralab.cel.ranges import NOTHING, ONE, UNKNOWN, CostRange, fixed
 from dralab.cel.runtime_costs import LIST_BASE, MAP_BASE
 from dralab.cel.syntax import (
     ACCUMULATOR,
@@ -31,27 +31,27 @@ STRUCT_BASE = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Entries:
+class EntrySizes:
     """The sizes of what a list or map holds."""
 
     kind: str
-    key: Range
-    value: Range
+    key: CostRange
+    value: CostRange
 
-    def joined(self, other: "Entries | None") -> "Entries | None":
+    def joined(self, other: "EntrySizes | None") -> "EntrySizes | None":
         """Return sizes that cover both."""
         if other is None:
             return None
-        return Entries(self.kind, self.key.joined(other.key), self.value.joined(other.value))
+        return EntrySizes(self.kind, self.key.joined(other.key), self.value.joined(other.value))
 
 
 @dataclass(frozen=True, slots=True)
-class Local:
+class MacroVariable:
     """What is known of a variable of a macro."""
 
     path: Path
-    size: Range | None
-    entries: Entries | None
+    size: CostRange | None
+    entries: EntrySizes | None
 
 
 def estimate(tree: Expr, environment: Environment) -> int:
@@ -65,18 +65,18 @@ class Estimator:
 
     environment: Environment
     paths: dict[int, Path] = field(default_factory=dict)
-    sizes: dict[int, Range] = field(default_factory=dict)
-    entries: dict[int, Entries] = field(default_factory=dict)
-    locals: dict[str, list[Local]] = field(default_factory=dict)
+    sizes: dict[int, CostRange] = field(default_factory=dict)
+    entries: dict[int, EntrySizes] = field(default_factory=dict)
+    locals: dict[str, list[MacroVariable]] = field(default_factory=dict)
     # optMap has its target twice in the tree; it costs twice, but is walked once.
-    done: dict[int, Range] = field(default_factory=dict)
+    done: dict[int, CostRange] = field(default_factory=dict)
 
-    def cost(self, node: Expr) -> Step[Range]:
+    def cost(self, node: Expr) -> Step[CostRange]:
         """Return the cost of an expression."""
         known = self.done.get(id(node))
         if known is not None:
             return known
-        cost: Range
+        cost: CostRange
         match node:
             case Literal():
                 cost = NOTHING
@@ -99,12 +99,12 @@ class Estimator:
 
     # --- variables and paths ---
 
-    def local(self, name: str) -> Local | None:
+    def local(self, name: str) -> MacroVariable | None:
         """Return a macro's variable of a name, the innermost one."""
         stack = self.locals.get(name)
         return stack[-1] if stack else None
 
-    def push(self, name: str, local: Local) -> None:
+    def push(self, name: str, local: MacroVariable) -> None:
         """Enter a scope with a variable."""
         self.locals.setdefault(name, []).append(local)
 
@@ -114,15 +114,15 @@ class Estimator:
             return found.path
         return self.paths.get(id(node), ())
 
-    def ident(self, node: Ident) -> Range:
+    def ident(self, node: Ident) -> CostRange:
         """Return the cost of a name."""
         found = self.local(node.name)
         self.paths[id(node)] = found.path if found else (node.name,)
         return ONE
 
-    def select(self, node: Select) -> Step[Range]:
+    def select(self, node: Select) -> Step[CostRange]:
         """Return the cost of a selection; a presence test is free."""
-        cost: Range = yield self.cost(node.operand)
+        cost: CostRange = yield self.cost(node.operand)
         if node.test:
             return cost
         if node.operand.type.kind in {"map", "struct", "param"}:
@@ -132,7 +132,7 @@ class Estimator:
 
     # --- sizes ---
 
-    def size(self, node: Expr) -> Range | None:
+    def size(self, node: Expr) -> CostRange | None:
         """Return how large a value can be, if anything is known about it."""
         known = self.sizes.get(id(node))
         if known is not None:
@@ -150,11 +150,11 @@ class Estimator:
             return found.size
         return None
 
-    def size_or_unknown(self, node: Expr) -> Range:
+    def size_or_unknown(self, node: Expr) -> CostRange:
         """Return how large a value can be."""
         return self.size(node) or UNKNOWN
 
-    def declared(self, path: Path) -> Range | None:
+    def declared(self, path: Path) -> CostRange | None:
         """Return the declared size of what lies at a path, 0 if it has none."""
         current = self.environment.sizes.get(path[0]) if path else None
         if current is None:
@@ -170,16 +170,16 @@ class Estimator:
                 current = current.element if current.any_field else None
             if current is None:
                 return None
-        return Range(0, current.largest)
+        return CostRange(0, current.largest)
 
-    def entries_of(self, node: Expr) -> Entries | None:
+    def entries_of(self, node: Expr) -> EntrySizes | None:
         """Return the sizes of what a value holds, if known."""
         known = self.entries.get(id(node))
         if known is None and isinstance(node, Ident) and (found := self.local(node.name)):
             known = found.entries
         return known
 
-    def argument(self, node: Expr) -> Argument:
+    def argument(self, node: Expr) -> PricedArgument:
         """Return what a price may depend on."""
         path = self.path(node)
         if path and path[0] == ACCUMULATOR:
@@ -189,22 +189,22 @@ class Estimator:
             # The elements of a list; of a map, its keys, as the API server has it too.
             inner = node.type.params[0]
             size = self.declared((*path, "@items")) if path else None
-            element = Argument(inner, size or UNKNOWN, None, None, known=size is not None)
+            element = PricedArgument(inner, size or UNKNOWN, None, None, known=size is not None)
         size = self.size(node)
         constant = node.value if isinstance(node, Literal) else None
-        return Argument(node.type, size or UNKNOWN, element, constant, known=size is not None)
+        return PricedArgument(node.type, size or UNKNOWN, element, constant, known=size is not None)
 
     # --- expressions ---
 
-    def call(self, node: Call) -> Step[Range]:
+    def call(self, node: Call) -> Step[CostRange]:
         """Return the cost of a call: the widest over the overloads it may turn out to be."""
         if node.function in {"_&&_", "_||_"}:
             total = NOTHING
             for position, argument in enumerate(node.args):
-                cost: Range = yield self.cost(argument)
-                total = Range(total.low if position else cost.low, (total + cost).high)
+                cost: CostRange = yield self.cost(argument)
+                total = CostRange(total.low if position else cost.low, (total + cost).high)
             return total
-        costs: list[Range] = []
+        costs: list[CostRange] = []
         for argument in node.args:
             costs.append((yield self.cost(argument)))  # noqa: PERF401 - a step is yielded
         if node.function == "dyn":
@@ -218,8 +218,8 @@ class Estimator:
             total = total + (yield self.cost(node.target))
             target = self.argument(node.target)
         arguments = [self.argument(argument) for argument in node.args]
-        cheapest: Range | None = None
-        result: Range | None = None
+        cheapest: CostRange | None = None
+        result: CostRange | None = None
         for overload in node.overloads:
             cost, size = price(node.function, overload.id, target, arguments)
             cheapest = cost if cheapest is None else cheapest.joined(cost)
@@ -234,7 +234,7 @@ class Estimator:
             self.sizes[id(node)] = result
         return total + (cheapest or NOTHING)
 
-    def indexed(self, node: Call, overload: str, result: Range | None) -> Range | None:
+    def indexed(self, node: Call, overload: str, result: CostRange | None) -> CostRange | None:
         """Return the size of `operand[key]`, noting its path."""
         steps = {"index_list": "@items", "index_map": "@values"}
         if overload not in steps:
@@ -243,7 +243,7 @@ class Estimator:
         inner = self.entries_of(node.args[0])
         return inner.value if inner else None
 
-    def conditional(self, node: Call, costs: list[Range]) -> Range:
+    def conditional(self, node: Call, costs: list[CostRange]) -> CostRange:
         """Return the cost of `condition ? first : second`."""
         first, second = self.entries_of(node.args[1]), self.entries_of(node.args[2])
         joined = first.joined(second) if first else None
@@ -268,36 +268,36 @@ class Estimator:
         if entries is not None:
             self.entries[id(node)] = entries
 
-    def list_(self, node: ListNode) -> Step[Range]:
+    def list_(self, node: ListNode) -> Step[CostRange]:
         """Return the cost of a list literal."""
         cost = fixed(LIST_BASE)
-        inner: Range | None = None
+        inner: CostRange | None = None
         for element in node.elements:
             cost = cost + (yield self.cost(element))
             size = self.size_or_unknown(element)
             inner = size if inner is None else inner.joined(size)
-        self.entries[id(node)] = Entries("list", ONE, inner or NOTHING)
+        self.entries[id(node)] = EntrySizes("list", ONE, inner or NOTHING)
         return cost
 
-    def map_(self, node: MapNode) -> Step[Range]:
+    def map_(self, node: MapNode) -> Step[CostRange]:
         """Return the cost of a map literal."""
         cost = fixed(MAP_BASE)
-        keys: Range | None = None
-        values: Range | None = None
+        keys: CostRange | None = None
+        values: CostRange | None = None
         for entry in node.entries:
             cost = cost + (yield self.cost(entry.key))
             cost = cost + (yield self.cost(entry.value))
             key, value = self.size_or_unknown(entry.key), self.size_or_unknown(entry.value)
             keys = key if keys is None else keys.joined(key)
             values = value if values is None else values.joined(value)
-        self.entries[id(node)] = Entries("map", keys or NOTHING, values or NOTHING)
+        self.entries[id(node)] = EntrySizes("map", keys or NOTHING, values or NOTHING)
         return cost
 
-    def comprehension(self, node: Comprehension) -> Step[Range]:
+    def comprehension(self, node: Comprehension) -> Step[CostRange]:
         """Return the cost of a loop, or of `cel.bind`."""
-        cost: Range = yield self.cost(node.range)
+        cost: CostRange = yield self.cost(node.range)
         cost = cost + (yield self.cost(node.init))
-        accu = Local(self.path(node.init), self.size(node.init), self.entries_of(node.init))
+        accu = MacroVariable(self.path(node.init), self.size(node.init), self.entries_of(node.init))
         self.push(node.accu, accu)
         if node.macro == "bind":
             cost = cost + (yield self.cost(node.result))
@@ -307,7 +307,7 @@ class Estimator:
             return cost
         for name, local in self.iterated(node):
             self.push(name, local)
-        step: Range = yield self.cost(node.condition)
+        step: CostRange = yield self.cost(node.condition)
         step = step + (yield self.cost(node.step))
         self.locals[node.var].pop()
         if node.var2:
@@ -326,15 +326,15 @@ class Estimator:
                 self.entries[id(node)] = inner
         return cost + count * step
 
-    def iterated(self, node: Comprehension) -> list[tuple[str, Local]]:
+    def iterated(self, node: Comprehension) -> list[tuple[str, MacroVariable]]:
         """Return the variables of a loop with what is known of them."""
         inner = self.entries_of(node.range)
         kind = inner.kind if inner else node.range.type.kind
         path = self.path(node.range)
         key, value = (inner.key, inner.value) if inner else (None, None)
         of_list = kind == "list"
-        first = Local((*path, "@indices" if of_list else "@keys"), key, None)
-        second = Local((*path, "@items" if of_list else "@values"), value, None)
+        first = MacroVariable((*path, "@indices" if of_list else "@keys"), key, None)
+        second = MacroVariable((*path, "@items" if of_list else "@values"), value, None)
         if node.var2:
             return [(node.var, first), (node.var2, second)]
         return [(node.var, second if of_list else first)]
@@ -346,7 +346,7 @@ def _is_scalar(type_: CelType) -> bool:
     return type_.kind in SCALARS
 
 
-def _literal_size(node: Expr) -> Range | None:
+def _literal_size(node: Expr) -> CostRange | None:
     if isinstance(node, Literal):
         if isinstance(node.value, (str, bytes)):
             return fixed(len(node.value))

@@ -8,31 +8,33 @@ from collections.abc import Callable, Sequence
 from math import ceil
 from typing import Any, Final, NamedTuple
 
-from dralab.cel.ranges import LARGEST, NOTHING, ONE, Range, fixed
+from dralab.cel.ranges import LARGEST, NOTHING, ONE, CostRange, fixed
 from dralab.cel.runtime_costs import CALL, LIST_BASE, PATTERN, TRAVERSAL
 from dralab.cel.types import CIDR, FORMAT, IP, QUANTITY, SEMVER, URL, CelType
 
 
-class Argument(NamedTuple):
+class PricedArgument(NamedTuple):
     """What a price may depend on; `constant` is the value of a literal."""
 
     type: CelType
-    size: Range
-    element: "Argument | None"
+    size: CostRange
+    element: "PricedArgument | None"
     constant: Any
     known: bool = True
 
 
-Price = tuple[Range, Range | None]
-Rule = Callable[[str, Argument | None, Sequence[Argument]], Price | None]
+Price = tuple[CostRange, CostRange | None]
+Rule = Callable[[str, PricedArgument | None, Sequence[PricedArgument]], Price | None]
 
 # The longest pattern of a named format (MaxNameFormatRegexSize).
 MAX_FORMAT_PATTERN: Final = 128
 MAX_FORMAT: Final = 64
-ADDRESS: Final = Range(4, 16)
+ADDRESS: Final = CostRange(4, 16)
 
 
-def price(function: str, overload: str, target: Argument | None, args: Sequence[Argument]) -> Price:
+def price(
+    function: str, overload: str, target: PricedArgument | None, args: Sequence[PricedArgument]
+) -> Price:
     """Return the cost of a call without that of its arguments, and the size of its result."""
     rule = BY_OVERLOAD.get(overload)
     if rule is not None:
@@ -47,11 +49,13 @@ def price(function: str, overload: str, target: Argument | None, args: Sequence[
     return ONE, None
 
 
-def _unit(_overload: str, _target: Argument | None, _args: Sequence[Argument]) -> Price:
+def _unit(_overload: str, _target: PricedArgument | None, _args: Sequence[PricedArgument]) -> Price:
     return ONE, None
 
 
-def _traversal(_overload: str, target: Argument | None, _args: Sequence[Argument]) -> Price | None:
+def _traversal(
+    _overload: str, target: PricedArgument | None, _args: Sequence[PricedArgument]
+) -> Price | None:
     if target is None:
         return None
     element = target.element
@@ -63,31 +67,41 @@ def _traversal(_overload: str, target: Argument | None, _args: Sequence[Argument
     return target.size.scaled(TRAVERSAL), None
 
 
-def _includes(_overload: str, target: Argument | None, _args: Sequence[Argument]) -> Price | None:
+def _includes(
+    _overload: str, target: PricedArgument | None, _args: Sequence[PricedArgument]
+) -> Price | None:
     # The largest list that it takes; see lists.MAX_INCLUDES.
-    return None if target is None else (Range(0, 48), None)
+    return None if target is None else (CostRange(0, 48), None)
 
 
-def _same_size(_overload: str, target: Argument | None, args: Sequence[Argument]) -> Price | None:
+def _same_size(
+    _overload: str, target: PricedArgument | None, args: Sequence[PricedArgument]
+) -> Price | None:
     size = (target or args[0]).size
     return size.scaled(TRAVERSAL), size
 
 
-def _parsed(_overload: str, _target: Argument | None, args: Sequence[Argument]) -> Price | None:
+def _parsed(
+    _overload: str, _target: PricedArgument | None, args: Sequence[PricedArgument]
+) -> Price | None:
     return (args[0].size.scaled(TRAVERSAL), None) if args else None
 
 
 def _parsed_twice(
-    _overload: str, _target: Argument | None, args: Sequence[Argument]
+    _overload: str, _target: PricedArgument | None, args: Sequence[PricedArgument]
 ) -> Price | None:
     return (args[0].size.scaled(2 * TRAVERSAL), None) if args else None
 
 
-def _ip(overload: str, target: Argument | None, args: Sequence[Argument]) -> Price | None:
+def _ip(
+    overload: str, target: PricedArgument | None, args: Sequence[PricedArgument]
+) -> Price | None:
     return (ONE, None) if overload == "cidr_ip" else _parsed(overload, target, args)
 
 
-def _replace(_overload: str, target: Argument | None, args: Sequence[Argument]) -> Price | None:
+def _replace(
+    _overload: str, target: PricedArgument | None, args: Sequence[PricedArgument]
+) -> Price | None:
     if target is None or len(args) < 2:
         return None
     size, old, new = target.size, args[0].size, args[1].size
@@ -105,47 +119,55 @@ def _replace(_overload: str, target: Argument | None, args: Sequence[Argument]) 
         least, kept_least = 0, size.low
     else:
         least, kept_least = ceil(float(size.low) / old.high), 0
-    result = Range(least, most) * new + Range(kept_least, kept_most)
+    result = CostRange(least, most) * new + CostRange(kept_least, kept_most)
     return size.scaled(2 * TRAVERSAL), result
 
 
-def _split(_overload: str, target: Argument | None, args: Sequence[Argument]) -> Price | None:
+def _split(
+    _overload: str, target: PricedArgument | None, args: Sequence[PricedArgument]
+) -> Price | None:
     if target is None:
         return None
     most = target.size.high
     if len(args) > 1 and type(args[1].constant) is int:
         most = args[1].constant % 2**64
-    return target.size.scaled(2 * TRAVERSAL), Range(0, most)
+    return target.size.scaled(2 * TRAVERSAL), CostRange(0, most)
 
 
-def _join(_overload: str, target: Argument | None, args: Sequence[Argument]) -> Price | None:
+def _join(
+    _overload: str, target: PricedArgument | None, args: Sequence[PricedArgument]
+) -> Price | None:
     if target is None:
         return None
     count = target.size
     size = count * target.element.size if target.element is not None else NOTHING
     if args:
-        separators = Range(max(count.low - 1, 0), max(count.high - 1, 0))
+        separators = CostRange(max(count.low - 1, 0), max(count.high - 1, 0))
         size = size + args[0].size * separators
     return size.scaled(TRAVERSAL), size
 
 
-def _pattern_cost(text: Range, pattern: Range) -> Range:
+def _pattern_cost(text: CostRange, pattern: CostRange) -> CostRange:
     return (text + ONE).scaled(TRAVERSAL) * pattern.scaled(PATTERN)
 
 
-def _find(_overload: str, target: Argument | None, args: Sequence[Argument]) -> Price | None:
+def _find(
+    _overload: str, target: PricedArgument | None, args: Sequence[PricedArgument]
+) -> Price | None:
     if target is None or not args:
         return None
-    return _pattern_cost(target.size, args[0].size), Range(0, target.size.high)
+    return _pattern_cost(target.size, args[0].size), CostRange(0, target.size.high)
 
 
-def _matches(_overload: str, target: Argument | None, args: Sequence[Argument]) -> Price | None:
+def _matches(
+    _overload: str, target: PricedArgument | None, args: Sequence[PricedArgument]
+) -> Price | None:
     text, pattern = args if target is None else (target, args[0])
     return _pattern_cost(text.size, pattern.size), None
 
 
 def _contains_address(
-    overload: str, _target: Argument | None, args: Sequence[Argument]
+    overload: str, _target: PricedArgument | None, args: Sequence[PricedArgument]
 ) -> Price | None:
     cost = (ADDRESS + ADDRESS).scaled(TRAVERSAL)
     if overload.startswith("cidr_contains_cidr"):
@@ -155,90 +177,116 @@ def _contains_address(
     return cost, None
 
 
-def _validate(_overload: str, _target: Argument | None, args: Sequence[Argument]) -> Price | None:
+def _validate(
+    _overload: str, _target: PricedArgument | None, args: Sequence[PricedArgument]
+) -> Price | None:
     traversed = args[0].size.scaled(TRAVERSAL)
     return traversed.scaled(MAX_FORMAT_PATTERN * PATTERN), None
 
 
-def _equality(overload: str, target: Argument | None, args: Sequence[Argument]) -> Price | None:
+def _equality(
+    overload: str, target: PricedArgument | None, args: Sequence[PricedArgument]
+) -> Price | None:
     left, right = args
     if left.type == right.type:
         if left.type in {IP, CIDR, QUANTITY, SEMVER}:
             return ONE, None
         if left.type == FORMAT:
-            return Range(1, MAX_FORMAT).scaled(TRAVERSAL), None
+            return CostRange(1, MAX_FORMAT).scaled(TRAVERSAL), None
         if left.type == URL:
-            return Range(1, right.size.high if right.known else 1).scaled(TRAVERSAL), None
+            return CostRange(1, right.size.high if right.known else 1).scaled(TRAVERSAL), None
     return _comparison(overload, target, args)
 
 
-def _comparison(_overload: str, _target: Argument | None, args: Sequence[Argument]) -> Price | None:
+def _comparison(
+    _overload: str, _target: PricedArgument | None, args: Sequence[PricedArgument]
+) -> Price | None:
     smaller = min(args[0].size.high, args[1].size.high)
-    return Range(min(1, smaller), smaller).scaled(TRAVERSAL), None
+    return CostRange(min(1, smaller), smaller).scaled(TRAVERSAL), None
 
 
-def _sum(overload: str, _target: Argument | None, args: Sequence[Argument]) -> Price | None:
+def _sum(
+    overload: str, _target: PricedArgument | None, args: Sequence[PricedArgument]
+) -> Price | None:
     size = args[0].size + args[1].size
     return (ONE if overload == "add_list" else size.scaled(TRAVERSAL)), size
 
 
-def _affix(_overload: str, _target: Argument | None, args: Sequence[Argument]) -> Price | None:
+def _affix(
+    _overload: str, _target: PricedArgument | None, args: Sequence[PricedArgument]
+) -> Price | None:
     return args[0].size.scaled(TRAVERSAL), None
 
 
-def _contains(_overload: str, target: Argument | None, args: Sequence[Argument]) -> Price | None:
+def _contains(
+    _overload: str, target: PricedArgument | None, args: Sequence[PricedArgument]
+) -> Price | None:
     if target is None:
         return None
     return target.size.scaled(TRAVERSAL) * args[0].size.scaled(TRAVERSAL), None
 
 
-def _in_list(_overload: str, _target: Argument | None, args: Sequence[Argument]) -> Price | None:
+def _in_list(
+    _overload: str, _target: PricedArgument | None, args: Sequence[PricedArgument]
+) -> Price | None:
     return args[1].size, None
 
 
-def _encoded(overload: str, target: Argument | None, args: Sequence[Argument]) -> Price | None:
+def _encoded(
+    overload: str, target: PricedArgument | None, args: Sequence[PricedArgument]
+) -> Price | None:
     size = (target or args[0]).size
     result = None
     if overload == "string_to_bytes":
-        result = Range(size.low, min(size.high * 4, LARGEST))
+        result = CostRange(size.low, min(size.high * 4, LARGEST))
     elif overload == "bytes_to_string":
-        result = Range(size.low // 4, size.high)
+        result = CostRange(size.low // 4, size.high)
     elif overload == "strings_quote":
-        result = Range(min(size.low + 2, LARGEST), min(size.high * 2 + 2, LARGEST))
+        result = CostRange(min(size.low + 2, LARGEST), min(size.high * 2 + 2, LARGEST))
     return size.scaled(TRAVERSAL), result
 
 
-def _allocating(size: Range, factor: float) -> Price:
+def _allocating(size: CostRange, factor: float) -> Price:
     return size.scaled(factor) + fixed(CALL + LIST_BASE), size
 
 
-def _constant(argument: Argument, otherwise: int) -> int:
+def _constant(argument: PricedArgument, otherwise: int) -> int:
     value = argument.constant
     return max(value, 0) if type(value) is int else otherwise
 
 
-def _slice(_overload: str, target: Argument | None, args: Sequence[Argument]) -> Price | None:
+def _slice(
+    _overload: str, target: PricedArgument | None, args: Sequence[PricedArgument]
+) -> Price | None:
     if target is None:
         return None
     start, end = _constant(args[0], 0), _constant(args[1], target.size.high)
     return _allocating(fixed((end - start) % 2**64), 1)
 
 
-def _range(_overload: str, _target: Argument | None, args: Sequence[Argument]) -> Price | None:
+def _range(
+    _overload: str, _target: PricedArgument | None, args: Sequence[PricedArgument]
+) -> Price | None:
     return _allocating(fixed(_constant(args[0], LARGEST)), 1)
 
 
-def _reverse(_overload: str, target: Argument | None, _args: Sequence[Argument]) -> Price | None:
+def _reverse(
+    _overload: str, target: PricedArgument | None, _args: Sequence[PricedArgument]
+) -> Price | None:
     return None if target is None else _allocating(target.size, 1)
 
 
-def _flatten(_overload: str, target: Argument | None, args: Sequence[Argument]) -> Price | None:
+def _flatten(
+    _overload: str, target: PricedArgument | None, args: Sequence[PricedArgument]
+) -> Price | None:
     if target is None:
         return None
     return _allocating(target.size, float(_constant(args[0], LARGEST) if args else 1))
 
 
-def _quadratic(overload: str, target: Argument | None, args: Sequence[Argument]) -> Price | None:
+def _quadratic(
+    overload: str, target: PricedArgument | None, args: Sequence[PricedArgument]
+) -> Price | None:
     keys = args[0] if overload.endswith("_sortByAssociatedKeys") else target
     if keys is None:
         return None
@@ -248,7 +296,9 @@ def _quadratic(overload: str, target: Argument | None, args: Sequence[Argument])
     return _allocating(keys.size * keys.size, factor)
 
 
-def _set(overload: str, _target: Argument | None, args: Sequence[Argument]) -> Price | None:
+def _set(
+    overload: str, _target: PricedArgument | None, args: Sequence[PricedArgument]
+) -> Price | None:
     factor = 2.0 if "equivalent" in overload else 1.0
     return (args[0].size * args[1].size).scaled(factor) + ONE, None
 

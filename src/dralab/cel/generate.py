@@ -18,8 +18,8 @@ from typing import Any, Final
 from dralab.cel.deep_recursion import Step, run
 from dralab.cel.errors import CelError
 from dralab.cel.evaluation import FOLDED
-from dralab.cel.generated_calls import RUNTIME, specialised
-from dralab.cel.generated_code import Code, Names
+from dralab.cel.generated_calls import RUNTIME, SpecialisedCode
+from dralab.cel.generated_code import Code, GeneratedNames
 from dralab.cel.library import FUNCTIONS
 from dralab.cel.syntax import (
     Call,
@@ -44,7 +44,7 @@ CONSTANT: Final = FOLDED | {
 
 def generate(tree: Expr, variables: tuple[str, ...]) -> Callable[..., Any]:
     """Return a function of the variables' values that raises wherever it is not sure."""
-    writer = ProgramWriter(Names())
+    writer = ProgramWriter(GeneratedNames())
     scope = {name: f"v{position}" for position, name in enumerate(variables)}
     code = run(writer.node(tree, scope))
     writer.define("program", tuple(scope.values()), code)
@@ -64,7 +64,7 @@ Scope = Mapping[str, str]
 class ProgramWriter:
     """Writes one program."""
 
-    names: Names
+    names: GeneratedNames
     functions: list[str] = field(default_factory=list)
 
     # --- pieces of code ---
@@ -110,7 +110,7 @@ class ProgramWriter:
                 )
             case Select():
                 operand: Code = yield self.node(node.operand, scope)
-                code = specialised.select(node, operand, self.names)
+                code = SpecialisedCode.select(node, operand, self.names)
             case Call():
                 code = yield self.call(node, scope)
             case ListNode():
@@ -138,7 +138,7 @@ class ProgramWriter:
             code = yield self.conditional(node, scope)
         elif node.function in {"or", "orValue"} and node.target is not None:
             code = yield self.alternative(node, scope)
-        elif (sides := specialised.quantities(node)) is not None:
+        elif (sides := SpecialisedCode.quantities(node)) is not None:
             left: Code = yield self.node(sides[0], scope)
             right: Code = yield self.node(sides[1], scope)
             value = f"({left.value}.number {sides[2]} {right.value}.number)"
@@ -149,7 +149,7 @@ class ProgramWriter:
                 operands.append((yield self.node(node.target, scope)))
             for argument in node.args:
                 operands.append((yield self.node(argument, scope)))  # noqa: PERF401 - a step is yielded
-            code = specialised.call(node, operands, self.names)
+            code = SpecialisedCode.call(node, operands, self.names)
         return code
 
     def boolean(self, node: Expr, code: Code) -> Code:
@@ -212,7 +212,7 @@ class ProgramWriter:
         """Return the code of `optional.or(other)` or `optional.orValue(value)`."""
         assert node.target is not None  # noqa: S101 - only methods get here
         other: Code = yield self.node(node.args[0], scope)
-        direct = specialised.optional_key(node)
+        direct = SpecialisedCode.optional_key(node)
         if direct is not None and not other.lines:
             holder, name = direct
             operand: Code = yield self.node(holder, scope)

@@ -11,7 +11,7 @@ from dralab.cel import regex
 from dralab.cel.errors import CelError, no_such_overload
 from dralab.cel.evaluation import elements as rounds
 from dralab.cel.functions.arithmetic import checked_int, logical_not
-from dralab.cel.generated_code import Code, Names
+from dralab.cel.generated_code import Code, GeneratedNames
 from dralab.cel.library import FUNCTIONS
 from dralab.cel.syntax import Call, Expr, ListNode, Literal, Select
 from dralab.cel.types import BOOL, INT, NUMBERS, QUANTITY, SEMVER, STRING
@@ -139,11 +139,11 @@ COMPARABLE: Final = frozenset({"string", "bytes", "null"})
 FIXED_STRUCTS: Final = frozenset({QUANTITY, SEMVER})
 
 
-class specialised:  # noqa: N801 - a namespace, read as `specialised.call(…)`
+class SpecialisedCode:
     """The code of selections and calls."""
 
     @staticmethod
-    def select(node: Select, operand: Code, names: Names) -> Code:
+    def select(node: Select, operand: Code, names: GeneratedNames) -> Code:
         """Return the code of `operand.name` or of `has(operand.name)`."""
         kind = node.operand.type.kind
         name = repr(node.name)
@@ -191,7 +191,7 @@ class specialised:  # noqa: N801 - a namespace, read as `specialised.call(…)`
         return None
 
     @staticmethod
-    def call(node: Call, operands: Sequence[Code], names: Names) -> Code:
+    def call(node: Call, operands: Sequence[Code], names: GeneratedNames) -> Code:
         """Return the code of a call, the receiver being the first operand."""
         nodes = node.args if node.target is None else [node.target, *node.args]
         rule = RULES.get(node.function)
@@ -201,15 +201,15 @@ class specialised:  # noqa: N801 - a namespace, read as `specialised.call(…)`
         return Code.expression(value, *operands)
 
 
-def _plain(function: str, values: Sequence[str], names: Names) -> str:
+def _plain(function: str, values: Sequence[str], names: GeneratedNames) -> str:
     return f"{names.function(function, FUNCTIONS[function])}({', '.join(values)})"
 
 
-Rule = Callable[[Sequence[Expr], Sequence[str], Names], str | None]
+Rule = Callable[[Sequence[Expr], Sequence[str], GeneratedNames], str | None]
 
 
 def _equality(sign: str) -> Rule:
-    def rule(nodes: Sequence[Expr], values: Sequence[str], _names: Names) -> str | None:
+    def rule(nodes: Sequence[Expr], values: Sequence[str], _names: GeneratedNames) -> str | None:
         left, right = nodes[0].type, nodes[1].type
         direct = (
             left.kind in COMPARABLE
@@ -225,7 +225,7 @@ def _equality(sign: str) -> Rule:
 def _comparison(function: str) -> Rule:
     sign = COMPARISONS[function]
 
-    def rule(nodes: Sequence[Expr], values: Sequence[str], names: Names) -> str | None:
+    def rule(nodes: Sequence[Expr], values: Sequence[str], names: GeneratedNames) -> str | None:
         left, right = nodes
         if left.type == right.type and left.type.kind in ORDERED:
             return f"({values[0]} {sign} {values[1]})"
@@ -241,7 +241,7 @@ def _comparison(function: str) -> Rule:
     return rule
 
 
-def _compare_to(nodes: Sequence[Expr], values: Sequence[str], _names: Names) -> str | None:
+def _compare_to(nodes: Sequence[Expr], values: Sequence[str], _names: GeneratedNames) -> str | None:
     if nodes[0].type == nodes[1].type == QUANTITY:
         return f"compared({values[0]}.number, {values[1]}.number)"
     return None
@@ -254,7 +254,7 @@ def compared(left: Any, right: Any) -> int:
 
 
 def _quantity_order(sign: str) -> Rule:
-    def rule(nodes: Sequence[Expr], values: Sequence[str], _names: Names) -> str | None:
+    def rule(nodes: Sequence[Expr], values: Sequence[str], _names: GeneratedNames) -> str | None:
         if nodes[0].type == nodes[1].type == QUANTITY:
             return f"({values[0]}.number {sign} {values[1]}.number)"
         return None
@@ -263,7 +263,7 @@ def _quantity_order(sign: str) -> Rule:
 
 
 def _arithmetic(sign: str) -> Rule:
-    def rule(nodes: Sequence[Expr], values: Sequence[str], _names: Names) -> str | None:
+    def rule(nodes: Sequence[Expr], values: Sequence[str], _names: GeneratedNames) -> str | None:
         if nodes[0].type == nodes[1].type == INT:
             return f"checked_int({values[0]} {sign} {values[1]})"
         return None
@@ -271,15 +271,15 @@ def _arithmetic(sign: str) -> Rule:
     return rule
 
 
-def _not(nodes: Sequence[Expr], values: Sequence[str], _names: Names) -> str | None:
+def _not(nodes: Sequence[Expr], values: Sequence[str], _names: GeneratedNames) -> str | None:
     return f"(not {values[0]})" if nodes[0].type == BOOL else None
 
 
-def _size(nodes: Sequence[Expr], values: Sequence[str], _names: Names) -> str | None:
+def _size(nodes: Sequence[Expr], values: Sequence[str], _names: GeneratedNames) -> str | None:
     return f"len({values[0]})" if nodes[0].type.kind in {"string", "list", "map"} else None
 
 
-def _index(nodes: Sequence[Expr], values: Sequence[str], _names: Names) -> str | None:
+def _index(nodes: Sequence[Expr], values: Sequence[str], _names: GeneratedNames) -> str | None:
     operand, key = nodes
     if operand.type.kind == "map" and key.type == STRING:
         return f"{values[0]}[{values[1]}]"
@@ -288,7 +288,7 @@ def _index(nodes: Sequence[Expr], values: Sequence[str], _names: Names) -> str |
     return None
 
 
-def _in(nodes: Sequence[Expr], values: Sequence[str], names: Names) -> str | None:
+def _in(nodes: Sequence[Expr], values: Sequence[str], names: GeneratedNames) -> str | None:
     element, collection = nodes
     if isinstance(collection, ListNode) and not collection.optional:
         texts = [
@@ -303,7 +303,7 @@ def _in(nodes: Sequence[Expr], values: Sequence[str], names: Names) -> str | Non
     return None
 
 
-def _matches(nodes: Sequence[Expr], values: Sequence[str], names: Names) -> str | None:
+def _matches(nodes: Sequence[Expr], values: Sequence[str], names: GeneratedNames) -> str | None:
     pattern = nodes[1]
     if not isinstance(pattern, Literal) or not isinstance(pattern.value, str):
         return None
@@ -315,7 +315,7 @@ def _matches(nodes: Sequence[Expr], values: Sequence[str], names: Names) -> str 
 
 
 def _affix(method: str) -> Rule:
-    def rule(nodes: Sequence[Expr], values: Sequence[str], _names: Names) -> str | None:
+    def rule(nodes: Sequence[Expr], values: Sequence[str], _names: GeneratedNames) -> str | None:
         if nodes[0].type == nodes[1].type == STRING:
             return f"{values[0]}.{method}({values[1]})"
         return None
@@ -323,7 +323,7 @@ def _affix(method: str) -> Rule:
     return rule
 
 
-def _contains(nodes: Sequence[Expr], values: Sequence[str], _names: Names) -> str | None:
+def _contains(nodes: Sequence[Expr], values: Sequence[str], _names: GeneratedNames) -> str | None:
     if nodes[0].type == nodes[1].type == STRING:
         return f"({values[1]} in {values[0]})"
     return None

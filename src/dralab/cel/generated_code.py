@@ -35,7 +35,7 @@ class Code:
 
 
 @dataclass
-class Names:
+class GeneratedNames:
     """Names that are in use, and the constants behind some of them."""
 
     constants: dict[str, Any] = field(default_factory=dict)

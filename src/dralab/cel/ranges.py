@@ -6,31 +6,31 @@ from typing import Final, NamedTuple
 LARGEST: Final = 2**64 - 1
 
 
-class Range(NamedTuple):
+class CostRange(NamedTuple):
     """At least `low`, at most `high`."""
 
     low: int
     high: int
 
-    def __add__(self, other: object) -> "Range":
+    def __add__(self, other: object) -> "CostRange":
         """Return the sum of both ranges."""
-        if not isinstance(other, Range):
+        if not isinstance(other, CostRange):
             return NotImplemented
-        return Range(min(self.low + other.low, LARGEST), min(self.high + other.high, LARGEST))
+        return CostRange(min(self.low + other.low, LARGEST), min(self.high + other.high, LARGEST))
 
-    def __mul__(self, other: object) -> "Range":
+    def __mul__(self, other: object) -> "CostRange":
         """Return the product of both ranges."""
-        if not isinstance(other, Range):
+        if not isinstance(other, CostRange):
             return NotImplemented
-        return Range(min(self.low * other.low, LARGEST), min(self.high * other.high, LARGEST))
+        return CostRange(min(self.low * other.low, LARGEST), min(self.high * other.high, LARGEST))
 
-    def joined(self, other: "Range") -> "Range":
+    def joined(self, other: "CostRange") -> "CostRange":
         """Return the smallest range around both."""
-        return Range(min(self.low, other.low), max(self.high, other.high))
+        return CostRange(min(self.low, other.low), max(self.high, other.high))
 
-    def scaled(self, factor: float) -> "Range":
+    def scaled(self, factor: float) -> "CostRange":
         """Return both ends times a factor, rounded up."""
-        return Range(_scaled(self.low, factor), _scaled(self.high, factor))
+        return CostRange(_scaled(self.low, factor), _scaled(self.high, factor))
 
 
 def _scaled(number: int, factor: float) -> int:
@@ -40,11 +40,11 @@ def _scaled(number: int, factor: float) -> int:
     return min(ceil(float(number) * factor), LARGEST)
 
 
-def fixed(number: int) -> Range:
+def fixed(number: int) -> CostRange:
     """Return the range of one number."""
-    return Range(number, number)
+    return CostRange(number, number)
 
 
-NOTHING: Final = Range(0, 0)
-ONE: Final = Range(1, 1)
-UNKNOWN: Final = Range(0, LARGEST)
+NOTHING: Final = CostRange(0, 0)
+ONE: Final = CostRange(1, 1)
+UNKNOWN: Final = CostRange(0, LARGEST)

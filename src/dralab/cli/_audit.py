@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from dralab.cli.errors import Unusable
+from dralab.cli.errors import UnusableInput
 
 if TYPE_CHECKING:
     from dralab.apiserver.audit.policy import AuditPolicy
@@ -56,7 +56,7 @@ def audit_options(command: Command) -> Command:
 def audit_of(
     policy_file: Path | None, log_path: str, max_size: int, max_backups: int
 ) -> "Callable[[], AuditSettings] | None":
-    """Return what opens the audit log; None if there is none. UsageError, Unusable."""
+    """Return what opens the audit log; None if there is none. UsageError, UnusableInput."""
     if policy_file is None and not log_path:
         return None
     if policy_file is None:
@@ -70,7 +70,7 @@ def audit_of(
     try:
         policy = AuditPolicy.read_file(policy_file)
     except PolicyError as error:
-        raise Unusable(str(error)) from error
+        raise UnusableInput(str(error)) from error
     return partial(_opened, policy, log_path, max_size, max_backups)
 
 
@@ -81,5 +81,5 @@ def _opened(policy: "AuditPolicy", path: str, max_size: int, max_backups: int) -
     try:
         sink = AuditFile(path, max_size=max_size, max_backups=max_backups)
     except OSError as error:
-        raise Unusable(f"cannot write the audit log {path}: {error.strerror}") from error
+        raise UnusableInput(f"cannot write the audit log {path}: {error.strerror}") from error
     return AuditSettings(policy=policy, sink=sink)

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dralab.cli.errors import Unusable
+from dralab.cli.errors import UnusableInput
 
 if TYPE_CHECKING:
-    from dralab.runtime.kubeconfig import Access
+    from dralab.runtime.kubeconfig import ClusterAccess
     from dralab.runtime.remote import RemoteClient
     from dralab.runtime.throttle import Throttle
 
@@ -29,9 +29,9 @@ class Connection:
         """Whether the options name a cluster."""
         return self.kubeconfig is not None or bool(self.server)
 
-    def access(self) -> "Access":
+    def access(self) -> "ClusterAccess":
         """Return the kubeconfig's access, with --server in place of its server. UsageError."""
-        from dralab.runtime.kubeconfig import Access, KubeconfigError, read
+        from dralab.runtime.kubeconfig import ClusterAccess, KubeconfigError, read
 
         if self.server and not self.server.startswith(("http://", "https://")):
             raise click.BadParameter(
@@ -40,7 +40,7 @@ class Connection:
             )
         server = self.server.rstrip("/")
         if self.kubeconfig is None:
-            return Access(server=server)
+            return ClusterAccess(server=server)
         try:
             access = read(self.kubeconfig, self.context)
         except KubeconfigError as error:
@@ -50,7 +50,7 @@ class Connection:
     def client(
         self, *, verbose: bool = False, throttle: "Throttle | None" = None
     ) -> "RemoteClient":
-        """Return a client once the cluster has answered. UsageError, Unusable."""
+        """Return a client once the cluster has answered. UsageError, UnusableInput."""
         from dralab.api.status import ApiError
         from dralab.runtime.remote import RemoteClient
         from dralab.runtime.resources import NODES
@@ -63,7 +63,7 @@ class Connection:
         try:
             client.list(NODES)
         except ApiError as error:
-            raise Unusable(error.message) from error
+            raise UnusableInput(error.message) from error
         return client
 
 

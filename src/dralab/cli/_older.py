@@ -86,14 +86,14 @@ def explain_older(
     return 0 if all(each["fits"] for each in told) else 1
 
 
-def why_not(world: GenerationCluster, placement: PlacementResult) -> str:
+def why_not(cluster: GenerationCluster, placement: PlacementResult) -> str:
     """Return a message that says why a pod has no node."""
     if isinstance(placement, PlacedPod) or placement.reason:
         return "" if isinstance(placement, PlacedPod) else placement.reason
     from dralab.allocation.explanation.explain import explain
     from dralab.allocation.explanation.sentences import page
 
-    problems = world.problems(placement.pod)
+    problems = cluster.problems(placement.pod)
     unfit = [reason for each in placement.nodes for reason in each.unfit]
     closed = sum(bool(each.unfit) for each in placement.nodes)
     if not problems:
@@ -101,7 +101,7 @@ def why_not(world: GenerationCluster, placement: PlacementResult) -> str:
     found = explain(problems[0][1], [node for node, _ in problems])
     if found is None:
         return "no result within the search budget"
-    text = NUMBERED.sub(lambda match: world.shown(match[1], match[2]), page(found))
+    text = NUMBERED.sub(lambda match: cluster.shown(match[1], match[2]), page(found))
     return f"{text}\n{others(unfit)}" if unfit else text
 
 
@@ -114,19 +114,19 @@ def _placed(
     generation: Any, files: Sequence[str], node: str
 ) -> Iterator[tuple[JsonDict, PlacementResult, str]]:
     """Place every pod without a node that asks for devices, one after the other."""
-    world = generation.cluster(generations.objects(files, generation.name))
-    for pod in world.pods():
+    cluster = generation.cluster(generations.objects(files, generation.name))
+    for pod in cluster.pods():
         if spec_of(pod).get("nodeName"):
             continue
         asked: JsonDict = copied(pod)
         if node:
             asked["spec"]["nodeName"] = node
-        placement = world.place(asked)
+        placement = cluster.place(asked)
         if isinstance(placement, PlacedPod):
             if not placement.claims:
                 continue
-            world.apply(placement)
-        yield pod, placement, why_not(world, placement)
+            cluster.apply(placement)
+        yield pod, placement, why_not(cluster, placement)
 
 
 def _rows(placement: PlacementResult) -> Iterator[tuple[str, ...]]:

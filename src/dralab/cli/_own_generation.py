@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from dralab.cli.errors import Unusable
+from dralab.cli.errors import UnusableInput
 from dralab.prototypes.generations import GENERATIONS, detected
 from dralab.prototypes.placement import Generation
 
@@ -68,12 +68,12 @@ def _load(context: click.Context, _: click.Parameter, value: str | None) -> None
     try:
         made = kind()
     except Exception as error:
-        raise Unusable(f"{value}: {kind.__name__}() fails: {_told(error)}") from error
+        raise UnusableInput(f"{value}: {kind.__name__}() fails: {_told(error)}") from error
     for field in ("name", "api_version"):
         if not isinstance(getattr(made, field, None), str):
-            raise Unusable(f"{value}: {kind.__name__} needs a {field}, which is a string")
+            raise UnusableInput(f"{value}: {kind.__name__} needs a {field}, which is a string")
     if made.name in {*GENERATIONS, "classic"}:
-        raise Unusable(
+        raise UnusableInput(
             f'{value}: "{made.name}" is the name of a built-in generation: choose another'
         )
     context.meta[KEPT] = made
@@ -90,11 +90,11 @@ def _from_file(path: Path) -> type[Any]:
         sys.modules[module.__name__] = module
         exec(code, module.__dict__)  # noqa: S102 - what the user asked for, with this option
     except OSError as error:
-        raise Unusable(f"{path}: cannot be read: {error.strerror}") from None
+        raise UnusableInput(f"{path}: cannot be read: {error.strerror}") from None
     except SyntaxError as error:
-        raise Unusable(f"{path}:{error.lineno}: {error.msg}") from None
+        raise UnusableInput(f"{path}:{error.lineno}: {error.msg}") from None
     except Exception as error:
-        raise Unusable(f"{path}:{_line(error, path)}: {_told(error)}") from error
+        raise UnusableInput(f"{path}:{_line(error, path)}: {_told(error)}") from error
     kinds = [
         each
         for each in vars(module).values()
@@ -104,10 +104,10 @@ def _from_file(path: Path) -> type[Any]:
     ]
     if len(kinds) != 1:
         has = ", ".join(each.__name__ for each in kinds) or "none"
-        raise Unusable(f"{path}: one class derived from OwnGeneration is wanted; it has {has}")
+        raise UnusableInput(f"{path}: one class derived from OwnGeneration is wanted; it has {has}")
     if inspect.isabstract(kinds[0]):
         missing = ", ".join(sorted(kinds[0].__abstractmethods__))
-        raise Unusable(f"{path}: {kinds[0].__name__} does not define {missing}")
+        raise UnusableInput(f"{path}: {kinds[0].__name__} does not define {missing}")
     return kinds[0]
 
 
@@ -117,14 +117,14 @@ def _from_package(name: str) -> type[Any]:
     points = {point.name: point for point in entry_points(group=GROUP)}
     if name not in points:
         known = ", ".join(sorted(points)) or "none"
-        raise Unusable(
+        raise UnusableInput(
             f"no installed package offers a generation {name!r}; known: {known}. "
             "A file must end in .py"
         )
     try:
         kind: type[Any] = points[name].load()
     except Exception as error:
-        raise Unusable(f"{points[name].value}: {_told(error)}") from error
+        raise UnusableInput(f"{points[name].value}: {_told(error)}") from error
     return kind
 
 

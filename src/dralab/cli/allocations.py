@@ -9,7 +9,7 @@ import click
 from dralab.cli import generations
 from dralab.cli._output import echo_json, output_option
 from dralab.cli._own_generation import generation_option, named
-from dralab.cli.errors import Unusable
+from dralab.cli.errors import UnusableInput
 
 BUDGET = 50_000_000
 
@@ -52,27 +52,27 @@ def allocations(
 
     names = (*files, pod_file)
     api = generations.chosen((item for _, item, _ in generations.raw(names)), api)
-    world = named(api).cluster(generations.objects(names, api))
-    pod = _pod(world, pod_file, api)
+    cluster = named(api).cluster(generations.objects(names, api))
+    pod = _pod(cluster, pod_file, api)
     try:
-        sets = list(_sets(world, pod, node, budget))
+        sets = list(_sets(cluster, pod, node, budget))
     except BudgetError:
-        raise Unusable(f"more than {budget} search steps: raise --budget") from None
+        raise UnusableInput(f"more than {budget} search steps: raise --budget") from None
     except ValueError as error:
         click.echo(f"no devices: {error}", err=True)
         sys.exit(1)
     if not sets:
-        click.echo(_none_on(world, pod, node), err=True)
+        click.echo(_none_on(cluster, pod, node), err=True)
     if what == "first":
         sets = sets[:1]
     _print(sets, what, output)
     sys.exit(0 if sets else 1)
 
 
-def _pod(world: Any, file: str, api: str) -> Any:
+def _pod(cluster: Any, file: str, api: str) -> Any:
     """Return the first pod of a file."""
     keys = [_key(item) for _, item, _ in generations.raw([file]) if item.get("kind") == "Pod"]
-    by_key = {_key(pod): pod for pod in world.pods()}
+    by_key = {_key(pod): pod for pod in cluster.pods()}
     found = [by_key[key] for key in keys if key in by_key]
     if not found:
         raise click.UsageError(f"{file}: no pod of {api}")
@@ -82,8 +82,8 @@ def _pod(world: Any, file: str, api: str) -> Any:
     return found[0]
 
 
-def _none_on(world: Any, pod: Any, node: str | None) -> str:
-    known = [place.name for place, _ in world.problems(pod)]
+def _none_on(cluster: Any, pod: Any, node: str | None) -> str:
+    known = [place.name for place, _ in cluster.problems(pod)]
     if node is not None and node not in known:
         return f"no devices: {node} cannot run the pod; nodes that can: {', '.join(known)}"
     return "no devices: run `dralab schedule` to see why"
@@ -94,11 +94,11 @@ def _key(pod: Any) -> tuple[str, str]:
     return metadata.get("namespace") or "default", metadata["name"]
 
 
-def _sets(world: Any, pod: Any, node: str | None, budget: int) -> Iterator[tuple[str, list[str]]]:
+def _sets(cluster: Any, pod: Any, node: str | None, budget: int) -> Iterator[tuple[str, list[str]]]:
     """Yield (node, devices) once for every different set, in the order of the search."""
     from dralab.allocation.check.enumeration import assignments
 
-    for place, problem in world.problems(pod):
+    for place, problem in cluster.problems(pod):
         if node is not None and place.name != node:
             continue
         seen = set()
@@ -107,7 +107,7 @@ def _sets(world: Any, pod: Any, node: str | None, budget: int) -> Iterator[tuple
             key = frozenset(devices)
             if key not in seen:
                 seen.add(key)
-                yield place.name, [world.shown(device.pool, device.device) for device in devices]
+                yield place.name, [cluster.shown(device.pool, device.device) for device in devices]
 
 
 def _print(sets: Sequence[tuple[str, list[str]]], what: str, output: str) -> None:

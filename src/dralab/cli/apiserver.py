@@ -23,7 +23,7 @@ from dralab.cli._authentication import (
     flags_of,
 )
 from dralab.cli._components import address_of, duration_of
-from dralab.cli.errors import Unusable
+from dralab.cli.errors import UnusableInput
 from dralab.kernel.clock import SECOND
 
 if TYPE_CHECKING:
@@ -266,7 +266,7 @@ def serve(
             free = replace(options, port=0)
             _run(_serve(Cluster(free, components=components), kubeconfig, begin))
     except (StorageUnavailable, ServingError, UnusableSetting) as error:
-        raise Unusable(str(error)) from error
+        raise UnusableInput(str(error)) from error
 
 
 def _run(serving: Coroutine[Any, Any, None]) -> None:
@@ -288,7 +288,7 @@ async def _serve(
             cluster.write_kubeconfig(path)
         except OSError as error:
             why = (error.strerror or str(error)).lower()
-            raise Unusable(f"cannot write the kubeconfig {path}: {why}") from error
+            raise UnusableInput(f"cannot write the kubeconfig {path}: {why}") from error
         await asyncio.to_thread(begin, cluster)
         _tell(cluster.options, path)
         # Objects made at the start live as long as the server: exclude them from garbage
@@ -346,12 +346,12 @@ def _modes(text: str | None, *, tls: bool) -> tuple[str, ...]:
 
 
 def _token_in(file: Path) -> str:
-    """Return the token in a file, which no list of processes shows. Unusable, BadParameter."""
+    """Return the token in a file, which no list of processes shows. UnusableInput, BadParameter."""
     try:
         found = file.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "not UTF-8"
-        raise Unusable(f"cannot read the token file {file}: {why.lower()}") from error
+        raise UnusableInput(f"cannot read the token file {file}: {why.lower()}") from error
     if not found or not found.isascii() or not found.isprintable() or " " in found:
         raise click.BadParameter(
             f"{file} must hold one line: a token of ASCII characters, without spaces",
@@ -368,7 +368,7 @@ def _ttl(text: str) -> int:
 
 
 def _etcd(text: str, given: dict[str, str]) -> "EtcdAddress | None":
-    """Return the etcd that the options name. UsageError, Unusable."""
+    """Return the etcd that the options name. UsageError, UnusableInput."""
     if not text:
         if given:
             raise click.UsageError(f"--etcd-{min(given)} needs --store etcd://HOST:PORT")
@@ -376,7 +376,7 @@ def _etcd(text: str, given: dict[str, str]) -> "EtcdAddress | None":
     try:
         from dralab.apiserver.storage.etcd.address import AddressError, EtcdAddress
     except ImportError as error:
-        raise Unusable(
+        raise UnusableInput(
             "--store needs grpcio, which is not installed: pip install 'dralab[etcd]'"
         ) from error
     try:

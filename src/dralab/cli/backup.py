@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from dralab.cli.apiserver import default_data, note
-from dralab.cli.errors import Unusable
+from dralab.cli.errors import UnusableInput
 
 
 @click.command()
@@ -32,6 +32,6 @@ def backup(file: Path, data: Path | None) -> None:
     except StoreDamaged as error:
         raise click.ClickException(str(error)) from error
     except StorageUnavailable as error:
-        raise Unusable(str(error)) from error
+        raise UnusableInput(str(error)) from error
     click.echo(revision)
     note(f"backed up {place} to {file}; restore it with dralab restore")

@@ -41,7 +41,9 @@ def campaign(
         if engine == "dask" and not address:
             raise click.UsageError("--engine dask needs --address")
         chosen: executors.Executor = (
-            executors.Dask(address) if engine == "dask" else executors.Processes(workers)
+            executors.DaskExecutor(address)
+            if engine == "dask"
+            else executors.ProcessExecutor(workers)
         )
 
         def tell(done: int, reused: int, total: int) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from dralab.cli._components import duration_of
-from dralab.cli.errors import Unusable
+from dralab.cli.errors import UnusableInput
 from dralab.kernel.clock import WallClock, from_rfc3339, rfc3339
 
 if TYPE_CHECKING:
@@ -76,9 +76,9 @@ def run(
             program = supervisor.start(command)
             code = _run(supervisor, program, end, factor, interruption, begin)
     except ClockUnavailableError as error:
-        raise Unusable(f"{error}; {FALLBACK}") from None
+        raise UnusableInput(f"{error}; {FALLBACK}") from None
     except ProgramStartError as error:
-        raise Unusable(str(error)) from None
+        raise UnusableInput(str(error)) from None
     sys.exit(code)
 
 

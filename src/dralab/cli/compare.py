@@ -88,17 +88,17 @@ def _normalized(objects: Sequence[JsonDict], api: str) -> list[JsonDict]:
 
 
 def _answers(api: str, objects: Sequence[JsonDict]) -> dict[str, PodAnswer]:
-    world = named(api).cluster(objects)
+    cluster = named(api).cluster(objects)
     found = {}
     # The second pod of a shared claim gets the devices that the first one got.
     held: dict[tuple[str, str], list[str]] = {}
-    for pod in world.pods():
-        placed = world.place(pod)
+    for pod in cluster.pods():
+        placed = cluster.place(pod)
         name = pod["metadata"]["name"]
         if not isinstance(placed, PlacedPod):
             found[name] = PodAnswer("", ())
             continue
-        world.apply(placed)
+        cluster.apply(placed)
         claims = [_key(claim) for claim in placed.claims]
         for namespace, claim in claims:
             # A conversion to dra-evolution may prefix a device's name with its pool's.

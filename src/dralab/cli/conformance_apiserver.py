@@ -8,7 +8,7 @@ import click
 from dralab.apiserver.conformance.replay import RecordingError, Replay, cases_of
 from dralab.apiserver.conformance.senders import TOKEN, InProcess, OverHttp, Sender
 from dralab.cli.conformance import content
-from dralab.cli.errors import Unusable
+from dralab.cli.errors import UnusableInput
 
 
 @click.command("apiserver")
@@ -53,6 +53,6 @@ def command(file: Path, server: str | None, token: str, insecure: bool, verbose:
             for problem in outcome.problems:
                 click.echo(f"     {problem}")
     except OSError as error:
-        raise Unusable(f"{server}: {error}") from None
+        raise UnusableInput(f"{server}: {error}") from None
     click.echo(f"{passed} passed, {failed} failed, {different} different on purpose")
     sys.exit(1 if failed else 0)

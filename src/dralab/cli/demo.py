@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from dralab.components.example import PodOutcome
     from dralab.objects.metadata import NamespacedName
 
-PATIENCE: Final = 30.0
+SCHEDULE_WAIT: Final = 30.0
 PAUSE: Final = 0.05
 CALM: Final = 10
 
@@ -49,7 +49,7 @@ def demo(show: bool) -> None:
         pods = example.load(cluster.client)
         if not _wait(cluster, pods):
             raise click.ClickException(
-                f"the example was not scheduled within {PATIENCE:.0f} s; the machine may be "
+                f"the example was not scheduled within {SCHEDULE_WAIT:.0f} s; the machine may be "
                 f"overloaded"
             )
         _show(example.placements(cluster.client, pods))
@@ -62,7 +62,7 @@ def _wait(cluster: "Cluster", pods: "list[NamespacedName]") -> bool:
     from dralab.components import example
 
     pause, seen, calm = threading.Event(), None, 0
-    for _ in range(int(PATIENCE / PAUSE)):
+    for _ in range(int(SCHEDULE_WAIT / PAUSE)):
         now = example.placements(cluster.client, pods)
         calm = calm + 1 if now == seen and example.settled(cluster.client, pods) else 0
         if calm >= CALM:

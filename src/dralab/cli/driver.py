@@ -15,11 +15,11 @@ from dralab.cli import driver_classic
 from dralab.cli._components import CDI, ROOT, run_until_told
 from dralab.cli._connection import Connection, cluster_options
 from dralab.cli.apiserver import note
-from dralab.cli.errors import Unusable
+from dralab.cli.errors import UnusableInput
 
 if TYPE_CHECKING:
     from dralab.drivers.driver import Driver
-    from dralab.drivers.publishing import Publisher
+    from dralab.drivers.publishing import SlicePublisher
     from dralab.runtime.client import Client
 
 
@@ -80,7 +80,7 @@ def run(
     from dralab.drivers.driver import Driver
     from dralab.drivers.faults import FaultyPlugin, described, parse, slice_faults
     from dralab.drivers.hosted_plugin import HostedPlugin
-    from dralab.drivers.publishing import Publisher
+    from dralab.drivers.publishing import SlicePublisher
     from dralab.drivers.sockets import SocketServer
     from dralab.kernel.clock import SECOND
     from dralab.kernel.randomness import Randomness
@@ -98,7 +98,7 @@ def run(
     try:
         grpc()
     except SocketError as error:
-        raise Unusable(str(error)) from error
+        raise UnusableInput(str(error)) from error
     client = connection.client()
     try:
         checkpoint = DriverFileCheckpoint(root / "plugins" / driver.name / "checkpoint.json")
@@ -114,10 +114,10 @@ def run(
         )
         server.start()
     except (SocketError, OSError) as error:
-        raise Unusable(str(error)) from error
+        raise UnusableInput(str(error)) from error
     engine = LiveEngine(name="driver")
     manager = Manager(engine, client, Randomness.from_system())
-    publisher = Publisher(manager)
+    publisher = SlicePublisher(manager)
 
     def begin(_: None) -> None:
         _create_classes(client, driver)
@@ -154,7 +154,7 @@ class _Process:
         os._exit(code)
 
 
-def _to_slices(publisher: "Publisher", driver: "Driver", kind: str) -> "Callable[[], None]":
+def _to_slices(publisher: "SlicePublisher", driver: "Driver", kind: str) -> "Callable[[], None]":
     """Return a function that reports what happens to published slices."""
     if kind == "republish":
         return lambda: publisher.renew(driver)

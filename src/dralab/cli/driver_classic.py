@@ -8,7 +8,7 @@ from dralab.cli._components import CDI, ROOT, run_until_told
 from dralab.cli._connection import Connection, cluster_options
 from dralab.cli._driver_flags import ClientFlags, driver_flags
 from dralab.cli.apiserver import note
-from dralab.cli.errors import Unusable
+from dralab.cli.errors import UnusableInput
 
 NAMESPACE = click.option(
     "--namespace",
@@ -115,7 +115,7 @@ def plugin(
     from dralab.api.status import ApiError
     from dralab.contracts.cdi_cache import FileDirectory
     from dralab.contracts.wire import OLD, SocketError
-    from dralab.drivers.classic.plugin import ClassicPlugin, States
+    from dralab.drivers.classic.plugin import AllocationStates, ClassicPlugin
     from dralab.drivers.sockets import SocketServer
     from dralab.kernel.randomness import Randomness
     from dralab.runtime.live import LiveEngine
@@ -133,12 +133,12 @@ def plugin(
         )
         server.start()
     except ApiError as error:
-        raise Unusable(error.message) from error
+        raise UnusableInput(error.message) from error
     except (SocketError, OSError) as error:
-        raise Unusable(str(error)) from error
+        raise UnusableInput(str(error)) from error
     engine = LiveEngine(name="driver")
     manager = Manager(engine, client, Randomness.from_system())
-    States(manager, only=node).plugins[node] = found
+    AllocationStates(manager, only=node).plugins[node] = found
     try:
         run_until_told(manager, engine, found.driver)
     finally:

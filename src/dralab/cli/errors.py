@@ -8,7 +8,7 @@ installed.
 import click
 
 
-class Unusable(click.ClickException):
+class UnusableInput(click.ClickException):
     """The input of a command cannot be used; nothing was done."""
 
     exit_code = 2

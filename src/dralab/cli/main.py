@@ -10,7 +10,7 @@ from typing import Final
 import click
 
 from dralab import __version__
-from dralab.cli.errors import Unusable
+from dralab.cli.errors import UnusableInput
 
 # name → (module:attribute, one line for `dralab --help`), in the order in which help shows them.
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
@@ -82,7 +82,7 @@ class LazyGroup(click.Group):
             raise
         except Exception as error:
             if told := _own_failure(ctx, error):
-                raise Unusable(told) from error
+                raise UnusableInput(told) from error
             raise
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

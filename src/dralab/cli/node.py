@@ -14,7 +14,7 @@ from dralab.cli._components import (
     run_until_told,
 )
 from dralab.cli._connection import Connection, cluster_options
-from dralab.cli.errors import Unusable
+from dralab.cli.errors import UnusableInput
 
 if TYPE_CHECKING:
     from dralab.runtime.remote import RemoteClient
@@ -80,7 +80,7 @@ def node(
     try:
         grpc()
     except SocketError as error:
-        raise Unusable(str(error)) from error
+        raise UnusableInput(str(error)) from error
     client = connection.client()
     _check_credential(runtime, client)
     engine = LiveEngine(name="node", workers=8)
@@ -99,7 +99,7 @@ def node(
         )
         endpoint = EndpointServer(kubelets, name, root / "pki", host, port)
     except (CheckpointError, ServingError) as error:
-        raise Unusable(str(error)) from error
+        raise UnusableInput(str(error)) from error
     kubelet.serve(endpoint)
     endpoint.start()
     # A driver may start as soon as the node is ready.

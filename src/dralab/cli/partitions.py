@@ -10,7 +10,7 @@ from dralab.allocation import partitions as core
 from dralab.allocation.problem import Derivation, DeviceSelector, Slice
 from dralab.cli import generations
 from dralab.cli._output import echo_json, output_option, refuse
-from dralab.cli.errors import Unusable
+from dralab.cli.errors import UnusableInput
 
 BIG = 1_000_000
 
@@ -61,7 +61,7 @@ def partitions(
             if count:
                 continue
             if left == 0:
-                raise Unusable(f"more than {limit} sets: raise --limit, or --count")
+                raise UnusableInput(f"more than {limit} sets: raise --limit, or --count")
             left -= 1
             if output == "json":
                 found.append({"node": place, "card": card.name, "devices": names})

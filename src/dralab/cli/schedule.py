@@ -90,17 +90,17 @@ def schedule(
 
         server = Server(connection.client(), generation)
         objects = [*server.objects(), *objects]
-    world = generation.cluster(objects)
-    wanted = _wanted(world, pods, namespace)
+    cluster = generation.cluster(objects)
+    wanted = _wanted(cluster, pods, namespace)
     if api == "k8srm" and not pods:
         # Beside today's pods: theirs is another scheduler.
         wanted = [pod for pod in wanted if has_device_claims(pod) or not uses_claims(pod)]
     results: list[tuple[PlacementResult, str]] = []
     for pod in wanted:
-        placement = world.place(pod)
-        results.append((placement, why_not(world, placement)))
+        placement = cluster.place(pod)
+        results.append((placement, why_not(cluster, placement)))
         if isinstance(placement, PlacedPod):
-            world.apply(placement)
+            cluster.apply(placement)
             if server is not None:
                 server.write(placement, bind=not spec_of(pod).get("nodeName"))
     if not wanted:
@@ -109,8 +109,8 @@ def schedule(
     sys.exit(0 if all(isinstance(each, PlacedPod) for each, _ in results) else 1)
 
 
-def _wanted(world: GenerationCluster, names: Sequence[str], namespace: str) -> list[JsonDict]:
-    found = world.pods()
+def _wanted(cluster: GenerationCluster, names: Sequence[str], namespace: str) -> list[JsonDict]:
+    found = cluster.pods()
     if not names:
         return [pod for pod in found if not spec_of(pod).get("nodeName")]
     by_name = {

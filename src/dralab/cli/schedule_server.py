@@ -6,7 +6,7 @@ from typing import Any, Final
 import click
 
 from dralab.api.status import ApiError
-from dralab.cli.errors import Unusable
+from dralab.cli.errors import UnusableInput
 from dralab.objects.claims import pod_claims
 from dralab.objects.metadata import annotations_of, status_of
 from dralab.prototypes.evolution import kinds as evolution
@@ -126,11 +126,11 @@ class Server:
             items = self.client.list(resource).items
         except ApiError as error:
             if error.code == 404:
-                raise Unusable(
+                raise UnusableInput(
                     f"the server does not serve {api_version} {kind}: start it with "
                     f"--profile {self.generation.name}"
                 ) from None
-            raise Unusable(f"error from error from the server: {error.message}") from None
+            raise UnusableInput(f"error from error from the server: {error.message}") from None
         if kind == "Pod":
             items = sorted(items, key=_age)
         return [{**item, "apiVersion": api_version, "kind": kind} for item in items]

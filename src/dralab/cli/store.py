@@ -7,7 +7,7 @@ from typing import Final
 import click
 
 from dralab.cli.apiserver import default_data, note
-from dralab.cli.errors import Unusable
+from dralab.cli.errors import UnusableInput
 from dralab.cli.main import LazyGroup
 
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
@@ -45,7 +45,7 @@ def check(data: Path | None) -> None:
     try:
         found = problems_of(place)
     except StorageUnavailable as error:
-        raise Unusable(str(error)) from error
+        raise UnusableInput(str(error)) from error
     for problem in found:
         click.echo(problem)
     if found:
@@ -71,7 +71,7 @@ def repair(data: Path | None) -> None:
     try:
         found = repair_store(place)
     except StorageUnavailable as error:
-        raise Unusable(str(error)) from error
+        raise UnusableInput(str(error)) from error
     for key in found.lost:
         click.echo("/".join(part for part in key if part))
     if found.unknown:

@@ -11,7 +11,7 @@ import click
 from dralab.cli._components import duration_of
 from dralab.cli._connection import Connection, cluster_options
 from dralab.cli.apiserver import note
-from dralab.cli.errors import Unusable
+from dralab.cli.errors import UnusableInput
 from dralab.cli.main import LazyGroup
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def _certificate(client: "Client", name: str, request: bytes, seconds: int) -> s
             waited += EVERY
     finally:
         client.delete(CERTIFICATE_REQUESTS, where)
-    raise Unusable(
+    raise UnusableInput(
         "nobody signed the request: that is done by the controllers of `dralab up`, or of "
         "`dralab controllers --cluster-signing-cert-file … --cluster-signing-key-file …`"
     )

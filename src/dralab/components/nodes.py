@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dralab.apiserver.server import ApiServer
     from dralab.drivers.classic.plugin import ClassicPlugin
     from dralab.drivers.driver import Driver
-    from dralab.drivers.publishing import Publisher
+    from dralab.drivers.publishing import SlicePublisher
     from dralab.node.containers import ContainerRuntime
     from dralab.node.kubelets import Kubelet, Kubelets, NodeSpec
     from dralab.node.process_runtime import ProcessRuntime
@@ -150,22 +150,22 @@ def assemble(
     runtime: "ContainerRuntime | None" = None,
 ) -> "Kubelets":
     """Put nodes and their drivers on a manager, live or simulated."""
-    from dralab.drivers.publishing import Publisher
+    from dralab.drivers.publishing import SlicePublisher
     from dralab.node.kubelets import Kubelets
     from dralab.node.simulated_runtime import SimulatedRuntime
 
     kubelets = Kubelets(manager, runtime or SimulatedRuntime(manager.engine, programs))
-    publisher = Publisher(manager)
+    publisher = SlicePublisher(manager)
     sockets: list[Any] = []
     found = _described(wanted)
 
     classic = wanted.classic and "fake" in wanted.drivers
     if classic:
         from dralab.drivers.classic.controller import ClassicController
-        from dralab.drivers.classic.plugin import States
+        from dralab.drivers.classic.plugin import AllocationStates
 
         ClassicController(manager)
-        states = States(manager)
+        states = AllocationStates(manager)
 
     def on_node(kubelet: "Kubelet") -> None:
         if classic:
@@ -194,7 +194,7 @@ def assemble(
     return kubelets
 
 
-def install(kubelet: "Kubelet", driver: "Driver", publisher: "Publisher") -> None:
+def install(kubelet: "Kubelet", driver: "Driver", publisher: "SlicePublisher") -> None:
     """Have a driver in this process serve a node and publish its devices."""
     from dralab.drivers.hosted_plugin import HostedPlugin
 

@@ -61,7 +61,7 @@ class CronJobs:
         return int(upcoming.timestamp()) * SECOND - now
 
     def _due(
-        self, cron_job: JsonDict, schedule: cron.Schedule | cron.Every, now: int
+        self, cron_job: JsonDict, schedule: cron.Schedule | cron.IntervalSchedule, now: int
     ) -> datetime | None:
         """Return the latest time that was not met yet."""
         status, spec = status_of(cron_job), cron_job["spec"]

@@ -158,9 +158,9 @@ class DaemonSets:
             self.control.delete(daemon_set, pod)
 
     def _is_available(self, daemon_set: JsonDict, pod: JsonDict) -> bool:
-        patience = daemon_set["spec"].get("minReadySeconds") or 0
+        min_ready_seconds = daemon_set["spec"].get("minReadySeconds") or 0
         now = self.manager.engine.clock.now()
-        return not is_deleting(pod) and is_available(pod, patience, now)
+        return not is_deleting(pod) and is_available(pod, min_ready_seconds, now)
 
     def _body(self, daemon_set: JsonDict, node: str, revision: str) -> JsonDict:
         key = key_of(daemon_set)
@@ -215,9 +215,9 @@ class DaemonSets:
             "observedGeneration": daemon_set["metadata"].get("generation", 0),
         }
         write_status(self.manager, DAEMON_SETS, self.sets, daemon_set, status)
-        patience = daemon_set["spec"].get("minReadySeconds") or 0
+        min_ready_seconds = daemon_set["spec"].get("minReadySeconds") or 0
         waiting = counts["ready"] > counts["available"]
-        return patience * SECOND if waiting and patience else None
+        return min_ready_seconds * SECOND if waiting and min_ready_seconds else None
 
 
 def wants(daemon_set: JsonDict, node: JsonDict) -> tuple[bool, bool]:

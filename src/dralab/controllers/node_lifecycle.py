@@ -221,8 +221,8 @@ def _wanted(node: JsonDict) -> list[tuple[str, str]]:
 def _leaves(pod: JsonDict, node: JsonDict, since: Mapping[Taint, int]) -> int | None:
     """Return when a pod must leave a node whose taints are there since then; None: it may stay.
 
-    A pod's patience begins when both are there, the taint and the pod (as in the tainteviction
-    controller): who comes to a node that was tainted long ago has all of it.
+    A pod's `tolerationSeconds` count from when both the taint and the pod are there (as in the
+    tainteviction controller): a pod that comes to a node tainted long ago has all of them.
     """
     came = _bound_at(pod)
     times = []

@@ -102,10 +102,10 @@ class ReplicaSets:
         self, replica_set: JsonDict, pods: list[JsonDict], failure: ApiError | None
     ) -> int | None:
         spec, now = replica_set["spec"], self.manager.engine.clock.now()
-        patience = spec.get("minReadySeconds") or 0
+        min_ready_seconds = spec.get("minReadySeconds") or 0
         wanted_labels = (spec["template"].get("metadata") or {}).get("labels") or {}
         ready = [pod for pod in pods if is_ready(pod)]
-        available = [pod for pod in ready if is_available(pod, patience, now)]
+        available = [pod for pod in ready if is_available(pod, min_ready_seconds, now)]
         status: dict[str, Any] = {
             "replicas": len(pods),
             "fullyLabeledReplicas": sum(
@@ -130,9 +130,9 @@ class ReplicaSets:
             status["conditions"] = others or None
         write_status(self.manager, self.resource, self.sets, replica_set, status)
         later = [
-            available_at(pod, patience) - now
+            available_at(pod, min_ready_seconds) - now
             for pod in ready
-            if not is_available(pod, patience, now)
+            if not is_available(pod, min_ready_seconds, now)
         ]
         return min(later, default=None)
 

@@ -120,9 +120,9 @@ class StatefulSets:
                 return
 
     def _is_available(self, stateful: JsonDict, pod: JsonDict) -> bool:
-        patience = stateful["spec"].get("minReadySeconds") or 0
+        min_ready_seconds = stateful["spec"].get("minReadySeconds") or 0
         now = self.manager.engine.clock.now()
-        return not is_deleting(pod) and is_available(pod, patience, now)
+        return not is_deleting(pod) and is_available(pod, min_ready_seconds, now)
 
     def _revision_for(self, stateful: JsonDict, number: int, current: str, update: str) -> str:
         strategy = stateful["spec"].get("updateStrategy") or {}
@@ -202,12 +202,12 @@ class StatefulSets:
         }
         write_status(self.manager, STATEFUL_SETS, self.sets, stateful, status)
         self.revisions.delete_old_revisions(stateful, {current, update})
-        patience = stateful["spec"].get("minReadySeconds") or 0
+        min_ready_seconds = stateful["spec"].get("minReadySeconds") or 0
         now = self.manager.engine.clock.now()
         later = [
             when - now
             for pod in alive
-            if is_ready(pod) and (when := available_at(pod, patience)) > now
+            if is_ready(pod) and (when := available_at(pod, min_ready_seconds)) > now
         ]
         return min(later, default=None)
 

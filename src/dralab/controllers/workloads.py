@@ -29,7 +29,7 @@ from dralab.objects.metadata import (
 from dralab.objects.pods import is_finished, is_ready
 from dralab.runtime.cache import Cache
 from dralab.runtime.client import Resource
-from dralab.runtime.events import Recorder
+from dralab.runtime.events import EventRecorder
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import PODS
 from dralab.values import labels
@@ -131,7 +131,7 @@ class PodControl:
     """Creates and deletes the pods of an owner, and tells it in events."""
 
     def __init__(
-        self, manager: Manager, recorder: Recorder, *, kind: str, api_version: str
+        self, manager: Manager, recorder: EventRecorder, *, kind: str, api_version: str
     ) -> None:
         self.manager = manager
         self.client = manager.client

@@ -29,7 +29,7 @@ class _PublishedPool:
     node: str
 
 
-class Publisher:
+class SlicePublisher:
     """Publishes the pools of any number of drivers, a pool for each driver and node.
 
     `mend_after` in nanoseconds: how long a change by another client stays.

@@ -8,7 +8,7 @@ from dralab.kernel.clock import Clock
 from dralab.node.claims import ClaimsOfNode
 from dralab.node.containers import ContainerRuntime
 from dralab.runtime.client import Client
-from dralab.runtime.events import Recorder
+from dralab.runtime.events import EventRecorder
 from dralab.values.json_types import JsonDict
 
 T = TypeVar("T")
@@ -23,7 +23,7 @@ class NodeContext(Protocol):
     claims: ClaimsOfNode
     cdi: CdiCache
     runtime: ContainerRuntime
-    recorder: Recorder
+    recorder: EventRecorder
 
     @property
     def clock(self) -> Clock:

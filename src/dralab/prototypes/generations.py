@@ -32,7 +32,7 @@ class K8srm:
         return k8srm_normalize.with_types([self.read(item) for item in items])
 
     def cluster(self, objects: Sequence[JsonDict]) -> GenerationCluster:
-        """Return the world that normalized objects describe."""
+        """Return the cluster that normalized objects describe."""
         return K8srmWorld(objects)
 
 
@@ -51,7 +51,7 @@ class Evolution:
         return [self.read(item) for item in items]
 
     def cluster(self, objects: Sequence[JsonDict]) -> GenerationCluster:
-        """Return the world that normalized objects describe."""
+        """Return the cluster that normalized objects describe."""
         return EvolutionWorld(objects)
 
 

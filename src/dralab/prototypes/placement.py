@@ -122,5 +122,5 @@ class Generation(Protocol):
         ...
 
     def cluster(self, objects: Sequence[JsonDict]) -> GenerationCluster:
-        """Return the world that normalized objects describe."""
+        """Return the cluster that normalized objects describe."""
         ...

@@ -49,7 +49,7 @@ class V1:
         return [self.read(item) for item in items]
 
     def cluster(self, objects: Sequence[JsonDict]) -> "V1Cluster":
-        """Return the world that objects describe."""
+        """Return the cluster that objects describe."""
         return V1Cluster(objects)
 
 

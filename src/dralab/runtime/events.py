@@ -23,7 +23,7 @@ class _Series:
     count: int
 
 
-class Recorder:
+class EventRecorder:
     """Writes events, and counts one up where the same happens to the same object again.
 
     An event that cannot be written is dropped: no part waits for what it says about itself.

@@ -19,7 +19,7 @@ class KubeconfigError(ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Access:
+class ClusterAccess:
     """How to reach a cluster.
 
     `ca`, `certificate` and `key` are PEM texts; `ca` None means the machine's own authorities.
@@ -41,7 +41,7 @@ class Access:
         return self.server.startswith("https://") and bool(shown)
 
 
-def read(path: str | Path, context: str = "") -> Access:
+def read(path: str | Path, context: str = "") -> ClusterAccess:
     """Return the access that a kubeconfig file describes, for its current or the given context."""
     path = Path(path)
     try:
@@ -84,7 +84,7 @@ def read(path: str | Path, context: str = "") -> Access:
     token = user.get("token") or ""
     if user.get("tokenFile"):  # it wins over a token (client-go, clientcmdapi.AuthInfo)
         token = _beside(path, user["tokenFile"]).strip()
-    return Access(
+    return ClusterAccess(
         server=server.rstrip("/"),
         token=token,
         ca=_pem(cluster, path, "certificate-authority"),

@@ -10,7 +10,7 @@ from dralab.kernel.randomness import Randomness
 from dralab.runtime.cache import Cache, Caches
 from dralab.runtime.client import Client, Resource
 from dralab.runtime.engine import Engine
-from dralab.runtime.events import Recorder
+from dralab.runtime.events import EventRecorder
 from dralab.runtime.queue import WorkQueue
 
 K = TypeVar("K", bound=Hashable)
@@ -76,9 +76,9 @@ class Manager:
         self._queues.append(queue)
         return queue
 
-    def recorder(self, component: str) -> Recorder:
+    def recorder(self, component: str) -> EventRecorder:
         """Return what writes the events of a component."""
-        return Recorder(self.engine, self.client, component)
+        return EventRecorder(self.engine, self.client, component)
 
     def every(self, period: int, action: Callable[[], None]) -> None:
         """Run `action` each `period` nanoseconds, first one period after the start."""

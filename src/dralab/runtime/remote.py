@@ -15,7 +15,7 @@ import urllib3
 from dralab import __version__
 from dralab.api.status import CODES, ApiError
 from dralab.runtime.client import ObjectList, PatchType, Resource, WatchEvent
-from dralab.runtime.kubeconfig import Access
+from dralab.runtime.kubeconfig import ClusterAccess
 from dralab.runtime.throttle import Throttle
 from dralab.values.json_types import JsonDict
 
@@ -41,7 +41,7 @@ class RemoteClient:
 
     def __init__(
         self,
-        access: Access,
+        access: ClusterAccess,
         *,
         timeout: float = 30.0,
         connections: int = 64,
@@ -375,7 +375,7 @@ def _refusal(code: int, data: bytes) -> ApiError:
     return ApiError(REASONS.get(code, "InternalError"), text, code=code)
 
 
-def _tls(access: Access) -> ssl.SSLContext:
+def _tls(access: ClusterAccess) -> ssl.SSLContext:
     context = ssl.create_default_context(cadata=access.ca)
     # Certificate authorities made by test clusters often lack what strict mode asks for.
     context.verify_flags &= ~getattr(ssl, "VERIFY_X509_STRICT", 0)

@@ -85,7 +85,7 @@ class ResourceRate:
     per_container: FormattedAmount | None = None
 
 
-class Allocatable:
+class NodeAllocatableDevices:
     """The devices that take something of their nodes, kept up to date with the slices."""
 
     def __init__(self) -> None:

@@ -23,8 +23,8 @@ from dralab.objects.extended_resources import synthetic_claim
 from dralab.objects.metadata import key_of, status_of, uid_of
 from dralab.scheduler.allocatable import (
     EXTENDED_CLAIM,
-    Allocatable,
     ClaimPlan,
+    NodeAllocatableDevices,
     NodeShortage,
     shared,
 )
@@ -72,7 +72,7 @@ class ClusterDevices:
         self._holdings = Holdings()
         # Counts the changes, as `NodeTable.version` does.
         self.version = 0
-        self._allocatable = Allocatable()
+        self._allocatable = NodeAllocatableDevices()
         self._wires: dict[str, JsonDict] = {}
         self._slices: dict[str, Slice] = {}
         self._pools: dict[PoolId, dict[str, Slice]] = {}

@@ -45,7 +45,7 @@ class ScheduleError(ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Every:
+class IntervalSchedule:
     """A run after each interval, from `@every 1h30m`."""
 
     interval: timedelta
@@ -122,7 +122,7 @@ class Schedule:
         return all(matches) if self.any_day else any(matches)
 
 
-Runs = Schedule | Every
+Runs = Schedule | IntervalSchedule
 
 
 def parse(text: str, zone: str | None = None) -> Runs:
@@ -135,7 +135,7 @@ def parse(text: str, zone: str | None = None) -> Runs:
     if not text:
         raise ScheduleError("empty spec string")
     if text.startswith(EVERY):
-        return Every(interval=_interval(text))
+        return IntervalSchedule(interval=_interval(text))
     if text.startswith("@") and text not in DESCRIPTORS:
         raise ScheduleError(f"unrecognized descriptor: {text}")
     fields = DESCRIPTORS.get(text, text).split()

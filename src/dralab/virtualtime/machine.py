@@ -25,7 +25,7 @@ class VdsoFunction:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
+class Architecture:
     """One processor architecture."""
 
     audit_arch: int
@@ -85,7 +85,7 @@ AARCH64_BLOCK: Final = bytes.fromhex(
     "28158052010000d4c0035fd6"
 )
 
-X86_64: Final = Machine(
+X86_64: Final = Architecture(
     audit_arch=0xC000003E,
     calls={
         "poll": 7,
@@ -145,7 +145,7 @@ X86_64: Final = Machine(
         "__vdso_time": VdsoFunction(at=0x140, fast=b"\xeb\x00", slow=b"\xeb\x21"),
     },
 )
-AARCH64: Final = Machine(
+AARCH64: Final = Architecture(
     audit_arch=0xC00000B7,
     calls={
         "io_getevents": 4,
@@ -203,10 +203,10 @@ AARCH64: Final = Machine(
         ),
     },
 )
-MACHINES: Final[Mapping[str, Machine]] = {"x86_64": X86_64, "aarch64": AARCH64}
+MACHINES: Final[Mapping[str, Architecture]] = {"x86_64": X86_64, "aarch64": AARCH64}
 
 
-def this_machine() -> Machine | None:
+def this_machine() -> Architecture | None:
     """Return the machine we run on, or None if there is no table for it."""
     if platform.system() != "Linux":
         return None

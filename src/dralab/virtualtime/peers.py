@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from dralab.virtualtime.timed_calls import Arguments, Memory
+from dralab.virtualtime.timed_calls import Arguments, ProgramMemory
 
 CALLS: Final = frozenset({"connect", "sendto", "sendmsg", "sendmmsg"})
 AF_INET, AF_INET6 = 2, 10
@@ -22,7 +22,7 @@ class Peer:
     address: str
 
 
-def named(call: str, arguments: Arguments, memory: Memory) -> Iterator[Peer]:
+def named(call: str, arguments: Arguments, memory: ProgramMemory) -> Iterator[Peer]:
     """Yield the peers that a call names."""
     if call == "connect":
         yield _peer(memory.read(arguments[1], min(arguments[2] & 0xFFFFFFFF, 28)))

@@ -33,7 +33,7 @@ class ThreadWait:
     expired: bool = False
 
 
-class Process:
+class TracedProcess:
     """A program with its memory: what threads share, and what exec replaces."""
 
     __slots__ = ("_memory", "patch", "pid", "reads", "threads")
@@ -85,11 +85,11 @@ class Process:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Thread:
+class TracedThread:
     """A thread under the clock."""
 
     tid: int
-    process: Process
+    process: TracedProcess
     registers: Registers
     state: ThreadState = ThreadState.STARTING
     wait: ThreadWait | None = None  # while HELD or WAITING

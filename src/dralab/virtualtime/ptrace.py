@@ -6,7 +6,7 @@ import struct
 from collections.abc import Sequence
 from typing import Final
 
-from dralab.virtualtime.machine import Machine
+from dralab.virtualtime.machine import Architecture
 
 CONT: Final = 7
 SYSCALL: Final = 24
@@ -79,7 +79,7 @@ class Registers:
 
     __slots__ = ("_at", "_iov", "machine", "tid", "words")
 
-    def __init__(self, machine: Machine, tid: int) -> None:
+    def __init__(self, machine: Architecture, tid: int) -> None:
         self.machine = machine
         self.tid = tid
         self.words: Words = (ctypes.c_uint64 * machine.registers)()

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from dralab.virtualtime.machine import Machine
+from dralab.virtualtime.machine import Architecture
 
 TRACE: Final = 0x7FF00000
 ALLOW: Final = 0x7FFF0000
@@ -140,7 +140,7 @@ def rules(*, addresses: bool) -> Sequence[FilterRule]:
     return found
 
 
-def assemble(machine: Machine, rules: Sequence[FilterRule]) -> bytes:
+def assemble(machine: Architecture, rules: Sequence[FilterRule]) -> bytes:
     """Return the filter as an array of struct sock_filter.
 
     >>> from dralab.virtualtime.machine import X86_64

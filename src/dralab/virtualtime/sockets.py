@@ -35,7 +35,7 @@ End = bytes  # family, address and port
 
 
 @dataclass(frozen=True, slots=True)
-class Socket:
+class TracedSocket:
     """One end of a connection."""
 
     protocol: int
@@ -99,7 +99,7 @@ class Connections:
                 outside = True
         return Traffic(in_flight, outside)
 
-    def _known(self, peer: Socket | None, end: Socket, listening: set[bytes]) -> bool:
+    def _known(self, peer: TracedSocket | None, end: TracedSocket, listening: set[bytes]) -> bool:
         if peer is None:
             # The other end of an unconnected UDP socket, or of another machine.
             return end.protocol == UDP and end.there[-2:] in listening
@@ -140,12 +140,12 @@ class Connections:
                 at += (size + 3) & ~3
 
 
-def _on_the_way(sender: Socket, receiver: Socket) -> bool:
+def _on_the_way(sender: TracedSocket, receiver: TracedSocket) -> bool:
     """Whether bytes have left one end, or are about to, and have not come to the other."""
     return sender.waiting or sender.sent > receiver.received
 
 
-def _read(protocol: int, data: bytes) -> Socket:
+def _read(protocol: int, data: bytes) -> TracedSocket:
     family, state, ports, addresses, _, inode = ANSWER.unpack_from(data)
     size = 4 if family == socket.AF_INET else 16
     # An IPv4 connection of an IPv6 socket is the peer of an IPv4 socket.
@@ -162,7 +162,7 @@ def _read(protocol: int, data: bytes) -> Socket:
             sent = total - again
             waiting = struct.unpack_from("<I", info, NOT_SENT)[0] > 0
         at += max((length + 3) & ~3, 4)
-    return Socket(
+    return TracedSocket(
         protocol, state, own + ports[:2], other + ports[2:], inode, sent, received, waiting
     )
 

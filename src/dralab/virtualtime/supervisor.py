@@ -17,8 +17,8 @@ from types import TracebackType
 from typing import Final, Self
 
 from dralab.virtualtime.errors import ClockError, ClockUnavailableError
-from dralab.virtualtime.machine import Machine, this_machine
-from dralab.virtualtime.programs import Process, Thread, ThreadState
+from dralab.virtualtime.machine import Architecture, this_machine
+from dralab.virtualtime.programs import ThreadState, TracedProcess, TracedThread
 from dralab.virtualtime.sockets import Connections, Traffic
 from dralab.virtualtime.timed_calls import SECOND
 from dralab.virtualtime.tracer import StartedProgram, Tracer, VirtualTime
@@ -63,7 +63,7 @@ class Supervisor:
         self.crept = 0  # nanoseconds that passed because a program waited by reading the clock
         self.jumps = 0
         self._time = VirtualTime(BOOTED, start - BOOTED)
-        self._machine: Machine = machine
+        self._machine: Architecture = machine
         self._told: set[str] = set()
         self._note = note
         self._tracer = Tracer(machine, self._time, outside=outside, note=self._note_once)
@@ -73,7 +73,7 @@ class Supervisor:
         self._connections = Connections()
         self._traffic = Traffic(in_flight=False, outside=False)
         self._looked_for_signals = 0.0
-        self._active: list[Thread] = []  # those that ran before all were idle the last time
+        self._active: list[TracedThread] = []  # those that ran before all were idle the last time
 
     def __enter__(self) -> Self:
         return self
@@ -237,7 +237,7 @@ class Supervisor:
 
     # --- idleness -------------------------------------------------------------------------------
 
-    def _awake(self) -> Thread | None:
+    def _awake(self) -> TracedThread | None:
         """Return a thread that can run, or None if there is none at one and the same instant.
 
         One that is seen asleep may be woken by one that is looked at later. So those that have run
@@ -308,7 +308,7 @@ class _BusyClockReader:
         self._used: dict[
             int, int
         ] = {}  # by thread: its processor time when it was first seen awake
-        self._trapped: Process | None = None
+        self._trapped: TracedProcess | None = None
         self._until = BUSY
         self._spins = False
 
@@ -317,7 +317,7 @@ class _BusyClockReader:
         """Whether reads of the clock are being counted."""
         return self._trapped is not None
 
-    def look(self, thread: Thread) -> int:
+    def look(self, thread: TracedThread) -> int:
         """Look again; return the nanoseconds by which the clock should creep."""
         used = thread.processor_time()
         if thread.tid not in self._used:

@@ -35,7 +35,7 @@ class TimeoutBase(Enum):
     REALTIME = 2
 
 
-class Memory(Protocol):
+class ProgramMemory(Protocol):
     """The memory of a program."""
 
     def read(self, address: int, size: int) -> bytes:
@@ -61,7 +61,7 @@ class TimedCall:
     left_if_interrupted: int | None = None  # the same, written only when a signal ends the wait
     sets: bool = False  # select: three sets of descriptors, emptied when the time is over
 
-    def timeout(self, arguments: Arguments, memory: Memory) -> int | None:
+    def timeout(self, arguments: Arguments, memory: ProgramMemory) -> int | None:
         """Return the timeout in nanoseconds; None if the kernel should refuse it itself."""
         value = arguments[self.argument]
         if self.form is TimeoutFormat.MILLISECONDS:
@@ -82,7 +82,7 @@ class TimedCall:
         return min(seconds * SECOND + part * unit, LONGEST)
 
     def write_left(
-        self, arguments: Arguments, memory: Memory, left: int, *, interrupted: bool
+        self, arguments: Arguments, memory: ProgramMemory, left: int, *, interrupted: bool
     ) -> None:
         """Write the remaining time back, where the call does that."""
         at = self.left
@@ -94,7 +94,7 @@ class TimedCall:
         seconds, part = divmod(max(left, 0), SECOND)
         memory.write(arguments[at], PAIR.pack(seconds, part // unit))
 
-    def finish(self, arguments: Arguments, memory: Memory) -> None:
+    def finish(self, arguments: Arguments, memory: ProgramMemory) -> None:
         """Write what the call writes when its time is over."""
         if self.sets:
             size = (min(arguments[0] & 0x7FFFFFFF, 1 << 20) + 63) // 64 * 8

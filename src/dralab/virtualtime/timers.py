@@ -15,8 +15,8 @@ from fcntl import ioctl
 from pathlib import Path
 from typing import Final
 
-from dralab.virtualtime.machine import Machine
-from dralab.virtualtime.programs import Process
+from dralab.virtualtime.machine import Architecture
+from dralab.virtualtime.programs import TracedProcess
 from dralab.virtualtime.ptrace import raw_syscall
 from dralab.virtualtime.seccomp_filter import REAL_CLOCKS
 from dralab.virtualtime.timed_calls import PAIR, SECOND, Arguments, TimeoutBase
@@ -52,14 +52,14 @@ class ProgramTimer:
     silent: bool = False  # SIGEV_NONE
 
 
-class Timers:
+class ProgramTimers:
     """All timers of all programs under one clock."""
 
-    def __init__(self, machine: Machine, now: Callable[[], tuple[int, int]]) -> None:
+    def __init__(self, machine: Architecture, now: Callable[[], tuple[int, int]]) -> None:
         self._machine = machine
         self._now = now  # the monotonic clock, and what real time is ahead of it
         self._timers: dict[Key, ProgramTimer] = {}
-        self._answers: Mapping[str, Callable[[Process, Arguments], int | None]] = {
+        self._answers: Mapping[str, Callable[[TracedProcess, Arguments], int | None]] = {
             "alarm": self._alarm,
             "setitimer": self._setitimer,
             "getitimer": self._getitimer,
@@ -70,11 +70,11 @@ class Timers:
             "timerfd_gettime": self._timerfd_gettime,
         }
 
-    def answer(self, process: Process, name: str, arguments: Arguments) -> int | None:
+    def answer(self, process: TracedProcess, name: str, arguments: Arguments) -> int | None:
         """Return what the call returns; None if the kernel should answer it."""
         return self._answers[name](process, arguments)
 
-    def created(self, process: Process, arguments: Arguments) -> None:
+    def created(self, process: TracedProcess, arguments: Arguments) -> None:
         """Take note of a timer that timer_create has made."""
         clock, event, where = arguments[:3]
         if clock & 0xFFFFFFFF not in REAL_CLOCKS:
@@ -98,7 +98,7 @@ class Timers:
             (t.deadline for t in self._timers.values() if t.deadline is not None), default=None
         )
 
-    def expire(self, now: int, processes: Iterable[Process]) -> bool:
+    def expire(self, now: int, processes: Iterable[TracedProcess]) -> bool:
         """Fire what is due; return whether anything was."""
         if not self._timers:
             return False
@@ -127,7 +127,7 @@ class Timers:
 
     # --- firing ---------------------------------------------------------------------------------
 
-    def _fire(self, timer: ProgramTimer, now: int, processes: Iterable[Process]) -> None:
+    def _fire(self, timer: ProgramTimer, now: int, processes: Iterable[TracedProcess]) -> None:
         missed = 0
         if timer.interval and timer.deadline is not None:
             missed = (now - timer.deadline) // timer.interval
@@ -171,7 +171,7 @@ class Timers:
             while _gettime(timer.descriptor):
                 os.sched_yield()
 
-    def _holder(self, timer: ProgramTimer, processes: Iterable[Process]) -> bool:
+    def _holder(self, timer: ProgramTimer, processes: Iterable[TracedProcess]) -> bool:
         """Whether a program still has the timerfd; it may have passed to another one."""
         _, owner, number = timer.key
         if self._same(owner, number, timer.descriptor) is not False:
@@ -214,7 +214,7 @@ class Timers:
         (seconds, part), (s, p) = divmod(left, SECOND), divmod(timer.interval, SECOND)
         return VALUE.pack(s, p // unit, seconds, part // unit)
 
-    def _alarm(self, process: Process, arguments: Arguments) -> int:
+    def _alarm(self, process: TracedProcess, arguments: Arguments) -> int:
         timer = self._real(process)
         left = 0 if timer.deadline is None else timer.deadline - self._now()[0]
         seconds, part = divmod(left, SECOND)
@@ -222,11 +222,11 @@ class Timers:
         # Rounded, but a pending alarm is never "0 seconds" (alarm_setitimer).
         return seconds + (part >= SECOND // 2 or (seconds == 0 and part > 0))
 
-    def _real(self, process: Process) -> ProgramTimer:
+    def _real(self, process: TracedProcess) -> ProgramTimer:
         key = ("real", process.pid, 0)
         return self._timers.setdefault(key, ProgramTimer(key=key))
 
-    def _setitimer(self, process: Process, arguments: Arguments) -> int | None:
+    def _setitimer(self, process: TracedProcess, arguments: Arguments) -> int | None:
         new = _value(process.read(arguments[1], VALUE.size), 1000)
         if new is None:
             return None
@@ -236,15 +236,15 @@ class Timers:
         self._arm(timer, new[1], new[0], absolute=False)
         return 0
 
-    def _getitimer(self, process: Process, arguments: Arguments) -> int:
+    def _getitimer(self, process: TracedProcess, arguments: Arguments) -> int:
         process.write(arguments[1], self._state(self._timers.get(("real", process.pid, 0)), 1000))
         return 0
 
-    def _posix(self, process: Process, arguments: Arguments) -> ProgramTimer | None:
+    def _posix(self, process: TracedProcess, arguments: Arguments) -> ProgramTimer | None:
         number = struct.unpack("<i", struct.pack("<I", arguments[0] & 0xFFFFFFFF))[0]
         return self._timers.get(("posix", process.pid, number))
 
-    def _timer_settime(self, process: Process, arguments: Arguments) -> int | None:
+    def _timer_settime(self, process: TracedProcess, arguments: Arguments) -> int | None:
         timer = self._posix(process, arguments)
         new = _value(process.read(arguments[2], VALUE.size), 1)
         if timer is None or new is None:
@@ -254,19 +254,19 @@ class Timers:
         self._arm(timer, new[1], new[0], absolute=bool(arguments[1] & ABSTIME))
         return 0
 
-    def _timer_gettime(self, process: Process, arguments: Arguments) -> int | None:
+    def _timer_gettime(self, process: TracedProcess, arguments: Arguments) -> int | None:
         timer = self._posix(process, arguments)
         if timer is None:
             return None
         process.write(arguments[1], self._state(timer, 1))
         return 0
 
-    def _timer_delete(self, process: Process, arguments: Arguments) -> None:
+    def _timer_delete(self, process: TracedProcess, arguments: Arguments) -> None:
         timer = self._posix(process, arguments)
         if timer is not None:
             del self._timers[timer.key]
 
-    def _timerfd(self, process: Process, number: int) -> ProgramTimer | None:
+    def _timerfd(self, process: TracedProcess, number: int) -> ProgramTimer | None:
         """Return the timer behind a descriptor, a new one if need be; None if it is no timerfd."""
         pidfd = raw_syscall(PIDFD_OPEN, process.pid, 0)
         if pidfd < 0:
@@ -294,7 +294,7 @@ class Timers:
         timer = self._timers[key] = ProgramTimer(key=key, base=base, descriptor=ours)
         return timer
 
-    def _timerfd_settime(self, process: Process, arguments: Arguments) -> int | None:
+    def _timerfd_settime(self, process: TracedProcess, arguments: Arguments) -> int | None:
         new = _value(process.read(arguments[2], VALUE.size), 1)
         if new is None or arguments[1] & ~3:
             return None
@@ -307,7 +307,7 @@ class Timers:
         self._arm(timer, new[1], new[0], absolute=bool(arguments[1] & ABSTIME))
         return 0
 
-    def _timerfd_gettime(self, process: Process, arguments: Arguments) -> int | None:
+    def _timerfd_gettime(self, process: TracedProcess, arguments: Arguments) -> int | None:
         timer = self._timerfd(process, arguments[0] & 0xFFFFFFFF)
         if timer is None:
             return None

@@ -18,8 +18,14 @@ from typing import Final
 from dralab.virtualtime import peers, ptrace
 from dralab.virtualtime import seccomp_filter as rules
 from dralab.virtualtime.errors import ClockUnavailableError, ProgramStartError
-from dralab.virtualtime.machine import FOREVER, ZERO, Machine
-from dralab.virtualtime.programs import Process, Thread, ThreadState, ThreadWait, read_file
+from dralab.virtualtime.machine import FOREVER, ZERO, Architecture
+from dralab.virtualtime.programs import (
+    ThreadState,
+    ThreadWait,
+    TracedProcess,
+    TracedThread,
+    read_file,
+)
 from dralab.virtualtime.timed_calls import (
     LONGEST,
     SECOND,
@@ -28,7 +34,7 @@ from dralab.virtualtime.timed_calls import (
     TimeoutBase,
     TimeoutFormat,
 )
-from dralab.virtualtime.timers import Timers
+from dralab.virtualtime.timers import ProgramTimers
 from dralab.virtualtime.vdso import LARGEST, VdsoImage, VdsoPatch, image_address, read_image
 
 LAUNCH: Final = Path(__file__).with_name("launch.py")
@@ -79,11 +85,16 @@ class Tracer:
     """Every thread of every program under one clock."""
 
     def __init__(
-        self, machine: Machine, time: VirtualTime, *, outside: bool, note: Callable[[str], None]
+        self,
+        machine: Architecture,
+        time: VirtualTime,
+        *,
+        outside: bool,
+        note: Callable[[str], None],
     ) -> None:
-        self.threads: dict[int, Thread] = {}
-        self.processes: dict[int, Process] = {}
-        self.timers = Timers(machine, time.words)
+        self.threads: dict[int, TracedThread] = {}
+        self.processes: dict[int, TracedProcess] = {}
+        self.timers = ProgramTimers(machine, time.words)
         self.let_go = False  # a thread, which will stop again before long, most often
         self.fired = False  # a timer, which may have sent a signal
         self.connected = False  # some program has named a peer on the network
@@ -131,7 +142,7 @@ class Tracer:
             self._seize(pid)
             os.write(go, b"+")
             self._programs[pid] = program
-            process = self.processes[pid] = Process(pid)
+            process = self.processes[pid] = TracedProcess(pid)
             process.threads.add(pid)
             self.threads[pid] = self._thread(pid, process, ThreadState.LOOSE)
             while process.patch is None and pid in self.processes:
@@ -206,7 +217,7 @@ class Tracer:
         with contextlib.suppress(ProcessLookupError):  # killed meanwhile: its end comes next
             self._stopped(thread, os.WSTOPSIG(status), status >> 16)
 
-    def _stopped(self, thread: Thread, number: int, event: int) -> None:
+    def _stopped(self, thread: TracedThread, number: int, event: int) -> None:
         if event == ptrace.EVENT_SECCOMP:
             self._called(thread)
         elif number == SYSCALL_STOP:
@@ -227,15 +238,15 @@ class Tracer:
         else:
             self._signalled(thread, number)
 
-    def _go(self, thread: Thread, number: int = 0) -> None:
+    def _go(self, thread: TracedThread, number: int = 0) -> None:
         thread.state = ThreadState.LOOSE
         self.let_go = True
         ptrace.ptrace(ptrace.CONT, thread.tid, 0, number)
 
-    def _born(self, parent: Process, tid: int, *, shared: bool) -> None:
+    def _born(self, parent: TracedProcess, tid: int, *, shared: bool) -> None:
         process = parent
         if not shared:
-            process = self.processes[tid] = Process(tid)
+            process = self.processes[tid] = TracedProcess(tid)
             if parent.patch is not None:
                 with contextlib.suppress(OSError):
                     process.patch = parent.patch.copied_to(process.memory)
@@ -249,7 +260,7 @@ class Tracer:
         found = list(self._early)
         for tid in found:
             process = self.processes.get(_process_of(tid))
-            parent = process or Process(tid)
+            parent = process or TracedProcess(tid)
             base = image_address(read_file(f"/proc/{tid}/auxv"))
             if process is None and base is not None and self._image is not None:
                 with contextlib.suppress(OSError):
@@ -259,12 +270,12 @@ class Tracer:
                 parent.forget_memory()
         return bool(found)
 
-    def _thread(self, tid: int, process: Process, state: ThreadState) -> Thread:
-        return Thread(
+    def _thread(self, tid: int, process: TracedProcess, state: ThreadState) -> TracedThread:
+        return TracedThread(
             tid=tid, process=process, state=state, registers=ptrace.Registers(self._machine, tid)
         )
 
-    def _ended(self, thread: Thread, status: int) -> None:
+    def _ended(self, thread: TracedThread, status: int) -> None:
         self._forget_thread(thread)
         process = thread.process
         if not process.threads:
@@ -274,12 +285,12 @@ class Tracer:
         if program := self._programs.pop(thread.tid, None):
             program.returncode = os.waitstatus_to_exitcode(status)
 
-    def _forget_thread(self, thread: Thread) -> None:
+    def _forget_thread(self, thread: TracedThread) -> None:
         thread.close()
         self.threads.pop(thread.tid, None)
         thread.process.threads.discard(thread.tid)
 
-    def _exec(self, thread: Thread) -> None:
+    def _exec(self, thread: TracedThread) -> None:
         # Whichever thread called it is now the only one, under the number of the first.
         process = thread.process
         for tid in process.threads - {thread.tid}:
@@ -293,7 +304,7 @@ class Tracer:
         self._install(process)
         self._go(thread)
 
-    def _install(self, process: Process) -> None:
+    def _install(self, process: TracedProcess) -> None:
         """Give a program that has just been loaded its clock."""
         base = image_address(read_file(f"/proc/{process.pid}/auxv"))
         if base is not None and self._image is None:
@@ -309,7 +320,7 @@ class Tracer:
 
     # --- signals --------------------------------------------------------------------------------
 
-    def _signalled(self, thread: Thread, number: int) -> None:
+    def _signalled(self, thread: TracedThread, number: int) -> None:
         if thread.interrupted is not None and thread.catches(number):
             thread.interrupted = None  # the wait ends with EINTR; the next one is a new one
         if number == signal.SIGALRM:
@@ -318,7 +329,7 @@ class Tracer:
 
     # --- system calls ---------------------------------------------------------------------------
 
-    def _called(self, thread: Thread) -> None:
+    def _called(self, thread: TracedThread) -> None:
         registers = thread.registers
         registers.load()
         name = self._machine.names.get(registers.number)
@@ -348,13 +359,13 @@ class Tracer:
             self._note(f"{process.name()} uses {name} with a timeout, which runs in real time")
             self._go(thread)
 
-    def _answer(self, thread: Thread, result: int | None) -> None:
+    def _answer(self, thread: TracedThread, result: int | None) -> None:
         """Let a call return `result`, or let the kernel answer."""
         if result is not None:
             thread.registers.skip(result)
         self._go(thread)
 
-    def _reads(self, thread: Thread, name: str) -> None:
+    def _reads(self, thread: TracedThread, name: str) -> None:
         arguments, process = thread.registers.arguments, thread.process
         process.reads += 1
         now, offset = self._time.words()
@@ -377,7 +388,7 @@ class Tracer:
             process.write(arguments[1], bytes(8))
         self._answer(thread, 0)
 
-    def _connects(self, thread: Thread, name: str) -> None:
+    def _connects(self, thread: TracedThread, name: str) -> None:
         for peer in peers.named(name, thread.registers.arguments, thread.process):
             if not peer.network:
                 continue
@@ -391,7 +402,7 @@ class Tracer:
 
     # --- waits ----------------------------------------------------------------------------------
 
-    def _waits(self, thread: Thread, call: TimedCall) -> None:
+    def _waits(self, thread: TracedThread, call: TimedCall) -> None:
         registers, now = thread.registers, self._time.monotonic
         arguments = registers.arguments
         timeout = call.timeout(arguments, thread.process)
@@ -423,7 +434,7 @@ class Tracer:
             thread.wait = None
             self._answer(thread, 0)
 
-    def enter(self, thread: Thread) -> None:
+    def enter(self, thread: TracedThread) -> None:
         """Let a thread begin its wait: a held one, so that a signal can end its sleep."""
         wait, patch, registers = thread.wait, thread.process.patch, thread.registers
         if wait is None or patch is None:
@@ -445,7 +456,7 @@ class Tracer:
         self.let_go = True
         ptrace.ptrace(ptrace.SYSCALL, thread.tid)
 
-    def end_wait(self, thread: Thread) -> None:
+    def end_wait(self, thread: TracedThread) -> None:
         """End the wait of a thread whose deadline has come."""
         wait = thread.wait
         if wait is None:
@@ -464,7 +475,7 @@ class Tracer:
         if self.timers.expire(self._time.monotonic, self.processes.values()):
             self.fired = True
 
-    def _returned(self, thread: Thread) -> None:
+    def _returned(self, thread: TracedThread) -> None:
         registers, process = thread.registers, thread.process
         registers.load()
         result = registers.result

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from dralab.virtualtime.machine import MONOTONIC, Machine
+from dralab.virtualtime.machine import MONOTONIC, Architecture
 
 AT_NULL, AT_SYSINFO_EHDR = 0, 33
 PAGE: Final = 4096
@@ -41,7 +41,7 @@ def image_address(auxv: bytes) -> int | None:
     return None
 
 
-def read_image(data: bytes, machine: Machine) -> VdsoImage | None:
+def read_image(data: bytes, machine: Architecture) -> VdsoImage | None:
     """Find the functions and the room for the block in the image `data`; None if it has none."""
     functions = {name: at for name, at in _symbols(data).items() if name in machine.functions}
     (sections,) = struct.unpack_from("<Q", data, 0x28)
@@ -86,7 +86,7 @@ class VdsoPatch:
 
     __slots__ = ("_base", "_block", "_image", "_machine", "memory")
 
-    def __init__(self, memory: int, base: int, image: VdsoImage, machine: Machine) -> None:
+    def __init__(self, memory: int, base: int, image: VdsoImage, machine: Architecture) -> None:
         self.memory = memory  # a descriptor of /proc/PID/mem
         self._base = base
         self._image = image

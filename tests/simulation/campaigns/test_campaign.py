@@ -31,7 +31,7 @@ def files(tmp_path):
     return tmp_path
 
 
-class Counting(executors.Processes):
+class Counting(executors.ProcessExecutor):
     """One process; counts, and may fail at a run."""
 
     def __init__(self, fail_at=None):
@@ -124,7 +124,7 @@ def test_ctrl_c_ends_a_campaign_in_one_line_and_keeps_what_is_done(files, worker
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="there is no /proc")
 def test_workers_do_not_hear_ctrl_c_from_their_start_on(files):
     others = set(active_children())
-    answers = executors.Processes(2).run(grid.read(files / "grid.yaml").cases)
+    answers = executors.ProcessExecutor(2).run(grid.read(files / "grid.yaml").cases)
     next(answers)
     workers = set(active_children()) - others
     assert workers
@@ -139,8 +139,8 @@ def test_workers_do_not_hear_ctrl_c_from_their_start_on(files):
 @pytest.mark.conformance
 def test_many_processes_give_the_same_as_one(files):
     campaign = grid.read(files / "grid.yaml")
-    one = executors.run(campaign.cases, files / "one", executors.Processes(1))
-    assert executors.run(campaign.cases, files / "two", executors.Processes(2)) == one
+    one = executors.run(campaign.cases, files / "one", executors.ProcessExecutor(1))
+    assert executors.run(campaign.cases, files / "two", executors.ProcessExecutor(2)) == one
 
 
 @pytest.mark.conformance
@@ -151,9 +151,9 @@ def test_a_dask_cluster_gives_the_same_as_one_process(files):
     campaign = grid.read(files / "grid.yaml")
     with distributed.LocalCluster(n_workers=1, processes=True, dashboard_address=None) as cluster:
         far = executors.run(
-            campaign.cases, files / "far", executors.Dask(cluster.scheduler_address)
+            campaign.cases, files / "far", executors.DaskExecutor(cluster.scheduler_address)
         )
-    assert far == executors.run(campaign.cases, files / "one", executors.Processes(1))
+    assert far == executors.run(campaign.cases, files / "one", executors.ProcessExecutor(1))
 
 
 GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "campaigns.md"
@@ -202,7 +202,7 @@ def test_a_run_that_fails_loses_no_other(files):
     for workers in (1, 2):
         folder = files / f"out-{workers}"
         with pytest.raises(InputError, match=r"3 of 6 runs failed.*ZeroDivisionError"):
-            executors.run(campaign.cases, folder, executors.Processes(workers))
+            executors.run(campaign.cases, folder, executors.ProcessExecutor(workers))
         assert len(list((folder / "runs").glob("*.json"))) == 3
 
 
@@ -212,7 +212,7 @@ def test_a_campaign_may_ask_the_whole_cluster(files):
     )
     (files / "busy.yaml").write_text(SCENARIO.replace("count: 60", "count: 10"))
     campaign = grid.read(files / "grid.yaml")
-    found = executors.run(campaign.cases, files / "out", executors.Processes(1))
+    found = executors.run(campaign.cases, files / "out", executors.ProcessExecutor(1))
     assert {case.scheduler for case in found} == {"dralab", "fgd"}
     assert all(numbers["ended"] == 10 for numbers in found.values())
     comparison.write(campaign, found, files / "out")
@@ -256,7 +256,7 @@ def test_a_campaign_runs_every_engine_of_scenarios(tmp_path):
     )
     (tmp_path / "grid.yaml").write_text(EVERY_ENGINE)
     found = grid.read(tmp_path / "grid.yaml")
-    numbers = executors.run(found.cases, tmp_path / "out", executors.Processes(1))
+    numbers = executors.run(found.cases, tmp_path / "out", executors.ProcessExecutor(1))
     assert {case.scheduler: values["makespan"] for case, values in numbers.items()} == {
         "easy": 20, "firstfit": 20, "ticks": 20, "dralab": 20, "external": 20,
     }  # fmt: skip

@@ -4,7 +4,7 @@ Two outages, 10 to 20 s and 15 to 75 s: a pod that arrives between them starts a
 """
 
 import pytest
-from tests.simulation.engines.external.cases import WATCHING, Writer
+from tests.simulation.engines.external.cases import WATCHING, ScenarioWriter
 from tests.simulation.engines.external.cases import run as run_external
 
 from dralab.kernel.clock import SECOND
@@ -32,7 +32,7 @@ def test_a_pod_waits_for_the_end_of_the_last_outage(tmp_path, scheduler):
 
 
 def test_a_pod_waits_for_the_end_of_the_last_outage_with_an_external_scheduler(tmp_path):
-    scenario = Writer(tmp_path)(
+    scenario = ScenarioWriter(tmp_path)(
         "{name: p, at: 21s, duration: 5s, cpu: 1}",
         nodes="{name: n, cpu: 4}",
         program=WATCHING,

@@ -52,7 +52,7 @@ class DeviceChoice:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Offer:
+class _OfferedDevice:
     device: JsonObject
     slice: JsonObject
     here: bool
@@ -81,7 +81,7 @@ class Verifier:
         self.matches = matches
         self.held = held
         self.gates = gates
-        self.offers: dict[DeviceKey, _Offer] = {}
+        self.offers: dict[DeviceKey, _OfferedDevice] = {}
         self.counters: dict[tuple[str, str], dict[tuple[str, str], Fraction]] = {}
         self.drawing: dict[tuple[str, str], list[JsonObject]] = {}
         self.unusable: set[tuple[str, str]] = set()
@@ -190,7 +190,7 @@ class Verifier:
     def _read_pool(
         self, pool: tuple[str, str], here: Sequence[JsonObject], current: Sequence[JsonObject]
     ) -> None:
-        offers: dict[DeviceKey, _Offer] = {}
+        offers: dict[DeviceKey, _OfferedDevice] = {}
         counters: dict[tuple[str, str], Fraction] = {}
         valid = True
         for item in current:
@@ -210,7 +210,7 @@ class Verifier:
             for device in item["spec"].get("devices") or ():
                 key = DeviceKey(*pool, device["name"])
                 valid = valid and key not in offers
-                offers[key] = _Offer(device, item, self._is_here(item["spec"], device))
+                offers[key] = _OfferedDevice(device, item, self._is_here(item["spec"], device))
         if not valid:
             self.unusable.add(pool)
             return

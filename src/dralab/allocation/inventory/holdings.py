@@ -26,7 +26,7 @@ class PoolUse:
     consumed: dict[DeviceId, dict[str, Number]] = field(default_factory=dict)
 
 
-class _Held(NamedTuple):
+class _HeldByClaim(NamedTuple):
     holder: str
     results: Sequence[Result]
 
@@ -35,7 +35,7 @@ class Holdings:
     """The devices that claims hold, by the claims' uids and by pool."""
 
     def __init__(self) -> None:
-        self._held: dict[str, _Held] = {}
+        self._held: dict[str, _HeldByClaim] = {}
         self._use: dict[PoolId, PoolUse] = {}
 
     def has(self, uid: str) -> bool:
@@ -53,7 +53,7 @@ class Holdings:
 
     def add_claim(self, uid: str, holder: str, results: Sequence[Result]) -> None:
         """Note what a claim holds; `holder` is its name in explanations."""
-        self._held[uid] = _Held(holder, results)
+        self._held[uid] = _HeldByClaim(holder, results)
         for item in results:
             device = DeviceId(item["driver"], item["pool"], item["device"])
             use = self._use.setdefault((device.driver, device.pool), PoolUse())

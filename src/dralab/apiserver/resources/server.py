@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import orjson
 
-from dralab.api.extended import Check, Extended, Fields, Mend
+from dralab.api.extended import Check, ExtendedStrategy, Fields, Mend
 from dralab.api.kinds import Kind, Kinds
 from dralab.api.status import ApiError
 from dralab.apiserver.resources import deleting, patching, reading, reviews, subresources, writing
@@ -39,9 +39,9 @@ class Resources:
 
     def __init__(self, context: Context) -> None:
         self.context = context
-        self.customs = CustomResources(context)
-        self.customs.load()
-        context.reloads.append(self.customs.load)
+        self.custom_resources = CustomResources(context)
+        self.custom_resources.load()
+        context.reloads.append(self.custom_resources.load)
 
     def over(self, store: Store) -> "Resources":
         """Return the verbs over another view of the store, for one request."""
@@ -173,7 +173,7 @@ class Resources:
     ) -> tuple[Stored, bool]:
         """Delete an object or mark it; also return whether it is gone."""
         done = deleting.delete(self.context, kind, name, namespace, options, user=user)
-        self.customs.finish()
+        self.custom_resources.finish()
         return done
 
     def delete_collection(
@@ -227,7 +227,7 @@ class Resources:
 
         For kinds that belong to the server, such as older device APIs.
         """
-        self.customs.serve_own(f"{spec['names']['plural']}.{spec['group']}", spec)
+        self.custom_resources.serve_own(f"{spec['names']['plural']}.{spec['group']}", spec)
 
     def extend(
         self,
@@ -244,7 +244,7 @@ class Resources:
         `resources.extend(pods, {("spec", "deviceClaims"): {...}})`
         """
         rules = self.context.rules
-        rules.strategies[kind.hub] = Extended(
+        rules.strategies[kind.hub] = ExtendedStrategy(
             rules.strategy_of(kind), kind, fields, mend=mend, check=check
         )
         self.context.kinds.add(replace(kind, added={**kind.added, **fields}))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from dralab.api.status import ApiError
-from dralab.drivers.classic.parameters import DriverError, Parameters
+from dralab.drivers.classic.parameters import DriverError, DriverParameters
 from dralab.objects.metadata import key_of, spec_of, status_of, uid_of
 from dralab.runtime.client import Client
 from dralab.runtime.resources import ALLOCATION_STATES
@@ -19,7 +19,7 @@ from dralab.values.json_types import JsonDict
 Devices = Sequence[Mapping[str, Any]]
 
 
-class Allocations:
+class NodeAllocations:
     """The devices of all nodes, as their NodeAllocationStates in one namespace say."""
 
     def __init__(
@@ -36,7 +36,7 @@ class Allocations:
         self.pending: dict[str, dict[str, Devices]] = {}
 
     def unsuitable(
-        self, wanted: Sequence[tuple[str, JsonDict, Parameters]], nodes: Iterable[str]
+        self, wanted: Sequence[tuple[str, JsonDict, DriverParameters]], nodes: Iterable[str]
     ) -> dict[str, list[str]]:
         """Return for each entry of a pod the nodes where not all of its claims have devices.
 
@@ -46,7 +46,7 @@ class Allocations:
         bad = [node for node in dict.fromkeys(nodes) if not self._suits(wanted, node)]
         return {entry: list(bad) for entry, _, _ in wanted}
 
-    def _suits(self, wanted: Sequence[tuple[str, JsonDict, Parameters]], node: str) -> bool:
+    def _suits(self, wanted: Sequence[tuple[str, JsonDict, DriverParameters]], node: str) -> bool:
         try:
             state = self._state(node)
         except ApiError:
@@ -83,7 +83,9 @@ class Allocations:
             self.pending.setdefault(uid, {})[node] = devices
         return True
 
-    def immediate(self, claim: JsonDict, parameters: Parameters, may: Callable[[str], bool]) -> str:
+    def immediate(
+        self, claim: JsonDict, parameters: DriverParameters, may: Callable[[str], bool]
+    ) -> str:
         """Return the first node, by name, that may have a claim's devices and has them free.
 
         They are promised to the claim. DriverError: there is no such node.

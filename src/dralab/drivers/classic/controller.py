@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from dralab.api.status import ApiError
-from dralab.drivers.classic.allocation import Allocations
+from dralab.drivers.classic.allocation import NodeAllocations
 from dralab.drivers.classic.named_resources import device_of
-from dralab.drivers.classic.parameters import DriverError, Parameters, parameters_of
+from dralab.drivers.classic.parameters import DriverError, DriverParameters, parameters_of
 from dralab.drivers.classic.translation import ParametersTranslation
 from dralab.objects.claims import classic_claims_by_entry, consumer_of
 from dralab.objects.metadata import (
@@ -50,7 +50,7 @@ class ClassicController:
 
     def __init__(self, manager: Manager, *, namespace: str = NAMESPACE) -> None:
         self.client = manager.client
-        self.allocations = Allocations(manager.client, namespace, self._reserved)
+        self.allocations = NodeAllocations(manager.client, namespace, self._reserved)
         self.recorder = manager.recorder(COMPONENT)
         self.translation = ParametersTranslation(manager, self.recorder)
         self.claims = manager.cache(CLASSIC_CLAIMS)
@@ -155,7 +155,7 @@ class ClassicController:
         return RECHECK
 
     def _sync_context(self, context: JsonDict, pod: JsonDict, spec: Any) -> None:
-        wanted: list[tuple[str, JsonDict, Parameters]] = []
+        wanted: list[tuple[str, JsonDict, DriverParameters]] = []
         for entry, name in classic_claims_by_entry(pod).items():
             claim = self.claims.get(NamespacedName(key_of(pod).namespace, name))
             class_ = self._class_of(claim) if claim is not None else None

@@ -22,7 +22,7 @@ class DriverError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Parameters:
+class DriverParameters:
     """How many devices of one node, and into how many parts each is split (0: it stays whole).
 
     `models` are patterns (`*`, `?`) for the devices' models: one of them has to fit.
@@ -37,7 +37,7 @@ class Parameters:
         return "*" in self.models or any(fnmatchcase(model, name) for name in self.models)
 
 
-def parameters_of(client: Client, claim: JsonDict, class_: JsonDict) -> Parameters:
+def parameters_of(client: Client, claim: JsonDict, class_: JsonDict) -> DriverParameters:
     """Return what a claim of a class asks for.
 
     DriverError: the parameters of one of them are missing or wrong.
@@ -67,10 +67,10 @@ def _check(reference: Mapping[str, Any], of: str, kind: str) -> None:
         raise DriverError(f"unknown {of}.ParametersRef.Kind: {reference['kind']}")
 
 
-def _of_claim(client: Client, claim: JsonDict) -> Parameters:
+def _of_claim(client: Client, claim: JsonDict) -> DriverParameters:
     reference: Mapping[str, Any] | None = claim["spec"].get("parametersRef")
     if reference is None:
-        return Parameters()
+        return DriverParameters()
     _check(reference, "ResourceClaim", "FakeClaimParameters")
     namespace = key_of(claim).namespace
     name = reference["name"]
@@ -82,7 +82,7 @@ def _of_claim(client: Client, claim: JsonDict) -> Parameters:
     return checked(found, where)
 
 
-def checked(found: JsonDict, where: str) -> Parameters:
+def checked(found: JsonDict, where: str) -> DriverParameters:
     """Return what a FakeClaimParameters says; DriverError if that is invalid."""
     spec = spec_of(found)
     count, split = spec.get("count", 1), spec.get("split", 0)
@@ -96,4 +96,4 @@ def checked(found: JsonDict, where: str) -> Parameters:
             f"error validating {where}: invalid number of virtual Fakes requested: "
             f"split={split}; spec.split must be 0 or more"
         )
-    return Parameters(count, split)
+    return DriverParameters(count, split)

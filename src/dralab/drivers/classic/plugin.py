@@ -38,7 +38,7 @@ NOT_READY: Final = "NotReady"
 
 
 @dataclass(frozen=True, slots=True)
-class _Device:
+class _FakeDevice:
     uuid: str
     parent: str = ""
 
@@ -62,7 +62,7 @@ class ClassicPlugin:
         self.names = parents(node)
         # Told, from any thread, when other named resources are to be had.
         self.on_resources: Callable[[Sequence[JsonDict]], None] = lambda _resources: None
-        self._prepared: dict[str, tuple[_Device, ...]] = {}
+        self._prepared: dict[str, tuple[_FakeDevice, ...]] = {}
         # The claims that the scheduler gave devices to: what is written of them is the plugin's.
         self._structured: set[str] = set()
         self._offered: list[str] | None = None
@@ -89,7 +89,7 @@ class ClassicPlugin:
                 self.directory.remove(file_name(KIND, uid))
                 continue
             devices = tuple(
-                _Device(each["uuid"], each.get("parentUUID", ""))
+                _FakeDevice(each["uuid"], each.get("parentUUID", ""))
                 for each in entry["fake"]["devices"]
             )
             self._prepared[uid] = devices
@@ -198,20 +198,20 @@ class ClassicPlugin:
             )
         )
 
-    def _given(self, ref: ClaimRef) -> tuple[_Device, ...]:
+    def _given(self, ref: ClaimRef) -> tuple[_FakeDevice, ...]:
         structured = (ref.handle or {}).get("structuredData")
         if structured is not None:
             self._structured.add(ref.uid)
             self._change(lambda state: self._take(state, ref.uid, structured))
-        found: list[_Device] = []
+        found: list[_FakeDevice] = []
         for entry in _given(self._state()).get(ref.uid, ()):
             name, split = entry["uuid"], entry.get("split", 0)
             if name not in self.names:
                 raise LookupError(f'requested Fake does not exist: "{name}"')
             if split > 0:
-                found += [_Device(child, name) for child in children(name, split)]
+                found += [_FakeDevice(child, name) for child in children(name, split)]
             else:
-                found.append(_Device(name))
+                found.append(_FakeDevice(name))
         if not found:
             raise LookupError(
                 "unable to create CDI spec file for claim: no devices were allocated to it"
@@ -263,7 +263,7 @@ class ClassicPlugin:
             return True
         return uid_of(claim) != ref.uid or any(held_by(claim))
 
-    def _write_files(self, uid: str, devices: Sequence[_Device]) -> None:
+    def _write_files(self, uid: str, devices: Sequence[_FakeDevice]) -> None:
         spec = CdiSpec(
             kind=KIND,
             devices=tuple(
@@ -333,7 +333,7 @@ class ClassicPlugin:
             spec.pop("preparedDevices", None)
 
 
-class States:
+class AllocationStates:
     """Shows plugins, by their nodes' names, what becomes of their NodeAllocationStates."""
 
     def __init__(self, manager: Manager, *, only: str = "") -> None:

@@ -12,7 +12,7 @@ from dralab.drivers.classic.parameters import DriverError, checked
 from dralab.objects.metadata import NamespacedName, is_deleting, key_of, spec_of, uid_of
 from dralab.prototypes.classic.kinds import API_VERSION, DRIVER, DRIVER_VERSION
 from dralab.runtime.client import amend
-from dralab.runtime.events import Recorder
+from dralab.runtime.events import EventRecorder
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import CLAIM_PARAMETERS, FAKE_PARAMETERS
 from dralab.values.json_types import JsonDict, JsonObject
@@ -24,7 +24,7 @@ OWN_VERSION: Final = f"{DRIVER}/{DRIVER_VERSION}"
 class ParametersTranslation:
     """Keeps the ResourceClaimParameters to the FakeClaimParameters that they were made from."""
 
-    def __init__(self, manager: Manager, recorder: Recorder) -> None:
+    def __init__(self, manager: Manager, recorder: EventRecorder) -> None:
         self.client = manager.client
         self.recorder = recorder
         self.originals = manager.cache(FAKE_PARAMETERS)

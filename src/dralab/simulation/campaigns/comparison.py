@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from dralab.simulation.campaigns.grid import Campaign, Case, Numbers
+from dralab.simulation.campaigns.grid import Campaign, CampaignCase, Numbers
 from dralab.simulation.reports.page import Chart, ReportPage
 from dralab.simulation.results import metrics
 
@@ -14,7 +14,7 @@ COLUMNS = (
 RUN_COLUMNS = ("scenario", "scheduler", "seed")
 
 
-def rows(campaign: Campaign, found: Mapping[Case, Numbers]) -> list[dict[str, Any]]:
+def rows(campaign: Campaign, found: Mapping[CampaignCase, Numbers]) -> list[dict[str, Any]]:
     """Return a row per scenario, scheduler and metric.
 
     `difference` is from the baseline's mean; `significant` by Welch's t test, p < 0.05.
@@ -61,7 +61,7 @@ def _cell(value: Any) -> str:
     return f"{value:.6f}" if isinstance(value, float) else str(value)
 
 
-def run_rows(campaign: Campaign, found: Mapping[Case, Numbers]) -> list[list[Any]]:
+def run_rows(campaign: Campaign, found: Mapping[CampaignCase, Numbers]) -> list[list[Any]]:
     """Return a row per run: what was run, then the numbers that are compared."""
     return [
         [case.name, case.scheduler, case.seed, *(numbers.get(m) for m in campaign.compared)]
@@ -70,7 +70,7 @@ def run_rows(campaign: Campaign, found: Mapping[Case, Numbers]) -> list[list[Any
 
 
 def page(
-    campaign: Campaign, table: list[dict[str, Any]], found: Mapping[Case, Numbers]
+    campaign: Campaign, table: list[dict[str, Any]], found: Mapping[CampaignCase, Numbers]
 ) -> ReportPage:
     """Return the table as a page, with bars per metric, and all runs."""
     return ReportPage(
@@ -107,7 +107,7 @@ def _table(table: list[dict[str, Any]]) -> Chart:
     }
 
 
-def _runs(campaign: Campaign, found: Mapping[Case, Numbers]) -> Chart:
+def _runs(campaign: Campaign, found: Mapping[CampaignCase, Numbers]) -> Chart:
     names = [*RUN_COLUMNS, *campaign.compared]
     return {
         "kind": "table",
@@ -117,7 +117,9 @@ def _runs(campaign: Campaign, found: Mapping[Case, Numbers]) -> Chart:
     }
 
 
-def write(campaign: Campaign, found: Mapping[Case, Numbers], folder: Path) -> list[dict[str, Any]]:
+def write(
+    campaign: Campaign, found: Mapping[CampaignCase, Numbers], folder: Path
+) -> list[dict[str, Any]]:
     """Write `campaign.csv`, `runs.csv` and `report.html`; return the table."""
     table = rows(campaign, found)
     (folder / "campaign.csv").write_text(csv(table), encoding="utf-8")

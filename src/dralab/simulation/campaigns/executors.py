@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 import orjson
 
-from dralab.simulation.campaigns.grid import Case, Numbers
+from dralab.simulation.campaigns.grid import CampaignCase, Numbers
 from dralab.simulation.errors import InputError
 
 Answer = Numbers | Exception
@@ -26,18 +26,18 @@ Answer = Numbers | Exception
 class Executor(Protocol):
     """Runs cases somewhere, and yields them as they are done."""
 
-    def run(self, cases: Sequence[Case]) -> Iterator[tuple[Case, Answer]]:
+    def run(self, cases: Sequence[CampaignCase]) -> Iterator[tuple[CampaignCase, Answer]]:
         """Yield each case with its numbers, or with what went wrong."""
         ...
 
 
-class Processes:
+class ProcessExecutor:
     """Processes of this machine; with one worker, this process."""
 
     def __init__(self, workers: int | None = None) -> None:
         self.workers = workers or os.cpu_count() or 1
 
-    def run(self, cases: Sequence[Case]) -> Iterator[tuple[Case, Answer]]:
+    def run(self, cases: Sequence[CampaignCase]) -> Iterator[tuple[CampaignCase, Answer]]:
         """Yield each case with its numbers, as they are done."""
         if self.workers == 1 or len(cases) == 1:
             for case in cases:
@@ -47,7 +47,7 @@ class Processes:
         others = set(active_children())
         with ProcessPoolExecutor(self.workers, mp_context=get_context("spawn")) as pool:
             with _deaf():
-                futures = {pool.submit(Case.run, case): case for case in cases}
+                futures = {pool.submit(CampaignCase.run, case): case for case in cases}
             workers = set(active_children()) - others
             try:
                 for future in _done(futures):
@@ -71,7 +71,7 @@ def _deaf() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-class Dask:
+class DaskExecutor:
     """Workers of a Dask cluster (extra: distributed); its files must be where ours are."""
 
     def __init__(self, address: str) -> None:
@@ -81,9 +81,9 @@ class Dask:
             raise InputError("dask", "needs an extra: pip install 'dralab[distributed]'") from None
         self.client = self.module.Client(address)
 
-    def run(self, cases: Sequence[Case]) -> Iterator[tuple[Case, Answer]]:
+    def run(self, cases: Sequence[CampaignCase]) -> Iterator[tuple[CampaignCase, Answer]]:
         """Yield each case with its numbers, as they are done."""
-        futures = {self.client.submit(Case.run, case, pure=False): case for case in cases}
+        futures = {self.client.submit(CampaignCase.run, case, pure=False): case for case in cases}
         try:
             for future in self.module.as_completed(list(futures)):
                 yield futures[future], _answer(future.result)
@@ -107,12 +107,12 @@ def _done(futures: Iterable["Future[Numbers]"]) -> Iterator["Future[Numbers]"]:
 
 
 def run(
-    cases: Sequence[Case],
+    cases: Sequence[CampaignCase],
     folder: Path,
     executor: Executor,
     *,
     progress: Callable[[int, int, int], None] | None = None,
-) -> dict[Case, Numbers]:
+) -> dict[CampaignCase, Numbers]:
     """Run what is not done yet; return all numbers. `progress` gets done, reused and all.
 
     InputError: runs failed; the others are done and kept.
@@ -120,7 +120,7 @@ def run(
     runs = folder / "runs"
     runs.mkdir(parents=True, exist_ok=True)
     digests = {case: case.digest() for case in cases}
-    found: dict[Case, Numbers] = {}
+    found: dict[CampaignCase, Numbers] = {}
     for case, digest in digests.items():
         path = runs / f"{digest}.json"
         if path.exists():
@@ -129,7 +129,7 @@ def run(
     missing = [case for case in cases if case not in found]
     if progress is not None:
         progress(len(found), reused, len(cases))
-    failed: list[tuple[Case, Exception]] = []
+    failed: list[tuple[CampaignCase, Exception]] = []
     for case, numbers in executor.run(missing):
         if isinstance(numbers, Exception):
             failed.append((case, numbers))
@@ -147,7 +147,7 @@ def run(
     return {case: found[case] for case in cases}
 
 
-def _write(path: Path, case: Case, numbers: Numbers) -> None:
+def _write(path: Path, case: CampaignCase, numbers: Numbers) -> None:
     value = {
         "scenario": case.name,
         "scheduler": case.scheduler,

@@ -19,7 +19,7 @@ Numbers = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class CampaignCase:
     """One run. `nodes` is set where it is a placement of an openb trace, not a scenario."""
 
     scenario: Path
@@ -70,7 +70,7 @@ class Campaign:
 
     name: str
     file: Path
-    cases: tuple[Case, ...]
+    cases: tuple[CampaignCase, ...]
     compared: tuple[str, ...]
     baseline: str
 
@@ -84,14 +84,16 @@ def read(path: Path) -> Campaign:
         if not known:
             raise fields.error("schedulers", f"{name!r} is not a scheduler for campaigns")
     seeds = list(_seeds(fields))
-    cases: list[Case] = []
+    cases: list[CampaignCase] = []
     for file in _files(fields, "scenarios"):
-        cases += [Case(file, name, seed) for name in schedulers for seed in seeds]
+        cases += [CampaignCase(file, name, seed) for name in schedulers for seed in seeds]
     if fields.has("openb"):
         inner = fields.mapping("openb")
         nodes, ratio = inner.file("nodes"), inner.number("inflate", 1.3)
         for file in _files(inner, "pods"):
-            cases += [Case(file, n, seed, nodes, ratio) for n in schedulers for seed in seeds]
+            cases += [
+                CampaignCase(file, n, seed, nodes, ratio) for n in schedulers for seed in seeds
+            ]
         inner.done()
     if not cases or len(cases) > MOST_CASES:
         raise InputError(path, f"has {len(cases)} runs, but must have from 1 to {MOST_CASES}")

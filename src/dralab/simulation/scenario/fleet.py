@@ -34,7 +34,7 @@ class ScenarioFleet:
     """Nodes for pods, or a platform for rigid jobs.
 
     `objects` are all that came with nodes from files: slices, classes, the nodes themselves.
-    `tick` is the step of a world that moves in ticks, in nanoseconds.
+    `tick` is the step of the engine `ticks`, in nanoseconds.
     """
 
     nodes: tuple[GpuNode, ...] = ()

@@ -86,7 +86,7 @@ watch(f"/api/v1/pods?watch=true&resourceVersion={listed['metadata']['resourceVer
 """
 
 
-class Writer:
+class ScenarioWriter:
     """Writes scenarios into a folder, and the scheduler's program beside them."""
 
     def __init__(self, folder: Path) -> None:

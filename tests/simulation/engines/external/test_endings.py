@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from tests.simulation.engines.external.cases import WATCHING, Writer, run, tasks
+from tests.simulation.engines.external.cases import WATCHING, ScenarioWriter, run, tasks
 
 from dralab.apiserver.http.messages import HttpRequest, HttpResponse
 from dralab.cli._progress import ProgressWatcher
@@ -29,7 +29,7 @@ WAVES = {"pods": "{name: p, count: 40, duration: 170s, cpu: 1}",
 
 @pytest.fixture
 def scenario(tmp_path):
-    return Writer(tmp_path)
+    return ScenarioWriter(tmp_path)
 
 
 def test_a_run_whose_scheduler_crashes_keeps_its_part_and_can_be_gone_on_with(scenario, tmp_path):

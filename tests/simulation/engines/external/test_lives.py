@@ -5,7 +5,7 @@ import os
 import shutil
 
 import pytest
-from tests.simulation.engines.external.cases import WATCHING, Writer, run, tasks
+from tests.simulation.engines.external.cases import WATCHING, ScenarioWriter, run, tasks
 
 from dralab.cluster import Cluster
 from dralab.kernel.clock import ManualClock
@@ -29,7 +29,7 @@ needs_stock = pytest.mark.skipif(
 
 @pytest.fixture
 def scenario(tmp_path):
-    return Writer(tmp_path)
+    return ScenarioWriter(tmp_path)
 
 
 def test_pods_start_late_hold_their_place_a_while_and_fail_as_the_scenario_says(scenario):

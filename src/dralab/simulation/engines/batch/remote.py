@@ -21,17 +21,17 @@ from dralab.simulation.engines.batch.messages import (
 from dralab.simulation.errors import DecisionError
 
 DEFAULT: Final = "tcp://localhost:28000"
-PATIENCE: Final = 60.0
+ANSWER_TIMEOUT: Final = 60.0
 
 
 class RemoteScheduler:
     """A decision process behind a socket; for the engine it is a scheduler as any other."""
 
-    def __init__(self, endpoint: str = DEFAULT, *, patience: float = PATIENCE) -> None:
+    def __init__(self, endpoint: str = DEFAULT, *, answer_timeout: float = ANSWER_TIMEOUT) -> None:
         zmq = _zmq()
         self.endpoint = endpoint
         self.socket = zmq.Context.instance().socket(zmq.REQ)
-        self.socket.setsockopt(zmq.RCVTIMEO, int(patience * 1000))
+        self.socket.setsockopt(zmq.RCVTIMEO, int(answer_timeout * 1000))
         self.socket.setsockopt(zmq.LINGER, 0)
         self.socket.connect(endpoint)
         self.reader = protocol.ReplyReader()

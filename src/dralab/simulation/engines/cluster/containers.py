@@ -58,7 +58,7 @@ class TaskContainers:
         self.life = life
         self.delays = Delays(life, chance.stream)
         self.audience = audience
-        self.pretend = SimulatedRuntime(engine)
+        self.simulated = SimulatedRuntime(engine)
         self._fetched: set[str] = set()
         # How many run whose end is certain.
         self.busy = 0
@@ -76,7 +76,7 @@ class TaskContainers:
         self._by_node.setdefault(start.node, set()).add(uid)
         text = start.annotations.get(RUNS)
         if text is None:
-            container = self.pretend.start(start, lambda over: self._acted(uid, over, ended))
+            container = self.simulated.start(start, lambda over: self._acted(uid, over, ended))
         else:
             container = self._timed_one(start, _length(text), ended)
         self.audience.started(uid)

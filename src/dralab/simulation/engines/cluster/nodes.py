@@ -11,7 +11,7 @@ from dralab.drivers.driver import Driver, SliceOf
 from dralab.drivers.fake.sample import SampleDevices
 from dralab.drivers.faults import CallFault, FaultyPlugin
 from dralab.drivers.hosted_plugin import HostedPlugin
-from dralab.drivers.publishing import Publisher
+from dralab.drivers.publishing import SlicePublisher
 from dralab.kernel.clock import SECOND, rfc3339_micro
 from dralab.node.kubelets import (
     LEASE_NAMESPACE,
@@ -52,7 +52,7 @@ class SimulatedNodes:
         self.containers = containers
         self.kubelets = Kubelets(cluster.manager, containers, leases=False)
         self.kubelets.on_node = self._on_node
-        self.publisher = Publisher(cluster.manager)
+        self.publisher = SlicePublisher(cluster.manager)
         self._specs = {node.name: _spec(node) for node in nodes}
         self._since = cluster.now
         self._drivers = {

@@ -44,7 +44,7 @@ from dralab.values.json_types import JsonDict
 
 NAME: Final = "dralab"
 # Nothing has changed for so long, nothing is certain to end or to come: it stays as it is.
-PATIENCE: Final = 600 * SECOND
+QUIET_LIMIT: Final = 600 * SECOND
 # Explaining takes longer than scheduling; after so many the rest has the short sentence.
 MOST_EXPLAINED: Final = 100
 # Whoever refuses a pod for a quota needs a moment to count what has ended.
@@ -97,7 +97,7 @@ class ClusterRun:
         # Nodes, drivers and controllers have task each other; the run begins now.
         self.cluster.wait(1)
         self.begin = self._last = self.cluster.now
-        self.patience = max(PATIENCE, 2 * max(map(_tolerated, self.work), default=0))
+        self.quiet_limit = max(QUIET_LIMIT, 2 * max(map(_tolerated, self.work), default=0))
         self.cluster.manager.cache(PODS).subscribe(self._pod)
         self._plan()
 
@@ -172,7 +172,7 @@ class ClusterRun:
             # Controllers may still make pods of what is there.
             return when > self._last + RECOUNT
         waits = self.faults.to_come or self.containers.busy
-        return not waits and when > self._last + self.patience
+        return not waits and when > self._last + self.quiet_limit
 
     def _enough(self) -> bool:
         wanted = self.scenario.conditions.ended
