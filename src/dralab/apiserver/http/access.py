@@ -36,7 +36,7 @@ STREAMS: Final = frozenset({"exec", "attach", "portforward"})
 
 def check_route(authorizer: Authorizer, request: HttpRequest, route: Route, user: User) -> None:
     """Raise Forbidden where a user may not do what a request asks of a resource. ApiError."""
-    wanted = of_route(request, route, user)
+    wanted = request.wanted = of_route(request, route, user)
     check(authorizer, request, wanted)
     if wanted.verb == "get" and wanted.resource == "pods" and wanted.subresource in STREAMS:
         check(authorizer, request, replace(wanted, verb="create"))
@@ -60,6 +60,8 @@ def check(authorizer: Authorizer, request: HttpRequest, wanted: Attributes) -> N
 
 def attributes_of(request: HttpRequest, kinds: Kinds, user: User) -> Attributes:
     """Return what a request wants to do, wherever its path leads."""
+    if request.wanted is not None and request.wanted.user is user:
+        return request.wanted
     parts = segments_of(request.path)
     if not leads_to_resource(parts):
         return of_path(request, parts, user)

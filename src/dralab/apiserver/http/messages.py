@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Protocol
 
+from dralab.apiserver.authorization.attributes import Attributes
 from dralab.apiserver.resources.watches import Watching
 from dralab.apiserver.users import User
 from dralab.apiserver.watching.interfaces import Spelling
@@ -42,7 +43,8 @@ class HttpRequest:
     where the edge has found out before it read the body, and `impersonator` who acts as that user;
     `repeated` are all values of headers that came more than once; `certificate` (DER) is the
     client's, which TLS has verified. Where others wait, `brief` is set: what would take long raises
-    TakesLong instead, and has not begun. `record` is the audit log's.
+    TakesLong instead, and has not begun. `record` is the audit log's; `wanted` is what an
+    authorizer was asked about it.
     """
 
     method: str
@@ -57,6 +59,7 @@ class HttpRequest:
     certificate: bytes = b""
     brief: bool = False
     record: "Record | None" = None
+    wanted: Attributes | None = None
 
     @property
     def weight(self) -> int:
