@@ -1,5 +1,5 @@
-"""What the Kubernetes API means: objects, kinds, versions, Status errors, field errors.
+"""The Kubernetes API: objects, kinds, versions, Status errors, field errors.
 
-Serving it over HTTP is left to `apiserver`; deciding which device a claim gets, to
-`allocation`; older device APIs, to `prototypes`.
+`apiserver` serves it over HTTP; `allocation` chooses devices for claims; `prototypes` has older
+device APIs.
 """

@@ -1,4 +1,4 @@
-"""What is wrong with which field of an object: k8s.io/apimachinery `util/validation/field`.
+"""Errors in fields of an object: k8s.io/apimachinery `util/validation/field`.
 
 Validation returns a list of `FieldError`; `invalid` turns it into the Status a client sees.
 """

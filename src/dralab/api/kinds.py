@@ -1,4 +1,4 @@
-"""Which kinds there are: names, paths, verbs, and which collections are one store.
+"""The kinds: names, paths, verbs, and which collections share a store.
 
 Kinds that no code reasons about are data. The standard ones are read from `data/kinds.json`
 (written by `tools/generate_kinds.py`); custom resources and older device APIs are added to a

@@ -1,4 +1,4 @@
-"""Standard kinds in files: fields that nobody knows and values of a wrong type.
+"""Standard kinds in files: unknown fields and values of a wrong type.
 
 What the fields mean is left to a server; resource.k8s.io is checked in full by `resource.files`.
 """

@@ -1,4 +1,4 @@
-"""The one vocabulary of errors that reach a client: metav1.Status, as an exception.
+"""The errors that reach a client: metav1.Status, as an exception.
 
 Sources: k8s.io/apimachinery `api/errors` (reasons and texts), `util/validation/field` (causes).
 """

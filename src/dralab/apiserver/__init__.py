@@ -1,4 +1,4 @@
 """A Kubernetes API server: storage, the rules of the verbs, and HTTP.
 
-Controllers, scheduling and nodes are left to the floors above, which meet here as clients.
+Controllers, scheduler and nodes are clients, on the floors above.
 """

@@ -1,10 +1,10 @@
-"""The way from a pod to what its node can say of it: logs, commands, what it writes, its ports.
+"""Access to a pod through its node: logs, exec, attach and port-forward.
 
-Nodes of this process answer at once. Others are asked at the address that their Node object
-names, under three conditions, so that whoever may write a Node turns the server into no proxy:
-the operator allows the address (this machine, unless told otherwise); a Secret beside the node's
-lease holds the authority and the token of its endpoint; and what listens there is vouched for
-by that authority, before it learns the token.
+Nodes of this process answer directly. Others are contacted at the address in their Node object,
+under three conditions, so that a client that may write a Node cannot use the server as a proxy: the
+operator allows the address (by default, this machine); a Secret beside the node's lease has the CA
+and the token of its endpoint; and the endpoint's certificate is signed by that CA. The token is
+sent only after that check.
 """
 
 import base64

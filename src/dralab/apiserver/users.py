@@ -1,4 +1,4 @@
-"""Who asks: what authentication finds out, and authorization, admission and audit go by.
+"""The user of a request, as used by authorization, admission and audit.
 
 How a request proves it is left to authentication. Source of the names:
 k8s.io/apiserver `authentication/user`, `authentication/serviceaccount`.

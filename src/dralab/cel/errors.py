@@ -1,4 +1,4 @@
-"""What can go wrong with an expression.
+"""Errors of expressions.
 
     CompileError      the text is no valid expression of its environment; lists its problems
     CelError          the value of an expression is an error; not the same as false

@@ -1,4 +1,4 @@
-"""What the commands on files share: reading objects, and exit code 2 with every mistake."""
+"""Shared by the commands on files: reading objects, and exit code 2 with a list of all errors."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Older device APIs: each a reader and a writer around the one allocation problem.
+"""Older device APIs: each has a reader and a writer for the common allocation problem.
 
 Their types, defaults, limits, CEL environments and status. Choosing devices is left to
 `dralab.allocation`; serving them to kubectl, to `dralab.cluster`, which registers their kinds.

@@ -1,4 +1,4 @@
-"""What a reader of an older generation found in a document: what it read how, what is wrong."""
+"""Findings of a reader of an older generation: how it read each field, and errors."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""What the clusters of older generations share: objects by identity, and the search over nodes."""
+"""Shared by the clusters of older generations: objects by identity, and the search over nodes."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Today's resource.k8s.io/v1 behind the same seam as the older generations.
+"""Today's resource.k8s.io/v1 behind the same interface as the older generations.
 
 Reading, rules and search are those of `api.resource` and `allocation`; this is only their common
 face, so that one command schedules and compares every generation.

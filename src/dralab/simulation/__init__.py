@@ -1,4 +1,4 @@
-"""Weeks of workload in seconds: what comes in, who decides, what comes out.
+"""Simulation: runs weeks of workload in seconds.
 
 A `scenario` names a fleet (`platforms`), a workload (`workloads`), a scheduler and what goes wrong;
 one of the `engines` runs it, by the rules of `lifecycle`. `results` has the numbers, `reports` the

@@ -1,4 +1,4 @@
-"""Which engine runs a scenario, and what is said of every result."""
+"""Selects the engine for a scenario, and the notes of every result."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What is wrong with an input: always the file, where known the line and the field.
+"""Input errors: always with the file, and with line and field if known.
 
 InputError              a file cannot be used as it is
 └─ DecisionError        a scheduler asked for something that cannot be

@@ -1,4 +1,4 @@
-"""What is asked about every write before it is stored, in order; later parts add their own.
+"""Admission: plugins that check or change every write before it is stored, in order.
 
-What objects of a kind must look like in themselves is left to `api` and the rules of the verbs.
+Validation of single objects is in `api` and the rules of the verbs.
 """

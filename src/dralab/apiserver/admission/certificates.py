@@ -1,4 +1,4 @@
-"""Who asks for a certificate, and which nobody gets (CertificateSubjectRestriction).
+"""Requesters of certificates, and forbidden subjects (CertificateSubjectRestriction).
 
 Who may approve and sign is left to authorization.
 Sources: k8s.io/kubernetes `plugin/pkg/admission/certificates`, `pkg/registry/certificates`.

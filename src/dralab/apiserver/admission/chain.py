@@ -1,4 +1,4 @@
-"""The question that admission answers, and the shape of those who answer it."""
+"""The request and the interface of admission plugins."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Admin access to devices is for namespaces that say so (DRAAdminNamespaceController)."""
+"""Admin access to devices only in labelled namespaces (DRAAdminNamespaceController)."""
 
 from collections.abc import Iterator
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""Containers get the limits of their namespace, and may not ask for more (LimitRanger)."""
+"""Applies and enforces a namespace's limits on containers (LimitRanger)."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final

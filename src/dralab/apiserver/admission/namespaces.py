@@ -1,4 +1,4 @@
-"""Objects live in namespaces that are there, and some namespaces stay (NamespaceLifecycle)."""
+"""Objects need an existing namespace; some namespaces cannot be deleted (NamespaceLifecycle)."""
 
 from typing import Final
 

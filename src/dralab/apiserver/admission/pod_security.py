@@ -1,4 +1,4 @@
-"""Pods keep to the level that their namespace asks for by labels (PodSecurity).
+"""Enforces the pod security level in a namespace's labels (PodSecurity).
 
 What each level forbids is in `objects.pod_security`. Audit annotations are left out.
 Source: k8s.io/pod-security-admission `admission`, `api`.

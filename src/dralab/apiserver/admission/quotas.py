@@ -1,7 +1,7 @@
-"""Nothing is made beyond a namespace's ResourceQuotas, devices by class included (ResourceQuota).
+"""Enforces a namespace's ResourceQuotas, including devices by class (ResourceQuota).
 
-What is used is counted from the objects that are there, not from the quota's status, which its
-controller writes a moment later. Each object is looked into once, and again when it is written.
+Usage is counted from the existing objects, not from the quota's status, which its controller writes
+a moment later. Each object is evaluated once, and again when it is written.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

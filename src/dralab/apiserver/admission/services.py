@@ -1,4 +1,4 @@
-"""Services get their addresses and node ports here: each from a range, none twice."""
+"""Allocates addresses and node ports to Services, each from a range, without duplicates."""
 
 import random
 from collections.abc import Iterable

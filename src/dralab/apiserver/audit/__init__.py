@@ -1,5 +1,5 @@
-"""The audit log: who asked for what, and what came of it (audit.k8s.io/v1).
+"""The audit log: who requested what, with which result (audit.k8s.io/v1).
 
-`policy` says how much is recorded of which request, `events` what a record looks like, `log` where
-records go. When each stage is reached is left to `http`.
+`policy` decides how much of a request is recorded, `events` builds records, `log` writes them.
+`http` calls them at each stage.
 """

@@ -1,4 +1,4 @@
-"""Who sends a request: tokens, client certificates, service accounts, in a chain.
+"""Authentication: tokens, client certificates and service accounts, in a chain.
 
-What a user may do is left to authorization; TLS and headers are read by `http`.
+`authorization` decides what a user may do; `http` reads TLS and headers.
 """

@@ -1,4 +1,4 @@
-"""The chain of authenticators: which one knows the sender of a request.
+"""The chain of authenticators: finds the one that recognises a request's credentials.
 
 In the order of a real server: the headers of a proxy, the client certificate, then the bearer
 token, which may be one of a table, of a service account or of an OpenID provider. A credential

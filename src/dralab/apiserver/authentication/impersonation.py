@@ -1,4 +1,4 @@
-"""Acting as somebody else, by Impersonate-User, -Group, -Uid and -Extra-*: `kubectl --as`.
+"""Impersonation with Impersonate-User, -Group, -Uid and -Extra-*: `kubectl --as`.
 
 Source: k8s.io/apiserver `endpoints/filters/impersonation`.
 """

@@ -1,6 +1,6 @@
 """JSON Web Tokens in their compact form: signed with RSA or elliptic curves, never otherwise.
 
-What claims mean is left to those who ask. `cryptography` is imported with the first key.
+Callers interpret the claims. `cryptography` is imported with the first key.
 Sources: RFC 7515 (form), 7517 (key sets), 7518 (algorithms), 7519 (claims).
 """
 

@@ -1,6 +1,6 @@
-"""Tokens of service accounts: signed by the server, known again, and bound to what they are for.
+"""Tokens of service accounts: signed and verified by the server, and bound to objects.
 
-Who gets one is left to the verb `token` of service accounts, and to whoever makes volumes of it.
+The subresource `token` of service accounts issues them.
 Source: k8s.io/kubernetes `pkg/serviceaccount` (claims.go, jwt.go, openidmetadata.go).
 """
 

@@ -1,4 +1,4 @@
-"""How a server authenticates: what an operator gives, and what the server makes of it."""
+"""The settings of authentication, and their defaults."""
 
 import ssl
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Tables of tokens: those that a program gives, and the operator's file.
+"""Static tokens: those given by a program, and the operator's file.
 
 Source of the file's form: https://kubernetes.io/docs/reference/access-authn-authz/authentication,
 k8s.io/apiserver `authentication/token/tokenfile`.

@@ -1,4 +1,4 @@
-"""Who may do what: the authorizers of a server, and what they are asked.
+"""Authorization: the authorizers of a server, and their requests.
 
 `attributes` is the question and the answer, `requests` reads a question from a request, `rules`
 decides by one policy rule, `rbac` by roles and bindings. Who asks is found out by

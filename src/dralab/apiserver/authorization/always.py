@@ -1,4 +1,4 @@
-"""The authorizers that look at nothing: everything is allowed, or nothing is.
+"""The authorizers AlwaysAllow and AlwaysDeny.
 
 Source: k8s.io/apiserver `authorization/authorizerfactory`.
 """

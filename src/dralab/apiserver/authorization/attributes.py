@@ -1,4 +1,4 @@
-"""What an authorizer is asked, what it answers, and how a server tells a client "no".
+"""The requests and decisions of authorizers, and the error that a client gets.
 
 Source: k8s.io/apiserver `authorization/authorizer`, `endpoints/handlers/responsewriters`.
 """

@@ -1,4 +1,4 @@
-"""Nobody gives away by a role or a binding what they may not do themselves.
+"""Prevents users from granting rights that they do not have.
 
 Who may `escalate` roles writes any rule, and who may `bind` a role binds it.
 

@@ -1,4 +1,4 @@
-"""Authorizers put together: the modes of a server, asked in their order until one decides.
+"""The authorization modes of a server, tried in order until one decides.
 
 Source: k8s.io/apiserver `authorization/union`, `authorization/authorizerfactory`;
 k8s.io/kubernetes `pkg/kubeapiserver/authorizer`.

@@ -1,4 +1,4 @@
-"""Roles and bindings: what they let somebody do, found in microseconds.
+"""Roles and bindings: what a user may do, decided in microseconds.
 
 The objects come in by `put`, one after the other; nothing here reads a store. What a user may
 do is worked out when it is first asked for and kept until a role or a binding changes.

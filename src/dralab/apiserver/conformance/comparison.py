@@ -1,4 +1,4 @@
-"""Whether an answer says what the recorded one says, whatever the run.
+"""Compares a response with the recorded one, except for values that differ between runs.
 
 Recorded `TIME` and `UID` stand for any time and uid, `JWT` for any token. Revisions and
 generated names differ from run to run, but one that was recorded twice must be one here, too:

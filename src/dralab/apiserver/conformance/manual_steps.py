@@ -1,4 +1,4 @@
-"""What the people who recorded the cases did between them, so that the state is the same."""
+"""Changes that were made by hand between the recorded cases, so that the state is the same."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

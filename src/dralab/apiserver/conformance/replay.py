@@ -1,4 +1,4 @@
-"""Replays a recording, case by case, and says what was different."""
+"""Replays a recording, case by case, and reports differences."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What a server says about itself: groups, versions and kinds, in the old and the new form.
+"""Discovery: groups, versions and kinds, in the old and the new form.
 
 Source: k8s.io/apiserver `endpoints/discovery`; clients and what they read are in the guides.
 """

@@ -1,7 +1,7 @@
-"""The API server as a pure function: a request in, an answer or a stream of changes out.
+"""The API server as a function from a request to a response or a stream of changes.
 
-Routing, negotiation and encoding; what a verb does is left to `resources`, sockets to the
-transport.
+It does routing, negotiation and encoding; `resources` implements the verbs, the transport the
+sockets.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,6 @@
-"""Answers over ASGI: bodies in, answers out, and streams that go on, with limits on all of them.
+"""HTTP over ASGI: request bodies, responses and streams, each with limits.
 
-What answers a request is left to whoever derives from `AsgiBase`: the API server's edge, a
-node's endpoint.
+Subclasses of `AsgiBase` answer the requests: the API server's application and a node's endpoint.
 """
 
 import asyncio

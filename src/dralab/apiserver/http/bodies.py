@@ -1,4 +1,4 @@
-"""Bodies of requests: JSON, YAML and protobuf to plain mappings, with a server's complaints."""
+"""Request bodies: JSON, YAML and protobuf to plain mappings, with a server's error messages."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Which requests are answered where no credential is asked for: those of programs, not of pages.
+"""On servers without credentials, accepts requests from programs and refuses those from web pages.
 
 A browser sends requests to this machine for every page that it shows, and with a name whose
 address changes (DNS rebinding) it takes the server for the page's own. A request says enough of

@@ -1,4 +1,4 @@
-"""How answers are spelled: objects, lists, and the lines of a watch.
+"""The encoding of responses: objects, lists, and the lines of a watch.
 
 Objects keep their JSON beside them, so a get, a list and a watch of the stored version encode
 nothing: a list cuts kind and apiVersion off the front of each object, which is why the verbs

@@ -1,6 +1,6 @@
-"""What goes in and out of the application: requests, answers, and streams of changes.
+"""The messages of the application: requests, responses, and streams of changes.
 
-The application is a pure function of these; sockets, TLS and fan-out belong to the transport.
+The application is a function on these; the transport handles sockets, TLS and fan-out.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence

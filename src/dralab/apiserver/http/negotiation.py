@@ -1,4 +1,4 @@
-"""Which form of an answer a client takes: its Accept header, read exactly.
+"""Content negotiation: which form of a response a client's Accept header allows.
 
 A media type with parameters that are not known is skipped, never half matched: a client that
 asks for a form we do not have must not get another one under its name.

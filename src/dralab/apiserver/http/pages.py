@@ -1,4 +1,4 @@
-"""What a server says that is no object: its version, its health, and discovery."""
+"""Pages that are not objects: version, health, and discovery."""
 
 import hashlib
 from collections.abc import Callable, Sequence

@@ -1,7 +1,7 @@
-"""One request passed on to a node's endpoint over TLS, and its answer brought back as it comes.
+"""Relays a request to a node's endpoint over TLS, and streams the response back.
 
-Everything has an end: connecting, waiting for the head of the answer, the size of a refusal, and
-how much waits for a client that reads slowly (then the node waits, too).
+Everything is limited: connecting, waiting for the response headers, the size of an error, and the
+buffer for a slow client (when it is full, the node waits).
 """
 
 import asyncio

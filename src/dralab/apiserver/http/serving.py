@@ -1,7 +1,7 @@
-"""The edge served by uvicorn: sockets, TLS, and limits on what comes before a request.
+"""Serves the application with uvicorn: sockets, TLS, and limits on headers and connections.
 
-uvicorn reads HTTP and keeps connections alive. What it leaves open is closed here: a head that
-grows without end or never ends, and a clean stop in whatever thread the loop runs.
+uvicorn parses HTTP and keeps connections alive. This module adds limits for headers that are too
+large or never end, and a clean stop in any thread that runs the loop.
 """
 
 import asyncio

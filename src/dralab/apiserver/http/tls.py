@@ -1,7 +1,7 @@
-"""An authority of one's own: a CA, a server's certificate signed by it, and a token.
+"""A private CA, a server certificate signed by it, and a token.
 
-Made once per directory, so that kubeconfigs stay valid when a server comes back. `cryptography`
-is imported here alone: plain HTTP starts without it.
+They are created once per directory, so that kubeconfigs stay valid when a server restarts. Only
+this module imports `cryptography`, so that plain HTTP starts without it.
 """
 
 import ipaddress

@@ -1,6 +1,6 @@
 """Answers of requests beside the loop: tried again where others changed what they had read.
 
-Also what a client gets where the store fails.
+Also the errors that a client gets if the store fails.
 """
 
 from collections.abc import Callable

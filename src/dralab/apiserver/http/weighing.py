@@ -1,4 +1,4 @@
-"""How long requests take, before they begin: those that take long are answered beside the loop.
+"""Estimates the cost of requests in advance: expensive ones are answered in separate threads.
 
 A weight is the number of bytes of JSON whose reading takes as long. It is an estimate, on the safe
 side: a request that is found heavy costs a change of threads, one that is not costs all others.

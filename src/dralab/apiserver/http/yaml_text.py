@@ -1,4 +1,4 @@
-"""YAML in and out of the server; imported when the first client speaks it."""
+"""YAML requests and responses; imported when the first client uses YAML."""
 
 from typing import Any, Final
 

@@ -1,7 +1,7 @@
-"""Who owns which field: managedFields, and server-side apply.
+"""Field ownership: managedFields, and server-side apply.
 
-Knows schemas and objects, and neither stores nor requests. Which manager's name a request
-stands for, and what happens to the object before and after, is left to the verbs.
+It works on schemas and objects, without stores or requests. The verbs determine the manager's name,
+and what happens to the object before and after.
 """
 
 from dralab.apiserver.managed_fields.field_managers import (

@@ -1,7 +1,7 @@
-"""Who owns what after a write: `update` for every ordinary write, `apply` for server-side apply.
+"""Field ownership after a write: `update` for ordinary writes, `apply` for server-side apply.
 
-Pure functions on the object before, the object after, and what the writer sent. Storing the
-result, defaults, admission and validation are left to the verbs.
+Pure functions on the object before, the object after, and what the writer sent. The verbs do
+defaults, admission, validation and storage.
 
 Rules: sigs.k8s.io/structured-merge-diff `merge`, k8s.io/apimachinery `util/managedfields`.
 """

@@ -1,9 +1,8 @@
-"""What a new object's fields are, remembered by its shape.
+"""A cache of the field sets of new objects, by their shape.
 
-Who makes a thousand pods makes them of one template: the names of their fields are the same,
-and so is the set of fields that their maker owns. A shape is what that set depends on: names,
-and the keys by which elements of lists are told apart, without the values. Finding a set by its
-shape costs a fifth of making it, and all objects of one shape share it.
+A thousand pods from one template have the same field names, so their creator owns the same set of
+fields. The shape is what this set depends on: names, and the keys of list elements, without the
+values. A cache lookup costs a fifth of building the set, and all objects of one shape share it.
 """
 
 from collections.abc import Mapping

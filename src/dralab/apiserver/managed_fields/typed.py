@@ -1,4 +1,4 @@
-"""Objects taken apart by their forms: compared, merged, reduced, checked.
+"""Operations on objects by their forms: compare, merge, reduce, check.
 
 Rules: sigs.k8s.io/structured-merge-diff `typed`. A field that Go always writes counts as there
 (see `api.messages`), so that ownership is the same as on a server written in Go.

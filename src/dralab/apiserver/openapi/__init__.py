@@ -1,4 +1,4 @@
-"""OpenAPI documents, made from what is served: one per group and version, and one of all.
+"""OpenAPI documents, generated from the served kinds: one per group and version, and one of all.
 
 Clients read them to check what they send (`kubectl create`), to merge (`kubectl apply`) and to
 explain. Which paths they are served under and how they are kept is left to the server's edge.

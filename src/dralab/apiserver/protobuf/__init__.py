@@ -1,7 +1,7 @@
 """Request bodies in protobuf, as Go clients send them, to plain JSON mappings.
 
 Driven by the table in `api.messages`; nothing is generated per kind, and no protobuf library is
-needed. Answers are JSON: all clients that send protobuf take that.
+needed. Responses are JSON, which all clients that send protobuf accept.
 """
 
 from dralab.apiserver.protobuf.decoding import MAGIC, ProtobufError, decode

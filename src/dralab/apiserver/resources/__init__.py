@@ -1,5 +1,4 @@
-"""The verbs of the API on plain objects: what a server does, without HTTP and without JSON.
+"""The verbs of the API on plain objects, without HTTP and JSON.
 
-How objects are kept is left to `storage`, how they are spelled to `http`, what follows from
-them to the controllers.
+`storage` keeps the objects, `http` encodes them, and the controllers act on them.
 """

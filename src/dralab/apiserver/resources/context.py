@@ -1,4 +1,4 @@
-"""What the verbs work with, and the small steps that several of them share."""
+"""The context of the verbs, and small steps that several of them share."""
 
 import random
 from collections.abc import Callable, Mapping, Sequence

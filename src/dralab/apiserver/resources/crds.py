@@ -1,6 +1,6 @@
-"""Kinds that come and go with their definitions: registered, served, cleaned up.
+"""Custom resources: registers, serves and cleans up kinds with their definitions.
 
-It hears of each written CustomResourceDefinition and brings the registry of kinds in line.
+It is notified of each written CustomResourceDefinition and updates the registry of kinds.
 """
 
 from collections.abc import Mapping, Sequence

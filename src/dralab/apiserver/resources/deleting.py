@@ -1,4 +1,4 @@
-"""Deleting: preconditions, grace, finalizers, and what becomes of dependents.
+"""Deletion: preconditions, grace period, finalizers, and dependents.
 
 Source: k8s.io/apiserver `registry/rest/delete.go`, `registry/generic/registry/store.go`.
 """

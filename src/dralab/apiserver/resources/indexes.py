@@ -1,7 +1,7 @@
 """Finding objects by a field without looking at all of them: pods of a node, slices of a driver.
 
-An index is made when it is first asked for and follows every write after that. It only offers
-candidates: whoever asks still checks each of them.
+An index is made when it is first asked for and follows every write after that. It returns only
+candidates, which the caller still has to check.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

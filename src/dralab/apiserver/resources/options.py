@@ -1,6 +1,6 @@
-"""What a request may ask for beside its object: the options of lists, watches and writes.
+"""The options of lists, watches and writes.
 
-Each is read from query parameters and checked in the words of a real server.
+They are read from query parameters and validated with the messages of a real server.
 Sources: k8s.io/apimachinery `meta/v1` validation, `meta/internalversion/validation`.
 """
 

@@ -1,4 +1,4 @@
-"""Questions that are asked by creating an object: who am I, may I, is this token good.
+"""Reviews: requests that are answered by creating an object, such as a TokenReview.
 
 Nothing is stored. Questions about access are answered in `access_reviews`.
 """

@@ -1,4 +1,4 @@
-"""Which rules hold for which kind, and how the versions of one store become each other."""
+"""The strategy of each kind, and the conversion between versions of one store."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final

@@ -1,4 +1,4 @@
-"""The scale of a workload: one small object that stands for its number of replicas."""
+"""The scale subresource of workloads: a small object with the number of replicas."""
 
 from typing import Any
 

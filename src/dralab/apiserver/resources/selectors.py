@@ -1,4 +1,4 @@
-"""Which objects a list, a watch or a deletecollection is about.
+"""Selects the objects of a list, a watch or a deletecollection.
 
 Label selectors are read by `values.labels`; field selectors (`status.phase!=Failed,...`) here.
 Sources: k8s.io/apimachinery `fields`, and the registry strategies for the fields of each kind.

@@ -1,4 +1,4 @@
-"""Objects of clients become objects of the server: typed, canonical, with complaints."""
+"""Converts client objects to typed, canonical server objects, with errors and warnings."""
 
 from collections.abc import Sequence
 

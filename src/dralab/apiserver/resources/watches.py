@@ -1,4 +1,4 @@
-"""What a watch asked for, and which changes it sees as what."""
+"""The scope of a watch, and which events it gets for a change."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
-"""Versioned objects and the log of their changes, behind one protocol.
+"""Storage: versioned objects and the log of their changes, behind one protocol.
 
-What an object means, who may write it and what a watcher may see is left to the packages above.
+The packages above decide what objects mean, who may write them and what a watcher may see.
 
 >>> store = MemoryStore()
 >>> store.create(Key("pods", "default", "web"), {"metadata": {"name": "web"}}).revision

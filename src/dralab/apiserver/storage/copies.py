@@ -1,4 +1,4 @@
-"""Backups of a store, and stores made from them. A copy that is not whole does not count."""
+"""Backup and restore of a store. An incomplete copy is rejected."""
 
 import os
 import sqlite3

@@ -1,4 +1,4 @@
-"""What a store refuses: facts for the verbs, which turn them into Status errors.
+"""Errors of a store; the verbs turn them into Status errors.
 
 StorageError
 ├── KeyExists            create, and the key is taken

@@ -1,4 +1,4 @@
-"""What lies beside the database of a store: its lock, its mark, its reserve. All are private.
+"""The files beside the database of a store: its lock, its mark, its reserve. All are private.
 
 Secrets are among the objects: every file is its owner's alone from its first moment on.
 """

@@ -1,4 +1,4 @@
-"""Whether a store is whole, and a whole one made of what can be read of one that is not."""
+"""Checks whether a store is intact, and recovers the readable part of a damaged one."""
 
 import contextlib
 import os

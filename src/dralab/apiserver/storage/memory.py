@@ -1,4 +1,4 @@
-"""A store in memory: the state of now, and enough of the past to undo it.
+"""A store in memory: the current state, and recent changes to reconstruct older revisions.
 
 An old revision is shown by taking back the changes that came after it, so a read of the present
 costs nothing extra and a read of the past costs as much as happened since.

@@ -1,4 +1,4 @@
-"""A store for one request that thinks outside of the lock, and finds out when it writes.
+"""A store for one request that works without the lock and detects conflicts when it writes.
 
 The request reads as it goes. Its first write takes the lock of the real store and looks whether
 everything that was read is still so: then it writes, and keeps the lock until the step is over;

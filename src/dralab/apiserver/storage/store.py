@@ -1,4 +1,4 @@
-"""The seam between the verbs and whatever keeps the objects."""
+"""The storage interface of the verbs."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager

@@ -5,8 +5,8 @@ is known which object is lost; with a broken head it is not. A chunk is a run of
 rows it has and the sum of their heads, so that rows that are missing, or back again, are noticed.
 
 CRC-32 finds every burst of up to 32 bits, and lets one of four billion other changes pass. It costs
-a microsecond a row; a keyed hash, three times as much, would protect from nobody: whoever may write
-the file may write sums, too.
+a microsecond a row; a keyed hash would cost three times as much and protect against no one, because
+a program that can write the file can also write the checksums.
 """
 
 from collections.abc import Mapping

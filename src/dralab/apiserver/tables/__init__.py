@@ -1,4 +1,4 @@
-"""Lists as tables: the columns people know from `kubectl get`.
+"""Lists as tables, with the columns of `kubectl get`.
 
 One printer per kind, as data and small functions of an object and the time. Which objects a
 table shows, and in which form a client takes it, is left to the server's edge.

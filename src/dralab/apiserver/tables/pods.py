@@ -1,4 +1,4 @@
-"""The row of a pod: what its containers do, in one word."""
+"""The row of a pod, with its containers' state in one word."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

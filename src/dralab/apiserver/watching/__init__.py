@@ -1,4 +1,4 @@
-"""The hub of all watches: who hears of which change, once, in order, and with bounded memory.
+"""The hub of all watches: delivers each change once, in order, and with bounded memory.
 
 One hub listens to the store and serves every watcher, in this process or over HTTP. Watchers who
 want the same in the same spelling share the bytes of each event. What a watch wants and how an

@@ -1,4 +1,4 @@
-"""The hub: hears every batch of changes from the store and hands it to the watchers."""
+"""The hub: receives every batch of changes from the store and passes it to the watchers."""
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass

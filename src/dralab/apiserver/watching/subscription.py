@@ -1,4 +1,4 @@
-"""One watcher's place in the hub: what it has yet to read."""
+"""A watcher's subscription to the hub: the events that it has not read yet."""
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence

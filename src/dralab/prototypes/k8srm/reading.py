@@ -1,4 +1,4 @@
-"""Mended documents as values of the model: what the scheduler reasons about."""
+"""Normalized documents as values of the model that the scheduler uses."""
 
 from collections.abc import Iterable
 from typing import Any

@@ -1,4 +1,4 @@
-"""The table: means over seeds, their spread, and what differs from the baseline for sure."""
+"""The table: means over seeds, their spread, and significant differences from the baseline."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path

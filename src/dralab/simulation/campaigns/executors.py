@@ -1,7 +1,8 @@
-"""Doing the work: each finished run is a file named by what it depends on.
+"""Executes runs: each finished run is a file named by a digest of its inputs.
 
-So a campaign that was stopped goes on where it was, a finished run is never repeated, and a run
-whose scenario changed is a new run. Files are written aside and moved: none is ever half there.
+A stopped campaign therefore continues where it was, a finished run is never repeated, and a run
+whose scenario changed is a new run. Files are written to a temporary name and renamed, so that none
+is ever incomplete.
 """
 
 import os

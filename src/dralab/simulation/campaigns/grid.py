@@ -1,4 +1,4 @@
-"""What is to be run: a case per scenario, scheduler and seed, known by what it depends on."""
+"""The runs of a campaign: a case per scenario, scheduler and seed, identified by its inputs."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Ways to run a scenario, each behind the same protocol.
+"""The engines that run scenarios, behind one protocol.
 
 `batch`: rigid jobs on whole machines (as in Batsim). `gpu`: pods on nodes with GPUs, built-in
 policies. `cluster`: the scheduler, controllers and kubelets of `dralab up`, in simulated time.

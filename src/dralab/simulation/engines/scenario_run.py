@@ -1,4 +1,4 @@
-"""The one shape of all engines: a run that goes on, stops, is kept, and gives a result."""
+"""The interface of all engines: a run that can proceed, stop, be saved, and return a result."""
 
 from collections.abc import Callable
 from pathlib import Path

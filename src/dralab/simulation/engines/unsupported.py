@@ -1,4 +1,4 @@
-"""What engines leave out of a scenario: refused where it decides the result, reported elsewhere.
+"""Parts of a scenario that engines do not support: refused if they affect results, else reported.
 
 Their pods have requests, a node selector, a priority, a gang and a queue. The scheduler with all of
 Kubernetes' rules is `--scheduler dralab`; every message here says so.

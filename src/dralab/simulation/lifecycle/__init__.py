@@ -1,1 +1,1 @@
-"""What happens to pods and nodes in a simulation, whichever engine runs it."""
+"""The life cycle of pods and nodes in a simulation, shared by the engines."""

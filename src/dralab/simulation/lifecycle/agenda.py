@@ -1,4 +1,4 @@
-"""What is to come, as data: so that a run can be written down and resumed."""
+"""Future events as data, so that a run can be saved and resumed."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Nodes that go down and come back: who is down from when to when, and what is still to come.
+"""Outages of nodes: which node is down when, and future outages.
 
 Outages of one node may overlap; it is up again when the last of them is over.
 """

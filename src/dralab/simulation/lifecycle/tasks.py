@@ -1,4 +1,4 @@
-"""What has become of a pod so far, in the same words for every engine."""
+"""The record of a pod so far, in the same form for every engine."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

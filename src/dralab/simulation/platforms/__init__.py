@@ -1,1 +1,1 @@
-"""On what it runs: hosts, their speed and power, and the links between them."""
+"""Platforms: hosts, their speed and power, and the links between them."""

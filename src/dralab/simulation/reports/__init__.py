@@ -1,1 +1,1 @@
-"""Results to look at: one HTML file without network, and pictures."""
+"""Reports: one self-contained HTML file, and pictures."""

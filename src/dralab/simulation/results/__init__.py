@@ -1,1 +1,1 @@
-"""What a run gave: tasks and samples, the numbers made of them, the files they go to."""
+"""The results of a run: tasks and samples, their metrics, and output files."""

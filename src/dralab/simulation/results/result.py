@@ -1,4 +1,4 @@
-"""What every engine leaves behind, in one form: tasks, samples over time, what there was to use."""
+"""The result of every engine in one form: tasks, samples over time, and capacity."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""What a run depends on, as a short text: checkpoints and campaigns are known by it."""
+"""A digest of everything that a run depends on; identifies checkpoints and campaign runs."""
 
 from dataclasses import replace
 

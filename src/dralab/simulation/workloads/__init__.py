@@ -1,1 +1,1 @@
-"""What is to be run: readers of each format into the jobs and pods that the engines know."""
+"""Workloads: readers that turn each format into the jobs and pods of the engines."""

@@ -1,4 +1,4 @@
-"""Rigid jobs in simulated time: who runs where from when to when.
+"""Rigid jobs in simulated time: which job runs where and when.
 
 The rules are Batsim 4's: one message per instant, ends before submissions before calls; a job runs
 for the shorter of its profile and its walltime (equal is WALLTIME_REACHED); decisions for unknown

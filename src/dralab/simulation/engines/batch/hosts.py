@@ -1,4 +1,4 @@
-"""What the machines do: idle, computing, asleep, on their way; and what they draw meanwhile.
+"""The states of machines (idle, computing, asleep, switching) and their power.
 
 Booked as Batsim books: a span of a state counts when the state changes, so the idle time after a
 machine's last job is in no sum.

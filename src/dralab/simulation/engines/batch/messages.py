@@ -1,4 +1,4 @@
-"""What the machines tell a scheduler, and what it asks for: Batsim's messages as values.
+"""The messages between machines and scheduler: Batsim's messages as values.
 
 All that happens at one instant comes in one `BatchEvents`: ends before submissions before calls.
 The same values travel inside one process and, as JSON, over ZeroMQ (`protocol`).

@@ -1,4 +1,4 @@
-"""From files of jobs to a simulation, and what a reader of its numbers should know."""
+"""Builds a simulation from files of jobs, with notes on its results."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

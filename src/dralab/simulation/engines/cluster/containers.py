@@ -1,4 +1,4 @@
-"""Containers of a simulation: they take as long as the pod says, and fail as chance has it.
+"""Containers of a simulation: they run for the pod's run time and fail at random.
 
 A pod says how long it runs by the annotation `simulation.dralab.dev/runs`; for one that does not,
 the simulated runtime of `dralab up` acts its command out.

@@ -1,4 +1,4 @@
-"""What goes wrong in a simulated cluster, and when it is mended."""
+"""Faults of a simulated cluster, and their repair."""
 
 from collections.abc import Callable, Iterable
 from functools import partial

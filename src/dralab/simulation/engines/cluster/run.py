@@ -1,8 +1,8 @@
 """A scenario on a simulated cluster: the parts that run live, on one heap of events.
 
-Scheduler, allocator, controllers, kubelets and drivers are those of `dralab up`; what decides is
-what decides there, to the byte. GPUs are devices of a driver, and a part of one is a consumable
-capacity that several claims may share. Only containers are other: they take the time they say.
+Scheduler, allocator, controllers, kubelets and drivers are those of `dralab up`, with identical
+decisions. GPUs are devices of a driver, and a fraction of one is a consumable capacity that several
+claims may share. Only containers differ: they run for a given time.
 """
 
 from collections.abc import Callable, Iterator, Mapping

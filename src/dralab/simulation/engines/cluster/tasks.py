@@ -1,4 +1,4 @@
-"""What became of every pod: counted while it happens, and in the form of all results at the end."""
+"""The record of every pod: updated during the run, and converted to results at the end."""
 
 import re
 from collections import Counter

@@ -1,5 +1,5 @@
-"""Any scheduler, untouched, in simulated time: the API server owns the clock.
+"""Any unmodified scheduler in simulated time: the API server owns the clock.
 
-What happens at an instant is delivered; when the scheduler has answered and gone silent, the clock
-jumps to the next event. The scheduler needs nothing but a kubeconfig.
+The events of an instant are delivered; when the scheduler has answered and is silent, the clock
+jumps to the next event. The scheduler needs only a kubeconfig.
 """

@@ -1,4 +1,4 @@
-"""What a scheduler asks of the server: whether it is at work, or silent.
+"""The requests of a scheduler to the server: whether it is working or silent.
 
 Called from the server's thread, read from the driver's.
 """

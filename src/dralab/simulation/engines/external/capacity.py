@@ -1,4 +1,4 @@
-"""Which node holds how much, and who of those that wait could be placed at all.
+"""The resources in use on each node, and which waiting pods could be placed.
 
 A node has room where CPU, memory, GPUs, the number of pods, its labels and its GPUs' model allow a
 pod. Whatever else a scheduler looks at only makes it refuse more: no room here, no bind there.

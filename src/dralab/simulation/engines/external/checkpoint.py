@@ -1,8 +1,8 @@
-"""A run with an external scheduler, written down: what the server keeps, and what is to come.
+"""The checkpoint of a run with an external scheduler: the server's objects and future events.
 
-The file is JSON. The scheduler itself is not in it: it is started again, lists what there is, and
-goes on from the stored state at the stored virtual time. What it kept to itself (pods in back-off)
-is lost, as when a live one restarts. Events and leases are not kept.
+The file is JSON. The scheduler itself is not in it: it is started again, lists the objects, and
+continues from the stored state at the stored virtual time. Its internal state (pods in back-off) is
+lost, as when a live one restarts. Events and leases are not kept.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
-"""What a scheduler decided, seen at the store: whatever way it said so, the object has changed.
+"""A scheduler's decisions, detected in the store: any request that changes an object counts.
 
-Called in the thread of whoever writes, read from the driver's.
+Called in the writer's thread, read from the driver's.
 """
 
 import threading

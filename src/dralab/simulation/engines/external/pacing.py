@@ -1,10 +1,10 @@
-"""The driver: delivers what happens, waits for the answer and for silence, moves the clock.
+"""The driver: delivers events, waits for answers and silence, advances the clock.
 
-A step is over as soon as nothing more can come of it: every new pod has its answer, and no node has
-room for a pod that waits. Where one has, silence is waited for. A bind is *late* where the
-scheduler could have made it in an earlier step: the pod was there, and its node had room before the
-present step began. Late binds mean that the silence was taken for an answer too soon; the time to
-wait is doubled then, and their number is reported.
+A step is over as soon as no further decision is possible: every new pod has its answer, and no node
+has room for a waiting pod. If one has, the driver waits for silence. A bind is *late* if the
+scheduler could have made it in an earlier step: the pod existed, and its node had room before the
+current step began. Late binds mean that silence was taken for an answer too early; each doubles the
+waiting time, and their number is reported.
 """
 
 import threading

@@ -1,4 +1,4 @@
-"""What a run with an external scheduler leaves behind: a result, and how far to trust it."""
+"""The result of a run with an external scheduler, with notes on its reliability."""
 
 from dralab.simulation.engines.external.pacing import Pacer, PacingReport
 from dralab.simulation.engines.external.served_cluster import ServedCluster, ServedTask

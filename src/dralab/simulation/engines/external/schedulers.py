@@ -1,4 +1,4 @@
-"""The processes of external schedulers: started, looked after, ended."""
+"""The processes of external schedulers: start, watch, stop."""
 
 import base64
 import os

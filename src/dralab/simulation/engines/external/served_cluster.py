@@ -1,4 +1,4 @@
-"""The simulated side of a run: pods arrive, start, end, fail and come again; nodes go down.
+"""The simulated side of a run: pods arrive, start, end, fail and are retried; nodes go down.
 
 What kubelets, a job controller and a claim controller would write, straight into the store. Called
 with the store's lock held.

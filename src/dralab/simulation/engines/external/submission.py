@@ -1,7 +1,7 @@
 """What is submitted: pods as they were written or as their request says, and what they refer to.
 
-Besides, what controllers would make of it: a namespace that is missing, a claim from its template,
-and at the end the devices of a claim that nobody uses any more.
+It also does the work of controllers: creates missing namespaces and claims from templates, and
+deallocates claims that are no longer used.
 """
 
 import copy

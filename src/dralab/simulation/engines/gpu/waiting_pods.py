@@ -1,4 +1,4 @@
-"""Pods that wait, in classes that are alike to a scheduler.
+"""Waiting pods, grouped into classes that are equal for a scheduler.
 
 Where one pod of a class fits nowhere, none of its class does, so a round tries each class at most
 until its first failure. After something was freed on some nodes, only classes that would fit one
