@@ -80,7 +80,8 @@ class ApiServer:
         if settings.anonymous and self.resources.context.authorizer is None:
             raise UnusableSetting(
                 "--anonymous-auth",
-                "needs an authorization mode such as RBAC: without one, whoever reaches the server "
+                "needs an authorization mode such as RBAC: without one, anyone who reaches the "
+                "server "
                 "could do everything",
             )
         if admission is not None:

@@ -384,7 +384,10 @@ def _etcd(text: str, given: dict[str, str]) -> "EtcdAddress | None":
     except AddressError as error:
         raise click.BadParameter(str(error), param_hint="--store") from error
     if not address.secure and not all(map(_is_near, address.endpoints)):
-        note("etcd is spoken to without TLS: whoever sees the network sees every Secret")
+        note(
+            "the connection to etcd has no TLS: anyone who can read the network traffic sees "
+            "every Secret"
+        )
     return address
 
 

@@ -15,7 +15,7 @@ from dralab.cli._connection import Connection, cluster_options
     "certificate",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="The CA (PEM) that signs approved certificate requests; without it nobody signs them.",
+    help="The CA (PEM) that signs approved certificate requests; without it they are not signed.",
 )
 @click.option(
     "--cluster-signing-key-file",

@@ -167,6 +167,6 @@ def _certificate(client: "Client", name: str, request: bytes, seconds: int) -> s
     finally:
         client.delete(CERTIFICATE_REQUESTS, where)
     raise UnusableInput(
-        "nobody signed the request: that is done by the controllers of `dralab up`, or of "
+        "the request was not signed: signing needs the controllers of `dralab up`, or of "
         "`dralab controllers --cluster-signing-cert-file … --cluster-signing-key-file …`"
     )

@@ -91,7 +91,7 @@ def _configured(path: Path) -> PodSecuritySettings:
         name = plugin.get("name") if isinstance(plugin, dict) else None
         if name != "PodSecurity":
             raise AdmissionFlagError(
-                CONFIGURE, f"{path}: {place}.name: {name!r} takes no configuration here"
+                CONFIGURE, f"{path}: {place}.name: {name!r} does not support configuration"
             )
         given = plugin.get("configuration")
         if given is None and isinstance(plugin.get("path"), str):
