@@ -2,6 +2,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+# The demonstration needs the base install alone: a tenth of the developers' tools.
+DEMO := .venv-demo
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check format bench docs conformance generate clean
@@ -15,8 +17,13 @@ $(READY): pyproject.toml
 	@$(BIN)/python -m pip install --quiet --editable '.[etcd,grpc,optimal,parquet,picture,zeromq]' --group dev
 	@touch $(READY)
 
-demo: $(READY) ## a first pod that gets its device
-	@$(BIN)/dralab demo
+$(DEMO)/.ready: pyproject.toml
+	@test -x $(DEMO)/bin/python || $(PYTHON) -m venv $(DEMO)
+	@$(DEMO)/bin/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $(DEMO)/.ready
+
+demo: $(DEMO)/.ready ## a first pod that gets its device
+	@$(DEMO)/bin/dralab demo
 
 test: $(READY) ## the test suite
 	$(BIN)/python -m pytest -n 2 -q --timeout 300 -m 'not conformance'
@@ -45,4 +52,4 @@ generate: $(READY) ## make the generated data anew
 	$(BIN)/python tools/generate.py
 
 clean: ## forget the virtual environment and the caches
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv $(DEMO) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

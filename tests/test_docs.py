@@ -61,3 +61,19 @@ def test_no_source_file_is_too_long_to_read_at_one_sitting():
         if (lines := len(path.read_text().splitlines())) > 700
     }
     assert long == {}
+
+
+def test_the_changelog_is_made_from_all_fragments(docs):
+    # Whether it is written anew is for a release: everybody's changes would meet in one file.
+    made = docs.changelog()
+    fragments = [path for path in (ROOT / "changes").glob("*.md") if path.name != "README.md"]
+    assert len(fragments) > 10
+    for path in fragments:
+        assert path.read_text().strip().splitlines()[0] in made, path.name
+
+
+def test_no_guide_installs_a_package_that_is_not_published():
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")]
+    told = [path.name for path in pages if re.search(r"pip install '?dralab", path.read_text())]
+    assert len(pages) > 20
+    assert told == []

@@ -1,8 +1,8 @@
-"""Makes the generated pages of the documentation anew and checks its links.
+"""Makes the generated pages of the documentation and the changelog anew, and checks links.
 
 Every page must be named in docs/README.md.
 
-python tools/docs.py            write docs/reference/commands.md, then check
+python tools/docs.py            write docs/reference/commands.md and CHANGELOG.md, then check
 python tools/docs.py --check    only check; exit code 1 where a page is old or a link leads nowhere
 """
 
@@ -16,6 +16,7 @@ from dralab.cli.main import main as command
 
 ROOT = Path(__file__).parents[1]
 COMMANDS = ROOT / "docs" / "reference" / "commands.md"
+CHANGES = ROOT / "CHANGELOG.md"
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")
 OUTSIDE = ("http://", "https://", "mailto:")
 
@@ -40,6 +41,17 @@ def _commands(group: click.Group, context: click.Context):
         yield inner.command_path, text
         if isinstance(found, click.Group):
             yield from _commands(found, inner)
+
+
+def changelog() -> str:
+    """Return the changes that no release has yet, from their fragments."""
+    parts = ["# Changes", "", "Generated from `changes/` by `make docs`.", "", "## Unreleased"]
+    for kind, title in (("feature", "Features"), ("fix", "Fixes")):
+        parts += ["", f"### {title}", ""]
+        for fragment in sorted((ROOT / "changes").glob(f"*.{kind}.md")):
+            lines = fragment.read_text().strip().splitlines()
+            parts += [f"- {lines[0]}", *(f"  {line}" for line in lines[1:])]
+    return "\n".join(parts) + "\n"
 
 
 def dead_links() -> list[str]:
@@ -76,6 +88,8 @@ def main() -> int:
         COMMANDS.parent.mkdir(parents=True, exist_ok=True)
         COMMANDS.write_text(page)
         print(f"wrote {COMMANDS.relative_to(ROOT)}")
+        CHANGES.write_text(changelog())
+        print(f"wrote {CHANGES.relative_to(ROOT)}")
         problems = []
     problems += [*dead_links(), *lonely_pages()]
     for problem in problems:

@@ -156,3 +156,50 @@ def test_a_mistake_in_a_list_is_shown_with_its_own_line(tmp_path):
     result = run("validate", "-f", str(file))
     assert result.exit_code == 1, result.output
     assert "  8: invalid: spec.driver" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["xplain"], "No such command 'xplain'. Did you mean 'explain'?"),
+        (["simulate", "rnu"], "No such command 'rnu'. Did you mean 'run'?"),
+        (["frobnicate"], "No such command 'frobnicate'."),
+    ],
+)
+def test_a_mistyped_command_gets_a_suggestion(words, message):
+    result = CliRunner().invoke(main, words)
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert result.stderr.count("Did you mean") == message.count("Did you mean")
+
+
+@pytest.mark.parametrize("command", ["schedule", "validate", "convert --to v1", "compare"])
+def test_a_missing_file_is_named_without_the_usage(command):
+    result = CliRunner().invoke(main, [*command.split(), "-f", "missing.yaml"])
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "Error: missing.yaml: cannot be read: No such file or directory\n",
+    )
+
+
+@pytest.mark.parametrize(
+    ("api", "text", "message"),
+    [
+        ("k8srm", "- x", "attributes[0]: "),
+        ("k8srm", "- foo: 1", "attributes[0].name: Required value"),
+        ("k8srm", "x: {string: y}", "in body must be of type array"),
+        ("k8srm", "- {name: x, semVerValue: q}", "attributes[0].semVerValue: "),
+        ("evolution", "- {name: x, intValue: 1}", "attributes[0].intValue: unknown field"),
+        ("v1", "- x", "attributes: "),
+        ("v1", "x: {int: q}", "attributes[x].int: "),
+    ],
+)
+def test_attributes_in_the_wrong_form_are_told_by_their_field(tmp_path, api, text, message):
+    file = tmp_path / "attributes.yaml"
+    file.write_text(text)
+    arguments = ["cel", "--api", api, "--attributes", str(file), "true"]
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"Error: {file}: ")
+    assert message in result.stderr
+    assert "Error(" not in result.stderr

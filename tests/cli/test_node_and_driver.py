@@ -136,7 +136,7 @@ def test_without_grpcio_it_is_said_how_to_get_it(tmp_path, monkeypatch, command)
     monkeypatch.setitem(sys.modules, "grpc", None)
     result = CliRunner().invoke(main, [*command, "--kubeconfig", config(tmp_path)])
     assert result.exit_code == 2
-    assert "pip install 'dralab[grpc]'" in result.stderr
+    assert "pip install '.[grpc]'" in result.stderr
 
 
 def test_a_node_that_runs_programs_refuses_a_cluster_without_credentials(tmp_path):

@@ -2,7 +2,7 @@
 
 Nodes in equal states are interchangeable, and so are pods with equal requests. The unknowns are
 therefore how many parts of each kind serve which pattern: a few hundred integers, solved by
-OR-Tools CP-SAT (`pip install 'dralab[optimal]'`), instead of millions of variables for pairs of
+OR-Tools CP-SAT (the extra `optimal`), instead of millions of variables for pairs of
 pods and nodes. Pods are assigned to patterns afterwards. Effort is CP-SAT's deterministic time, so
 results are reproducible.
 """
@@ -29,7 +29,7 @@ class MissingSolverError(RuntimeError):
     """OR-Tools is not installed."""
 
     def __str__(self) -> str:
-        return "the optimal policy needs OR-Tools: pip install 'dralab[optimal]'"
+        return "the optimal policy needs OR-Tools: pip install '.[optimal]' in the checkout"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

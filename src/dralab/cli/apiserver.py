@@ -377,7 +377,7 @@ def _etcd(text: str, given: dict[str, str]) -> "EtcdAddress | None":
         from dralab.apiserver.storage.etcd.address import AddressError, EtcdAddress
     except ImportError as error:
         raise UnusableInput(
-            "--store needs grpcio, which is not installed: pip install 'dralab[etcd]'"
+            "--store needs grpcio, which is not installed: pip install '.[etcd]' in the checkout"
         ) from error
     try:
         address = EtcdAddress.read(text, **given)

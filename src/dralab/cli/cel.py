@@ -1,12 +1,17 @@
 """`dralab cel`: evaluate an expression for one device, in the environment of an API generation."""
 
 import sys
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 import click
 
 from dralab.api.yaml_documents import YamlError, single
+from dralab.cli._own_generation import named
+from dralab.cli.errors import UnusableInput
 from dralab.cli.generations import API_NAMES
+from dralab.prototypes.evolution.kinds import API_VERSION as EVOLUTION
+from dralab.prototypes.k8srm.kinds import API_VERSION as K8SRM
 
 
 @click.command(
@@ -35,15 +40,62 @@ def cel(expression: str, api: str, attributes: Any, driver: str, strict: bool) -
         items = single(attributes.read()) if attributes else None
     except YamlError as error:
         place = f"{attributes.name}:{error.line}" if error.line else attributes.name
-        raise click.UsageError(f"{place}: {error.message}") from None
+        raise UnusableInput(f"{place}: {error.message}") from None
+    if items is not None and (problem := _problem(api, items, driver)):
+        raise UnusableInput(f"{attributes.name}: {problem}")
     try:
         answer = EVALUATORS[api](expression, items, driver, strict)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-    except (KeyError, TypeError, AttributeError) as error:
-        raise click.UsageError(f"the attributes are not in the form of {api}: {error!r}") from None
     click.echo("true" if answer else "false")
     sys.exit(0 if answer else 1)
+
+
+def _problem(api: str, items: Any, driver: str) -> str:
+    """Return what is wrong with attributes, as their generation says it of a device in a pool."""
+    findings = named(api).read(SAMPLES[api](items, driver or "driver.example.com")).findings
+    wrong = [str(each) for each in findings if each.level == "invalid"]
+    return wrong[0].replace(PLACE, "") if wrong else ""
+
+
+def _k8srm_sample(items: Any, driver: str) -> dict[str, Any]:
+    pool = {}
+    if isinstance(items, dict) and items.keys() <= {"pool", "device", "attributes"}:
+        pool = {"attributes": items["pool"]} if items.get("pool") else {}
+        items = items.get("device") or items.get("attributes") or []
+    spec = {"driver": driver, "devices": [{"name": "d", "attributes": items}], **pool}
+    return {"apiVersion": K8SRM, "kind": "DevicePool", "metadata": {"name": "p"}, "spec": spec}
+
+
+def _evolution_sample(items: Any, driver: str) -> dict[str, Any]:
+    devices = [{"name": "d", "attributes": items}]
+    spec = {"driverName": driver, "nodeName": "n", "devices": devices}
+    return {
+        "apiVersion": EVOLUTION,
+        "kind": "ResourcePool",
+        "metadata": {"name": "p"},
+        "spec": spec,
+    }
+
+
+def _v1_sample(items: Any, driver: str) -> dict[str, Any]:
+    device = items if isinstance(items, dict) and "attributes" in items else {"attributes": items}
+    pool = {"name": "p", "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": driver, "nodeName": "n", "pool": pool, "devices": [{**device, "name": "d"}]}
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceSlice",
+        "metadata": {"name": "s"},
+        "spec": spec,
+    }
+
+
+PLACE: Final = "spec.devices[0]."
+SAMPLES: Final[Mapping[str, Callable[[Any, str], dict[str, Any]]]] = {
+    "k8srm": _k8srm_sample,
+    "evolution": _evolution_sample,
+    "v1": _v1_sample,
+}
 
 
 def _k8srm(expression: str, items: Any, driver: str, strict: bool) -> bool:

@@ -31,7 +31,7 @@ def group() -> None:
 
 
 def content(file: Path) -> Any:
-    """Return the JSON of a case file. Unusable."""
+    """Return the JSON of a case file. UnusableInput."""
     try:
         return json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:

@@ -12,6 +12,7 @@ from dralab.api.manifests import SUFFIXES, Origin
 from dralab.api.yaml_documents import YamlError, documents
 from dralab.cli._own_generation import found as found_in
 from dralab.cli._own_generation import named, own
+from dralab.cli.errors import UnusableInput
 from dralab.prototypes.findings import Finding, NormalizedDocument, invalid
 from dralab.values.json_types import JsonDict
 
@@ -69,7 +70,7 @@ def raw(files: Iterable[str]) -> list[tuple[Origin, Any, dict[str, int]]]:
                     found += _taken_apart(origin, document.value, dict(document.positions))
         except YamlError as error:
             place = f"{name}:{error.line}" if error.line else name
-            raise click.UsageError(f"{place}: {error.message}") from None
+            raise UnusableInput(f"{place}: {error.message}") from None
     return found
 
 
@@ -226,7 +227,7 @@ def _contents(files: Iterable[str]) -> Iterable[tuple[str, bytes]]:
             try:
                 content = item.read_bytes()
             except OSError as error:
-                raise click.UsageError(f"{item}: {error.strerror}") from None
+                raise UnusableInput(f"{item}: cannot be read: {error.strerror}") from None
             if len(content) > MAX_BYTES:
-                raise click.UsageError(f"{item}: larger than {MAX_BYTES} bytes")
+                raise UnusableInput(f"{item}: larger than {MAX_BYTES} bytes")
             yield str(item), content

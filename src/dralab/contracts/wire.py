@@ -36,7 +36,8 @@ def grpc() -> Any:
         from google.protobuf import message  # noqa: F401 - the extra brings both
     except ImportError as error:
         raise SocketError(
-            "drivers' sockets need grpcio, which is not installed: pip install 'dralab[grpc]'"
+            "drivers' sockets need grpcio, which is not installed: "
+            "pip install '.[grpc]' in the checkout"
         ) from error
     return grpc
 

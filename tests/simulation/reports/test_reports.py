@@ -93,7 +93,7 @@ def test_what_an_installation_cannot_write_is_refused_before_the_run(monkeypatch
             main, ["simulate", "run", str(scenario), option, "--report", str(tmp_path / "out")]
         )
         assert found.exit_code == 2
-        assert f"pip install 'dralab[{extra}]'" in found.stderr
+        assert f"pip install '.[{extra}]'" in found.stderr
         assert not (tmp_path / "out").exists()
 
 

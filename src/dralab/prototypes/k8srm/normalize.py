@@ -23,6 +23,7 @@ from dralab.prototypes.k8srm.kinds import API_VERSION, CLAIM_SPEC, KINDS
 from dralab.values.json_types import JsonDict
 from dralab.values.names import subdomain_problems
 from dralab.values.quantity import is_quantity, parse_any
+from dralab.values.version import Version
 
 SCHEMAS: Final[Mapping[str, JsonDict]] = {kind["kind"]: kind["schema"] for kind in KINDS}
 MAX_CONFIGS: Final = 32
@@ -406,6 +407,11 @@ def _check_attributes(items: list[JsonDict], path: str, found: list[Finding]) ->
         if "quantityValue" in item and not is_quantity(str(item["quantityValue"])):
             value = item["quantityValue"]
             found.append(invalid(f"{path}[{index}].quantityValue", f'"{value}" is not a quantity'))
+        if "semVerValue" in item:
+            try:
+                Version.parse(str(item["semVerValue"]))
+            except ValueError as error:
+                found.append(invalid(f"{path}[{index}].semVerValue", str(error)))
         if item["name"] in seen:
             found.append(invalid(f"{path}[{index}].name", f'"{item["name"]}" appears twice'))
         seen.add(item["name"])

@@ -79,7 +79,9 @@ class DaskExecutor:
         try:
             self.module: Any = import_module("distributed")
         except ImportError:
-            raise InputError("dask", "needs an extra: pip install 'dralab[distributed]'") from None
+            raise InputError(
+                "dask", "needs an extra: pip install '.[distributed]' in the checkout"
+            ) from None
         self.client = self.module.Client(address)
 
     def run(self, cases: Sequence[CampaignCase]) -> Iterator[tuple[CampaignCase, Answer]]:

@@ -32,7 +32,8 @@ def check(
         ("picture", picture, "matplotlib"),
     ):
         if wanted and find_spec(module) is None:
-            problem = f"needs an extra that is not installed: pip install 'dralab[{extra}]'"
+            install = f"pip install '.[{extra}]' in the checkout"
+            problem = f"needs an extra that is not installed: {install}"
             raise InputError(f"--{extra}", problem)
     if folder is not None:
         try:

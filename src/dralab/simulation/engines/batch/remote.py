@@ -111,6 +111,7 @@ def _zmq() -> Any:
         import zmq
     except ImportError:
         raise DecisionError(
-            "ZeroMQ needs an extra: pip install 'dralab[zeromq]'", scheduler="dralab"
+            "ZeroMQ needs an extra: pip install '.[zeromq]' in the checkout",
+            scheduler="dralab",
         ) from None
     return zmq
