@@ -19,13 +19,13 @@ OPTIONS: Final = [
         "--audit-policy-file",
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
         metavar="FILE",
-        help="Which requests are recorded: a Policy of audit.k8s.io/v1.",
+        help="The audit policy (audit.k8s.io/v1), which selects the requests to record.",
     ),
     click.option(
         "--audit-log-path",
         metavar="FILE|-",
         default="",
-        help="Where requests are recorded, one line of JSON for each stage; - is standard output.",
+        help="The audit log file, one line of JSON per stage; - is standard output.",
     ),
     click.option(
         "--audit-log-maxsize",
@@ -41,7 +41,7 @@ OPTIONS: Final = [
         metavar="COUNT",
         default=10,
         show_default=True,
-        help="How many rotated audit logs are kept; 0: all.",
+        help="Number of rotated audit logs to keep; 0 keeps all.",
     ),
 ]
 

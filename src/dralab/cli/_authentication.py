@@ -27,7 +27,8 @@ OPTIONS: Final = [
         "--client-ca-file",
         type=FILE,
         metavar="FILE",
-        help="Accept client certificates of these authorities (PEM), beside the server's own: the "
+        help="Accept client certificates signed by these CAs (PEM), in addition to the server's "
+        "own: the "
         "common name is the user, organizations are its groups.",
     ),
     click.option(
@@ -35,15 +36,15 @@ OPTIONS: Final = [
         type=FILE,
         metavar="FILE",
         multiple=True,
-        help="Accept tokens of service accounts signed by these keys (PEM, public or private), "
-        "beside the server's own. May be repeated.",
+        help="Accept tokens of service accounts signed by these keys (PEM, public or private), in "
+        "addition to the server's own. May be repeated.",
     ),
     click.option(
         "--service-account-signing-key-file",
         type=FILE,
         metavar="FILE",
-        help="Sign tokens of service accounts with this key (PEM).  [default: one of the server's "
-        "own, kept with the data]",
+        help="Sign tokens of service accounts with this key (PEM).  [default: a generated key, "
+        "kept with the data]",
     ),
     click.option(
         "--service-account-issuer",
@@ -56,7 +57,7 @@ OPTIONS: Final = [
         "--service-account-jwks-uri",
         metavar="URL",
         default="",
-        help="Where others find the keys of the issuer.  [default: the server's /openid/v1/jwks]",
+        help="The URL of the issuer's public keys.  [default: the server's /openid/v1/jwks]",
     ),
     click.option(
         "--service-account-max-token-expiration",
@@ -85,7 +86,10 @@ OPTIONS: Final = [
         help="Accept ID tokens of this OpenID provider (https). Its keys are fetched from it.",
     ),
     click.option(
-        "--oidc-client-id", metavar="ID", default="", help="For whom these ID tokens must be."
+        "--oidc-client-id",
+        metavar="ID",
+        default="",
+        help="The client ID that ID tokens must be issued for.",
     ),
     click.option(
         "--oidc-ca-file",
@@ -100,26 +104,30 @@ OPTIONS: Final = [
         help="The provider's public keys (a JSON web key set or PEM); then nothing is fetched.",
     ),
     click.option(
-        "--oidc-username-claim", metavar="CLAIM", default="", help="The user.  [default: sub]"
+        "--oidc-username-claim",
+        metavar="CLAIM",
+        default="",
+        help="The claim with the user name.  [default: sub]",
     ),
     click.option(
         "--oidc-username-prefix",
         metavar="TEXT",
         default="",
-        help="What stands before users; - for nothing.  [default: the issuer and #, unless the "
+        help="Prefix of user names; - for none.  [default: the issuer and #, unless the "
         "claim is email]",
     ),
     click.option(
-        "--oidc-groups-claim", metavar="CLAIM", default="", help="The groups.  [default: none]"
+        "--oidc-groups-claim",
+        metavar="CLAIM",
+        default="",
+        help="The claim with the groups.  [default: none]",
     ),
-    click.option(
-        "--oidc-groups-prefix", metavar="TEXT", default="", help="What stands before groups."
-    ),
+    click.option("--oidc-groups-prefix", metavar="TEXT", default="", help="Prefix of groups."),
     click.option(
         "--oidc-required-claim",
         metavar="CLAIM=VALUE",
         multiple=True,
-        help="What tokens must say as well. May be repeated.",
+        help="A claim that tokens must have. May be repeated.",
     ),
     click.option(
         "--oidc-signing-algs",
@@ -133,13 +141,14 @@ OPTIONS: Final = [
         metavar="true|false",
         default=False,
         show_default="false",
-        help="Let requests without a credential be system:anonymous, which may do what roles say.",
+        help="Let requests without a credential be system:anonymous, which may do what roles "
+        "allow.",
     ),
     click.option(
         "--requestheader-client-ca-file",
         type=FILE,
         metavar="FILE",
-        help="Authorities (PEM) of proxies in front of the server, which name users in headers.",
+        help="CAs (PEM) of authenticating proxies, which send users in headers.",
     ),
     *(
         click.option(f"--requestheader-{name}", metavar=f"{word}[,{word}]", default="", help=text)
@@ -151,7 +160,7 @@ OPTIONS: Final = [
             (
                 "extra-headers-prefix",
                 "PREFIX",
-                "How headers with extra fields of the user begin, such as X-Remote-Extra-.",
+                "Prefix of headers with extra fields, such as X-Remote-Extra-.",
             ),
         )
     ),
@@ -181,14 +190,14 @@ ADMISSION_OPTIONS: Final = [
         "--enable-admission-plugins",
         metavar="NAME[,NAME]",
         default="",
-        help="Admission plugins that must be on, by kube-apiserver's names; those that are there "
-        "are on by default.",
+        help="Admission plugins to enable, by kube-apiserver's names; all available ones are on "
+        "by default.",
     ),
     click.option(
         "--disable-admission-plugins",
         metavar="NAME[,NAME]",
         default="",
-        help="Admission plugins to switch off, such as PodSecurity.",
+        help="Admission plugins to disable, such as PodSecurity.",
     ),
     click.option(
         "--admission-control-config-file",

@@ -104,7 +104,7 @@ def _from_file(path: Path) -> type[Any]:
     ]
     if len(kinds) != 1:
         has = ", ".join(each.__name__ for each in kinds) or "none"
-        raise UnusableInput(f"{path}: one class derived from OwnGeneration is wanted; it has {has}")
+        raise UnusableInput(f"{path}: expected one class derived from OwnGeneration, found {has}")
     if inspect.isabstract(kinds[0]):
         missing = ", ".join(sorted(kinds[0].__abstractmethods__))
         raise UnusableInput(f"{path}: {kinds[0].__name__} does not define {missing}")

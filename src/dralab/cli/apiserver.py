@@ -339,7 +339,7 @@ def _modes(text: str | None, *, tls: bool) -> tuple[str, ...]:
         raise click.BadParameter(str(error), param_hint="--authorization-mode") from error
     if not tls and found != ("AlwaysAllow",):
         raise click.UsageError(
-            "--authorization-mode needs TLS: with --plain everybody is the administrator. Omit "
+            "--authorization-mode needs TLS: with --plain every client is the administrator. Omit "
             "--plain"
         )
     return found

@@ -167,7 +167,10 @@ def test_a_file_configures_levels_and_exemptions(tmp_path):
     for wrong, why in (
         (CONFIGURATION.replace("baseline", "strict"), "defaults.enforce: must be one of"),
         (CONFIGURATION.replace("v1.30", "1.30"), 'enforce-version: must be "latest" or "v1.x"'),
-        (CONFIGURATION.replace("name: PodSecurity", "name: Other"), "takes no configuration"),
+        (
+            CONFIGURATION.replace("name: PodSecurity", "name: Other"),
+            "does not support configuration",
+        ),
         ("plugins: 3", "plugins: expected a list"),
         ("[", "admission.yaml:"),
     ):

@@ -84,7 +84,7 @@ def test_nobody_else_is_believed(flags, users, proxies):
 
 def test_users_are_not_proxies(flags, users, proxies, tmp_path):
     (tmp_path / "both.crt").write_bytes(users.pem + proxies.pem)
-    with pytest.raises(UnusableSetting, match="--requestheader-allowed-names is needed"):
+    with pytest.raises(UnusableSetting, match="set --requestheader-allowed-names"):
         flags(requestheader_client_ca_file=tmp_path / "both.crt", requestheader_allowed_names=[])
     with pytest.raises(UnusableSetting, match="needs --requestheader-username-headers"):
         flags(requestheader_username_headers=[])

@@ -216,7 +216,7 @@ def test_who_is_told_of_changes_may_not_write(pair):
 
     here.subscribe(answer)
     here.create(WEB, value())
-    assert refused == ["who is told of changes of a shared store may not write to it"]
+    assert refused == ["an observer of a shared store may not write to it"]
 
 
 def test_events_end_by_leases(pair, url):
@@ -399,9 +399,9 @@ def test_a_server_that_is_behind_reads_nothing_and_writes_on(failing, impatient)
     etcd.hold.clear()
     made = other.create(WEB, value())
     assert other.update(WEB, value(spec=2)).revision == made.revision + 1, "its own are next"
-    with pytest.raises(Undecided, match="has not told of revision 3 in time"):
+    with pytest.raises(Undecided, match="did not report revision 3 in time"):
         store.refresh()
-    with pytest.raises(Undecided, match="has not told of revision 4 in time"):
+    with pytest.raises(Undecided, match="did not report revision 4 in time"):
         store.create(DB, value())
     etcd.hold.set()
     store.refresh()
@@ -504,7 +504,7 @@ def test_an_address_names_members_prefix_and_files():
         ("etcd://a:x", "'a:x' is not a HOST:PORT"),
         ("etcd://a,,b", "'' is not a HOST:PORT"),
         ("etcd://me:secret@a", "user names and passwords are not supported"),
-        ("etcd://a?prefx=/x", "unknown parameter 'prefx'; there are cafile, certfile, keyfile"),
+        ("etcd://a?prefx=/x", "unknown parameter 'prefx'; known: cafile, certfile, keyfile"),
         ("etcd://a?prefix=x", "the prefix 'x' is not usable"),
         ("etcd://a?prefix=/", "the prefix '/' is not usable"),
         ("etcd://a?certfile=c", "needs both certfile and keyfile"),

@@ -72,10 +72,10 @@ def settings_of(
         for name in names:
             if name not in OURS | OTHERS:
                 known = ", ".join(sorted(OURS))
-                raise AdmissionFlagError(flag, f"unknown plugin {name!r}; there are: {known}")
+                raise AdmissionFlagError(flag, f"unknown plugin {name!r}; known: {known}")
     if missing := sorted(set(enabled) - OURS):
         known = ", ".join(sorted(OURS))
-        raise AdmissionFlagError(ENABLE, f"{missing[0]} is not available here; there are: {known}")
+        raise AdmissionFlagError(ENABLE, f"{missing[0]} is not available here; known: {known}")
     if both := sorted(set(enabled) & set(disabled)):
         raise AdmissionFlagError(ENABLE, f"{both[0]} is in {DISABLE} as well")
     pod_security = PodSecuritySettings() if configuration is None else _configured(configuration)

@@ -146,7 +146,7 @@ class OpenIdTokens:
         listed = [groups] if isinstance(groups, str) else groups or []
         if not isinstance(listed, list) or not all(isinstance(each, str) for each in listed):
             raise Rejected(
-                f'oidc: parse groups claim "{settings.groups_claim}": not a list of texts'
+                f'oidc: parse groups claim "{settings.groups_claim}": not a list of strings'
             )
         identity = claims.get("jti")
         extra = {CREDENTIAL: (f"JTI={identity}",)} if isinstance(identity, str) and identity else {}

@@ -185,7 +185,7 @@ def _proxies(
             ("--requestheader-group-headers", flags.requestheader_group_headers),
         ):
             if value:
-                raise UnusableSetting(name, f"needs {flag}, which says whom to believe")
+                raise UnusableSetting(name, f"needs {flag}, which names the trusted CAs")
         return None
     if not flags.requestheader_username_headers:
         raise UnusableSetting(flag, "needs --requestheader-username-headers, such as X-Remote-User")
@@ -193,8 +193,8 @@ def _proxies(
     if not flags.requestheader_allowed_names and set(own) & set(authorities):
         raise UnusableSetting(
             flag,
-            f"{file} signs certificates of users as well, each of whom could name any other: "
-            "--requestheader-allowed-names is needed",
+            f"{file} also signs certificates of users, who could then act as any other user: "
+            "set --requestheader-allowed-names",
         )
 
     def lower(names: Sequence[str]) -> tuple[str, ...]:

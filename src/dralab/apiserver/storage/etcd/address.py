@@ -55,9 +55,9 @@ class EtcdAddress:
                 parse_qsl(url.query, keep_blank_values=True, strict_parsing=bool(url.query))
             )
         except ValueError as error:
-            raise AddressError(f"{text!r} is not the address of an etcd: {error}") from error
+            raise AddressError(f"{text!r} is not an etcd address: {error}") from error
         if url.scheme != SCHEME or not url.netloc or url.path.strip("/") or url.fragment:
-            raise AddressError(f"{text!r} is not the address of an etcd: {example}")
+            raise AddressError(f"{text!r} is not an etcd address: {example}")
         if "@" in url.netloc:
             raise AddressError(
                 "etcd's user names and passwords are not supported: use certificates"
@@ -67,7 +67,7 @@ class EtcdAddress:
         for name, value in query.items():
             if name not in known:
                 raise AddressError(
-                    f"{text!r}: unknown parameter {name!r}; there are {', '.join(sorted(known))}"
+                    f"{text!r}: unknown parameter {name!r}; known: {', '.join(sorted(known))}"
                 )
             if given.get(name, value) != value:
                 raise AddressError(f"{name} is given twice, as {value!r} and {given[name]!r}")

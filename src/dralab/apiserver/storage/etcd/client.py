@@ -53,7 +53,7 @@ class EtcdRefused(StorageUnavailable):
     """etcd answered a call with an error, and has not done it."""
 
     def __init__(self, code: grpc.StatusCode, details: str) -> None:
-        super().__init__(f"etcd refuses: {details}")
+        super().__init__(f"etcd refused the request: {details}")
         self.code = code
         self.details = details
 

@@ -235,7 +235,7 @@ class EtcdStore(MemoryStore):
 
     def _transact(self, key: Key, seen: int, guards: Guards | None, what: pb.RequestOp) -> Called:
         if threading.get_ident() == self._telling:
-            raise RuntimeError("who is told of changes of a shared store may not write to it")
+            raise RuntimeError("an observer of a shared store may not write to it")
         path = self.layout.path(key)
         compares = [pb.Compare(target=pb.Compare.MOD, key=path, mod_revision=seen)]
         if guards is not None:
@@ -297,7 +297,7 @@ class EtcdStore(MemoryStore):
                 # A member that is behind does not answer, so it is asked again.
                 if asking and self._watch is not None:
                     self._watch.ask_progress()
-        raise Undecided(f"{self.address} has not told of revision {revision} in time")
+        raise Undecided(f"{self.address} did not report revision {revision} in time")
 
     def _awaken(self) -> None:
         while self._waiters and (self._closed or self._waiters[0][0] <= self._revision):
