@@ -46,7 +46,7 @@ SAFE_PROFILES: Final = ("RuntimeDefault", "Localhost")
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class SecurityFinding:
     """Why a pod does not keep to a level: a short reason, and who does what."""
 
     reason: str
@@ -57,7 +57,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pod:
+class CheckedPod:
     """A pod, or a template of one, as the checks read it."""
 
     metadata: Mapping[str, Any]
@@ -83,12 +83,12 @@ class Pod:
         return bool(name == "windows" and self.version >= WINDOWS)
 
 
-Check = Callable[[Pod], Finding | None]
+Check = Callable[[CheckedPod], SecurityFinding | None]
 
 
 def violations(
     level: str, version: Version, metadata: Mapping[str, Any], spec: Mapping[str, Any]
-) -> list[Finding]:
+) -> list[SecurityFinding]:
     """Return all by which a pod goes beyond a level, in the order of a real server.
 
     >>> spec = {"hostNetwork": True, "containers": []}
@@ -97,7 +97,7 @@ def violations(
     """
     if level == PRIVILEGED:
         return []
-    pod = Pod(metadata=metadata, spec=spec, version=version)
+    pod = CheckedPod(metadata=metadata, spec=spec, version=version)
     checks = list(BASELINE_CHECKS)
     if level == RESTRICTED:
         checks = [check for check in checks if check not in STRICTER] + list(RESTRICTED_CHECKS)
@@ -122,7 +122,7 @@ def _setters(*, pod: bool, containers: Sequence[str]) -> str:
 # --- baseline -----------------------------------------------------------------------------------
 
 
-def _app_armor(pod: Pod) -> Finding | None:
+def _app_armor(pod: CheckedPod) -> SecurityFinding | None:
     values: list[str] = []
 
     def is_bad(security: Mapping[str, Any]) -> bool:
@@ -151,10 +151,10 @@ def _app_armor(pod: Pod) -> Finding | None:
         found.append(f"annotation{plural} {', '.join(annotations)}")
     many = len(values) + len(annotations) > 1
     reason = f"forbidden AppArmor profile{'s' if many else ''}"
-    return Finding(reason, ", ".join(found)) if found else None
+    return SecurityFinding(reason, ", ".join(found)) if found else None
 
 
-def _capabilities(pod: Pod, allowed: frozenset[str]) -> str:
+def _capabilities(pod: CheckedPod, allowed: frozenset[str]) -> str:
     """Return which containers add what is not allowed."""
     bad, added = [], set()
     for name, security, _ in pod.containers:
@@ -168,23 +168,23 @@ def _capabilities(pod: Pod, allowed: frozenset[str]) -> str:
     return f"{_named(bad)} must not include {names} in securityContext.capabilities.add"
 
 
-def _default_capabilities(pod: Pod) -> Finding | None:
+def _default_capabilities(pod: CheckedPod) -> SecurityFinding | None:
     found = _capabilities(pod, DEFAULT_CAPABILITIES)
-    return Finding("non-default capabilities", found) if found else None
+    return SecurityFinding("non-default capabilities", found) if found else None
 
 
-def _host_namespaces(pod: Pod) -> Finding | None:
+def _host_namespaces(pod: CheckedPod) -> SecurityFinding | None:
     parts = ("hostNetwork", "hostPID", "hostIPC")
     found = [f"{part}=true" for part in parts if pod.spec.get(part)]
-    return Finding("host namespaces", ", ".join(found)) if found else None
+    return SecurityFinding("host namespaces", ", ".join(found)) if found else None
 
 
-def _host_paths(pod: Pod) -> Finding | None:
+def _host_paths(pod: CheckedPod) -> SecurityFinding | None:
     found = [each["name"] for each in pod.spec.get("volumes") or () if each.get("hostPath")]
-    return Finding("hostPath volumes", _named(found, "volume")) if found else None
+    return SecurityFinding("hostPath volumes", _named(found, "volume")) if found else None
 
 
-def _host_ports(pod: Pod) -> Finding | None:
+def _host_ports(pod: CheckedPod) -> SecurityFinding | None:
     bad, ports = [], set()
     for name, _, container in pod.containers:
         used = {each["hostPort"] for each in container.get("ports") or () if each.get("hostPort")}
@@ -194,10 +194,10 @@ def _host_ports(pod: Pod) -> Finding | None:
     if not bad:
         return None
     verb = f"use{'s' if len(bad) == 1 else ''} hostPort{'s' if len(ports) != 1 else ''}"
-    return Finding("hostPort", f"{_named(bad)} {verb} {', '.join(sorted(ports))}")
+    return SecurityFinding("hostPort", f"{_named(bad)} {verb} {', '.join(sorted(ports))}")
 
 
-def _probe_hosts(pod: Pod) -> Finding | None:
+def _probe_hosts(pod: CheckedPod) -> SecurityFinding | None:
     if pod.version < (1, 34):
         return None
     bad, hosts = [], set()
@@ -217,16 +217,16 @@ def _probe_hosts(pod: Pod) -> Finding | None:
         return None
     verb = f"use{'s' if len(bad) == 1 else ''} probe or lifecycle host"
     detail = f"{_named(bad)} {verb}{'s' if len(hosts) != 1 else ''} {_quoted(sorted(hosts))}"
-    return Finding("probe or lifecycle host", detail)
+    return SecurityFinding("probe or lifecycle host", detail)
 
 
-def _privileged(pod: Pod) -> Finding | None:
+def _privileged(pod: CheckedPod) -> SecurityFinding | None:
     bad = [name for name, security, _ in pod.containers if security.get("privileged")]
     why = "must not set securityContext.privileged=true"
-    return Finding("privileged", f"{_named(bad)} {why}") if bad else None
+    return SecurityFinding("privileged", f"{_named(bad)} {why}") if bad else None
 
 
-def _proc_mounts(pod: Pod) -> Finding | None:
+def _proc_mounts(pod: CheckedPod) -> SecurityFinding | None:
     kinds = {
         name: security["procMount"]
         for name, security, _ in pod.containers
@@ -235,10 +235,10 @@ def _proc_mounts(pod: Pod) -> Finding | None:
     if not kinds:
         return None
     why = f"must not set securityContext.procMount to {_quoted(sorted(set(kinds.values())))}"
-    return Finding("procMount", f"{_named(list(kinds))} {why}")
+    return SecurityFinding("procMount", f"{_named(list(kinds))} {why}")
 
 
-def _selinux(pod: Pod) -> Finding | None:
+def _selinux(pod: CheckedPod) -> SecurityFinding | None:
     allowed = {*SELINUX_TYPES, *(["container_engine_t"] if pod.version >= (1, 31) else [])}
     types: set[str] = set()
     parts: set[str] = set()
@@ -261,10 +261,10 @@ def _selinux(pod: Pod) -> Finding | None:
     data += [f"{part} may not be set" for part in ("user", "role") if part in parts]
     setters = _setters(pod=by_pod, containers=bad)
     detail = f"{setters} set forbidden securityContext.seLinuxOptions: {'; '.join(data)}"
-    return Finding("seLinuxOptions", detail)
+    return SecurityFinding("seLinuxOptions", detail)
 
 
-def _seccomp(pod: Pod) -> tuple[str, list[str]]:
+def _seccomp(pod: CheckedPod) -> tuple[str, list[str]]:
     """Return who sets a profile that is not safe, and which containers have none."""
     kinds: set[str] = set()
 
@@ -285,21 +285,21 @@ def _seccomp(pod: Pod) -> tuple[str, list[str]]:
     return explicit, [name for name, kind in each.items() if not kind and not by_pod]
 
 
-def _seccomp_baseline(pod: Pod) -> Finding | None:
+def _seccomp_baseline(pod: CheckedPod) -> SecurityFinding | None:
     if pod.version < (1, 19):
         return None
     explicit, _ = _seccomp(pod)
-    return Finding("seccompProfile", explicit) if explicit else None
+    return SecurityFinding("seccompProfile", explicit) if explicit else None
 
 
-def _sysctls(pod: Pod) -> Finding | None:
+def _sysctls(pod: CheckedPod) -> SecurityFinding | None:
     allowed = {name for since, names in SYSCTLS.items() if pod.version >= since for name in names}
     used = {each.get("name") or "" for each in pod.security.get("sysctls") or ()}
     found = sorted(used - allowed)
-    return Finding("forbidden sysctls", ", ".join(found)) if found else None
+    return SecurityFinding("forbidden sysctls", ", ".join(found)) if found else None
 
 
-def _host_process(pod: Pod) -> Finding | None:
+def _host_process(pod: CheckedPod) -> SecurityFinding | None:
     def is_bad(security: Mapping[str, Any]) -> bool:
         return bool((security.get("windowsOptions") or {}).get("hostProcess"))
 
@@ -308,13 +308,13 @@ def _host_process(pod: Pod) -> Finding | None:
     if not by_pod and not bad:
         return None
     why = "must not set securityContext.windowsOptions.hostProcess=true"
-    return Finding("hostProcess", f"{_setters(pod=by_pod, containers=bad)} {why}")
+    return SecurityFinding("hostProcess", f"{_setters(pod=by_pod, containers=bad)} {why}")
 
 
 # --- restricted ---------------------------------------------------------------------------------
 
 
-def _privilege_escalation(pod: Pod) -> Finding | None:
+def _privilege_escalation(pod: CheckedPod) -> SecurityFinding | None:
     if pod.version < (1, 8) or pod.is_windows:
         return None
     bad = [
@@ -323,10 +323,14 @@ def _privilege_escalation(pod: Pod) -> Finding | None:
         if security.get("allowPrivilegeEscalation") is not False
     ]
     why = "must set securityContext.allowPrivilegeEscalation=false"
-    return Finding("allowPrivilegeEscalation != false", f"{_named(bad)} {why}") if bad else None
+    return (
+        SecurityFinding("allowPrivilegeEscalation != false", f"{_named(bad)} {why}")
+        if bad
+        else None
+    )
 
 
-def _dropped_capabilities(pod: Pod) -> Finding | None:
+def _dropped_capabilities(pod: CheckedPod) -> SecurityFinding | None:
     if pod.version < (1, 22):
         return _default_capabilities(pod)
     if pod.is_windows:
@@ -341,10 +345,10 @@ def _dropped_capabilities(pod: Pod) -> Finding | None:
         found.append(f'{_named(keeping)} must set securityContext.capabilities.drop=["ALL"]')
     if added := _capabilities(pod, frozenset({"NET_BIND_SERVICE"})):
         found.append(added)
-    return Finding("unrestricted capabilities", "; ".join(found)) if found else None
+    return SecurityFinding("unrestricted capabilities", "; ".join(found)) if found else None
 
 
-def _volume_types(pod: Pod) -> Finding | None:
+def _volume_types(pod: CheckedPod) -> SecurityFinding | None:
     bad, types = [], set()
     for volume in pod.spec.get("volumes") or ():
         kinds = {part for part, value in volume.items() if part != "name" and value is not None}
@@ -355,42 +359,44 @@ def _volume_types(pod: Pod) -> Finding | None:
         return None
     verb = "uses restricted volume type" if len(bad) == 1 else "use restricted volume types"
     detail = f"{_named(bad, 'volume')} {verb} {_quoted(sorted(types))}"
-    return Finding("restricted volume types", detail)
+    return SecurityFinding("restricted volume types", detail)
 
 
-def _non_root(pod: Pod) -> Finding | None:
+def _non_root(pod: CheckedPod) -> SecurityFinding | None:
     reason, by_pod = "runAsNonRoot != true", pod.security.get("runAsNonRoot")
     each = {name: security.get("runAsNonRoot") for name, security, _ in pod.containers}
     denying = [name for name, value in each.items() if value is False]
     if by_pod is False or denying:
         setters = _setters(pod=by_pod is False, containers=denying)
-        return Finding(reason, f"{setters} must not set securityContext.runAsNonRoot=false")
+        return SecurityFinding(reason, f"{setters} must not set securityContext.runAsNonRoot=false")
     silent = [name for name, value in each.items() if value is None]
     if by_pod or not silent:
         return None
-    return Finding(reason, f"pod or {_named(silent)} must set securityContext.runAsNonRoot=true")
+    return SecurityFinding(
+        reason, f"pod or {_named(silent)} must set securityContext.runAsNonRoot=true"
+    )
 
 
-def _root_user(pod: Pod) -> Finding | None:
+def _root_user(pod: CheckedPod) -> SecurityFinding | None:
     if pod.version < (1, 23):
         return None
     by_pod = pod.security.get("runAsUser") == 0
     bad = [name for name, security, _ in pod.containers if security.get("runAsUser") == 0]
     if not by_pod and not bad:
         return None
-    return Finding(
+    return SecurityFinding(
         "runAsUser=0", f"{_setters(pod=by_pod, containers=bad)} must not set runAsUser=0"
     )
 
 
-def _seccomp_restricted(pod: Pod) -> Finding | None:
+def _seccomp_restricted(pod: CheckedPod) -> SecurityFinding | None:
     if pod.version < (1, 19) or pod.is_windows:
         return None
     explicit, silent = _seccomp(pod)
     if explicit:
-        return Finding("seccompProfile", explicit)
+        return SecurityFinding("seccompProfile", explicit)
     why = 'must set securityContext.seccompProfile.type to "RuntimeDefault" or "Localhost"'
-    return Finding("seccompProfile", f"pod or {_named(silent)} {why}") if silent else None
+    return SecurityFinding("seccompProfile", f"pod or {_named(silent)} {why}") if silent else None
 
 
 # In the order of the names that the checks have upstream.

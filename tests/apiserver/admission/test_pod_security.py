@@ -3,7 +3,12 @@
 import pytest
 
 from apiserver.resources.asking import Asked
-from dralab.apiserver.admission.pod_security import PodSecuritySettings, Policy, Standard, policy_of
+from dralab.apiserver.admission.pod_security import (
+    NamespaceSecurity,
+    PodSecuritySettings,
+    Standard,
+    policy_of,
+)
 from dralab.apiserver.admission.selection import AdmissionFlagError, settings_of
 from dralab.apiserver.resources.assembly import built_in_admission
 
@@ -117,17 +122,17 @@ def test_a_label_that_means_nothing_is_refused(ask, labels, why):
 
 def test_who_enforces_is_warned_by_it():
     labels = {PREFIX + "enforce": "restricted", PREFIX + "enforce-version": "v1.30"}
-    policy, errors = policy_of(labels, Policy())
+    policy, errors = policy_of(labels, NamespaceSecurity())
     assert (policy.warn, policy.audit, errors) == (policy.enforce, policy.enforce, [])
-    policy, _ = policy_of({**labels, PREFIX + "warn": "baseline"}, Policy())
+    policy, _ = policy_of({**labels, PREFIX + "warn": "baseline"}, NamespaceSecurity())
     assert policy.warn == Standard("baseline")
-    policy, errors = policy_of({PREFIX + "enforce": "x"}, Policy())
+    policy, errors = policy_of({PREFIX + "enforce": "x"}, NamespaceSecurity())
     assert (policy.enforce.level, len(errors)) == ("restricted", 1), "closed where it is unclear"
 
 
 def test_some_are_exempt_and_others_have_a_level_unasked():
     settings = PodSecuritySettings(
-        defaults=Policy(enforce=Standard("baseline")),
+        defaults=NamespaceSecurity(enforce=Standard("baseline")),
         namespaces=frozenset({"kube-system"}),
         runtime_classes=frozenset({"sandbox"}),
     )
@@ -138,7 +143,7 @@ def test_some_are_exempt_and_others_have_a_level_unasked():
     sandboxed = {**bad, "runtimeClassName": "sandbox"}
     assert create(ask, sandboxed, "/api/v1/namespaces/default/pods").status == 201
     named = PodSecuritySettings(
-        defaults=Policy(enforce=Standard("baseline")), usernames=frozenset({"admin"})
+        defaults=NamespaceSecurity(enforce=Standard("baseline")), usernames=frozenset({"admin"})
     )
     ask = Asked(admission=built_in_admission(service_accounts=False, pod_security=named))
     assert create(ask, bad, "/api/v1/namespaces/default/pods").status == 201

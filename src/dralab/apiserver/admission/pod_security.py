@@ -20,7 +20,7 @@ from dralab.objects.pod_security import (
     LEVELS,
     PRIVILEGED,
     RESTRICTED,
-    Finding,
+    SecurityFinding,
     Version,
     violations,
 )
@@ -62,13 +62,13 @@ class Standard:
         """The version as numbers; what is newer than the checks is as the newest of them."""
         return LATEST if self.version == NEWEST else min(LATEST, (1, int(self.version[3:])))
 
-    def violations(self, pod: JsonDict) -> list[Finding]:
+    def violations(self, pod: JsonDict) -> list[SecurityFinding]:
         """Return all by which a pod goes beyond the level."""
         return violations(self.level, self.number, pod.get("metadata") or {}, spec_of(pod))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
+class NamespaceSecurity:
     """What a namespace enforces, notes in the audit log, and warns about."""
 
     enforce: Standard = Standard()
@@ -80,7 +80,7 @@ class Policy:
 class PodSecuritySettings:
     """The policy of namespaces that ask for none, and whom and what no policy concerns."""
 
-    defaults: Policy = field(default_factory=Policy)
+    defaults: NamespaceSecurity = field(default_factory=NamespaceSecurity)
     usernames: frozenset[str] = frozenset()
     namespaces: frozenset[str] = frozenset()
     runtime_classes: frozenset[str] = frozenset()
@@ -124,7 +124,7 @@ class PodSecurity:
         if found := policy.warn.violations(pod):
             review.warnings.append(f'would violate PodSecurity "{policy.warn}": {_told(found)}')
 
-    def _policy_of(self, review: Review) -> Policy:
+    def _policy_of(self, review: Review) -> NamespaceSecurity:
         namespace = review.find(Key("namespaces", "", review.namespace))
         labels = labels_of(namespace.value) if namespace is not None else {}
         return policy_of(labels, self.settings.defaults)[0]
@@ -170,7 +170,9 @@ class PodSecurity:
             review.warnings.append(f"{min(pods)}{more}: {reasons}")
 
 
-def policy_of(labels: Mapping[str, str], defaults: Policy) -> tuple[Policy, list[FieldError]]:
+def policy_of(
+    labels: Mapping[str, str], defaults: NamespaceSecurity
+) -> tuple[NamespaceSecurity, list[FieldError]]:
     """Return the policy that labels ask for, and which of them mean nothing.
 
     A level that means nothing counts as restricted where it is enforced, else as privileged.
@@ -205,14 +207,14 @@ def policy_of(labels: Mapping[str, str], defaults: Policy) -> tuple[Policy, list
             versioned = f"{PREFIX}{mode}-version" in labels
             version = found[mode].version if versioned else enforced.version
             found[mode] = Standard(enforced.level, version)
-    return Policy(**found), errors
+    return NamespaceSecurity(**found), errors
 
 
 def _label_error(name: str, value: str, why: str) -> FieldError:
     return fields.invalid_value(f"metadata.labels[{PREFIX}{name}]", value, why)
 
 
-def _told(found: Sequence[Finding]) -> str:
+def _told(found: Sequence[SecurityFinding]) -> str:
     return ", ".join(str(each) for each in found)
 
 

@@ -14,8 +14,8 @@ from dralab.apiserver.admission.chain import Admission
 from dralab.apiserver.admission.pod_security import (
     NEWEST,
     VERSION,
+    NamespaceSecurity,
     PodSecuritySettings,
-    Policy,
     Standard,
 )
 from dralab.objects.pod_security import LEVELS
@@ -135,7 +135,7 @@ def _pod_security(given: Any, path: Path, place: str) -> PodSecuritySettings:
         return frozenset(str(name) for name in listed)
 
     return PodSecuritySettings(
-        defaults=Policy(**found),
+        defaults=NamespaceSecurity(**found),
         usernames=names("usernames"),
         namespaces=names("namespaces"),
         runtime_classes=names("runtimeClasses"),

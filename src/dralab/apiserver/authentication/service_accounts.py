@@ -63,7 +63,7 @@ class Bound:
     node: tuple[str, str] | None = None  # name, and UID where the node is there
 
 
-class Objects(Protocol):
+class StoredObjects(Protocol):
     """Where the server looks for accounts, and for what tokens are bound to."""
 
     def find(self, key: Key) -> Stored | None:
@@ -81,7 +81,7 @@ class ServiceAccountTokens:
     def __init__(
         self,
         clock: Clock,
-        objects: Objects,
+        objects: StoredObjects,
         unique: Callable[[], str],
         settings: ServiceAccountSettings = STANDARD,
     ) -> None:

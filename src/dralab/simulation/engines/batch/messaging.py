@@ -26,7 +26,7 @@ BYTE: Final = 1.0  # what every message has
 Call = Callable[[], None]
 
 
-class Served(Protocol):
+class DecisionHandler(Protocol):
     """What the server does with what it hears."""
 
     def ask(self) -> SchedulerReply | None:
@@ -41,7 +41,7 @@ class Served(Protocol):
 class BatsimServer:
     """The mailbox of the server, and its conversation with the scheduler."""
 
-    def __init__(self, events: Events, platform: Platform, served: Served) -> None:
+    def __init__(self, events: Events, platform: Platform, served: DecisionHandler) -> None:
         self._events = events
         self._platform = platform
         self._network = Network(platform)
