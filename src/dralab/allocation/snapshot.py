@@ -23,7 +23,7 @@ from dralab.allocation.selectors import CelSelectorCompiler
 from dralab.objects.claims import PodClaim, allocation_of, is_shared, pod_claims
 from dralab.objects.device_taints import rule_selects
 from dralab.objects.extended_resources import classes_by_resource, synthetic_claim
-from dralab.objects.metadata import spec_of, status_of
+from dralab.objects.metadata import metadata_of, spec_of, status_of
 from dralab.objects.nodes import NodeFilters, UnfitReason, is_unschedulable
 from dralab.objects.pods import group_of
 from dralab.objects.requests import pod_requests
@@ -360,7 +360,7 @@ class Snapshot:
                     "apiVersion": "resource.k8s.io/v1",
                     "kind": "ResourceClaim",
                     # A cluster would add five random characters.
-                    "metadata": (spec.get("metadata") or {})
+                    "metadata": dict(metadata_of(spec))
                     | {"name": f"{owner}-{entry.entry}", "namespace": namespace},
                     "spec": spec["spec"],
                 }

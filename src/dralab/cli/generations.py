@@ -13,6 +13,7 @@ from dralab.api.yaml_documents import YamlError, documents
 from dralab.cli._own_generation import found as found_in
 from dralab.cli._own_generation import named, own
 from dralab.cli.errors import UnusableInput
+from dralab.objects.metadata import metadata_of
 from dralab.prototypes.findings import Finding, NormalizedDocument, invalid
 from dralab.values.json_types import JsonDict
 
@@ -34,7 +35,7 @@ class InputDocument:
         """The object's name in messages."""
         if not isinstance(self.item, dict):
             return "a list"
-        metadata = self.item.get("metadata") or {}
+        metadata = metadata_of(self.item)
         return f"{self.item.get('kind', 'no kind')} {metadata.get('name', '')}".strip()
 
     def line(self, finding: Finding) -> int:

@@ -11,7 +11,15 @@ from typing import Any, Final
 from dralab.api.status import ApiError
 from dralab.controllers.workloads import OwnedObjects, each, enqueue_owner, write_status
 from dralab.kernel.clock import SECOND, from_rfc3339, rfc3339
-from dralab.objects.metadata import NamespacedName, is_deleting, key_of, status_of, uid_of
+from dralab.objects.metadata import (
+    NamespacedName,
+    annotations_of,
+    is_deleting,
+    key_of,
+    labels_of,
+    status_of,
+    uid_of,
+)
 from dralab.objects.workloads import job_end
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import CRON_JOBS, JOBS
@@ -101,16 +109,15 @@ class CronJobs:
             for job in active:
                 self._delete(cron_job, job)
         template = spec["jobTemplate"]
-        metadata = template.get("metadata") or {}
         body: JsonDict = {
             "apiVersion": "batch/v1",
             "kind": "Job",
             "metadata": {
                 "name": name,
                 "namespace": key.namespace,
-                "labels": dict(metadata.get("labels") or {}),
+                "labels": dict(labels_of(template)),
                 "annotations": {
-                    **(metadata.get("annotations") or {}),
+                    **annotations_of(template),
                     SCHEDULED: rfc3339(int(due.timestamp()) * SECOND),
                 },
                 "ownerReferences": [self.owned.reference(cron_job)],

@@ -24,6 +24,8 @@ from dralab.objects.metadata import (
     controller_of,
     is_deleting,
     key_of,
+    labels_of,
+    metadata_of,
     status_of,
     uid_of,
 )
@@ -478,8 +480,8 @@ def with_update_time(
 
 def _plain(template: dict[str, Any]) -> dict[str, Any]:
     """Return a template without the label that tells sets apart."""
-    metadata = template.get("metadata") or {}
-    own = {name: value for name, value in (metadata.get("labels") or {}).items() if name != HASH}
+    metadata = metadata_of(template)
+    own = {name: value for name, value in labels_of(template).items() if name != HASH}
     rest = {
         name: value
         for name, value in metadata.items()

@@ -13,6 +13,7 @@ from dralab.objects.metadata import (
     annotations_of,
     is_deleting,
     key_of,
+    labels_of,
     owner_reference,
     owner_uids,
     uid_of,
@@ -84,15 +85,14 @@ class GeneratedClaims:
         self, owner: dict[str, Any], namespace: str, entry: str, template: JsonDict
     ) -> JsonDict:
         resource, spec = self.claims.resource, template["spec"]
-        metadata = spec.get("metadata") or {}
         made: dict[str, Any] = {
             "generateName": base_name(owner["name"], entry),
             "namespace": namespace,
-            "annotations": {**(metadata.get("annotations") or {}), ENTRY: entry},
+            "annotations": {**annotations_of(spec), ENTRY: entry},
             "ownerReferences": [owner],
         }
-        if metadata.get("labels"):
-            made["labels"] = dict(metadata["labels"])
+        if labels_of(spec):
+            made["labels"] = dict(labels_of(spec))
         return {
             "apiVersion": f"{resource.group}/{resource.version}",
             "kind": "ResourceClaim",

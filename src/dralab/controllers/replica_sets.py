@@ -103,7 +103,7 @@ class ReplicaSets:
     ) -> int | None:
         spec, now = replica_set["spec"], self.manager.engine.clock.now()
         min_ready_seconds = spec.get("minReadySeconds") or 0
-        wanted_labels = (spec["template"].get("metadata") or {}).get("labels") or {}
+        wanted_labels = labels_of(spec["template"])
         ready = [pod for pod in pods if is_ready(pod)]
         available = [pod for pod in ready if is_available(pod, min_ready_seconds, now)]
         status: dict[str, Any] = {

@@ -8,7 +8,7 @@ from typing import Any
 
 from dralab.api.status import ApiError
 from dralab.controllers.workloads import OwnedObjects, template_hash
-from dralab.objects.metadata import annotations_of, is_deleting, key_of
+from dralab.objects.metadata import annotations_of, is_deleting, key_of, labels_of
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import CONTROLLER_REVISIONS
 from dralab.values.json_types import JsonDict
@@ -81,7 +81,7 @@ class Revisions:
                 "name": name,
                 "namespace": key.namespace,
                 "labels": {
-                    **((template.get("metadata") or {}).get("labels") or {}),
+                    **labels_of(template),
                     HASH: digest,
                 },
                 "annotations": dict(annotations_of(owner)),

@@ -14,6 +14,7 @@ from dralab.objects.metadata import (
     annotations_of,
     is_deleting,
     key_of,
+    labels_of,
     status_of,
     uid_of,
 )
@@ -247,7 +248,6 @@ class PersistentVolumes:
             name = f"{key.name}-{volume['name']}"
             if not template or self.claims.get(NamespacedName(key.namespace, name)) is not None:
                 continue
-            metadata = template.get("metadata") or {}
             owner = {
                 "apiVersion": "v1",
                 "kind": "Pod",
@@ -262,8 +262,8 @@ class PersistentVolumes:
                 "metadata": {
                     "name": name,
                     "namespace": key.namespace,
-                    "labels": metadata.get("labels") or {},
-                    "annotations": metadata.get("annotations") or {},
+                    "labels": dict(labels_of(template)),
+                    "annotations": dict(annotations_of(template)),
                     "ownerReferences": [owner],
                 },
                 "spec": template["spec"],

@@ -20,6 +20,7 @@ from dralab.objects.metadata import (
     is_deleting,
     key_of,
     labels_of,
+    metadata_of,
     owner_reference,
     owners_of,
     spec_of,
@@ -191,7 +192,7 @@ def pod_from_template(
     template: Mapping[str, Any], *, reference: Mapping[str, Any], namespace: str, **name: str
 ) -> JsonDict:
     """Return a pod of a template; `name` is either `name=` or `generateName=`."""
-    metadata = template.get("metadata") or {}
+    metadata = metadata_of(template)
     made: dict[str, Any] = {**name, "namespace": namespace, "ownerReferences": [dict(reference)]}
     for field in ("labels", "annotations", "finalizers"):
         if metadata.get(field):

@@ -35,14 +35,19 @@ def status_of(obj: JsonObject) -> JsonObject:
     return obj.get("status") or {}
 
 
+def metadata_of(obj: JsonObject) -> JsonObject:
+    """Return an object's metadata; empty for a template that has none."""
+    return obj.get("metadata") or {}
+
+
 def labels_of(obj: JsonObject) -> Mapping[str, str]:
     """Return an object's labels; empty if it has none."""
-    return obj["metadata"].get("labels") or {}
+    return metadata_of(obj).get("labels") or {}
 
 
 def annotations_of(obj: JsonObject) -> Mapping[str, str]:
     """Return an object's annotations; empty if it has none."""
-    return obj["metadata"].get("annotations") or {}
+    return metadata_of(obj).get("annotations") or {}
 
 
 def uid_of(obj: JsonObject) -> str:

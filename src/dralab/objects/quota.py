@@ -9,7 +9,7 @@ from typing import Final
 
 from dralab.objects.claims import alternatives_of, requests_of
 from dralab.objects.extended_resources import IMPLICIT, SYNTHETIC
-from dralab.objects.metadata import spec_of
+from dralab.objects.metadata import annotations_of, spec_of
 from dralab.objects.pods import is_finished
 from dralab.objects.requests import exact_limits, exact_requests
 from dralab.values import quantity
@@ -101,7 +101,7 @@ def _pod(pod: JsonObject) -> dict[str, Number]:
 def _claim(claim: JsonObject) -> dict[str, Number]:
     """Return the devices that a claim may get, by class: the most that any alternative asks for."""
     found: dict[str, Number] = {}
-    annotations = (claim.get("metadata") or {}).get("annotations") or {}
+    annotations = annotations_of(claim)
     if annotations.get(SYNTHETIC) == "true":
         return found  # its devices are counted with the pod that it was made for
     for request in requests_of(spec_of(claim)):

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from dralab.objects.conditions import conditions_of
-from dralab.objects.metadata import spec_of
+from dralab.objects.metadata import metadata_of, spec_of
 from dralab.values.json_types import JsonDict, JsonObject
 
 REPLICATED: Final = frozenset({"Deployment", "ReplicaSet", "ReplicationController", "StatefulSet"})
@@ -56,8 +56,8 @@ def _pod(
     workload: Mapping[str, Any], spec: Mapping[str, Any], number: int, more: JsonDict
 ) -> JsonDict:
     template = spec.get("template") or {}
-    owner = workload.get("metadata") or {}
-    metadata = dict(template.get("metadata") or {}) | {"name": f"{owner.get('name')}-{number}"}
+    owner = metadata_of(workload)
+    metadata = dict(metadata_of(template)) | {"name": f"{owner.get('name')}-{number}"}
     if owner.get("namespace"):
         metadata["namespace"] = owner["namespace"]
     return {

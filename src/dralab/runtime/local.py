@@ -21,6 +21,7 @@ from dralab.apiserver.storage import Compacted, Stored
 from dralab.apiserver.users import ADMIN, User
 from dralab.apiserver.watching import Hub, Subscription, TooManyWatchers
 from dralab.apiserver.watching.interfaces import EventType
+from dralab.objects.metadata import metadata_of
 from dralab.runtime.client import ObjectList, PatchType, Resource, WatchEvent
 from dralab.values.json_types import JsonDict
 
@@ -98,7 +99,7 @@ class LocalClient:
         """Store a new object."""
         kind = self._kind(resource)
         if kind.namespaced:
-            namespace = namespace or (body.get("metadata") or {}).get("namespace") or ""
+            namespace = namespace or metadata_of(body).get("namespace") or ""
         if self._limited:
             self._check("create", kind, namespace)
         stored = self.resources.create(kind, _copy(body), namespace, self._options())

@@ -14,6 +14,7 @@ import urllib3
 
 from dralab import __version__
 from dralab.api.status import CODES, ApiError
+from dralab.objects.metadata import metadata_of
 from dralab.runtime.client import ObjectList, PatchType, Resource, WatchEvent
 from dralab.runtime.kubeconfig import ClusterAccess
 from dralab.runtime.throttle import Throttle
@@ -89,7 +90,7 @@ class RemoteClient:
         while True:
             answer = self._call("GET", _url(resource, namespace), query)
             items += answer.get("items") or []
-            metadata = answer.get("metadata") or {}
+            metadata = metadata_of(answer)
             if not metadata.get("continue"):
                 return ObjectList(items, metadata.get("resourceVersion", ""))
             query = query | {"continue": metadata["continue"]}
@@ -181,7 +182,7 @@ class RemoteClient:
     def revision(self, url: str) -> int:
         """Return the present revision of a server, as a collection tells it."""
         answer = self._call("GET", url, {"limit": "1"})
-        return int((answer.get("metadata") or {}).get("resourceVersion") or 0)
+        return int(metadata_of(answer).get("resourceVersion") or 0)
 
     def close(self) -> None:
         """Close the connections; no request opens one any more."""

@@ -9,7 +9,7 @@ from dralab.api.manifests import load as load_manifests
 from dralab.drivers.catalog import DRIVERS
 from dralab.fleet import shapes
 from dralab.kernel.clock import SECOND
-from dralab.objects.metadata import spec_of, status_of
+from dralab.objects.metadata import metadata_of, spec_of, status_of
 from dralab.simulation.errors import InputError, InputProblems
 from dralab.simulation.platforms import simgrid_xml
 from dralab.simulation.platforms.platform import Platform, plain
@@ -211,7 +211,7 @@ def _checked_node(node: Mapping[str, Any], file: str) -> GpuNode:
 
 def node_of(node: Mapping[str, Any], file: str) -> GpuNode:
     """Return a node from its object, by what it can allocate."""
-    metadata, status = node.get("metadata") or {}, status_of(node)
+    metadata, status = metadata_of(node), status_of(node)
     name = str(metadata.get("name", ""))
     amounts = status.get("allocatable") or status.get("capacity") or {}
     labels = {str(k): str(v) for k, v in (metadata.get("labels") or {}).items()}

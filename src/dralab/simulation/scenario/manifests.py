@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from dralab.api.manifests import Manifest, Origin, load
 from dralab.kernel.clock import SECOND
-from dralab.objects.metadata import spec_of
+from dralab.objects.metadata import annotations_of, metadata_of, spec_of
 from dralab.objects.requests import requested
 from dralab.simulation.errors import InputError, InputProblems
 from dralab.simulation.lifecycle.model import Pod
@@ -96,7 +96,7 @@ def _priorities(manifests: Iterable[Manifest]) -> dict[str, int]:
 
 
 def _arrives(manifest: Manifest, path: Path) -> int:
-    annotations = (manifest.object.get("metadata") or {}).get("annotations") or {}
+    annotations = annotations_of(manifest.object)
     try:
         return duration(_number(str(annotations.get(ARRIVES) or "0")))
     except ValueError as error:
@@ -116,8 +116,8 @@ def _of(manifest: Manifest, path: Path, classes: Mapping[str, int]) -> Iterator[
         if not isinstance(count, int) or not 0 < count <= 100_000:
             raise _error(path, manifest, f"parallelism must be from 1 to 100000, not {count!r}")
         template = dict(spec.get("template") or {})
-        outer = manifest.object.get("metadata") or {}
-        inner = dict(template.get("metadata") or {})
+        outer = metadata_of(manifest.object)
+        inner = dict(metadata_of(template))
         inner["annotations"] = {
             **(outer.get("annotations") or {}), **(inner.get("annotations") or {}),
         }  # fmt: skip
@@ -135,7 +135,7 @@ def _pod(
     name: str,
     classes: Mapping[str, int],
 ) -> Pod:
-    metadata, spec = given.get("metadata") or {}, spec_of(given)
+    metadata, spec = metadata_of(given), spec_of(given)
     annotations = {str(k): str(v) for k, v in (metadata.get("annotations") or {}).items()}
     labels = metadata.get("labels") or {}
     requests = _requests(manifest, path, spec)

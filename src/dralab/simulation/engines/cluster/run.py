@@ -19,7 +19,7 @@ from dralab.kernel.events import BEGINNING, DECIDING
 from dralab.kernel.randomness import Randomness
 from dralab.objects.claims import allocation_of, claim_names, results_of
 from dralab.objects.conditions import condition_of
-from dralab.objects.metadata import is_deleting, spec_of, status_of, uid_of
+from dralab.objects.metadata import is_deleting, metadata_of, spec_of, status_of, uid_of
 from dralab.objects.pods import is_finished
 from dralab.runtime.resources import CLAIMS, PODS
 from dralab.simulation import checkpoints
@@ -194,7 +194,7 @@ class ClusterRun:
     # --- tasks come ---------------------------------------------------------------------------
 
     def _bring(self, arrival: Arrival) -> None:
-        metadata = arrival.body.get("metadata") or {}
+        metadata = metadata_of(arrival.body)
         self.bodies.namespace(str(metadata.get("namespace") or "default"))
         self._create(arrival.body, "workload")
 

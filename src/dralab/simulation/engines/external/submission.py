@@ -13,7 +13,7 @@ from dralab.api.status import ApiError
 from dralab.apiserver.storage import Key
 from dralab.cluster import Cluster
 from dralab.objects.claims import pod_claims
-from dralab.objects.metadata import status_of
+from dralab.objects.metadata import metadata_of, status_of
 from dralab.runtime.resources import CLAIM_TEMPLATES, CLAIMS, NAMESPACES, PODS, PRIORITY_CLASSES
 from dralab.simulation.engines import gpu_claims, objects
 from dralab.simulation.errors import InputError
@@ -130,7 +130,7 @@ class Submission:
         # Schedulers look at the owner: a claim of that name may be another pod's.
         owner = {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": uid}
         metadata = {
-            **(described.get("metadata") or {}),
+            **metadata_of(described),
             "name": name,
             "namespace": pod.namespace,
             "ownerReferences": [owner | {"controller": True, "blockOwnerDeletion": True}],
