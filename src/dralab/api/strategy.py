@@ -53,7 +53,7 @@ class Strategy:
         return size
 
     def schema(self, version: str) -> Schema | None:  # noqa: ARG002 - for others
-        """Return the schema of a kind that is no built-in one."""
+        """Return the schema of a kind that is not a built-in one."""
         return None
 
     def scale_paths(self, version: str) -> ScalePaths:  # noqa: ARG002 - for others

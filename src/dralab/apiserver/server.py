@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 class ApiServer:
     """What stands behind an `AsgiApp`; without one, the server of simulations and unit tests.
 
-    `authorization` are modes of `authorization.modes`; without one everybody may do everything.
+    `authorization` are modes of `authorization.modes`; without one every user may do everything.
 
     >>> from dralab.apiserver.storage import MemoryStore
     >>> server = ApiServer(MemoryStore())

@@ -12,7 +12,7 @@ What others use:
         .type  .max_cost  .paths  .value(variables) -> (value, cost)
     kubernetes()  standard()  Environment.extended(variables=…, structs=…, sizes=…)
 
-Errors: `CompileError` for a text that is no expression of its environment, `CelError` for an
+Errors: `CompileError` for a text that is not an expression of its environment, `CelError` for an
 expression whose value is an error, which is not false. Values are described in `values`.
 
 >>> selector = compile_selector('device.attributes["gpu.example.com"].model == "A100"')

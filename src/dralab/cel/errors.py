@@ -1,6 +1,6 @@
 """Errors of expressions.
 
-    CompileError      the text is no valid expression of its environment; lists its problems
+    CompileError      the text is not a valid expression of its environment; lists its problems
     CelError          the value of an expression is an error; not the same as false
       CostExceededError    evaluation was given up because it took too many cost units
 

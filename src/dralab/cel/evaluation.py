@@ -168,7 +168,7 @@ class Evaluation:
         return value
 
     def not_strictly_false(self, node: Call, scope: Scope) -> Step[Any]:
-        """Return whether a macro goes on: only false ends it, an error does not."""
+        """Return whether a macro continues: only false ends it, an error does not."""
         value = self.at_once(node.args[0], scope)
         if value is LATER:
             value = yield self.node(node.args[0], scope)

@@ -341,7 +341,7 @@ class ProgramWriter:
         return start, inner, end
 
     def guarded(self, condition: Code, code: Code) -> Code:
-        """Return code that goes on to the next round unless a condition holds."""
+        """Return code that continues to the next round unless a condition holds."""
         lines = [*condition.lines, f"if not {condition.value}: continue", *code.lines]
         return Code("", lines, blocks=max(condition.blocks, code.blocks, 1))
 

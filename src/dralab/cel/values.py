@@ -174,9 +174,9 @@ EMPTY_MAP: Final = Map()
 
 
 def key_of(value: Any) -> Any:
-    """Return the key under which a map keeps a value; raise where it is no key.
+    """Return the key under which a map keeps a value; raise where it is not a key.
 
-    Int, uint and a whole double are one key; a bool is no number.
+    Int, uint and a whole double are one key; a bool is not a number.
     """
     kind = type(value)
     if kind is str or kind is int or kind is Uint:

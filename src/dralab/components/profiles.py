@@ -33,7 +33,7 @@ RIVALS: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
 
 
 class ProfileError(ValueError):
-    """Profiles that cannot be served together, or that nobody knows."""
+    """Profiles that cannot be served together, or that are unknown."""
 
 
 def checked(names: Sequence[str]) -> tuple[str, ...]:

@@ -427,7 +427,7 @@ def _is_tracked(pod: JsonDict) -> bool:
 def _restarts_too_often(job: JsonDict, pods: list[JsonDict], limit: int) -> bool:
     """Return whether containers that are restarted in place have failed often enough.
 
-    As pastBackoffLimitOnFailure: what restarts in a pod that goes on counts as failing does.
+    As pastBackoffLimitOnFailure: what restarts in a pod that continues counts as failing does.
     """
     if spec_of(job["spec"]["template"]).get("restartPolicy") != "OnFailure":
         return False

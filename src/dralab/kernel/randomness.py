@@ -29,7 +29,7 @@ class Randomness:
         return cls(secrets.randbits(64))
 
     def stream(self, name: str) -> random.Random:
-        """Return the stream of that name; asking again goes on where it was left."""
+        """Return the stream of that name; asking again continues where it was left."""
         found = self._streams.get(name)
         if found is None:
             digest = hashlib.sha256(f"{self.seed}/{name}".encode()).digest()

@@ -64,7 +64,7 @@ def from_rfc3339(text: str, layout: str = RFC3339) -> Nanoseconds:
     if fraction:
         when += int(fraction[:9].ljust(9, "0"))
     if not EARLIEST <= when <= LATEST:
-        # Go takes it and writes a year that nobody reads again.
+        # Go takes it and writes a year that it cannot read again.
         raise TimeError(_out_of_range(text, "year"))
     return Nanoseconds(when)
 

@@ -45,7 +45,7 @@ class RunningContainer:
 
     @property
     def sidecar(self) -> bool:
-        """Whether it is an init container that goes on running."""
+        """Whether it is an init container that continues running."""
         return self.init and self.spec.get("restartPolicy") == "Always"
 
     @property

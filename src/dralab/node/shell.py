@@ -101,7 +101,7 @@ def trapped(state: ShellState, signal: str) -> Steps | None:
             yield from _list(_tokens(action), state)
         except _Exit as over:
             return over.code
-        return -1  # It goes on.
+        return -1  # It continues.
 
     return act()
 

@@ -44,7 +44,7 @@ class SimulatedRuntime:
         self.programs = dict(programs or {})
 
     def start(self, start: ContainerStart, ended: Callable[[ContainerExit], None]) -> Container:
-        """Start a container. ContainerStartError: an annotation is no number."""
+        """Start a container. ContainerStartError: an annotation is not a number."""
         return SimulatedContainer(self, start, ended)
 
     def listens(self, pod_uid: str, port: int) -> bool | None:  # noqa: ARG002 - nothing listens
@@ -81,7 +81,7 @@ class SimulatedContainer:
         self._later(delay, self._begin)
 
     def stop(self, grace: float) -> None:
-        """Tell it to end: a trap decides how, and whether it goes on until `grace` is over."""
+        """Tell it to end: a trap decides how, and whether it continues until `grace` is over."""
         if self._over:
             return
         if self._killer is not None:

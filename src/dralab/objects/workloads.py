@@ -39,7 +39,7 @@ def pods_of(workload: Mapping[str, Any], nodes: Sequence[str] = ()) -> Iterator[
 
 
 def job_end(job: JsonObject) -> JsonObject | None:
-    """Return the condition by which a Job is over, Complete or Failed; None while it goes on."""
+    """Return the condition by which a Job is over, Complete or Failed; None while it continues."""
     for condition in conditions_of(job):
         if condition["type"] in {"Complete", "Failed"} and condition["status"] == "True":
             found: JsonObject = condition

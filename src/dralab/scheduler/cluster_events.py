@@ -125,7 +125,7 @@ class ClusterEvents:
         if new is None:
             if old is not None and self.state.devices.remove_claim(old):
                 self._loop.changed(ClusterChange.DEVICES)
-            return  # a pod that refers to it goes on waiting for one of that name
+            return  # a pod that refers to it continues waiting for one of that name
         if self.state.devices.put_claim(new):
             self._loop.changed(ClusterChange.DEVICES)
         key = key_of(new)

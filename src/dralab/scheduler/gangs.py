@@ -57,7 +57,7 @@ def schedule_gang(
 
 
 def least_members(group: JsonDict) -> int | None:
-    """Return how many members of a pod group start together; None if it is no gang."""
+    """Return how many members of a pod group start together; None if it is not a gang."""
     gang = (spec_of(group).get("schedulingPolicy") or {}).get("gang")
     return None if gang is None else int(gang.get("minCount") or 1)
 

@@ -132,7 +132,7 @@ def int64_scale(text: str) -> int | None:
         return 0 if fits else None
     scale = (DECIMAL[suffix] if suffix in DECIMAL else int(suffix[1:])) - len(fraction)
     fits = len(whole) + len(fraction) <= 18 and scale >= -9
-    # What is capped is no integer either, though its digits fit.
+    # What is capped is not an integer either, though its digits fit.
     if not fits or (scale > 0 and int(whole + fraction) * 10**scale > LARGEST):
         return None
     return scale

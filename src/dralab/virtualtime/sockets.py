@@ -55,7 +55,7 @@ class TracedSocket:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """What goes on between programs, at one instant."""
+    """The traffic between programs, at one instant."""
 
     in_flight: bool
     outside: bool

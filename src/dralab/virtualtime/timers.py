@@ -267,7 +267,7 @@ class ProgramTimers:
             del self._timers[timer.key]
 
     def _timerfd(self, process: TracedProcess, number: int) -> ProgramTimer | None:
-        """Return the timer behind a descriptor, a new one if need be; None if it is no timerfd."""
+        """Return the timer behind a descriptor, or a new one; None if it is not a timerfd."""
         pidfd = raw_syscall(PIDFD_OPEN, process.pid, 0)
         if pidfd < 0:
             return None

@@ -58,7 +58,7 @@ class GateError(ValueError):
 def with_gates(text: str, default: Features = DEFAULT_1_36) -> Features:
     """Return the gates that are on after a setting as Kubernetes' --feature-gates has it.
 
-    GateError: it names a gate that nobody knows, or a value other than true and false.
+    GateError: an unknown gate, or a value other than true and false.
 
     >>> sorted(with_gates("DRAAdminAccess=false,AllAlpha=true") ^ DEFAULT_1_36)[:2]
     ['DRAAdminAccess', 'DRADerivedAttributes']

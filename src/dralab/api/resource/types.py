@@ -9,7 +9,7 @@ Each line of the table is one struct: `field:type` pairs in the order of the API
   `[]T` a list, `{}T` a map with text keys, `*T` a value that may be absent;
 * `!` after a field: it is written even when it is zero (there is no `omitempty`).
 
-A struct that is no pointer is always written, as Go's encoder does.
+A struct that is not a pointer is always written, as Go's encoder does.
 """
 
 from dataclasses import dataclass

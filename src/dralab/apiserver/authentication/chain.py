@@ -49,7 +49,7 @@ class TokenAuthenticator(Protocol):
 class Authentication:
     """Finds out who sends a request.
 
-    Without `tokens` and `certificates` nobody is asked for a credential: whoever reaches the
+    Without `tokens` and `certificates` no credentials are required: whoever reaches the
     server is its administrator, but for the tokens of `service_accounts`, which are honoured.
     `audiences` are the names under which this server accepts tokens. With `anonymous`, requests
     without a credential are `system:anonymous`.

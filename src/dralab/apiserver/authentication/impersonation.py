@@ -29,7 +29,7 @@ API_GROUP: Final = "authentication.k8s.io"
 
 
 def is_wanted(head: Head) -> bool:
-    """Return whether a request is to be made as somebody else."""
+    """Return whether a request is to be made as another user."""
     return any(name.startswith(PREFIX) for name in head.headers)
 
 

@@ -70,7 +70,7 @@ class AuthenticationFlags:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthenticationSettings:
-    """Who is known to a server. Without tokens and certificates nobody is asked who they are.
+    """Who is known to a server. Without tokens and certificates no credentials are required.
 
     `client_authorities` (DER) are those that TLS trusts when a client shows a certificate.
     """

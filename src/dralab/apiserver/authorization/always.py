@@ -8,7 +8,7 @@ from dralab.apiserver.users import User
 
 
 class AlwaysAllow:
-    """Everybody may do everything."""
+    """Every user may do everything."""
 
     def authorize(self, attributes: Attributes) -> Decision:  # noqa: ARG002 - whatever it is
         """Allow it."""
@@ -23,7 +23,7 @@ class AlwaysAllow:
 
 
 class AlwaysDeny:
-    """Nobody may do anything, apart from superusers."""
+    """No user may do anything, apart from superusers."""
 
     def authorize(self, attributes: Attributes) -> Decision:  # noqa: ARG002 - whatever it is
         """Do not allow it."""

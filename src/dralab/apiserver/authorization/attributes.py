@@ -16,10 +16,10 @@ Verdict = Literal["allow", "deny", "no opinion"]
 
 
 # Not frozen, as values are elsewhere: one is made for every request, and that takes five times as
-# long. Nobody changes them.
+# long. They are immutable.
 @dataclass(slots=True, kw_only=True)
 class Attributes:
-    """What somebody wants to do: with a resource, or with a `path` that leads to none.
+    """What a user wants to do: with a resource, or with a `path` that leads to none.
 
     `namespace` is empty for all of them and for resources without one. `fields` are the parts
     of a field selector that ask for one value, as (field, value).
@@ -73,7 +73,7 @@ NO_OPINION: Final = Decision("no opinion")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleList:
-    """What somebody may do in a namespace, as a SelfSubjectRulesReview tells it.
+    """What a user may do in a namespace, as a SelfSubjectRulesReview tells it.
 
     `incomplete`: there is more that cannot be listed, or could not be found out.
     """
@@ -88,11 +88,11 @@ class Authorizer(Protocol):
     """One way to decide."""
 
     def authorize(self, attributes: Attributes) -> Decision:
-        """Return whether somebody may do something."""
+        """Return whether a user may do something."""
         ...
 
     def rules_for(self, user: User, namespace: str) -> RuleList:
-        """Return what somebody may do in a namespace, as far as it can be listed."""
+        """Return what a user may do in a namespace, as far as it can be listed."""
         ...
 
 

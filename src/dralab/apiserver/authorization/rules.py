@@ -1,4 +1,4 @@
-"""One policy rule of RBAC, and what it lets somebody do.
+"""One policy rule of RBAC, and what it lets a user do.
 
 Source: k8s.io/kubernetes `pkg/apis/rbac/v1` (evaluation helpers).
 """

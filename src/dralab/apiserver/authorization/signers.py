@@ -22,7 +22,7 @@ class CertificateApproval:
         self._authorizer = authorizer
 
     def admit(self, review: Review) -> None:
-        """Refuse an approval by somebody else. ApiError Forbidden."""
+        """Refuse an approval by another user. ApiError Forbidden."""
         if review.kind.hub == HUB and review.subresource == "approval":
             _check_signer(review, "approve", self._authorizer)
 
@@ -36,7 +36,7 @@ class CertificateSigning:
         self._authorizer = authorizer
 
     def admit(self, review: Review) -> None:
-        """Refuse a certificate, or a failure, by somebody else. ApiError Forbidden."""
+        """Refuse a certificate, or a failure, by another user. ApiError Forbidden."""
         if review.kind.hub != HUB or review.subresource != "status":
             return
         after, before = status_of(review.value or {}), status_of(review.old or {})

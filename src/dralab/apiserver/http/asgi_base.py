@@ -46,7 +46,7 @@ class AsgiLimits:
     body_time: float = 60.0  # for the rest of a body that did not come at once
     watch_time: float = 3_600.0  # where the client names no timeout
     batch: int = 64  # requests handled before the loop looks at its sockets again
-    records: int = 8  # so many of them events: nobody waits for those
+    records: int = 8  # so many of them events: no client waits for those
 
 
 class Opened(Protocol):
@@ -100,7 +100,7 @@ class AsgiBase(ABC):
         """The first request is there, in this loop."""
 
     def close(self) -> None:
-        """End what goes on and forget the loop."""
+        """End what continues and forget the loop."""
         self.loop = None
 
     def began(self, request: HttpRequest, status: int) -> None:  # noqa: B027 - few need it
@@ -230,7 +230,7 @@ class AsgiBase(ABC):
                 current.cancel()
 
         def ready() -> None:
-            # Called in the thread of whoever writes, perhaps with the store's lock held.
+            # Called in the writer's thread, perhaps with the store's lock held.
             if source.cut:
                 self.soon(cut_off)  # it may be waiting for a client that reads nothing
             else:

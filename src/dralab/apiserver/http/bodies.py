@@ -61,7 +61,7 @@ def decode(data: bytes, content_type: str, expected: str, *, count_duplicates: b
 
 
 def unknown_format(accepted: str) -> ApiError:
-    """Return what a client gets whose body is in a form that nobody reads."""
+    """Return what a client gets whose body is in a form that is not supported."""
     return ApiError(
         "UnsupportedMediaType",
         "the body of the request was in an unknown format - accepted media types include: "
@@ -103,7 +103,7 @@ def load_yaml(data: bytes, expected: str) -> Any:
 
 
 def unrecognized(data: bytes, expected: str, why: str) -> ApiError:
-    """Return what a client gets whose body is no object at all."""
+    """Return what a client gets whose body is not an object at all."""
     return ApiError.bad_request(
         f"the object provided is unrecognized (must be of type {expected}): {why} ({summary(data)})"
     )

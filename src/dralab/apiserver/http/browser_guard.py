@@ -61,7 +61,7 @@ class Guard:
             raise _forbidden(
                 f"web pages from other servers may not use this one (Sec-Fetch-Site: {site})"
             )
-        # The official Python client sends JSON without one, and says that it is no browser.
+        # The official Python client sends JSON without one, and says that it is not a browser.
         untyped = has_body(request) and not headers.get("content-type")
         if untyped and (headers.get("user-agent") or BROWSER).startswith(BROWSER):
             raise ApiError(

@@ -38,7 +38,7 @@ class Feed:
         self._ready: Callable[[], None] = lambda: None
 
     def put(self, data: bytes) -> bool:
-        """Add bytes; False if nobody reads any more. A client that is too slow is cut off."""
+        """Add bytes; False if the reader is gone. A client that is too slow is cut off."""
         with self._lock:
             if self._closed or self._ended or self.cut:
                 return False
@@ -52,7 +52,7 @@ class Feed:
         return self.cut is None
 
     def offer(self, data: bytes) -> bool:
-        """Add bytes as soon as the reader has room; False if nobody reads any more.
+        """Add bytes as soon as the reader has room; False if the reader is gone.
 
         For producers with a thread of their own: it waits, and cuts nobody off.
         """

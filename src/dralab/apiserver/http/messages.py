@@ -34,7 +34,7 @@ class TakesLong(Exception):  # noqa: N818 - a condition, which no client sees
 
 
 # Not frozen, as values are elsewhere: they are made for every request, and that takes three times
-# as long. Nobody changes them.
+# as long. They are immutable.
 @dataclass(slots=True, kw_only=True)
 class HttpRequest:
     """One request: `query` is the raw text after `?`, header names are in lower case.
@@ -89,7 +89,7 @@ class HttpResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchStream:
-    """An answer that goes on: the changes that `watching` describes, as `encoder` spells them.
+    """An answer that continues: the changes that `watching` describes, as `encoder` spells them.
 
     The transport sends `watching.initial` as ADDED events, a bookmark with `initial_end` if
     `watching.initial_end`, then every later change that `watching.seen` lets through, and ends

@@ -82,7 +82,7 @@ class OpenApiPages:
         return _answer(request, kept, headers=forever)
 
     def _empty_version2(self) -> HttpResponse:
-        """Answer with a document of nothing: kubectl goes on and says what it does not find.
+        """Answer with a document of nothing: kubectl continues and says what it does not find.
 
         gnostic's openapi_v2.Document: swagger[1], info[2] {title[1], version[2]}, paths[8].
         """

@@ -198,7 +198,7 @@ def _name(text: str) -> "x509.GeneralName":
 
 
 def _write(path: Path, content: bytes) -> None:
-    # Written aside and moved: whole or not at all, and never into a file of somebody else.
+    # Written aside and moved: whole or not at all, and never into a file of another user.
     handle, name = tempfile.mkstemp(prefix=".new-", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:

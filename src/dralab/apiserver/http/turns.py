@@ -15,7 +15,7 @@ from dralab.apiserver.http.messages import HttpRequest
 Answered = TypeVar("Answered")
 Asked = tuple[HttpRequest, Answered]
 
-EVENTS: Final = "/events"  # in the path of records, which nobody waits for
+EVENTS: Final = "/events"  # in the path of records, which no client waits for
 AGENT: Final = 64  # characters of a User-Agent that tell programs apart
 
 
@@ -33,7 +33,7 @@ class Turns(Generic[Answered]):
 
     `batch` requests are taken at a time, and up to `records` events beside them: a scheduler
     records an event for each decision, hundreds at a time, and decides one by one; each decision
-    would wait behind records that nobody waits for.
+    would wait behind records that no client waits for.
     """
 
     def __init__(self, flow_of: Callable[[HttpRequest], Flow], *, batch: int, records: int) -> None:

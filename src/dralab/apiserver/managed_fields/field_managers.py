@@ -31,7 +31,7 @@ from dralab.values.json_types import JsonDict
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 KUBECTL: Final = "kubectl"
 BEFORE: Final = "before-first-apply"
-# Fields that are the server's own: nobody owns them.
+# Fields that are the server's own: they have no owner.
 SHAPES: Final = FieldSetCache()
 OWN: Final = ("apiVersion", "kind")
 OWN_METADATA: Final = frozenset(
@@ -89,7 +89,7 @@ def update(
         owners = {} if writer.subresource or asked == known else read(asked)
         owners = owners or read(known, trusted=True)
         if not owners:
-            # Nobody owned anything: upstream does not begin to track on an update.
+            # Nothing had an owner: upstream does not begin to track on an update.
             return []
     form = Form.from_schema(schema)
     more, less = _compared(live or {}, new, form)
@@ -278,7 +278,7 @@ def _others(owners: Owners, owner: Owner) -> list[OwnedFields]:
 
 
 def _without_own(fields: FieldSet) -> FieldSet:
-    """Return the set without the metadata itself, which nobody owns."""
+    """Return the set without the metadata itself, which has no owner."""
     below = {
         step: node for step, node in fields.get("f:metadata", {}).items() if step != paths.SELF
     }
@@ -287,7 +287,7 @@ def _without_own(fields: FieldSet) -> FieldSet:
 
 
 def _with_own(after: Any, before: JsonDict, config: Mapping[str, Any]) -> JsonDict:
-    """Return the object with the fields that nobody owns, which no pruning may take."""
+    """Return the object with the fields without an owner, which no pruning may take."""
     found = dict(after or {})
     for key in OWN:
         found[key] = config[key]

@@ -165,7 +165,7 @@ def _owned(value: Any, form: Form) -> FieldSet | None:
     if kind == "fields":
         if not isinstance(value, dict):
             return None
-        # A map of nothing but empty lists is owned by nobody, an empty map is.
+        # A map of only empty lists has no owner; an empty map has one.
         return (field_set(value, form) or None) if value else {}
     if not isinstance(value, list) or not value:
         return None

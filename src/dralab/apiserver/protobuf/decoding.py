@@ -22,7 +22,7 @@ VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 
 
 class ProtobufError(ValueError):
-    """A body that is no protobuf, or not of a type that is known."""
+    """A body that is not a protobuf, or not of a type that is known."""
 
 
 def decode(data: bytes) -> dict[str, Any]:

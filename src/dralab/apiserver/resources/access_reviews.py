@@ -1,4 +1,4 @@
-"""Questions about access: may somebody do this, and what may I do at all.
+"""Questions about access: may a user do this, and what may I do at all.
 
 Source: k8s.io/kubernetes `pkg/registry/authorization`, `pkg/apis/authorization/validation`.
 """
@@ -45,7 +45,7 @@ def subject_access(
 def self_access(
     context: Context, kind: Kind, value: JsonDict, namespace: str, user: User
 ) -> JsonDict:
-    """Answer whether whoever asks may do something. ApiError Invalid."""
+    """Answer whether the requester may do something. ApiError Invalid."""
     del namespace
     spec = value.get("spec") or {}
     _check(kind, value, spec, of_subject=False)
@@ -55,7 +55,7 @@ def self_access(
 def self_rules(
     context: Context, kind: Kind, value: JsonDict, namespace: str, user: User
 ) -> JsonDict:
-    """Answer what whoever asks may do in a namespace. ApiError BadRequest."""
+    """Answer what the requester may do in a namespace. ApiError BadRequest."""
     del kind, namespace
     where = (value.get("spec") or {}).get("namespace")
     if not where:

@@ -38,7 +38,7 @@ class Context:
     `rules` says what each kind's objects must be; `admission` is asked in order about every
     write, `connecting` about what is created of a subresource that is not stored, such as
     `pods/eviction`. `managed_fields` can be switched off where nobody reads them. `authorizer`
-    decides who may do what; without one everybody may do everything.
+    decides who may do what; without one every user may do everything.
     `service_accounts` says how their tokens are signed.
     """
 
@@ -212,7 +212,7 @@ def revision_of(text: str) -> int | None:
 
 
 def metadata_of(value: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an object's metadata; ApiError if it is no mapping."""
+    """Return an object's metadata; ApiError if it is not a mapping."""
     found = value.get("metadata")
     if isinstance(found, dict):
         return found

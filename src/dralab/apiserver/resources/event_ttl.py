@@ -15,7 +15,7 @@ from dralab.values.json_types import JsonDict
 
 HUB: Final = "events"
 TTL: Final = 3600 * SECOND
-# A write takes a few old ones with it, so nobody has to call `expire` where nobody waits: in a
+# A write takes a few old ones with it, so nobody has to call `expire` where no client waits: in a
 # simulation. A look at the clock takes more.
 AT_A_WRITE: Final = 8
 AT_A_TIME: Final = 500

@@ -12,7 +12,7 @@ from dralab.apiserver.resources.context import Context
 from dralab.apiserver.resources.options import WriteOptions
 from dralab.values.json_types import JsonDict
 
-# Ways of writing after which nobody owns more than before.
+# Ways of writing after which no manager owns more than before.
 UNTRACKED: Final = frozenset({"binding", "eviction"})
 
 

@@ -105,7 +105,7 @@ def merged_copy(value: JsonDict) -> JsonDict:
 
 
 def _refused(patch: Any, why: str, type: PatchType) -> ApiError:
-    """Return the Status for a patch whose result is no object of the kind."""
+    """Return the Status for a patch whose result is not an object of the kind."""
     shown = _go_map(patch) if type == "strategic" else orjson.dumps(patch).decode()
     if type == "strategic" and why.startswith("json: cannot unmarshal"):
         why = f"unrecognized type: {why.rpartition(' ')[2]}"

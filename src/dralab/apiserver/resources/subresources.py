@@ -131,7 +131,7 @@ def _object(body: Any) -> JsonDict:
 
 
 def _typed(body: Any, api_version: str, kind: str) -> JsonDict:
-    """Return the body of a request in its typed form; fields that nobody knows are dropped."""
+    """Return the body of a request in its typed form; fields that are unknown are dropped."""
     value = _object(body)
     decoder = decoder_of(api_version, kind)
     if decoder is None:

@@ -49,7 +49,7 @@ def create(
     value = context.rules.to_hub(kind, value)
     meta = metadata_of(value)
     name = meta.get("name") or ""
-    # What admission and the kind's rules set is owned by nobody.
+    # What admission and the kind's rules set has no owner.
     now = context.now()
     ownership.created(context, kind, value, options, now=now)
     _admit(

@@ -223,7 +223,7 @@ class MemoryStore:
                 return Listing([], shown)
             pages = collection.pages(namespace)
             found = _page(pages, shown, after, limit if where is None else None)
-        # Outside of the lock, where nobody waits: looking into objects takes its time.
+        # Outside of the lock, where no client waits: looking into objects takes its time.
         return found if where is None else _chosen(found, where, limit)
 
     def count(self, resource: str, namespace: str = "") -> int:

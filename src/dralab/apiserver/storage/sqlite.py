@@ -331,7 +331,7 @@ class SqliteStore(MemoryStore):
 
 
 class _Checkpoints:
-    """Brings home what SQLite has written aside, while the store goes on writing."""
+    """Brings home what SQLite has written aside, while the store continues writing."""
 
     def __init__(self, path: Path) -> None:
         self.due = threading.Event()

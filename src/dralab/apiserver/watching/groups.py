@@ -14,7 +14,7 @@ Memo = dict[Hashable, Any]
 
 # A slow watcher holds one piece of its stream in the transport; more stays shared in the hub.
 PIECE: Final = 64 * 1024
-WEIGHT: Final = 512  # of an item that is no text: a guess, as good as any bound
+WEIGHT: Final = 512  # of an item that is not a text: a guess, as good as any bound
 
 
 class Groups:

@@ -92,7 +92,7 @@ def _operand(value: Any) -> int | Fraction:
 def _result(left: Quantity, right: Any, number: int | Fraction) -> Quantity:
     other = right.scale if type(right) is Quantity else 0
     scale = None if left.scale is None or other is None else min(left.scale, other)
-    # Beyond 64 bits a sum is kept in another form, which is no integer any more.
+    # Beyond 64 bits a sum is kept in another form, which is not an integer any more.
     if scale is not None and not INT_MIN <= number / Fraction(10) ** scale <= INT_MAX:
         scale = None
     return Quantity(int(number) if number.denominator == 1 else number, scale)

@@ -267,7 +267,7 @@ class ClassicPlugin:
         spec = CdiSpec(
             kind=KIND,
             devices=tuple(
-                # With the claim's UID in its name: what an old file says is no conflict.
+                # With the claim's UID in its name: what an old file says is not a conflict.
                 CdiDevice(
                     f"{uid}-{device.uuid}",
                     ContainerEdits(env=(f"FAKE_DEVICE_{number}={device.uuid}",)),

@@ -8,7 +8,7 @@ from dralab.drivers.driver import AllocatedClaim, AllocatedDevice, Driver, Slice
 
 
 class SampleDevices(Driver):
-    """Devices that somebody else has written down, such as those of `dralab generate`."""
+    """Devices that another client has written down, such as those of `dralab generate`."""
 
     def __init__(self, node: str, name: str, contents: Sequence[SliceOf]) -> None:
         super().__init__(node)

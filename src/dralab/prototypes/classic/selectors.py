@@ -53,7 +53,7 @@ def environment() -> Environment:
 
 
 def problem(selector: str) -> str:
-    """Return why a text is no selector; empty if it is one."""
+    """Return why a text is not a selector; empty if it is one."""
     found = _compiled(selector)
     return found if isinstance(found, str) else ""
 

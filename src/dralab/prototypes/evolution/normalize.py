@@ -61,7 +61,7 @@ def normalize(item: Mapping[str, Any] | list[Any]) -> NormalizedDocument:
 
 
 def _list(items: list[Any]) -> NormalizedDocument:
-    """A YAML list is no document of the API; what is in it is checked all the same."""
+    """A YAML list is not a document of the API; what is in it is checked all the same."""
     found = [invalid("", "a YAML list: every object needs a separate document")]
     for index, item in enumerate(items):
         if isinstance(item, dict):

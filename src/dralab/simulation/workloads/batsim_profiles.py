@@ -77,7 +77,7 @@ class _Fields:
 
 
 def read_profile(document: "JsonFile | _Inline", name: str, entry: Any) -> Profile:
-    """Return the profile of that name; InputError if it is no profile we know."""
+    """Return the profile of that name; InputError if it is not a profile we know."""
     if not isinstance(entry, dict):
         raise document.error(["profiles", name], "must be an object")
     fields = _Fields(document, name, entry)

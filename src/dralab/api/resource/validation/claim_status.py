@@ -201,7 +201,7 @@ def _network_errors(data: JsonObject, path: str) -> list[FieldError]:
 
 
 def _address_errors(address: str, path: str) -> list[FieldError]:
-    """Return why a text is no address of an interface with its network: `10.9.8.1/24`."""
+    """Return why a text is not an address of an interface with its network: `10.9.8.1/24`."""
     text = "must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)"
     try:
         interface = ipaddress.ip_interface(address)

@@ -42,12 +42,12 @@ def subdomain_errors(path: str, name: str) -> list[FieldError]:
 
 
 def label_key_errors(path: str, key: str) -> list[FieldError]:
-    """Return why a text is no key of a label: taints, tolerations, binding conditions."""
+    """Return why a text is not a key of a label: taints, tolerations, binding conditions."""
     return _each(qualified_problems, path, key)
 
 
 def label_value_errors(path: str, value: str) -> list[FieldError]:
-    """Return why a text is no value of a label."""
+    """Return why a text is not a value of a label."""
     return _each(label_value_problems, path, value)
 
 
@@ -65,7 +65,7 @@ def class_errors(path: str, name: str) -> list[FieldError]:
 
 
 def driver_errors(path: str, name: str) -> list[FieldError]:
-    """Return why a text is no driver name; the case of letters does not matter."""
+    """Return why a text is not a driver name; the case of letters does not matter."""
     if not name:
         return [required(path)]
     found = [too_long(path, MAX_DRIVER)] if len(name) > MAX_DRIVER else []
@@ -73,7 +73,7 @@ def driver_errors(path: str, name: str) -> list[FieldError]:
 
 
 def pool_errors(path: str, name: str) -> list[FieldError]:
-    """Return why a text is no pool name: DNS subdomains joined by slashes."""
+    """Return why a text is not a pool name: DNS subdomains joined by slashes."""
     if not name:
         return [required(path)]
     found = [too_long(path, MAX_POOL)] if len(name) > MAX_POOL else []
@@ -83,7 +83,7 @@ def pool_errors(path: str, name: str) -> list[FieldError]:
 
 
 def share_id_errors(path: str, uid: str) -> list[FieldError]:
-    """Return why a text is no share ID: a UUID in lower case."""
+    """Return why a text is not a share ID: a UUID in lower case."""
     if UUID.fullmatch(uid):
         return []
     if ANY_UUID.fullmatch(uid):

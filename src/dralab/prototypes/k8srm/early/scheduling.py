@@ -166,7 +166,7 @@ class _Search:
     ) -> tuple[list[ClaimResult], tuple[EarlyPool, ...]]:
         """Return what a pass without backtracking finds, to say why a node fails.
 
-        It goes on after a claim that fails, so that every claim gets its reason.
+        It continues after a claim that fails, so that every claim gets its reason.
         """
         results = []
         for claim in self.claims:

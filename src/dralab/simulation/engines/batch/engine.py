@@ -149,7 +149,7 @@ class BatchSimulation:
     ) -> bool:
         """Run to the end, to a time, or until so many `ended`; who still runs then has no end.
 
-        Return False if `stop` asked to leave off earlier; `run` again goes on from there.
+        Return False if `stop` asked to leave off earlier; `run` again continues from there.
         """
         if not self._begun:
             self._begin()

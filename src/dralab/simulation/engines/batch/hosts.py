@@ -138,7 +138,7 @@ class Hosts:
         return joules
 
     def withdraw(self, machines: int, now: int) -> None:
-        """Machines accept no new job from now on; what runs there goes on."""
+        """Machines accept no new job from now on; what runs there continues."""
         for index in members(machines & ~self.unavailable):
             self.outages.begin(str(index), now)
             if self.doing[index] == "idle":

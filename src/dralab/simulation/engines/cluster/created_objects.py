@@ -20,7 +20,7 @@ FIRST: Final = ("Namespace", "PriorityClass", "DeviceClass")
 
 
 class ManifestDriver(Driver):
-    """A driver whose slices somebody else has written down: it makes all of them ready."""
+    """A driver whose slices another client has written down: it makes all of them ready."""
 
     def __init__(self, node: str, name: str) -> None:
         super().__init__(node)

@@ -37,7 +37,7 @@ MakeDriver = Callable[[str, str], Driver]
 class SimulatedNodes:
     """All nodes of a fleet; `make` turns a driver's name and a node into a driver.
 
-    `written` are drivers whose slices somebody else has created.
+    `written` are drivers whose slices another client has created.
     """
 
     def __init__(

@@ -184,7 +184,7 @@ class ClusterRun:
 
     @classmethod
     def resumed(cls, scenario: Scenario, path: Path) -> "ClusterRun":
-        """Return a run that goes on from a checkpoint of the same scenario."""
+        """Return a run that continues from a checkpoint of the same scenario."""
         steps = checkpoints.read(path, digest(scenario), int)
         run = cls(scenario)
         while run._steps < steps and run.cluster.engine.step():

@@ -145,7 +145,7 @@ class GpuUsage:
         if len(taken) != request.gpus or max(taken, default=0) >= max(
             1, cluster.nodes[number].gpus
         ):
-            taken = []  # devices of somebody else's driver
+            taken = []  # devices of another user's driver
         self.lost -= float(cluster.lost[number])
         change = cluster.place if sign > 0 else cluster.release
         change(number, request, task.pod.memory, taken)

@@ -77,7 +77,7 @@ class Activity:
         return (self.clock.now() - self.last) / SECOND
 
     def stir(self) -> None:
-        """It does something that is no request: count the silence from now."""
+        """It does something that is not a request: count the silence from now."""
         self.last = self.clock.now()
 
     def unheard(self) -> float:

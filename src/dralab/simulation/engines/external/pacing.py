@@ -171,7 +171,7 @@ class Pacer:
     def _run(self, progress: Callable[[int, int], None] | None) -> None:
         served, agenda = self.served, self.served.agenda
         until, ended = served.how.until, served.how.ended
-        # Where a run goes on from a checkpoint there may be pods that wait: as good as new ones.
+        # Where a run continues from a checkpoint there may be pods that wait: as good as new ones.
         self._step(None, {key for keys in served.capacity.waiting.values() for key in keys})
         while not served.lives.finished:
             self._look()
@@ -334,7 +334,7 @@ class Pacer:
         """Let bound pods start, until no waiting pod has room or the scheduler is silent."""
         while not self.decisions.awaited:
             if self._is_idle():
-                # A component that is no scheduler may react to what has happened, too.
+                # A component that is not a scheduler may react to what has happened, too.
                 self._wait(self._has_paused, self._is_restless)
                 if not self._take_in():
                     return
@@ -468,7 +468,7 @@ class Pacer:
                     self.report.passed_over.remove(key)
             decisions.awaited = {key for key in decisions.awaited if self.served.waits(key)}
             self._await_fresh(before)
-            # Who polls has to see nothing of this: its round goes on.
+            # Who polls has to see nothing of this: its round continues.
             if not self.activity.polls:
                 self.activity.touch()
         if late:

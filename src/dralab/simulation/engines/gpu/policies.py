@@ -45,7 +45,7 @@ class GpuPolicy(Protocol):
 
 
 class NodeScores:
-    """Scores of every request on every node, mended where nodes changed."""
+    """Scores of every request on every node, updated where nodes changed."""
 
     def __init__(self, cluster: GpuCluster, policy: GpuPolicy) -> None:
         self.cluster = cluster
