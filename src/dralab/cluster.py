@@ -68,8 +68,9 @@ class Options:
     `data` is a directory, or ":memory:". With `tls` the server asks for a token; CA, certificate
     and token are kept in the directory, or made again each time for a cluster in memory. `token`
     takes the place of the one that is made. Without `tls` it serves on the loopback alone.
-    Without `service_accounts` pods get none; without `all_versions` only those API versions are
-    served that a real server serves unasked.
+    Without `service_accounts` pods get none; with `mount_tokens` theirs must exist and its token
+    is mounted. Without `all_versions` only those API versions are served that a real server serves
+    unasked.
     `profiles` say which meanings of the device API are served (`components.profiles`), `features`
     which gates of it are on; None stands for those of 1.36.
     In `node_networks` (CIDR), beside the loopback, nodes of other processes may be asked.
@@ -91,6 +92,7 @@ class Options:
     limits: Limits | None = None
     token: str = ""
     service_accounts: bool = True
+    mount_tokens: bool = False
     all_versions: bool = True
     profiles: Sequence[str] = profiles.DEFAULT
     features: Features | None = None
@@ -338,6 +340,7 @@ class Cluster:
             limits=self.options.limits,
             kinds=None if self.options.all_versions else Kinds.standard(also=()),
             service_accounts=self.options.service_accounts,
+            mount_tokens=self.options.mount_tokens,
             features=self.options.features,
             networks=[*LOOPBACK, *map(ipaddress.ip_network, self.options.node_networks)],
             accept_hosts=self.options.accept_hosts,

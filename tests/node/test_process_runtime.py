@@ -368,3 +368,19 @@ def gone(pid):
             return True
         pause.wait(0.01)
     return False
+
+
+def test_a_volume_has_its_files(bench):
+    mount = {"hostPath": "", "containerPath": "/etc/app", "volume": "v"}
+
+    def files(volume):
+        return {"a": b"one", "deep/b": b"two", "../../c": volume.encode()}
+
+    _, log, exit_of = bench.run(
+        "sh", "-c", "cd $DRALAB_ROOT/etc/app; cat a deep/b c; stat -L -c ' %a' a",
+        mounts=[mount], files=files,
+    )  # fmt: skip
+    assert exit_of().code == 0
+    assert lines(log) == ["onetwov 600"]
+    with pytest.raises(ContainerStartError, match="cannot write a/b of a volume"):
+        bench.run("true", mounts=[mount], files=lambda _: {"a": b"", "a/b": b""})

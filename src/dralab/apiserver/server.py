@@ -50,6 +50,7 @@ class ApiServer:
         limits: Limits | None = None,
         kinds: Kinds | None = None,
         service_accounts: bool = True,
+        mount_tokens: bool = False,
         features: Features | None = None,
         networks: Sequence[Network] = LOOPBACK,
         accept_hosts: Sequence[str] = (),
@@ -70,6 +71,7 @@ class ApiServer:
             kinds=kinds,
             admission=built_in_admission(
                 service_accounts=service_accounts,
+                mount_tokens=mount_tokens,
                 pod_security=admission.pod_security if admission is not None else None,
             ),
             features=features,

@@ -141,7 +141,7 @@ def server_options(command: Command) -> Command:
     "--service-accounts/--no-service-accounts",
     default=True,
     show_default=True,
-    help="Whether pods without a service account get the account `default`.",
+    help="Whether pods get a service account (`default` if they name none) and its token.",
 )
 @click.option(
     "--api-versions",
@@ -240,6 +240,7 @@ def serve(
         token=_token_in(token_file) if token_file else "",
         store=store,
         service_accounts=service_accounts,
+        mount_tokens=True,
         all_versions=all_versions,
         profiles=profiles,
         features=features,

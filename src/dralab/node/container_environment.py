@@ -93,7 +93,7 @@ def _value_from(
     client: Client, pod: JsonDict, container: JsonObject, source: JsonObject
 ) -> str | None:
     if "fieldRef" in source:
-        return _field(pod, source["fieldRef"]["fieldPath"])
+        return field_of(pod, source["fieldRef"]["fieldPath"])
     if "resourceFieldRef" in source:
         kind, _, name = source["resourceFieldRef"]["resource"].partition(".")
         return str(((container.get("resources") or {}).get(kind) or {}).get(name, "0"))
@@ -139,7 +139,8 @@ FIELDS: Final[Mapping[str, Callable[[JsonDict], str]]] = {
 }
 
 
-def _field(pod: JsonDict, path: str) -> str:
+def field_of(pod: JsonDict, path: str) -> str:
+    """Return what a `fieldPath` means for a pod. ConfigError: it is not supported."""
     if path in FIELDS:
         return FIELDS[path](pod)
     match = re.fullmatch(r"metadata\.(labels|annotations)\['([^']+)'\]", path)

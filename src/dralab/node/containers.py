@@ -14,11 +14,17 @@ from dralab.node.logs import ContainerLog
 MOST_TYPED: Final = 1024 * 1024  # bytes of input that may wait for a command
 
 
+def no_files(_volume: str) -> Mapping[str, bytes]:
+    """Return that a volume is empty."""
+    return {}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerStart:
     """All that a runtime is told of a container; `argv` is empty if the image decides.
 
-    `args` is the part of it that the image's own command would get.
+    `args` is the part of it that the image's own command would get. `files` returns what is in a
+    volume, by path; ConfigError names what is missing.
     """
 
     namespace: str
@@ -35,6 +41,7 @@ class ContainerStart:
     log: ContainerLog
     limits: Mapping[str, str] = field(default_factory=dict)
     args: Sequence[str] = ()
+    files: Callable[[str], Mapping[str, bytes]] = no_files
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@
 of phases, conditions and their reasons: kubelet 1.36.
 """
 
+from functools import partial
 from typing import Any, Final
 
 from dralab.contracts.cdi import CdiError
@@ -15,6 +16,7 @@ from dralab.node.node_context import NodeContext
 from dralab.node.probing import probe
 from dralab.node.statuses import PodEnd, conditions
 from dralab.node.termination import end, next_to_end
+from dralab.node.volume_files import files_of
 from dralab.objects.claims import has_device_claims, uses_claims
 from dralab.objects.metadata import controller_of, is_deleting, key_of, status_of, uid_of
 from dralab.values.json_types import JsonDict, JsonObject
@@ -264,6 +266,7 @@ class PodLife:
                 image=each.spec.get("image", ""),
                 argv=argv_of(each.spec, config.env),
                 args=args_of(each.spec, config.env),
+                files=partial(files_of, node.client, self.pod),
                 working_dir=each.spec.get("workingDir", ""),
                 config=config,
                 annotations=metadata.get("annotations") or {},

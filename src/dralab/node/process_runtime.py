@@ -369,6 +369,20 @@ def _below(directory: Path, path: str) -> Path:
     return directory / os.path.normpath(f"/{path.lstrip('/')}").lstrip("/")
 
 
+def _write_files(files: Mapping[str, bytes], directory: Path) -> None:
+    """Write what is in a volume, readable by its owner alone, each file whole or not at all."""
+    for path, content in files.items():
+        file = _below(directory, path)
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            handle, name = tempfile.mkstemp(prefix=".new-", dir=file.parent)
+            with os.fdopen(handle, "wb") as new:
+                new.write(content)
+            Path(name).replace(file)
+        except OSError as error:
+            raise ContainerStartError(f"cannot write {path} of a volume: {error}") from error
+
+
 def _link_mounts(start: ContainerStart, directory: Path) -> None:
     """Show what a container would find mounted, by links below its own directory."""
     for mount in start.config.mounts:
@@ -376,6 +390,7 @@ def _link_mounts(start: ContainerStart, directory: Path) -> None:
         target = Path(mount["hostPath"] or directory.parent / "volumes" / mount["volume"])
         if not mount["hostPath"]:
             target.mkdir(parents=True, exist_ok=True)
+            _write_files(start.files(mount["volume"]), target)
         parents = [parent for parent in link.parents if parent.is_relative_to(directory)]
         if any(parent.is_symlink() for parent in parents):
             continue  # Inside another mount: a link there would be written onto the machine.

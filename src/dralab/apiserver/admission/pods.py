@@ -5,7 +5,6 @@ from typing import Any, Final
 from dralab.api.status import ApiError
 from dralab.apiserver.admission.chain import Review
 from dralab.apiserver.storage import Key
-from dralab.objects.pods import is_mirror
 from dralab.objects.taints import NO_EXECUTE, is_about
 
 PRIORITY_HUB: Final = "scheduling.k8s.io/priorityclasses"
@@ -129,34 +128,3 @@ class DefaultTolerations:
                 }
                 for key in missing
             ]
-
-
-class PodServiceAccount:
-    """Gives a pod the account `default`; the account must be there (ServiceAccount).
-
-    Volumes with tokens are left to whoever runs containers. Mirror pods, which kubelets make of
-    files, have no account.
-    """
-
-    name = "ServiceAccount"
-
-    def __init__(self, *, must_exist: bool = False) -> None:
-        self.must_exist = must_exist
-
-    def admit(self, review: Review) -> None:
-        """Name the account in the pod."""
-        pod = new_pod(review)
-        if pod is None or is_mirror(pod):
-            return
-        spec = pod["spec"]
-        account = spec.get("serviceAccountName") or "default"
-        spec["serviceAccountName"] = spec["serviceAccount"] = account
-        if not self.must_exist:
-            return
-        if review.find(Key("serviceaccounts", review.namespace, account)) is None:
-            raise ApiError.forbidden(
-                "pods",
-                review.name,
-                f"error looking up service account {review.namespace}/{account}: serviceaccount "
-                f'"{account}" not found',
-            )

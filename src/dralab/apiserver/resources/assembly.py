@@ -15,9 +15,10 @@ from dralab.apiserver.admission.devices import AdminAccess
 from dralab.apiserver.admission.limits import LimitRanges
 from dralab.apiserver.admission.namespaces import NamespaceLifecycle
 from dralab.apiserver.admission.pod_security import PodSecurity, PodSecuritySettings
-from dralab.apiserver.admission.pods import DefaultTolerations, PodPriority, PodServiceAccount
+from dralab.apiserver.admission.pods import DefaultTolerations, PodPriority
 from dralab.apiserver.admission.quotas import HUB as QUOTAS
 from dralab.apiserver.admission.quotas import QuotaLimits
+from dralab.apiserver.admission.service_accounts import DEFAULT, PodServiceAccount
 from dralab.apiserver.admission.services import ServiceAddresses
 from dralab.apiserver.authentication.service_accounts import STANDARD, ServiceAccountSettings
 from dralab.apiserver.resources.context import Context, key_of
@@ -87,16 +88,39 @@ def new_resources(
         context.reloads.append(count)
     context.looked_into.append(weigh_quotas)
     resources = Resources(context)
+    _give_accounts(resources, plugins)
     if bootstrap:
         make_first_objects(resources)
     return resources
 
 
+def _give_accounts(resources: Resources, plugins: Sequence[Admission]) -> None:
+    """Let admission make the account that each namespace has."""
+
+    def make_default(namespace: str) -> dict[str, Any]:
+        kind = resources.kind("", "v1", "serviceaccounts")
+        account: dict[str, Any] = {"metadata": {"name": DEFAULT}}
+        return resources.create(kind, account, namespace).value
+
+    for plugin in plugins:
+        if isinstance(plugin, PodServiceAccount):
+            plugin.make_default = make_default
+            plugin.new_name = resources.context.generated_name
+
+
 def built_in_admission(
-    *, service_accounts: bool = True, pod_security: PodSecuritySettings | None = None
+    *,
+    service_accounts: bool = True,
+    mount_tokens: bool = False,
+    pod_security: PodSecuritySettings | None = None,
 ) -> list[Admission]:
-    """Return the admission that every server has, in its order."""
-    accounts: list[Admission] = [PodServiceAccount()] if service_accounts else []
+    """Return the admission that every server has, in its order.
+
+    With `mount_tokens`, service accounts must exist and pods get their tokens.
+    """
+    accounts: list[Admission] = []
+    if service_accounts:
+        accounts.append(PodServiceAccount(mounts=mount_tokens))
     return [
         NamespaceLifecycle(),
         LimitRanges(),

@@ -1,0 +1,109 @@
+"""Pods act as a service account, and find its token in a volume (ServiceAccount).
+
+The files of the volume are left to whoever runs containers.
+Source: k8s.io/kubernetes `plugin/pkg/admission/serviceaccount`.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from dralab.api.status import ApiError
+from dralab.apiserver.admission.chain import Review
+from dralab.apiserver.admission.pods import new_pod
+from dralab.apiserver.storage import Key
+from dralab.objects.pods import is_mirror
+from dralab.values.json_types import JsonDict
+
+DEFAULT: Final = "default"
+VOLUME: Final = "kube-api-access-"
+PATH: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
+SECONDS: Final = 3607  # which a server takes for "as long as the pod"
+MODE: Final = 0o644
+
+
+class PodServiceAccount:
+    """Names the account in each new pod; without one it is `default`.
+
+    With `mounts` the account has to be there, and pods that do not opt out get its token. Then
+    `make_default` makes the account `default` of a namespace that has none yet, as a controller
+    would a moment later; `new_name` returns a name with a prefix.
+    """
+
+    name = "ServiceAccount"
+
+    def __init__(self, *, mounts: bool = False) -> None:
+        self.mounts = mounts
+        self.make_default: Callable[[str], JsonDict] | None = None
+        self.new_name: Callable[[str], str] = lambda prefix: f"{prefix}token"
+
+    def admit(self, review: Review) -> None:
+        """Name the account in the pod, and mount its token. ApiError Forbidden."""
+        pod = new_pod(review)
+        if pod is None or is_mirror(pod):
+            return
+        spec = pod["spec"]
+        name = spec.get("serviceAccountName") or DEFAULT
+        spec["serviceAccountName"] = spec["serviceAccount"] = name
+        if not self.mounts:
+            return
+        account = self._account(review, name)
+        if not spec.get("imagePullSecrets") and (secrets := account.get("imagePullSecrets")):
+            spec["imagePullSecrets"] = [dict(each) for each in secrets]
+        if _wants_token(spec, account):
+            self._mount(spec)
+
+    def _account(self, review: Review, name: str) -> JsonDict:
+        found = review.find(Key("serviceaccounts", review.namespace, name))
+        if found is not None:
+            return found.value
+        if name == DEFAULT and self.make_default is not None:
+            return {} if review.dry_run else self.make_default(review.namespace)
+        raise ApiError.forbidden(
+            "pods",
+            review.given_name,
+            f"error looking up service account {review.namespace}/{name}: serviceaccount "
+            f'"{name}" not found',
+        )
+
+    def _mount(self, spec: JsonDict) -> None:
+        """Mount the token in each container that has nothing else at its path."""
+        volumes = spec.get("volumes") or []
+        known = next((each["name"] for each in volumes if each["name"].startswith(VOLUME)), "")
+        name = known or self.new_name(VOLUME)
+        wanted = False
+        for part in ("initContainers", "containers"):
+            for container in spec.get(part) or ():
+                mounts = container.get("volumeMounts") or []
+                if any(each.get("mountPath") == PATH for each in mounts):
+                    continue
+                wanted = True
+                mount = {"name": name, "readOnly": True, "mountPath": PATH}
+                container["volumeMounts"] = [*mounts, mount]
+        if wanted and not known:
+            spec["volumes"] = [*volumes, {"name": name, "projected": token_volume()}]
+
+
+def token_volume() -> JsonDict:
+    """Return what is in the volume: the token, the server's CA, the pod's namespace."""
+    field: dict[str, Any] = {"apiVersion": "v1", "fieldPath": "metadata.namespace"}
+    return {
+        "sources": [
+            {"serviceAccountToken": {"expirationSeconds": SECONDS, "path": "token"}},
+            {
+                "configMap": {
+                    "name": "kube-root-ca.crt",
+                    "items": [{"key": "ca.crt", "path": "ca.crt"}],
+                }
+            },
+            {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": field}]}},
+        ],
+        "defaultMode": MODE,
+    }
+
+
+def _wants_token(spec: JsonDict, account: JsonDict) -> bool:
+    """Return whether a pod gets a token: what it says counts before what its account says."""
+    for each in (spec, account):
+        if (found := each.get("automountServiceAccountToken")) is not None:
+            return bool(found)
+    return True
