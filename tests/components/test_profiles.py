@@ -174,3 +174,13 @@ def test_k8srm_takes_numbers_in_config_maps_and_says_how_they_are_read():
     assert warnings == ['data.vlanID: a number or bool, read as the string "2000"']
     with pytest.raises(ApiError, match="cannot unmarshal number"):
         asked("v1")
+
+
+def test_k8srm_takes_fields_in_any_case_and_says_how_they_are_read(client):
+    body = {
+        "apiVersion": "devmgmtproto.k8s.io/v1alpha1",
+        "kind": "DeviceClass",
+        "metadata": {"name": "cased"},
+        "spec": {"definition": {"Driver": "toys"}},
+    }
+    assert client.create(CLASSES, body)["spec"] == {"definition": {"driver": "toys"}}

@@ -190,3 +190,24 @@ def test_requests_are_called_as_their_author_called_them():
 def test_a_cluster_without_pools_says_that_there_are_none():
     world = cluster(device_class(), claim({"class": "toy"}), pod())
     assert devices(world) == "there are no devices: no DevicePool"
+
+
+def test_fields_are_read_in_any_case():
+    written = item("DeviceClass", "toy", None) | {"Spec": {"Definition": {"Driver": "toys"}}}
+    del written["spec"]
+    read = normalize(written)
+    assert read.document["spec"] == {"definition": {"driver": "toys"}}
+    assert [str(finding) for finding in read.findings] == [
+        "Spec: read as spec",
+        "spec.Definition: read as definition",
+        "spec.definition.Driver: read as driver",
+    ]
+    twice = item("DeviceClass", "toy", {"definition": {"driver": "a", "Driver": "b"}})
+    assert "spec.definition.Driver: means the same as driver: set one of them" in findings(twice)
+
+
+def test_what_is_stored_and_not_acted_on_is_said():
+    [found] = findings(item("DevicePrivilegedClaim", "c", {"driver": "toys"}), "warning")
+    assert "nothing allocates it: use a DeviceClaim with adminAccess" in found
+    [found] = findings(device_class(accessMode="shared"), "warning")
+    assert found.startswith("spec.accessMode: ")

@@ -14,6 +14,7 @@ from dralab.apiserver.resources.custom_rules import CustomStrategy
 from dralab.apiserver.resources.server import Resources
 from dralab.objects.claims import has_device_claims
 from dralab.prototypes.findings import NormalizedDocument
+from dralab.prototypes.spelling import respell
 from dralab.values.json_types import JsonDict
 from dralab.values.names import subdomain_problems
 
@@ -91,7 +92,7 @@ def _k8srm(resources: Resources) -> None:
 
     context = resources.context
     for kind in kinds.KINDS:
-        register(context, kinds.GROUP, kinds.VERSION, kind, normalized)
+        register(context, kinds.GROUP, kinds.VERSION, kind, normalized, any_case=True)
     # The prototype's mock server knew this one kind of configuration.
     free: JsonDict = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     config = {
@@ -198,9 +199,20 @@ class PrototypeStrategy(CustomStrategy):
         self,
         versions: Mapping[str, Mapping[str, Any]],
         read: Callable[[JsonDict], NormalizedDocument] | None,
+        *,
+        any_case: bool = False,
     ) -> None:
         super().__init__(versions)
         self.read = read
+        self.any_case = any_case
+        self._written = [each["schema"]["openAPIV3Schema"] for each in versions.values()]
+
+    def mend(self, value: JsonDict) -> list[str]:
+        """Give fields the case that the schema has, where the generation reads them in any."""
+        if not self.any_case:
+            return []
+        found = [each for schema in self._written for each in respell(schema, value)]
+        return [str(each) for each in found if each.level == "legacy"]
 
     def name_problems(self, name: str) -> list[str]:
         """Return why a name is none; upper case is let pass, as the prototypes' files have it."""
@@ -231,6 +243,8 @@ def register(  # noqa: PLR0917 - the coordinates of a kind
     described: Mapping[str, Any],
     read: Callable[[JsonDict], NormalizedDocument] | None = None,
     hub: str = "",
+    *,
+    any_case: bool = False,
 ) -> None:
     """Serve one kind, as `prototypes.schema_words.kind` describes it."""
     served = {
@@ -260,7 +274,9 @@ def register(  # noqa: PLR0917 - the coordinates of a kind
         "hub": hub,
     }
     kind = kind_of(entry, custom=served)
-    context.rules.strategies[kind.hub] = PrototypeStrategy({version: served}, read)
+    context.rules.strategies[kind.hub] = PrototypeStrategy(
+        {version: served}, read, any_case=any_case
+    )
     context.rules.hub_types[kind.hub] = (kind.api_version, kind.kind)
     context.kinds.add(kind)
 

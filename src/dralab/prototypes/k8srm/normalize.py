@@ -20,6 +20,7 @@ from dralab.prototypes.findings import (
 )
 from dralab.prototypes.k8srm import expressions
 from dralab.prototypes.k8srm.kinds import API_VERSION, CLAIM_SPEC, KINDS
+from dralab.prototypes.spelling import respell
 from dralab.values.json_types import JsonDict
 from dralab.values.names import subdomain_problems
 from dralab.values.quantity import is_quantity, parse_any
@@ -39,6 +40,8 @@ def normalize(item: Mapping[str, Any]) -> NormalizedDocument:
     api_version, kind, _, name = identity(item)
     found: list[Finding] = []
     if kind in SCHEMAS and api_version == API_VERSION:
+        found += respell(SCHEMAS[kind], normalized)
+        name = identity(normalized)[3]
         errors = structural.errors(SCHEMAS[kind], normalized)
         found += [invalid(error.field, error.body) for error in errors]
         found += [
@@ -104,8 +107,17 @@ def _renamed(part: JsonDict, old: str, new: str, path: str, found: list[Finding]
     found.append(legacy(f"{path}.{old}", f"read as {new}"))
 
 
+def _warn_of_privileged(_: JsonDict, found: list[Finding]) -> None:
+    text = "stored, but nothing allocates it: use a DeviceClaim with adminAccess"
+    found.append(warning("kind", text))
+
+
 def _mend_class(item: JsonDict, found: list[Finding]) -> None:
     spec = item.get("spec") or {}
+    if spec.get("accessMode"):
+        found.append(
+            warning("spec.accessMode", "of stage K1, has no effect: devices are exclusive")
+        )
     _renamed(spec, "contstraints", "constraints", "spec", found)
     _renamed(spec, "deviceMaxCount", "maxDeviceCount", "spec", found)
     _renamed(spec, "deviceTypes", "deviceType", "spec", found)
@@ -519,4 +531,5 @@ NORMALIZERS: Final[Mapping[str, Callable[[JsonDict, list[Finding]], None]]] = {
     "DeviceClass": _mend_class,
     "DeviceClaim": _mend_claim,
     "DevicePool": _mend_pool,
+    "DevicePrivilegedClaim": _warn_of_privileged,
 }
