@@ -34,8 +34,9 @@ from dralab.apiserver.http.messages import (
     TakesLong,
     WatchStream,
 )
+from dralab.apiserver.http.trying import unavailable
 from dralab.apiserver.http.turns import EVENTS, Turns
-from dralab.apiserver.storage import Compacted, StorageUnavailable, Store, Unstorable
+from dralab.apiserver.storage import Compacted, StorageUnavailable, Store, Undecided, Unstorable
 from dralab.apiserver.watching import Hub, Subscription, TooManyWatchers
 
 logger = logging.getLogger(__name__)
@@ -368,6 +369,9 @@ def _too_many() -> HttpResponse:
 
 
 def _unavailable(error: StorageUnavailable) -> HttpResponse:
+    if isinstance(error, Undecided):
+        logger.error("%s", error)
+        return unavailable(error)
     logger.error("the store does not accept writes: %s", error)
     refusal = ApiError("ServiceUnavailable", f"the store does not accept writes: {error}")
     return refused(refusal, ("retry-after", "1"))

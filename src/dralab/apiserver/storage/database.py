@@ -15,7 +15,7 @@ from zlib import crc32
 
 import orjson
 
-from dralab.apiserver.storage.errors import StorageUnavailable, StoreDamaged
+from dralab.apiserver.storage.errors import StorageUnavailable, StoreDamaged, Undecided
 from dralab.apiserver.storage.files import aside, private_file, sync
 from dralab.apiserver.storage.objects import Change, Key
 from dralab.apiserver.storage.sums import CHUNK, Chunks, Tail, Totals, facts_sum, head_sum
@@ -103,13 +103,19 @@ def connect(path: Path, *, synchronous: str = "FULL") -> sqlite3.Connection:
         db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=30)
         try:
             check_format(db, path)
-            db.execute("PRAGMA journal_mode=WAL")
+            _begin_log(db, path)
             db.execute(f"PRAGMA synchronous={synchronous}")
             upgrade(db)
         except BaseException:
             db.close()
             raise
     return db
+
+
+def _begin_log(db: sqlite3.Connection, path: Path) -> None:
+    """Have SQLite write a log beside the database. It does not say when the disk forbids it."""
+    if db.execute("PRAGMA journal_mode=WAL").fetchone()[0] != "wal":
+        raise StorageUnavailable(f"cannot use {path}: SQLite cannot write a log beside it")
 
 
 @contextmanager
@@ -316,6 +322,9 @@ def told_as_unavailable(path: Path) -> Iterator[None]:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
             raise StoreDamaged(f"cannot use {path}: {error}; {ADVICE}") from error
+        if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_IOERR_FSYNC:
+            # All of it is in the file, and a restart may find it there.
+            raise Undecided(f"the disk of {path} did not confirm a write: {error}") from error
         raise DiskFull.or_not(path, code, error) from error
     except sqlite3.Error as error:
         raise StorageUnavailable(f"cannot use {path}: {error}") from error

@@ -151,6 +151,11 @@ class MarkFile:
         except OSError:
             return
 
+    def sync(self, directory: Path) -> None:
+        """Have the mark on the disk, and its name. OSError."""
+        os.fsync(self._file)
+        sync(directory.absolute())
+
     def close(self) -> None:
         """Let go of the file."""
         os.close(self._file)

@@ -82,6 +82,9 @@ class SqliteStore(MemoryStore):
                 undone.callback(self._mark.close)
                 self._check_end(mark)
                 self._mark.note(self._revision, self._chunks.tail())
+                if durability == "relaxed":
+                    # Without it a power cut would not be known to excuse what it takes.
+                    self._mark.sync(directory)
                 self._checkpoints = _Checkpoints(self.path)
             self._lock = lock
             self._places = self._found()

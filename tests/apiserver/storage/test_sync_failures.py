@@ -1,0 +1,57 @@
+"""What a store does where the disk does not confirm, or does not let SQLite do its work."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from dralab.apiserver.storage import Key, StorageUnavailable, Undecided, database
+from dralab.apiserver.storage import files as files_module
+from dralab.apiserver.storage.database import told_as_unavailable
+from dralab.apiserver.storage.files import FILE, MARK
+from dralab.apiserver.storage.sqlite import SqliteStore
+
+
+def fail(code: int) -> None:
+    error = sqlite3.OperationalError("disk I/O error")
+    error.sqlite_errorcode = code
+    raise error
+
+
+@pytest.mark.parametrize(
+    ("code", "undecided"),
+    [(sqlite3.SQLITE_IOERR_FSYNC, True), (sqlite3.SQLITE_IOERR_WRITE, False)],
+)
+def test_only_a_sync_that_fails_leaves_it_open_whether_a_write_happened(
+    tmp_path: Path, code: int, undecided: bool
+) -> None:
+    with pytest.raises(StorageUnavailable) as refused, told_as_unavailable(tmp_path / FILE):
+        fail(code)
+    assert isinstance(refused.value, Undecided) is undecided
+
+
+def test_a_database_that_sqlite_cannot_log_beside_is_refused(tmp_path: Path) -> None:
+    # SQLite says nothing: it goes on without, as it does in memory.
+    with (
+        closing(sqlite3.connect(":memory:")) as db,
+        pytest.raises(StorageUnavailable, match="SQLite cannot write a log beside it"),
+    ):
+        database._begin_log(db, tmp_path / FILE)
+
+
+@pytest.mark.parametrize(("durability", "synced"), [("fsync", False), ("relaxed", True)])
+def test_relaxed_the_mark_is_on_the_disk_before_the_first_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, durability: str, synced: bool
+) -> None:
+    marks = []
+    real = files_module.MarkFile.sync
+    monkeypatch.setattr(
+        files_module.MarkFile,
+        "sync",
+        lambda self, place: (marks.append((place / MARK).read_bytes()), real(self, place)),
+    )
+    store = SqliteStore(tmp_path, durability=durability)  # type: ignore[arg-type]
+    store.create(Key("pods", "default", "a"), {"metadata": {}})
+    store.close()
+    assert [b" relaxed open 1 " in mark for mark in marks] == [True] * synced
