@@ -227,7 +227,6 @@ def test_outputs_that_cannot_be_are_named(files, more, problem):
 @pytest.mark.parametrize(
     ("workload", "place"),
     [
-        ("{batsim: jobs.json}", "jobs.json:1: jobs[1].res: "),
         ("{swf: log.swf}", "log.swf:3: procs: "),
         ("{jobs: [{name: a, machines: 1, duration: 5}, {name: b, machines: 9, duration: 5}]}",
          "said.yaml:2: workload.jobs[1].machines: "),
