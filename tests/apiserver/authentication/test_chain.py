@@ -3,6 +3,7 @@ import base64
 import pytest
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
+from apiserver.resources.asking import Asked
 from authorities import NOW, Authority, der
 from dralab.api.status import ApiError
 from dralab.apiserver.authentication.certificates import ClientCertificates
@@ -88,8 +89,23 @@ def test_a_websocket_of_a_page_names_its_token_among_the_protocols(chain):
     text = base64.urlsafe_b64encode(b"t0ken").decode().rstrip("=")
     offered = f"v5.channel.k8s.io, base64url.bearer.authorization.k8s.io.{text}"
     assert name_of(chain, **{"sec-websocket-protocol": offered}) == "jane"
-    for wrong in ("base64url.bearer.authorization.k8s.io.!", text):
+    for wrong in (
+        "v5.channel.k8s.io, base64url.bearer.authorization.k8s.io.!",
+        f"base64url.bearer.authorization.k8s.io.{text}",
+        text,
+    ):
         assert name_of(chain, **{"sec-websocket-protocol": wrong}) == 401
+
+
+def test_nobody_behind_the_server_sees_the_token_of_a_websocket(chain):
+    application = Asked().application
+    application.authentication = chain
+    token = "base64url.bearer.authorization.k8s.io.dDBrZW4"
+    offered = f"{token}, v5.channel.k8s.io"
+    request = head(**{"sec-websocket-protocol": offered, "origin": "https://console.example"})
+    application.admit(request)
+    assert request.user.name == "jane"
+    assert request.headers["sec-websocket-protocol"] == "v5.channel.k8s.io"
 
 
 def test_a_certificate_names_user_groups_and_uid(chain, authority):

@@ -10,7 +10,7 @@ Sources: k8s.io/kubernetes `pkg/kubeapiserver/authenticator`, k8s.io/apiserver
 import base64
 import binascii
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
@@ -180,9 +180,22 @@ def is_added_by_browsers(head: Head) -> bool:
     return bool(head.certificate) or not _offered(head.headers)
 
 
+def without_token(protocols: str) -> str:
+    """Return the protocols of a WebSocket but for the token: nobody behind the server gets it.
+
+    >>> without_token("v5.channel.k8s.io, base64url.bearer.authorization.k8s.io.dDBrZW4")
+    'v5.channel.k8s.io'
+    """
+    names = (name.strip() for name in protocols.split(","))
+    return ", ".join(name for name in names if not name.startswith(WEBSOCKET_TOKEN))
+
+
 def _offered(headers: Mapping[str, str]) -> str:
     """Return the token that a page's WebSocket names among its protocols, having no headers."""
-    for protocol in headers.get("sec-websocket-protocol", "").split(","):
+    protocols = headers.get("sec-websocket-protocol", "")
+    if WEBSOCKET_TOKEN not in protocols or not without_token(protocols):
+        return ""  # a token alone leaves no protocol to speak
+    for protocol in protocols.split(","):
         if (name := protocol.strip()).startswith(WEBSOCKET_TOKEN):
             text = name.removeprefix(WEBSOCKET_TOKEN)
             try:
@@ -195,7 +208,3 @@ def _offered(headers: Mapping[str, str]) -> str:
 def unauthorized() -> ApiError:
     """Return what a client gets whom nobody knows."""
     return ApiError("Unauthorized", "Unauthorized")
-
-
-Review = Callable[[str, Sequence[str]], Known | None]
-"""How TokenReview asks: a token and the audiences that it should be for. Rejected."""

@@ -17,7 +17,12 @@ import orjson
 from dralab.api.core.definitions import HUB as DEFINITIONS
 from dralab.api.status import ApiError
 from dralab.apiserver.authentication import impersonation
-from dralab.apiserver.authentication.chain import Authentication, is_added_by_browsers
+from dralab.apiserver.authentication.chain import (
+    WEBSOCKET_TOKEN,
+    Authentication,
+    is_added_by_browsers,
+    without_token,
+)
 from dralab.apiserver.http import access, bodies, negotiation, routing, weighing
 from dralab.apiserver.http.browser_guard import Guard, name_of
 from dralab.apiserver.http.encoding import ObjectEncoder, PartialEncoder, as_yaml
@@ -126,8 +131,10 @@ class Application:
         """Find out by its head who sends a request from a socket. ApiError: it is refused."""
         if self.authentication.is_open:
             self.guard.check(request)
+        # Before the token is taken out of the head.
+        by_browser = not self.authentication.is_open and is_added_by_browsers(request)
         request.user = self.user_of(request)
-        if not self.authentication.is_open and is_added_by_browsers(request):
+        if by_browser:
             # Which name is the server's the browser knows by the server's certificate.
             self.guard.check_page(request)
 
@@ -205,6 +212,10 @@ class Application:
     def user_of(self, request: HttpRequest) -> User:
         """Return who sends a request, or whom it acts as. ApiError: 401, 403."""
         user = self.authentication.user_of(request)
+        protocols = request.headers.get("sec-websocket-protocol", "")
+        if WEBSOCKET_TOKEN in protocols:
+            left = {"sec-websocket-protocol": without_token(protocols)}
+            request.headers = {**request.headers, **left}
         if impersonation.is_wanted(request):
             request.impersonator = user
             return impersonation.impersonated(request, user, self.resources.context.authorizer)
