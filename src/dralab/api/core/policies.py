@@ -1,4 +1,4 @@
-"""Scaling, budgets, access, networking and what hooks into the server."""
+"""Scaling, budgets, networking and what hooks into the server."""
 
 from typing import Final
 
@@ -8,15 +8,7 @@ from dralab.api.fields import FieldError
 from dralab.api.strategy import Strategy
 from dralab.values.json_types import JsonDict
 
-RBAC: Final = "rbac.authorization.k8s.io"
 DEFAULT_CPU: Final = 80
-
-
-def any_name(name: str) -> list[str]:
-    """Return why a name cannot be a part of a path; RBAC asks for no more."""
-    if name in {".", ".."}:
-        return [f"may not be '{name}'"]
-    return [f"may not contain '{bad}'" for bad in ("/", "%") if bad in name]
 
 
 class AutoscalerStrategy(Strategy):
@@ -143,74 +135,6 @@ class BudgetStrategy(Strategy):
         if spec.get("selector"):
             errors += label_selector_problems(spec["selector"], "spec.selector")
         return errors
-
-
-class RoleStrategy(Strategy):
-    """Roles and cluster roles."""
-
-    creates_on_update = True
-
-    def validate(self, value: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the rules."""
-        errors = []
-        for index, rule in enumerate(value.get("rules") or ()):
-            if not rule.get("verbs"):
-                why = "verbs must contain at least one value"
-                errors.append(fields.required(f"rules[{index}].verbs", why))
-            if not rule.get("nonResourceURLs"):
-                if not rule.get("apiGroups"):
-                    why = "resource rules must supply at least one api group"
-                    errors.append(fields.required(f"rules[{index}].apiGroups", why))
-                if not rule.get("resources"):
-                    why = "resource rules must supply at least one resource"
-                    errors.append(fields.required(f"rules[{index}].resources", why))
-        return errors
-
-    def name_problems(self, name: str) -> list[str]:
-        """Return why a name is none."""
-        return any_name(name)
-
-
-class BindingStrategy(Strategy):
-    """Role bindings: what they bind to stays."""
-
-    creates_on_update = True
-
-    def default(self, value: JsonDict) -> None:
-        """Fill in the groups of references."""
-        reference = value.setdefault("roleRef", {})
-        reference["apiGroup"] = reference.get("apiGroup") or RBAC
-        for subject in value.get("subjects") or ():
-            if not subject.get("apiGroup") and subject.get("kind") in {"User", "Group"}:
-                subject["apiGroup"] = RBAC
-
-    def validate(self, value: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the references."""
-        reference = value["roleRef"]
-        errors = []
-        if reference.get("kind") not in {"Role", "ClusterRole"}:
-            known = ["ClusterRole", "Role"]
-            errors.append(fields.not_supported("roleRef.kind", reference.get("kind"), known))
-        if not reference.get("name"):
-            errors.append(fields.required("roleRef.name"))
-        errors += [
-            fields.required(f"subjects[{index}].name")
-            for index, subject in enumerate(value.get("subjects") or ())
-            if not subject.get("name")
-        ]
-        return errors
-
-    def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the change."""
-        errors = self.validate(new)
-        if new["roleRef"] != old.get("roleRef"):
-            why = "cannot change roleRef"
-            errors.append(fields.invalid_value("roleRef", new["roleRef"], why))
-        return errors
-
-    def name_problems(self, name: str) -> list[str]:
-        """Return why a name is none."""
-        return any_name(name)
 
 
 class IngressStrategy(Strategy):

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from dralab.api.core import (
+    access,
     certificates,
     cluster,
     configuration,
@@ -21,7 +22,7 @@ from dralab.api.strategy import Strategy
 @lru_cache(maxsize=4)
 def strategies(features: Features = DEFAULT_1_36) -> Mapping[str, Strategy]:
     """Return the strategies; kinds that are not there have no rules of their own."""
-    rbac = policies.RBAC
+    rbac = access.RBAC
     hooks = "admissionregistration.k8s.io"
     return {
         "configmaps": configuration.ConfigMapStrategy(),
@@ -51,10 +52,10 @@ def strategies(features: Features = DEFAULT_1_36) -> Mapping[str, Strategy]:
         "networking.k8s.io/ingresses": policies.IngressStrategy(),
         "networking.k8s.io/networkpolicies": policies.NetworkPolicyStrategy(),
         "policy/poddisruptionbudgets": policies.BudgetStrategy(),
-        f"{rbac}/clusterrolebindings": policies.BindingStrategy(),
-        f"{rbac}/clusterroles": policies.RoleStrategy(),
-        f"{rbac}/rolebindings": policies.BindingStrategy(),
-        f"{rbac}/roles": policies.RoleStrategy(),
+        f"{rbac}/clusterrolebindings": access.BindingStrategy(namespaced=False),
+        f"{rbac}/clusterroles": access.RoleStrategy(namespaced=False),
+        f"{rbac}/rolebindings": access.BindingStrategy(namespaced=True),
+        f"{rbac}/roles": access.RoleStrategy(namespaced=True),
         "scheduling.k8s.io/priorityclasses": cluster.PriorityClassStrategy(),
         "storage.k8s.io/csidrivers": volumes.CsiDriverStrategy(),
         "storage.k8s.io/storageclasses": volumes.StorageClassStrategy(),
