@@ -2,8 +2,9 @@
 
 import pytest
 
-from devicelab import DeviceLab
+from devicelab import DeviceLab, create_all
 from dralab.cli.schedule_server import Server
+from dralab.components.simulated import SimulatedCluster
 from dralab.objects.conditions import condition_of
 from dralab.prototypes.generations import GENERATIONS
 from dralab.prototypes.placement import PlacedPod
@@ -86,7 +87,7 @@ def test_a_node_that_only_a_pool_names_keeps_its_pods(lab):
     assert lab.client.list(DEVICE_CLAIMS).items
     # No kubelet is there to end it.
     lab.client.delete(PODS, "p", "default")
-    lab.wait(60)
+    lab.wait(1)
     assert pod(lab) is None
     lab.wait(60)
     assert not lab.client.list(DEVICE_CLAIMS).items
@@ -182,3 +183,20 @@ def test_two_claims_of_network_devices_have_different_addresses(lab):
     claims = lab.client.list(DEVICE_CLAIMS).items
     found = [claim["status"]["deviceStatuses"][0]["deviceIP"] for claim in claims]
     assert sorted(found) == ["198.18.0.1", "198.18.0.2"]
+
+
+def test_without_todays_api_a_deleted_pod_goes_with_its_claim():
+    cluster = SimulatedCluster(profiles=("k8srm",))
+    kinds = cluster.server.resources.kinds
+    create_all(cluster.client, kinds, OBJECTS.replace("NODE", "elsewhere"))
+    server = Server(cluster.client, GENERATIONS["k8srm"])
+    world = GENERATIONS["k8srm"].cluster(server.objects())
+    placed = world.place(world.pods()[0])
+    server.write(placed)
+    cluster.wait(1)
+    assert cluster.client.get(DEVICE_POOLS, "toys")["status"]["availableDevices"] == 0
+    cluster.client.delete(PODS, "p", "default")
+    cluster.wait(60)
+    assert not cluster.client.list(PODS).items
+    assert not cluster.client.list(DEVICE_CLAIMS).items
+    assert cluster.client.get(DEVICE_POOLS, "toys")["status"]["availableDevices"] == 1

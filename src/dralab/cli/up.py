@@ -125,8 +125,8 @@ def up(
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--without") from error
     if "v1" not in profiles:
-        note("without v1, no scheduler and no controllers run: use `dralab schedule --kubeconfig`")
-    components: list[Component] = [running] if "v1" in profiles else []
+        note("without v1, no scheduler runs: use `dralab schedule --kubeconfig`")
+    components: list[Component] = [running]
     if wanted and "nodes" not in left_out:
         components.append(Nodes(replace(wanted, classic="classic" in profiles)))
 

@@ -17,7 +17,7 @@ from dralab.runtime.engine import Engine
 from dralab.runtime.leader_election import Leadership
 from dralab.runtime.live import LiveEngine
 from dralab.runtime.manager import Manager
-from dralab.runtime.resources import DEVICE_POOLS, is_served
+from dralab.runtime.resources import CLAIMS, DEVICE_POOLS, is_served
 
 if TYPE_CHECKING:
     from dralab.api.kinds import Kinds
@@ -156,14 +156,19 @@ def assemble(
     `classic` adds what claims of classic DRA need, where the server serves that profile; `brief`
     has the scheduler say no more than kube-scheduler of pods that fit nowhere; `ca` is what pods
     are told of the server's certificate authority; `signing_files` are the certificate and the
-    private key of the one that signs requests for certificates.
+    private key of the one that signs requests for certificates. On a server without today's device
+    API run only the controllers that need nothing of it, and no scheduler.
     """
     from dralab.allocation.selectors import CelSelectorCompiler
     from dralab.controllers import registry
     from dralab.scheduler.scheduler import Scheduler, briefly
 
+    older = kinds is not None and not is_served(CLAIMS, kinds)
     if CONTROLLERS not in without:
-        registry.assemble(manager, kinds=kinds, ca=ca, signing_files=signing_files)
+        left_out = set(registry.CONTROLLERS) - registry.FOR_ANY_PROFILE if older else ()
+        registry.assemble(
+            manager, without=left_out, kinds=kinds, ca=ca, signing_files=signing_files
+        )
         if is_served(DEVICE_POOLS, kinds):
             from dralab.controllers.device_claims import DeviceClaims
 
@@ -172,7 +177,7 @@ def assemble(
             from dralab.controllers.classic_claims import ClassicClaims
 
             ClassicClaims(manager.acting_as(registry.account_of(registry.CLAIMS)))
-    if SCHEDULER in without:
+    if SCHEDULER in without or older:
         return None
     manager = manager.acting_as(SCHEDULER_USER)
     scheduler = Scheduler(manager, CelSelectorCompiler(), explain=briefly if brief else None)

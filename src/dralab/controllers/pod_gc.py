@@ -44,6 +44,10 @@ class PodGarbage:
         manager.every(PERIOD, self.collect)
 
     def _pod(self, _: JsonDict | None, new: JsonDict | None) -> None:
+        if new is not None and is_deleting(new) and self._is_described_only(new):
+            self._due = True
+            self.manager.engine.soon(self._collect_now)  # who deletes it, waits for that
+            return
         if new is None or self._due:
             return
         node = new["spec"].get("nodeName")
@@ -55,6 +59,16 @@ class PodGarbage:
 
     def _node(self, _: JsonDict | None, new: JsonDict | None) -> None:
         self._due = self._due or new is None
+
+    def _is_described_only(self, pod: JsonDict) -> bool:
+        """Return whether a DevicePool names a pod's node, and no Node does: no kubelet is there."""
+        node = pod["spec"].get("nodeName")
+        described = any(item["spec"].get("nodeName") == node for item in self._device_pools)
+        return bool(node) and described and self.nodes.get(NamespacedName("", node)) is None
+
+    def _collect_now(self) -> None:
+        if self.manager.ready:
+            self.collect()
 
     def collect(self) -> None:
         """Delete pods that no kubelet will end."""

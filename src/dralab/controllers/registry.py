@@ -78,6 +78,16 @@ def account_of(controller: str) -> str:
     return f"system:serviceaccount:kube-system:{ACCOUNTS.get(controller, controller)}"
 
 
+# Those that have something to do where only older device APIs are served.
+FOR_ANY_PROFILE: Final = frozenset(
+    {
+        "garbage-collector-controller",
+        "namespace-controller",
+        "pod-garbage-collector-controller",
+    }
+)
+
+
 def assemble(
     manager: Manager,
     *,
