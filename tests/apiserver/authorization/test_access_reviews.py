@@ -144,6 +144,23 @@ def test_everybody_may_ask_who_they_are(office):
     }
 
 
+def test_long_texts_of_clients_are_not_kept(office):
+    """Reviews may ask about texts of megabytes, a thousand times."""
+    root = person("root", "system:masters")
+    long = "x" * 100_000
+    for number in range(3):
+        spec = {"resourceAttributes": {**PODS, "verb": f"{long}{number}"}, "user": "jane"}
+        assert status(office, "subjectaccessreviews", spec, root) == {"allowed": False}
+        spec = {"resourceAttributes": PODS, "user": "jane", "groups": [f"{long}{number}"]}
+        assert status(office, "subjectaccessreviews", spec, root)["allowed"]
+    (rbac,) = office.server.resources.context.authorizer.authorizers
+    kept = rbac.index._grants
+    texts = [text for name, groups, _ in kept for text in (name, *groups)]
+    texts += [text for grants in kept.values() for question in grants._found for text in question]
+    assert texts
+    assert max(map(len, texts)) < 5000
+
+
 def test_where_nobody_is_asked_everything_is_allowed():
     office = Office(())
     spec = {"resourceAttributes": PODS}

@@ -26,9 +26,11 @@ GROUP: Final = "rbac.authorization.k8s.io"
 ROLES, CLUSTER_ROLES = f"{GROUP}/roles", f"{GROUP}/clusterroles"
 BINDINGS, CLUSTER_BINDINGS = f"{GROUP}/rolebindings", f"{GROUP}/clusterrolebindings"
 COLLECTIONS: Final = (CLUSTER_ROLES, CLUSTER_BINDINGS, ROLES, BINDINGS)
-# Users, namespaces and verbs come from clients: what is kept of them is bounded.
-MAX_USERS: Final = 4096
-MAX_QUESTIONS: Final = 1024
+# Users and verbs come from clients: what is kept of them is bounded.
+MAX_USERS: Final = 2048
+MAX_QUESTIONS: Final = 256  # of each
+LONGEST_USER: Final = 4096  # characters, with groups; reviews ask about any text
+LONGEST_QUESTION: Final = 256
 
 Subject = tuple[str, str]  # "User" or "Group", and the name
 
@@ -84,9 +86,10 @@ class Grants:
         found = self._found.get(question)
         if found is None:
             found = self._answers(*question)
-            if len(self._found) >= MAX_QUESTIONS:
-                self._found.clear()
-            self._found[question] = found
+            if sum(map(len, question)) <= LONGEST_QUESTION:
+                if len(self._found) >= MAX_QUESTIONS:
+                    self._found.clear()
+                self._found[question] = found
         for names, decision in found:
             if not names or wanted.name in names:
                 return decision
@@ -170,9 +173,10 @@ class RoleIndex:
                 # Again: what is found for a namespace must not be kept as what holds everywhere.
                 where = namespace if namespace in self._bindings else ""
                 found = self._made(user, where)
-                if len(self._grants) >= MAX_USERS:
-                    self._grants.clear()
-                self._grants[user.name, user.groups, where] = found
+                if len(user.name) + sum(map(len, user.groups)) <= LONGEST_USER:
+                    if len(self._grants) >= MAX_USERS:
+                        self._grants.clear()
+                    self._grants[user.name, user.groups, where] = found
         return found
 
     def rules_of(self, kind: str, name: str, namespace: str) -> tuple[PolicyRule, ...] | str:
