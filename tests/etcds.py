@@ -43,7 +43,15 @@ def binary() -> Path:
 class Etcd:
     """Members of one etcd, on free ports of this machine; `with Etcd(place, members=3) as etcd`."""
 
-    def __init__(self, place: Path, *, members: int = 1, options: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        place: Path,
+        *,
+        members: int = 1,
+        options: tuple[str, ...] = (),
+        scheme: str = "http",
+    ) -> None:
+        self.scheme = scheme
         self.place = place
         self.options = options
         self.peers = [_free_port() for _ in range(members)]
@@ -77,8 +85,8 @@ class Etcd:
                     f"--data-dir={self.place / f'm{index}'}",
                     f"--listen-peer-urls=http://127.0.0.1:{peer}",
                     f"--initial-advertise-peer-urls=http://127.0.0.1:{peer}",
-                    f"--listen-client-urls=http://127.0.0.1:{client}",
-                    f"--advertise-client-urls=http://127.0.0.1:{client}",
+                    f"--listen-client-urls={self.scheme}://127.0.0.1:{client}",
+                    f"--advertise-client-urls={self.scheme}://127.0.0.1:{client}",
                     f"--initial-cluster={cluster}",
                     "--log-level=warn",
                     *self.options,
