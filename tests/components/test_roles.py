@@ -37,7 +37,7 @@ SECOND = 10**9
 class Guarded:
     """A cluster in simulated time whose server writes down what it refuses."""
 
-    def __init__(self, *, classic=False):
+    def __init__(self, *, classic=False, without=()):
         self.engine = SimulatedEngine()
         self.engine.clock.advance_to(START)
         clock = self.engine.clock
@@ -51,8 +51,9 @@ class Guarded:
         self.client = LocalClient(self.server.resources, self.server.hub)
         roles.install(self.client, classic=classic)
         kinds = self.server.resources.kinds
-        plane = self.manager(control_plane.READER)
-        control_plane.assemble(plane, kinds=kinds, classic=classic).lead()
+        alone = "controllers" in without
+        plane = self.manager(control_plane.SCHEDULER_USER if alone else control_plane.READER)
+        control_plane.assemble(plane, kinds=kinds, classic=classic, without=without).lead()
         drivers = ("fake",) if classic else ("gpu",)
         node_manager = self.manager(nodes.NODES_USER)
         wanted = nodes.NodeOptions(nodes=2, drivers=drivers, classic=classic)
@@ -159,6 +160,18 @@ def test_nothing_that_a_cluster_of_classic_dra_does_is_refused():
     cluster.client.delete(PODS, "classic", "default")
     cluster.wait(60)
     assert cluster.running() == []
+    assert cluster.refused == []
+
+
+@pytest.mark.parametrize("classic", [False, True])
+def test_nothing_that_a_scheduler_without_controllers_does_is_refused(classic):
+    cluster = Guarded(classic=classic, without=["controllers"])
+    for node in ("node-0", "node-1"):
+        cluster.client.patch(NODES, node, {"spec": {"taints": None}})
+    pod = {"metadata": {"name": "plain"}, "spec": template("x")[1]["spec"]}
+    cluster.client.create(PODS, pod, "default")
+    cluster.wait(10)
+    assert cluster.running() == ["plain"]
     assert cluster.refused == []
 
 

@@ -88,8 +88,9 @@ class ControlPlane:
         """Begin beside a server that answers."""
         randomness = Randomness.from_system() if cluster.seed is None else Randomness(cluster.seed)
         engine = self.engine = LiveEngine(name="dralab-components", clock=cluster.clock)
+        reader = SCHEDULER_USER if CONTROLLERS in self.without else READER
         manager = self.manager = Manager(
-            engine, cluster.client_of(READER), randomness, client_of=cluster.client_of
+            engine, cluster.client_of(reader), randomness, client_of=cluster.client_of
         )
         kinds = cluster.server.resources.kinds
         roles.install_for(cluster, classic=self.classic)

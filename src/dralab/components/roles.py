@@ -44,9 +44,19 @@ ACCOUNTS: Final[Mapping[str, Sequence[Rule]]] = {
     ],
     "service-account-controller": [(("create", "update"), "", ("configmaps",))],
 }
+# What kube-scheduler's role lacks for features that are off there by default.
+SCHEDULER: Final[Sequence[Rule]] = [
+    (READ, DEVICES, ("devicetaintrules",)),
+    (READ, "scheduling.k8s.io", ("podgroups",)),
+]
 # With classic DRA: the scheduler, and the driver with its controller.
 CLASSIC_SCHEDULER: Final[Sequence[Rule]] = [
-    (("create", "delete", "get", "update"), DEVICES, ("podschedulingcontexts",)),
+    ((*READ, "create", "delete", "update"), DEVICES, ("podschedulingcontexts",)),
+    (
+        READ,
+        DEVICES,
+        ("resourceclaimparameters", "resourceclasses", "resourceclassparameters"),
+    ),
 ]
 CLASSIC_CLAIMS: Final[Sequence[Rule]] = [(("get",), DEVICES, ("resourceclaimtemplates",))]
 CLASSIC_DRIVERS: Final[Sequence[Rule]] = [
@@ -97,8 +107,9 @@ def install(client: Client, *, classic: bool = False) -> None:
     if classic:
         accounts["dralab-nodes"] = [*accounts["dralab-nodes"], *CLASSIC_DRIVERS]
         accounts["resource-claim-controller"] = CLASSIC_CLAIMS
-        subject = {"kind": "User", "apiGroup": GROUP, "name": "system:kube-scheduler"}
-        _ensure(client, "dralab:classic-scheduler", CLASSIC_SCHEDULER, subject)
+    user = {"kind": "User", "apiGroup": GROUP, "name": "system:kube-scheduler"}
+    more = CLASSIC_SCHEDULER if classic else ()
+    _ensure(client, "dralab:scheduler", [*SCHEDULER, *more], user)
     for account, rules in accounts.items():
         subject = {"kind": "ServiceAccount", "name": account, "namespace": "kube-system"}
         _ensure(client, f"dralab:{account}", rules, subject)
