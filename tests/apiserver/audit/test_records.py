@@ -3,8 +3,11 @@
 import orjson
 import pytest
 
+from dralab.api.status import ApiError
 from dralab.apiserver import server as servers
 from dralab.apiserver.audit.policy import AuditPolicy
+from dralab.apiserver.authentication.chain import Authentication
+from dralab.apiserver.authentication.tokens import TokenTable
 from dralab.apiserver.http.auditing import AuditSettings
 from dralab.apiserver.http.messages import HttpRequest, WatchStream
 from dralab.apiserver.storage import MemoryStore
@@ -152,6 +155,21 @@ def test_who_acts_as_somebody_else_is_recorded_beside_them():
     event = lines.events[-1]
     assert event["user"]["username"] == "admin"
     assert event["impersonatedUser"]["username"] == "jane"
+
+
+def test_who_may_not_act_as_somebody_else_is_recorded():
+    server, lines = lab({"level": "Metadata"}, authorization=["RBAC"])
+    server.application.authentication = Authentication(tokens=[TokenTable({"t0ken": JANE})])
+    headers = {"authorization": "Bearer t0ken", "impersonate-user": "root"}
+    request = HttpRequest(method="GET", path=MAPS, headers=headers)
+    with pytest.raises(ApiError, match='cannot impersonate resource "users"'):
+        server.admit(request)
+    first, last = lines.events
+    assert (first["stage"], last["stage"]) == ("RequestReceived", "ResponseComplete")
+    assert last["user"]["username"] == "jane"
+    assert "impersonatedUser" not in last
+    assert last["responseStatus"]["code"] == 403
+    assert last["responseStatus"]["details"] == {"name": "root", "kind": "users"}
 
 
 def test_two_runs_write_the_same_bytes():

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
+import orjson
+
 from dralab.api.kinds import Kinds
 from dralab.api.status import ApiError
 from dralab.apiserver.audit.events import Auditor, Record
@@ -87,7 +89,12 @@ class Auditing:
             self.auditor.complete(request.record, status, lambda: b"")
 
     def refused(self, request: HttpRequest, error: ApiError) -> None:
-        """Record that a credential was not accepted."""
+        """Record that a credential was not accepted, or that its owner may not act as another."""
+        if error.code == HTTPStatus.FORBIDDEN and request.impersonator is not None:
+            record = self._asked(request, request.impersonator)
+            if record is not None:
+                self.auditor.complete(record, error.code, lambda: orjson.dumps(error.status()))
+            return
         if error.code != HTTPStatus.UNAUTHORIZED:
             return
         record = self._asked(request, OPEN)
@@ -109,9 +116,10 @@ class Auditing:
 
     def _asked(self, request: HttpRequest, user: User) -> Record | None:
         query = f"?{request.query}" if request.query else ""
+        sender = request.impersonator or user
         return self.auditor.received(
-            attributes_of(request, self.kinds, request.impersonator or user),
-            impersonated=None if request.impersonator is None else user,
+            attributes_of(request, self.kinds, sender),
+            impersonated=None if user is sender else user,
             uri=f"{request.path}{query}",
             headers=request.headers,
             peer=request.peer,
