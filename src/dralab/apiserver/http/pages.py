@@ -83,7 +83,7 @@ class Pages:
             case [("livez" | "readyz" | "healthz") as name]:
                 return self._health(name, verbose="verbose" in request.query)
             case [("livez" | "readyz" | "healthz") as name, check] if check in CHECKS[name]:
-                return HttpResponse(headers=TEXT, body=b"ok")
+                return self._check(name, check)
             case ["openapi", *rest] if (found := self._openapi.answer(request, rest)) is not None:
                 return found
             case [".well-known", "openid-configuration"]:
@@ -178,11 +178,26 @@ class Pages:
         return HttpResponse(headers=headers, body=orjson.dumps(self.issuer.key_set()))
 
     def _health(self, name: str, *, verbose: bool) -> HttpResponse:
-        if not verbose:
+        failed = [check for check in CHECKS[name] if self._fails(name, check)]
+        if not verbose and not failed:
             return HttpResponse(headers=TEXT, body=b"ok")
-        lines = [f"[+]{check} ok" for check in CHECKS[name]]
-        text = "\n".join([*lines, f"{name} check passed", ""])
-        return HttpResponse(headers=TEXT, body=text.encode())
+        lines = [
+            f"[-]{check} failed: reason withheld" if check in failed else f"[+]{check} ok"
+            for check in CHECKS[name]
+        ]
+        text = "\n".join([*lines, f"{name} check {'failed' if failed else 'passed'}", ""])
+        return HttpResponse(status=500 if failed else 200, headers=TEXT, body=text.encode())
+
+    def _check(self, name: str, check: str) -> HttpResponse:
+        if self._fails(name, check):
+            text = b"internal server error: etcd does not tell what is written"
+            return HttpResponse(status=500, headers=TEXT, body=text)
+        return HttpResponse(headers=TEXT, body=b"ok")
+
+    def _fails(self, name: str, check: str) -> bool:
+        """Whether a check fails: a server that does not hear of writes is alive, but not ready."""
+        connected = self.resources.context.store.connected
+        return name == "readyz" and check == "storage" and not connected
 
     def _metrics(self) -> HttpResponse:
         store = self.resources.context.store

@@ -38,6 +38,11 @@ class OptimisticStore:
         return self.store.shared
 
     @property
+    def connected(self) -> bool:
+        """Whether the store hears of what other servers write."""
+        return self.store.connected
+
+    @property
     def wrote(self) -> bool:
         """Whether the request has written."""
         return self.lock.writes

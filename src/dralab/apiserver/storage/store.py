@@ -28,6 +28,11 @@ class Store(Protocol):
         ...
 
     @property
+    def connected(self) -> bool:
+        """Whether the store hears of what other servers write."""
+        ...
+
+    @property
     def wrote(self) -> bool:
         """Whether there was a write, in the store of one request."""
         ...

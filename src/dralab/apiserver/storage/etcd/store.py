@@ -68,6 +68,7 @@ class EtcdStore(MemoryStore):
         self._ahead: dict[int, tuple[Key, Stored | None]] = {}
         self._telling = 0  # the thread that takes in changes
         self._watch: Any = None
+        self._connected = True  # or no watch is open, and memory grows old
         self._over = threading.Event()
         try:
             _check_version(self._client.version(), str(address))
@@ -79,6 +80,11 @@ class EtcdStore(MemoryStore):
         except BaseException:
             self._client.close()
             raise
+
+    @property
+    def connected(self) -> bool:
+        """Whether a member of etcd tells what is written."""
+        return self._connected
 
     def close(self) -> None:
         """End the watch; further writes are refused."""
@@ -320,6 +326,7 @@ class EtcdStore(MemoryStore):
             except Exception:
                 logger.exception("the watch of %s failed", self.address)
                 lost = True
+            self._connected = False
             self._over.wait(AGAIN)
         with self.lock:
             self._awaken()
@@ -328,6 +335,7 @@ class EtcdStore(MemoryStore):
         """Take in what a watch brings until it ends; return whether something is missing."""
         events: list[pb.Event] = []
         for response in watch:
+            self._connected = True
             if response.compact_revision:
                 return True
             if response.canceled:
