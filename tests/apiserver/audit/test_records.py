@@ -172,6 +172,21 @@ def test_who_may_not_act_as_somebody_else_is_recorded():
     assert last["responseStatus"]["details"] == {"name": "root", "kind": "users"}
 
 
+def test_a_pod_beyond_its_namespaces_level_is_noted():
+    server, lines = lab({"level": "Metadata"})
+    prefix = "pod-security.kubernetes.io/"
+    labels = {f"{prefix}audit": "baseline"}
+    send(server, "POST", "/api/v1/namespaces", {"metadata": {"name": "n", "labels": labels}})
+    spec = {"containers": [{"name": "c", "image": "i"}], "hostPID": True}
+    body = {"metadata": {"name": "p"}, "spec": spec}
+    assert send(server, "POST", "/api/v1/namespaces/n/pods", body).status == 201
+    noted = lines.events[-1]["annotations"]
+    assert noted[f"{prefix}enforce-policy"] == "privileged:latest"
+    assert noted[f"{prefix}audit-violations"] == (
+        'would violate PodSecurity "baseline:latest": host namespaces (hostPID=true)'
+    )
+
+
 def test_two_runs_write_the_same_bytes():
     runs = []
     for _ in range(2):

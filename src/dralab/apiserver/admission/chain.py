@@ -11,6 +11,10 @@ from dralab.apiserver.users import User
 Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
 
 
+def unnoted(_key: str, _value: str) -> None:
+    """Drop an annotation: no audit log wants it."""
+
+
 @dataclass(slots=True, kw_only=True)
 class Review:
     """One write about to happen.
@@ -19,7 +23,8 @@ class Review:
     place. `old` is the object that is there (None for CREATE, and for the
     DELETE of one that cannot be read); it may not be changed. `find`
     reads any object of the store, `all_of` those of a collection in a namespace, `count_of` tells
-    how many they are.
+    how many they are. `annotate` adds an annotation
+    to the audit log's record.
     """
 
     operation: Operation
@@ -35,6 +40,7 @@ class Review:
     all_of: Callable[[str, str], Sequence[Stored]]
     count_of: Callable[[str, str], int]
     warnings: list[str] = field(default_factory=list)
+    annotate: Callable[[str, str], None] = unnoted
 
     @property
     def given_name(self) -> str:

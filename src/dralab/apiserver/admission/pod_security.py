@@ -1,6 +1,6 @@
 """Enforces the pod security level in a namespace's labels (PodSecurity).
 
-What each level forbids is in `objects.pod_security`. Audit annotations are left out.
+What each level forbids is in `objects.pod_security`.
 Source: k8s.io/pod-security-admission `admission`, `api`.
 """
 
@@ -107,13 +107,23 @@ class PodSecurity:
 
     def _admit_pod(self, review: Review, path: Sequence[str]) -> None:
         policy = self._policy_of(review)
-        if policy.enforce.level == policy.warn.level == PRIVILEGED:
+        if policy.enforce.level == policy.warn.level == policy.audit.level == PRIVILEGED:
+            if not path:
+                review.annotate(f"{PREFIX}enforce-policy", str(policy.enforce))
             return
         pod = _at(review.value, path)
-        if pod is None or self._is_exempt(review, pod):
+        if pod is None:
+            return
+        if exempt := self._exemption(review, pod):
+            review.annotate(f"{PREFIX}exempt", exempt)
             return
         if review.old is not None and not _is_other(pod, _at(review.old, path)):
             return
+        if found := policy.audit.violations(pod):
+            text = f'would violate PodSecurity "{policy.audit}": {_told(found)}'
+            review.annotate(f"{PREFIX}audit-violations", text)
+        if not path:
+            review.annotate(f"{PREFIX}enforce-policy", str(policy.enforce))
         if not path and (found := policy.enforce.violations(pod)):
             kind = review.kind
             raise ApiError.forbidden(
@@ -129,13 +139,15 @@ class PodSecurity:
         labels = labels_of(namespace.value) if namespace is not None else {}
         return policy_of(labels, self.settings.defaults)[0]
 
-    def _is_exempt(self, review: Review, pod: JsonDict) -> bool:
+    def _exemption(self, review: Review, pod: JsonDict) -> str:
+        """Return why no policy concerns a pod; empty where one does."""
         settings = self.settings
-        return (
-            review.user.name in settings.usernames
-            or review.namespace in settings.namespaces
-            or spec_of(pod).get("runtimeClassName", "") in settings.runtime_classes
-        )
+        if review.namespace in settings.namespaces:
+            return "namespace"
+        if review.user.name in settings.usernames:
+            return "user"
+        exempt = spec_of(pod).get("runtimeClassName", "") in settings.runtime_classes
+        return "runtimeClass" if exempt else ""
 
     def _admit_namespace(self, review: Review) -> None:
         """Refuse labels that say no level; warn of pods beyond a new one."""

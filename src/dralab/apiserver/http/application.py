@@ -367,7 +367,7 @@ class Application:
         kind = route.kind
         form = form_for(request, listing=False)
         self.weights.check_create(request, route, form)
-        options = write_options(query, "CreateOptions", user=user, agent=agent_of(request))
+        options = _write_options(request, query, "CreateOptions", user)
         value = self._body(request, route, options)
         if kind.verbs == ASKED:
             asked = self.resources.ask(kind, value, route.namespace, options)
@@ -391,7 +391,7 @@ class Application:
     def _update(self, request: HttpRequest, route: Route, user: User, query: Query) -> HttpResponse:
         form = form_for(request, listing=False)
         self.weights.check_change(request, route, form)
-        options = write_options(query, "UpdateOptions", user=user, agent=agent_of(request))
+        options = _write_options(request, query, "UpdateOptions", user)
         value = self._body(request, route, options)
         stored, created = self.resources.put(
             route.kind,
@@ -433,7 +433,7 @@ class Application:
             raise ApiError("UnsupportedMediaType", "415: Unsupported Media Type", details={})
         if patch_type == "strategic" and not route.kind.patches_strategically:
             raise bodies.unknown_format(CUSTOM_PATCHES)
-        options = write_options(query, "PatchOptions", user=user, agent=agent_of(request))
+        options = _write_options(request, query, "PatchOptions", user)
         check_patch_options(options, apply=patch_type == "apply", force_given="force" in query)
         if patch_type == "apply":
             weighing.check_yaml(request)
@@ -496,9 +496,7 @@ class Application:
             patch_type, body, options = self._patch_body(request, route, user, query)
         else:
             names = {"create": "CreateOptions", "update": "UpdateOptions"}
-            options = write_options(
-                query, names.get(verb, "GetOptions"), user=user, agent=agent_of(request)
-            )
+            options = _write_options(request, query, names.get(verb, "GetOptions"), user)
             if verb != "get":
                 sub = kind.subresources[name]
                 body = bodies.decode(
@@ -536,6 +534,14 @@ def warnings_of(page: ListPage) -> Sequence[str]:
     found = [f"{shown(key)} is damaged and omitted" for key in page.damaged[:WARNINGS]]
     if more := len(page.damaged) - WARNINGS:
         found += [f"{more} more are damaged and omitted"] if more > 0 else []
+    return found
+
+
+def _write_options(request: HttpRequest, query: Query, kind: str, user: User) -> WriteOptions:
+    """Return how a request writes; what is noted of it goes to its record in the audit log."""
+    found = write_options(query, kind, user=user, agent=agent_of(request))
+    if request.record is not None:
+        found.annotate = request.record.annotate
     return found
 
 

@@ -5,13 +5,14 @@ Sources: k8s.io/apimachinery `meta/v1` validation, `meta/internalversion/validat
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from dralab.api import fields
 from dralab.api.fields import FieldError
 from dralab.api.status import ApiError
+from dralab.apiserver.admission.chain import unnoted
 from dralab.apiserver.users import ADMIN, User
 
 Query = Mapping[str, Sequence[str]]
@@ -43,7 +44,8 @@ class WriteOptions:
     """How to write. Warnings for the client are gathered in `warnings`.
 
     `manager` owns the changed fields; without it the verb falls back to `agent`, the client's
-    program. `duplicates` are the paths that the body gave twice.
+    program. `duplicates` are the paths that the body gave twice. `annotate` adds an annotation to
+    the audit log's record.
     """
 
     dry_run: bool = False
@@ -53,6 +55,7 @@ class WriteOptions:
     force: bool = False
     user: User = ADMIN
     warnings: list[str] = field(default_factory=list)
+    annotate: Callable[[str, str], None] = unnoted
     duplicates: Sequence[str] = ()
     # Set by apply: it has said already who owns what.
     applied: bool = False

@@ -207,6 +207,7 @@ def _admit(
         all_of=context.all_of,
         count_of=context.store.count,
         warnings=options.warnings,
+        annotate=options.annotate,
     )
     for admission in context.admission:
         admission.admit(review)
