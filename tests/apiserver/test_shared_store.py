@@ -10,7 +10,8 @@ import pytest
 pytest.importorskip("grpc")
 
 from dralab.apiserver.http.asgi import AsgiApp
-from dralab.apiserver.http.messages import HttpRequest
+from dralab.apiserver.http.messages import ByteStream, HttpRequest
+from dralab.apiserver.http.trying import tried
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage.etcd import client as etcd_client
 from etcds import etcd_store
@@ -325,3 +326,17 @@ def test_a_server_that_does_not_hear_of_writes_is_alive_and_not_ready(etcd, serv
     while not server.store.connected:
         threading.Event().wait(0.01)
     assert pages("/readyz") == [(200, "ok")]
+
+
+def test_a_stream_is_opened_once(servers):
+    here, there = servers
+    opened = []
+
+    def attempt(view):
+        opened.append(view)
+        ask(there, "POST", MAPS, config(f"n{len(opened)}"))
+        return ByteStream(source=None)
+
+    answer = tried(request("POST", f"{MAPS}/a/exec"), here.store, attempt)
+    assert isinstance(answer, ByteStream)
+    assert len(opened) == 1

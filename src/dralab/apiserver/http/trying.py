@@ -32,7 +32,7 @@ def tried(request: HttpRequest, store: Store, attempt: Callable[[Store], Answer]
             answer = attempt(view)
         except Changed:
             continue
-        if fresh or view.wrote or _failed(answer):
+        if fresh or view.wrote or _is_final(answer):
             return answer
         try:
             store.refresh()
@@ -51,9 +51,12 @@ def tried(request: HttpRequest, store: Store, attempt: Callable[[Store], Answer]
     )
 
 
-def _failed(answer: Answer) -> bool:
-    """Whether the store failed: then a write may have happened, and is not tried again."""
-    return isinstance(answer, HttpResponse) and answer.status >= 500
+def _is_final(answer: Answer) -> bool:
+    """Whether an answer counts as it is: a stream has begun, or the store failed.
+
+    If it failed, a write may have happened, and is not tried again.
+    """
+    return not isinstance(answer, HttpResponse) or answer.status >= 500
 
 
 def unavailable(error: StorageUnavailable) -> HttpResponse:
