@@ -2,6 +2,7 @@
 
 import pytest
 
+from dralab.apiserver.authorization.modes import ModeError
 from offices import RBAC, Office, account, group, paths, person, rule, user
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -193,6 +194,11 @@ def test_who_starts_a_server_with_roles_in_its_store_finds_them(office):
 )
 def test_other_modes_allow_or_refuse_everything(modes, status):
     assert Office(modes).ask("GET", PODS, user="x")[0] == status
+
+
+def test_a_mode_that_there_is_not_is_refused():
+    with pytest.raises(ModeError, match="'Rbac' is not a mode; the modes are AlwaysAllow"):
+        Office(("Rbac",))
 
 
 def test_a_refusal_of_everything_says_so():

@@ -100,9 +100,10 @@ class Authorization:
 def authorization_of(modes: Sequence[str], store: Store, pods_on: PodsOn) -> Authorization:
     """Return what decides in these modes: by objects of a store, whose changes it follows.
 
-    `pods_on` finds the pods of a node. There is no authorizer where every user may do everything.
+    `pods_on` finds the pods of a node. ModeError. There is no authorizer where every user may do
+    everything.
     """
-    if not modes or tuple(modes) == ("AlwaysAllow",):
+    if parse_modes(",".join(modes)) == ("AlwaysAllow",):
         return Authorization()
     index = RoleIndex()
     if "RBAC" in modes:
