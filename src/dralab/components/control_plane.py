@@ -17,7 +17,7 @@ from dralab.runtime.engine import Engine
 from dralab.runtime.leader_election import Leadership
 from dralab.runtime.live import LiveEngine
 from dralab.runtime.manager import Manager
-from dralab.runtime.resources import CLAIMS, DEVICE_POOLS, is_served
+from dralab.runtime.resources import CLAIMS, DEVICE_POOLS, EVOLUTION_POOLS, is_served
 
 if TYPE_CHECKING:
     from dralab.api.kinds import Kinds
@@ -174,6 +174,10 @@ def assemble(
             from dralab.controllers.device_claims import DeviceClaims
 
             DeviceClaims(manager.acting_as(registry.account_of("device-claim-controller")))
+        if is_served(EVOLUTION_POOLS, kinds):
+            from dralab.controllers.evolution_claims import EvolutionClaims
+
+            EvolutionClaims(manager.acting_as(registry.account_of("evolution-claim-controller")))
         if classic:
             from dralab.controllers.classic_claims import ClassicClaims
 

@@ -27,8 +27,12 @@ ACCOUNTS: Final[Mapping[str, Sequence[Rule]]] = {
     "deployment-controller": [(("patch",), "apps", ("deployments",))],
     "device-claim-controller": [
         (("get",), "", ("pods",)),
-        (("get",), K8SRM, ("deviceclaims", "devicepools")),
-        (("get", "update"), K8SRM, ("deviceclaims/status", "devicepools/status")),
+        (("get",), K8SRM, ("deviceclaims", "deviceclasses", "devicepools")),
+        (
+            ("get", "update"),
+            K8SRM,
+            ("deviceclaims/status", "deviceclasses/status", "devicepools/status"),
+        ),
     ],
     "device-taint-eviction-controller": [(("update",), DEVICES, ("devicetaintrules/status",))],
     "dralab-nodes": [
@@ -36,6 +40,10 @@ ACCOUNTS: Final[Mapping[str, Sequence[Rule]]] = {
         (("update",), "", ("nodes",)),
         (READ, DEVICES, ("resourceslices",)),
         (("create", "delete", "update"), DEVICES, ("deviceclasses", "resourceslices")),
+    ],
+    "evolution-claim-controller": [
+        (("get",), DEVICES, ("pods", "resourceclaims")),
+        (("get", "update"), DEVICES, ("resourceclaims", "resourceclaims/status")),
     ],
     "job-controller": [(("update",), "", ("pods",))],
     "resourcepoolstatus-controller": [

@@ -53,6 +53,10 @@ DEVICE_DRIVERS: Final = Resource(
     "devmgmtproto.k8s.io", "v1alpha1", "devicedrivers", namespaced=False
 )
 DEVICE_CLAIMS: Final = Resource("devmgmtproto.k8s.io", "v1alpha1", "deviceclaims")
+# dra-evolution, where a cluster serves that profile.
+EVOLUTION_POOLS: Final = Resource("resource.k8s.io", "v1alpha2", "resourcepools", namespaced=False)
+EVOLUTION_CLAIMS: Final = Resource("resource.k8s.io", "v1alpha2", "resourceclaims")
+EVOLUTION_PODS: Final = Resource("resource.k8s.io", "v1alpha2", "pods")
 # Classic DRA, where a cluster serves that profile.
 CLASSIC_CLASSES: Final = Resource(
     "resource.k8s.io", "v1alpha2", "resourceclasses", namespaced=False

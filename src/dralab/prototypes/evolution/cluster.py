@@ -14,7 +14,7 @@ from dralab.allocation.outcome import ClaimAllocation
 from dralab.allocation.problem import DeviceId, InUse, Problem
 from dralab.objects.metadata import spec_of, status_of
 from dralab.prototypes.evolution.expressions import EvolutionExpressions
-from dralab.prototypes.evolution.kinds import API_VERSION, MAX_RESERVED_FOR
+from dralab.prototypes.evolution.kinds import API_VERSION, FINALIZER, MAX_RESERVED_FOR
 from dralab.prototypes.findings import copied
 from dralab.prototypes.k8srm.claim_reader import UnallocatableError, suffix
 from dralab.prototypes.placement import PlacedDevice, PlacedPod, PlacementResult, UnplacedPod
@@ -24,7 +24,6 @@ from dralab.values.quantity import parse_any, render
 
 EVERYBODY: Final = "evolution"
 SHARED: Final = "shared"
-FINALIZER: Final = "dra.k8s.io/delete-protection"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,6 +29,7 @@ MAX_VALUE: Final = 64
 MAX_ID: Final = 32
 MAX_DOMAIN: Final = 63
 MAX_DRIVER_DATA: Final = 32
+FINALIZER: Final = "dra.k8s.io/delete-protection"
 MAX_RESERVED_FOR: Final = 32
 
 

@@ -1,0 +1,69 @@
+"""dra-evolution: claims whose pods are gone give their devices back, and may be deleted then.
+
+`dralab schedule` allocates and reserves; a finalizer keeps a claim until nobody uses it.
+"""
+
+from dralab.api.status import ApiError
+from dralab.objects.metadata import NamespacedName, key_of, status_of, uid_of
+from dralab.prototypes.evolution.kinds import FINALIZER
+from dralab.runtime.client import amend, drop_finalizer
+from dralab.runtime.manager import Manager
+from dralab.runtime.resources import EVOLUTION_CLAIMS, EVOLUTION_PODS
+from dralab.values.json_types import JsonDict
+
+
+class EvolutionClaims:
+    """Takes pods that are gone off the claims that they used."""
+
+    def __init__(self, manager: Manager) -> None:
+        self.client = manager.client
+        self.claims = manager.cache(EVOLUTION_CLAIMS)
+        self.pods = manager.cache(EVOLUTION_PODS)
+        self.queue = manager.queue("evolutionclaims", self.reconcile)
+        self.claims.subscribe(self._claim)
+        self.pods.subscribe(self._pod)
+
+    def _claim(self, _: JsonDict | None, new: JsonDict | None) -> None:
+        if new is not None:
+            self.queue.add(key_of(new))
+
+    def _pod(self, _: JsonDict | None, new: JsonDict | None) -> None:
+        if new is None:
+            for claim in self.claims:
+                self.queue.add(key_of(claim))
+
+    def reconcile(self, key: NamespacedName) -> int | None:
+        """Release a claim that nobody uses any more."""
+        claim = self.claims.get(key)
+        if claim is None:
+            return None
+        reserved = status_of(claim).get("reservedFor") or []
+        used = [user for user in reserved if not self._is_gone(key.namespace, user)]
+        if len(used) < len(reserved):
+            status = {**status_of(claim), "reservedFor": used}
+            if not used:
+                del status["reservedFor"]
+                status.pop("allocation", None)
+
+            def release(item: JsonDict) -> bool:
+                if status_of(item).get("reservedFor") != reserved:
+                    return False  # somebody uses it again; the queue hears of that
+                item["status"] = status
+                return True
+
+            claim = amend(self.client, EVOLUTION_CLAIMS, claim, release, subresource="status")
+        if not used and not status_of(claim).get("allocation"):
+            amend(
+                self.client, EVOLUTION_CLAIMS, claim, lambda item: drop_finalizer(item, FINALIZER)
+            )
+        return None
+
+    def _is_gone(self, namespace: str, user: JsonDict) -> bool:
+        """Return whether a pod is no more; the cache may not have heard of a new one yet."""
+        try:
+            pod = self.client.get(EVOLUTION_PODS, user["name"], namespace)
+        except ApiError as error:
+            if error.reason != "NotFound":
+                raise
+            return True
+        return bool(user.get("uid")) and uid_of(pod) != user["uid"]
