@@ -49,7 +49,6 @@ def client_certificate(place: Path) -> tuple[str, str]:
 
 
 def test_both_ends_show_certificates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(etcd_client, "PATIENCE", 0.5)
     server = tls.certificate(tmp_path / "server", WallClock().now())
     other = tls.certificate(tmp_path / "other", WallClock().now())
     certfile, keyfile = client_certificate(tmp_path)
@@ -66,6 +65,7 @@ def test_both_ends_show_certificates(tmp_path: Path, monkeypatch: pytest.MonkeyP
         made = store.create(Key("pods", "default", "a"), {"metadata": {}})
         assert made.revision == store.revision
         store.close()
+        monkeypatch.setattr(etcd_client, "PATIENCE", 0.5)
         for refused in (
             {"cafile": str(other.ca), **own},  # an authority that did not sign etcd's
             {"cafile": str(server.ca)},  # no certificate of its own
