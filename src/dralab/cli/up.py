@@ -10,6 +10,8 @@ from dralab.cli._components import IMAGE_MAP, RUNTIME
 from dralab.cli.apiserver import note, serve, server_options
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from dralab.cluster import Cluster, Component
 
 
@@ -81,7 +83,6 @@ def up(
     from dralab.components.control_plane import ControlPlane
     from dralab.components.nodes import PROCESS, NodeOptions, Nodes
     from dralab.components.profiles import ProfileError, checked
-    from dralab.node.images import ImageMapError, image_map
 
     if named and (nodes or fleet):
         raise click.UsageError("use one of --node, --nodes and --fleet")
@@ -92,10 +93,7 @@ def up(
             "--runtime process lets clients run commands as you: it needs TLS and a token. "
             "Omit --plain"
         )
-    try:
-        commands = image_map(images)
-    except ImageMapError as error:
-        raise click.BadParameter(str(error), param_hint="--image-map") from error
+    commands = _commands(images) if images else {}
     wanted = NodeOptions(
         nodes=nodes or (1 if root is not None and not (fleet or drivers or named) else None),
         named=named,
@@ -138,3 +136,13 @@ def up(
             note("loaded the example: two nodes with devices and five pods (skip it with --empty)")
 
     serve(**options, profiles=profiles, components=components, begin=begin)
+
+
+def _commands(images: tuple[str, ...]) -> "Mapping[str, Sequence[str]]":
+    """Return the programs for images. BadParameter."""
+    from dralab.node.images import ImageMapError, image_map
+
+    try:
+        return image_map(images)
+    except ImageMapError as error:
+        raise click.BadParameter(str(error), param_hint="--image-map") from error
