@@ -10,8 +10,6 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Final, Literal
 
-from dralab.values.remembering import remembered
-
 Number = int | Fraction
 Format = Literal["BinarySI", "DecimalSI", "DecimalExponent"]
 
@@ -70,7 +68,6 @@ def is_quantity(text: str) -> bool:
     return True
 
 
-@remembered(65536)
 def is_decimal_integer(text: str) -> bool:
     """Return whether a text is an integer as people write it: `-7`, not `+7`, `07` or `7.0`.
 
@@ -79,6 +76,7 @@ def is_decimal_integer(text: str) -> bool:
     return DECIMAL_INTEGER.fullmatch(text) is not None
 
 
+@lru_cache(maxsize=65536)
 def canonical(text: str) -> str:
     """Return the text in which the API server stores a quantity.
 
