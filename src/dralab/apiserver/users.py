@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
+from dralab.values.json_types import JsonDict
+
 MASTERS: Final = "system:masters"  # they may do everything, whatever the roles say
 AUTHENTICATED: Final = "system:authenticated"
 UNAUTHENTICATED: Final = "system:unauthenticated"
@@ -36,6 +38,18 @@ class User:
     def is_superuser(self) -> bool:
         """Whether no authorizer is asked about what this user does."""
         return MASTERS in self.groups
+
+    @property
+    def info(self) -> JsonDict:
+        """The user as objects tell of it: UserInfo of authentication.k8s.io/v1."""
+        found: JsonDict = {"username": self.name}
+        if self.uid:
+            found["uid"] = self.uid
+        if self.groups:
+            found["groups"] = list(self.groups)
+        if self.extra:
+            found["extra"] = {key: list(values) for key, values in sorted(self.extra.items())}
+        return found
 
 
 ADMIN: Final = User(uid="admin")

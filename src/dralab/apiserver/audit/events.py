@@ -80,10 +80,10 @@ class Auditor:
             "stage": "RequestReceived",
             "requestURI": uri,
             "verb": asked.verb,
-            "user": _user(asked.user),
+            "user": asked.user.info,
         }
         if impersonated is not None:
-            event["impersonatedUser"] = _user(impersonated)
+            event["impersonatedUser"] = impersonated.info
         event["sourceIPs"] = [peer] if peer else []
         if agent := headers.get("user-agent", ""):
             event["userAgent"] = agent[:MOST_AGENT]
@@ -147,17 +147,6 @@ class Auditor:
         if record.annotations:
             event["annotations"] = record.annotations
         self.sink.write(orjson.dumps(event, option=orjson.OPT_APPEND_NEWLINE))
-
-
-def _user(user: User) -> JsonDict:
-    found: JsonDict = {"username": user.name}
-    if user.uid:
-        found["uid"] = user.uid
-    if user.groups:
-        found["groups"] = list(user.groups)
-    if user.extra:
-        found["extra"] = {key: list(values) for key, values in sorted(user.extra.items())}
-    return found
 
 
 def _reference(asked: Attributes) -> JsonDict:

@@ -56,20 +56,9 @@ def ask(
     return found
 
 
-def _user_info(user: User) -> JsonDict:
-    found: JsonDict = {"username": user.name}
-    if user.uid:
-        found["uid"] = user.uid
-    if user.groups:
-        found["groups"] = list(user.groups)
-    if user.extra:
-        found["extra"] = {key: list(values) for key, values in user.extra.items()}
-    return found
-
-
 def _self(context: Context, kind: Kind, value: JsonDict, namespace: str, user: User) -> JsonDict:
     del context, kind, value, namespace
-    return {"status": {"userInfo": _user_info(user)}}
+    return {"status": {"userInfo": user.info}}
 
 
 def _token(context: Context, kind: Kind, value: JsonDict, namespace: str, user: User) -> JsonDict:
@@ -87,7 +76,7 @@ def _token(context: Context, kind: Kind, value: JsonDict, namespace: str, user: 
         return {"spec": spec, "status": {"user": {}, "error": INVALID}}
     status = {
         "authenticated": True,
-        "user": _user_info(found.user),
+        "user": found.user.info,
         "audiences": list(found.audiences or ()),
     }
     return {"spec": spec, "status": status}
