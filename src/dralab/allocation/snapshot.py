@@ -1,18 +1,20 @@
 """A set of Kubernetes objects as a cluster: pending claims, and the devices they may get.
 
-For commands that work on files: pods (and those of workloads) with claims and templates, also those
-of their PodGroup, claims alone, extended resources of pods, nodes or what slices say of them,
-DeviceTaintRules. Allocations that are found become part of the snapshot. In a live cluster the
-scheduler does this; it shares the allocator but not this module.
+For commands that answer questions about files or about a cluster that is only read: pods (and those
+of workloads) with claims and templates, also those of their PodGroup, claims alone, extended
+resources of pods, nodes or what slices say of them, DeviceTaintRules. Allocations that are found
+become part of the snapshot. In a live cluster the scheduler does this; it shares the allocator but
+not this module. What waits is left to `backlog`.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from dralab.allocation import v1
 from dralab.allocation.allocator import numbered_shares
+from dralab.allocation.backlog import Backlog, Pending, bad_quantity, key
 from dralab.allocation.fleet import Fleet
 from dralab.allocation.inventory.placements import DevicePlacement
 from dralab.allocation.optimum import Optimum, allocate_batch
@@ -20,43 +22,17 @@ from dralab.allocation.policy.policies import Policy
 from dralab.allocation.pools import SliceCatalog
 from dralab.allocation.problem import AllocationFeatures, Node, Problem
 from dralab.allocation.selectors import CelSelectorCompiler
-from dralab.objects.claims import PodClaim, allocation_of, is_shared, pod_claims
+from dralab.objects.claims import allocation_of
 from dralab.objects.device_taints import rule_selects
-from dralab.objects.extended_resources import classes_by_resource, synthetic_claim
-from dralab.objects.metadata import metadata_of, spec_of, status_of
+from dralab.objects.extended_resources import classes_by_resource
+from dralab.objects.metadata import spec_of, status_of
 from dralab.objects.nodes import NodeFilters, UnfitReason, is_unschedulable
-from dralab.objects.pods import group_of
-from dralab.objects.requests import pod_requests
 from dralab.objects.slices import devices_of, pool_of
 from dralab.objects.taints import UNSCHEDULABLE, tolerates
-from dralab.objects.workloads import KINDS, pods_of
 from dralab.values.json_types import JsonDict
 from dralab.values.labels import node_selector_accepts
-from dralab.values.quantity import QuantityError
 
-DEFAULT_NAMESPACE: Final = "default"
 CLAIM_ELSEWHERE: Final = "node(s) cannot use the devices of an allocated claim"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pending:
-    """What wants devices: a pod with all of its claims that have none, or one claim alone.
-
-    `missing` says what the pod refers to that is not there; such a pod cannot be served.
-    """
-
-    kind: str
-    namespace: str
-    name: str
-    claims: tuple[JsonDict, ...]
-    allocated: tuple[JsonDict, ...] = ()
-    pod: Mapping[str, Any] = field(default_factory=dict)
-    missing: str = ""
-
-    @property
-    def title(self) -> str:
-        """Kind and name, as messages call it: `pod ml/train`."""
-        return f"{self.kind} {self.namespace}/{self.name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,12 +66,13 @@ class Snapshot:
         published = [_tainted(item, rules) for item in self.by_kind.get("ResourceSlice", ())]
         self.slices = tuple(self.reader.slice(item) for item in published)
         self.catalog = SliceCatalog(self.slices)
-        self.claims = {_key(item): item for item in self.by_kind.get("ResourceClaim", ())}
+        self.claims = {key(item): item for item in self.by_kind.get("ResourceClaim", ())}
         self._shares = numbered_shares()
         self._given = {share.share for share in v1.in_use(self.claims.values()).shares}
         self.provided = classes_by_resource(self.by_kind.get("DeviceClass", ()))
         nodes = self._nodes()
-        bound = [pod for pod in self.by_kind.get("Pod", ()) if _quantities(pod) == ""]
+        self.backlog = Backlog(self.by_kind, self.claims, self.provided)
+        bound = [pod for pod in self.by_kind.get("Pod", ()) if bad_quantity(pod) == ""]
         self.filters = NodeFilters(nodes, bound, provided=self.provided)
         self.fleet = Fleet(
             [node for node in nodes if not is_unschedulable(node) or self._is_wanted_cordoned()],
@@ -110,21 +87,12 @@ class Snapshot:
 
     def pending(self) -> list[Pending]:
         """Return everything that wants devices: pods in their order, then claims of no pod."""
-        found: list[Pending] = []
-        used: set[tuple[str, str]] = set()
-        for pod in self._pods():
-            one = self._of_pod(pod, used)
-            if one is not None:
-                found.append(one)
-        for key, claim in self.claims.items():
-            if key not in used and not allocation_of(claim):
-                found.append(Pending(kind="claim", namespace=key[0], name=key[1], claims=(claim,)))
-        return found
+        return self.backlog.pending(list(self.fleet.number_of))
 
     def refreshed(self, pending: Pending) -> Pending:
         """Return what is still pending: claims that others share may have devices by now."""
         claims = [
-            self.claims.get(_key(claim), claim) for claim in (*pending.claims, *pending.allocated)
+            self.claims.get(key(claim), claim) for claim in (*pending.claims, *pending.allocated)
         ]
         return Pending(
             kind=pending.kind,
@@ -210,7 +178,7 @@ class Snapshot:
                 places.append(None)
                 continue
             placed = Placed(pending=each, node=found.node, allocations=found.allocations)
-            self.claims |= {_key(claim): claim for claim in placed.objects()}
+            self.claims.update((key(claim), claim) for claim in placed.objects())
             self.note_pod(each.pod, found.node)
             places.append(placed)
         return places, optimum
@@ -221,14 +189,14 @@ class Snapshot:
         All of them together may go to any node: none keeps another from its room.
         """
         pending = self.pending()
-        uses = Counter(_key(claim) for each in pending for claim in each.claims)
+        uses = Counter(key(claim) for each in pending for claim in each.claims)
         found: list[Pending] = []
         for each in pending:
             if (
                 each.claims
                 and not each.missing
                 and not each.allocated
-                and all(uses[_key(claim)] == 1 for claim in each.claims)
+                and all(uses[key(claim)] == 1 for claim in each.claims)
                 and len(self.candidates(each)) == len(self.fleet.nodes)
                 and self._have_room([*found, each])
             ):
@@ -247,10 +215,10 @@ class Snapshot:
     def note_claims(self, claims: Iterable[JsonDict]) -> None:
         """Take it that these claims are as they are now: what they were given is in use."""
         for claim in claims:
-            known = self.claims.get(_key(claim))
+            known = self.claims.get(key(claim))
             if known is None or not allocation_of(known):
                 self._hold(claim)
-            self.claims[_key(claim)] = claim
+            self.claims[key(claim)] = claim
 
     def _hold(self, claim: JsonDict) -> None:
         """Mark what an allocated claim of the input holds; devices of no pool here hold nothing."""
@@ -286,96 +254,8 @@ class Snapshot:
         """Return whether some pod goes to cordoned nodes; the fleet has them only then."""
         return any(
             tolerates(spec_of(pod).get("tolerations") or (), UNSCHEDULABLE)
-            for pod in self._templates()
+            for pod in self.backlog.templates()
         )
-
-    def _templates(self) -> Iterator[Mapping[str, Any]]:
-        yield from self.by_kind.get("Pod", ())
-        for kind in sorted(KINDS):
-            for workload in self.by_kind.get(kind, ()):
-                yield spec_of(workload).get("template") or {}
-
-    def _pods(self) -> list[JsonDict]:
-        """Return the pods of the input and those that its workloads ask for."""
-        names = list(self.fleet.number_of)
-        made = [
-            pod
-            for kind in sorted(KINDS)
-            for workload in self.by_kind.get(kind, ())
-            for pod in pods_of(workload, names)
-        ]
-        return [*self.by_kind.get("Pod", ()), *made]
-
-    def _of_pod(self, pod: JsonDict, used: set[tuple[str, str]]) -> Pending | None:
-        metadata = pod["metadata"]
-        namespace = metadata.get("namespace") or DEFAULT_NAMESPACE
-        claims: list[JsonDict] = []
-        missing = ""
-        for item in pod_claims(pod):
-            found = self._claim_of(item, namespace, self._owner(item, pod, namespace))
-            if isinstance(found, str):
-                missing = missing or found
-                continue
-            used.add(_key(found))
-            claims.append(found)
-        bad = _quantities(pod)
-        synthetic = None if bad else self._extended(pod, namespace)
-        if synthetic is not None:
-            claims.append(synthetic)
-        if not claims and not missing:
-            return None
-        missing = missing or bad
-        return Pending(
-            kind="pod",
-            namespace=namespace,
-            name=metadata["name"],
-            claims=tuple(claim for claim in claims if not allocation_of(claim)),
-            allocated=tuple(claim for claim in claims if allocation_of(claim)),
-            pod=pod,
-            missing=missing,
-        )
-
-    def _owner(self, entry: PodClaim, pod: JsonDict, namespace: str) -> str:
-        """Return after whom a claim made from a template is named: the pod, or its PodGroup.
-
-        KEP-5729: an entry that equals one of the group is the group's, one claim for all.
-        """
-        own = str(pod["metadata"]["name"])
-        group = group_of(pod)
-        for item in self.by_kind.get("PodGroup", ()) if group else ():
-            if _key(item) == (namespace, group):
-                return group if is_shared(entry, item) else own
-        return own
-
-    def _claim_of(self, entry: PodClaim, namespace: str, owner: str) -> JsonDict | str:
-        """Return the claim of a pod's entry, or what is missing."""
-        if entry.claim:
-            named = self.claims.get((namespace, entry.claim))
-            return named or f'resourceclaim "{entry.claim}" not found'
-        wanted = (namespace, entry.template)
-        for template in self.by_kind.get("ResourceClaimTemplate", ()):
-            if _key(template) == wanted:
-                spec = template["spec"]
-                made: JsonDict = {
-                    "apiVersion": "resource.k8s.io/v1",
-                    "kind": "ResourceClaim",
-                    # A cluster would add five random characters.
-                    "metadata": dict(metadata_of(spec))
-                    | {"name": f"{owner}-{entry.entry}", "namespace": namespace},
-                    "spec": spec["spec"],
-                }
-                return self.claims.get(_key(made), made)
-        return f'resourceclaimtemplate "{wanted[1]}" not found'
-
-    def _extended(self, pod: JsonDict, namespace: str) -> JsonDict | None:
-        """Return the claim that stands for a pod's extended resources (KEP-5004), if it has any."""
-        made, mappings = synthetic_claim(pod, self.provided)
-        if not mappings:
-            return None
-        # A cluster would add five random characters.
-        name = made["metadata"]["generateName"].removesuffix("-")
-        made["metadata"] = {"name": name, "namespace": namespace}
-        return self.claims.get(_key(made), made)
 
 
 def _tainted(item: JsonDict, rules: Sequence[JsonDict]) -> JsonDict:
@@ -395,20 +275,6 @@ def _tainted(item: JsonDict, rules: Sequence[JsonDict]) -> JsonDict:
         for device in spec["devices"]
     ]
     return item | {"spec": spec | {"devices": devices}}
-
-
-def _key(item: JsonDict) -> tuple[str, str]:
-    metadata = item["metadata"]
-    return metadata.get("namespace") or DEFAULT_NAMESPACE, metadata["name"]
-
-
-def _quantities(pod: Mapping[str, Any]) -> str:
-    """Return what keeps a pod's requests from being counted; empty if they are quantities."""
-    try:
-        pod_requests(spec_of(pod))
-    except QuantityError as error:
-        return f"it requests {error.text!r}, which is not a quantity"
-    return ""
 
 
 def _reaches(claim: JsonDict, node: Node) -> bool:

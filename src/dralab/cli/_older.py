@@ -11,6 +11,7 @@ from typing import Any, Final
 import click
 
 from dralab.cli import generations
+from dralab.cli._inventory import InventorySource
 from dralab.cli._output import echo_json, echo_objects, echo_table
 from dralab.cli._own_generation import named, own
 from dralab.objects.metadata import spec_of
@@ -26,21 +27,31 @@ NUMBERED: Final = re.compile(r"\b(?:k8srm|evolution)/(\d{6})/([^\s,;]+)")
 COLUMNS: Final = ("NAMESPACE", "POD", "CLAIM", "NODE", "REQUEST", "DEVICE", "POOL", "DRIVER")
 
 
-def older_generation(files: Sequence[str], api: str | None) -> str:
-    """Return the generation of files that is not today's; empty for today's."""
-    if api == "v1" or not files:
+def older_generation(source: InventorySource, api: str | None) -> str:
+    """Return the generation of the input that is not today's; empty for today's.
+
+    A cluster may serve several: without --api, only today's objects are read from it.
+    """
+    files = source.files
+    if source.connection and own() is not None:
+        raise click.UsageError("--generation reads files: give them with -f, without --kubeconfig")
+    if api == "v1" or not (files or (api and source.connection)):
         return ""
+    if not files:
+        return api or ""
     if api or own() is not None or generations.holds(files, MARKS):
         found = generations.chosen((item for _, item, _ in generations.raw(files)), api)
         return "" if found == "v1" else found
     return ""
 
 
-def allocate_older(files: Sequence[str], api: str, *, node: str, policy: str, output: str) -> int:
+def allocate_older(
+    source: InventorySource, api: str, *, node: str, policy: str, output: str
+) -> int:
     """Place the pods of files and print their devices; return the exit code."""
     if policy != "kubernetes":
         raise click.UsageError(f"{api} places pods in its own order: omit --policy {policy}")
-    results = [(placement, why) for _, placement, why in _placed(named(api), files, node)]
+    results = [(placement, why) for _, placement, why in _placed(named(api), source, node)]
     refused = [each for each in results if not isinstance(each[0], PlacedPod)]
     if not results:
         click.echo("nothing in the input requests devices", err=True)
@@ -62,12 +73,12 @@ def allocate_older(files: Sequence[str], api: str, *, node: str, policy: str, ou
 
 
 def explain_older(
-    files: Sequence[str], api: str, *, node: str, output: str, name: str | None
+    source: InventorySource, api: str, *, node: str, output: str, name: str | None
 ) -> int:
     """Explain why the pods of files get no devices, or which they get; return the exit code."""
     told: list[dict[str, Any]] = []
     names = []
-    for pod, placement, why in _placed(named(api), files, node):
+    for pod, placement, why in _placed(named(api), source, node):
         metadata = pod["metadata"]
         full = f"{metadata.get('namespace') or 'default'}/{metadata['name']}"
         names.append(full)
@@ -111,10 +122,10 @@ def others(unfit: Sequence[object]) -> str:
 
 
 def _placed(
-    generation: Any, files: Sequence[str], node: str
+    generation: Any, source: InventorySource, node: str
 ) -> Iterator[tuple[JsonDict, PlacementResult, str]]:
     """Place every pod without a node that asks for devices, one after the other."""
-    cluster = generation.cluster(generations.objects(files, generation.name))
+    cluster = generation.cluster(source.of_generation(generation.name))
     for pod in cluster.pods():
         if spec_of(pod).get("nodeName"):
             continue

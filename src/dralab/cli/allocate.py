@@ -7,16 +7,18 @@ from typing import Any, Final
 
 import click
 
+from dralab.allocation.backlog import Pending
 from dralab.allocation.explanation.explain import explain
 from dralab.allocation.explanation.sentences import event
 from dralab.allocation.optimum import MissingSolverError
 from dralab.allocation.policy.policies import POLICIES, Policy
-from dralab.allocation.snapshot import Pending, Placed, Snapshot
+from dralab.allocation.snapshot import Placed, Snapshot
 from dralab.cli import objects
+from dralab.cli._inventory import InventorySource, inventory_options
 from dralab.cli._older import allocate_older, older_generation, others
 from dralab.cli._output import echo_objects, echo_table, output_option
 from dralab.cli._own_generation import generation_option
-from dralab.cli.generations import API_NAMES, files_option
+from dralab.cli.generations import API_NAMES
 from dralab.objects.nodes import unavailable
 
 OPTIMAL: Final = "optimal"
@@ -39,9 +41,10 @@ class UnplacedItem:
   dralab allocate -f cluster.yaml --policy pack
   dralab allocate -f cluster.yaml --policy optimal
   cat *.yaml | dralab allocate -f -
+  dralab allocate --kubeconfig ~/.kube/config -f new-pods.yaml
 """
 )
-@files_option
+@inventory_options
 @generation_option
 @click.option(
     "--api",
@@ -58,19 +61,21 @@ class UnplacedItem:
     "{OPTIMAL} serves as many pods and claims as possible.",
 )
 @output_option("table", "json", "yaml")
-def allocate(files: tuple[str, ...], api: str | None, node: str, policy: str, output: str) -> None:
+def allocate(source: InventorySource, api: str | None, node: str, policy: str, output: str) -> None:
     """Allocate devices to every claim without an allocation.
 
-    Pods come first, in the order of the input, with their claims, claim templates and extended
-    resources. Deployments, Jobs and other workloads count as the pods that they create. Claims that
-    no pod uses come last. Allocated claims keep their devices. With -o json or yaml, the claims are
-    printed with their status.allocation. Pods of k8srm, dra-evolution and --generation are placed
-    by the rules of their API. Exit code 0: everything is allocated; 1: something cannot be
-    allocated, and the reason is printed; 2: bad input, with every mistake listed.
+    Nothing is written: it prints what it would allocate. Files beside a cluster count as applied to
+    it. Pods come first, in the order of the input, those of a cluster by priority and age as in
+    kube-scheduler's queue, with their claims, claim templates and extended resources. Deployments,
+    Jobs and other workloads count as the pods that they create. Claims that no pod uses come last.
+    Allocated claims keep their devices. With -o json or yaml, the claims are printed with their
+    status.allocation. Pods of k8srm, dra-evolution and --generation are placed by the rules of
+    their API. Exit code 0: everything is allocated; 1: something cannot be allocated, and the
+    reason is printed; 2: bad input, with every mistake listed.
     """
-    if older := older_generation(files, api):
-        sys.exit(allocate_older(files, older, node=node, policy=policy, output=output))
-    cluster = objects.snapshot(files)
+    if older := older_generation(source, api):
+        sys.exit(allocate_older(source, older, node=node, policy=policy, output=output))
+    cluster = objects.snapshot(source)
     objects.check_node(cluster, node)
     if policy == OPTIMAL:
         if node:

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from dralab.allocation.backlog import Pending
 from dralab.allocation.explanation.conditions import Condition
 from dralab.allocation.explanation.explain import Explanation
 from dralab.allocation.explanation.explain import explain as explanation_of
@@ -13,13 +14,14 @@ from dralab.allocation.explanation.phrases import needed, remedy
 from dralab.allocation.explanation.sentences import event, page
 from dralab.allocation.explanation.why_chosen import why_these
 from dralab.allocation.problem import Node
-from dralab.allocation.snapshot import Pending, Placed, Snapshot
+from dralab.allocation.snapshot import Placed, Snapshot
 from dralab.cli import objects
+from dralab.cli._inventory import InventorySource, inventory_options
 from dralab.cli._older import explain_older, older_generation, others
 from dralab.cli._output import echo_json, output_option
 from dralab.cli._own_generation import generation_option
 from dralab.cli.allocate import place
-from dralab.cli.generations import API_NAMES, files_option
+from dralab.cli.generations import API_NAMES
 from dralab.objects.claims import results_of
 from dralab.objects.metadata import status_of
 
@@ -31,9 +33,10 @@ from dralab.objects.metadata import status_of
   dralab explain -f cluster.yaml -f pods.yaml
   dralab explain -f cluster.yaml -f pods.yaml train
   dralab explain -f cluster.yaml -f claim.yaml ml/train -o json
+  dralab explain --kubeconfig ~/.kube/config ml/train
 """
 )
-@files_option
+@inventory_options
 @generation_option
 @click.option(
     "--api",
@@ -44,18 +47,19 @@ from dralab.objects.metadata import status_of
 @output_option("text", "json")
 @click.argument("name", required=False, metavar="[CLAIM|POD]")
 def explain(
-    files: tuple[str, ...], api: str | None, node: str, output: str, name: str | None
+    source: InventorySource, api: str | None, node: str, output: str, name: str | None
 ) -> None:
     """Explain why a pod or claim gets no devices, or why it gets these devices.
 
     Reads every generation of the device API; of older ones and of --generation, NAME is a pod.
-    What comes earlier in the input is allocated first, as by `dralab allocate`. If there are no
-    devices for it: what each node lacks, a minimal set of conditions that rule out an allocation,
-    and what would help. Exit code 0: it fits; 1: it does not fit; 2: bad input.
+    What comes earlier in the input is allocated first, as by `dralab allocate`. A cluster is only
+    read, never changed; files given beside it count as applied to it. If there are no devices for
+    it: what each node lacks, a minimal set of conditions that rule out an allocation, and what
+    would help. Exit code 0: it fits; 1: it does not fit; 2: bad input.
     """
-    if older := older_generation(files, api):
-        sys.exit(explain_older(files, older, node=node, output=output, name=name))
-    cluster = objects.snapshot(files)
+    if older := older_generation(source, api):
+        sys.exit(explain_older(source, older, node=node, output=output, name=name))
+    cluster = objects.snapshot(source)
     objects.check_node(cluster, node)
     pending = cluster.pending()
     already = _allocated(cluster, name) if name else None

@@ -1,28 +1,39 @@
-"""Shared by the commands on files: reading objects, and exit code 2 with a list of all errors."""
+"""Shared by the commands on files and clusters: the inventory, or exit code 2 with all errors."""
 
 from collections.abc import Sequence
 
 import click
 
+from dralab.allocation.backlog import Pending
 from dralab.allocation.cel_compiler import compiled
-from dralab.allocation.snapshot import Pending, Snapshot
+from dralab.allocation.snapshot import Snapshot
 from dralab.api.manifests import Check, Manifests, load
 from dralab.api.resource.files import ResourceCheck, add_pool_problems
 from dralab.api.standard_checks import standard_check
+from dralab.cli._inventory import InventorySource, merged
 from dralab.cli._output import refuse
 from dralab.cli.generations import stdin
 from dralab.kernel.clock import WallClock, rfc3339
 
 
-def snapshot(files: Sequence[str]) -> Snapshot:
-    """Return the objects of files as a cluster; exit with code 2 and every mistake."""
-    if not files:
-        raise click.UsageError("nothing to read: give files with -f (- is standard input)")
-    read = manifests(files)
-    refuse(read.problems)
-    if not read.of_kind("ResourceSlice"):
+def snapshot(source: InventorySource) -> Snapshot:
+    """Return the objects of files and of a cluster as one; exit with code 2 and every mistake.
+
+    UsageError: there is nothing to read, or no devices in files alone.
+    """
+    if not source:
+        raise click.UsageError(
+            "nothing to read: give files with -f (- is standard input), or a cluster with "
+            "--kubeconfig"
+        )
+    found = source.of_cluster()
+    if source.files:
+        read = manifests(source.files)
+        refuse(read.problems)
+        found = merged(found, [item.object for item in read.objects])
+    if not source.connection and not any(item.get("kind") == "ResourceSlice" for item in found):
         raise click.UsageError("the input has no ResourceSlice: there are no devices to allocate")
-    return Snapshot(item.object for item in read.objects)
+    return Snapshot(found)
 
 
 def manifests(files: Sequence[str]) -> Manifests:

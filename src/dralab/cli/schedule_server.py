@@ -14,6 +14,7 @@ from dralab.prototypes.findings import identity
 from dralab.prototypes.k8srm import kinds as k8srm
 from dralab.prototypes.placement import Generation, PlacedPod
 from dralab.runtime.client import Client, Resource, amend
+from dralab.runtime.reading import ReadingError, listed
 from dralab.values.json_types import JsonDict
 
 TODAY: Final = (
@@ -53,11 +54,11 @@ class Server:
         """Return all objects of the generation; invalid ones are reported."""
         found: list[JsonDict] = []
         for kind, resource in self.resources.items():
-            found += self._all(resource, self.generation.api_version, kind)
+            found += self._all(resource, kind)
         core = CORE[:1] if self.generation.name == "evolution" else CORE
         for resource in core:
             kind = {"nodes": "Node", "configmaps": "ConfigMap", "pods": "Pod"}[resource.plural]
-            found += self._all(resource, "v1", kind)
+            found += self._all(resource, kind)
         found += self._configs(found)
         return [self._read(item) for item in found]
 
@@ -121,19 +122,19 @@ class Server:
             name = placed.pod["metadata"]["name"]
             self.client.patch(PODS, name, patch, namespace, type="strategic", subresource="status")
 
-    def _all(self, resource: Resource, api_version: str, kind: str) -> list[JsonDict]:
+    def _all(self, resource: Resource, kind: str) -> list[JsonDict]:
         try:
-            items = self.client.list(resource).items
+            items = listed(self.client, resource, kind)
+        except ReadingError as error:
+            raise UnusableInput(str(error)) from None
         except ApiError as error:
             if error.code == 404:
                 raise UnusableInput(
-                    f"the server does not serve {api_version} {kind}: start it with "
-                    f"--profile {self.generation.name}"
+                    f"the server does not serve {self.generation.api_version} {kind}: start it "
+                    f"with --profile {self.generation.name}"
                 ) from None
-            raise UnusableInput(f"error from error from the server: {error.message}") from None
-        if kind == "Pod":
-            items = sorted(items, key=_age)
-        return [{**item, "apiVersion": api_version, "kind": kind} for item in items]
+            raise UnusableInput(f"cannot list {resource.plural}: {error.message}") from None
+        return sorted(items, key=_age) if kind == "Pod" else items
 
     def _configs(self, objects: list[JsonDict]) -> list[JsonDict]:
         """Return the objects that claims and classes name as configs."""

@@ -7,10 +7,11 @@ face, so that one command schedules and compares every generation.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from dralab.allocation.backlog import Pending
 from dralab.allocation.cel_compiler import compiled
 from dralab.allocation.problem import Node, Problem
-from dralab.allocation.snapshot import Pending, Snapshot
 from dralab.allocation.snapshot import Placed as PlacedToday
+from dralab.allocation.snapshot import Snapshot
 from dralab.api.resource.files import ResourceCheck
 from dralab.objects.claims import allocation_of, pod_claims, results_of, uses_of
 from dralab.prototypes.findings import NormalizedDocument, copied, invalid, with_amounts
@@ -106,11 +107,8 @@ class V1Cluster:
         return f"{pool}/{device}"
 
     def _pending(self, pod: JsonDict) -> Pending | None:
-        wanted = (pod["metadata"].get("namespace") or "default", pod["metadata"]["name"])
-        for each in self.snapshot.pending():
-            if each.kind == "pod" and (each.namespace, each.name) == wanted:
-                return self.snapshot.refreshed(each)
-        return None
+        found = self.snapshot.backlog.of_pod(pod)
+        return None if found is None else self.snapshot.refreshed(found)
 
 
 def _devices(found: PlacedToday) -> Iterable[PlacedDevice]:

@@ -221,6 +221,8 @@ class RemoteClient:
             found: JsonDict = orjson.loads(answer.data)
         except orjson.JSONDecodeError as error:
             raise ApiError("InternalError", f"{method} {url}: the answer is not JSON") from error
+        if not isinstance(found, dict):
+            raise ApiError("InternalError", f"{method} {url}: the answer is not an object")
         return found
 
     def _request(self, method: str, url: str, **options: Any) -> Any:

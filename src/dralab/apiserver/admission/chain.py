@@ -12,7 +12,7 @@ Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
 
 
 def unnoted(_key: str, _value: str) -> None:
-    """Drop an annotation: there is no audit log."""
+    """Drop an annotation: no audit log wants it."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -55,5 +55,5 @@ class Admission(Protocol):
     name: str
 
     def admit(self, review: Review) -> None:
-        """Check or change a write before it happens."""
+        """Look at a write before it happens."""
         ...

@@ -83,7 +83,7 @@ def settings_of(
 
 
 def _configured(path: Path) -> PodSecuritySettings:
-    """Return the PodSecurity settings of an AdmissionConfiguration. AdmissionFlagError."""
+    """Return what an AdmissionConfiguration says of PodSecurity. AdmissionFlagError."""
     document = _document(path)
     found = PodSecuritySettings()
     for index, plugin in enumerate(_listed(document.get("plugins"), path, "plugins")):

@@ -125,7 +125,7 @@ class RegisterProfile:
 
 @dataclass(frozen=True, slots=True)
 class QueryEnergy:
-    """Ask how many joules were used; the answer comes with the next events."""
+    """Ask how many joules were used; the answer comes with the next news."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ class SchedulerReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationBegins:
-    """The first message to a scheduler."""
+    """What a scheduler hears first."""
 
     platform: Platform
     workloads: Sequence[Workload]
@@ -172,13 +172,13 @@ class JobScheduler(Protocol):
     """Decides which job runs when and where."""
 
     def begin(self, beginning: SimulationBegins) -> SchedulerReply | None:
-        """Take the number of machines, before anything happens."""
+        """Hear how many machines there are, before anything happens."""
         ...
 
     def decide(self, news: BatchEvents) -> SchedulerReply:
-        """Return decisions about the events."""
+        """Answer to what happened."""
         ...
 
     def end(self, now: int) -> None:
-        """Take note that the simulation is over."""
+        """Hear that nothing can happen any more."""
         ...

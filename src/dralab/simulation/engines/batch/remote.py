@@ -38,7 +38,7 @@ class RemoteScheduler:
         self.profiles: dict[str, Any] | None = None
 
     def begin(self, beginning: SimulationBegins) -> SchedulerReply | None:
-        """Send the first message."""
+        """Say hello."""
         if beginning.options.get("profiles-forwarded-on-submission"):
             self.profiles = {
                 f"{workload.name}!{name}": source
@@ -53,7 +53,7 @@ class RemoteScheduler:
         return self._ask(protocol.news(news, self.profiles), news.now)
 
     def end(self, now: int) -> None:
-        """Send the last message."""
+        """Say goodbye."""
         self._ask(protocol.ending(now), now)
         self.socket.close()
 

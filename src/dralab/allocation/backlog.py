@@ -1,0 +1,235 @@
+"""What waits for devices among some objects: pods with their claims, and claims of no pod.
+
+Objects as users write them: pods, and those of workloads, in the order of the input. Objects as a
+cluster has them: pods without a node, by priority and age, as kube-scheduler's queue has them;
+pods that run, have ended or are being deleted do not wait, and a workload stands for no further
+pods where its own are there. Where the devices come from is left to `snapshot`.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from dralab.objects.claims import PodClaim, allocation_of, extended_claim, is_shared, pod_claims
+from dralab.objects.extended_resources import synthetic_claim
+from dralab.objects.metadata import controller_of, is_deleting, metadata_of, spec_of, uid_of
+from dralab.objects.pods import group_of, is_finished
+from dralab.objects.requests import pod_requests
+from dralab.objects.workloads import KINDS, job_end, pods_of
+from dralab.values.json_types import JsonDict
+from dralab.values.quantity import QuantityError
+
+DEFAULT_NAMESPACE: Final = "default"
+Key = tuple[str, str]
+"""Namespace and name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pending:
+    """What wants devices: a pod with all of its claims that have none, or one claim alone.
+
+    `missing` says what the pod refers to that is not there; such a pod cannot be served.
+    """
+
+    kind: str
+    namespace: str
+    name: str
+    claims: tuple[JsonDict, ...]
+    allocated: tuple[JsonDict, ...] = ()
+    pod: Mapping[str, Any] = field(default_factory=dict)
+    missing: str = ""
+
+    @property
+    def title(self) -> str:
+        """Kind and name, as messages call it: `pod ml/train`."""
+        return f"{self.kind} {self.namespace}/{self.name}"
+
+
+class Backlog:
+    """The pods and claims of some objects that want devices.
+
+    `claims` is read anew by each question: its owner replaces claims that get devices. `provided`
+    maps extended resources to the names of classes.
+    """
+
+    def __init__(
+        self,
+        by_kind: Mapping[str, Sequence[JsonDict]],
+        claims: Mapping[Key, JsonDict],
+        provided: Mapping[str, str],
+    ) -> None:
+        self._by_kind = by_kind
+        self._claims = claims
+        self._provided = provided
+        self._templates = {key(item): item for item in by_kind.get("ResourceClaimTemplate", ())}
+        self._groups = {key(item): item for item in by_kind.get("PodGroup", ())}
+
+    def pending(self, nodes: Sequence[str]) -> list[Pending]:
+        """Return everything that wants devices: pods in their order, then claims of no pod.
+
+        A DaemonSet has a pod for each of the nodes.
+        """
+        found: list[Pending] = []
+        used: set[Key] = set()
+        for pod in self._pods(nodes):
+            one = self.of_pod(pod)
+            if one is None:
+                continue
+            used.update(key(claim) for claim in (*one.claims, *one.allocated))
+            if _waits(pod, one):
+                found.append(one)
+        for name, claim in self._claims.items():
+            if name not in used and not allocation_of(claim) and not is_deleting(claim):
+                found.append(
+                    Pending(kind="claim", namespace=name[0], name=name[1], claims=(claim,))
+                )
+        return found
+
+    def of_pod(self, pod: JsonDict) -> Pending | None:
+        """Return the claims of a pod, whether it waits for them or not; None if it has none."""
+        metadata = pod["metadata"]
+        namespace = metadata.get("namespace") or DEFAULT_NAMESPACE
+        claims: list[JsonDict] = []
+        missing = ""
+        for item in pod_claims(pod):
+            found = self._claim_of(item, namespace, self._owner(item, pod, namespace))
+            if isinstance(found, str):
+                missing = missing or found
+            elif found is not None:
+                claims.append(found)
+        bad = bad_quantity(pod)
+        extended = None if bad else self._extended(pod, namespace)
+        if extended is not None:
+            claims.append(extended)
+        if not claims and not missing:
+            return None
+        missing = missing or bad or _gates(pod)
+        return Pending(
+            kind="pod",
+            namespace=namespace,
+            name=metadata["name"],
+            claims=tuple(claim for claim in claims if not allocation_of(claim)),
+            allocated=tuple(claim for claim in claims if allocation_of(claim)),
+            pod=pod,
+            missing=missing,
+        )
+
+    def templates(self) -> Iterator[Mapping[str, Any]]:
+        """Yield the pods, and what workloads make their pods from."""
+        yield from self._by_kind.get("Pod", ())
+        for kind in sorted(KINDS):
+            for workload in self._by_kind.get(kind, ()):
+                yield spec_of(workload).get("template") or {}
+
+    def _pods(self, nodes: Sequence[str]) -> list[JsonDict]:
+        """Return the pods of the input and those that its workloads ask for beside them."""
+        pods = self._by_kind.get("Pod", ())
+        stored = sorted((pod for pod in pods if _is_stored(pod)), key=_queued)
+        written = [pod for pod in pods if not _is_stored(pod)]
+        return [*stored, *written, *self._of_workloads(nodes)]
+
+    def _of_workloads(self, nodes: Sequence[str]) -> Iterator[JsonDict]:
+        workloads = [item for kind in sorted(KINDS) for item in self._by_kind.get(kind, ())]
+        owner_of = {uid_of(item): _owner_uid(item) for item in workloads if uid_of(item)}
+        busy: set[str] = set()
+        for pod in self._by_kind.get("Pod", ()):
+            uid = _owner_uid(pod)
+            while uid and uid not in busy:
+                busy.add(uid)
+                uid = owner_of.get(uid, "")
+        for workload in workloads:
+            # A ReplicaSet's pods are its Deployment's.
+            over = workload["kind"] == "Job" and job_end(workload) is not None
+            if _owner_uid(workload) not in owner_of and uid_of(workload) not in busy and not over:
+                yield from pods_of(workload, nodes)
+
+    def _owner(self, entry: PodClaim, pod: JsonDict, namespace: str) -> str:
+        """Return after whom a claim made from a template is named: the pod, or its PodGroup.
+
+        KEP-5729: an entry that equals one of the group is the group's, one claim for all.
+        """
+        own = str(pod["metadata"]["name"])
+        group = group_of(pod)
+        item = self._groups.get((namespace, group)) if group else None
+        return group if item is not None and is_shared(entry, item) else own
+
+    def _claim_of(self, entry: PodClaim, namespace: str, owner: str) -> JsonDict | str | None:
+        """Return the claim of a pod's entry, what is missing, or None if it needs no claim."""
+        if entry.made == "":
+            return None
+        named = entry.claim or entry.made
+        if named:
+            found = self._claims.get((namespace, named))
+            return found or f'resourceclaim "{named}" not found'
+        template = self._templates.get((namespace, entry.template))
+        if template is None:
+            return f'resourceclaimtemplate "{entry.template}" not found'
+        spec = template["spec"]
+        made: JsonDict = {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaim",
+            # A cluster would add five random characters.
+            "metadata": dict(metadata_of(spec))
+            | {"name": f"{owner}-{entry.entry}", "namespace": namespace},
+            "spec": spec["spec"],
+        }
+        return self._claims.get(key(made), made)
+
+    def _extended(self, pod: JsonDict, namespace: str) -> JsonDict | None:
+        """Return the claim that stands for a pod's extended resources (KEP-5004), if it has any."""
+        made, mappings = synthetic_claim(pod, self._provided)
+        if not mappings:
+            return None
+        named = extended_claim(pod).get("resourceClaimName")
+        if named and (namespace, named) in self._claims:
+            return self._claims[namespace, named]
+        # A cluster would add five random characters.
+        name = made["metadata"]["generateName"].removesuffix("-")
+        made["metadata"] = {"name": name, "namespace": namespace}
+        return self._claims.get(key(made), made)
+
+
+def key(item: Mapping[str, Any]) -> Key:
+    """Return namespace and name of an object; one without a namespace is in `default`."""
+    metadata = item["metadata"]
+    return metadata.get("namespace") or DEFAULT_NAMESPACE, metadata["name"]
+
+
+def bad_quantity(pod: Mapping[str, Any]) -> str:
+    """Return what keeps a pod's requests from being counted; empty if they are quantities."""
+    try:
+        pod_requests(spec_of(pod))
+    except QuantityError as error:
+        return f"it requests {error.text!r}, which is not a quantity"
+    return ""
+
+
+def _waits(pod: JsonDict, claims: Pending) -> bool:
+    """Return whether a pod that has claims waits for devices, or for a node to use them on."""
+    if is_finished(pod) or (_is_stored(pod) and is_deleting(pod)):
+        return False
+    runs = bool(spec_of(pod).get("nodeName")) and _is_stored(pod)
+    return not runs or bool(claims.claims)
+
+
+def _is_stored(obj: JsonDict) -> bool:
+    """Return whether an object comes from a cluster: a server gave it a uid and a time."""
+    return bool(uid_of(obj) and metadata_of(obj).get("creationTimestamp"))
+
+
+def _owner_uid(obj: JsonDict) -> str:
+    """Return the uid of what controls an object; empty if nothing does."""
+    return str((controller_of(obj) or {}).get("uid") or "")
+
+
+def _queued(pod: JsonDict) -> tuple[int, str, str, str]:
+    """Return a sort key: the order of kube-scheduler's queue (PrioritySort), ties by name."""
+    metadata = pod["metadata"]
+    created = str(metadata["creationTimestamp"])
+    return -int(spec_of(pod).get("priority") or 0), created, *key(pod)
+
+
+def _gates(pod: JsonDict) -> str:
+    """Return what holds a pod back before any scheduler looks at it; empty for most."""
+    gates = ", ".join(gate["name"] for gate in spec_of(pod).get("schedulingGates") or ())
+    return f"it is not scheduled before its scheduling gates are removed: {gates}" if gates else ""

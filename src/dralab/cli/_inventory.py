@@ -1,0 +1,104 @@
+"""Where a command's nodes, devices and pods come from: files, a cluster, or both.
+
+One option helper and one way to read for all commands that answer questions. A cluster is only
+read (get and list). What files add is taken as applied to it: an object of the same name replaces
+the cluster's.
+"""
+
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dralab.cli._connection import Connection, optional_cluster
+from dralab.cli._own_generation import named
+from dralab.cli.errors import UnusableInput
+from dralab.cli.generations import files_option
+from dralab.cli.generations import objects as objects_in_files
+from dralab.values.json_types import JsonDict
+
+if TYPE_CHECKING:
+    from dralab.runtime.remote import RemoteClient
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InventorySource:
+    """The files and the cluster that a command reads; `objects.snapshot` makes them one."""
+
+    files: tuple[str, ...]
+    connection: Connection
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to read."""
+        return bool(self.files or self.connection)
+
+    def of_cluster(self) -> list[JsonDict]:
+        """Return what the cluster has, in the hub's versions; nothing without one. UnusableInput.
+
+        UsageError: the kubeconfig cannot be used.
+        """
+        from dralab.runtime.reading import ReadingError, read_cluster
+
+        if not self.connection:
+            return []
+        client = self._client()
+        try:
+            return list(read_cluster(client))
+        except ReadingError as error:
+            raise UnusableInput(f"{client.access.server}: {error}") from error
+        finally:
+            client.close()
+
+    def of_generation(self, api: str) -> list[JsonDict]:
+        """Return the objects of one generation of the device API, the cluster's first."""
+        found: list[JsonDict] = []
+        if self.connection:
+            from dralab.cli.schedule_server import Server
+
+            client = self._client()
+            try:
+                found = Server(client, named(api)).objects()
+            finally:
+                client.close()
+        if self.files:
+            found = merged(found, objects_in_files(self.files, api))
+        return found
+
+    def _client(self) -> "RemoteClient":
+        from dralab.runtime.remote import RemoteClient
+
+        return RemoteClient(self.connection.access())
+
+
+def inventory_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add -f, --kubeconfig, --context and --server; the command gets a `source`.
+
+    $KUBECONFIG alone does not select a cluster: a command on files never connects by surprise.
+    """
+
+    @functools.wraps(command)
+    def with_source(
+        *args: Any, files: tuple[str, ...], connection: Connection, **options: Any
+    ) -> Any:
+        return command(*args, source=InventorySource(files=files, connection=connection), **options)
+
+    return files_option(optional_cluster(with_source))
+
+
+def merged(cluster: Iterable[JsonDict], applied: Sequence[JsonDict]) -> list[JsonDict]:
+    """Return objects of a cluster as if others had been applied to it.
+
+    >>> node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}
+    >>> [found.get("spec") for found in merged([node], [node | {"spec": {"unschedulable": True}}])]
+    [{'unschedulable': True}]
+    """
+    by_name = {_identity(item): item for item in applied}
+    found = [by_name.pop(_identity(item), item) for item in cluster]
+    return [*found, *by_name.values()]
+
+
+def _identity(item: JsonDict) -> tuple[str, str, str, str]:
+    group = str(item.get("apiVersion", "")).rpartition("/")[0]
+    metadata, kind = item["metadata"], item["kind"]
+    namespace = metadata.get("namespace") or ""
+    return group, kind, "" if namespace == "default" else namespace, metadata["name"]

@@ -1,0 +1,111 @@
+"""Read from a cluster what questions about devices need: with get and list, and nothing else.
+
+The lists are taken one after the other, not at one revision: the claims come last, so that no
+device looks free that was in use all the time. What the objects mean is left to those who ask.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from dralab.api.resource.conversion import convert, hub_version
+from dralab.api.resource.types import GROUP
+from dralab.api.status import ApiError
+from dralab.objects.metadata import metadata_of
+from dralab.runtime import resources
+from dralab.runtime.client import ObjectList, Resource
+from dralab.values.json_types import JsonDict
+
+
+class Lister(Protocol):
+    """The one verb that reading needs; every client has it."""
+
+    def list(self, resource: Resource, namespace: str = "") -> ObjectList:
+        """Return the objects of a namespace, or of all where it is empty."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """A kind and where it is served; `also` are older versions, for servers without the first.
+
+    A collection that is not `needed` may be missing from a cluster.
+    """
+
+    kind: str
+    resource: Resource
+    also: Sequence[str] = ()
+    needed: bool = True
+
+    def places(self) -> Iterator[Resource]:
+        """Yield the collections to try, the newest version first."""
+        first = self.resource
+        for version in (first.version, *self.also):
+            yield Resource(first.group, version, first.plural, first.namespaced)
+
+
+BETAS: Final = ("v1beta2", "v1beta1")
+COLLECTIONS: Final = (
+    Collection("Node", resources.NODES),
+    Collection("ResourceSlice", resources.SLICES, BETAS),
+    Collection("DeviceClass", resources.CLASSES, BETAS),
+    Collection("DeviceTaintRule", resources.TAINT_RULES, ("v1beta2", "v1alpha3"), needed=False),
+    Collection("PriorityClass", resources.PRIORITY_CLASSES, needed=False),
+    Collection("PodDisruptionBudget", resources.DISRUPTION_BUDGETS, needed=False),
+    Collection("PodGroup", resources.POD_GROUPS, needed=False),
+    Collection("Pod", resources.PODS),
+    Collection("ResourceClaimTemplate", resources.CLAIM_TEMPLATES, BETAS),
+    Collection("ResourceClaim", resources.CLAIMS, BETAS),
+)
+"""Everything that decides which pod gets which device; in this order it is read."""
+
+
+class ReadingError(Exception):
+    """A collection that cannot be read; `resource` names it, `why` is one line."""
+
+    def __init__(self, resource: Resource, why: str) -> None:
+        super().__init__(f"cannot list {resource.plural}: {why}")
+        self.resource = resource
+        self.why = why
+
+
+def read_cluster(
+    client: Lister, collections: Sequence[Collection] = COLLECTIONS
+) -> Iterator[JsonDict]:
+    """Yield the objects of a cluster, each with its apiVersion and kind. ReadingError."""
+    for collection in collections:
+        yield from _of_collection(client, collection)
+
+
+def listed(client: Lister, resource: Resource, kind: str) -> list[JsonDict]:
+    """Return the objects of a collection as they are written in files. ApiError, ReadingError.
+
+    The items of a list have neither apiVersion nor kind.
+    """
+    api_version = f"{resource.group}/{resource.version}".lstrip("/")
+    items = client.list(resource).items
+    if not all(isinstance(item, dict) and metadata_of(item).get("name") for item in items):
+        raise ReadingError(resource, "the answer is not a list of objects")
+    return [{**item, "apiVersion": api_version, "kind": kind} for item in items]
+
+
+def _of_collection(client: Lister, collection: Collection) -> list[JsonDict]:
+    for resource in collection.places():
+        try:
+            return [_in_hub(item) for item in listed(client, resource, collection.kind)]
+        except ApiError as error:
+            if error.code != 404:
+                raise ReadingError(resource, error.message) from error
+    if collection.needed:
+        first = collection.resource
+        versions = ", ".join(each.version for each in collection.places())
+        raise ReadingError(first, f"the cluster serves none of {first.group or 'v1'} {versions}")
+    return []
+
+
+def _in_hub(item: JsonDict) -> JsonDict:
+    """Return an object of the device API in the version that everything here reasons about."""
+    group, _, version = item["apiVersion"].partition("/")
+    if group != GROUP or version == (hub := hub_version(item["kind"])):
+        return item
+    return convert(item, hub)
