@@ -112,6 +112,35 @@ def test_unhealthy_devices_are_told_in_the_pods_status(lab):
     assert resource["resources"][0]["health"] == "Unhealthy"
 
 
+def health(lab):
+    (status,) = lab.client.get(PODS, "p", "default")["status"]["containerStatuses"]
+    (resource,) = status["allocatedResourcesStatus"]
+    return [each["health"] for each in resource["resources"]]
+
+
+def test_health_is_unknown_where_the_driver_says_nothing(lab):
+    lab.create(CLAIM)
+    assert health(lab) == ["Unknown"]
+
+
+def test_health_becomes_unknown_within_a_minute_after_the_driver_has_gone(lab):
+    lab.faulty.inject(CallFault("health", "unhealthy"))
+    lab.create(CLAIM)
+    assert health(lab) == ["Unhealthy"]
+    (kubelet,) = lab.kubelets.nodes.values()
+    kubelet.plugins.deregister(lab.faulty)
+    lab.wait(61)
+    assert health(lab) == ["Unknown"]
+
+
+def test_init_containers_have_no_health(lab):
+    init = "  initContainers:\n  - {name: i, image: x, resources: {claims: [{name: c}]}}\n"
+    lab.create(CLAIM + init.replace("image: x,", "image: x, command: [sh, -c, 'true'],"))
+    status = lab.client.get(PODS, "p", "default")["status"]
+    assert "allocatedResourcesStatus" not in status["initContainerStatuses"][0]
+    assert health(lab) == ["Unknown"]
+
+
 def test_slices_are_renewed_withdrawn_and_come_back(lab):
     (driver,) = lab.drivers
     lab.publisher.renew(driver)

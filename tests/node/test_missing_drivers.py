@@ -76,3 +76,39 @@ def test_a_deletion_that_fails_is_tried_again_ever_later(lab, monkeypatch):
     monkeypatch.undo()
     lab.wait(40)
     assert not lab.client.list(SLICES).items
+
+
+def test_a_driver_that_registered_and_never_connected_loses_its_slices(lab):
+    kubelet = lab.kubelets.nodes["n1"]
+    old = kubelet.plugins.get("gpu.example.com")
+
+    class Deaf:
+        driver = "gpu.example.com"
+
+    new = Deaf()
+    kubelet.plugins.register(new, connected=False)
+    assert kubelet.plugins.get("gpu.example.com") is old, "it is preferred although it is deaf"
+    kubelet.plugins.deregister(old)
+    lab.wait(20)
+    # Registering again gains it no time.
+    kubelet.plugins.deregister(new)
+    kubelet.plugins.register(new, connected=False)
+    lab.wait(9)
+    assert lab.client.list(SLICES).items
+    lab.wait(2)
+    assert not lab.client.list(SLICES).items
+
+
+def test_a_driver_has_30_seconds_to_connect_for_the_first_time(lab):
+    kubelet = lab.kubelets.nodes["n1"]
+    kubelet.plugins.deregister(kubelet.plugins.get("gpu.example.com"))
+
+    class Slow:
+        driver = "gpu.example.com"
+
+    new = Slow()
+    kubelet.plugins.register(new, connected=False)
+    lab.wait(29)
+    kubelet.plugins.connection(new, up=True)
+    lab.wait(60)
+    assert lab.client.list(SLICES).items

@@ -23,7 +23,7 @@ grpc = pytest.importorskip("grpc", reason="the extra dralab[grpc] is not install
 from dralab.contracts import old_wire, wire  # noqa: E402 - after the check above
 from dralab.drivers.sockets import SocketServer  # noqa: E402
 from dralab.node.old_sockets import OldSocketPlugin  # noqa: E402
-from dralab.node.sockets import Registrar  # noqa: E402
+from dralab.node.sockets import Registrar, _Socket  # noqa: E402
 
 REF = ClaimRef("ns", "claim", "uid-1")
 DEVICE = PreparedDevice(
@@ -141,7 +141,8 @@ def test_a_driver_whose_sockets_go_is_deregistered_and_comes_back(kubelet, serve
     served(driver).stop()
     assert not (short_path / "plugins_registry" / "gpu.example.com-reg.sock").exists()
     server = served(driver)
-    until(lambda: changes == [("gpu.example.com", True)])
+    # Registered first, connected a moment later.
+    until(lambda: changes == [("gpu.example.com", False), ("gpu.example.com", True)])
     server.stop()
     until(lambda: kubelet.plugins.get(driver.driver) is None)
     assert changes[-1] == ("gpu.example.com", False)
@@ -170,7 +171,7 @@ def test_a_connection_that_breaks_counts_as_gone_though_the_socket_stays(kubelet
     until(lambda: plugin.connected)
     # As after SIGKILL: nobody listens, the registration socket is still there.
     server._servers[0].stop(0).wait()
-    until(lambda: changes == [("gpu.example.com", True), ("gpu.example.com", False)])
+    until(lambda: [up for _, up in changes] == [False, True, False])
     assert kubelet.plugins.get("gpu.example.com") is plugin
     with pytest.raises(PluginError, match="code = Unavailable"):
         plugin.prepare([REF])
@@ -407,3 +408,19 @@ def test_the_oldest_drivers_are_asked_claim_by_claim(old_kubelet, short_path):
         assert calls == [("uid-1", "x"), ("uid-2", ""), "uid-1"]
     finally:
         server.stop()
+
+
+def test_a_stop_while_sockets_come_and_go_closes_all(kubelet):
+    closed = []
+
+    class Closing:
+        def close(self):
+            closed.append(self)
+            # As the engine's thread does, at this moment.
+            kubelet._sockets[Path(f"/late-{len(closed)}")] = _Socket(Path("/late"), (0, 0))
+
+    for name in ("/a", "/b"):
+        kubelet._sockets[Path(name)] = _Socket(Path(name), (0, 0), plugin=Closing())
+    kubelet.stop()
+    assert len(closed) == 2
+    kubelet._sockets.clear()

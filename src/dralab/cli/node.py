@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dralab.cli._components import (
-    CDI,
     IMAGE_MAP,
     ROOT,
     RUNTIME,
@@ -19,12 +18,23 @@ from dralab.cli.errors import UnusableInput
 if TYPE_CHECKING:
     from dralab.runtime.remote import RemoteClient
 
+# Where runtimes look by default, the last one first.
+CDI_ROOTS = (Path("/etc/cdi"), Path("/var/run/cdi"))
+
 
 @click.command()
 @cluster_options
 @click.option("--name", required=True, help="The node's name.")
 @ROOT
-@CDI
+@click.option(
+    "--cdi-root",
+    "cdi_roots",
+    type=click.Path(file_okay=False, path_type=Path),
+    multiple=True,
+    envvar="CDI_ROOT",
+    help="A directory of CDI files to read besides /etc/cdi and /var/run/cdi; repeatable, the last "
+    "one wins.",
+)
 @RUNTIME
 @IMAGE_MAP
 @click.option(
@@ -39,7 +49,7 @@ def node(
     connection: Connection,
     name: str,
     root: Path,
-    cdi_root: Path,
+    cdi_roots: tuple[Path, ...],
     runtime: str,
     images: tuple[str, ...],
     listen: str,
@@ -85,7 +95,7 @@ def node(
     _check_credential(runtime, client)
     engine = LiveEngine(name="node", workers=8)
     manager = Manager(engine, client, Randomness.from_system())
-    places = _places(connection, root, cdi_root)
+    places = _places(connection, root, [*CDI_ROOTS, *cdi_roots][-1])
     processes = ProcessRuntime(engine, commands, lambda _node: places)
     containers: ContainerRuntime = processes if runtime == "process" else SimulatedRuntime(engine)
     logs = RuntimeWithLogFiles(containers, root / "logs")
@@ -94,7 +104,7 @@ def node(
     try:
         kubelet = kubelets.add_node(
             NodeSpec(name=name),
-            directories=[FileDirectory(Path("/etc/cdi")), FileDirectory(cdi_root)],
+            directories=[FileDirectory(path) for path in dict.fromkeys([*CDI_ROOTS, *cdi_roots])],
             checkpoint=NodeFileCheckpoint(root / "dra_manager_state"),
         )
         endpoint = EndpointServer(kubelets, name, root / "pki", host, port)
@@ -103,7 +113,7 @@ def node(
     kubelet.serve(endpoint)
     endpoint.start()
     # A driver may start as soon as the node is ready.
-    (root / "plugins_registry").mkdir(parents=True, exist_ok=True)
+    nodes.make_directories(root)
     sockets: list[Any] = []
     # Only now: what wakes the node's pods for a driver must exist before the driver registers.
     kubelets.on_node = lambda _: nodes.listen(kubelet, root, sockets)

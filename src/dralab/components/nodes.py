@@ -211,12 +211,18 @@ def add(kubelets: "Kubelets", spec: "NodeSpec", root: Path | None) -> "Kubelet":
     if root is None:
         return kubelets.add_node(spec)
     # A driver may start as soon as the cluster says that it is ready.
-    (root / "plugins_registry").mkdir(parents=True, exist_ok=True)
+    make_directories(root)
     return kubelets.add_node(
         spec,
         directories=[FileDirectory(root / "cdi")],
         checkpoint=NodeFileCheckpoint(root / "dra_manager_state"),
     )
+
+
+def make_directories(root: Path) -> None:
+    """Make the directories of drivers' sockets below a kubelet's root."""
+    for name in ("plugins_registry", "plugins"):
+        (root / name).mkdir(parents=True, exist_ok=True)
 
 
 def places_of(root: Path) -> dict[str, str]:

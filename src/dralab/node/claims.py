@@ -4,8 +4,9 @@ Source of steps and texts: kubelet 1.36, `pkg/kubelet/cm/dra`. One `ClaimsOfNode
 to drivers are offloaded, so that a slow driver does not block others.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final
 
 from dralab.api.status import ApiError
@@ -30,6 +31,8 @@ from dralab.runtime.resources import CLAIMS, CLASSIC_CLAIMS, DEVICE_CLAIMS
 from dralab.values.json_types import JsonDict, JsonObject
 
 Done = Callable[[str], None]
+# A claim; its drivers, with what they are told; the devices that nobody else may use.
+_Wanted = tuple[ClaimRef, dict[str, JsonObject | None], frozenset[tuple[str, str, str]]]
 PREPARE: Final = "Prepare"
 UNPREPARE: Final = "Unprepare"
 
@@ -45,6 +48,8 @@ class _Claim:
     drivers: Mapping[str, JsonObject | None]
     pods: set[str] = field(default_factory=set)
     devices: dict[str, tuple[PreparedDevice, ...]] = field(default_factory=dict)
+    # What nobody else may use at the same time: (driver, pool, device).
+    exclusive: frozenset[tuple[str, str, str]] = frozenset()
     # Of this process: after a restart drivers are asked again.
     prepared: bool = False
     busy: bool = False
@@ -70,9 +75,18 @@ class ClaimsOfNode:
         self.plugins = plugins
         self.checkpoint = checkpoint or NoCheckpoint()
         self._claims: dict[tuple[str, str], _Claim] = {}
+        # Told of a pod, and of what is odd about its claims.
+        self.on_conflict: Callable[[JsonDict, str], None] = lambda _pod, _text: None
         for held in self.checkpoint.load():
+            devices = {driver: found for driver, found in held.devices.items() if found}
+            exclusive = frozenset(
+                (driver, each.pool, each.device)
+                for driver, found in devices.items()
+                for each in found
+                if not each.share_id
+            )
             self._claims[held.ref.namespace, held.ref.name] = _Claim(
-                held.ref, dict.fromkeys(held.devices), set(held.pods), dict(held.devices)
+                held.ref, dict.fromkeys(held.devices), set(held.pods), devices, exclusive
             )
 
     # --- pods ---------------------------------------------------------------------------------
@@ -89,7 +103,7 @@ class ClaimsOfNode:
             return True
         uid = uid_of(pod)
         found = []
-        for ref, drivers in wanted:
+        for ref, drivers, exclusive in wanted:
             held = self._claims.get((ref.namespace, ref.name))
             if held is not None and held.ref.uid != ref.uid:
                 done(
@@ -102,10 +116,12 @@ class ClaimsOfNode:
             if held is None:
                 held = _Claim(ref, drivers)
                 self._claims[ref.namespace, ref.name] = held
-            held.drivers = drivers
+            held.drivers, held.exclusive = drivers, exclusive
             found.append(held)
         for held in found:
             held.pods.add(uid)
+            if not held.prepared and (text := self._conflict(held)):
+                self.on_conflict(pod, text)
         self._save()
         batches: dict[str, list[ClaimRef]] = {}
         for held in found:
@@ -212,6 +228,28 @@ class ClaimsOfNode:
         self._save()
         done(problem)
 
+    def reconcile(self, active: Collection[str], told: Callable[[str, str], None]) -> None:
+        """Unprepare the claims of pods that are not `active` any more, given by their UIDs.
+
+        Nobody else does it where a pod vanished while the node was down. `told` gets each such
+        UID, and "" or why its claims could not be given back: the next call tries again.
+        """
+        for uid in sorted(self.users() - set(active)):
+            self.unprepare(uid, partial(told, uid))
+
+    def _conflict(self, held: _Claim) -> str:
+        """Return which of a claim's devices another claim still holds here; usually none."""
+        for other in self._claims.values():
+            for driver, pool, device in sorted(held.exclusive & other.exclusive):
+                if other is not held:
+                    return (
+                        f"device {driver}/{pool}/{device} was allocated to ResourceClaim "
+                        f"{held.ref.name} while ResourceClaim {other.ref.namespace}/"
+                        f"{other.ref.name} ({other.ref.uid}) still holds it on this node "
+                        "(previous pod force-deleted?!)"
+                    )
+        return ""
+
     def users(self) -> set[str]:
         """Return the UIDs of all pods that hold claims here."""
         return {uid for held in self._claims.values() for uid in held.pods}
@@ -230,7 +268,10 @@ class ClaimsOfNode:
         return found
 
     def health_of(self, pod: JsonDict, container: JsonObject) -> list[dict[str, Any]]:
-        """Return `allocatedResourcesStatus` of a container; empty if no driver tells health."""
+        """Return `allocatedResourcesStatus` of a container; empty if it has no devices.
+
+        A device whose driver does not tell its health, or not any more, is `Unknown`.
+        """
         names = claims_by_entry(pod)
         found = []
         for entry, request in uses_of(container):
@@ -238,16 +279,16 @@ class ClaimsOfNode:
             resources: dict[str, dict[str, Any]] = {}
             for driver, devices in held.devices.items() if held is not None else ():
                 for device in devices:
-                    if request and device.requests and request not in device.requests:
-                        continue
-                    health = self.plugins.health_of(driver, device.pool, device.device)
-                    if health is None:
+                    if not _is_for(device, request):
                         continue
                     resource = (
                         device.cdi_ids[0]
                         if device.cdi_ids
                         else (f"{driver}/{device.pool}/{device.device}")
                     )
+                    if resource in resources:
+                        continue  # The first of several devices with one id counts.
+                    health = self.plugins.health_of(driver, device.pool, device.device)
                     resources[resource] = {"resourceID": resource, "health": health.health}
                     if health.message:
                         resources[resource]["message"] = health.message
@@ -272,15 +313,16 @@ class ClaimsOfNode:
             if (held := self._claims.get((namespace, name))) is not None
             for driver in sorted(held.devices)
             for device in held.devices[driver]
-            if not request or not device.requests or request in device.requests
+            if _is_for(device, request)
         ]
 
     # --- looking at claims ------------------------------------------------------------------------
 
-    def _wanted(self, pod: JsonDict) -> list[tuple[ClaimRef, dict[str, JsonObject | None]]]:
+    def _wanted(self, pod: JsonDict) -> list[_Wanted]:
         """Return the pod's claims, once all of them are as they should be.
 
-        With each, the drivers that gave it devices, and what a classic allocation tells them.
+        With each, the drivers that gave it devices, what a classic allocation tells them, and the
+        devices that are its alone.
         """
         key = key_of(pod)
         if has_device_claims(pod):
@@ -310,9 +352,7 @@ class ClaimsOfNode:
                 raise _Refused(f"fetch DeviceClaim {name}: {error.message}") from error
             return None
 
-    def _checked(
-        self, pod: JsonDict, name: str, *, generated: bool, classic: bool
-    ) -> tuple[ClaimRef, dict[str, JsonObject | None]]:
+    def _checked(self, pod: JsonDict, name: str, *, generated: bool, classic: bool) -> _Wanted:
         key, uid = key_of(pod), uid_of(pod)
         try:
             resource = CLASSIC_CLAIMS if classic else CLAIMS
@@ -345,12 +385,22 @@ class ClaimsOfNode:
         for driver in handles:
             if self.plugins.get(driver) is None:
                 raise _Refused(f"DRA driver {driver} is not registered")
-        return ClaimRef(key.namespace, name, claim["metadata"]["uid"]), handles
+        exclusive = frozenset(
+            (result["driver"], result["pool"], result["device"])
+            for result in results_of(allocation)
+            if not result.get("shareID") and not result.get("adminAccess")
+        )
+        return ClaimRef(key.namespace, name, claim["metadata"]["uid"]), handles, exclusive
 
     def _save(self) -> None:
         self.checkpoint.save(
             [
-                ClaimInfo(held.ref, tuple(sorted(held.pods)), dict(held.devices))
+                ClaimInfo(
+                    held.ref,
+                    tuple(sorted(held.pods)),
+                    # All its drivers: one whose answer never came is told of the end, too.
+                    {driver: held.devices.get(driver, ()) for driver in held.drivers},
+                )
                 for _, held in sorted(self._claims.items())
             ]
         )
@@ -369,6 +419,11 @@ def _call(
         return {uid: PrepareResult(error=text) for uid, text in plugin.unprepare(refs).items()}
     except PluginError as error:
         return f"Node{verb}Resources: {error}"
+
+
+def _is_for(device: PreparedDevice, request: str) -> bool:
+    """Return whether a device serves a request, named with or without its alternative."""
+    return not request or not device.requests or request.partition("/")[0] in device.requests
 
 
 def _misfit(answer: Mapping[str, PrepareResult], asked: Sequence[ClaimRef], verb: str) -> str:

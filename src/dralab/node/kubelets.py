@@ -18,6 +18,7 @@ from dralab.node.claims import ClaimsOfNode
 from dralab.node.container_runs import RunningContainer
 from dralab.node.containers import ContainerRuntime
 from dralab.node.named_slices import NamedSlices
+from dralab.node.node_status import status_of_node
 from dralab.node.plugins import Plugins
 from dralab.node.pods import PodLife
 from dralab.objects.conditions import condition_of, is_true
@@ -34,10 +35,10 @@ from dralab.values.json_types import JsonDict
 LEASE_NAMESPACE: Final = "kube-node-lease"
 RENEW: Final = 10 * SECOND  # kubelet: a quarter of the lease's 40 s
 LEASE_SECONDS: Final = 40
+RECONCILE: Final = 60 * SECOND
 LONGEST_WIPE_DELAY: Final = 300 * SECOND
 # kubelet: slices of a driver that is gone are deleted after this long.
 WIPE_AFTER: Final = 30 * SECOND
-VERSION: Final = "v1.36.2"
 
 # The taint of a new node (TaintNodesByCondition), and how long a controller has to take it away.
 FIRST_TAINT: Final = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
@@ -93,6 +94,9 @@ class Kubelet:
         self.claims = ClaimsOfNode(manager.engine, self.client, self.plugins, checkpoint)
         self.runtime: ContainerRuntime = kubelets.runtime
         self.recorder = kubelets.recorder if own is manager else own.recorder("kubelet")
+        self.claims.on_conflict = lambda pod, text: self.recorder.event(
+            pod, "Pod", "DeviceStillInUse", text, type="Warning"
+        )
         self.pods: dict[str, PodLife] = {}
         # When the slices of drivers that are gone will be deleted.
         self.wipes: dict[str, TimerHandle] = {}
@@ -127,6 +131,17 @@ class Kubelet:
     def wake_after(self, pod: JsonDict, delay: int) -> None:
         """Have a pod looked at in `delay` nanoseconds."""
         self.kubelets.queue.add_after(key_of(pod), delay)
+
+    def gave_back(self, pod_uid: str, problem: str) -> None:
+        """Tell that the claims of a pod that vanished are unprepared, or why they are not."""
+        node = {"metadata": {"name": self.name, "uid": self.name}}
+        whose = f"the claims of pod {pod_uid}, which no longer exists"
+        if problem:
+            text = f"Failed to unprepare {whose}: {problem}"
+            reason = "FailedUnprepareDynamicResources"
+            self.recorder.event(node, "Node", reason, text, type="Warning")
+            return
+        self.recorder.event(node, "Node", "UnpreparedStaleClaims", f"Unprepared {whose}")
 
     def wake_all(self) -> None:
         """Have all pods looked at, after something about a driver has changed."""
@@ -177,6 +192,7 @@ class Kubelets:
         # What drivers of Kubernetes 1.30 have a kubelet publish.
         self.named_slices = NamedSlices(manager)
         self.beats = manager.queue("kubelet/leases", self.beat)
+        self.stale = manager.queue("kubelet/claims", self.reconcile)
         self.pods.subscribe(self._changed)
         # What else ends with the nodes: the listeners of their plugins' sockets.
         self.listeners: Sequence[Any] = ()
@@ -196,6 +212,8 @@ class Kubelets:
         )
         self.nodes[spec.name] = kubelet
         self.beats.add(spec.name)
+        if self.leases:
+            self.stale.add(spec.name)
         for pod in self.pods.find("node", spec.name):
             self.queue.add(key_of(pod))
         return kubelet
@@ -309,6 +327,21 @@ class Kubelets:
             if error.reason not in {"NotFound", "Conflict"}:
                 raise
 
+    def reconcile(self, name: str) -> int | None:
+        """Give back what pods hold that vanished unseen, and tell of health that has grown old.
+
+        Once a minute, the first time as soon as the pods are known (kubelet: reconcileLoop, and
+        the period of a pod's sync).
+        """
+        kubelet = self.nodes.get(name)
+        if kubelet is None:
+            return None
+        here = {uid_of(pod) for pod in self.pods.find("node", name)}
+        kubelet.claims.reconcile(here | set(kubelet.pods), kubelet.gave_back)
+        for uid in sorted(kubelet.claims.users() & set(kubelet.pods)):
+            kubelet.wake(kubelet.pods[uid].pod)
+        return RECONCILE
+
     # --- nodes ------------------------------------------------------------------------------------
 
     def beat(self, name: str) -> int | None:
@@ -368,7 +401,14 @@ class Kubelets:
         ):
             if endpoint is not None:
                 endpoint.publish(client, node)
-            status = self._node_status(kubelet, node)
+            status = status_of_node(
+                node,
+                {"cpu": spec.cpu, "memory": spec.memory, "pods": spec.pods},
+                self.runtime,
+                ip=kubelet.ip,
+                port=endpoint.address[1] if endpoint is not None else None,
+                now=self.manager.now(),
+            )
             client.update(NODES, {**node, "status": status}, subresource="status")
         if not kubelet.announced:
             kubelet.plugins.changed = partial(self._plugin_changed, kubelet)
@@ -395,67 +435,24 @@ class Kubelets:
 
         self.manager.engine.offload(work, lambda _: None)
 
-    def _node_status(self, kubelet: Kubelet, node: JsonDict) -> dict[str, Any]:
-        spec, now = kubelet.spec, self.manager.now()
-        held = status_of(node)
-        amounts = {"cpu": spec.cpu, "memory": spec.memory, "pods": spec.pods}
-        listed = held.get("conditions") or []
-        for type_, status, reason, message in (
-            (
-                "MemoryPressure",
-                "False",
-                "KubeletHasSufficientMemory",
-                "has sufficient memory available",
-            ),
-            ("DiskPressure", "False", "KubeletHasNoDiskPressure", "has no disk pressure"),
-            ("PIDPressure", "False", "KubeletHasSufficientPID", "has sufficient PID available"),
-            ("Ready", "True", "KubeletReady", "is posting ready status"),
-        ):
-            condition = {
-                "type": type_,
-                "status": status,
-                "reason": reason,
-                "message": f"kubelet {message}",
-                "lastHeartbeatTime": now,
-            }
-            listed = replaced(listed, condition, now=now)
-        if kubelet.endpoint is not None:
-            held = {**held, "daemonEndpoints": _daemons(kubelet.endpoint)}
-        return {
-            **held,
-            "capacity": {**amounts, **(held.get("capacity") or {})},
-            "allocatable": {**amounts, **(held.get("allocatable") or {})},
-            "conditions": listed,
-            "addresses": [
-                {"type": "InternalIP", "address": kubelet.ip},
-                {"type": "Hostname", "address": spec.name},
-            ],
-            "nodeInfo": {
-                "machineID": spec.name,
-                "systemUUID": spec.name,
-                "bootID": "",
-                "kernelVersion": "6.6.0",
-                "osImage": "dralab",
-                "containerRuntimeVersion": f"{self.runtime.name}://{self.runtime.version}",
-                "kubeletVersion": VERSION,
-                "kubeProxyVersion": "",
-                "operatingSystem": "linux",
-                "architecture": "amd64",
-            },
-        }
-
     def _plugin_changed(self, kubelet: Kubelet, driver: str, there: bool) -> None:  # noqa: FBT001 - the seam's shape
         self.manager.engine.soon(lambda: self._missed(kubelet, driver, there=there))
 
     def _missed(self, kubelet: Kubelet, driver: str, *, there: bool) -> None:
-        timer = kubelet.wipes.pop(driver, None)
-        if timer is not None:
-            timer.cancel()
         if there:
+            timer = kubelet.wipes.pop(driver, None)
+            if timer is not None:
+                timer.cancel()
             kubelet.wake_all()
             return
-        wipe = partial(self.wipe, kubelet, driver)
-        kubelet.wipes[driver] = self.manager.engine.after(self.wipe_after, wipe)
+
+        def wipe() -> None:
+            kubelet.wipes.pop(driver, None)
+            self.wipe(kubelet, driver)
+
+        # One that registers again and again without ever connecting gains no time by it.
+        if driver not in kubelet.wipes:
+            kubelet.wipes[driver] = self.manager.engine.after(self.wipe_after, wipe)
 
     def wipe(self, kubelet: Kubelet, driver: str = "", again: int = SECOND) -> None:
         """Delete the slices of a driver that has not come back; without a name, of all drivers.
@@ -477,7 +474,3 @@ class Kubelets:
                 return  # a server of before 1.31 has no such slices
             later = partial(self.wipe, kubelet, driver, min(2 * again, LONGEST_WIPE_DELAY))
             self.manager.engine.after(again, later)
-
-
-def _daemons(endpoint: StreamEndpoint) -> dict[str, Any]:
-    return {"kubeletEndpoint": {"Port": endpoint.address[1]}}

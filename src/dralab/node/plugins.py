@@ -31,7 +31,8 @@ class Plugins:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._drivers: dict[str, _Registered] = {}
-        # Told of a driver's name when its first plugin connected or its last one went.
+        # Told of a driver's name when its first plugin connected, when its last one went, and when
+        # one registers that has not connected yet.
         self.changed: Callable[[str, bool], None] = lambda _driver, _there: None
 
     @property
@@ -52,13 +53,21 @@ class Plugins:
             found = self._drivers.get(driver)
             return found is not None and found.reachable
 
-    def register(self, plugin: Plugin) -> None:
-        """Add a plugin; several of one driver may be there during an update."""
+    def register(self, plugin: Plugin, *, connected: bool = True) -> None:
+        """Add a plugin; several of one driver may be there during an update.
+
+        One that is not `connected` yet is asked only if no other is; `connection` tells when it is.
+        """
         with self._lock:
             found = self._drivers.setdefault(plugin.driver, _Registered())
             before = found.reachable
             if plugin not in found.plugins:
                 found.plugins.append(plugin)
+                if not connected:
+                    found.silent.append(plugin)
+            if not found.reachable:
+                # As a driver that has gone: it has 30 s to connect (DRAPluginManager.sync).
+                before = True
         self._tell(plugin.driver, before=before)
 
     def deregister(self, plugin: Plugin) -> None:
@@ -91,10 +100,10 @@ class Plugins:
         if now != before:
             self.changed(driver, now)
 
-    def health_of(self, driver: str, pool: str, device: str) -> DeviceHealth | None:
-        """Return what a driver says of a device; None if it says nothing."""
+    def health_of(self, driver: str, pool: str, device: str) -> DeviceHealth:
+        """Return what a driver says of a device; its health is unknown if it says nothing."""
         plugin = self.get(driver)
         for health in plugin.health() if plugin is not None else ():
             if (health.pool, health.device) == (pool, device):
                 return health
-        return None
+        return DeviceHealth(pool=pool, device=device, health="Unknown")

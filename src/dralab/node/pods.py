@@ -426,8 +426,12 @@ class PodLife:
             entries = []
             for each in runs:
                 entry = each.status(runtime, self.uid)
-                health = self.node.claims.health_of(self.pod, each.spec) if self.prepared else []
-                if health:
+                # Of containers alone, as the kubelet does: not of init containers.
+                if (
+                    self.prepared
+                    and not each.init
+                    and (health := self.node.claims.health_of(self.pod, each.spec))
+                ):
                     entry["allocatedResourcesStatus"] = health
                 if self.inits and not each.init and not each.number:
                     entry["state"] = {"waiting": {"reason": "PodInitializing"}}

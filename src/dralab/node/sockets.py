@@ -63,6 +63,7 @@ class SocketPlugin:
         self._asked = threading.Event()  # gRPC's thread has asked for the state once
         self._stream: Any = None
         self._opened = False
+        self._idle = False
         self._channel = wire.grpc().insecure_channel(wire.address(endpoint), options=CHANNEL)
 
     @property
@@ -77,8 +78,10 @@ class SocketPlugin:
         threading.Thread(target=self._listen, name=f"health-{self.name}", daemon=True).start()
 
     def knock(self) -> None:
-        """Connect again, where the driver has gone away."""
-        if not self.connected and not self._closed.is_set():
+        """Connect again, where the driver has gone away and gRPC does not try by itself."""
+        if self._idle and not self._closed.is_set():
+            self._idle = False
+            self._asked.clear()
             self._channel.unsubscribe(self._connection)
             self._channel.subscribe(self._connection, try_to_connect=True)
 
@@ -123,8 +126,10 @@ class SocketPlugin:
             raise PluginError(text_of(error)) from error
 
     def _connection(self, state: Any) -> None:
+        states = wire.grpc().ChannelConnectivity
+        self._idle = state is states.IDLE
         self._asked.set()
-        connected = state is wire.grpc().ChannelConnectivity.READY
+        connected = state is states.READY
         if connected != self.connected and not self._closed.is_set():
             self.connected = connected
             self.on_connection(connected)
@@ -215,7 +220,8 @@ class Registrar:
     def stop(self) -> None:
         """Look no more and hang up; drivers and their sockets stay as they are."""
         self._stopped = True
-        for socket in self._sockets.values():
+        # Copies, here and below: other threads ask while the engine's adds and removes sockets.
+        for socket in list(self._sockets.values()):
             if socket.plugin is not None:
                 socket.plugin.close()
 
@@ -340,7 +346,7 @@ class Registrar:
         socket.plugin, socket.error, socket.back_off = answer, "", 0
         answer.on_connection = lambda connected: self.plugins.connection(answer, up=connected)
         answer.on_health = lambda: self.engine.soon(self.on_health)
-        self.plugins.register(answer)
+        self.plugins.register(answer, connected=False)
         answer.open()
 
 

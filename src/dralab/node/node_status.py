@@ -1,0 +1,73 @@
+"""The status of a Node as its kubelet writes it: capacity, conditions, addresses, versions."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from dralab.node.containers import ContainerRuntime
+from dralab.objects.conditions import with_condition as replaced
+from dralab.objects.metadata import status_of
+from dralab.values.json_types import JsonDict
+
+VERSION: Final = "v1.36.2"
+# Type, status, reason, message.
+CONDITIONS: Final = (
+    (
+        "MemoryPressure",
+        "False",
+        "KubeletHasSufficientMemory",
+        "kubelet has sufficient memory available",
+    ),
+    ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+    ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+    ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
+)
+
+
+def status_of_node(
+    node: JsonDict,
+    amounts: Mapping[str, str],
+    runtime: ContainerRuntime,
+    *,
+    ip: str,
+    port: int | None,
+    now: str,
+) -> dict[str, Any]:
+    """Return the status of a node that is ready; amounts that it states already stay.
+
+    `port` is its endpoint's; None if it has none. `now` is a time as the API writes it.
+    """
+    name, held = node["metadata"]["name"], status_of(node)
+    listed = held.get("conditions") or []
+    for type_, status, reason, message in CONDITIONS:
+        condition = {
+            "type": type_,
+            "status": status,
+            "reason": reason,
+            "message": message,
+            "lastHeartbeatTime": now,
+        }
+        listed = replaced(listed, condition, now=now)
+    if port is not None:
+        held = {**held, "daemonEndpoints": {"kubeletEndpoint": {"Port": port}}}
+    return {
+        **held,
+        "capacity": {**amounts, **(held.get("capacity") or {})},
+        "allocatable": {**amounts, **(held.get("allocatable") or {})},
+        "conditions": listed,
+        "addresses": [
+            {"type": "InternalIP", "address": ip},
+            {"type": "Hostname", "address": name},
+        ],
+        "nodeInfo": {
+            "machineID": name,
+            "systemUUID": name,
+            "bootID": "",
+            "kernelVersion": "6.6.0",
+            "osImage": "dralab",
+            "containerRuntimeVersion": f"{runtime.name}://{runtime.version}",
+            "kubeletVersion": VERSION,
+            "kubeProxyVersion": "",
+            "operatingSystem": "linux",
+            "architecture": "amd64",
+        },
+    }
