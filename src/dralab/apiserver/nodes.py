@@ -32,23 +32,23 @@ LOOPBACK: Final[Sequence[Network]] = (
     ipaddress.ip_network("127.0.0.0/8"),
     ipaddress.ip_network("::1/128"),
 )
-# Where a node leaves the authority and the token of its endpoint, under its own name.
+# The namespace of the Secrets with the CA and the token of each node's endpoint, by node name.
 SECRETS_OF_NODES: Final = "kube-node-lease"
-# What the server calls its subresources, and a kubelet its paths.
+# The server's subresources and the kubelet's paths for them.
 VERBS: Final[Mapping[str, str]] = {
     "log": "containerLogs",
     "exec": "exec",
     "attach": "attach",
     "portforward": "portForward",
 }
-# What a client of the server calls its streams, and a client of a kubelet.
+# Parameters of a client of the server, and those of a client of a kubelet.
 STREAMS: Final = {"stdin": "input", "stdout": "output", "stderr": "error", "tty": "tty"}
 PORTS: Final = {"ports": "port"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRequest:
-    """What is wanted of a pod's node: `verb` as in a kubelet's paths.
+    """A request to a pod's node: `verb` as in a kubelet's paths.
 
     `offered` are the protocols of a WebSocket that the client speaks, separated by commas.
     """
@@ -86,7 +86,7 @@ class LocalNodes(Protocol):
 
 
 class NodeProxy:
-    """Who answers for pods: `here` are the nodes of this process, `networks` those allowed."""
+    """Finds a pod's node: `here` are those of this process, `networks` the allowed addresses."""
 
     def __init__(self, resources: Resources, networks: Sequence[Network] = LOOPBACK) -> None:
         self.resources = resources
@@ -134,7 +134,7 @@ class NodeProxy:
         return self._relay
 
     def endpoint(self, node: str) -> "KubeletEndpoint":
-        """Return where a node's endpoint is and what it is asked with. ApiError."""
+        """Return the address and the credentials of a node's endpoint. ApiError."""
         from dralab.apiserver.http.relay import KubeletEndpoint
 
         found = self._object("nodes", node)

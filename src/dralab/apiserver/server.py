@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class ApiServer:
-    """What stands behind an `AsgiApp`; without one, the server of simulations and unit tests.
+    """The server behind an `AsgiApp`; without one, the server of simulations and unit tests.
 
     `authorization` are modes of `authorization.modes`; without one every user may do everything.
 
@@ -113,8 +113,8 @@ class ApiServer:
         self.application.connectors.update(self.nodes.connectors())
 
     def _authorize(self, modes: Sequence[str]) -> None:
-        """Ask who may do what from now on."""
-        # Read only where it is needed: every server starts faster.
+        """Switch authorization on."""
+        # Imported only when needed: servers start faster.
         from dralab.apiserver.authorization.modes import authorization_of
         from dralab.apiserver.resources import bootstrap
 
@@ -139,7 +139,7 @@ class ApiServer:
         return Auditing(auditor, self.resources.kinds, self.application.user_of)
 
     def admit(self, request: HttpRequest) -> None:
-        """Look at a request from a socket before its body is read. ApiError: it is refused."""
+        """Check a request from a socket before its body is read. ApiError: it is refused."""
         try:
             self.application.admit(request)
         except ApiError as error:
@@ -166,7 +166,7 @@ class ApiServer:
             self.audit.ended(request, status)
 
     def flow_of(self, request: HttpRequest) -> Flow:
-        """Return for which flow and priority level a request is counted."""
+        """Return the flow and priority level of a request."""
         user = request.user or User()
         found = self.flows.flow_of_user(user)
         if found is not None:
@@ -190,11 +190,11 @@ class ApiServer:
         return answer
 
     def reads_now(self, request: HttpRequest) -> bool:
-        """Whether a request reads what is so now, and not what was so at some time before."""
+        """Whether a request reads the latest state, and not an earlier one."""
         return self.application.reads_now(request)
 
     def tick(self) -> None:
-        """Do what is due: bookmarks, the end of old events. Call it every few seconds."""
+        """Send bookmarks and delete expired events. Call it every few seconds."""
         self.hub.tick()
         self.leases.expire()
 

@@ -1,6 +1,6 @@
 """The user of a request, as used by authorization, admission and audit.
 
-How a request proves it is left to authentication. Source of the names:
+Proving it is left to authentication. Source of the names:
 k8s.io/apiserver `authentication/user`, `authentication/serviceaccount`.
 """
 
@@ -23,7 +23,7 @@ NOTHING: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class User:
-    """Who asks. `extra` is what an authenticator adds: keys are lower case, as in headers.
+    """A user. `extra` is what an authenticator adds: keys are lower case, as in headers.
 
     >>> User(name="jane", groups=("team-a",)).is_superuser
     False
@@ -36,7 +36,7 @@ class User:
 
     @property
     def is_superuser(self) -> bool:
-        """Whether no authorizer is asked about what this user does."""
+        """Whether the user may do everything, without asking an authorizer."""
         return MASTERS in self.groups
 
     @property
@@ -66,7 +66,7 @@ def service_account_name(namespace: str, name: str) -> str:
 
 
 def service_account(namespace: str, name: str, uid: str = "") -> User:
-    """Return a service account as a user, with the groups that every one has."""
+    """Return a service account as a user, with the groups of every service account."""
     groups = (SERVICE_ACCOUNTS, f"{SERVICE_ACCOUNTS}:{namespace}", AUTHENTICATED)
     return User(name=service_account_name(namespace, name), groups=groups, uid=uid)
 
@@ -81,7 +81,7 @@ def node_user(name: str) -> User:
 
 
 def user_named(name: str) -> User:
-    """Return a user with the groups that every user of such a name has.
+    """Return a user with the groups implied by the name.
 
     >>> user_named("system:serviceaccount:kube-system:job-controller").groups[1]
     'system:serviceaccounts:kube-system'

@@ -14,7 +14,7 @@ from dralab.simulation.errors import InputError
 
 MAGIC: Final = b"dralab checkpoint 1\n"
 State = TypeVar("State")
-# What loading a pickle of another version, or a file that was cut, may raise.
+# Errors of loading a pickle of another version, or a truncated file.
 BROKEN: Final = (
     pickle.UnpicklingError, EOFError, AttributeError, ImportError, IndexError, KeyError, TypeError,
     ValueError,
@@ -38,7 +38,7 @@ def digest(parts: Iterable[object], files: Iterable[Path] = ()) -> str:
 
 
 def write(path: Path, key: str, state: object) -> None:
-    """Write a state; never half of it."""
+    """Write a state atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(f"{path.name}.part")
     aside.write_bytes(MAGIC + pickle.dumps((key, state)))
@@ -46,7 +46,7 @@ def write(path: Path, key: str, state: object) -> None:
 
 
 def read(path: Path, key: str, kind: type[State]) -> State:
-    """Return the state that `write` wrote; InputError if it is none, or of another run."""
+    """Return the state that `write` wrote; InputError if the file is not one, or of another run."""
     try:
         raw = path.read_bytes()
     except OSError as error:

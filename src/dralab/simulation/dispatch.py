@@ -18,7 +18,7 @@ from dralab.simulation.scenario.schedulers import EXTERNAL, OWN, TICKS
 
 
 def measured(scenario: Scenario, result: Result) -> Result:
-    """Return a result of which only what the scenario wants is measured."""
+    """Return a result with only the measurements that the scenario wants."""
     left_out = (
         unsupported.notes_outside(scenario.fleet, scenario.work)
         if scenario.scheduler == EXTERNAL
@@ -29,7 +29,7 @@ def measured(scenario: Scenario, result: Result) -> Result:
 
 
 def _never_started(result: Result) -> Iterator[str]:
-    """Yield what is to be said of pods that wait in the end."""
+    """Yield notes about pods that are still waiting at the end."""
     waiting = [task for task in result.tasks if task.started is None and task.state == "Pending"]
     if waiting and result.complete and result.scheduler != EXTERNAL:
         first = min(waiting, key=lambda task: (task.submitted, task.id))

@@ -1,7 +1,7 @@
 """Input errors: always with the file, and with line and field if known.
 
 InputError              a file cannot be used as it is
-└─ DecisionError        a scheduler asked for something that cannot be
+└─ DecisionError        a scheduler asked for something impossible
 """
 
 from dataclasses import dataclass, field

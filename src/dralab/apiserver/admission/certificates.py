@@ -18,7 +18,7 @@ CLIENT_SIGNER: Final = "kubernetes.io/kube-apiserver-client"
 
 
 class CertificateRequester:
-    """Writes into each request who sent it, whatever it says itself. It is always on."""
+    """Writes the sender into each request, whatever the client put there. It is always on."""
 
     name = "CertificateRequester"
 

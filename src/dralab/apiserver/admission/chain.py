@@ -12,7 +12,7 @@ Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
 
 
 def unnoted(_key: str, _value: str) -> None:
-    """Drop an annotation: no audit log wants it."""
+    """Drop an annotation: there is no audit log."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -55,5 +55,5 @@ class Admission(Protocol):
     name: str
 
     def admit(self, review: Review) -> None:
-        """Look at a write before it happens."""
+        """Check or change a write before it happens."""
         ...

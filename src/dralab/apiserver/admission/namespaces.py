@@ -34,7 +34,7 @@ class NamespaceLifecycle:
 
 
 def terminating(review: Review) -> ApiError:
-    """Return what a writer gets who is too late."""
+    """Return the error for a write into a namespace that is being deleted."""
     kind, namespace = review.kind, review.namespace
     error = ApiError.forbidden(
         kind.plural,

@@ -63,7 +63,7 @@ class Standard:
         return LATEST if self.version == NEWEST else min(LATEST, (1, int(self.version[3:])))
 
     def violations(self, pod: JsonDict) -> list[SecurityFinding]:
-        """Return all by which a pod goes beyond the level."""
+        """Return everything in a pod that the level forbids."""
         return violations(self.level, self.number, pod.get("metadata") or {}, spec_of(pod))
 
 
@@ -78,7 +78,7 @@ class NamespaceSecurity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodSecuritySettings:
-    """The policy of namespaces that ask for none, and whom and what no policy concerns."""
+    """The policy of namespaces without labels, and the exemptions from all policies."""
 
     defaults: NamespaceSecurity = field(default_factory=NamespaceSecurity)
     usernames: frozenset[str] = frozenset()
@@ -87,7 +87,7 @@ class PodSecuritySettings:
 
 
 class PodSecurity:
-    """Refuses pods beyond what is enforced; warns of them, and of templates that will fail."""
+    """Refuses pods that violate the enforced level; warns about templates that will fail."""
 
     name = "PodSecurity"
 
@@ -95,7 +95,7 @@ class PodSecurity:
         self.settings = settings or PodSecuritySettings()
 
     def admit(self, review: Review) -> None:
-        """Look at a pod, a template of one, or a namespace. ApiError Forbidden, Invalid."""
+        """Check a pod, a pod template, or a namespace. ApiError Forbidden, Invalid."""
         hub = review.kind.hub
         if review.value is None or review.operation not in {"CREATE", "UPDATE"}:
             return
@@ -140,7 +140,7 @@ class PodSecurity:
         return policy_of(labels, self.settings.defaults)[0]
 
     def _exemption(self, review: Review, pod: JsonDict) -> str:
-        """Return why no policy concerns a pod; empty where one does."""
+        """Return why a pod is exempt; empty if it is not."""
         settings = self.settings
         if review.namespace in settings.namespaces:
             return "namespace"
@@ -150,7 +150,7 @@ class PodSecurity:
         return "runtimeClass" if exempt else ""
 
     def _admit_namespace(self, review: Review) -> None:
-        """Refuse labels that say no level; warn of pods beyond a new one."""
+        """Refuse labels that do not name a level; warn about pods that violate a new one."""
         new, old = (
             labels_of(each) if each is not None else {} for each in (review.value, review.old)
         )
@@ -185,9 +185,9 @@ class PodSecurity:
 def policy_of(
     labels: Mapping[str, str], defaults: NamespaceSecurity
 ) -> tuple[NamespaceSecurity, list[FieldError]]:
-    """Return the policy that labels ask for, and which of them mean nothing.
+    """Return the policy that labels ask for, and the labels that cannot be read.
 
-    A level that means nothing counts as restricted where it is enforced, else as privileged.
+    A level that cannot be read counts as restricted for enforcement, else as privileged.
     """
     if not any(label.startswith(PREFIX) for label in labels):
         return defaults, []
@@ -210,7 +210,7 @@ def policy_of(
                 version = NEWEST
             standard = replace(standard, version=version)
         found[mode] = standard
-    # Who enforces a level is warned of templates beyond it, even without asking.
+    # A namespace that enforces a level also gets warnings about templates that violate it.
     enforced = found["enforce"]
     for mode in ("audit", "warn"):
         asked = labels.get(PREFIX + mode) in LEVELS
@@ -243,7 +243,7 @@ def _is_other(pod: JsonDict, before: JsonDict | None) -> bool:
 
 
 def _heeded(pod: JsonDict) -> Iterator[Any]:
-    """Yield the parts of a pod that decide about its level."""
+    """Yield the parts of a pod that determine its level."""
     yield (pod.get("metadata") or {}).get("annotations") or {}
     for part, value in sorted(spec_of(pod).items()):
         if part in {"containers", "initContainers", "ephemeralContainers"}:

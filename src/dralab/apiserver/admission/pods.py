@@ -70,7 +70,7 @@ class PodPriority:
 
 
 def _default_class(review: Review) -> str:
-    """Return the name of the class for pods that name none; "" where there is none."""
+    """Return the name of the default class; "" if there is none."""
     found = [
         (stored.value.get("value", 0), stored.value["metadata"]["name"])
         for stored in review.all_of(PRIORITY_HUB, "")

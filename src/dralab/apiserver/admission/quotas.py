@@ -38,7 +38,7 @@ class QuotaLimits:
             self._open(each)
 
     def written(self, hub: str, before: JsonDict | None, after: JsonDict | None) -> None:
-        """Take note of a write of any object."""
+        """Record a write of any object."""
         if hub == HUB:
             self._open(after) if after is not None else self._close(before or {})
         if not self.accounts:
@@ -115,7 +115,7 @@ class QuotaLimits:
             )
 
     def _must_say(self, review: Review, name: str, hard: JsonDict) -> None:
-        """Every container says what it needs of the computing resources that a quota limits."""
+        """Check that every container requests the computing resources that a quota limits."""
         missing: dict[str, list[str]] = {}
         for container in (review.value or {})["spec"].get("containers") or ():
             resources = container.get("resources") or {}
@@ -133,8 +133,8 @@ class QuotaLimits:
 class _Account:
     """What one quota has counted: the share of each object, and the sums.
 
-    A collection is looked into once, outside of the store's lock, while others write: what they
-    tell meanwhile is newer than what was found.
+    A collection is counted once, outside of the store's lock, while others write: what they
+    report meanwhile is newer than what was counted.
     """
 
     def __init__(self, spec: JsonObject) -> None:
@@ -142,7 +142,7 @@ class _Account:
         self.sums: dict[str, Number] = dict.fromkeys(spec.get("hard") or (), 0)
         self._shares: dict[Key, dict[str, Number]] = {}
         self._known: set[str] = set()
-        self._told: dict[str, set[Key]] = {}  # of collections that are being looked into
+        self._told: dict[str, set[Key]] = {}  # of collections that are being counted
         self._lock = Lock()
 
     def used(self, review: Review) -> Mapping[str, Number]:
@@ -172,7 +172,7 @@ class _Account:
         return dict.fromkeys((hub, *devices))
 
     def count(self, key: Key, obj: JsonDict | None) -> None:
-        """Take note of a write."""
+        """Record a write."""
         hub = key.resource
         share = {} if obj is None else self._share(hub, obj)
         with self._lock:

@@ -83,7 +83,7 @@ def settings_of(
 
 
 def _configured(path: Path) -> PodSecuritySettings:
-    """Return what an AdmissionConfiguration says of PodSecurity. AdmissionFlagError."""
+    """Return the PodSecurity settings of an AdmissionConfiguration. AdmissionFlagError."""
     document = _document(path)
     found = PodSecuritySettings()
     for index, plugin in enumerate(_listed(document.get("plugins"), path, "plugins")):

@@ -1,6 +1,6 @@
-"""Pods act as a service account, and find its token in a volume (ServiceAccount).
+"""Assigns a service account to each pod, and mounts its token (ServiceAccount).
 
-The files of the volume are left to whoever runs containers.
+The container runtime writes the files of the volume.
 Source: k8s.io/kubernetes `plugin/pkg/admission/serviceaccount`.
 """
 
@@ -22,7 +22,7 @@ MODE: Final = 0o644
 
 
 class PodServiceAccount:
-    """Names the account in each new pod; without one it is `default`.
+    """Sets the account of each new pod, `default` if it names none.
 
     With `mounts` the account has to be there, and pods that do not opt out get its token. Then
     `make_default` makes the account `default` of a namespace that has none yet, as a controller
@@ -102,7 +102,7 @@ def token_volume() -> JsonDict:
 
 
 def _wants_token(spec: JsonDict, account: JsonDict) -> bool:
-    """Return whether a pod gets a token: what it says counts before what its account says."""
+    """Return whether a pod gets a token: the pod's own field wins over its account's."""
     for each in (spec, account):
         if (found := each.get("automountServiceAccountToken")) is not None:
             return bool(found)

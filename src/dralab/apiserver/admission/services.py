@@ -16,9 +16,9 @@ TRIES: Final = 1000
 
 
 class ServiceAddresses:
-    """Remembers who has which address; tell it of every stored service by `stored`.
+    """Remembers which service has which address; call `stored` for every stored service.
 
-    Dry runs are answered with the address of the network itself, which nobody can have.
+    Dry runs are answered with the address of the network itself, which is never assigned.
     """
 
     name = "ServiceAddresses"
@@ -37,7 +37,7 @@ class ServiceAddresses:
             self.stored(None, service)
 
     def stored(self, before: JsonDict | None, after: JsonDict | None) -> None:
-        """Take note of a change of a service: what it has now, and no longer has."""
+        """Record a change of a service: the addresses it has now and those it gave up."""
         for service, change in ((before, -1), (after, 1)):
             spec = (service or {}).get("spec") or {}
             for address in spec.get("clusterIPs") or ():
@@ -47,7 +47,7 @@ class ServiceAddresses:
                     _count(self.ports, number, change)
 
     def admit(self, review: Review) -> None:
-        """Give a service what it lacks; Invalid where it asks for what others have."""
+        """Assign the missing addresses of a service; Invalid if it asks for one that is taken."""
         if review.kind.hub != "services" or review.value is None or review.subresource:
             return
         spec = review.value["spec"]
@@ -91,7 +91,7 @@ class ServiceAddresses:
 
     def _families(self, spec: JsonDict) -> None:
         if spec["clusterIP"] == "None" and not spec.get("selector"):
-            # Headless without a selector: somebody else brings the endpoints, of any family.
+            # Headless without a selector: its endpoints are managed elsewhere, in any family.
             spec.setdefault("ipFamilies", ["IPv4", "IPv6"])
             spec.setdefault("ipFamilyPolicy", "RequireDualStack")
             return

@@ -64,9 +64,9 @@ class Auditor:
         peer: str = "",
         impersonated: User | None = None,
     ) -> Record | None:
-        """Record that a request has come; None if the policy wants nothing of it.
+        """Record that a request was received; None if the policy does not record it.
 
-        `asked.user` is whose credential it was, `impersonated` whom it acts for.
+        `asked.user` is the owner of the credential, `impersonated` the user it acts as.
         """
         recorded = self.policy.recorded(asked)
         if recorded.level is AuditLevel.NONE:
@@ -126,7 +126,7 @@ class Auditor:
         self._write(record, "ResponseComplete")
 
     def rejected(self, record: Record, status: JsonDict) -> None:
-        """Record that a request got no further than its credential."""
+        """Record that a request failed authentication."""
         record.event["responseStatus"] = {"metadata": {}, **status}
         self._write(record, "ResponseStarted")
 

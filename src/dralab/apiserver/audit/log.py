@@ -26,7 +26,7 @@ class AuditSink(Protocol):
         ...
 
     def close(self) -> None:
-        """Keep what is there, and take nothing more."""
+        """Flush and close; later lines are dropped."""
         ...
 
 

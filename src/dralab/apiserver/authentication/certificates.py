@@ -23,9 +23,9 @@ KEPT: Final = 4096  # certificates that are known already
 
 
 class ClientCertificates:
-    """Knows the certificates that `authorities` (DER) have signed themselves.
+    """Recognises certificates that were signed directly by one of `authorities` (DER).
 
-    An authority below one of theirs has to be in the list itself.
+    An intermediate authority has to be in the list itself.
     """
 
     def __init__(self, authorities: Sequence[bytes], clock: Clock) -> None:
@@ -36,7 +36,7 @@ class ClientCertificates:
         self._known: dict[bytes, tuple[User | None, float, float]] = {}
 
     def user_of(self, certificate: bytes) -> User | None:
-        """Return whose a certificate (DER) is; None if it names nobody. Rejected."""
+        """Return the user of a certificate (DER); None if it has no common name. Rejected."""
         digest = hashlib.sha256(certificate).digest()
         found = self._known.get(digest)
         if found is None:
@@ -69,7 +69,7 @@ class ClientCertificates:
         except (ValueError, x509.DuplicateExtension) as error:
             raise Rejected(f"x509: {error}") from error
         fit = {ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE}
-        # One that names no purpose is for all of them, as Go reads it.
+        # A certificate without a purpose is valid for all of them, as in Go.
         if purposes and fit.isdisjoint(purposes):
             raise Rejected("x509: certificate specifies an incompatible key usage")
         if len(uids) > 1:

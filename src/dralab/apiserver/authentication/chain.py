@@ -2,7 +2,7 @@
 
 In the order of a real server: the headers of a proxy, the client certificate, then the bearer
 token, which may be one of a table, of a service account or of an OpenID provider. A credential
-that is not good counts only where no other is.
+that is invalid causes a refusal only if no other is accepted.
 Sources: k8s.io/kubernetes `pkg/kubeapiserver/authenticator`, k8s.io/apiserver
 `authentication/request/{union,bearertoken,websocket}`.
 """
@@ -29,19 +29,19 @@ INVALID: Final = "invalid bearer token"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """Whose a token is. `audiences` are those it is for; None if it is for every audience."""
+    """The owner of a token. `audiences` are those it is for; None if it is for every audience."""
 
     user: User
     audiences: Sequence[str] | None = None
 
 
 class TokenAuthenticator(Protocol):
-    """Knows the owners of tokens of one kind."""
+    """Recognises tokens of one kind."""
 
     def known(self, token: str) -> Known | None:
-        """Return whose a token is; None for a token of another kind.
+        """Return the owner of a token; None for a token of another kind.
 
-        Rejected: it is of this kind, and is forged, over, or of somebody who is gone.
+        Rejected: it is of this kind, and is forged or expired, or its owner was deleted.
         """
         ...
 
@@ -49,8 +49,8 @@ class TokenAuthenticator(Protocol):
 class Authentication:
     """Finds out who sends a request.
 
-    Without `tokens` and `certificates` no credentials are required: whoever reaches the
-    server is its administrator, but for the tokens of `service_accounts`, which are honoured.
+    Without `tokens` and `certificates` no credentials are required: every client of the
+    server is an administrator, except with a token of `service_accounts`, which is honoured.
     `audiences` are the names under which this server accepts tokens. With `anonymous`, requests
     without a credential are `system:anonymous`.
 
@@ -102,7 +102,7 @@ class Authentication:
         raise unauthorized()
 
     def _certified(self, head: Head, problems: list[str]) -> User | None:
-        """Return whom the certificate of a request, or of its proxy, names; add what is wrong."""
+        """Return the user that a request's certificate or its proxy names; add what is wrong."""
         if self.proxies is not None:
             try:
                 if (user := self.proxies.user_of(head)) is not None:
@@ -117,9 +117,9 @@ class Authentication:
         return None
 
     def known(self, token: str, audiences: Sequence[str]) -> Known | None:
-        """Return whose a token is, and for which of `audiences`; None if nobody knows it.
+        """Return the owner of a token, and for which of `audiences` it is; None if unknown.
 
-        Rejected, with what each authenticator says that recognised it.
+        Rejected, with the reason of each authenticator that recognised it.
         """
         problems = []
         for authenticator in self._tokens:
@@ -157,7 +157,7 @@ def _quoted(names: Sequence[str]) -> str:
 
 
 def authenticated(user: User) -> User:
-    """Return a user with the group of all who have proved who they are."""
+    """Return a user with the group of all authenticated users."""
     if AUTHENTICATED in user.groups or UNAUTHENTICATED in user.groups:
         return user
     return replace(user, groups=(*user.groups, AUTHENTICATED))
@@ -181,7 +181,7 @@ def is_added_by_browsers(head: Head) -> bool:
 
 
 def without_token(protocols: str) -> str:
-    """Return the protocols of a WebSocket but for the token: nobody behind the server gets it.
+    """Return the protocols of a WebSocket without the token, which is not passed on.
 
     >>> without_token("v5.channel.k8s.io, base64url.bearer.authorization.k8s.io.dDBrZW4")
     'v5.channel.k8s.io'
@@ -206,5 +206,5 @@ def _offered(headers: Mapping[str, str]) -> str:
 
 
 def unauthorized() -> ApiError:
-    """Return what a client gets whom nobody knows."""
+    """Return the error for a request without a valid credential."""
     return ApiError("Unauthorized", "Unauthorized")

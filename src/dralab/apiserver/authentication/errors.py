@@ -1,13 +1,13 @@
-"""What goes wrong while somebody proves who they are, or while an operator says how.
+"""Errors of authentication: rejected credentials, and settings that cannot be used.
 
 Exception
-├── Rejected          a credential was recognised, and is not good: the request gets 401
+├── Rejected          a credential was recognised, and is not valid: the request gets 401
 └── UnusableSetting   a flag or a file of the operator's; raised before the server starts
 """
 
 
 class Rejected(Exception):  # noqa: N818 - a verdict, which clients see as 401
-    """A credential is not good; `why` goes to TokenReview and to the log, never to the client."""
+    """A credential is not valid; `why` goes to TokenReview and to the log, never to the client."""
 
     def __init__(self, why: str) -> None:
         super().__init__(why)

@@ -15,7 +15,7 @@ from dralab.apiserver.users import User
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrontProxies:
-    """Believes the headers of proxies with a certificate of `certificates`.
+    """Trusts the headers of proxies with a certificate of `certificates`.
 
     `names` are the common names of the proxies; empty for all that the authorities have signed.
     Names of headers are in lower case.
@@ -29,7 +29,7 @@ class FrontProxies:
     extra_prefixes: Sequence[str] = ()
 
     def user_of(self, head: Head) -> User | None:
-        """Return the user whom a proxy names; None if none does. Rejected."""
+        """Return the user that a proxy names; None if there is no proxy. Rejected."""
         name = _first(head, self.user_headers)
         if not name or not head.certificate:
             return None

@@ -34,9 +34,9 @@ def is_wanted(head: Head) -> bool:
 
 
 def impersonated(head: Head, user: User, authorizer: Authorizer | None) -> User:
-    """Return the user as whom a request acts, if its sender may. ApiError.
+    """Return the impersonated user of a request, if its sender may. ApiError.
 
-    Without an authorizer everybody may, as a superuser always may.
+    Without an authorizer every user may impersonate, as a superuser always may.
     """
     name = head.headers.get(USER, "")
     if not name:
@@ -99,7 +99,7 @@ def _asked(head: Head, name: str, user: User) -> Iterator[Attributes]:
 
 
 def _account_of(name: str) -> tuple[str, str] | None:
-    """Return namespace and name of the service account that a user name means."""
+    """Return the namespace and name of the service account behind a user name."""
     if not name.startswith(SERVICE_ACCOUNT_PREFIX):
         return None
     namespace, colon, bare = name.removeprefix(SERVICE_ACCOUNT_PREFIX).partition(":")
@@ -107,7 +107,7 @@ def _account_of(name: str) -> tuple[str, str] | None:
 
 
 def _with_standing(name: str, groups: tuple[str, ...]) -> tuple[str, ...]:
-    """Return groups with the one of all who are known, or of those who are not."""
+    """Return groups with `system:authenticated` or `system:unauthenticated` added."""
     standing = UNAUTHENTICATED if name == ANONYMOUS.name else AUTHENTICATED
     if standing in groups or UNAUTHENTICATED in groups:
         return groups

@@ -37,7 +37,7 @@ class KeyProblem(Exception):  # noqa: N818 - a fact about a key that was given
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token that was read and not verified: who made it is unknown."""
+    """A token that was parsed, but not verified."""
 
     head: Mapping[str, Any]
     claims: Mapping[str, Any]
@@ -102,7 +102,7 @@ def number(claims: Mapping[str, Any], name: str) -> float | None:
 
 
 def audiences(claims: Mapping[str, Any]) -> list[str]:
-    """Return for whom a token is: one name or a list of names."""
+    """Return the audiences of a token: one name or a list of names."""
     found = claims.get("aud")
     return [
         name for name in (found if isinstance(found, list) else [found]) if isinstance(name, str)

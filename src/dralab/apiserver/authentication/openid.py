@@ -1,4 +1,4 @@
-"""ID tokens of an OpenID provider: who they say the user is, by claims that the operator names.
+"""ID tokens of an OpenID provider: the user they name, by claims that the operator chooses.
 
 Keys come from a file, or from the provider by discovery. Only what the operator names is asked
 for, in a thread beside the server: no request waits for the provider.
@@ -37,7 +37,7 @@ KEYS_FLAG: Final = "--oidc-keys-file"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenIdSettings:
-    """What tokens must say, and which claims name the user. Prefixes stand before the claims.
+    """What tokens must contain, and which claims name the user. Prefixes are put before the claims.
 
     Without `username_prefix` names get `issuer#`, unless the claim is `email`; `-` is for none.
     """
@@ -68,7 +68,7 @@ class KeySource(Protocol):
         ...
 
     def wanted(self) -> None:
-        """Have the keys looked at again soon: a token names one that is not known."""
+        """Ask for the keys to be fetched again soon: a token names an unknown one."""
         ...
 
     def start(self) -> None:
@@ -81,7 +81,7 @@ class KeySource(Protocol):
 
 
 class OpenIdTokens:
-    """Knows the ID tokens of one provider."""
+    """Recognises the ID tokens of one provider."""
 
     def __init__(self, settings: OpenIdSettings, source: KeySource, clock: Clock) -> None:
         self.settings = settings
@@ -91,7 +91,7 @@ class OpenIdTokens:
         self._keys: Sequence[jwt.VerificationKey] | None = None
 
     def known(self, token: str) -> Known | None:
-        """Return whose a token is; None for one of another issuer. Rejected."""
+        """Return the owner of a token; None for one of another issuer. Rejected."""
         digest = hashlib.sha256(token.encode(errors="surrogatepass")).digest()
         keys = self.source.keys
         if keys is not self._keys:
@@ -117,7 +117,7 @@ class OpenIdTokens:
     def _checked(
         self, token: jwt.Token, keys: Sequence[jwt.VerificationKey] | None
     ) -> Mapping[str, Any]:
-        """Return the claims of a token that is the provider's, for this client."""
+        """Return the claims of a token that the provider issued for this client."""
         if keys is None:
             raise Rejected("oidc: authenticator not initialized")
         if not jwt.is_verified(token, keys):
@@ -230,12 +230,12 @@ class DiscoveredKeys:
         self._thread.start()
 
     def stop(self) -> None:
-        """End it; a fetch that is under way ends by itself."""
+        """Stop; a fetch that is under way ends by itself."""
         self._over.set()
         self._wanted.set()
 
     def wanted(self) -> None:
-        """Have the keys fetched again soon."""
+        """Ask for the keys to be fetched again soon."""
         self._wanted.set()
 
     def refresh(self) -> None:
@@ -268,7 +268,7 @@ class DiscoveredKeys:
                     told = str(error)
                     logger.warning("no keys of the OpenID provider: %s", told)
                 pause = self._again
-            self._over.wait(self._again)  # nobody makes the server ask more often
+            self._over.wait(self._again)  # clients cannot make the server ask more often
             if not self._over.is_set():
                 self._wanted.wait(pause - self._again)
 

@@ -27,7 +27,7 @@ LIFETIME: Final = 3600  # seconds, where a request names none
 # never read it again exist, and says after which time its use is worth a warning.
 IN_CLUSTER: Final = 3607
 EXTENDED: Final = 365 * 24 * 3600
-LEEWAY: Final = 60  # seconds: of clocks that differ, and for those who end with their pod
+LEEWAY: Final = 60  # seconds: for clocks that differ, and for tokens whose pod is ending
 KEPT: Final = 4096  # tokens whose signature is known already
 PREFIX: Final = "authentication.kubernetes.io/"
 
@@ -64,7 +64,7 @@ class Bound:
 
 
 class StoredObjects(Protocol):
-    """Where the server looks for accounts, and for what tokens are bound to."""
+    """Where the server looks up accounts and the objects that tokens are bound to."""
 
     def find(self, key: Key) -> Stored | None:
         """Return an object as it is stored."""
@@ -72,7 +72,7 @@ class StoredObjects(Protocol):
 
 
 class ServiceAccountTokens:
-    """Signs tokens, and knows them again.
+    """Signs tokens, and verifies them.
 
     `unique` makes the names of tokens. Signatures are checked once for each token; that its
     account and what it is bound to are still there, each time.
@@ -93,7 +93,7 @@ class ServiceAccountTokens:
 
     @property
     def issuer(self) -> str:
-        """Who signs."""
+        """The name under which tokens are signed."""
         return self.settings.issuers[0]
 
     @property
@@ -115,7 +115,7 @@ class ServiceAccountTokens:
         own = jwt.public_key(self._key.public_key())
         return [own, *(key for key in self.settings.keys if key.key_id != own.key_id)]
 
-    # --- giving out -----------------------------------------------------------------------
+    # --- issuing --------------------------------------------------------------------------
 
     def issue(
         self, account: JsonDict, audiences: Sequence[str], seconds: int, bound: Bound | None = None
@@ -151,12 +151,12 @@ class ServiceAccountTokens:
         }
         return jwt.signed(claims, self._key), (now + seconds) * SECOND
 
-    # --- knowing again --------------------------------------------------------------------
+    # --- verifying ------------------------------------------------------------------------
 
     def known(self, token: str) -> Known | None:
-        """Return whose a token is; None if it is of another issuer.
+        """Return the owner of a token; None if it is of another issuer.
 
-        Rejected: it is forged, over, or for somebody or something that is gone.
+        Rejected: it is forged or expired, or its account or bound object is gone.
         """
         digest = hashlib.sha256(token.encode(errors="surrogatepass")).digest()
         claims = self._verified.get(digest)
@@ -236,11 +236,11 @@ class ServiceAccountTokens:
             )
 
     def _is_gone(self, stored: Stored) -> bool:
-        """Return whether an object has been on its way out for longer than clocks differ."""
+        """Return whether an object's deletion began longer ago than clocks may differ."""
         deleted = stored.value["metadata"].get("deletionTimestamp")
         return bool(deleted) and from_rfc3339(deleted) < self._clock.now() - LEEWAY * SECOND
 
-    # --- telling others -------------------------------------------------------------------
+    # --- publishing -----------------------------------------------------------------------
 
     def configuration(self, address: str) -> dict[str, Any]:
         """Return the OpenID discovery document of a server at an address."""

@@ -70,7 +70,7 @@ class AuthenticationFlags:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthenticationSettings:
-    """Who is known to a server. Without tokens and certificates no credentials are required.
+    """The authenticators of a server. Without tokens and certificates no credentials are required.
 
     `client_authorities` (DER) are those that TLS trusts when a client shows a certificate.
     """
@@ -84,7 +84,7 @@ class AuthenticationSettings:
     openid: OpenIdTokens | None = None
 
     def start(self) -> None:
-        """Begin to fetch the keys of an OpenID provider, where one is asked for them."""
+        """Begin to fetch the keys of an OpenID provider, if one is configured."""
         if self.openid is not None:
             self.openid.source.start()
 

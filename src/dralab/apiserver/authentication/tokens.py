@@ -18,7 +18,7 @@ FLAG: Final = "--token-auth-file"
 
 
 class TokenTable:
-    """A table of tokens; it keeps their digests alone, so that looking up tells no timing."""
+    """A table of tokens; it keeps only their digests, so that lookups leak no timing."""
 
     def __init__(self, users: Mapping[str, User]) -> None:
         self._known = {
@@ -26,7 +26,7 @@ class TokenTable:
         }
 
     def known(self, token: str) -> Known | None:
-        """Return whose a token is."""
+        """Return the owner of a token."""
         return self._known.get(_digest(token))
 
 

@@ -19,7 +19,7 @@ Verdict = Literal["allow", "deny", "no opinion"]
 # long. They are immutable.
 @dataclass(slots=True, kw_only=True)
 class Attributes:
-    """What a user wants to do: with a resource, or with a `path` that leads to none.
+    """What a user wants to do: with a resource, or with a `path` that is not a resource.
 
     `namespace` is empty for all of them and for resources without one. `fields` are the parts
     of a field selector that ask for one value, as (field, value).
@@ -55,7 +55,7 @@ class Attributes:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """An answer. `reason` is for people; `error` is what an authorizer could not find out."""
+    """A decision. `reason` is for people; `error` is what an authorizer could not find out."""
 
     verdict: Verdict
     reason: str = ""
@@ -97,7 +97,7 @@ class Authorizer(Protocol):
 
 
 def forbidden(attributes: Attributes, decision: Decision) -> ApiError:
-    """Return what a client gets that may not do something.
+    """Return the error for a request that is not allowed.
 
     >>> wanted = Attributes(user=User(name="x"), verb="list", resource="pods", namespace="default")
     >>> print(forbidden(wanted, NO_OPINION))

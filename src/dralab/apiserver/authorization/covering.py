@@ -76,7 +76,7 @@ def _covers(held: PolicyRule, part: PolicyRule) -> bool:
     known = {ALL, resource, f"*/{subresource}"} if slash else {ALL, resource}
     if known.isdisjoint(held.resources):
         return False
-    # Names are held by whoever holds all of them; all of them, by nobody who holds some.
+    # A rule without names covers every name; a rule with names never covers one without.
     return not held.names or (bool(part.names) and part.names[0] in held.names)
 
 

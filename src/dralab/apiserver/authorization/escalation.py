@@ -1,6 +1,6 @@
 """Prevents users from granting rights that they do not have.
 
-Who may `escalate` roles writes any rule, and who may `bind` a role binds it.
+Users with the verb `escalate` may write any rule; users with `bind` may bind the role.
 
 Source: k8s.io/kubernetes `pkg/registry/rbac` (escalation check, policy-based storages).
 """
@@ -38,7 +38,7 @@ OF_DELETION: Final = ("ownerReferences", "finalizers")
 
 
 class RoleEscalation:
-    """Refuses writes that would give somebody more than the writer has."""
+    """Refuses writes that would grant more than the writer has."""
 
     name = "RoleEscalation"
 
@@ -47,7 +47,7 @@ class RoleEscalation:
         self.authorizer = authorizer
 
     def admit(self, review: Review) -> None:
-        """Look at a write. ApiError Forbidden, NotFound where the role to be bound is missing."""
+        """Check a write. ApiError Forbidden, NotFound if the role to be bound is missing."""
         if review.kind.group != GROUP or review.value is None or review.user.is_superuser:
             return
         if review.old is not None and _changes_only_deletion(review.old, review.value):

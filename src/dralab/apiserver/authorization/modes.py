@@ -30,7 +30,7 @@ MODES: Final = ("AlwaysAllow", "AlwaysDeny", "Node", "RBAC")
 
 
 class Union:
-    """Several authorizers: the first that allows or denies decides. Superusers may do all."""
+    """Several authorizers: the first that allows or denies decides. Superusers may do anything."""
 
     def __init__(self, authorizers: Sequence[Authorizer]) -> None:
         self.authorizers = tuple(authorizers)
@@ -65,7 +65,7 @@ def _joined(errors: Sequence[str]) -> str:
 
 
 class ModeError(ValueError):
-    """An authorization mode that there is not, or one that is given twice."""
+    """An authorization mode that does not exist, or one that is given twice."""
 
 
 def parse_modes(text: str) -> tuple[str, ...]:
@@ -87,7 +87,7 @@ def parse_modes(text: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Authorization:
-    """What decides in some modes, and what it needs of admission.
+    """The authorizer of some modes, and the admission plugins that belong to it.
 
     `connecting` is asked about subresources that are created as well, such as `pods/eviction`.
     """
@@ -98,7 +98,7 @@ class Authorization:
 
 
 def authorization_of(modes: Sequence[str], store: Store, pods_on: PodsOn) -> Authorization:
-    """Return what decides in these modes: by objects of a store, whose changes it follows.
+    """Return the authorizer of these modes, which follows the objects of a store.
 
     `pods_on` finds the pods of a node. ModeError. There is no authorizer where every user may do
     everything.

@@ -36,7 +36,7 @@ LABELS: Final = frozenset(
     }
 )
 LABEL_DOMAINS: Final = ("kubelet.kubernetes.io", "node.kubernetes.io")
-# What a node tells of a volume claim.
+# What a node reports about a volume claim.
 CLAIM_STATUS: Final = (
     "allocatedResourceStatuses",
     "allocatedResources",
@@ -65,7 +65,7 @@ class NodeRestriction:
         }
 
     def admit(self, review: Review) -> None:
-        """Look at a write. ApiError Forbidden, NotFound."""
+        """Check a write. ApiError Forbidden, NotFound."""
         node = node_of(review.user)
         if node is None:
             return
@@ -212,7 +212,7 @@ def _taints(node: Mapping[str, Any]) -> Any:
 
 
 def _may_label(key: str) -> bool:
-    """Return whether a node may set a label of its own: it does not call workloads to itself."""
+    """Return whether a node may set a label on itself: none that attracts workloads."""
     domain = key.partition("/")[0] if "/" in key else ""
     if _is_below(domain, RESTRICTED):
         return False
@@ -244,7 +244,7 @@ def _volume_claim(review: Review, node: str) -> None:
 
 
 def _service_account(review: Review, node: str) -> None:
-    """A token that a node asks for is of a pod of its own, and ends with it."""
+    """Check that a token that a node asks for is bound to one of its own pods."""
     if review.operation != "CREATE" or review.subresource != "token":
         return
     reference = spec_of(review.value or {}).get("boundObjectRef")

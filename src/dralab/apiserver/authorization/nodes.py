@@ -91,7 +91,7 @@ class NodeAuthorizer:
     def _readable(
         self, related: Callable[[str, Attributes], bool]
     ) -> Callable[[str, Attributes], Decision]:
-        """Return what decides about a kind that is read one object at a time, watches included."""
+        """Return the rule for a kind that is read one object at a time, watches included."""
 
         def decide(node: str, wanted: Attributes) -> Decision:
             if wanted.verb not in READ:
@@ -107,7 +107,7 @@ class NodeAuthorizer:
     def _gettable(
         self, related: Callable[[str, Attributes], bool]
     ) -> Callable[[str, Attributes], Decision]:
-        """Return what decides about a kind of which a node only gets single objects."""
+        """Return the rule for a kind of which a node may only get single objects."""
 
         def decide(node: str, wanted: Attributes) -> Decision:
             if wanted.verb != "get":
@@ -175,7 +175,7 @@ class NodeAuthorizer:
     # --- what the pods of a node refer to -------------------------------------------------
 
     def _pods_of(self, node: str, namespace: str) -> Iterator[JsonDict]:
-        """Return the pods that give a node access: mirror pods are the node's own making."""
+        """Return the pods that give a node access: not its mirror pods, which it creates itself."""
         with self.store.lock:
             found = [stored.value for stored in self.pods_on(node, namespace)]
         return (pod for pod in found if not is_mirror(pod))
@@ -261,7 +261,7 @@ def _lease(node: str, wanted: Attributes) -> Decision:
         return _no("can only get, create, update, patch, or delete a node lease")
     if wanted.namespace != LEASES:
         return _no(f"can only access leases in the {quoted(LEASES)} system namespace")
-    # The name of what is created is known to admission alone.
+    # Only admission knows the name of an object that is being created.
     if wanted.verb != "create" and wanted.name != node:
         return _no("can only access node lease with the same name as the requesting node")
     return ALLOWED

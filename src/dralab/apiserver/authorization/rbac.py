@@ -1,6 +1,6 @@
 """Roles and bindings: what a user may do, decided in microseconds.
 
-The objects come in by `put`, one after the other; nothing here reads a store. What a user may
+Objects are passed to `put` one by one; nothing here reads a store. What a user may
 do is worked out when it is first asked for and kept until a role or a binding changes.
 
 Source: k8s.io/kubernetes `plugin/pkg/auth/authorizer/rbac`, `pkg/registry/rbac/validation`.
@@ -136,7 +136,7 @@ class RoleIndex:
         self._grants: dict[tuple[str, tuple[str, ...], str], Grants] = {}
 
     def put(self, key: Key, value: Mapping[str, Any] | None) -> None:
-        """Take note of a role or binding, or with None that it is gone."""
+        """Record a role or binding; None means that it is gone."""
         with self._lock:
             if key.resource in {ROLES, CLUSTER_ROLES}:
                 if value is None:
@@ -145,7 +145,7 @@ class RoleIndex:
                     self._roles[key] = read_rules(value)
             else:
                 self._put_binding(key, value)
-            # Another one: whoever works out grants from what was so does not leave them here.
+            # A new dict: a thread that computes grants from the old state writes into the old one.
             self._grants = {}
 
     def _put_binding(self, key: Key, value: Mapping[str, Any] | None) -> None:
@@ -170,7 +170,7 @@ class RoleIndex:
         found = self._grants.get((user.name, user.groups, where))
         if found is None:
             with self._lock:
-                # Again: what is found for a namespace must not be kept as what holds everywhere.
+                # Again: the grants of a namespace must not be kept as those of the cluster.
                 where = namespace if namespace in self._bindings else ""
                 found = self._made(user, where)
                 if len(user.name) + sum(map(len, user.groups)) <= LONGEST_USER:
@@ -211,7 +211,7 @@ class RoleIndex:
         chosen = {name for subject in subjects for name in names.get(subject, ())}
         for name in sorted(chosen):
             binding = bindings[name]
-            # Of several that apply the first is told.
+            # If several apply, the first is named.
             yield binding, next(told for subject, told in binding.subjects if subject in subjects)
 
 
@@ -222,7 +222,7 @@ class RbacAuthorizer:
         self.index = index
 
     def authorize(self, attributes: Attributes) -> Decision:
-        """Allow what a role of the user's allows; no opinion about anything else."""
+        """Allow what one of the user's roles allows; no opinion about anything else."""
         return self.index.grants(attributes.user, attributes.namespace).decide(attributes)
 
     def rules_for(self, user: User, namespace: str) -> RuleList:

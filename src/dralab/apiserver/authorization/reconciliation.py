@@ -1,7 +1,7 @@
 """What a stored role, binding, flow schema or priority level lacks of what a cluster begins with.
 
-What an administrator added stays; what is missing comes back. Who sets an object's annotation to
-`false` keeps it as it is.
+What an administrator added stays; what is missing is added again. An object whose annotation is
+set to `false` stays as it is.
 
 Source: k8s.io/component-helpers `auth/rbac/reconciliation`; k8s.io/apiserver `util/flowcontrol`.
 """
@@ -109,7 +109,7 @@ def _with_subjects(existing: JsonDict, wanted: JsonDict) -> list[JsonDict]:
 def _reconciled_spec(existing: JsonDict, wanted: JsonDict, automatic: Any) -> JsonDict | None:
     metadata = existing["metadata"]
     if metadata["name"] not in MANDATORY:
-        # Without the annotation, one that nobody has changed yet is the server's.
+        # Without the annotation, an object that was never changed belongs to the server.
         automatic = automatic or ("true" if metadata.get("generation") == 1 else "false")
         if automatic != "true":
             return None

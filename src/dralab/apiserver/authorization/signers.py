@@ -1,4 +1,4 @@
-"""Who may approve requests for certificates, and who may sign them, for each signer.
+"""Which users may approve and sign requests for certificates, for each signer.
 
 CertificateApproval and CertificateSigning.
 Source: k8s.io/kubernetes `plugin/pkg/admission/certificates`.
@@ -14,7 +14,7 @@ from dralab.objects.metadata import spec_of, status_of
 
 
 class CertificateApproval:
-    """Lets those approve who may `approve` for the signer."""
+    """Allows approvals by users with the verb `approve` for the signer."""
 
     name = "CertificateApproval"
 
@@ -28,7 +28,7 @@ class CertificateApproval:
 
 
 class CertificateSigning:
-    """Lets those hand out certificates who may `sign` for the signer."""
+    """Allows certificates to be issued by users with the verb `sign` for the signer."""
 
     name = "CertificateSigning"
 

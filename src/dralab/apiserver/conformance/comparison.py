@@ -27,7 +27,7 @@ MASKED: Final = frozenset(
 
 @dataclass(slots=True)
 class Correspondence:
-    """What of the recording is what of this run: revisions, names, tokens."""
+    """Which revisions, names and tokens of the recording correspond to those of this run."""
 
     revisions: dict[str, str] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)

@@ -12,7 +12,7 @@ CREATED_BY: Final = "?fieldManager=kubectl-create"
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One request that nobody wrote down."""
+    """One request that was not recorded."""
 
     method: str
     path: str

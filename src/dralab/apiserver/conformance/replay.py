@@ -127,7 +127,7 @@ class Replay:
         return path.replace(" ", "%20")
 
     def _current(self) -> str:
-        """Return the revision of now."""
+        """Return the current revision."""
         target = "/api/v1/namespaces?limit=1"
         headers = {"Authorization": f"Bearer {self.token}"}
         reply = self.sender.send(Question(method="GET", target=target, headers=headers))

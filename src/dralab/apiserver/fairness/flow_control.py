@@ -72,7 +72,7 @@ class FlowControl:
         self._users: dict[Hashable, Flow | None] = {}
 
     def put(self, key: Key, value: Mapping[str, Any] | None) -> None:
-        """Take note of a FlowSchema or PriorityLevelConfiguration, or with None of its end."""
+        """Record a FlowSchema or PriorityLevelConfiguration; None means that it is gone."""
         objects = dict(self._objects)
         if value is None:
             objects.pop(key, None)
@@ -83,11 +83,11 @@ class FlowControl:
 
     @property
     def configured(self) -> bool:
-        """Whether there are objects to go by."""
+        """Whether there are objects to classify by."""
         return bool(self._objects)
 
     def flow_of_user(self, user: User) -> Flow | None:
-        """Return where all requests of a user wait; None if it depends on the request."""
+        """Return the queue of all requests of a user; None if it depends on the request."""
         if self._stale:
             self._read()
         key = (user.name, user.groups)
@@ -108,7 +108,7 @@ class FlowControl:
         return None
 
     def flow_of(self, asked: Attributes) -> Flow:
-        """Return where a request waits."""
+        """Return the queue of a request."""
         if self._stale:
             self._read()
         user = asked.user

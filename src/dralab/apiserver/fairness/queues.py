@@ -1,4 +1,4 @@
-"""Requests that wait, and whose turn it is: levels by their shares, then users, then programs.
+"""Queues of waiting requests, served by turns: levels by shares, then users, then programs.
 
 Upstream gives each priority level seats and shuffles flows into queues, because its requests run
 side by side. Here they are answered one after the other, in batches; so a level gets its share of
@@ -32,12 +32,12 @@ class PriorityLevel:
 
 
 class QueueFull(Exception):  # noqa: N818 - an answer: 429
-    """Too much of one flow, or of one level, waits already."""
+    """Too many requests of one flow, or of one level, are waiting already."""
 
 
 @dataclass(slots=True)
 class _Flow(Generic[Item]):
-    """What one user waits for: a queue for each program."""
+    """The waiting items of one user: a queue for each program."""
 
     programs: OrderedDict[str, deque[Item]] = field(default_factory=OrderedDict)
     count: int = 0
@@ -66,7 +66,7 @@ class _Flow(Generic[Item]):
 
 @dataclass(slots=True)
 class _Waiting(Generic[Item]):
-    """What waits at one level."""
+    """The waiting items of one level."""
 
     level: PriorityLevel
     flows: OrderedDict[Hashable, _Flow[Item]] = field(default_factory=OrderedDict)
@@ -108,7 +108,7 @@ class FairQueue(Generic[Item]):
                     yield from queue
 
     def push(self, item: Item, level: PriorityLevel, flow: Hashable, program: str = "") -> None:
-        """Let an item wait behind those of its program. QueueFull."""
+        """Add an item behind those of its program. QueueFull."""
         waiting = self._at(level)
         found = waiting.flows.get(flow)
         if (level.in_all is not None and waiting.count >= level.in_all) or (
@@ -118,7 +118,7 @@ class FairQueue(Generic[Item]):
         self._add(waiting, item, flow, program, first=False)
 
     def put_back(self, item: Item, level: PriorityLevel, flow: Hashable, program: str = "") -> None:
-        """Let an item that was taken be the next one again; of several, the last first."""
+        """Put back an item that was taken, in front; of several, the last first."""
         self._add(self._at(level), item, flow, program, first=True)
 
     def _at(self, level: PriorityLevel) -> _Waiting[Item]:
@@ -152,7 +152,7 @@ class FairQueue(Generic[Item]):
         return taken
 
     def _next_level(self) -> _Waiting[Item]:
-        """Return the level whose turn it is: smooth weighted round robin."""
+        """Return the next level by smooth weighted round robin."""
         if len(self._levels) == 1:
             return next(iter(self._levels.values()))
         for waiting in self._levels.values():

@@ -1,6 +1,6 @@
-"""What a request wants to do, as an authorizer is asked about it.
+"""The authorization attributes of a request: what an authorizer is asked about it.
 
-It is read from the route that the request takes, so that nothing is served that another reading
+They are read from the route that the request takes, so that nothing is served that another reading
 of the path was allowed to do.
 
 Source: k8s.io/apiserver `endpoints/request` (RequestInfo), `endpoints/filters` (authorization).
@@ -94,7 +94,7 @@ def of_route(request: HttpRequest, route: Route, user: User) -> Attributes:
     if route.watch:
         verb = "watch"
     if kind.plural == "namespaces" and not kind.group and route.name:
-        namespace = route.name  # whoever may do something in a namespace may with itself
+        namespace = route.name  # rights in a namespace include the namespace itself
     return Attributes(
         user=user,
         verb=verb,
@@ -111,12 +111,12 @@ def of_route(request: HttpRequest, route: Route, user: User) -> Attributes:
 def check_unknown(
     authorizer: Authorizer, request: HttpRequest, parts: Sequence[str], user: User
 ) -> None:
-    """Raise Forbidden for a resource that there is not: who may do all hears that. ApiError."""
+    """Raise Forbidden for an unknown resource, NotFound if the user may do everything. ApiError."""
     check(authorizer, request, of_unknown(request, parts, user))
 
 
 def of_unknown(request: HttpRequest, parts: Sequence[str], user: User) -> Attributes:
-    """Return what a request wants to do with a resource that there is not."""
+    """Return what a request wants to do with an unknown resource."""
     group, rest = ("", parts[1:]) if parts[0] == "api" else (parts[1], parts[2:])
     version, rest = rest[0], rest[1:]
     watch = rest[0] == "watch" and len(rest) > 1

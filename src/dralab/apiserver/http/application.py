@@ -93,7 +93,7 @@ WARNINGS: Final = 20  # damaged objects that a list names one by one
 WRITES: Final = frozenset({"POST", "PUT", "PATCH"})
 DELETES: Final = WRITES | {"DELETE"}
 TURNS: Final = 256  # locks that objects of a shared store have between them
-# Kinds that are asked and never stored.
+# Kinds that are answered and never stored.
 ASKED: Final = ("create",)
 Connector = Callable[[HttpRequest, Route, User], Answer]
 
@@ -101,7 +101,7 @@ Connector = Callable[[HttpRequest, Route, User], Answer]
 class Application:
     """Answers requests.
 
-    Where it asks for no credential, `accept_hosts` are names for it beside those of the loopback.
+    Without credentials, `accept_hosts` are names of the server beside those of the loopback.
     `connectors` answer the subresources that lead out of the server (`("pods", "log")`), by
     hub and subresource; `apiserver.nodes` has those of pods.
     """
@@ -128,14 +128,14 @@ class Application:
         resources.on_kinds_changed(self._encoders.clear)
 
     def admit(self, request: HttpRequest) -> None:
-        """Find out by its head who sends a request from a socket. ApiError: it is refused."""
+        """Authenticate a request from a socket by its head. ApiError: it is refused."""
         if self.authentication.is_open:
             self.guard.check(request)
         # Before the token is taken out of the head.
         by_browser = not self.authentication.is_open and is_added_by_browsers(request)
         request.user = self.user_of(request)
         if by_browser:
-            # Which name is the server's the browser knows by the server's certificate.
+            # With TLS, the browser checks the server's name by its certificate.
             self.guard.check_page(request)
 
     def handle(self, request: HttpRequest) -> Answer:
@@ -160,8 +160,8 @@ class Application:
     def handle_apart(self, request: HttpRequest) -> Answer:
         """Answer one request in a thread beside that of the loop, which may take seconds.
 
-        What it writes is thought of outside of the store's lock, and thought of again where
-        others have changed what it had read.
+        What it writes is computed outside of the store's lock, and computed again if
+        others changed what it had read.
         """
         below = self.resources.context.store
         if request.method not in (DELETES if below.shared else WRITES):
@@ -169,7 +169,7 @@ class Application:
         route = self._route(request) if below.shared else None
         if route is None or not route.name:
             return tried(request, below, lambda store: self._attempt(request, store))
-        # Those who write to the same object would only make each other try again.
+        # Writers of the same object would only make each other retry.
         turn = (route.kind.hub, route.namespace, route.name)
         with self._turns[hash(turn) % len(self._turns)]:
             return tried(request, below, lambda store: self._attempt(request, store))
@@ -182,7 +182,7 @@ class Application:
         return found.handle(request)
 
     def reads_now(self, request: HttpRequest) -> bool:
-        """Whether a request reads what is so now, and not what was so at some time before.
+        """Whether a request reads the latest state, and not an earlier one.
 
         Source: k8s.io/apiserver `storage/cacher` (resourceVersion unset, or newer than known).
         """
@@ -195,7 +195,7 @@ class Application:
         return not (revision.isdecimal() and int(revision) <= self.resources.context.store.revision)
 
     def _keep_kind(self, request: HttpRequest, store: Store) -> None:
-        """Have a request see the definition of its kind: where that changes, all of it does."""
+        """Make a request depend on the definition of its kind: retry it if that changes."""
         route = self._route(request)
         if route is not None and route.kind.custom is not None:
             with suppress(Damaged):
@@ -210,7 +210,7 @@ class Application:
         return None
 
     def user_of(self, request: HttpRequest) -> User:
-        """Return who sends a request, or whom it acts as. ApiError: 401, 403."""
+        """Return the user of a request, after impersonation. ApiError: 401, 403."""
         user = self.authentication.user_of(request)
         protocols = request.headers.get("sec-websocket-protocol", "")
         if WEBSOCKET_TOKEN in protocols:
@@ -309,7 +309,7 @@ class Application:
         except ApiError as error:
             if error.reason != "Expired":
                 raise
-            # Watchers learn of it by an event: clients list again.
+            # Watchers get an error event: clients list again.
             line = orjson.dumps({"type": "ERROR", "object": error.status()}) + b"\n"
             return HttpResponse(headers=JSON, body=line)
         encoder: ObjectEncoder | PartialEncoder | TableEncoder = self.encoder(route)
@@ -320,7 +320,7 @@ class Application:
         return WatchStream(watching=watching, encoder=encoder, headers=JSON)
 
     def _is_plain(self, route: Route, form: AnswerForm) -> bool:
-        """Whether objects are sent as they are kept."""
+        """Whether objects are sent as they are stored."""
         return not form.as_ and form.encoding == "json" and self.encoder(route).plain
 
     def _tables(self, route: Route, form: AnswerForm, query: Query) -> "TableEncoder":
@@ -528,7 +528,7 @@ def form_for(request: HttpRequest, *, listing: bool) -> AnswerForm:
 
 
 def warnings_of(page: ListPage) -> Sequence[str]:
-    """Return what a list must tell: which objects are missing from it because of damage."""
+    """Return the warnings of a list: the objects that are missing from it because of damage."""
     if not page.damaged:
         return ()
     found = [f"{shown(key)} is damaged and omitted" for key in page.damaged[:WARNINGS]]
@@ -538,7 +538,7 @@ def warnings_of(page: ListPage) -> Sequence[str]:
 
 
 def _write_options(request: HttpRequest, query: Query, kind: str, user: User) -> WriteOptions:
-    """Return how a request writes; what is noted of it goes to its record in the audit log."""
+    """Return the write options of a request; annotations go to its record in the audit log."""
     found = write_options(query, kind, user=user, agent=agent_of(request))
     if request.record is not None:
         found.annotate = request.record.annotate
@@ -546,12 +546,12 @@ def _write_options(request: HttpRequest, query: Query, kind: str, user: User) ->
 
 
 def agent_of(request: HttpRequest) -> str:
-    """Return what program asks."""
+    """Return the client's program."""
     return request.headers.get("user-agent", "")
 
 
 def not_allowed() -> ApiError:
-    """Return what a client gets for a verb that a path does not have."""
+    """Return the error for a verb that a path does not have."""
     return ApiError(
         "MethodNotAllowed",
         "the server does not allow this method on the requested resource",
@@ -588,7 +588,7 @@ def quoted(text: str) -> str:
 
 
 def wants_pretty(request: HttpRequest) -> bool:
-    """Whether a person reads the answer: asked for, or from a program that people type into.
+    """Whether a person reads the answer: by parameter, or by the User-Agent of a browser or curl.
 
     Source: apiserver `endpoints/handlers/negotiation` (isPrettyPrint).
     """

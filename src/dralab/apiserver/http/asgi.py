@@ -53,13 +53,13 @@ Asked = tuple[HttpRequest, "asyncio.Future[Outcome]"]
 
 
 class Served(Protocol):
-    """What stands behind the edge."""
+    """The server behind the ASGI edge."""
 
     store: Store
     hub: Hub
 
     def admit(self, request: HttpRequest) -> None:
-        """Look at a request before its body is read. ApiError: it is refused."""
+        """Check a request before its body is read. ApiError: it is refused."""
         ...
 
     def handle(self, request: HttpRequest) -> Answer:
@@ -71,7 +71,7 @@ class Served(Protocol):
         ...
 
     def reads_now(self, request: HttpRequest) -> bool:
-        """Whether a request reads what is so now: asked where servers share the store."""
+        """Whether a request reads the latest state: asked if servers share the store."""
         ...
 
     def began(self, request: HttpRequest, status: int) -> None:
@@ -83,11 +83,11 @@ class Served(Protocol):
         ...
 
     def flow_of(self, request: HttpRequest) -> Flow:
-        """Return for which flow and priority level a request is counted."""
+        """Return the flow and priority level of a request."""
         ...
 
     def tick(self) -> None:
-        """Do what is due: bookmarks, the end of old events. StorageUnavailable."""
+        """Do periodic work: send bookmarks, delete expired events. StorageUnavailable."""
         ...
 
 
@@ -127,7 +127,7 @@ class AsgiApp(AsgiBase):
         super().close()
 
     def admit(self, request: HttpRequest) -> None:
-        """Look at a request before its body is read. ApiError: it is refused."""
+        """Check a request before its body is read. ApiError: it is refused."""
         self.served.admit(request)
 
     def began(self, request: HttpRequest, status: int) -> None:
@@ -141,7 +141,7 @@ class AsgiApp(AsgiBase):
     # --- one batch per turn of the loop ---------------------------------------------------
 
     def submit(self, request: HttpRequest) -> asyncio.Future[Outcome]:
-        """Have a request answered in the batch of this turn; a large one in its own thread."""
+        """Answer a request in the batch of this turn; a large one in its own thread."""
         loop = asyncio.get_running_loop()
         if request.body and (weight := request.weight) > HEAVY:
             return self._answered_apart(request, weight)
@@ -165,9 +165,9 @@ class AsgiApp(AsgiBase):
             self._turns.add_request(one)
 
     def _answered_apart(self, request: HttpRequest, weight: int) -> asyncio.Future[Outcome]:
-        """Have a request answered in a thread for such, while the loop has its turns.
+        """Answer a request in a worker thread, while the loop goes on.
 
-        There are two: what takes seconds does not keep waiting what takes tenths of a second. They
+        There are two, so that requests of seconds do not delay those of tenths of a second. They
         share the server with the loop through the store's lock, which they hold for moments.
         """
         return self._answered_in("large-requests" if weight > LARGE else "heavy-requests", request)
@@ -187,7 +187,7 @@ class AsgiApp(AsgiBase):
         return self._apart[lane]
 
     def _refresh(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Have a shared store catch up with other servers; then answer who has come by now."""
+        """Have a shared store catch up with other servers; then answer the waiting requests."""
         waiting, self._outdated, self._refreshing = self._outdated, [], True
 
         def done(refreshed: asyncio.Future[None]) -> None:
@@ -210,7 +210,7 @@ class AsgiApp(AsgiBase):
 
     @property
     def idle(self) -> bool:
-        """Whether every request that was read has been answered, but for events."""
+        """Whether every request that was read has been answered, except for events."""
         return not (self._under_way or self._outdated or self._refreshing) and all(
             EVENTS in request.path for request in self._turns
         )
@@ -245,7 +245,7 @@ class AsgiApp(AsgiBase):
                     if time.thread_time() > until:
                         break
         except StorageUnavailable as error:
-            # None of the batch's writes has happened; what only reads is answered anew.
+            # None of the batch's writes has happened; reads are answered again.
             refusal = _unavailable(error)
             answered = [
                 (one, self._answer(one[0]) if one[0].method == "GET" else refusal)
@@ -316,7 +316,7 @@ class _Watch:
         timeout = self.stream.watching.timeout or edge.limits.watch_time
         hub = edge.served.hub
         over = loop.call_later(timeout, _finish, hub, watch, timeout > SHORT)
-        # Whoever does not read the end of the watch either is not waited for.
+        # A client that does not read the end of the watch either is dropped.
         enough = loop.call_later(timeout + LAST_WORDS, watch.end, "its timeout has expired")
         try:
             start = started(self.stream.status, self.stream.headers)
@@ -326,7 +326,7 @@ class _Watch:
             enough.cancel()
 
     def close(self) -> None:
-        """Forget it: the client is gone."""
+        """End it: the client is gone."""
         self.subscription.close()
 
 
@@ -337,7 +337,7 @@ def _finish(hub: Hub, watch: Subscription[bytes], bookmark: bool) -> None:  # no
 
 
 def _follow(future: asyncio.Future[Outcome], other: asyncio.Future[Outcome]) -> None:
-    """Let a future come to what another comes to."""
+    """Copy the outcome of one future to another."""
 
     def done(_: object) -> None:
         if other.cancelled():
@@ -351,7 +351,7 @@ def _follow(future: asyncio.Future[Outcome], other: asyncio.Future[Outcome]) -> 
 
 
 def _unread(error: BaseException) -> HttpResponse:
-    """Return what readers get where a shared store cannot be asked."""
+    """Return the error for reads if the shared store cannot be reached."""
     if not isinstance(error, StorageUnavailable):
         logger.error("the store could not be asked", exc_info=error)
         return failed()
@@ -360,7 +360,7 @@ def _unread(error: BaseException) -> HttpResponse:
 
 
 def _too_many() -> HttpResponse:
-    """Return what a client gets that has too many requests waiting, as kube-apiserver says it."""
+    """Return the error for a client with too many waiting requests, in kube-apiserver's words."""
     return HttpResponse(
         status=429,
         headers=(("content-type", "text/plain; charset=utf-8"), ("retry-after", "1")),

@@ -40,7 +40,7 @@ CLIENT_CERTIFICATE: Final = "client_certificate"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AsgiLimits:
-    """What a client may ask of the edge; times in seconds, sizes in bytes."""
+    """Limits on clients; times in seconds, sizes in bytes."""
 
     body: int = 3 * 1024 * 1024  # k8s.io/apiserver MaxRequestBodyBytes
     body_time: float = 60.0  # for the rest of a body that did not come at once
@@ -50,7 +50,7 @@ class AsgiLimits:
 
 
 class Opened(Protocol):
-    """An answer of a kind that only the deriving class knows; it sends itself."""
+    """An answer of a kind that only the subclass knows; it sends itself."""
 
     async def answer(self, answering: "AsgiBase", receive: Receive, send: Send) -> None:
         """Send it all."""
@@ -90,7 +90,7 @@ class AsgiBase(ABC):
 
     @abstractmethod
     def admit(self, request: HttpRequest) -> None:
-        """Look at a request before its body is read. ApiError: it is refused."""
+        """Check a request before its body is read. ApiError: it is refused."""
 
     @abstractmethod
     def submit(self, request: HttpRequest) -> "Awaitable[Outcome]":
@@ -160,7 +160,7 @@ class AsgiBase(ABC):
                 self.ended(request, HTTPStatus.OK)
 
     async def _outcome(self, request: HttpRequest) -> HttpResponse | ByteStream | Upgrade | Opened:
-        """Answer a request, also where somebody else has to be asked for the answer."""
+        """Answer a request, asking a node for the answer where necessary."""
         outcome = await self.submit(request)
         if not isinstance(outcome, Proxied):
             return outcome
@@ -222,7 +222,7 @@ class AsgiBase(ABC):
     async def pump(
         self, source: Source, pass_on: Callable[[Sequence[bytes]], Awaitable[None]]
     ) -> bool:
-        """Hand on what a source has; return whether it came to its end, rather than cut off."""
+        """Send what a source has; return whether it ended by itself, rather than being cut off."""
         news, current, pumping = asyncio.Event(), asyncio.current_task(), True
 
         def cut_off() -> None:
@@ -377,7 +377,7 @@ async def _disconnected(receive: Receive) -> None:
 
 
 async def _listen(receive: Receive, tell: Callable[[bytes], Awaitable[None] | None]) -> None:
-    """Tell each message of a WebSocket until the client leaves; it waits where it has to."""
+    """Pass on each message of a WebSocket until the client leaves, with back pressure."""
     while (message := await receive())["type"] == "websocket.receive":
         content = message.get("bytes")
         waiting = tell(content if content is not None else (message.get("text") or "").encode())

@@ -51,7 +51,7 @@ class Auditing:
         self._user_of = user_of
 
     def answer(self, request: HttpRequest, handle: Callable[[HttpRequest], Answer]) -> Answer:
-        """Have a request answered, and record it."""
+        """Answer a request, and record it."""
         record = request.record
         if record is None:  # else it is answered apart now, and was seen before
             record = request.record = self._received(request)
@@ -70,7 +70,7 @@ class Auditing:
         except Exception:
             self.auditor.panicked(record)
             raise
-        record.decided(ALLOWED)  # where nobody was asked
+        record.decided(ALLOWED)  # where no authorizer was asked
         self.auditor.body(record, _sent(request))
         if isinstance(answer, HttpResponse):
             self.auditor.complete(record, answer.status, lambda: answer.content)
@@ -127,7 +127,7 @@ class Auditing:
 
 
 def _sent(request: HttpRequest) -> Any:
-    """Return what a body says; nothing where it cannot be read."""
+    """Return the object in a body; nothing if it cannot be read."""
     if not request.body:
         return None
     media = bodies.media_type(request.headers.get("content-type", ""))

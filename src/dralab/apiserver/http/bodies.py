@@ -35,7 +35,7 @@ def media_type(content_type: str) -> str:
 
 
 def decode(data: bytes, content_type: str, expected: str, *, count_duplicates: bool = True) -> Body:
-    """Return what a body says; `expected` is the Kind that it should be.
+    """Return the object in a body; `expected` is the Kind that it should be.
 
     `count_duplicates` looks for keys that are given twice: JSON parsers drop all but the last.
     """
@@ -61,7 +61,7 @@ def decode(data: bytes, content_type: str, expected: str, *, count_duplicates: b
 
 
 def unknown_format(accepted: str) -> ApiError:
-    """Return what a client gets whose body is in a form that is not supported."""
+    """Return the error for a body in a form that is not supported."""
     return ApiError(
         "UnsupportedMediaType",
         "the body of the request was in an unknown format - accepted media types include: "
@@ -77,7 +77,7 @@ def _json(data: bytes, expected: str, *, count_duplicates: bool) -> Body:
             data, expected, f"couldn't get version/kind; json parse error: {go_error(data)}"
         ) from error
     duplicates: Sequence[str] = ()
-    # What nests more deeply than can be written again is refused before it can be stored.
+    # A body that nests too deeply to be encoded again is refused before it is stored.
     if count_duplicates or data.count(b"[") + data.count(b"{") > MAX_DEPTH:
         try:
             encoded = orjson.dumps(value)
@@ -91,7 +91,7 @@ def _json(data: bytes, expected: str, *, count_duplicates: bool) -> Body:
 
 
 def load_yaml(data: bytes, expected: str) -> Any:
-    """Return what a YAML text says, as JSON would have it."""
+    """Return the value of a YAML text, with the types of JSON."""
     from dralab.apiserver.http import yaml_text
 
     try:
@@ -103,7 +103,7 @@ def load_yaml(data: bytes, expected: str) -> Any:
 
 
 def unrecognized(data: bytes, expected: str, why: str) -> ApiError:
-    """Return what a client gets whose body is not an object at all."""
+    """Return the error for a body that is not an object."""
     return ApiError.bad_request(
         f"the object provided is unrecognized (must be of type {expected}): {why} ({summary(data)})"
     )

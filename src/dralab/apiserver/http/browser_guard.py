@@ -17,7 +17,7 @@ from dralab.values.remembering import remembered
 # Of https://www.w3.org/TR/fetch-metadata: a page of another port of this machine is same-site.
 FOREIGN: Final = frozenset({"cross-site", "same-site"})
 LONGEST_NAME: Final = 253
-# How every browser's User-Agent begins; a page that sets another one asks for leave first (CORS).
+# How every browser's User-Agent begins; a page needs CORS permission to set another one.
 BROWSER: Final = "Mozilla/"
 
 
@@ -51,7 +51,7 @@ class Guard:
         self.check_page(request)
 
     def check_page(self, request: HttpRequest) -> None:
-        """Refuse what a page of elsewhere sent, by whatever name it calls the server. ApiError."""
+        """Refuse requests from pages of other origins, whatever their Host. ApiError."""
         headers = request.headers
         host, origin = headers.get("host", ""), headers.get("origin")
         if origin is not None and not _is_of(origin, host):

@@ -6,11 +6,11 @@ from threading import Condition
 from typing import Final
 
 LIMIT: Final = 8 * 1024 * 1024
-ROOM: Final = 512 * 1024  # bytes that may wait for a reader whom the producer waits for
+ROOM: Final = 512 * 1024  # bytes that may wait for the reader before the producer has to wait
 
 
 class Feed:
-    r"""A `Source` for whoever produces: put what you have, end it; or learn that nobody reads.
+    r"""A `Source` for producers: they put bytes and end it, and learn when the reader is gone.
 
     >>> feed = Feed()
     >>> feed.put(b"line\n")
@@ -54,7 +54,7 @@ class Feed:
     def offer(self, data: bytes) -> bool:
         """Add bytes as soon as the reader has room; False if the reader is gone.
 
-        For producers with a thread of their own: it waits, and cuts nobody off.
+        For producers with a thread of their own: they wait, and no client is cut off.
         """
         with self._lock:
             self._lock.wait_for(lambda: self.room or self.done)
@@ -62,18 +62,18 @@ class Feed:
 
     @property
     def room(self) -> bool:
-        """Whether little enough waits for the reader; `on_room` is called when it has read."""
+        """Whether there is room for more; `on_room` is called once the reader has read."""
         return self._weight < ROOM
 
     def end(self) -> None:
-        """Nothing more will come."""
+        """End the stream."""
         with self._lock:
             self._ended = True
             ready = self._ready
         ready()
 
     def abort(self, why: str) -> None:
-        """Nothing more will come, though it should: the reader is cut off, and may see it."""
+        """End the stream early: the reader is cut off, and may see it."""
         with self._lock:
             if self.cut is None and not self._ended:
                 self.cut = why

@@ -39,11 +39,11 @@ class TakesLong(Exception):  # noqa: N818 - a condition, which no client sees
 class HttpRequest:
     """One request: `query` is the raw text after `?`, header names are in lower case.
 
-    `peer` is the address of the client, for what is written about it alone. `user` is who asks,
-    where the edge has found out before it read the body, and `impersonator` who acts as that user;
+    `peer` is the address of the client, for logs only. `user` is who asks,
+    if the edge determined that before it read the body, and `impersonator` who acts as that user;
     `repeated` are all values of headers that came more than once; `certificate` (DER) is the
-    client's, which TLS has verified. Where others wait, `brief` is set: what would take long raises
-    TakesLong instead, and has not begun. `record` is the audit log's; `wanted` is what an
+    client's, which TLS has verified. If others wait, `brief` is set: a slow request raises
+    TakesLong instead, before it begins. `record` is the audit log's; `wanted` is what an
     authorizer was asked about it.
     """
 
@@ -141,8 +141,8 @@ class ByteStream:
 class Upgrade:
     """A WebSocket: exec, attach, port-forward. Each item of `source` is one binary message.
 
-    `receive` is told each message of the client, in the server's thread: hand over and return,
-    or return what to wait for before the client may say more.
+    `receive` gets each message of the client, in the server's thread: hand it over and return,
+    or return what to wait for before the next message.
     `protocol` is the one chosen of those that the client offers in Sec-WebSocket-Protocol.
     """
 

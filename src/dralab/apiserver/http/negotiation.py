@@ -139,7 +139,7 @@ def discovery_form(accept: str) -> Literal["aggregated", "json", "yaml", ""]:
 
 
 def not_acceptable(*, listing: bool) -> ApiError:
-    """Return what a client gets whose Accept header cannot be met."""
+    """Return the error for an Accept header that cannot be met."""
     known = ", ".join(REPRESENTATIONS + (STREAMS if listing else ()))
     return ApiError(
         "NotAcceptable",

@@ -22,7 +22,7 @@ from dralab.apiserver.http.weighing import check
 Kept = tuple[bytes, bytes, str]
 COMPRESSION: Final = 5
 KIND: Final = 2048  # bytes of JSON whose reading takes as long as the description of a kind
-# A real server says so of its JSON.
+# The Content-Type of a real server's JSON.
 INDEX_TYPE: Final = "text/plain; charset=utf-8"
 PLAIN: Final = ("application/json", "application/*", "*/*")
 # What kubectl falls back to for kinds that no OpenAPI 3 document describes.

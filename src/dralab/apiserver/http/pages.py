@@ -195,7 +195,7 @@ class Pages:
         return HttpResponse(headers=TEXT, body=b"ok")
 
     def _fails(self, name: str, check: str) -> bool:
-        """Whether a check fails: a server that does not hear of writes is alive, but not ready."""
+        """Whether a check fails: a server cut off from other writers is alive, but not ready."""
         connected = self.resources.context.store.connected
         return name == "readyz" and check == "storage" and not connected
 

@@ -35,7 +35,7 @@ MOST: Final = 1_000  # streams at a time
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KubeletEndpoint:
-    """A node's endpoint: `host` is an address, `ca` the authority that vouches for it (PEM)."""
+    """A node's endpoint: `host` is an address, `ca` the authority of its certificate (PEM)."""
 
     node: str
     host: str
@@ -45,7 +45,7 @@ class KubeletEndpoint:
 
 
 class Relay:
-    """Asks nodes, with so many streams at a time at most."""
+    """Sends requests to nodes, with a limit on concurrent streams."""
 
     def __init__(self, most: int = MOST) -> None:
         self.most = most
@@ -188,7 +188,7 @@ class _Link:
         return Upgrade(source=feed, receive=self._send, protocol=protocol)
 
     def close(self) -> None:
-        """End it: the client is gone, or all is said."""
+        """Close it: the client is gone, or everything was sent."""
         if self._copying is not None and not self._copying.done():
             self._copying.cancel()
         self._writer.close()
@@ -198,7 +198,7 @@ class _Link:
         try:
             self._write(Message(data=message))
             await self._writer.drain()
-        except (OSError, ProtocolError):  # the node is gone, or has said that it goes
+        except (OSError, ProtocolError):  # the node is gone, or has announced its end
             self.close()
 
     def _write(self, event: Event) -> None:
@@ -271,7 +271,7 @@ class _Body:
         self._parser.feed_data(head)
 
     def on_message_complete(self) -> None:
-        """That was all."""
+        """Take the end of the body."""
         self.over = True
 
     def feed(self, data: bytes) -> None:
@@ -283,7 +283,7 @@ class _Body:
 
 
 def _refusal(endpoint: KubeletEndpoint, status: int, body: bytes) -> ApiError:
-    """Return what a node refuses, in its own words where they are a Status."""
+    """Return a node's refusal, in its own words if they are a Status."""
     try:
         found = orjson.loads(body)
         if found["kind"] == "Status":

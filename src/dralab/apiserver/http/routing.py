@@ -44,7 +44,7 @@ class NoSuchGroup(Exception):  # noqa: N818 - an answer of its own: 404 in plain
 
 
 def not_found() -> ApiError:
-    """Return what a client gets for a path below a served group that leads nowhere."""
+    """Return the error for an unknown path below a served group."""
     return ApiError("NotFound", "the server could not find the requested resource", details={})
 
 
@@ -57,15 +57,15 @@ def segments_of(path: str) -> list[str]:
 
 
 def leads_to_resource(parts: list[str]) -> bool:
-    """Whether a path is below a group and version, and `route` knows more about it."""
+    """Whether a path is below a group and version, so that `route` can read it."""
     depth = len(parts)
     return (depth > 2 and parts[0] == "api") or (depth > 3 and parts[0] == "apis")
 
 
 def route(parts: list[str], kinds: Kinds) -> Route:
-    """Return where a path leads, which begins with `api` or `apis` and has a resource.
+    """Return the route of a path that begins with `api` or `apis` and has a resource.
 
-    ApiError NotFound where it leads nowhere, NoSuchGroup where the group is unknown.
+    ApiError NotFound for an unknown path, NoSuchGroup for an unknown group.
     """
     if parts[0] == "api":
         group, version, rest = "", parts[1], parts[2:]

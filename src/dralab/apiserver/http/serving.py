@@ -38,7 +38,7 @@ class ServingError(Exception):
 
 
 class AddressInUse(ServingError):  # noqa: N818 - a fact, named as the system names it
-    """Somebody listens at the address already."""
+    """The address is in use already."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +121,7 @@ class HttpServer:
         if config.ssl is not None and client_authorities:
             config.ssl.load_verify_locations(cadata=b"".join(client_authorities))
             config.ssl.verify_mode = ssl.CERT_OPTIONAL
-            # An authority of the list is trusted, whoever has signed its own certificate.
+            # An intermediate authority in the list is trusted without its root.
             config.ssl.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         self._server = _Server(config)
         self._serving: asyncio.Task[None] | None = None
@@ -171,7 +171,7 @@ class _Listener(socket.socket):
         except OSError as error:
             if error.errno not in {errno.EMFILE, errno.ENFILE} or self._spare < 0:
                 raise
-            # Taken and dropped by the descriptor that was kept for it; else it would stay there.
+            # Closed with the descriptor kept for this; else it would stay in the backlog.
             spare, self._spare = self._spare, -1
             os.close(spare)
             try:
@@ -296,7 +296,7 @@ class _LimitedProtocol(HttpToolsProtocol):
         super().on_message_complete()
 
     def _unsupported_upgrade_warning(self) -> None:
-        """Say nothing here: who asks for SPDY is told so in the answer."""
+        """Log nothing here: a client that asks for SPDY is told so in the answer."""
 
     def close_if_late(self, now: float) -> None:
         """Close the connection where a head has been on its way for too long."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
 TEN_YEARS: Final = timedelta(days=3650)
-# The names by which programs inside a cluster call the server, and by which everybody else does.
+# The names of the server inside the cluster, and those for everyone else.
 NAMES: Final = (
     "localhost",
     "kubernetes",
@@ -67,7 +67,7 @@ def token(directory: Path) -> str:
         why = (error.strerror or str(error)).lower()
         raise ServingError(f"cannot keep the token in {directory}: {why}") from error
     if not found:
-        # Without a token, everybody would be the administrator.
+        # Without a token, every client would be an administrator.
         raise ServingError(f"{file} is empty: delete it to create a new token")
     return found
 

@@ -1,4 +1,4 @@
-"""Answers of requests beside the loop: tried again where others changed what they had read.
+"""Answers requests beside the loop, and retries them if others changed what they had read.
 
 Also the errors that a client gets if the store fails.
 """
@@ -13,13 +13,13 @@ from dralab.apiserver.http.messages import Answer, HttpRequest, HttpResponse
 from dralab.apiserver.storage import Changed, StorageUnavailable, Store, Undecided
 
 JSON: Final = (("Content-Type", "application/json"),)
-TRIES: Final = 8  # of a write whose object others keep changing
-# Here only other servers disturb, and a try costs little: of two that compete, one always succeeds.
+TRIES: Final = 8  # tries of a write whose object others keep changing
+# Here only other servers interfere, and a try costs little: of two that compete, one succeeds.
 TRIES_AMONG_SERVERS: Final = 32
 
 
 def tried(request: HttpRequest, store: Store, attempt: Callable[[Store], Answer]) -> Answer:
-    """Return what a request comes to over a view of the store; `attempt` is called for each try.
+    """Return the answer of a request over a view of the store; `attempt` is called for each try.
 
     An answer that wrote to a shared store is right: the store has compared what was read. If
     nothing was written, another server may have acknowledged what this one has not heard of yet:
@@ -60,7 +60,7 @@ def _is_final(answer: Answer) -> bool:
 
 
 def unavailable(error: StorageUnavailable) -> HttpResponse:
-    """Return what a writer gets where the store fails: without knowing, it may not try again."""
+    """Return the error for a write if the store fails: clients must not retry it blindly."""
     if isinstance(error, Undecided):
         return refusal(ApiError("Timeout", f"whether it was written is unknown: {error}"))
     details = {"retryAfterSeconds": 1}

@@ -1,6 +1,6 @@
-"""Requests that wait for the next batch, and which of them it takes.
+"""The queue of requests for the next batch, and the choice among them.
 
-While one batch holds all that wait, they are taken as they came. When more wait, clients take
+While one batch holds all of them, they are taken in order. When more wait, clients take
 turns: `fairness` says how. What answers a batch is left to `asgi`.
 """
 
@@ -15,13 +15,13 @@ from dralab.apiserver.http.messages import HttpRequest
 Answered = TypeVar("Answered")
 Asked = tuple[HttpRequest, Answered]
 
-EVENTS: Final = "/events"  # in the path of records, which no client waits for
+EVENTS: Final = "/events"  # in the path of event records, which no client waits for
 AGENT: Final = 64  # characters of a User-Agent that tell programs apart
 
 
 @dataclass(frozen=True, slots=True)
 class _Placed(Generic[Answered]):
-    """A request in the queue, and where it waits there."""
+    """A request in the queue, with its flow and level."""
 
     asked: Asked[Answered]
     flow: Flow
@@ -29,7 +29,7 @@ class _Placed(Generic[Answered]):
 
 
 class Turns(Generic[Answered]):
-    """What waits; `flow_of` says for which flow and level a request is counted.
+    """The waiting requests; `flow_of` returns the flow and level of one.
 
     `batch` requests are taken at a time, and up to `records` events beside them: a scheduler
     records an event for each decision, hundreds at a time, and decides one by one; each decision
@@ -54,11 +54,11 @@ class Turns(Generic[Answered]):
                 yield placed.asked[0]
 
     def add_request(self, asked: Asked[Answered]) -> None:
-        """Let a request wait."""
+        """Add a request."""
         self._new.append(asked)
 
     def take_batch(self) -> tuple[Sequence[Asked[Answered]], Sequence[Asked[Answered]]]:
-        """Return the requests of the next batch, and those for which there is no room."""
+        """Return the requests of the next batch, and those that must be refused."""
         new, self._new = self._new, []
         if len(new) <= self._most and not self._queue and not self._records:
             if len(new) == 1 or not any(EVENTS in request.path for request, _ in new):
@@ -78,7 +78,7 @@ class Turns(Generic[Answered]):
         return [placed.asked for placed in taken], refused
 
     def put_back(self, rest: Sequence[Asked[Answered]]) -> None:
-        """Let requests that were taken wait again, before those of the same program."""
+        """Put back requests that were taken, before those of the same program."""
         for one in reversed(rest):
             placed = self._placed(one)
             queue = self._records if EVENTS in one[0].path else self._queue

@@ -1,7 +1,7 @@
-"""Estimates the cost of requests in advance: expensive ones are answered in separate threads.
+"""Estimates the cost of requests in advance, so that expensive ones run in separate threads.
 
 A weight is the number of bytes of JSON whose reading takes as long. It is an estimate, on the safe
-side: a request that is found heavy costs a change of threads, one that is not costs all others.
+side: a light request taken for heavy costs a thread switch; a heavy one taken for light delays all.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ from dralab.apiserver.resources.options import ListOptions
 from dralab.apiserver.resources.server import Resources
 from dralab.apiserver.storage import Damaged, Stored
 
-MANY: Final = 500  # objects that may be looked at one by one without a thought
+MANY: Final = 500  # objects that may always be looked at one by one
 TERMS: Final = 8  # terms of a selector that take as long as reading a byte
 TYPICAL: Final = 1024  # bytes of one object
 DELETED: Final = 512  # bytes of JSON whose reading takes as long as a deletion
@@ -35,7 +35,7 @@ COPIED: Final = 200  # times as fast as reading
 SAMPLES: Final = 16  # objects of a list whose size is guessed
 PRETTY: Final = 4  # times as fast as checking what was read
 COLUMNS: Final = 8  # columns of a table that take as long as reading the object
-MOST: Final = 64 * 1024 * 1024  # a minute: nothing that takes longer is begun
+MOST: Final = 64 * 1024 * 1024  # a minute: longer requests are refused
 
 
 class Weights:
@@ -45,7 +45,7 @@ class Weights:
         self.resources = resources
 
     def check_create(self, request: HttpRequest, route: Route, form: AnswerForm) -> None:
-        """Weigh a new object: itself, and those that have to be counted before. ApiError."""
+        """Weigh a new object, and those that have to be counted first. ApiError."""
         self._check_object(request, route, form, len(request.body))
         if request.brief:
             for looked_into in self.resources.context.looked_into:
@@ -62,7 +62,7 @@ class Weights:
         check(request, self._dependents(route) * DELETED)
 
     def check_delete(self, request: HttpRequest, route: Route) -> None:
-        """Weigh a deletion: that of a definition takes all objects of its kind along."""
+        """Weigh a deletion: that of a definition deletes all objects of its kind."""
         check(request, self._dependents(route) * DELETED)
 
     def check_collection(self, request: HttpRequest, route: Route) -> None:
@@ -137,7 +137,7 @@ class Weights:
 
 
 def check_yaml(request: HttpRequest) -> None:
-    """Weigh a body that may be YAML: most are JSON, but a brace at the beginning proves nothing."""
+    """Weigh a body that may be YAML: most are JSON, but an opening brace proves nothing."""
     weight = len(request.body) * YAML_READ
     if request.brief and weight > HEAVY:
         try:

@@ -12,11 +12,11 @@ MOST: Final = 300_000
 
 
 class NoYamlError(ValueError):
-    """A text that is no YAML, or too much of it."""
+    """A text that is not YAML, or too large once expanded."""
 
 
 def load(data: bytes) -> Any:
-    """Return what a YAML text says, as JSON would have it. NoYamlError."""
+    """Return the value of a YAML text, with the types of JSON. NoYamlError."""
     if data[:1] == b"{":
         # Most of what is called YAML is JSON: kubectl's and client-go's applies are.
         try:

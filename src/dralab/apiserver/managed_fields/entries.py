@@ -27,12 +27,12 @@ class Owner(NamedTuple):
 
     @classmethod
     def applier(cls, manager: str, subresource: str) -> "Owner":
-        """Return someone who applies."""
+        """Return the owner of an apply."""
         return cls(manager, APPLY, "", subresource)
 
     @classmethod
     def updater(cls, manager: str, api_version: str, subresource: str) -> "Owner":
-        """Return someone who creates, updates or patches."""
+        """Return the owner of a create, update or patch."""
         return cls(manager or "unknown", UPDATE, api_version, subresource)
 
     def shown(self, api_version: str) -> str:
@@ -45,7 +45,7 @@ class Owner(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OwnedFields:
-    """What someone owns: since when (RFC 3339, or nothing), and named as in which version."""
+    """The fields of one owner: their set, the time (RFC 3339, or empty), and the API version."""
 
     fields: FieldSet
     api_version: str

@@ -85,11 +85,11 @@ def update(
         if not writer.subresource and is_reset(asked):
             return []
         known = (live.get("metadata") or {}).get("managedFields")
-        # A client that read the object sends its owners back as they were.
+        # A client that read the object sends its managedFields back unchanged.
         owners = {} if writer.subresource or asked == known else read(asked)
         owners = owners or read(known, trusted=True)
         if not owners:
-            # Nothing had an owner: upstream does not begin to track on an update.
+            # Nothing had an owner: upstream does not start tracking on an update.
             return []
     form = Form.from_schema(schema)
     more, less = _compared(live or {}, new, form)
@@ -100,7 +100,7 @@ def update(
 def _created(
     new: Mapping[str, Any], schema: Schema | None, writer: FieldManager
 ) -> list[dict[str, Any]]:
-    """Return the one entry of a new object; the common case, without sets of anybody else's."""
+    """Return the one entry of a new object; the common case, without other owners."""
     form = Form.from_schema(schema)
     trackable = _trackable(new)
     shape = shape_of(trackable, form)
@@ -120,7 +120,7 @@ def _created(
 def _compared(
     live: Mapping[str, Any], new: Mapping[str, Any], form: Form
 ) -> tuple[FieldSet, FieldSet]:
-    """Return what was written and what removed, without what nobody owns."""
+    """Return the fields that were written and removed, without those that have no owner."""
     return typed.compared(_trackable(live), _trackable(new), form)
 
 
@@ -220,7 +220,7 @@ def _check(config: Mapping[str, Any], schema: Schema | None, writer: FieldManage
     if wrong:
         named = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
         listed = wrong[0] if len(wrong) == 1 else "errors:\n" + "".join(f"  {w}\n" for w in wrong)
-        # A real server answers 500, without a reason: the mistake is the client's all the same.
+        # A real server answers 500, without a reason, although the mistake is the client's.
         raise ApiError.bad_request(
             f"failed to create typed patch object ({named}; {version}, "
             f"Kind={config.get('kind')}): {listed}"
@@ -238,7 +238,7 @@ def _applied(
     before = dict(live or {})
     owners = read((before.get("metadata") or {}).get("managedFields"))
     if live is not None and not owners:
-        # Nobody is known to own the object: what is there belongs to whoever was before.
+        # The object has no known owner: existing fields go to the owner "before-first-apply".
         more, _ = _compared({}, live, form)
         other = Owner.updater(BEFORE, writer.api_version, "")
         owners = {other: OwnedFields(more, writer.api_version, writer.now)} if more else {}
@@ -296,7 +296,7 @@ def _with_own(after: Any, before: JsonDict, config: Mapping[str, Any]) -> JsonDi
         for key in source.keys() & OWN_METADATA:
             if source[key] is not None:
                 metadata[key] = source[key]
-    # A precondition the config names must be seen by whoever stores the object.
+    # Preconditions of the config are kept, to be checked when the object is stored.
     version = (config.get("metadata") or {}).get("resourceVersion")
     if version:
         metadata["resourceVersion"] = version
@@ -326,7 +326,7 @@ def _taken_over(
 
 
 def _pruned(after: Any, last: FieldSet, owned: Sequence[OwnedFields], form: Form) -> Any:
-    """Return the object without what its applier applied last time, not now, and nobody owns."""
+    """Return the object without the fields that its applier dropped and that no other owner has."""
     fields = owned[0].fields
     if not paths.difference(last, fields):
         return after
@@ -338,7 +338,7 @@ def _pruned(after: Any, last: FieldSet, owned: Sequence[OwnedFields], form: Form
     left = typed.with_named(typed.field_set(pruned, form), form)
     keep = paths.union(left, typed.with_named(fields, form))
     pruned = typed.reduced(after, paths.difference(everything, keep), form) or {}
-    # What was removed along with it, but was never this applier's, comes back.
+    # Fields that were removed along with it, but never belonged to this applier, come back.
     left = typed.with_named(typed.field_set(pruned, form), form)
     gone = paths.intersection(paths.difference(everything, left), last)
     return typed.reduced(after, gone, form)

@@ -1,4 +1,4 @@
-"""What a value is made of, where ownership is concerned: a schema, read once.
+"""How ownership divides a value: a schema, read once.
 
 A list is owned as a whole (atomic), by the keys of its elements (map), or by their values
 (set). A map is owned as a whole or field by field. Sources: k8s.io/kube-openapi `schemaconv`.

@@ -131,7 +131,7 @@ def _compared_lists(
 
 
 def _steps(items: Sequence[Any], form: Form) -> list[tuple[str, list[Any]]]:
-    """Return the elements of a list by the step that leads to them; what none leads to is lost."""
+    """Return the elements of a list by their steps; elements without a step are dropped."""
     found: dict[str, list[Any]] = {}
     for item in items:
         try:
@@ -142,7 +142,7 @@ def _steps(items: Sequence[Any], form: Form) -> list[tuple[str, list[Any]]]:
 
 
 def field_set(value: Any, form: Form) -> FieldSet:
-    """Return what someone who sends exactly this mapping owns."""
+    """Return the fields that the sender of exactly this mapping owns."""
     found: FieldSet = {}
     for name in sorted(value):
         item = value[name]
@@ -158,7 +158,7 @@ def field_set(value: Any, form: Form) -> FieldSet:
 
 
 def _owned(value: Any, form: Form) -> FieldSet | None:
-    """Return what is below a value; empty if the value itself is what one owns."""
+    """Return the fields below a value; empty if the value is owned as a whole."""
     kind = form.seen(value)
     if kind in {"scalar", "atomic"}:
         return {}
@@ -191,11 +191,11 @@ def with_named(fields: FieldSet, form: Form) -> FieldSet:
     return found
 
 
-# --- What comes of it -------------------------------------------------------------------
+# --- Merging and removing ---------------------------------------------------------------
 
 
 def merged(live: Any, config: Any, form: Form) -> Any:
-    """Return the live value with what the config says."""
+    """Return the live value merged with the config."""
     if live is MISSING or live is None:
         return _without_nulls(config)
     kind = form.seen(config)
@@ -245,7 +245,7 @@ def _merged_lists(live: list[Any], config: list[Any], form: Form) -> list[Any]:
                 at += 1
                 continue
             elif step in done or (turn < len(wanted) and shared and shared[0] != step):
-                # Its turn in the config has been, or comes later.
+                # It was taken at its place in the config, or will be.
                 at += 1
                 continue
         if turn < len(wanted):
@@ -312,7 +312,7 @@ def _kept(before: Any, after: Any) -> Any:
     return {} if isinstance(before, dict) else [] if isinstance(before, list) else None
 
 
-# --- What does not fit ------------------------------------------------------------------
+# --- Checking ---------------------------------------------------------------------------
 
 
 def misfits(value: Any, form: Form, path: str = "") -> Iterator[str]:

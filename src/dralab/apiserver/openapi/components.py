@@ -13,7 +13,7 @@ DELETE_OPTIONS: Final = META + "DeleteOptions"
 STATUS: Final = META + "Status"
 PATCH: Final = META + "Patch"
 LIST_META: Final = META + "ListMeta"
-# Names in a document, of what the data file calls otherwise.
+# Names in a document that differ from those in the data file.
 MARKS: Final = {
     "listType": "x-kubernetes-list-type",
     "listMapKeys": "x-kubernetes-list-map-keys",

@@ -1,4 +1,4 @@
-"""Questions about access: may a user do this, and what may I do at all.
+"""Access reviews: whether a user may do something, and everything the requester may do.
 
 Source: k8s.io/kubernetes `pkg/registry/authorization`, `pkg/apis/authorization/validation`.
 """
@@ -88,7 +88,7 @@ def _status(context: Context, spec: Mapping[str, Any], user: User) -> JsonDict:
 def _attributes(spec: Mapping[str, Any], user: User) -> Attributes:
     path = spec.get(PATH)
     if path is not None:
-        # An empty path leads nowhere; without one it would be a question about a resource.
+        # An empty path still makes it a question about a path, not about a resource.
         return Attributes(user=user, verb=path.get("verb", ""), path=path.get("path") or "/")
     given = spec[RESOURCE]
     return Attributes(

@@ -50,8 +50,8 @@ def new_resources(
     """Return the verbs of a server over `store`.
 
     `kinds` defaults to all that are known; `admission` to `built_in_admission()`, `features` to
-    the gates of 1.36; `service_accounts` says how their tokens are signed. Services get their
-    addresses, and quotas hold, whatever the admission. With
+    the gates of 1.36; `service_accounts` signs their tokens. Services get their
+    addresses, and quotas are enforced, whatever the admission. With
     `bootstrap` the objects that every cluster has are made where they are missing.
     """
     found = kinds if kinds is not None else Kinds.standard()
@@ -95,7 +95,7 @@ def new_resources(
 
 
 def _give_accounts(resources: Resources, plugins: Sequence[Admission]) -> None:
-    """Let admission make the account that each namespace has."""
+    """Let admission create the default account of each namespace."""
 
     def make_default(namespace: str) -> dict[str, Any]:
         kind = resources.kind("", "v1", "serviceaccounts")

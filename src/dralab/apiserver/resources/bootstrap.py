@@ -1,6 +1,6 @@
-"""The roles, bindings, flow schemas and priority levels of a cluster that asks who may do what.
+"""The roles, bindings, flow schemas and priority levels of a cluster with RBAC.
 
-What is missing is made whenever a server starts, and what lacks a part gets it
+Missing objects are created whenever a server starts, and missing parts are added
 (`authorization.reconciliation`).
 """
 

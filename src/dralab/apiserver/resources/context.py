@@ -37,9 +37,9 @@ class Context:
 
     `rules` says what each kind's objects must be; `admission` is asked in order about every
     write, `connecting` about what is created of a subresource that is not stored, such as
-    `pods/eviction`. `managed_fields` can be switched off where nobody reads them. `authorizer`
+    `pods/eviction`. `managed_fields` can be switched off if no client reads them. `authorizer`
     decides who may do what; without one every user may do everything.
-    `service_accounts` says how their tokens are signed.
+    `service_accounts` signs their tokens.
     """
 
     store: Store
@@ -68,19 +68,19 @@ class Context:
         # Make anew what was derived from objects, after writes were taken back.
         self.reloads: list[Callable[[], None]] = []
         self.following = Following(self.store, self.rules) if self.store.shared else None
-        # How many objects have to be looked into before one of a kind is made in a namespace.
+        # How many objects admission has to read before one of a kind is created in a namespace.
         self.looked_into: list[Callable[[Kind, str], int]] = []
 
     def over(self, store: Store) -> "Context":
         """Return the same parts over another view of the store, for the verbs of one request."""
         found = copy(self)
         found.store = store
-        found.reloads = []  # what was derived belongs to the parts below
+        found.reloads = []  # derived state belongs to the context below
         found.below = self
         return found
 
     def stored(self, kind: Kind, before: JsonDict | None, after: JsonDict | None) -> None:
-        """Tell whoever observes a collection that an object of it was written."""
+        """Notify the observers of a collection that an object of it was written."""
         self.wrote()
         if self.following is None:
             self.rules.stored(kind, before, after)
@@ -96,7 +96,7 @@ class Context:
     def catch_up(self) -> None:
         """Notice that the store took writes back: its medium failed, and its revision fell.
 
-        Whoever is about to write or to serve kinds calls this first.
+        Call it first before writing or serving kinds.
         """
         revision = self.store.revision
         if revision < self._last:
@@ -157,17 +157,17 @@ def key_of(kind: Kind, namespace: str, name: str) -> Key:
 
 
 def conflict(kind: Kind, name: str) -> ApiError:
-    """Return what a writer gets who has not seen the latest state."""
+    """Return the error for a write that is not based on the latest state."""
     return ApiError.conflict(kind.plural, name, MODIFIED, group=kind.group)
 
 
 def raise_conflict(kind: Kind, error: RevisionConflict) -> NoReturn:
-    """Turn the store's refusal into the API's."""
+    """Turn the store's errors into those of the API."""
     raise conflict(kind, error.key.name) from error
 
 
 def unreadable(error: Damaged) -> ApiError:
-    """Return what a client gets who needs an object whose stored state is damaged.
+    """Return the error for an object whose stored state is damaged.
 
     Source of the reason: k8s.io/apimachinery `meta/v1` (StatusReasonStoreReadError).
     """
@@ -189,7 +189,7 @@ def shown(key: Key) -> str:
 
 
 def too_large(requested: int, current: int) -> ApiError:
-    """Return what a reader gets who asks for the future."""
+    """Return the error for a resourceVersion in the future."""
     return ApiError(
         "Timeout",
         f"Timeout: Too large resource version: {requested}, current: {current}",
@@ -199,7 +199,7 @@ def too_large(requested: int, current: int) -> ApiError:
 
 
 def revision_of(text: str) -> int | None:
-    """Return a resourceVersion as a number: None if it is unset; ApiError if it is none."""
+    """Return a resourceVersion as a number: None if it is unset; ApiError if it is not a number."""
     if not text:
         return None
     if not (text.isascii() and text.isdigit()):

@@ -35,9 +35,9 @@ def encode(token: Continuation, within: str) -> str:
 
 
 def decode(text: str, within: str, *, namespaced: bool) -> Continuation:
-    """Return what a token says; ApiError (BadRequest) where it is none."""
+    """Return the content of a token; ApiError (BadRequest) if it is not one."""
     try:
-        # The padding is left out, and some clients bring it along.
+        # The padding is left out, but some clients send it.
         plain = text.rstrip("=")
         data = base64.b64decode(plain + "=" * (-len(plain) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError) as error:

@@ -23,7 +23,7 @@ STEP: Final = 250  # objects that are deleted while others wait
 
 
 class CustomResources:
-    """Serves what definitions define."""
+    """Serves the kinds of definitions."""
 
     def __init__(self, context: Context) -> None:
         self.context = context
@@ -35,7 +35,7 @@ class CustomResources:
         context.rules.observe(HUB, self.definition_changed, writes=True)
 
     def load(self) -> None:
-        """Serve the definitions that are stored, and no others but the server's own."""
+        """Serve the stored definitions and the server's own, and no others."""
         there = {stored.key.name: stored.value for stored in self.context.store.list(HUB).items}
         for name in [name for name in self._served if name not in there | self._own]:
             self._forget(name)
@@ -49,7 +49,7 @@ class CustomResources:
         self.serve(name, spec)
 
     def definition_changed(self, before: JsonDict | None, after: JsonDict | None) -> None:
-        """Bring everything in line with a definition that was written."""
+        """Update the served kinds after a definition was written."""
         if after is None:
             if before is not None:
                 self._forget(before["metadata"]["name"])
@@ -66,10 +66,10 @@ class CustomResources:
         finally:
             self._busy.discard(name)
 
-    # --- coming ---------------------------------------------------------------------------
+    # --- serving --------------------------------------------------------------------------
 
     def _establish(self, definition: JsonDict) -> None:
-        """Accept the names of a definition, or say whose they are, and serve its kinds."""
+        """Accept the names of a definition, or report the conflict, and serve its kinds."""
         spec, now = definition["spec"], self.context.now()
         conflict = self._conflict(definition)
         conditions = [
@@ -122,7 +122,7 @@ class CustomResources:
             self.serve(name, spec)
 
     def _conflict(self, definition: JsonDict) -> tuple[str, str] | None:
-        """Return the reason and the sentence where another kind of the group has a name."""
+        """Return the reason and the message if another kind of the group has a name already."""
         spec = definition["spec"]
         given, group = spec["names"], spec["group"]
         mine = self._served.get(definition["metadata"]["name"], [])
@@ -181,10 +181,10 @@ class CustomResources:
         for listener in self.context.on_kinds_changed:
             listener()
 
-    # --- going ----------------------------------------------------------------------------
+    # --- deleting -------------------------------------------------------------------------
 
     def _clean_up(self, definition: JsonDict) -> None:
-        """Delete the objects of a definition, then let it go."""
+        """Delete the objects of a definition, then remove its finalizer."""
         spec, meta = definition["spec"], definition["metadata"]
         if FINALIZER not in (meta.get("finalizers") or ()):
             return
@@ -201,9 +201,9 @@ class CustomResources:
             self._release(meta["name"])
 
     def finish(self) -> None:
-        """Delete the objects of definitions that are going, in steps: others write in between.
+        """Delete the objects of deleted definitions, in steps: others write in between.
 
-        For whoever has deleted a definition and does not hold the store's lock.
+        For callers that have deleted a definition and do not hold the store's lock.
         """
         store = self.context.store
         while self._leaving:
@@ -235,7 +235,7 @@ class CustomResources:
         writing.change(self.context, kind, name, "", edit, options=how)
 
     def _object_changed(self, name: str, after: JsonDict | None) -> None:
-        """Let a definition go when the last of its objects has gone."""
+        """Remove a definition's finalizer once the last of its objects is gone."""
         if after is not None or name in self._busy:
             return
         try:

@@ -23,9 +23,9 @@ NO_BUDGET: Final = f"validation failed due to running out of cost budget, {NO_MO
 def broken_rules(
     schema: Mapping[str, Any], value: Any, old: Any, path: str, budget: int = PER_WRITE
 ) -> Iterator[FieldError]:
-    """Yield the rules that a value breaks, from the outside in.
+    """Yield the rules that a value violates, from the outside in.
 
-    All of them together may cost `budget`; the one that costs too much is the last that is asked.
+    All of them together may cost `budget`; the rule that exceeds it is the last to be evaluated.
     Order and words: k8s.io/apiextensions-apiserver `pkg/apiserver/schema/cel`.
     """
     try:
@@ -35,7 +35,7 @@ def broken_rules(
 
 
 class _Spent(Exception):  # noqa: N818 - the end of a walk
-    """The rules have cost what they may."""
+    """The rules have used up their budget."""
 
     def __init__(self, error: FieldError) -> None:
         super().__init__(str(error))
@@ -43,7 +43,7 @@ class _Spent(Exception):  # noqa: N818 - the end of a walk
 
 
 class _Write:
-    """The rules of one write, and what is left for them."""
+    """The evaluation of the rules of one write, with the budget that is left."""
 
     def __init__(self, budget: int) -> None:
         self.left = budget
@@ -51,7 +51,7 @@ class _Write:
     def errors(
         self, schema: Mapping[str, Any], value: Any, old: Any, path: str
     ) -> Iterator[FieldError]:
-        """Yield what is broken in a value and below it. _Spent."""
+        """Yield the violations in a value and below it. _Spent."""
         rules = schema.get("x-kubernetes-validations")
         if rules:
             variables = {"self": cel_value(value), "oldSelf": cel_value(old)}
@@ -70,7 +70,7 @@ class _Write:
                     yield from self.errors(part, value[name], before, where)
         elif isinstance(value, list) and isinstance(schema.get("items"), Mapping):
             for index, item in enumerate(value):
-                # Items of a list are told apart only by keys; without, there is no old one.
+                # Only lists with keys have an old item to compare with.
                 yield from self.errors(schema["items"], item, None, f"{path}[{index}]")
 
     def _broken(

@@ -1,4 +1,4 @@
-"""What the objects of a custom resource must be: its schema, and its rules in CEL.
+"""Validates the objects of a custom resource: by its schema, and its rules in CEL.
 
 Source: k8s.io/apiextensions-apiserver `pkg/registry/customresource`.
 """
@@ -22,7 +22,7 @@ UNCHECKED: Final = (
     "errors to complete validation"
 )
 ITEM: Final = 64  # bytes of an item over which a rule loops
-RULE: Final = 2  # times as long as reading a value takes to ask one rule of it
+RULE: Final = 2  # times as long as reading a value takes to evaluate one rule
 BOUNDED: Final = 16 * 1024 * 1024  # bytes of JSON that take as long as rules of the highest cost
 LOOP: Final = re.compile(
     r"\b(?:all|exists|exists_one|existsOne|map|filter|transform\w+|sortBy)\s*\("
@@ -109,7 +109,7 @@ class CustomStrategy(Strategy):
             del value["status"]
 
     def scale_paths(self, version: str) -> ScalePaths:
-        """Return where the definition says that the replicas are."""
+        """Return the path of the replicas, from the definition."""
         scale = ((self.versions.get(version) or {}).get("subresources") or {}).get("scale") or {}
         return ScalePaths(
             spec=_path(scale.get("specReplicasPath", ".spec.replicas")),

@@ -36,7 +36,7 @@ def delete(
 ) -> tuple[Stored, bool]:
     """Delete an object, or mark it; also return whether it is gone.
 
-    An object that cannot be read is gone at once: who knows what it was waiting for.
+    An object that cannot be read is gone at once: its finalizers are unknown.
     """
     with context.store.lock:
         if (key := key_of(kind, namespace, name)) in context.store.damaged(kind.hub):
@@ -60,7 +60,7 @@ def delete_collection(
     page = reading.list_page(context, kind, namespace, chosen)
     found: list[Stored] = []
     each = replace(options, uid="", revision="")
-    # In steps, between which others have their turns. What has gone by then is left out, as in
+    # In steps, between which other requests run. Objects that are gone by then are left out, as in
     # k8s.io/apiserver `registry/generic/registry` (DeleteCollection).
     for start in range(0, len(page.items), STEP):
         with context.store.lock, context.store.batch():
@@ -169,7 +169,7 @@ def _delete(
 
 
 def _mark(context: Context, kind: Kind, value: JsonDict, grace: int) -> None:
-    """Write into an object that it is being deleted."""
+    """Mark an object as being deleted."""
     meta = value["metadata"]
     before = meta.get("deletionGracePeriodSeconds")
     now = context.clock.now()
@@ -201,7 +201,7 @@ def _is_graceful(kind: Kind) -> bool:
 
 
 def _grace(kind: Kind, value: JsonDict, options: DeleteOptions) -> int:
-    """Return the seconds that an object may take to end: pods alone have any."""
+    """Return the grace period of an object in seconds: only pods have one."""
     if not _is_graceful(kind):
         return 0
     spec = spec_of(value)

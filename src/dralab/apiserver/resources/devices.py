@@ -1,4 +1,4 @@
-"""The rules of resource.k8s.io as strategies: `api.resource` decides, this asks.
+"""The rules of resource.k8s.io as strategies; `api.resource` decides.
 
 They are imported with the first object that needs them, so that servers start faster.
 """
@@ -93,8 +93,8 @@ class DeviceStrategy(Strategy):
 
 
 def compiled(expression: str, features: "rules.Features", *, derived: bool) -> "rules.Compiled":
-    """Return what the compiler says of a selector or a derived attribute."""
-    # It costs as much as half a start, and is asked for by selectors alone.
+    """Return the compiler's errors for a selector or a derived attribute."""
+    # Its import costs half a start, and only selectors need it.
     from dralab.allocation import cel_compiler
 
     return cel_compiler.compiled(expression, features, derived=derived)

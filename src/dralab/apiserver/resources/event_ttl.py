@@ -1,7 +1,7 @@
 """Events are deleted an hour after their last write (kube-apiserver --event-ttl).
 
-The lease of an event begins with each write of it, as an etcd lease does. Of the events that a
-server finds when it starts, the event's own times tell when that was.
+The lease of an event begins with each write of it, as an etcd lease does. For events that a
+server finds when it starts, it is derived from the event's own times.
 """
 
 from collections import OrderedDict
@@ -15,7 +15,7 @@ from dralab.values.json_types import JsonDict
 
 HUB: Final = "events"
 TTL: Final = 3600 * SECOND
-# A write takes a few old ones with it, so nobody has to call `expire` where no client waits: in a
+# A write deletes a few old ones as well, so `expire` need not be called where no client waits: in a
 # simulation. A look at the clock takes more.
 AT_A_WRITE: Final = 8
 AT_A_TIME: Final = 500
@@ -23,7 +23,7 @@ NEVER: Final = 1 << 63
 
 
 class EventLeases:
-    """When each event was written last, oldest first; the store's lock guards it."""
+    """The time of each event's last write, oldest first; the store's lock guards it."""
 
     def __init__(self, context: Context, *, ttl: int = TTL) -> None:
         self.context = context
@@ -42,7 +42,7 @@ class EventLeases:
         return len(self._written)
 
     def expire(self, most: int = AT_A_TIME) -> None:
-        """Delete events that nobody has written for too long, but no more than `most`."""
+        """Delete expired events, but no more than `most`."""
         store, oldest = self.context.store, self.context.clock.now() - self.ttl
         with store.lock:
             if self._busy or self._first() >= oldest:
@@ -58,7 +58,7 @@ class EventLeases:
                 self._busy = False
 
     def _first(self) -> int:
-        """Return when the event was written that was not written for longest."""
+        """Return the time of the oldest last write."""
         return self._written[next(iter(self._written))][0] if self._written else NEVER
 
     def _end(self, key: Key, revision: int) -> None:
@@ -87,7 +87,7 @@ class EventLeases:
 def last_seen(event: JsonDict, now: int) -> int:
     """Return when an event was seen last: between its creation and now, whatever its times say.
 
-    No recorder's clock ends it early or keeps it for ever.
+    So a recorder with a wrong clock cannot end it early or keep it for ever.
     """
     series = event.get("series") or {}
     text = series.get("lastObservedTime") or event.get("lastTimestamp") or event.get("eventTime")

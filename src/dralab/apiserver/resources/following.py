@@ -1,6 +1,6 @@
-"""What is derived from objects that other servers write: told by the store, not by the verbs.
+"""Observers of a shared store: notified by the store of what any server writes.
 
-Observers that only remember are told as the store takes a change in, so that what they know is
+Observers that only remember are notified as the store takes a change in, so that their state is
 as new as what can be read. Those that may write have a thread of their own, as a write waits for
 the store; two servers may do the same then, and the second finds it done.
 """
@@ -18,11 +18,11 @@ from dralab.values.json_types import JsonDict
 logger = logging.getLogger(__name__)
 
 TRIES: Final = 5  # of an observer whose object another server writes, too
-SETTLED: Final = 10.0  # seconds for observers to do what a write asks of them
+SETTLED: Final = 10.0  # seconds for observers to handle a write
 
 
 class Following:
-    """Tells the observers of `rules` what is written to a shared store."""
+    """Notifies the observers of `rules` of writes to a shared store."""
 
     def __init__(self, store: Store, rules: Rules) -> None:
         self.store = store
@@ -35,7 +35,7 @@ class Following:
         store.follow(self._take)
 
     def settle(self, hub: str) -> None:
-        """Wait until those that may write have seen what was written, and what they wrote."""
+        """Wait until the observers that may write have handled every write, their own included."""
         if not self.rules.writers(hub) or self._is_own_thread():
             return
         with self._moved:

@@ -36,7 +36,7 @@ class Indexes:
             rules.observe(hub, self._follower(hub))
 
     def candidates(self, hub: str, field: str, value: str, namespace: str) -> list[Stored] | None:
-        """Return what may have that value in key order; None if there is no such index."""
+        """Return the candidates for a value, in key order; None if there is no such index."""
         path = INDEXED.get(hub, {}).get(field)
         if path is None or not value:
             return None

@@ -1,4 +1,4 @@
-"""Who owns which field: keeps metadata.managedFields beside every write."""
+"""Keeps metadata.managedFields with every write."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -27,7 +27,7 @@ def schema_of(context: Context, kind: Kind) -> Schema | None:
 def writer(
     context: Context, kind: Kind, options: WriteOptions, *, subresource: str = "", now: str = ""
 ) -> FieldManager:
-    """Return who writes, and what this way of writing leaves alone."""
+    """Return the writer, and the fields that this kind of write ignores."""
     return FieldManager(
         manager=options.field_manager,
         api_version=kind.api_version,
@@ -48,7 +48,7 @@ def _left_alone(context: Context, kind: Kind, subresource: str) -> tuple[str, ..
 def created(
     context: Context, kind: Kind, value: JsonDict, options: WriteOptions, *, now: str
 ) -> None:
-    """Note who made a new object; call it before admission."""
+    """Record the creator of a new object; call it before admission."""
     if options.applied:
         return
     meta = value["metadata"]
@@ -68,7 +68,7 @@ def updated(
     *,
     subresource: str,
 ) -> None:
-    """Note who changed an object; call it before admission."""
+    """Record the writer of a change; call it before admission."""
     if options.applied:
         return
     meta, before = value["metadata"], old["metadata"]
@@ -82,7 +82,7 @@ def updated(
 
 
 def settled(value: JsonDict, old: JsonDict) -> None:
-    """Where nothing changed but the times of entries, take these back: nothing was written."""
+    """If only the times of entries changed, restore them: nothing was written."""
     meta, before = value["metadata"], old["metadata"]
     mine, theirs = meta.get("managedFields"), before.get("managedFields")
     if mine == theirs or not mine or not theirs or len(mine) != len(theirs):
@@ -100,7 +100,7 @@ def settled(value: JsonDict, old: JsonDict) -> None:
 def asked(
     context: Context, kind: Kind, value: Mapping[str, Any], options: WriteOptions
 ) -> list[JsonDict]:
-    """Return who owns the fields of an object that is asked and not stored."""
+    """Return the field owners of an object that is answered and not stored."""
     if not context.managed_fields:
         return []
     who = writer(context, kind, options)

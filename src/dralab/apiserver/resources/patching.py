@@ -143,7 +143,7 @@ def _apply(
     options: WriteOptions,
     subresource: str,
 ) -> tuple[Stored, bool]:
-    """Take what an applier wants into an object; make the object where there is none."""
+    """Apply a configuration to an object; create the object if there is none."""
     _check_config(kind, name, config)
     schema = ownership.schema_of(context, kind)
     with context.store.lock:

@@ -49,7 +49,7 @@ def get(context: Context, kind: Kind, name: str, namespace: str, revision: str =
 
 
 def list_page(context: Context, kind: Kind, namespace: str, options: ListOptions) -> ListPage:
-    """Return a page of a collection; the first tells what is damaged."""
+    """Return a page of a collection; the first lists the damaged objects."""
     page = _readable_page(context, kind, namespace, options)
     damaged = context.store.damaged(kind.hub, namespace if kind.namespaced else "")
     return replace(page, damaged=damaged) if damaged and not options.cont else page
@@ -128,7 +128,7 @@ def is_indexed(kind: Kind, options: ListOptions) -> bool:
 def _indexed(
     context: Context, kind: Kind, namespace: str, chosen: Selection
 ) -> list[Stored] | None:
-    """Return what a selection chooses, by an index; None if there is none for it."""
+    """Return the selected objects by an index; None if there is none for it."""
     if chosen.exact is None or chosen.accepts is None:
         return None
     field, _, value = chosen.exact
@@ -162,7 +162,7 @@ def _expired(after: tuple[str, str] | None, namespace: str, error: Compacted) ->
 def watch(
     context: Context, kind: Kind, namespace: str, options: ListOptions, *, name: str = ""
 ) -> Watching:
-    """Return what a watch asked for; ApiError Expired where its revision is forgotten."""
+    """Return the scope of a watch; ApiError Expired if its revision is forgotten."""
     check_list_options(options, watch=True)
     chosen = selection(kind, options.label_selector, options.field_selector)
     within = namespace if kind.namespaced else ""

@@ -70,7 +70,7 @@ def _token(context: Context, kind: Kind, value: JsonDict, namespace: str, user: 
     try:
         found = authentication.known(spec.get("token") or "", wanted)
     except Rejected as error:
-        # As the union of a real server's authenticators lists what each of them said.
+        # The errors of each authenticator, as the union of a real server's lists them.
         return {"spec": spec, "status": {"user": {}, "error": f"[{INVALID}, {error.why}]"}}
     if found is None:
         return {"spec": spec, "status": {"user": {}, "error": INVALID}}

@@ -65,7 +65,7 @@ class Rules:
         return self.strategies.get(kind.hub, PLAIN)
 
     def default(self, kind: Kind, value: JsonDict) -> None:
-        """Fill in what the client left out."""
+        """Fill in the defaults."""
         self.strategy_of(kind).default(value)
 
     def observe(self, hub: str, observer: Observer, *, writes: bool = False) -> None:
@@ -85,14 +85,14 @@ class Rules:
         self._of_all.append(observer)
 
     def tell(self, hub: str, before: JsonDict | None, after: JsonDict | None) -> None:
-        """Tell the observers that only remember."""
+        """Notify the observers that only remember."""
         for observe in self._of_all:
             observe(hub, before, after)
         for observer in self._observers.get(hub, ()):
             observer(before, after)
 
     def stored(self, kind: Kind, before: JsonDict | None, after: JsonDict | None) -> None:
-        """Tell the observers of a collection, and those of all."""
+        """Notify the observers of a collection, and those of all collections."""
         self.tell(kind.hub, before, after)
         for observer in self._writers.get(kind.hub, ()):
             observer(before, after)

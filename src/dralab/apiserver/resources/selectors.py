@@ -38,7 +38,7 @@ class Selection:
     """Both selectors of a request, for one kind.
 
     `name` is the only name that can match, where the field selector says so; `exact` is another
-    field with the one value that can (field, how to read it, value), for whoever keeps an index.
+    field with the one value that can match (field, reader, value), for indexes.
     """
 
     accepts: Callable[[Stored], bool] | None
@@ -80,13 +80,13 @@ def exact_fields(text: str) -> tuple[tuple[str, str], ...]:
 
 
 def _split(text: str) -> list[str]:
-    """Return what stands between commas, but for escaped ones."""
+    """Split at commas, except escaped ones."""
     return [part for part in PARTS.findall(text) if part]
 
 
 @remembered(4096, longest=2048)
 def selection(kind: Kind, label_selector: str, field_selector: str) -> Selection:
-    """Return what both selectors of a request mean for objects of a kind, as they are stored.
+    """Return the selection of both selectors of a request, for stored objects of a kind.
 
     Equal requests get the same answer, so that watches of the same objects share their work.
 
@@ -103,7 +103,7 @@ def selection(kind: Kind, label_selector: str, field_selector: str) -> Selection
         for term in parse_fields(field_selector):
             get = getter(kind, term.field)
             if not term.wanted:
-                # All that one field must not be is one look-up, however many they are.
+                # All values that a field must not have are one look-up, however many they are.
                 if term.field not in refused:
                     refused[term.field] = set()
                     checks.append(_none_of(refused[term.field], get))
@@ -148,7 +148,7 @@ def _all(
 ) -> Callable[[Stored], bool]:
     """Return all checks as one. A state that is kept as JSON is parsed only if it may pass.
 
-    `needles` stand in the JSON of whatever passes.
+    `needles` occur in the JSON of every object that passes.
     """
 
     def accepts(stored: Stored) -> bool:

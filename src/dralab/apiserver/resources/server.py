@@ -32,9 +32,9 @@ PLAINLY: Final = DeleteOptions()
 class Resources:
     """Every verb of every kind, synchronous, on mappings; refusals are `ApiError`.
 
-    What comes back is `Stored`: its `value` and `encoded` are in the form in which the
-    collection is stored; `view` gives the form of the version that was asked. Nothing that
-    comes back may be changed; what is handed in belongs to the server from then on.
+    Results are `Stored`: their `value` and `encoded` are in the form in which the
+    collection is stored; `view` gives the form of the requested version. Nothing that
+    is returned may be changed; what is passed in belongs to the server from then on.
     """
 
     def __init__(self, context: Context) -> None:
@@ -93,14 +93,14 @@ class Resources:
         *,
         name: str = "",
     ) -> Watching:
-        """Return what a watch is to see; carrying it out is left to `watching`."""
+        """Return the scope of a watch; `watching` carries it out."""
         return reading.watch(self.context, kind, namespace, options, name=name)
 
     def create(
         self, kind: Kind, value: JsonDict, namespace: str = "", options: WriteOptions | None = None
     ) -> Stored:
         """Store a new object."""
-        # What admission has seen (names, addresses, the namespace) is still so when it is stored.
+        # What admission checked (names, addresses, the namespace) still holds when it is stored.
         with self.context.store.lock:
             self.context.catch_up()
             return writing.create(self.context, kind, value, namespace, options or WriteOptions())
@@ -219,7 +219,7 @@ class Resources:
     def ask(
         self, kind: Kind, value: JsonDict, namespace: str = "", options: WriteOptions | None = None
     ) -> JsonDict:
-        """Answer a kind that is asked and not stored: reviews, bindings."""
+        """Answer a kind that is not stored: reviews, bindings."""
         return reviews.ask(self.context, kind, value, namespace, options or WriteOptions())
 
     def serve_custom(self, spec: Mapping[str, Any]) -> None:
@@ -255,7 +255,7 @@ class Resources:
 
 
 def success(kind: Kind, stored: Stored) -> Mapping[str, Any]:
-    """Return the Status of a deletion that is done."""
+    """Return the Status of a completed deletion."""
     details = {"name": stored.key.name}
     if kind.group:
         details["group"] = kind.group

@@ -99,7 +99,7 @@ def _admit(
     namespace: str,
     options: WriteOptions,
 ) -> None:
-    """Ask admission about what is created of a subresource, such as an eviction."""
+    """Pass a created subresource, such as an eviction, through admission."""
     review = Review(
         operation="CREATE",
         kind=kind,
@@ -158,7 +158,7 @@ def _part(
     options: WriteOptions,
     type: PatchType | None,
 ) -> JsonDict:
-    """Change the one part of an object that a subresource stands for."""
+    """Change the part of an object that a subresource stands for."""
 
     def edit(current: JsonDict) -> JsonDict:
         if type is None:
@@ -224,7 +224,7 @@ def _bind(  # noqa: PLR0917 - the shape of every handler
                 **annotations,
             }
         status = pod.setdefault("status", {})
-        # What was promised is kept (ClearingNominatedNodeNameAfterBinding).
+        # The nominated node is cleared (ClearingNominatedNodeNameAfterBinding).
         status.pop("nominatedNodeName", None)
         status["conditions"] = with_condition(
             status.get("conditions") or [],
@@ -269,7 +269,7 @@ def _evict(  # noqa: PLR0917 - the shape of every handler
 def _token(  # noqa: PLR0917 - the shape of every handler
     context: Context, kind: Kind, name: str, namespace: str, body: JsonDict, options: WriteOptions
 ) -> JsonDict:
-    """Give out a token of a service account."""
+    """Issue a token of a service account."""
     spec = _typed(body, "authentication.k8s.io/v1", "TokenRequest").get("spec") or {}
     return token_requests.give_out(context, kind, name, namespace, spec, options=options)
 

@@ -40,14 +40,14 @@ def typed(
 
 
 def complaints(unknown: Sequence[str], duplicates: Sequence[str]) -> list[str]:
-    """Return the sentences about fields that a strict server refuses."""
+    """Return the messages about fields that strict validation refuses."""
     return [f'duplicate field "{path}"' for path in duplicates] + [
         f'unknown field "{path}"' for path in unknown
     ]
 
 
 def complain(sentences: Sequence[str], kind: Kind, options: WriteOptions) -> None:
-    """Refuse, warn or say nothing, as the client asked."""
+    """Refuse, warn or ignore, as the client asked."""
     if options.validation == "Strict":
         raise unusable(kind, f"strict decoding error: {', '.join(sentences)}")
     if options.validation != "Ignore":
@@ -55,7 +55,7 @@ def complain(sentences: Sequence[str], kind: Kind, options: WriteOptions) -> Non
 
 
 def unusable(kind: Kind, why: str) -> ApiError:
-    """Return what a client gets whose object cannot be read as one of its kind."""
+    """Return the error for an object that cannot be decoded as its kind."""
     return ApiError.bad_request(
         f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {why}'
     )

@@ -12,7 +12,7 @@ Filter = Callable[[Stored], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watching:
-    """A watch of one collection, as facts for whoever carries it out.
+    """The scope of a watch of one collection, for the hub that carries it out.
 
     First `initial` as ADDED (as of `since`), then a bookmark that ends them if `initial_end`,
     then every change after `since`. `timeout` is in seconds, None if the client gave none.
@@ -33,7 +33,7 @@ class Watching:
     timeout: float | None = None
 
     def seen(self, change: Change) -> tuple[EventType, Stored] | None:
-        """Return the event that a change is to this watch; None if it is none.
+        """Return the event that a change causes in this watch, or None.
 
         An object that enters the selection is ADDED, one that leaves it DELETED: the state
         before, as of the revision of the change.

@@ -49,7 +49,7 @@ def create(
     value = context.rules.to_hub(kind, value)
     meta = metadata_of(value)
     name = meta.get("name") or ""
-    # What admission and the kind's rules set has no owner.
+    # Fields set by admission and the kind's rules have no owner.
     now = context.now()
     ownership.created(context, kind, value, options, now=now)
     _admit(
@@ -94,7 +94,7 @@ def create(
 
 
 def _free_name(context: Context, kind: Kind, namespace: str, prefix: str) -> str:
-    """Return a generated name that nobody has; after eight tries, one that somebody may have."""
+    """Return a generated name that is free; after eight tries, one that may be taken."""
     name = ""
     for _ in range(NAME_TRIES):
         name = context.generated_name(prefix)
@@ -111,7 +111,7 @@ def _given_metadata(
     if isinstance(given, dict):
         return given
     if given is not None:
-        # Not to be read at all: decoding says so in its own words.
+        # It cannot be decoded: decoding reports that in its own words.
         value = typed_objects.decoded(context, kind, value, options)
         raise typed_objects.unusable(kind, "metadata is not an object")
     meta: JsonDict = {}

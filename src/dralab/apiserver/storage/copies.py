@@ -45,7 +45,7 @@ def restore(source: Path, directory: Path) -> int:
             raise StorageUnavailable(
                 f"{directory} already contains a store; choose another directory"
             )
-        lost = Mark.read(directory)  # of a store that was here and has vanished
+        lost = Mark.read(directory)  # left by a store that has vanished
         with database.made(target) as copy:
             with database.read_only(source) as db:
                 db.backup(copy)

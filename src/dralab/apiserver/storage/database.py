@@ -1,4 +1,4 @@
-"""The SQLite file of a store: its format, and rows that know whether they are whole.
+"""The SQLite file of a store: its format, and rows with checksums.
 
 One table holds the log of writes; the newest row of a key is the object. Each row carries two
 sums, `chunks` tells which rows there must be, and `facts` has a sum of the small tables.
@@ -20,10 +20,10 @@ from dralab.apiserver.storage.files import aside, private_file, sync
 from dralab.apiserver.storage.objects import Change, Key
 from dralab.apiserver.storage.sums import CHUNK, Chunks, Tail, Totals, facts_sum, head_sum
 
-APPLICATION_ID: Final = 0x44524C42  # "DRLB": tells `file`, and us, whose database it is
+APPLICATION_ID: Final = 0x44524C42  # "DRLB": identifies the database to `file`, and to us
 FORMAT: Final = 2
 SUM: Final = "sum"  # the fact that is the sum of all others, and of the floors
-# A larger file is not walked through page by page at each start: reading its rows has to do.
+# A larger file is not checked page by page at each start: the checksums of its rows must do.
 QUICK: Final = 64 * 1024 * 1024
 ADVICE: Final = "see `dralab store check`; `dralab store repair` recovers what can be read"
 
@@ -86,7 +86,7 @@ class Row(NamedTuple):
 
 
 def row_of(change: Change) -> Fields:
-    """Return the fields of the row of a change: a plain tuple, for there is one a write."""
+    """Return the fields of the row of a change: a plain tuple, since every write makes one."""
     state = change.after
     deleted = 0
     if state is None:
@@ -113,7 +113,7 @@ def connect(path: Path, *, synchronous: str = "FULL") -> sqlite3.Connection:
 
 
 def _begin_log(db: sqlite3.Connection, path: Path) -> None:
-    """Have SQLite write a log beside the database. It does not say when the disk forbids it."""
+    """Switch SQLite to write-ahead logging. It does not report it when the disk forbids that."""
     if db.execute("PRAGMA journal_mode=WAL").fetchone()[0] != "wal":
         raise StorageUnavailable(f"cannot use {path}: SQLite cannot write a log beside it")
 
@@ -134,7 +134,7 @@ def read_only(path: Path) -> Iterator[sqlite3.Connection]:
 
 @contextmanager
 def made(path: Path) -> Iterator[sqlite3.Connection]:
-    """Make a database under a name where there is none, all of it or nothing.
+    """Create a database under a new name, all of it or nothing.
 
     What is written inside is part of it. It is private from its first byte, and on the disk before
     it gets its name.
@@ -152,7 +152,7 @@ def made(path: Path) -> Iterator[sqlite3.Connection]:
             finally:
                 db.close()
             sync(unfinished)
-            for stale in aside(path):  # SQLite would take it for the end of the new database
+            for stale in aside(path):  # SQLite would take it for a part of the new database
                 stale.unlink(missing_ok=True)
             unfinished.replace(path)
             sync(path.absolute().parent)
@@ -228,7 +228,7 @@ def totals(db: sqlite3.Connection) -> dict[int, tuple[int, int]]:
 
 
 def facts_of(db: sqlite3.Connection, path: Path) -> tuple[dict[str, int], dict[str, int]]:
-    """Return the facts and the floors. StoreDamaged."""
+    """Return the facts and the compacted revisions. StoreDamaged."""
     facts = dict(db.execute("SELECT name, value FROM facts"))
     floors = dict(db.execute("SELECT resource, revision FROM floors"))
     if facts.pop(SUM, None) != facts_sum(facts, floors):
@@ -315,7 +315,7 @@ def missing(
 
 @contextmanager
 def told_as_unavailable(path: Path) -> Iterator[None]:
-    """Turn what SQLite and the system raise into one line."""
+    """Turn the errors of SQLite and the system into one line."""
     try:
         yield
     except sqlite3.DatabaseError as error:
@@ -323,7 +323,7 @@ def told_as_unavailable(path: Path) -> Iterator[None]:
         if code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
             raise StoreDamaged(f"cannot use {path}: {error}; {ADVICE}") from error
         if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_IOERR_FSYNC:
-            # All of it is in the file, and a restart may find it there.
+            # All of it is in the file, and may be found there after a restart.
             raise Undecided(f"the disk of {path} did not confirm a write: {error}") from error
         raise DiskFull.or_not(path, code, error) from error
     except sqlite3.Error as error:
@@ -335,11 +335,11 @@ def told_as_unavailable(path: Path) -> Iterator[None]:
 
 
 class DiskFull(StorageUnavailable):
-    """There is no room left."""
+    """The disk is full."""
 
     @classmethod
     def or_not(cls, path: Path, code: int, error: sqlite3.Error) -> StorageUnavailable:
-        """Return the error of a result code; a full disk is sometimes told as a failed write."""
+        """Return the error of a result code; a full disk may be reported as a failed write."""
         text = f"cannot use {path}: {error}"
         if code == sqlite3.SQLITE_FULL:
             return cls(text)

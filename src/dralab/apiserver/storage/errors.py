@@ -1,8 +1,8 @@
 """Errors of a store; the verbs turn them into Status errors.
 
 StorageError
-├── KeyExists            create, and the key is taken
-├── KeyMissing           update or delete, and there is nothing
+├── KeyExists            create: the key is taken
+├── KeyMissing           update or delete: there is no such object
 ├── RevisionConflict     the object is not at the revision that the writer expected
 ├── Unstorable           the object cannot be written as JSON: it nests too deeply
 │   └── TooLarge         the medium takes no value of that size
@@ -18,7 +18,7 @@ from dralab.apiserver.storage.objects import Key, Stored
 
 
 class StorageError(Exception):
-    """Any refusal of a store."""
+    """Base of all errors of a store."""
 
 
 class KeyExists(StorageError):  # noqa: N818 - a fact, named as the API names it (AlreadyExists)

@@ -1,6 +1,6 @@
-"""The files beside the database of a store: its lock, its mark, its reserve. All are private.
+"""The files beside the database of a store: lock, mark and reserve. All are private.
 
-Secrets are among the objects: every file is its owner's alone from its first moment on.
+The store holds Secrets: every file is readable by its owner only, from its creation on.
 """
 
 import contextlib
@@ -25,9 +25,9 @@ MARK: Final = "store.mark"
 RESERVE: Final = "store.reserve"
 UNKNOWN: Final = "-"
 
-# Enough to bring home what SQLite has written aside, which is some 16 MiB.
+# Enough to checkpoint SQLite's write-ahead log, which is some 16 MiB.
 RESERVED: Final = 20 * 1024 * 1024
-KEPT: Final = 1024 * 1024  # of it for the next start, which has small files to write
+KEPT: Final = 1024 * 1024  # of it kept for the next start, which writes small files
 MARK_SIZE: Final = 192
 
 
@@ -77,7 +77,7 @@ def locked(directory: Path) -> int:
 
 
 def boot_id() -> str:
-    """Return what tells one start of this machine from the next, as far as the system says."""
+    """Return the boot id of this machine, if the system has one."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip() or UNKNOWN
     except (OSError, ValueError):
@@ -86,9 +86,9 @@ def boot_id() -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """How far the writes of a store had been answered, as its server noted outside of the database.
+    """The last acknowledged revision of a store, noted outside of the database.
 
-    A store that ends before its mark has lost its end.
+    A store that ends before its mark has lost its last writes.
     """
 
     revision: int
@@ -143,7 +143,7 @@ class MarkFile:
     def note(self, revision: int, tail: Tail, *, closed: bool = False) -> None:
         """Note that writes up to a revision have been answered.
 
-        The write that it notes has happened: where noting fails, less will be noticed later.
+        Errors are ignored, since the write has happened; a loss might just go unnoticed later.
         """
         server = f"{self._server} {'closed' if closed else 'open'}"
         try:
@@ -177,7 +177,7 @@ class Reserve:
             self.regain()
 
     def release(self, kept: int = KEPT) -> None:
-        """Give back the room, but for a part that the next start may need."""
+        """Release the room, except a part that the next start may need."""
         self.released = True
         with contextlib.suppress(OSError):
             if self.path.stat().st_size > kept:

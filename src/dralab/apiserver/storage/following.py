@@ -12,7 +12,7 @@ def follow(
     resources: Sequence[str],
     put: Callable[[Key, Mapping[str, Any] | None], None],
 ) -> None:
-    """Tell `put` of the objects of some collections, and of their changes; None: it is gone."""
+    """Call `put` with the objects of some collections, and with each change; None: it is gone."""
     wanted = frozenset(resources)
 
     def tell(changes: Sequence[Change]) -> None:

@@ -16,12 +16,12 @@ from dralab.apiserver.storage.objects import Key
 from dralab.apiserver.storage.sqlite import LEAP
 from dralab.apiserver.storage.sums import Chunks, Tail
 
-MOST: Final = 100  # problems that are told one by one
+MOST: Final = 100  # problems that are listed one by one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repaired:
-    """What became of a store: how many objects it has, which ones it lost, and at what revision.
+    """The result of a repair: how many objects there are, which ones were lost, and the revision.
 
     `unknown` counts rows that were lost without a trace of their objects; `old` is where the
     damaged database is now.
@@ -97,10 +97,10 @@ def revision_of(db: sqlite3.Connection) -> int:
 
 
 def repair(directory: Path) -> Repaired:
-    """Make a whole store of what can be read; the damaged database is kept beside it.
+    """Rebuild a store from what can be read; the damaged database is kept beside it.
 
-    Objects whose newest state cannot be read are left out: an older one would be served as the
-    truth. History is forgotten, so watchers list again. StorageUnavailable where the store is in
+    Objects whose newest state cannot be read are left out: an older one would be served as
+    current. History is forgotten, so watchers list again. StorageUnavailable if the store is in
     use, or where nothing of it can be read.
     """
     path = directory / FILE
@@ -160,7 +160,7 @@ def _readable(db: sqlite3.Connection) -> tuple[list[Row], list[Key], int, int]:
 
 
 def _highest(db: sqlite3.Connection) -> int:
-    """Return the highest revision that can be found, even where the way to it is torn."""
+    """Return the highest revision that can be found, even if pages are damaged."""
     for query in (
         "SELECT max(revision) FROM log",
         "SELECT (max(chunk) + 1) * 256 FROM chunks",
@@ -173,7 +173,7 @@ def _highest(db: sqlite3.Connection) -> int:
 
 
 def _salvaged(db: sqlite3.Connection, first: int, last: int) -> Iterator[Row]:
-    """Yield the rows between two revisions, in order, going around pages that are torn."""
+    """Yield the rows between two revisions, in order, skipping damaged pages."""
     waiting = [(first, last)]
     while waiting:
         low, high = waiting.pop()

@@ -157,7 +157,7 @@ class MemoryStore:
 
     @property
     def connected(self) -> bool:
-        """Whether the store hears of all writes: there are no other servers."""
+        """Whether the store sees all writes: there are no other servers."""
         return True
 
     def __init__(self, *, window: int = WINDOW) -> None:
@@ -228,7 +228,7 @@ class MemoryStore:
                 return Listing([], shown)
             pages = collection.pages(namespace)
             found = _page(pages, shown, after, limit if where is None else None)
-        # Outside of the lock, where no client waits: looking into objects takes its time.
+        # Outside of the lock: looking into objects takes long.
         return found if where is None else _chosen(found, where, limit)
 
     def count(self, resource: str, namespace: str = "") -> int:
@@ -308,13 +308,13 @@ class MemoryStore:
         return stop
 
     def follow(self, follower: Follower) -> None:
-        """Do nothing: whoever writes tells."""
+        """Do nothing: all writes come from this server's own verbs."""
 
     def refresh(self) -> None:
         """Do nothing: reads see every write."""
 
     def view(self) -> Store:
-        """Return the store of one request that thinks outside of the lock."""
+        """Return the store of one request that computes outside of the lock."""
         return OptimisticStore(self)
 
     def compact(self, revision: int) -> None:
@@ -355,7 +355,7 @@ class MemoryStore:
         """Make changes durable, or raise StorageUnavailable and leave the medium untouched."""
 
     def _forgotten(self, change: Change) -> None:
-        """Hear of a change that no watch and no old revision will ask for again."""
+        """Take note that a change left the history."""
 
     # --- within ---------------------------------------------------------------------------
 
@@ -477,7 +477,7 @@ def _page(
 
 
 def _chosen(page: Listing, where: Filter, limit: int | None) -> Listing:
-    """Return what a filter lets through.
+    """Return the objects that pass a filter.
 
     It hides how many of the rest match; whether any does costs a look at the next page.
     """

@@ -25,8 +25,8 @@ class Key(NamedTuple):
 
 # How many objects of the process are kept as mappings; the others are kept as JSON alone, which
 # takes a fifth of the memory and gives the garbage collector nothing to walk through. With 10,000
-# pods as mappings a full collection stops the server for 60 ms. Who looks at an older object
-# parses it again, in some 5 to 10 microseconds.
+# pods as mappings a full collection stops the server for 60 ms. Reading an older object
+# parses it again, in 5 to 10 microseconds.
 WARM: Final = 4096
 WARM_BYTES: Final = 8 * 1024 * 1024  # of their JSON
 
@@ -58,7 +58,7 @@ class Stored:
 
     @property
     def value(self) -> JsonDict:
-        """The object as a mapping. Whoever changes it breaks the store."""
+        """The object as a mapping. It must not be changed."""
         found = self._value
         if found is None:
             found = orjson.loads(self.encoded)
@@ -93,7 +93,7 @@ class Stored:
         """Keep only the JSON: a fifth of the memory; the next reader of `value` parses it."""
         if self._encoded is None:
             self._encoded = _encoded(self._value)
-        self._value = None  # whoever holds the mapping may go on reading it
+        self._value = None  # holders of the mapping may go on reading it
 
     def restamped(self, revision: int) -> "Stored":
         """Return the same state as of another revision: what watchers see of an object's end."""
@@ -105,7 +105,7 @@ class Stored:
 
 
 class _Warm:
-    """The objects of the process that have a mapping: the one that has had its own longest goes."""
+    """The objects of the process that have a mapping: the oldest mapping is dropped first."""
 
     def __init__(self) -> None:
         self.objects: deque[tuple[Stored, int]] = deque()
@@ -129,7 +129,7 @@ _warm = _Warm()
 class Change:
     """One write: `before` is None for a creation, `after` is None for a deletion.
 
-    Both are None if an object was deleted that could not be read: nobody has seen it. Then
+    Both are None if an object was deleted that could not be read: no watcher saw it. Then
     `erased` is the revision at which it was written.
     """
 

@@ -1,7 +1,7 @@
 """A store for one request that works without the lock and detects conflicts when it writes.
 
-The request reads as it goes. Its first write takes the lock of the real store and looks whether
-everything that was read is still so: then it writes, and keeps the lock until the step is over;
+The request reads without a lock. Its first write takes the lock of the real store, and checks that
+everything it read is unchanged: then it writes, and keeps the lock until the step is over;
 else `Changed` is raised, nothing was written, and the request can be retried. Source of the
 idea: k8s.io/apiserver `storage/etcd3` (GuaranteedUpdate).
 """
@@ -16,7 +16,7 @@ from dralab.values.json_types import JsonDict
 
 
 class Changed(Exception):  # noqa: N818 - a condition to try again upon, which no client sees
-    """What a request had read was changed by another before it could write."""
+    """Objects that a request had read were changed by another before it could write."""
 
 
 class OptimisticStore:
@@ -39,7 +39,7 @@ class OptimisticStore:
 
     @property
     def connected(self) -> bool:
-        """Whether the store hears of what other servers write."""
+        """Whether the store sees what other servers write."""
         return self.store.connected
 
     @property
@@ -124,7 +124,7 @@ class OptimisticStore:
         self.store.follow(follower)
 
     def refresh(self) -> None:
-        """Have reads see all that any server has acknowledged by now."""
+        """Make reads see everything that any server has acknowledged by now."""
         self.store.refresh()
 
     def view(self) -> Store:
@@ -140,7 +140,7 @@ class OptimisticStore:
         return self.lock
 
     def close(self) -> None:
-        """Leave the real store as it is: it is not this one's."""
+        """Do nothing: the real store stays open."""
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -156,7 +156,7 @@ class OptimisticStore:
             self._lists.setdefault((resource, namespace), self.store.revision)
 
     def _check(self) -> None:
-        """Raise Changed where another has written what was read."""
+        """Raise Changed if another request has written what was read."""
         for key, revision in self._objects.items():
             found = self.store.get(key)
             if revision != (0 if found is None else found.revision):
@@ -171,7 +171,7 @@ class OptimisticStore:
 
 
 class _Steps:
-    """The steps of one request, one within another; the outermost lets go of what they hold."""
+    """The nested steps of one request; the outermost releases what they hold."""
 
     def __init__(self, store: Store) -> None:
         self.writes = False  # whether the request has begun to write

@@ -38,8 +38,8 @@ from dralab.apiserver.storage.sums import Chunks, head_sum
 logger = logging.getLogger(__name__)
 
 SWEEP: Final = 256  # rows that the history no longer needs, deleted at a time
-# What SQLite has written aside is brought home after so many bytes by its own thread, which
-# keeps nobody waiting, and after so many by the writer, where that thread cannot keep up.
+# The write-ahead log is checkpointed after so many bytes by a thread of its own, which
+# delays no request, and after so many by the writer, if that thread cannot keep up.
 CHECKPOINT: Final = 16 * 1024 * 1024
 CHECKPOINT_AT_LAST: Final = 64 * 1024 * 1024
 # Clients may have seen revisions that a copy does not know, or a store that lost its end. Like
@@ -83,7 +83,7 @@ class SqliteStore(MemoryStore):
                 self._check_end(mark)
                 self._mark.note(self._revision, self._chunks.tail())
                 if durability == "relaxed":
-                    # Without it a power cut would not be known to excuse what it takes.
+                    # Without it, a power cut could not be told from damage.
                     self._mark.sync(directory)
                 self._checkpoints = _Checkpoints(self.path)
             self._lock = lock
@@ -91,7 +91,7 @@ class SqliteStore(MemoryStore):
             self._release = undone.pop_all()
 
     def close(self) -> None:
-        """Write what is left to write and let go of the directory."""
+        """Write what is left and release the directory."""
         with self.lock:
             if self._closed:
                 return
@@ -142,7 +142,7 @@ class SqliteStore(MemoryStore):
     def _commit(self, changes: Sequence[Change]) -> None:
         super()._commit(changes)
         if self._reserve.released:
-            # Room is made where the history goes too, and where the file beside is used again.
+            # Room is also freed with the history, and when the log file is reused.
             with contextlib.suppress(StorageUnavailable):
                 self.compact(self._revision)
                 with self._checkpoints.busy, told_as_unavailable(self.path):
@@ -150,7 +150,7 @@ class SqliteStore(MemoryStore):
                         self._db.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
 
     def _growth(self) -> int:
-        """Return by how much the database grows when all that was written aside comes home."""
+        """Return by how much the database will grow at the next checkpoint."""
         pages = self._db.execute("PRAGMA page_count").fetchone()[0]
         size = self._db.execute("PRAGMA page_size").fetchone()[0]
         return int(pages * size - self.path.stat().st_size)
@@ -172,7 +172,7 @@ class SqliteStore(MemoryStore):
         return bool(pages * size > KEPT)
 
     def _check_places(self) -> None:
-        """Refuse to write to files that have lost their names: at the end they would be gone."""
+        """Refuse to write to files that were deleted: at the end they would be gone."""
         found = self._found()
         for name, place in self._places.items():
             if found.get(name) != place:
@@ -195,7 +195,7 @@ class SqliteStore(MemoryStore):
     def _checkpoint(self) -> None:
         self._written = 0
         if aside(self.path)[0].stat().st_size > CHECKPOINT_AT_LAST:
-            # Two at a time would refuse each other: what the thread has begun is awaited.
+            # Two checkpoints at a time would conflict: wait for the thread's.
             with self._checkpoints.busy, contextlib.suppress(sqlite3.Error):
                 self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         else:
@@ -206,7 +206,7 @@ class SqliteStore(MemoryStore):
         self._outdated(change)
 
     def _outdated(self, change: Change) -> None:
-        # The state before served only to undo this change; of a deletion nothing is left.
+        # The state before was kept only to undo this change; of a deletion nothing is left.
         before = change.before
         if before is not None:
             head = head_sum(before.revision, *before.key, before.created, 0)
@@ -291,7 +291,7 @@ class SqliteStore(MemoryStore):
             self._forgotten(fallen)
 
     def _quarantine(self, broken: Sequence[Row]) -> None:
-        """Take aside the objects whose values cannot be read; forget history that has such."""
+        """Set aside the objects whose values cannot be read; forget history that contains such."""
         for row in broken:
             collection, key = self._collection(row.resource), row.key
             for change in list(collection.trim(self._revision)):
@@ -309,7 +309,7 @@ class SqliteStore(MemoryStore):
                 )
 
     def _check_end(self, mark: Mark | None) -> None:
-        """Notice that the last writes are missing. StoreDamaged where no power cut excuses it."""
+        """Detect missing last writes. StoreDamaged unless a power cut explains them."""
         if mark is None:
             return
         lost = mark.revision > self._revision
@@ -322,7 +322,7 @@ class SqliteStore(MemoryStore):
                     self._revision,
                     mark.revision,
                 )
-            # More may have been answered than the mark knows. No revision is given twice.
+            # More may have been acknowledged than the mark knows. No revision is used twice.
             self._revision = max(mark.revision, self._revision) + LEAP
             self.compact(self._revision)
         elif lost:
@@ -334,7 +334,7 @@ class SqliteStore(MemoryStore):
 
 
 class _Checkpoints:
-    """Brings home what SQLite has written aside, while the store continues writing."""
+    """Checkpoints SQLite's write-ahead log, while the store continues writing."""
 
     def __init__(self, path: Path) -> None:
         self.due = threading.Event()
@@ -356,7 +356,7 @@ class _Checkpoints:
             self.due.clear()
             if self._over:
                 return
-            # The writer meets an error too, and tells.
+            # The writer gets the same error, and reports it.
             with self.busy, contextlib.suppress(sqlite3.Error):
                 self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
@@ -369,7 +369,7 @@ def _makes_room(change: Change) -> bool:
 
 
 def _check_presence(path: Path, mark: Mark | None) -> None:
-    """Refuse a store that has vanished, or of which nothing is left. StoreDamaged."""
+    """Refuse a store that has vanished or was emptied. StoreDamaged."""
     with told_as_unavailable(path):
         if path.exists():
             if path.stat().st_size:

@@ -24,12 +24,12 @@ class Store(Protocol):
 
     @property
     def shared(self) -> bool:
-        """Whether other servers write to it, too: then a write waits for others than the disk."""
+        """Whether other servers write to it, too: then a write waits for more than the disk."""
         ...
 
     @property
     def connected(self) -> bool:
-        """Whether the store hears of what other servers write."""
+        """Whether the store sees what other servers write."""
         ...
 
     @property
@@ -39,7 +39,7 @@ class Store(Protocol):
 
     @property
     def lock(self) -> AbstractContextManager[Any]:
-        """What whoever reads or writes in several steps holds; it may be taken again within."""
+        """Held by callers that read or write in several steps; re-entrant."""
         ...
 
     @property
@@ -128,11 +128,11 @@ class Store(Protocol):
         ...
 
     def refresh(self) -> None:
-        """Have reads see all that any server has acknowledged by now. StorageUnavailable."""
+        """Make reads see everything that any server has acknowledged by now. StorageUnavailable."""
         ...
 
     def view(self) -> "Store":
-        """Return the store of one request that thinks outside of the lock (`optimistic`)."""
+        """Return the store of one request that computes outside of the lock (`optimistic`)."""
         ...
 
     def compact(self, revision: int) -> None:
@@ -148,5 +148,5 @@ class Store(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of files; further writes are refused."""
+        """Close files; further writes are refused."""
         ...

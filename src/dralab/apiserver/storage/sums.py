@@ -5,7 +5,7 @@ is known which object is lost; with a broken head it is not. A chunk is a run of
 rows it has and the sum of their heads, so that rows that are missing, or back again, are noticed.
 
 CRC-32 finds every burst of up to 32 bits, and lets one of four billion other changes pass. It costs
-a microsecond a row; a keyed hash would cost three times as much and protect against no one, because
+a microsecond a row; a keyed hash would cost three times as much and not protect more, because
 a program that can write the file can also write the checksums.
 """
 
@@ -61,7 +61,7 @@ class Chunks:
         self._changed[chunk] = (rows + step, total ^ head)
 
     def is_due(self, first: int, last: int) -> bool:
-        """Whether a transaction with these revisions must record chunks."""
+        """Return whether a transaction with these revisions must record chunks."""
         return first // CHUNK < self.recorded or last // CHUNK > self.recorded
 
     def to_record(self, revision: int) -> list[tuple[int, int, int]]:
@@ -79,7 +79,7 @@ class Chunks:
         ]
 
     def settle(self) -> None:
-        """Take over what has changed: it has been written."""
+        """Keep the changes: they have been written."""
         for chunk, totals in self._changed.items():
             if totals[0]:
                 self.known[chunk] = totals
@@ -89,7 +89,7 @@ class Chunks:
         self.recorded = max(self.recorded, self.until)
 
     def discard(self) -> None:
-        """Forget what has changed: it could not be written."""
+        """Drop the changes: they could not be written."""
         self._changed = {}
         self.until = 0
 

@@ -1,8 +1,8 @@
 """The hub of all watches: delivers each change once, in order, and with bounded memory.
 
-One hub listens to the store and serves every watcher, in this process or over HTTP. Watchers who
-want the same in the same spelling share the bytes of each event. What a watch wants and how an
-event is spelled is said by the verbs (`WatchScope`, `Spelling`); how it travels, by the transport.
+One hub listens to the store and serves every watcher, in this process or over HTTP. Watchers with
+the same selection and encoding share the bytes of each event. The verbs say what a watch selects
+and how an event is encoded (`WatchScope`, `Spelling`); the transport sends it.
 """
 
 from dralab.apiserver.watching.hub import Hub, Limits, TooManyWatchers

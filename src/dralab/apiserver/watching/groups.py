@@ -1,4 +1,4 @@
-"""Watchers of one collection, grouped by what they want and by what they ask for exactly."""
+"""Watchers of one collection, grouped by selection and indexed by the exact value they ask for."""
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, Final, TypeVar
@@ -103,7 +103,7 @@ class _Index:
 
 
 def _asked(watch: Subscription[Any]) -> tuple[str, Callable[[Stored], str], str] | None:
-    """Return what a watcher asks for exactly: which aspect, how to read it, its value."""
+    """Return the exact condition of a watcher: the aspect, its reader, its value."""
     wanted = watch.wanted
     if wanted.name:
         return "the name", lambda stored: stored.key.name, wanted.name
@@ -120,7 +120,7 @@ def _of_value(get: Callable[[JsonDict], str]) -> Callable[[Stored], str]:
 
 
 class _Group:
-    """Watchers who want the same in the same spelling."""
+    """Watchers with the same selection and encoding."""
 
     __slots__ = ("members", "spelling", "wanted")
 
@@ -149,7 +149,7 @@ class _Group:
 
 
 def _place(watch: Subscription[Any]) -> Hashable:
-    """Return what two watches must have in common to share their pieces."""
+    """Return the key that watches must share to share their pieces."""
     if not watch.spelling.shared:
         return id(watch)
     wanted = watch.wanted

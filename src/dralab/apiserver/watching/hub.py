@@ -21,7 +21,7 @@ INITIAL_WEIGHT: Final = 256 * 1024  # and bytes of their objects, but for the la
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How many may watch, and how many unread bytes may pile up before the slow are cut off.
+    """The limits on watchers, and on unread bytes before slow watchers are cut off.
 
     Watchers share what they have not read, so all of them together hold at most `total` bytes.
     """
@@ -32,7 +32,7 @@ class Limits:
 
 
 class TooManyWatchers(Exception):  # noqa: N818 - becomes the Status reason TooManyRequests
-    """The server serves as many watches as it may."""
+    """The server already serves as many watches as it may."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(limit)
@@ -164,7 +164,7 @@ class _Counted(Subscription[Item]):
 def _initial(watch: Subscription[Item], missed: Sequence[Change]) -> Iterator[Piece[Item]] | None:
     """Return a watch's start, made as it is read.
 
-    It is not held against the watcher, and 1,000 watchers of 10,000 objects cost references.
+    It does not count against the watcher's limit, and its objects are shared by reference.
     """
     wanted = watch.wanted
     if not wanted.initial and not wanted.initial_end and not missed:

@@ -1,4 +1,4 @@
-"""What the hub needs to know about a watch: what it wants, and how its events are spelled."""
+"""What the hub needs to know about a watch: its selection, and the encoding of its events."""
 
 from collections.abc import Callable, Sequence
 from typing import Literal, Protocol, TypeVar
@@ -11,7 +11,7 @@ Item_co = TypeVar("Item_co", covariant=True)
 
 
 class WatchScope(Protocol):
-    """Which collection, which of its objects, and from when on."""
+    """The collection of a watch, the objects it selects, and its start."""
 
     @property
     def resource(self) -> str:
@@ -30,7 +30,7 @@ class WatchScope(Protocol):
 
     @property
     def accepts(self) -> Callable[[Stored], bool] | None:
-        """What else decides; watches whose `accepts` are equal share work."""
+        """The rest of the selection; watches whose `accepts` are equal share work."""
         ...
 
     @property
@@ -67,7 +67,7 @@ class WatchScope(Protocol):
 
 
 class Spelling(Protocol[Item_co]):
-    """How a watcher reads events: as lines of JSON, as Table rows, as objects of this process."""
+    """The encoding of events: lines of JSON, Table rows, or objects of this process."""
 
     @property
     def shared(self) -> bool:

@@ -64,7 +64,7 @@ class Subscription(Generic[Item]):
 
     @property
     def waiting(self) -> bool:
-        """Whether there is something to take, or to learn from `cut`."""
+        """Whether there is something to take, or `cut` is set."""
         return self.initial is not None or bool(self.pieces) or self.done
 
     def notify(self, ready: Callable[[], None]) -> None:
@@ -86,12 +86,12 @@ class Subscription(Generic[Item]):
             self._ready()
 
     def release_piece(self, piece: Piece[Item]) -> None:
-        """Give up a piece."""
+        """Release a piece."""
         piece.holders -= 1
         self.weight -= piece.weight
 
     def end(self, why: str) -> None:
-        """Forget what has not been read, and say why."""
+        """Drop unread events, with the reason."""
         with self.lock:
             if self.cut is not None:
                 return

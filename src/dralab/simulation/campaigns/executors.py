@@ -28,7 +28,7 @@ class Executor(Protocol):
     """Runs cases somewhere, and yields them as they are done."""
 
     def run(self, cases: Sequence[CampaignCase]) -> Iterator[tuple[CampaignCase, Answer]]:
-        """Yield each case with its numbers, or with what went wrong."""
+        """Yield each case with its numbers, or with its error."""
         ...
 
 
@@ -61,7 +61,7 @@ class ProcessExecutor:
 
 @contextmanager
 def _deaf() -> Iterator[None]:
-    """Let processes that start here not hear Ctrl-C: whoever started them ends them."""
+    """Make processes that start here ignore Ctrl-C: their parent ends them."""
     if current_thread() is not main_thread():
         yield
         return
@@ -95,7 +95,7 @@ class DaskExecutor:
 
 
 def _answer(run: Callable[[], Numbers]) -> Answer:
-    """Return the numbers, or what went wrong: the other runs are worth no less for it."""
+    """Return the numbers, or the error: the other runs continue."""
     try:
         return run()
     except Exception as error:  # noqa: BLE001 - told when the others are done

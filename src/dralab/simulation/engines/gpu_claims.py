@@ -1,4 +1,4 @@
-"""GPUs as devices and pods' wishes for them as claims (resource.k8s.io/v1).
+"""GPUs as devices, and pods' requests for them as claims (resource.k8s.io/v1).
 
 A part of one GPU is a consumable capacity `share` of a device that several claims may have.
 """
@@ -45,7 +45,7 @@ def slice_of(node: GpuNode, *, shared: bool = True) -> JsonDict:
 def claim_of(
     name: str, request: PodRequest, namespace: str = "default", *, shared: bool = True
 ) -> JsonDict:
-    """Return what a pod of a request claims."""
+    """Return the claim for a pod's request."""
     exactly: JsonDict = {
         "deviceClassName": CLASS,
         "allocationMode": "ExactCount",

@@ -57,7 +57,7 @@ def taint(text: str) -> dict[str, str]:
 
 
 def condition_of(now: int, *, up: bool) -> JsonDict:
-    """Return what a node says of itself, or what is said of one that is not heard of any more."""
+    """Return the conditions of a node, or those of one that stopped reporting."""
     told = ("True", "KubeletReady", "simulated")
     silent = ("Unknown", "NodeStatusUnknown", "Kubelet stopped posting node status.")
     status, reason, message = told if up else silent
@@ -72,7 +72,7 @@ def condition_of(now: int, *, up: bool) -> JsonDict:
 
 
 def taints_of_a_lost_node(now: int) -> list[JsonDict]:
-    """Return the taints of a node that is not heard of any more."""
+    """Return the taints of a node that stopped reporting."""
     effects = ("NoSchedule", "NoExecute")
     return [{"key": UNREACHABLE, "effect": effect, "timeAdded": rfc3339(now)} for effect in effects]
 

@@ -18,7 +18,7 @@ class AgendaEntry(NamedTuple):
 
 
 class Agenda:
-    """Entries in the order in which they happen; each is handed to the method of its name."""
+    """Entries in the order in which they happen; each is passed to the method of its name."""
 
     def __init__(self, events: Events) -> None:
         self.events = events
@@ -34,7 +34,7 @@ class Agenda:
         return self.events.next_time()
 
     def schedule(self, when: int, priority: int, what: str, whom: str, **detail: int) -> Event:
-        """Put something down; what comes back can be cancelled."""
+        """Schedule an entry; the result can be cancelled."""
         due = _Due(self)
         event = self.events.at(when, due, priority=priority)
         due.number = event.number
@@ -42,22 +42,22 @@ class Agenda:
         return event
 
     def cancel(self, event: Event | None) -> None:
-        """Cancel something that was to come; None, or what has happened already, is nothing."""
+        """Cancel an entry; None, or one that has happened already, is ignored."""
         if event is not None and not event.cancelled:
             event.cancel()
             del self._entries[event.number]
 
     def happen(self, when: int) -> None:
-        """Let everything up to an instant happen."""
+        """Run everything up to an instant."""
         self.events.run(when)
 
     def entries(self) -> Sequence[AgendaEntry]:
-        """Return what is to come, in its order."""
+        """Return future entries, in order."""
         listed = sorted(self._entries.items(), key=lambda item: (*item[1][:2], item[0]))
         return [entry for _, entry in listed]
 
     def hand_over(self, number: int) -> None:
-        """Let an entry happen."""
+        """Run an entry."""
         entry = self._entries.pop(number)
         self.methods[entry.what](entry.whom, **entry.detail)
 

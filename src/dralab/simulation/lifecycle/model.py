@@ -1,4 +1,4 @@
-"""What is run, and under which conditions. Times are nanoseconds since the run began."""
+"""Pods, stages, faults and their settings. Times are nanoseconds since the run began."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ class Pod:
 
     Pods of one `gang` start together or not at all. A higher `priority` goes first. `body` is the
     object that the pod was read from, where it was one; `owner` names the Job it belongs to.
-    `scheduler` is who shall place it, where several external ones take part.
+    `scheduler` is the name of its scheduler, if several external ones take part.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LifeCycle:
-    """What happens to a pod besides running.
+    """The life of a pod besides running.
 
     The stages of `start` lie between binding and running, those of `release` between its end and
     the freeing of what it held (a kubelet that has not looked yet). A run fails with `failure`, at

@@ -71,7 +71,7 @@ class NodeFaults:
     ) -> None:
         self.agenda = agenda
         self.outages = Outages()
-        # How many outages that the scenario names are still to begin or to end.
+        # How many outages of the scenario are still to begin or to end.
         self.to_come = 0
         self._lose, self._restore, self._strike = lose, restore, strike
         self._at_random = at_random
@@ -79,14 +79,14 @@ class NodeFaults:
         agenda.methods |= {"break": self._break, "repair": self._repair}
 
     def plan(self, faults: Iterable[Fault], begin: int) -> None:
-        """Put down the outages that a scenario names."""
+        """Schedule the outages that a scenario names."""
         for fault in faults:
             length = FOR_EVER if fault.duration is None else fault.duration
             self.agenda.schedule(begin + fault.at, ENDING, "break", fault.node, length=length)
             self.to_come += 1
 
     def plan_random(self, nodes: Iterable[str]) -> None:
-        """Put down the first random outage of every node; each brings on the next."""
+        """Schedule the first random outage of every node; each schedules the next."""
         if self._at_random is not None:
             for name in nodes:
                 self._plan_random(name, self._at_random)

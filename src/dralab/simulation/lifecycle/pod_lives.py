@@ -24,7 +24,7 @@ class LifecycleHost(Protocol[Task_contra]):
     """The nodes and objects of an engine."""
 
     def submit(self, task: Task_contra) -> None:
-        """Let a pod wait for a node: one that arrives, or that comes again."""
+        """Queue a pod that arrives, or that is retried."""
         ...
 
     def start(self, task: Task_contra) -> None:
@@ -36,11 +36,11 @@ class LifecycleHost(Protocol[Task_contra]):
         ...
 
     def withdraw(self, task: Task_contra) -> None:
-        """Remove what there is of a pod that will come again."""
+        """Remove a pod that will be retried."""
         ...
 
     def finish(self, task: Task_contra) -> None:
-        """Nothing more will become of a pod."""
+        """A pod is over for good."""
         ...
 
     def lose(self, node: str) -> None:
@@ -52,7 +52,7 @@ class LifecycleHost(Protocol[Task_contra]):
         ...
 
     def changed(self) -> None:
-        """Something has come or was freed: whoever decides has to look."""
+        """Something has arrived or was freed: the scheduler has to look."""
         ...
 
 
@@ -88,7 +88,7 @@ class PodLives(Generic[Task]):
         agenda.methods |= {"arrive": self._arrive, "stage": self._stage_over}
 
     def plan(self, nodes: Iterable[str], begin: int = 0) -> None:
-        """Put down all arrivals and outages."""
+        """Schedule all arrivals and outages."""
         for key, task in sorted(self.tasks.items(), key=lambda item: item[1].pod.arrives):
             self.agenda.schedule(begin + task.pod.arrives, BEGINNING, "arrive", key)
         self.faults.plan(self.how.faults, begin)
@@ -176,10 +176,10 @@ class PodLives(Generic[Task]):
         self.over += 1
         self.site.finish(task)
 
-    # --- a life that takes another turn -------------------------------------------------------
+    # --- a life that is interrupted -----------------------------------------------------------
 
     def try_again(self, task: Task, reason: str) -> None:
-        """Let a pod wait for a node once more."""
+        """Queue a pod again."""
         self.site.withdraw(task)
         task.wait_again(reason)
         self._wait(task)
@@ -202,7 +202,7 @@ class PodLives(Generic[Task]):
     def _strike(self, name: str) -> None:
         """Evict the pods of a node that went down, as if it had been fenced."""
         for task in [task for task in self.running.values() if task.node == name]:
-            # What has run is over, whatever becomes of its node.
+            # A finished run stays finished, whatever happens to its node.
             if task.state in {"Bound", "Running"}:
                 self.evict(task, "evicted: its node went down")
         self.site.changed()

@@ -51,5 +51,5 @@ class Quotas:
 
     @staticmethod
     def refusal(queue: str) -> str:
-        """Return the sentence about a pod for which the quota leaves nothing."""
+        """Return the message about a pod that exceeds the quota."""
         return f"the quota of queue {queue!r} is used up"

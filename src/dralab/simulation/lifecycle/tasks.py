@@ -19,7 +19,7 @@ def pod_task(
     reason: str = "",
     evictions: int = 0,
 ) -> Task:
-    """Return what results say of a pod; times are nanoseconds since the run began."""
+    """Return the pod's result; times are nanoseconds since the run began."""
     return Task(
         id=pod.name if pod.namespace == "default" else pod.key,
         user=pod.user,
@@ -61,22 +61,22 @@ class TaskRecord:
     next: Event | None = field(default=None, compare=False)
 
     def bind(self, node: str, now: int) -> None:
-        """It has a node."""
+        """Record its binding."""
         self.state, self.node, self.bound, self.reason = "Bound", node, now, ""
         self.attempts += 1
 
     def start(self, now: int) -> None:
-        """It runs."""
+        """Record its start."""
         self.state, self.started = "Running", now
 
     def end(self, now: int, *, failed: bool) -> None:
-        """It has run; what it holds is given back later."""
+        """Record its end; its resources are given back later."""
         self.state, self.ended = "Failed" if failed else "Succeeded", now
         if failed:
             self.reason = "failed while running"
 
     def task(self, lanes: Sequence[int], *, begin: int = 0, reason: str = "") -> Task:
-        """Return what results say of the pod; the run began at `begin` of the engine's clock."""
+        """Return the pod's result; the run began at `begin` of the engine's clock."""
         bound, started, ended = (
             None if when is None else when - begin
             for when in (self.bound, self.started, self.ended)
@@ -93,6 +93,6 @@ class TaskRecord:
         )
 
     def wait_again(self, reason: str) -> None:
-        """It has lost its node, and waits for another."""
+        """Record the loss of its node; it waits for another."""
         self.state, self.node, self.reason = "Pending", "", reason
         self.bound = self.started = self.ended = None

@@ -1,4 +1,4 @@
-"""Where an etcd is, and how to reach it: what `--store etcd://…` says."""
+"""The address of an etcd, and how to reach it: `--store etcd://…`."""
 
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -10,7 +10,7 @@ PREFIX = "/registry"  # kube-apiserver --etcd-prefix
 
 
 class AddressError(ValueError):
-    """The text is not the address of an etcd; `str` says why, and what would be one."""
+    """The text is not the address of an etcd; `str` says why, and gives a correct one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

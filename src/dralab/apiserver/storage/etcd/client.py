@@ -22,7 +22,7 @@ Answered = TypeVar("Answered", bound=Message)
 ATTEMPT: Final = 2.0  # seconds for one member to answer
 PATIENCE: Final = 8.0  # seconds in all, with pauses; a new leader is elected within two
 PAUSES: Final = (0.02, 0.05, 0.1, 0.2, 0.4)
-# What another member, or the same a moment later, may do better. Whether a write has happened
+# Errors after which another member, or the same one later, may succeed. Whether a write happened
 # is unknown after each of them.
 PASSING: Final = frozenset(
     {
@@ -50,7 +50,7 @@ OPTIONS: Final = (
 
 
 class EtcdRefused(StorageUnavailable):
-    """etcd answered a call with an error, and has not done it."""
+    """etcd answered a call with an error, and did not carry it out."""
 
     def __init__(self, code: grpc.StatusCode, details: str) -> None:
         super().__init__(f"etcd refused the request: {details}")
@@ -89,7 +89,7 @@ class EtcdClient:
         return self._call("txn", request)
 
     def compact(self, revision: int) -> None:
-        """Forget the history up to a revision; fine where that is forgotten already."""
+        """Compact up to a revision; no error if that was done already."""
         with contextlib.suppress(EtcdRefused):
             self._call("compact", pb.CompactionRequest(revision=revision))
 
@@ -110,7 +110,7 @@ class EtcdClient:
         return EtcdWatch(self, number, self._members[number], wanted)
 
     def leave(self, number: int) -> None:
-        """Let another member than this one be asked next."""
+        """Switch to another member."""
         if self._current == number:
             self._current = (number + 1) % len(self._members)
 
@@ -192,7 +192,7 @@ class EtcdWatch:
         self._stream = member.watch(iter(self._asked.get, None), metadata=HAS_LEADER)
 
     def __iter__(self) -> Iterator[pb.WatchResponse]:
-        """Yield what comes until the stream breaks; then another member is asked next."""
+        """Yield responses until the stream breaks; then switch to another member."""
         try:
             yield from self._stream
         except grpc.RpcError:
@@ -201,7 +201,7 @@ class EtcdWatch:
             self.close()
 
     def ask_progress(self) -> None:
-        """Have the member say up to which revision all changes have been sent."""
+        """Ask the member up to which revision all changes have been sent."""
         self._asked.put(pb.WatchRequest(progress_request=pb.WatchProgressRequest()))
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
 """Forgetting etcd's history: one of the servers does it every five minutes.
 
-They agree as kube-apiservers do, through a key that each tries to write first; so real ones beside
-take part, and a server that dies leaves nothing behind to wait for. Source: k8s.io/apiserver
+They elect one as kube-apiservers do, through a key that each tries to write first; real ones
+take part, and a server that dies leaves no lock behind. Source: k8s.io/apiserver
 `storage/etcd3/compact.go`.
 """
 
@@ -42,7 +42,7 @@ class Compactor:
     def look(self) -> bool:
         """Write the key unless another server has since the last look; then compact.
 
-        Return whether that was this one's to do: what is forgotten is what had happened by the
+        Return whether this server compacted: it forgets what happened before the
         last look. StorageUnavailable.
         """
         compare = pb.Compare(target=pb.Compare.VERSION, key=KEY, version=self.version)

@@ -1,4 +1,4 @@
-"""Where and how objects lie in etcd: as a kube-apiserver lays them out.
+"""The keys and values of objects in etcd, as kube-apiserver lays them out.
 
 An object is at `/registry/<plural>/<namespace>/<name>`, one of a custom kind at
 `/registry/<group>/<plural>/…`, as JSON without `metadata.resourceVersion`: that is the revision at
@@ -65,7 +65,7 @@ class Layout:
         return {place: hub for hub, place in self._places.items()}
 
     def collection(self, resource: str, namespace: str = "") -> bytes:
-        """Return what the keys of a collection begin with, or those of one namespace."""
+        """Return the prefix of the keys of a collection, or of one namespace in it."""
         place = self._places.get(resource, resource)
         inside = f"{namespace}/" if namespace else ""
         return f"{self.prefix}/{place}/{inside}".encode()
@@ -79,7 +79,7 @@ class Layout:
         return f"{self.prefix}/{OWN}/{name}".encode()
 
     def key(self, path: bytes) -> Key | None:
-        """Return what lies at a path; None if it is not an object."""
+        """Return the key of the object at a path; None if it is not an object."""
         try:
             parts = path[len(self.start) :].decode().split("/")
         except UnicodeDecodeError:

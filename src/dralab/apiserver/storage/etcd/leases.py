@@ -1,4 +1,4 @@
-"""Events go some time after they were last written: by leases of etcd, as kube-apiserver's."""
+"""Events expire some time after their last write, by leases of etcd, as in kube-apiserver."""
 
 import threading
 from typing import Final

@@ -1,4 +1,4 @@
-"""A store in etcd: the memory store, fed by a watch, whose writes are etcd's transactions.
+"""A store in etcd: the memory store fed by a watch, with writes as etcd transactions.
 
 Reads and watches come from memory. A write is one transaction that compares the revision of its
 key. Memory changes in etcd's order, whichever server wrote: a write of this server is taken in
@@ -68,7 +68,7 @@ class EtcdStore(MemoryStore):
         self._ahead: dict[int, tuple[Key, Stored | None]] = {}
         self._telling = 0  # the thread that takes in changes
         self._watch: Any = None
-        self._connected = True  # or no watch is open, and memory grows old
+        self._connected = True  # or no watch is open, and memory is stale
         self._over = threading.Event()
         try:
             _check_version(self._client.version(), str(address))
@@ -83,7 +83,7 @@ class EtcdStore(MemoryStore):
 
     @property
     def connected(self) -> bool:
-        """Whether a member of etcd tells what is written."""
+        """Whether a watch of etcd is open."""
         return self._connected
 
     def close(self) -> None:
@@ -108,7 +108,7 @@ class EtcdStore(MemoryStore):
     def refresh(self) -> None:
         """Have reads see all that any server has acknowledged by now. StorageUnavailable.
 
-        etcd says how far it is, as most of its members know, and the watch catches up with that.
+        A linearizable read tells etcd's revision, and the watch catches up with that.
         """
         self._await(self._header(), asking=True)
 
@@ -280,14 +280,14 @@ class EtcdStore(MemoryStore):
                     self._await(revision)
                 finally:
                     self._ahead.pop(revision, None)
-            # The watch may have been first: what it brought is what others have seen.
+            # The watch may have delivered it first: that is the state others have seen.
             current = self._collection(key.resource).find(key)
             return current if current is not None and current.revision == revision else stored
 
-    # --- what the watch brings --------------------------------------------------------------
+    # --- watching ---------------------------------------------------------------------------
 
     def _await(self, revision: int, *, asking: bool = False) -> None:
-        """Wait until the watch has brought a revision. Undecided: it does not.
+        """Wait until the watch has delivered a revision. Undecided: it does not.
 
         With `asking`, the revision may be of a key that the watch does not look at.
         """
@@ -332,7 +332,7 @@ class EtcdStore(MemoryStore):
             self._awaken()
 
     def _follow_watch(self, watch: Any) -> bool:
-        """Take in what a watch brings until it ends; return whether something is missing."""
+        """Take in a watch's changes until it ends; return whether something is missing."""
         events: list[pb.Event] = []
         for response in watch:
             self._connected = True
@@ -443,7 +443,7 @@ class EtcdStore(MemoryStore):
             request.key = page.kvs[-1].key + b"\0"
 
     def _reload(self) -> None:
-        """Tell what has changed while nothing was heard, as far as it can still be known."""
+        """Announce what changed while no watch was open, as far as it is still known."""
         found = list(self._everything())
         revision = found[0][1] if found else self._header()
         there = {kv.key for kv, _ in found}
@@ -469,7 +469,7 @@ def _deletion(path: bytes, revision: int) -> pb.Event:
 
 
 def _check_version(version: str, address: str) -> None:
-    """Refuse an etcd whose watches may lie about how far they are. StorageUnavailable."""
+    """Refuse an etcd with a bug in the progress of watches. StorageUnavailable."""
     parts = version.split(".")
     try:
         major, minor, patch = int(parts[0]), int(parts[1]), int(parts[2].split("-")[0])

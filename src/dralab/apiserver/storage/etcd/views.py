@@ -31,7 +31,7 @@ class Guards:
     lists: Mapping[tuple[str, str], int]
 
     def compares(self, layout: Layout, written: Key) -> list[pb.Compare]:
-        """Return what etcd has to find for the request to be right, but for the key it writes."""
+        """Return the comparisons for everything the request read, except the key it writes."""
         found = []
         for (resource, namespace), revision in self.lists.items():
             start = layout.collection(resource, namespace)
@@ -51,7 +51,7 @@ class Guards:
         return list(islice(found, MOST))
 
     def changed(self, key: Key) -> Changed:
-        """Return what makes the request be retried."""
+        """Return the error that makes the request be retried."""
         return Changed(key)
 
 

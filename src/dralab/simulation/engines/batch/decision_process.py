@@ -34,7 +34,7 @@ STATES: Final[Mapping[str, JobState]] = {
 
 
 class DecisionProcess:
-    """Hears messages and answers with what a scheduler decides."""
+    """Answers messages with the decisions of a scheduler."""
 
     def __init__(self, scheduler: JobScheduler) -> None:
         self.scheduler = scheduler
@@ -45,7 +45,7 @@ class DecisionProcess:
         self.messages = 0
 
     def reply(self, message: Any) -> protocol.Message:
-        """Return the reply to a message; DecisionError if it is none."""
+        """Return the reply to a message; DecisionError if it is not one."""
         if not isinstance(message, dict) or not isinstance(message.get("events"), list):
             raise DecisionError("sent an invalid message", scheduler="Batsim")
         now = _time(message.get("now"))
@@ -145,7 +145,7 @@ def _time(value: Any) -> int:
 
 
 def _platform(data: Mapping[str, Any]) -> Platform:
-    """Return as many hosts as there are, by the names that are given."""
+    """Return the hosts, with the given names."""
     count = data.get("nb_compute_resources", data.get("nb_resources", 0))
     if not isinstance(count, int) or not 0 < count <= 1 << 20:
         raise DecisionError(f"has {count!r} machines", scheduler="Batsim")

@@ -121,7 +121,7 @@ class Durations:
         return _run(used / len(profile.ranks), longest, STILL)
 
     def _smpi(self, profile: SmpiTrace, hosts: tuple[Host, ...]) -> ExpectedRun:
-        """Model: ranks compute, then everything they say crosses the network at once."""
+        """Model: ranks compute, then all their messages cross the network at once."""
         ranks = len(profile.ranks)
         busy, flows = [0.0] * ranks, []
         for rank, actions in enumerate(profile.ranks):

@@ -47,7 +47,7 @@ from dralab.simulation.workloads.profiles import Profile
 
 @dataclass(slots=True)
 class JobRecord:
-    """What became of a job. Times in nanoseconds; `state` None while it is not over."""
+    """The record of a job. Times in nanoseconds; `state` None while it is not over."""
 
     job: Job
     state: JobState | None = None
@@ -147,7 +147,7 @@ class BatchSimulation:
         stop: Callable[[], bool] | None = None,
         ended: int | None = None,
     ) -> bool:
-        """Run to the end, to a time, or until so many `ended`; who still runs then has no end.
+        """Run to the end, to a time, or until so many `ended`; jobs still running then have no end.
 
         Return False if `stop` asked to leave off earlier; `run` again continues from there.
         """
@@ -188,7 +188,7 @@ class BatchSimulation:
         return [r for r in self.records.values() if r.known and r.started is None and not r.state]
 
     def _tell(self, kind: str, *items: object) -> None:
-        """Put something into the next message, and see that there is one."""
+        """Put something into the next message, and schedule one."""
         if kind:
             self._news.setdefault(kind, []).extend(items)
         if self._asking is None and self._server is None:
@@ -202,7 +202,7 @@ class BatchSimulation:
         self._carry_out(answer, now)
 
     def ask(self) -> SchedulerReply | None:
-        """Ask the scheduler about the news; None where there are none."""
+        """Ask the scheduler for decisions about the events; None if there are none."""
         if not self._news:
             return None
         news, self._news = self._news, {}
@@ -219,7 +219,7 @@ class BatchSimulation:
         return answer
 
     def _send(self, sender: Host | None, heard: Callable[[], None]) -> None:
-        """Let Batsim's server hear of something, from a host or (None) the master."""
+        """Send something to Batsim's server, from a host or (None) the master."""
         if self._server is None:
             heard()
         else:
@@ -234,7 +234,7 @@ class BatchSimulation:
                 self.carry_out(decision)
 
     def carry_out(self, decision: Decision) -> None:
-        """Do what the scheduler wants. DecisionError: it may not."""
+        """Carry out decisions. DecisionError: one is not allowed."""
         match decision:
             case StartJob():
                 self._start(decision)
@@ -457,7 +457,7 @@ class BatchSimulation:
             self._send(self.platform.compute[index], partial(self._switched, pending, 1 << index))
 
     def _switched(self, pending: "_PendingSwitch", machine: int) -> None:
-        """The news come when the last machine of the decision has arrived."""
+        """The event is sent when the last machine of the decision has arrived."""
         pending.left &= ~machine
         if not pending.left:
             self.hosts.switched(pending.machines, pending.pstate, self.events.now())

@@ -125,7 +125,7 @@ class RegisterProfile:
 
 @dataclass(frozen=True, slots=True)
 class QueryEnergy:
-    """Ask how many joules were used; the answer comes with the next news."""
+    """Ask how many joules were used; the answer comes with the next events."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ class SchedulerReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationBegins:
-    """What a scheduler hears first."""
+    """The first message to a scheduler."""
 
     platform: Platform
     workloads: Sequence[Workload]
@@ -172,13 +172,13 @@ class JobScheduler(Protocol):
     """Decides which job runs when and where."""
 
     def begin(self, beginning: SimulationBegins) -> SchedulerReply | None:
-        """Hear how many machines there are, before anything happens."""
+        """Take the number of machines, before anything happens."""
         ...
 
     def decide(self, news: BatchEvents) -> SchedulerReply:
-        """Answer to what happened."""
+        """Return decisions about the events."""
         ...
 
     def end(self, now: int) -> None:
-        """Hear that nothing can happen any more."""
+        """Take note that the simulation is over."""
         ...

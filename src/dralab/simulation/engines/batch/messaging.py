@@ -1,4 +1,4 @@
-"""The messages inside Batsim, where they take time: what its server hears, one after the other.
+"""The messages inside Batsim, where they take time: its server takes them one by one.
 
 Batsim's actors (one that submits a workload, one for each job, one for each question to the
 scheduler) send messages of one byte across the platform to the server, which sits on the master
@@ -27,14 +27,14 @@ Call = Callable[[], None]
 
 
 class DecisionHandler(Protocol):
-    """What the server does with what it hears."""
+    """What the server does with messages."""
 
     def ask(self) -> SchedulerReply | None:
-        """Ask the scheduler about the news; None where there are none."""
+        """Ask the scheduler for decisions about the events; None if there are none."""
         ...
 
     def carry_out(self, decision: Decision) -> None:
-        """Do what the scheduler wants."""
+        """Carry out decisions."""
         ...
 
 

@@ -98,7 +98,7 @@ def _row(record: JobRecord, *, energy: bool) -> list[str]:
 
 
 def summary(simulation: BatchSimulation) -> dict[str, Number | str]:
-    """Return what `schedule.csv` says, as numbers; times in seconds.
+    """Return the columns of `schedule.csv`, as numbers; times in seconds.
 
     As in 4.2.1: means divide by all jobs, refused ones too; the makespan is the last completion.
     """

@@ -57,11 +57,11 @@ def event(when: int, kind: str, data: Mapping[str, Any]) -> Message:
     return {"timestamp": seconds(when), "type": kind, "data": dict(data)}
 
 
-# --- what the machines say ------------------------------------------------------------------------
+# --- messages to the scheduler --------------------------------------------------------------------
 
 
 def beginning(about: SimulationBegins) -> Message:
-    """Return the first message: what there is, and the settings."""
+    """Return the first message: the machines, workloads and settings."""
     platform, options = about.platform, about.options
     compute = [_resource(number, host) for number, host in enumerate(platform.compute)]
     storage = [
@@ -155,7 +155,7 @@ def _resource(number: int, host: Host) -> Message:
     }
 
 
-# --- what a scheduler answers ---------------------------------------------------------------------
+# --- replies of the scheduler ---------------------------------------------------------------------
 
 
 class ReplyReader:
@@ -179,7 +179,7 @@ class ReplyReader:
         for item in message["events"]:
             try:
                 kind, data = item.get("type"), item.get("data") or {}
-                # A float of seconds loses nanoseconds: what was now must not become the past.
+                # A float of seconds loses nanoseconds: the present must not become the past.
                 at = max(asked_at, nanoseconds(float(item.get("timestamp", now))))
                 decisions += self._decisions(str(kind), data, at)
             except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:

@@ -38,7 +38,7 @@ class RemoteScheduler:
         self.profiles: dict[str, Any] | None = None
 
     def begin(self, beginning: SimulationBegins) -> SchedulerReply | None:
-        """Say hello."""
+        """Send the first message."""
         if beginning.options.get("profiles-forwarded-on-submission"):
             self.profiles = {
                 f"{workload.name}!{name}": source
@@ -53,7 +53,7 @@ class RemoteScheduler:
         return self._ask(protocol.news(news, self.profiles), news.now)
 
     def end(self, now: int) -> None:
-        """Say goodbye."""
+        """Send the last message."""
         self._ask(protocol.ending(now), now)
         self.socket.close()
 

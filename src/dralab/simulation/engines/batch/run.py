@@ -46,7 +46,7 @@ class BatchRun:
         )
 
     def go(self, progress: Progress | None = None, stop: Stop | None = None) -> Result:
-        """Run on."""
+        """Continue the run."""
         simulation, total = self.simulation, len(self.simulation.records)
         if progress is not None:
             simulation.progress = lambda now, over: progress(now, over, total)
@@ -57,7 +57,7 @@ class BatchRun:
         return self.result()
 
     def result(self) -> Result:
-        """Return what there is so far."""
+        """Return the result so far."""
         return _result(
             self.simulation,
             name=self.name,

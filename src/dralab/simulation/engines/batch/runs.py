@@ -69,7 +69,7 @@ def of_swf(
 
 
 def warnings(simulation: BatchSimulation) -> Iterator[str]:
-    """Yield what a reader of the numbers should know."""
+    """Yield notes for the reader of the numbers."""
     for workload in simulation.workloads.values():
         if workload.dropped:
             listed = ", ".join(f"{n} with {why}" for why, n in sorted(workload.dropped.items()))

@@ -30,7 +30,7 @@ ENDLESS: Final = "has no walltime, which back-filling needs"
 
 
 class _Queueing(ABC):
-    """What all have in common: the queue, the free machines, and refusing what can never run."""
+    """The base of all: queue, free machines, and the rejection of jobs that can never run."""
 
     needs_walltime = True
 
@@ -50,7 +50,7 @@ class _Queueing(ABC):
         """Nothing is kept."""
 
     def decide(self, news: BatchEvents) -> SchedulerReply:
-        """Take in the news and let the policy act."""
+        """Take in the events and let the policy act."""
         self.decisions = []
         self.unavailable = (self.unavailable | news.unavailable) & ~news.available
         for ended in news.ended:
@@ -148,7 +148,7 @@ class CountingEasy(_Queueing):
 
 
 class _Reserving(_Queueing):
-    """Those that plan ahead with an `Availability`."""
+    """Schedulers that plan ahead with an `Availability`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -196,7 +196,7 @@ class _Reserving(_Queueing):
             self.plan.cancel(placement, self.plan.now)
 
     def fits_ever(self, job: Job) -> bool:
-        """Return whether enough machines are available, were they all free."""
+        """Return whether enough machines would be available if all were free."""
         return job.width <= self.width - self.unavailable.bit_count()
 
 

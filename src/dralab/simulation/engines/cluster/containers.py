@@ -29,7 +29,7 @@ TERMINATED: Final = 143
 
 
 class ContainerListener(Protocol):
-    """Who hears of containers, by the UID of their pod."""
+    """Listens to containers, by the UID of their pod."""
 
     def started(self, uid: str) -> None:
         """A container runs."""
@@ -83,7 +83,7 @@ class TaskContainers:
         return container
 
     def listens(self, pod_uid: str, port: int) -> bool | None:  # noqa: ARG002 - nothing listens
-        """Nothing of a pod listens."""
+        """Return False: no container of a simulation listens."""
         return False
 
     def forget_pod(self, pod_uid: str) -> None:
@@ -95,7 +95,7 @@ class TaskContainers:
             uids.discard(pod_uid)
 
     def lose(self, node: str) -> None:
-        """A node is down: what ran there is no more, and nobody is told."""
+        """End the containers of a node that is down, without reporting it."""
         for uid in sorted(self._by_node.pop(node, ())):
             self.forget_pod(uid)
 
@@ -134,7 +134,7 @@ class _TimedContainer:
         self._later(length, lambda: self._worked(code))
 
     def silence(self) -> None:
-        """Let nobody hear of its end."""
+        """Drop the report of its end."""
         self._over = True
         self._cancel()
 

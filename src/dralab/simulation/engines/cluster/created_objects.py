@@ -20,7 +20,7 @@ FIRST: Final = ("Namespace", "PriorityClass", "DeviceClass")
 
 
 class ManifestDriver(Driver):
-    """A driver whose slices another client has written down: it makes all of them ready."""
+    """A driver whose slices were written by another client: it prepares all of their devices."""
 
     def __init__(self, node: str, name: str) -> None:
         super().__init__(node)
@@ -50,7 +50,7 @@ class CreatedObjects:
         return [ManifestDriver(node, name) for name in sorted(names)]
 
     def create(self, given: Mapping[str, Any], pods: Sequence[Pod] = ()) -> None:
-        """Create an object; ApiError: the server refuses it. Pods tell how long Jobs run."""
+        """Create an object; ApiError: the server refuses it. The pods of a Job get its run time."""
         body: JsonDict = copy.deepcopy(dict(given))
         kind = str(body.get("kind", ""))
         resource = objects.resource_of(body, self.cluster.server.resources.kinds)
@@ -81,7 +81,7 @@ class CreatedObjects:
             amounts = status.get(part) or {}
             # GPUs are devices here, not a number.
             status[part] = {k: v for k, v in amounts.items() if k not in GPU_RESOURCES}
-        # Who is ready says so itself.
+        # A node reports itself that it is ready.
         status.pop("conditions", None)
         status.pop("nodeInfo", None)
 

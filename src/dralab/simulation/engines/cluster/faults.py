@@ -17,7 +17,7 @@ from dralab.values.json_types import JsonDict
 
 
 class FaultInjector:
-    """Plans faults on the engine of a cluster. `lost` is told of nodes that go down."""
+    """Plans faults on the engine of a cluster. `lost` is called for nodes that go down."""
 
     def __init__(
         self,
@@ -43,11 +43,11 @@ class FaultInjector:
 
     @property
     def to_come(self) -> int:
-        """How many that the scenario names are still to begin or to end."""
+        """How many faults of the scenario are still to begin or to end."""
         return self._to_come + self.of_nodes.to_come
 
     def plan(self, faults: Iterable[Fault], names: Iterable[str], begin: int) -> None:
-        """Have all faults happen; random ones keep no run from its end."""
+        """Schedule all faults; random ones do not keep a run from ending."""
         for fault in faults:
             if fault.is_outage:
                 self.of_nodes.plan([fault], begin)
@@ -70,7 +70,7 @@ class FaultInjector:
             self._at(self.cluster.now + fault.duration, mend)
 
     def _begin(self, fault: Fault) -> Callable[[], None]:
-        """Begin a fault; return what mends it."""
+        """Begin a fault; return the function that ends it."""
         if fault.happens is not None:
             happens = fault.happens
             plugins = partial(self.nodes.plugins_of, fault.node, fault.driver)

@@ -75,12 +75,12 @@ class SimulatedNodes:
             for node, drivers in self._drivers.items()
         }  # fmt: skip
 
-    # --- nodes that go and come ---------------------------------------------------------------
+    # --- nodes that go down and come back -----------------------------------------------------
 
     def lose(self, name: str) -> None:
         """Take a node down.
 
-        Its lease is written as its last renewal was: from then on the controllers do what they do.
+        Its lease is written with its last renewal: from then on the controllers react.
         """
         del self.kubelets.nodes[name]
         self.containers.lose(name)
@@ -95,7 +95,7 @@ class SimulatedNodes:
         self.cluster.client.create(LEASES, lease, LEASE_NAMESPACE)
 
     def restore(self, name: str) -> None:
-        """Bring a node back; its pods that nobody has missed begin again."""
+        """Bring a node back; its pods that were not evicted begin again."""
         self.cluster.client.delete(LEASES, name, LEASE_NAMESPACE)
         self.kubelets.add_node(self._specs[name])
 
@@ -137,7 +137,7 @@ class SimulatedNodes:
 
 
 def create_if_missing(cluster: SimulatedCluster, resource: Resource, body: JsonDict) -> None:
-    """Create an object that the user may have created_objects along."""
+    """Create an object unless the user's manifests have it already."""
     try:
         cluster.client.create(resource, body, body["metadata"].get("namespace", ""))
     except ApiError as error:
@@ -158,15 +158,15 @@ class SimulatedPlugin(FaultyPlugin):
         self.code = driver
 
     def begin_fault(self, fault: CallFault) -> None:
-        """Let a fault happen from now on."""
+        """Begin a fault."""
         self.inject(fault)
         if fault.call == "slices":
             self._slices(fault)
         self.kubelet.wake_all()
 
     def end_fault(self, fault: CallFault) -> None:
-        """Let it happen no more."""
-        # By what it is: of one that happens a number of times fewer may be left.
+        """End a fault."""
+        # Compared by kind: one that happens a number of times may have fewer left.
         mine = (fault.call, fault.kind, fault.seconds)
         self.faults = [f for f in self.faults if (f.call, f.kind, f.seconds) != mine]
         if fault.call == "slices":
@@ -187,7 +187,7 @@ class SimulatedPlugin(FaultyPlugin):
         engine.after(period, lambda: self._slices(fault))
 
     def die(self) -> None:
-        """Be gone, and back after a while."""
+        """Crash, and come back after a while."""
         self.kubelet.plugins.deregister(self)
         engine = self.nodes.cluster.engine
         engine.after(RESTARTS_AFTER, lambda: self.kubelet.plugins.register(self))
@@ -201,7 +201,7 @@ class _SimulatedHostProcess:
         self.plugin = plugin
 
     def pause(self, seconds: float) -> None:
-        """Have the call that is being made take so long."""
+        """Make the current call take so long."""
         self.plugin.nodes.cluster.engine.pause(int(seconds * SECOND))
 
     def now(self) -> int:

@@ -10,7 +10,7 @@ from dralab.simulation.lifecycle.quotas import Quotas
 
 @dataclass(slots=True)
 class AdmissionQueues:
-    """Which pods may go, by priority and arrival; of a gang all or none.
+    """Admits pods by priority and arrival; of a gang all or none.
 
     `size` is how many pods a gang has, `admit` lets a pod go.
     """
@@ -26,17 +26,17 @@ class AdmissionQueues:
         return self.quotas.has_quota(pod)
 
     def add_task(self, task: ClusterTask) -> None:
-        """Have a task wait for its queue."""
+        """Add a task to its queue."""
         self.waiting.append(task)
 
     def release_task(self, task: ClusterTask) -> None:
-        """Take it that a task holds nothing of its queue any more."""
+        """Release what a task holds of its queue."""
         if id(task) in self.admitted:
             self.admitted.discard(id(task))
             self.quotas.count_held(task.pod, -1)
 
     def admit_ready(self) -> None:
-        """Admit whoever fits now; say of the others why not."""
+        """Admit all tasks that fit now; record the reason for the others."""
         units: dict[tuple[str, str, str], list[ClusterTask]] = {}
         for task in sorted(self.waiting, key=lambda task: (-task.pod.priority, task.pod.arrives)):
             pod = task.pod

@@ -43,11 +43,11 @@ from dralab.simulation.scenario.scenario import Scenario
 from dralab.values.json_types import JsonDict
 
 NAME: Final = "dralab"
-# Nothing has changed for so long, nothing is certain to end or to come: it stays as it is.
+# If nothing has changed for so long, and nothing is certain to end or come, the run is over.
 QUIET_LIMIT: Final = 600 * SECOND
-# Explaining takes longer than scheduling; after so many the rest has the short sentence.
+# Explaining takes longer than scheduling; after so many, the rest get the short sentence.
 MOST_EXPLAINED: Final = 100
-# Whoever refuses a pod for a quota needs a moment to count what has ended.
+# After a refusal for a quota, the controller needs a moment to count what has ended.
 RECOUNT: Final = SECOND
 
 
@@ -57,7 +57,7 @@ class ClusterRun:
     def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario
         how = scenario.conditions
-        # What is said of pods on their way is one sentence; in the end, everything.
+        # During the run, one sentence about each waiting pod; at the end, everything.
         self.cluster = SimulatedCluster(seed=scenario.seed, brief=True)
         self.work = scenario.pods()
         nodes = scenario.fleet.as_nodes()
@@ -94,7 +94,7 @@ class ClusterRun:
             at_random=how.random_faults,
             stream=chance.stream,
         )
-        # Nodes, drivers and controllers have task each other; the run begins now.
+        # Nodes, drivers and controllers have seen each other; the run begins now.
         self.cluster.wait(1)
         self.begin = self._last = self.cluster.now
         self.quiet_limit = max(QUIET_LIMIT, 2 * max(map(_tolerated, self.work), default=0))
@@ -133,7 +133,7 @@ class ClusterRun:
     # --- running ------------------------------------------------------------------------------
 
     def go(self, progress: Progress | None = None, stop: Stop | None = None) -> Result:
-        """Let everything happen; return what became of the tasks."""
+        """Run everything; return the result."""
         engine, until = self.cluster.engine, self.scenario.conditions.until
         tasks = self.tasks
         while (when := engine.events.next_time()) is not None:
@@ -154,7 +154,7 @@ class ClusterRun:
         return self.result()
 
     def _explain(self) -> None:
-        """Say of the pods that wait why they do, as exactly as it can be said."""
+        """Record why each waiting pod waits, as exactly as possible."""
         scheduler = self.cluster.scheduler
         if scheduler is None:
             return
@@ -165,11 +165,11 @@ class ClusterRun:
                 task.reason = scheduler.why_not(pod) or task.reason
 
     def _at_rest(self, when: int) -> bool:
-        """Return whether nothing that comes is of interest."""
+        """Return whether nothing of interest can happen any more."""
         if self._to_come:
             return False
         if self.tasks.over == len(self.tasks.records):
-            # Controllers may still make pods of what is there.
+            # Controllers may still create pods.
             return when > self._last + RECOUNT
         waits = self.faults.to_come or self.containers.busy
         return not waits and when > self._last + self.quiet_limit
@@ -191,7 +191,7 @@ class ClusterRun:
             run._steps += 1
         return run
 
-    # --- tasks come ---------------------------------------------------------------------------
+    # --- arrivals -----------------------------------------------------------------------------
 
     def _bring(self, arrival: Arrival) -> None:
         metadata = metadata_of(arrival.body)
@@ -232,7 +232,7 @@ class ClusterRun:
         return InputError(self.scenario.file, error.message, where=f"{where}: {what}")
 
     def _admit_soon(self) -> None:
-        """Look at the queues when all of this instant have arrived, or ended."""
+        """Look at the queues once every arrival and end of this instant has happened."""
         if not self._admitting:
             self._admitting = True
             self.cluster.engine.at(self.cluster.now, self._admit, priority=DECIDING)
@@ -252,7 +252,7 @@ class ClusterRun:
         for task in refused:
             self._submit(task)
 
-    # --- what is heard of them ----------------------------------------------------------------
+    # --- events of pods -----------------------------------------------------------------------
 
     def _pod(self, old: JsonDict | None, new: JsonDict | None) -> None:
         pod = new if new is not None else old
@@ -268,7 +268,7 @@ class ClusterRun:
         self.tasks.sample(self.cluster.now - self.begin)
 
     def _known(self, pod: JsonDict) -> ClusterTask | None:
-        """Return the task of a pod that is task for the first time: ours, or a controller's."""
+        """Return the task of a pod that is seen for the first time: ours, or a controller's."""
         metadata = pod["metadata"]
         key = metadata.get("namespace", ""), metadata["name"]
         task = self._by_name.get(key)
@@ -303,14 +303,14 @@ class ClusterRun:
             self._finished(task, failed=status["phase"] == "Failed", why=status.get("reason") or "")
 
     def started(self, uid: str) -> None:
-        """Hear that a container runs."""
+        """Take note that a container runs."""
         task = self.tasks.by_uid.get(uid)
         if task is not None and task.started is None:
             self._last = self.cluster.now
             task.start(self._last)
 
     def ended(self, uid: str, code: int) -> None:
-        """Hear that a container has ended."""
+        """Take note that a container has ended."""
         task, self._last = self.tasks.by_uid.get(uid), self.cluster.now
         if task is not None:
             task.ended, task.failed = self.cluster.now, task.failed or code != 0
@@ -354,7 +354,7 @@ class ClusterRun:
         self._begin_anew(task, task.reason or "evicted or preempted")
 
     def _begin_anew(self, task: ClusterTask, why: str) -> None:
-        # What is still heard of the old pod is about nobody.
+        # Later events of the old pod are ignored.
         self.tasks.by_uid.pop(task.uid, None)
         self._by_name.pop((task.pod.namespace, task.name), None)
         task.begin_anew(why)
@@ -380,7 +380,7 @@ class ClusterRun:
                 self.tasks.evict(task)
                 task.ended = None
                 if not task.pod.owner:
-                    # It may begin again on the same node; that of a controller is replaced.
+                    # It may start again on the same node; a controller's pod is replaced.
                     task.state, task.started = "Bound", None
                 task.reason = "its node went down"
 
@@ -392,7 +392,7 @@ class ClusterRun:
     # --- the end ------------------------------------------------------------------------------
 
     def result(self) -> Result:
-        """Return what there is so far."""
+        """Return the result so far."""
         devices = self.nodes.devices
         for node, names in self.created_objects.devices.items():
             devices.setdefault(node, []).extend(names)

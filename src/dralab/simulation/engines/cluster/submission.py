@@ -50,12 +50,12 @@ class TaskObjects:
             create_if_missing(self.cluster, NAMESPACES, {"metadata": {"name": name}})
 
     def _given(self, pod: Pod) -> JsonDict:
-        """A pod as it was written; what was counted in annotations becomes a claim."""
+        """Return the pod as written; GPUs counted in annotations become a claim."""
         body: JsonDict = copy.deepcopy({k: v for k, v in (pod.body or {}).items() if k != "status"})
         metadata = body.setdefault("metadata", {})
         spec = body.setdefault("spec", {})
         spec.setdefault("restartPolicy", "Never")
-        # Whoever it names has no part in this: one scheduler decides for all.
+        # The scheduler it names does not take part: one scheduler decides for all.
         spec["schedulerName"] = SCHEDULER
         if pod.duration is not None:
             # A simulated task is over when it is over, whatever its manifest says of restarts.

@@ -17,7 +17,7 @@ from dralab.simulation.workloads.openb import GpuNode, GpuPod
 # As kube-scheduler and ours say it: how many nodes lack what, then what preemption could do.
 REASONS: Final = re.compile(r"^\d+/\d+ nodes are available: (.*?)(?:\.(?:\s|$)|$)")
 COUNT: Final = re.compile(r"^\d+ ")
-# Whose message it is makes no reason.
+# The name of the sender is not part of the reason.
 WHOSE: Final = re.compile(r'^pods? "[^"]*"(?: is forbidden)?: ')
 GANG: Final = re.compile(r"^waiting for \d+ pods of gang ")
 
@@ -39,11 +39,11 @@ class ClusterTask(TaskRecord):
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more will become of it."""
+        """Whether it is over for good."""
         return self.state in {"Succeeded", "Failed"}
 
     def begin_anew(self, reason: str) -> None:
-        """Begin anew, with another pod."""
+        """Start over, with another pod."""
         self.runs += 1
         self.name = f"{self.pod.name}-again-{self.runs}"
         self.uid = ""
@@ -71,7 +71,7 @@ class ClusterTasks:
     gpus: "GpuUsage | None" = None
 
     def wait(self, task: ClusterTask, sign: int) -> None:
-        """Count a task that waits, or does no more."""
+        """Count a task that waits, or no longer does."""
         self.waiting += sign
         self.asked += sign * task.pod.request.cpu
 
@@ -91,13 +91,13 @@ class ClusterTasks:
         self.evicted += 1
 
     def refused(self, task: ClusterTask, message: str) -> None:
-        """Take it that a pod cannot be placed, and why."""
+        """Record that a pod cannot be placed, and why."""
         if task.reason != message:
             task.reason = message
             self.refusals.update(dict.fromkeys(reasons(message), 1))
 
     def sample(self, now: int) -> None:
-        """Note how things stand."""
+        """Take a sample of the present state."""
         sample = StateSample(
             when=now, waiting=self.waiting, running=self.running, cpu=self.cpu, gpu=self.gpu,
             fragmented=0.0 if self.gpus is None else self.gpus.lost, memory=self.memory,
@@ -131,7 +131,7 @@ class GpuUsage:
         self.lost = float(self._cluster.lost.sum())
 
     def count_held(self, task: ClusterTask, sign: int) -> None:
-        """Take what a task has, or give it back."""
+        """Take the resources of a task, or give them back."""
         number = self._number.get(task.node)
         if number is None:
             return
@@ -155,7 +155,7 @@ class GpuUsage:
 
 
 def reasons(message: str) -> Iterator[str]:
-    """Yield the reasons of a message that a pod goes nowhere, without numbers and names.
+    """Yield the reasons in an unschedulable pod's message, without numbers and names.
 
     >>> list(reasons("0/3 nodes are available: 2 Insufficient cpu, 1 Too many pods. Details"))
     ['Insufficient cpu', 'Too many pods']

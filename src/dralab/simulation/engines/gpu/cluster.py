@@ -9,10 +9,10 @@ from dralab.simulation.workloads.openb import WHOLE_GPU, GpuNode, PodRequest
 
 
 class GpuCluster:
-    """What is left on each node. Nodes keep the order in which they are given.
+    """The free resources of each node. Nodes keep the order in which they are given.
 
-    `changed` lists every node that was placed on, in order: who keeps numbers about nodes knows
-    from it which are out of date.
+    `changed` lists every node that was placed on, in order: callers that cache numbers of nodes see
+    in it which are out of date.
     """
 
     def __init__(self, nodes: Sequence[GpuNode], fragmentation: Fragmentation | None) -> None:
@@ -30,7 +30,7 @@ class GpuCluster:
         self.slots: Ints = np.array([node.pods for node in nodes], dtype=np.int64)
         self.full_cpu, self.full_memory = self.cpu.copy(), self.memory.copy()
         self.down: Flags = np.zeros(len(nodes), dtype=bool)
-        # By what scores scale: the largest node, as the authors' constants are of their traces.
+        # Scores scale with the largest node, as the authors' constants do with their traces.
         self.largest_cpu = int(max(self.cpu.max(initial=1), 1))
         self.largest_gpu = int(max(self.gpus.sum(axis=1).max(initial=0), WHOLE_GPU))
         self._labelled: dict[str, Flags] = {}
@@ -49,7 +49,7 @@ class GpuCluster:
 
     @property
     def idle(self) -> int:
-        """GPU milli that no pod has."""
+        """Free GPU milli."""
         return self.capacity - self.used
 
     def feasible(self, request: PodRequest, nodes: Ints) -> Flags:
@@ -69,7 +69,7 @@ class GpuCluster:
         return fits
 
     def lacking(self, request: PodRequest, memory: int) -> dict[str, int]:
-        """Return what keeps a pod from the nodes: for each reason how many; the first counts."""
+        """Return the number of nodes refused for each reason; each node counts for its first."""
         masks = {
             "node(s) were down": self.down,
             "node(s) didn't match the node selector": (

@@ -88,7 +88,7 @@ class PodSimulation:
             if self.how.until is not None and when > self.how.until:
                 self.events.run(self.how.until)
                 break
-            # Nodes break for ever; once every pod is over, nothing of interest follows.
+            # Nodes go on failing for ever; once every pod is over, nothing of interest follows.
             if self.lives.finished:
                 break
             if self.how.ended is not None and self.lives.over >= self.how.ended:
@@ -106,7 +106,7 @@ class PodSimulation:
     # --- arrival and decision -----------------------------------------------------------------
 
     def submit(self, task: GpuTask) -> None:
-        """Let a pod wait."""
+        """Add a pod to the queue."""
         pod = task.pod
         if pod.gang and not task.attempts:
             self._gangs_here[pod.gang] += 1
@@ -114,7 +114,7 @@ class PodSimulation:
         self.asked += pod.request.cpu
 
     def changed(self) -> None:
-        """Let the scheduler look, once everything of this instant has happened."""
+        """Run the scheduler, once everything of this instant has happened."""
         if self._deciding is None:
             self._deciding = self.events.after(0, self._decide, priority=DECIDING)
 
@@ -128,7 +128,7 @@ class PodSimulation:
         self._sample()
 
     def _attempt(self, pods: list[Pod]) -> bool:
-        """Place one pod, or all of a gang; leave nothing behind where that cannot be."""
+        """Place one pod, or all of a gang; leave nothing behind if that is impossible."""
         first = pods[0]
         if first.gang and self._gangs_here[first.gang] < self.gang_sizes[first.gang]:
             return self._refuse(pods, "the gang is not complete")
@@ -178,7 +178,7 @@ class PodSimulation:
     # --- what a life does to nodes ------------------------------------------------------------
 
     def start(self, task: GpuTask) -> None:
-        """Nobody but the record knows that a pod runs."""
+        """Do nothing: only the record changes when a pod starts."""
 
     def release(self, task: GpuTask) -> None:
         """Free what a pod holds on its node."""
@@ -187,11 +187,11 @@ class PodSimulation:
         self._freed.add(node)
 
     def withdraw(self, task: GpuTask) -> None:
-        """Forget which GPUs a pod had that comes again."""
+        """Forget the GPUs of a pod that is retried."""
         task.gpus = ()
 
     def finish(self, task: GpuTask) -> None:
-        """Nobody but the record knows that a pod is over."""
+        """Do nothing: only the record changes when a pod is over."""
 
     def lose(self, node: str) -> None:
         """A node goes down."""

@@ -33,7 +33,7 @@ class _Known:
 
 
 class GpuPolicy(Protocol):
-    """Which node, and which of its GPUs."""
+    """A choice: the node, and its GPUs."""
 
     uses_memory: bool
 
@@ -82,13 +82,13 @@ class NodeScores:
 
 
 class _WithoutMemory:
-    """Memory decides whether a node can, not how good it is."""
+    """Memory filters nodes; it is not part of the score."""
 
     uses_memory = False
 
 
 class FirstFit(_WithoutMemory):
-    """All nodes that can are equal: the first is taken."""
+    """All feasible nodes are equal: the first is taken."""
 
     def score(
         self, cluster: GpuCluster, request: PodRequest, memory: int, nodes: Ints
@@ -285,7 +285,7 @@ class Chooser:
         return node, self._gpus(node, request, int(wished[node]))
 
     def released(self, node: int, request: PodRequest, gpus: Sequence[int]) -> None:
-        """Hear that a pod has given its GPUs back; scores follow the cluster by themselves."""
+        """Do nothing: scores follow the cluster by themselves."""
 
     def _gpus(self, node: int, request: PodRequest, wished: int) -> list[int]:
         if not request.gpus:

@@ -10,7 +10,7 @@ from dralab.simulation.errors import InputError
 from dralab.simulation.workloads.openb import WHOLE_GPU, PodRequest
 
 SCALE = 1_000_000
-# Scores are whole and not negative; what a user says may be neither.
+# Scores are whole numbers that are not negative; a user's may be neither.
 MIDDLE = 1 << 60
 
 
@@ -37,7 +37,7 @@ class NodeView(NamedTuple):
 
     @property
     def idle_gpus(self) -> int:
-        """GPUs of which nobody has a part."""
+        """GPUs that are free as a whole."""
         return sum(left == WHOLE_GPU for left in self.gpus)
 
 

@@ -31,7 +31,7 @@ class GpuRun:
         )
 
     def go(self, progress: Progress | None = None, stop: Stop | None = None) -> Result:
-        """Run on."""
+        """Continue the run."""
         total = len(self.simulation.tasks)
 
         def tell(now: int, over: int) -> None:
@@ -42,7 +42,7 @@ class GpuRun:
         return self.result()
 
     def result(self) -> Result:
-        """Return what there is so far."""
+        """Return the result so far."""
         scenario = self.scenario
         found = result.of_pods(self.simulation, name=scenario.name, complete=self.complete)
         notes = unsupported.notes(scenario.fleet, scenario.work)

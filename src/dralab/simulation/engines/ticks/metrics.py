@@ -1,4 +1,4 @@
-"""The metrics of k8s-cluster-simulator, its three formats, and who writes them."""
+"""The metrics of k8s-cluster-simulator, its three formats, and their writers."""
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Pods, nodes, and what submitters and schedulers answer with."""
+"""Pods, nodes, and the answers of submitters and schedulers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -137,7 +137,7 @@ class Bind:
 
 
 class Submitter(Protocol):
-    """Says at each tick what comes and goes; must not block."""
+    """Submits and deletes pods at each tick; must not block."""
 
     def submit(
         self, clock: int, nodes: Sequence[TickNode], metrics: Mapping[str, Any]
@@ -173,7 +173,7 @@ class PodQueue(Protocol):
 
 
 class TickScheduler(Protocol):
-    """Takes pods from the queue and says where they go."""
+    """Takes pods from the queue and binds them to nodes."""
 
     def schedule(
         self, clock: int, queue: PodQueue, nodes: Sequence[TickNode]

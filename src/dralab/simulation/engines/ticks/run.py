@@ -74,7 +74,7 @@ class TickRun:
         )
 
     def go(self, progress: Progress | None = None, stop: Stop | None = None) -> Result:
-        """Run on."""
+        """Continue the run."""
         simulator, how = self.simulator, self.scenario.conditions
         until = None if how.until is None else simulator.start + how.until // SECOND
         simulator.write = self._write
@@ -83,7 +83,7 @@ class TickRun:
         return self.result()
 
     def result(self) -> Result:
-        """Return what there is so far."""
+        """Return the result so far."""
         scenario, simulator = self.scenario, self.simulator
         lanes = list(simulator.nodes)
         bound = {one.pod.key: one for one in simulator.placed}
@@ -222,13 +222,13 @@ def _phases(
 
 
 def _asked(pod: Pod) -> dict[str, Number]:
-    """Return what a pod requests that no object says; a part of a GPU counts as one."""
+    """Return the requests of a pod without an object; a part of a GPU counts as one."""
     found = {"cpu": parse_any(f"{pod.request.cpu}m"), "memory": pod.memory, GPU: pod.request.gpus}
     return {name: amount for name, amount in found.items() if amount}
 
 
 def _total(spec: JsonObject, part: str) -> dict[str, Number]:
-    """Return what containers say together; as in the original a limit is not a request."""
+    """Return the sum of containers; as in the original, a limit is not a request."""
     found: dict[str, Number] = {}
     for container in spec.get("containers") or ():
         for key, value in _read((container.get("resources") or {}).get(part) or {}).items():
@@ -241,7 +241,7 @@ def _read(amounts: Mapping[str, Any]) -> dict[str, Number]:
 
 
 def _capacity(nodes: Sequence[TickNode]) -> dict[str, int]:
-    """Return what there is in the units of results: milli of CPU and GPU, bytes."""
+    """Return the capacity in the units of results: milli of CPU and GPU, bytes."""
     found = {
         "cpu": sum(int(1000 * node.allocatable.get("cpu", 0)) for node in nodes),
         "memory": sum(int(node.allocatable.get("memory", 0)) for node in nodes),
