@@ -71,7 +71,7 @@ class Backlog:
         """
         found: list[Pending] = []
         used: set[Key] = set()
-        for pod in self._pods(nodes):
+        for pod in self.pods(nodes):
             one = self.of_pod(pod)
             if one is None:
                 continue
@@ -92,7 +92,7 @@ class Backlog:
         claims: list[JsonDict] = []
         missing = ""
         for item in pod_claims(pod):
-            found = self._claim_of(item, namespace, self._owner(item, pod, namespace))
+            found = self.claim_of(item, namespace, self.owner_of_claim(item, pod, namespace))
             if isinstance(found, str):
                 missing = missing or found
             elif found is not None:
@@ -121,7 +121,7 @@ class Backlog:
             for workload in self._by_kind.get(kind, ()):
                 yield spec_of(workload).get("template") or {}
 
-    def _pods(self, nodes: Sequence[str]) -> list[JsonDict]:
+    def pods(self, nodes: Sequence[str]) -> list[JsonDict]:
         """Return the pods of the input and those that its workloads ask for beside them."""
         pods = self._by_kind.get("Pod", ())
         stored = sorted((pod for pod in pods if _is_stored(pod)), key=_queued)
@@ -143,7 +143,7 @@ class Backlog:
             if _owner_uid(workload) not in owner_of and uid_of(workload) not in busy and not over:
                 yield from pods_of(workload, nodes)
 
-    def _owner(self, entry: PodClaim, pod: JsonDict, namespace: str) -> str:
+    def owner_of_claim(self, entry: PodClaim, pod: JsonDict, namespace: str) -> str:
         """Return after whom a claim made from a template is named: the pod, or its PodGroup.
 
         KEP-5729: an entry that equals one of the group is the group's, one claim for all.
@@ -153,7 +153,7 @@ class Backlog:
         item = self._groups.get((namespace, group)) if group else None
         return group if item is not None and is_shared(entry, item) else own
 
-    def _claim_of(self, entry: PodClaim, namespace: str, owner: str) -> JsonDict | str | None:
+    def claim_of(self, entry: PodClaim, namespace: str, owner: str) -> JsonDict | str | None:
         """Return the claim of a pod's entry, what is missing, or None if it needs no claim."""
         if entry.made == "":
             return None

@@ -5,10 +5,9 @@ from itertools import chain
 import click
 
 from dralab.cli._output import echo_objects, output_option
+from dralab.cli._taints import device_taint, node_taint
 from dralab.fleet import rendering, shapes
 from dralab.values.names import label_value_problems, qualified_problems
-
-EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
 @click.command(
@@ -72,8 +71,8 @@ def generate(
             f"several: use --api v1 or k8srm"
         )
     pairs = dict(_label(text) for text in labels)
-    nodes_wanted = rendering.nodes(sample, pairs, [_taint(text) for text in taints])
-    tainted = [_taint(text, device=True) for text in device_taints]
+    nodes_wanted = rendering.nodes(sample, pairs, [node_taint(text) for text in taints])
+    tainted = [device_taint(text) for text in device_taints]
     capacity = rendering.v1(sample, tainted) if api == "v1" else rendering.WRITERS[api](sample)
     objects = chain(nodes_wanted if with_nodes else (), capacity)
     echo_objects(objects, output)
@@ -85,14 +84,3 @@ def _label(text: str) -> tuple[str, str]:
     if not equals or problems:
         raise click.UsageError(f'--label "{text}": {"; ".join(problems) or "expected KEY=VALUE"}')
     return key, value
-
-
-def _taint(text: str, *, device: bool = False) -> dict[str, str]:
-    pair, _, effect = text.rpartition(":")
-    key, _, value = pair.partition("=")
-    effects = tuple(e for e in EFFECTS if not device or e != "PreferNoSchedule")
-    problems = qualified_problems(key) + label_value_problems(value)
-    if effect not in effects or problems:
-        why = "; ".join(problems) or f"the effect must be one of {', '.join(effects)}"
-        raise click.UsageError(f'taint "{text}": {why}')
-    return {"key": key, "effect": effect} | ({"value": value} if value else {})

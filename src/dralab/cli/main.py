@@ -37,6 +37,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "allocate": ("dralab.cli.allocate:allocate", "Allocate devices to the claims in files."),
     "explain": ("dralab.cli.explain:explain", "Explain why a claim gets no devices, or these."),
     "schedule": ("dralab.cli.schedule:schedule", "Schedule pods from files or a server, once."),
+    "what-if": ("dralab.cli.what_if:what_if", "Show who runs, moves and waits after a change."),
     "allocations": (
         "dralab.cli.allocations:allocations",
         "Count or list a pod's possible device sets.",

@@ -14,6 +14,7 @@ from dralab.cli._inventory import InventorySource, merged
 from dralab.cli._output import refuse
 from dralab.cli.generations import stdin
 from dralab.kernel.clock import WallClock, rfc3339
+from dralab.values.json_types import JsonDict
 
 
 def snapshot(source: InventorySource) -> Snapshot:
@@ -21,6 +22,11 @@ def snapshot(source: InventorySource) -> Snapshot:
 
     UsageError: there is nothing to read, or no devices in files alone.
     """
+    return Snapshot(inventory(source))
+
+
+def inventory(source: InventorySource) -> list[JsonDict]:
+    """Return the objects that `snapshot` makes a cluster of, checked and defaulted."""
     if not source:
         raise click.UsageError(
             "nothing to read: give files with -f (- is standard input), or a cluster with "
@@ -33,7 +39,7 @@ def snapshot(source: InventorySource) -> Snapshot:
         found = merged(found, [item.object for item in read.objects])
     if not source.connection and not any(item.get("kind") == "ResourceSlice" for item in found):
         raise click.UsageError("the input has no ResourceSlice: there are no devices to allocate")
-    return Snapshot(found)
+    return found
 
 
 def manifests(files: Sequence[str]) -> Manifests:

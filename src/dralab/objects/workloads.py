@@ -60,6 +60,15 @@ def _pod(
     metadata = dict(metadata_of(template)) | {"name": f"{owner.get('name')}-{number}"}
     if owner.get("namespace"):
         metadata["namespace"] = owner["namespace"]
+    metadata["ownerReferences"] = [
+        {
+            "apiVersion": workload.get("apiVersion"),
+            "kind": workload.get("kind"),
+            "name": owner.get("name"),
+            "uid": owner.get("uid") or "",
+            "controller": True,
+        }
+    ]
     return {
         "apiVersion": "v1",
         "kind": "Pod",

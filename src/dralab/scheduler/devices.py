@@ -13,6 +13,7 @@ import numpy as np
 from dralab.allocation import v1
 from dralab.allocation.allocator import DEFAULT_BUDGET
 from dralab.allocation.fleet import Fleet
+from dralab.allocation.free_devices import FreeDeviceCounter, FreeDevices
 from dralab.allocation.inventory.holdings import Holdings
 from dralab.allocation.outcome import Unknown, Unsatisfiable
 from dralab.allocation.pools import PoolId, SliceCatalog
@@ -69,6 +70,7 @@ class ClusterDevices:
         self._table = table
         self._reader = reader
         self._fleet = Fleet((), (), budget=budget, share_ids=share_ids, reader=reader)
+        self._free = FreeDeviceCounter(self._fleet)
         self._holdings = Holdings()
         # Counts the changes, as `NodeTable.version` does.
         self.version = 0
@@ -255,6 +257,11 @@ class ClusterDevices:
             return []
         self._catch_up()
         return self._fleet.find_on_node(row, claims)
+
+    def free_for(self, claims: Sequence[JsonDict], row: int) -> FreeDevices:
+        """Return how many devices of a node are free for some claims, and whether they fit."""
+        self._catch_up()
+        return self._free.on(row, claims)
 
     def everywhere(self, claims: Iterable[Claim]) -> tuple[SliceCatalog, Problem]:
         """Return the problem of claims on the whole cluster, with its slices in order."""

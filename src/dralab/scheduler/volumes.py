@@ -5,15 +5,14 @@ pod is tried. One that waits for its first consumer gets, with the pod's node, a
 there, or is left to its provisioner by the annotation `selected-node`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 
 from dralab.objects import volumes as rules
 from dralab.objects.metadata import NamespacedName, is_deleting, key_of, owner_uids, status_of
-from dralab.runtime.cache import Cache
 from dralab.scheduler.nodes import Mask, NodeTable
 from dralab.scheduler.pods import PodInfo
 from dralab.values import labels
@@ -40,10 +39,28 @@ class VolumeDemand:
     unbound: tuple[JsonDict, ...] = ()
 
 
+class Collection(Protocol):
+    """Objects of one kind by name, and by what an index makes of them: a cache has this."""
+
+    def get(self, key: NamespacedName) -> JsonDict | None:
+        """Return an object, or None if there is none."""
+        ...
+
+    def index(self, name: str, values: Callable[[JsonDict], Iterable[str]]) -> None:
+        """Keep an index: `find(name, v)` returns the objects for which `values` yields v."""
+        ...
+
+    def find(self, index: str, value: str) -> list[JsonDict]:
+        """Return the objects that an index has under a value, by key."""
+        ...
+
+
 class Volumes:
     """Claims, volumes and storage classes; `taken` are volumes given away and not yet written."""
 
-    def __init__(self, table: NodeTable, claims: Cache, volumes: Cache, classes: Cache) -> None:
+    def __init__(
+        self, table: NodeTable, claims: Collection, volumes: Collection, classes: Collection
+    ) -> None:
         self._table = table
         self._claims = claims
         self._volumes = volumes

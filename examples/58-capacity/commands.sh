@@ -1,0 +1,4 @@
+# Would ml/train run with one more node like node-1?
+dralab what-if -f cluster.yaml -f waiting.yaml --add node-1=1
+# And who would have to leave if node-2 went?
+dralab what-if -f cluster.yaml --remove node-2

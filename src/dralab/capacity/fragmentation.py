@@ -1,0 +1,132 @@
+"""How much of what is free is of use to the pods that there are.
+
+A free device is stranded for a kind of pods where the kind does not fit on its node, although the
+device by itself would do. Weighted with how often each kind occurs this is the measure of FGD
+(Weng et al., USENIX ATC 2023), for devices of any sort.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import orjson
+
+from dralab.capacity.model import CapacityModel
+from dralab.objects.claims import alternatives_of, requests_of
+from dralab.objects.extended_resources import synthetic_claim
+from dralab.scheduler import filters
+from dralab.scheduler.cycle import PodPlacement
+from dralab.scheduler.demands import BlockedPod
+from dralab.scheduler.pods import PodInfo
+from dralab.values.json_types import JsonDict, JsonObject
+
+MOST_KINDS: Final = 6
+
+
+@dataclass(frozen=True, slots=True)
+class PodKind:
+    """Pods that ask for the same: one of them, the claims it has alone, and how many there are."""
+
+    pod: PodInfo
+    claims: Sequence[JsonDict]
+    pods: int
+
+    @property
+    def asks(self) -> str:
+        """What such a pod asks for, in a few words: `4 gpu.nvidia.com`."""
+        return " + ".join(_asked(claim["spec"]) for claim in self.claims)
+
+
+@dataclass(frozen=True, slots=True)
+class KindFragmentation:
+    """The devices that are free for a kind, and those of them on nodes where it does not fit.
+
+    `nodes` is on how many nodes the kind fits.
+    """
+
+    kind: PodKind
+    free: int
+    stranded: int
+    nodes: int
+
+
+def pod_kinds(model: CapacityModel, most: int = MOST_KINDS) -> list[PodKind]:
+    """Return the kinds of pods with devices, the most frequent first; at most so many."""
+    found: dict[bytes, PodKind] = {}
+    for pod, claims in _pods_with_claims(model):
+        specs = [claim["spec"] for claim in claims]
+        room = sorted(model.unbound(pod).requests.items())
+        key = orjson.dumps([specs, room], option=orjson.OPT_SORT_KEYS) + pod.placement
+        known = found.get(key)
+        found[key] = PodKind(pod, claims, 1) if known is None else _one_more(known)
+    ordered = sorted(found.values(), key=lambda kind: -kind.pods)
+    return ordered[:most]
+
+
+def fragmentation(model: CapacityModel, kinds: Iterable[PodKind]) -> list[KindFragmentation]:
+    """Return what is free and what is stranded for each kind, on nodes that the kind may use."""
+    table, devices = model.state.table, model.devices
+    found = []
+    for kind in kinds:
+        pod = model.unbound(kind.pod)
+        allowed = table.live & model.state.filters.mask(pod)
+        room = filters.room(table, pod, {name: table.live for name in pod.requests if "/" in name})
+        free = stranded = nodes = 0
+        for row in allowed.nonzero()[0].tolist():
+            here = devices.free_for(kind.claims, row)
+            free += here.free
+            if here.fits and room[row]:
+                nodes += 1
+            else:
+                stranded += here.free
+        found.append(KindFragmentation(kind, free, stranded, nodes))
+    return found
+
+
+def stranded_share(found: Sequence[KindFragmentation]) -> float | None:
+    """Return the stranded part of what is free, kinds weighted by their pods; None: none is free.
+
+    The result is between 0 and 1.
+    """
+    weighed = sum(each.kind.pods * each.free for each in found)
+    if not weighed:
+        return None
+    return sum(each.kind.pods * each.stranded for each in found) / weighed
+
+
+def _pods_with_claims(model: CapacityModel) -> Iterable[tuple[PodInfo, list[JsonDict]]]:
+    for placement in model.in_order(model.running.values()):
+        claims = _own_claims(placement)
+        if claims:
+            yield placement.pod, claims
+    for pod in model.waiting:
+        if pod.uid in model.running:
+            continue
+        demand = model.state.demands.demand_of(pod)
+        if isinstance(demand, BlockedPod):
+            continue
+        wanted = [item.claim for item in demand.unallocated]
+        if demand.extended:
+            wanted.append(synthetic_claim(pod.obj, demand.extended)[0])
+        if wanted:
+            yield pod, wanted
+
+
+def _own_claims(placement: PodPlacement) -> list[JsonDict]:
+    """Return the claims that a pod has for itself."""
+    return [plan.claim for plan in placement.plans if plan.consumer["resource"] == "pods"]
+
+
+def _one_more(kind: PodKind) -> PodKind:
+    return PodKind(kind.pod, kind.claims, kind.pods + 1)
+
+
+def _asked(spec: JsonObject) -> str:
+    return " + ".join(
+        " or ".join(
+            f"{each.get('count') or 1 if each.get('allocationMode') != 'All' else 'all'} "
+            f"{each.get('deviceClassName')}"
+            for each in alternatives_of(request)
+        )
+        for request in requests_of(spec)
+    )

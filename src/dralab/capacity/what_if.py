@@ -1,0 +1,130 @@
+"""What becomes of every pod if something changes: who runs, who moves, who waits, and why."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from dralab.capacity.changes import Change
+from dralab.capacity.fragmentation import KindFragmentation, fragmentation, pod_kinds
+from dralab.capacity.model import CapacityModel, Decision
+from dralab.objects.metadata import NamespacedName
+from dralab.scheduler.cycle import PodPlacement, Refusal
+from dralab.scheduler.pods import PodInfo
+
+Fate = Literal[
+    "starts",
+    "starts anyway",
+    "still waits",
+    "no longer starts",
+    "moves",
+    "restarts",
+    "is displaced",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodOutcome:
+    """One pod: where it would run without the change (empty: nowhere), and with it.
+
+    `why` says why it waits then. `interrupted` is set where it waited for a while meanwhile.
+    """
+
+    pod: NamespacedName
+    fate: Fate
+    before: str = ""
+    after: str = ""
+    why: str = ""
+    interrupted: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhatIf:
+    """Everything that the change makes different, and the pods that wait all the same.
+
+    Pods that run on where they are have no outcome; `unaffected` counts them.
+    """
+
+    outcomes: Sequence[PodOutcome]
+    unaffected: int
+    nodes: tuple[int, int]
+    before: Sequence[KindFragmentation]
+    after: Sequence[KindFragmentation]
+
+    def with_fate(self, *fates: Fate) -> list[PodOutcome]:
+        """Return the pods of some fates."""
+        return [each for each in self.outcomes if each.fate in fates]
+
+
+def what_if(
+    model: CapacityModel, changes: Iterable[Change], other: CapacityModel | None = None
+) -> WhatIf:
+    """Return what becomes of the pods of a model after some changes; the model stays as it is.
+
+    `other` is the cluster that is changed, where it differs from the beginning on; by default the
+    model itself. Waiting pods are scheduled in either case, so that what the change brings about
+    is told from what would have come anyway. UnknownName: a change names what is not there.
+    """
+    kinds = pod_kinds(model)
+    with model.tentatively():
+        without = model.run(model.waiting)
+        before = fragmentation(model, kinds)
+        nodes = model.state.table.count
+    changed = model if other is None else other
+    with changed.tentatively():
+        was = {uid: each.node for uid, each in changed.running.items()}
+        known = {uid: each.pod for uid, each in changed.running.items()}
+        leaving = [pod for change in changes for pod in change.apply(changed)]
+        waiting = list(changed.waiting)
+        decided = changed.run([*leaving, *waiting])
+        reasons = _reasons(changed, decided)
+        outcomes = [
+            _of_waiting(pod, without.get(pod.uid), decided[pod.uid], reasons) for pod in waiting
+        ]
+        for uid, node in sorted(was.items(), key=lambda item: known[item[0]].key):
+            now = changed.running.get(uid)
+            if now is not None and now.node == node and uid not in changed.evicted:
+                continue
+            if now is None and uid not in decided:
+                continue  # it ended with its node, or on purpose
+            outcomes.append(
+                PodOutcome(
+                    pod=known[uid].key,
+                    fate=_of_running(node, now),
+                    before=node,
+                    after="" if now is None else now.node,
+                    why=reasons.get(uid, ""),
+                    interrupted=uid in changed.interrupted,
+                )
+            )
+        return WhatIf(
+            outcomes=outcomes,
+            unaffected=sum(uid in changed.running and uid not in changed.evicted for uid in was),
+            nodes=(nodes, changed.state.table.count),
+            before=before,
+            after=fragmentation(changed, kinds),
+        )
+
+
+def _reasons(model: CapacityModel, decided: dict[str, Decision]) -> dict[str, str]:
+    return {uid: model.why(each) for uid, each in decided.items() if isinstance(each, Refusal)}
+
+
+def _of_waiting(
+    pod: PodInfo, without: Decision | None, now: Decision, reasons: dict[str, str]
+) -> PodOutcome:
+    before = without.node if isinstance(without, PodPlacement) else ""
+    after = now.node if isinstance(now, PodPlacement) else ""
+    fate: Fate
+    if after:
+        fate = "starts anyway" if before else "starts"
+    else:
+        fate = "no longer starts" if before else "still waits"
+    return PodOutcome(
+        pod=pod.key, fate=fate, before=before, after=after, why=reasons.get(pod.uid, "")
+    )
+
+
+def _of_running(node: str, now: PodPlacement | None) -> Fate:
+    if now is None:
+        return "is displaced"
+    return "restarts" if now.node == node else "moves"

@@ -1,0 +1,282 @@
+"""`dralab what-if`: what becomes of the pods if nodes come and go, are cordoned or tainted."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import click
+
+from dralab.capacity.changes import (
+    AddNodes,
+    Change,
+    Cordon,
+    RemoveNode,
+    Taint,
+    UnknownName,
+    UpgradeDriver,
+    Without,
+    patched,
+)
+from dralab.capacity.fragmentation import KindFragmentation, stranded_share
+from dralab.capacity.model import CapacityModel
+from dralab.capacity.what_if import Fate, PodOutcome, WhatIf
+from dralab.capacity.what_if import what_if as answer
+from dralab.cli import objects
+from dralab.cli._inventory import InventorySource, inventory_options
+from dralab.cli._output import echo_json, echo_table, output_option, refuse
+from dralab.cli._taints import node_taint
+from dralab.objects.metadata import NamespacedName
+
+SHOWN: Final = 10
+KINDS: Final = ("pod", "deployment", "replicaset", "statefulset", "daemonset", "job", "cronjob")
+
+
+@click.command(
+    "what-if",
+    epilog="""Examples:
+
+\b
+  dralab what-if -f cluster.yaml --add h100=2
+  dralab what-if -f cluster.yaml --add node-3=4 --remove node-7
+  dralab what-if -f cluster.yaml --taint node-3:maintenance=now:NoExecute
+  dralab what-if -f cluster.yaml --without job/ml/sweep --patch fewer-replicas.yaml
+  dralab what-if --kubeconfig config --driver-upgrade gpu.nvidia.com --at-once 2
+""",
+)
+@inventory_options
+@click.option(
+    "--add",
+    multiple=True,
+    metavar="SHAPE|NODE=COUNT",
+    help="Add nodes of a shape (see `dralab generate -h`), or copies of a node of the input.",
+)
+@click.option("--remove", multiple=True, metavar="NODE", help="Remove a node.")
+@click.option("--cordon", multiple=True, metavar="NODE", help="Cordon a node.")
+@click.option("--taint", multiple=True, metavar="NODE:KEY=VALUE:EFFECT", help="Taint a node.")
+@click.option(
+    "--patch",
+    multiple=True,
+    metavar="FILE",
+    help="Merge objects into those of the same kind and name, as kubectl patch --type merge; "
+    "others are added.",
+)
+@click.option(
+    "--without",
+    multiple=True,
+    metavar="KIND/[NAMESPACE/]NAME",
+    help=f"End a pod or the pods of a workload; KIND is one of {', '.join(KINDS)}.",
+)
+@click.option(
+    "--driver-upgrade",
+    multiple=True,
+    metavar="DRIVER",
+    help="Upgrade a driver node by node; pods with its devices leave the node meanwhile.",
+)
+@click.option(
+    "--at-once",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Nodes on which a driver is upgraded at the same time.",
+)
+@click.option("--all", "everything", is_flag=True, help=f"List all pods, not {SHOWN} of a kind.")
+@output_option("table", "json")
+def what_if(
+    source: InventorySource,
+    add: tuple[str, ...],
+    remove: tuple[str, ...],
+    cordon: tuple[str, ...],
+    taint: tuple[str, ...],
+    patch: tuple[str, ...],
+    without: tuple[str, ...],
+    driver_upgrade: tuple[str, ...],
+    at_once: int,
+    everything: bool,
+    output: str,
+) -> None:
+    """Show which pods would run, move and wait after a change.
+
+    Nothing is changed. Pods are placed as the scheduler would place them, by priority and age,
+    before and after the change, so that only differences are shown. Pods of nodes that go, and
+    pods that a NoExecute taint evicts, are scheduled again with those that wait; pods of
+    DaemonSets end with their node. FREE counts the devices that a kind of pods could use, STRANDED
+    those of them on nodes where it does not fit. Exit code 0: afterwards every pod has a node;
+    1: some pods wait; 2: bad input.
+    """
+    changes: list[Change] = [
+        *(AddNodes(*_counted(text)) for text in add),
+        *(RemoveNode(name) for name in remove),
+        *(Cordon(name) for name in cordon),
+        *(Taint(*_tainted(text)) for text in taint),
+        *(_ending(text) for text in without),
+        *(UpgradeDriver(name, at_once) for name in driver_upgrade),
+    ]
+    if not (changes or patch):
+        raise click.UsageError("nothing would change: give --add, --remove, --patch or another")
+    found = objects.inventory(source)
+    model = CapacityModel(found)
+    other = None
+    if patch:
+        read = objects.manifests(patch)
+        refuse(read.problems)
+        other = CapacityModel(patched(found, [item.object for item in read.objects]))
+    try:
+        result = answer(model, changes, other)
+    except UnknownName as error:
+        raise click.UsageError(str(error)) from None
+    if output == "json":
+        echo_json(_structured(result))
+    else:
+        _print(result, SHOWN if not everything else sys.maxsize)
+    waits = result.with_fate("still waits", "no longer starts", "is displaced")
+    sys.exit(1 if waits else 0)
+
+
+def _counted(text: str) -> tuple[str, int]:
+    name, equals, number = text.partition("=")
+    if not name or (equals and not (number.isdecimal() and 0 < int(number) <= 100_000)):
+        raise click.BadParameter(
+            f"{text!r}: expected SHAPE=COUNT or NODE=COUNT, such as h100=2", param_hint="--add"
+        )
+    return name, int(number or 1)
+
+
+def _tainted(text: str) -> tuple[str, dict[str, str]]:
+    name, _, taint = text.partition(":")
+    if not (name and taint):
+        raise click.BadParameter(
+            f"{text!r}: expected NODE:KEY=VALUE:EFFECT, such as node-3:maintenance=now:NoExecute",
+            param_hint="--taint",
+        )
+    return name, node_taint(taint)
+
+
+def _ending(text: str) -> Without:
+    kind, _, name = text.partition("/")
+    namespace, slash, short = name.rpartition("/")
+    if kind not in KINDS or not short:
+        raise click.BadParameter(
+            f"{text!r}: expected KIND/NAME or KIND/NAMESPACE/NAME with KIND one of "
+            f"{', '.join(KINDS)}",
+            param_hint="--without",
+        )
+    return Without(kind, NamespacedName(namespace if slash else "default", short))
+
+
+# --- output ----------------------------------------------------------------------------------
+
+
+def _print(result: WhatIf, most: int) -> None:
+    click.echo(_headline(result))
+    titles: Mapping[Fate, str] = {
+        "starts": "starts",
+        "moves": "moves",
+        "restarts": "restarts on its node",
+        "is displaced": "is displaced and waits",
+        "no longer starts": "would start without the change and now waits",
+        "still waits": "still waits",
+    }
+    for fate, title in titles.items():
+        pods = result.with_fate(fate)
+        if pods:
+            click.echo(f"\n{title}:")
+            _pods(pods, most)
+    _fragmentation(result)
+
+
+def _headline(result: WhatIf) -> str:
+    before, after = result.nodes
+    starts = len(result.with_fate("starts"))
+    anyway = len(result.with_fate("starts anyway"))
+    waits = len(result.with_fate("still waits", "no longer starts"))
+    moves, lost = len(result.with_fate("moves", "restarts")), len(result.with_fate("is displaced"))
+    interrupted = sum(each.interrupted for each in result.with_fate("moves", "restarts"))
+    rows = [
+        f"nodes    {before} before, {after} after",
+        f"waiting  {starts + anyway + waits}: {starts} start because of the change, "
+        f"{anyway} start anyway, {waits} wait",
+        f"running  {result.unaffected + moves + lost}: {result.unaffected} stay, "
+        f"{moves} move or restart, {lost} lose their place",
+    ]
+    if interrupted:
+        rows[-1] += f"; {interrupted} of those that move or restart wait meanwhile"
+    return "\n".join(rows)
+
+
+def _pods(pods: Sequence[PodOutcome], most: int) -> None:
+    reasons: dict[str, list[PodOutcome]] = {}
+    for each in pods:
+        reasons.setdefault(each.why, []).append(each)
+    shown = 0
+    for why, members in reasons.items():
+        for each in members[: max(0, most - shown)]:
+            where = " -> ".join(filter(None, (each.before, each.after)))
+            click.echo(f"  {each.pod}  {where}".rstrip())
+        if len(members) > max(0, most - shown):
+            click.echo(f"  and {len(members) - max(0, most - shown)} more (--all lists them)")
+        shown += len(members)
+        if why:
+            click.echo(f"    {why}")
+
+
+def _fragmentation(result: WhatIf) -> None:
+    if not result.before:
+        return
+    click.echo("\nfree devices, and those stranded on nodes where such a pod does not fit:")
+    rows = [("PODS", "ASK FOR", "LIKE", "FREE", "STRANDED", "NODES WHERE IT FITS")]
+    for before, after in zip(result.before, result.after, strict=True):
+        rows.append(
+            (
+                str(before.kind.pods),
+                before.kind.asks,
+                str(before.kind.pod.key),
+                f"{before.free} -> {after.free}",
+                f"{before.stranded} -> {after.stranded}",
+                f"{before.nodes} -> {after.nodes}",
+            )
+        )
+    echo_table(rows)
+    shares = [stranded_share(found) for found in (result.before, result.after)]
+    if any(share is not None for share in shares):
+        told = ["none free" if share is None else f"{100 * share:.0f} %" for share in shares]
+        click.echo(f"fragmentation: {told[0]} before, {told[1]} after")
+
+
+def _structured(result: WhatIf) -> dict[str, Any]:
+    return {
+        "nodes": {"before": result.nodes[0], "after": result.nodes[1]},
+        "unaffected": result.unaffected,
+        "pods": [
+            {
+                "namespace": each.pod.namespace,
+                "name": each.pod.name,
+                "fate": each.fate,
+                "before": each.before or None,
+                "after": each.after or None,
+                "interrupted": each.interrupted,
+                "why": each.why or None,
+            }
+            for each in result.outcomes
+        ],
+        "fragmentation": {
+            "before": _measured(result.before),
+            "after": _measured(result.after),
+        },
+    }
+
+
+def _measured(found: Sequence[KindFragmentation]) -> dict[str, Any]:
+    return {
+        "stranded": stranded_share(found),
+        "kinds": [
+            {
+                "like": str(each.kind.pod.key),
+                "asks": each.kind.asks,
+                "pods": each.kind.pods,
+                "free": each.free,
+                "stranded": each.stranded,
+                "nodes": each.nodes,
+            }
+            for each in found
+        ],
+    }
