@@ -5,6 +5,7 @@ import pytest
 from builders import pod
 from dralab.api.status import ApiError
 from dralab.controllers import registry
+from dralab.objects.pods import is_ready
 from dralab.runtime.resources import (
     CONTROLLER_REVISIONS,
     DAEMON_SETS,
@@ -396,6 +397,48 @@ class TestDaemonSets:
         assert sum("deletionTimestamp" in p["metadata"] for p in lab.all(PODS)) == 1
         run(lab, 8)
         images = Counter(p["spec"]["containers"][0]["image"] for p in lab.all(PODS))
+        assert images == {"nginx:2": 2}
+
+    def surging(self, lab):
+        self.nodes(lab)
+        rolling = {"maxSurge": 1, "maxUnavailable": 0}
+        strategy = {"type": "RollingUpdate", "rollingUpdate": rolling}
+        lab.add(DAEMON_SETS, workload("DaemonSet", "ds", updateStrategy=strategy))
+        run(lab)
+
+    def test_an_update_with_a_surge_never_leaves_a_node_without_a_ready_pod(self, lab):
+        self.surging(lab)
+        lab.patch(DAEMON_SETS, "ds", {"spec": {"template": template(image="nginx:2")}})
+        for _ in range(12):
+            run(lab, 1)
+            pods = [p for p in lab.all(PODS) if "deletionTimestamp" not in p["metadata"]]
+            assert len(pods) <= 3
+            assert {p["spec"].get("nodeName") for p in pods if is_ready(p)} == {"n0", "n1"}
+        images = Counter(p["spec"]["containers"][0]["image"] for p in lab.all(PODS))
+        assert images == {"nginx:2": 2}
+        assert lab.get(DAEMON_SETS, "ds")["status"]["updatedNumberScheduled"] == 2
+
+    def test_an_old_pod_stays_as_long_as_its_successor_is_not_ready(self, lab):
+        self.surging(lab)
+        lab.patch(DAEMON_SETS, "ds", {"spec": {"template": template(image="nginx:2")}})
+        lab.wait(600)  # nobody runs the new pod
+        pods = lab.all(PODS)
+        assert not any("deletionTimestamp" in p["metadata"] for p in pods)
+        images = Counter(p["spec"]["containers"][0]["image"] for p in pods)
+        assert images == {"nginx:1": 2, "nginx:2": 1}
+
+    def test_a_surge_replaces_pods_that_are_not_ready_at_once(self, lab):
+        self.surging(lab)
+        for each in lab.all(PODS):
+            conditions = [{"type": "Ready", "status": "False"}]
+            lab.set_status(PODS, each["metadata"]["name"], "default", conditions=conditions)
+        lab.patch(DAEMON_SETS, "ds", {"spec": {"template": template(image="nginx:2")}})
+        lab.wait(1)
+        images = Counter(
+            p["spec"]["containers"][0]["image"]
+            for p in lab.all(PODS)
+            if "deletionTimestamp" not in p["metadata"]
+        )
         assert images == {"nginx:2": 2}
 
     def test_its_history_can_be_read_and_is_bounded(self, lab):

@@ -4,10 +4,13 @@ Source: kube-controller-manager's daemon controller: a pod is tied to its node b
 placed by the scheduler; it tolerates the taints of troubled nodes.
 """
 
+from collections.abc import Sequence
 from copy import deepcopy
+from functools import partial
 from typing import Any, Final
 
 from dralab.api.status import ApiError
+from dralab.controllers.daemon_surge import excess, surge_plan
 from dralab.controllers.revisions import Revisions
 from dralab.controllers.workloads import (
     OwnedObjects,
@@ -103,29 +106,22 @@ class DaemonSets:
 
     def _place(self, daemon_set: JsonDict, revision: str) -> None:
         pods = self._by_node(daemon_set)
+        surges = self._most(daemon_set, "maxSurge", 1) > 0
         for node in sorted(self.nodes, key=key_of):
             name = node["metadata"]["name"]
             should_run, may_stay = wants(daemon_set, node)
             mine = pods.get(name, [])
-            alive = [pod for pod in mine if not is_deleting(pod)]
-            for pod in list(alive):
-                if is_finished(pod):
-                    if status_of(pod).get("phase") == "Failed":
-                        self.recorder.event(
-                            daemon_set,
-                            "DaemonSet",
-                            "FailedDaemonPod",
-                            f"Found failed daemon pod {key_of(pod)} on node {name}, "
-                            "will try to kill it",
-                            type="Warning",
-                            api_version="apps/v1",
-                        )
-                    self.control.delete(daemon_set, pod)
-                    alive.remove(pod)
-            if should_run and not alive and not any(is_deleting(pod) for pod in mine):
+            alive = self._without_finished(daemon_set, mine)
+            # With a surge the next pod does not wait until the last one has ended.
+            if should_run and not alive and (surges or not any(map(is_deleting, mine))):
                 self.control.create(daemon_set, self._body(daemon_set, name, revision))
             elif not may_stay:
                 for pod in alive:
+                    self.control.delete(daemon_set, pod)
+            elif surges:
+                for pod in excess(
+                    alive, partial(_is_of, revision), partial(self._is_available, daemon_set)
+                ):
                     self.control.delete(daemon_set, pod)
             elif len(alive) > 1:
                 alive.sort(key=lambda pod: (not pod["spec"].get("nodeName"), key_of(pod)))
@@ -138,24 +134,66 @@ class DaemonSets:
                     if not is_deleting(pod):
                         self.control.delete(daemon_set, pod)
 
+    def _without_finished(self, daemon_set: JsonDict, pods: Sequence[JsonDict]) -> list[JsonDict]:
+        """Delete what has ended, and return the pods that stay."""
+        alive = []
+        for pod in pods:
+            if is_deleting(pod):
+                continue
+            if not is_finished(pod):
+                alive.append(pod)
+                continue
+            if status_of(pod).get("phase") == "Failed":
+                self.recorder.event(
+                    daemon_set,
+                    "DaemonSet",
+                    "FailedDaemonPod",
+                    f"Found failed daemon pod {key_of(pod)} on node {_node_of(pod)}, "
+                    "will try to kill it",
+                    type="Warning",
+                    api_version="apps/v1",
+                )
+            self.control.delete(daemon_set, pod)
+        return alive
+
     def _roll(self, daemon_set: JsonDict, revision: str) -> None:
-        """Delete outdated pods, as far as maxUnavailable lets; new ones follow."""
+        """Replace outdated pods, as far as maxUnavailable or maxSurge lets."""
         strategy = daemon_set["spec"].get("updateStrategy") or {}
         if strategy.get("type") == "OnDelete":
             return
-        pods = [pod for mine in self._by_node(daemon_set).values() for pod in mine]
-        wanted = sum(wants(daemon_set, node)[0] for node in self.nodes)
-        rolling = strategy.get("rollingUpdate") or {}
-        most = max(1, percentage(rolling.get("maxUnavailable", 1), wanted, up=True))
-        away = wanted - sum(self._is_available(daemon_set, pod) for pod in pods)
+        by_node = self._by_node(daemon_set)
+        wanted = {node["metadata"]["name"]: wants(daemon_set, node)[0] for node in self.nodes}
+        number = sum(wanted.values())
+        surge = self._most(daemon_set, "maxSurge", number)
+        if surge:
+            plan = surge_plan(
+                by_node,
+                wanted,
+                surge,
+                partial(_is_of, revision),
+                partial(self._is_available, daemon_set),
+            )
+            for pod in plan.deleted:
+                self.control.delete(daemon_set, pod)
+            for node in plan.nodes:
+                self.control.create(daemon_set, self._body(daemon_set, node, revision))
+            return
+        pods = [pod for mine in by_node.values() for pod in mine]
+        most = max(1, self._most(daemon_set, "maxUnavailable", number, 1))
+        away = number - sum(self._is_available(daemon_set, pod) for pod in pods)
         for pod in sorted(pods, key=key_of):
-            if is_deleting(pod) or labels_of(pod).get(HASH) == revision:
+            if is_deleting(pod) or _is_of(revision, pod):
                 continue
             if self._is_available(daemon_set, pod):
                 if away >= most:
                     continue
                 away += 1
             self.control.delete(daemon_set, pod)
+
+    def _most(self, daemon_set: JsonDict, limit: str, number: int, default: int = 0) -> int:
+        """Return a limit of the rolling update for so many pods."""
+        rolling = (daemon_set["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}
+        return percentage(rolling.get(limit, default), number, up=True)
 
     def _is_available(self, daemon_set: JsonDict, pod: JsonDict) -> bool:
         min_ready_seconds = daemon_set["spec"].get("minReadySeconds") or 0
@@ -199,11 +237,11 @@ class DaemonSets:
             if not should_run:
                 counts["misplaced"] += 1
                 continue
-            pod = mine[0]
+            pod = min(mine, key=lambda one: one["metadata"].get("creationTimestamp", ""))
             counts["there"] += 1
             counts["ready"] += is_ready(pod)
             counts["available"] += self._is_available(daemon_set, pod)
-            counts["updated"] += labels_of(pod).get(HASH) == revision
+            counts["updated"] += _is_of(revision, pod)
         status: dict[str, Any] = {
             "desiredNumberScheduled": counts["wanted"],
             "currentNumberScheduled": counts["there"],
@@ -233,6 +271,10 @@ def wants(daemon_set: JsonDict, node: JsonDict) -> tuple[bool, bool]:
         untolerated(tolerations, taints, REPELLING) is None,
         untolerated(tolerations, taints, {NO_EXECUTE}) is None,
     )
+
+
+def _is_of(revision: str, pod: JsonDict) -> bool:
+    return labels_of(pod).get(HASH) == revision
 
 
 def _tolerations(spec: dict[str, Any]) -> list[dict[str, Any]]:
