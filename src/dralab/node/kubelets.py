@@ -3,6 +3,7 @@
 Each node has its own lease, status, plugins, claims, CDI files and pods.
 """
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -32,6 +33,7 @@ from dralab.runtime.manager import Manager
 from dralab.runtime.resources import LEASES, NODES, PODS, SLICES
 from dralab.values.json_types import JsonDict
 
+logger = logging.getLogger(__name__)
 LEASE_NAMESPACE: Final = "kube-node-lease"
 RENEW: Final = 10 * SECOND  # kubelet: a quarter of the lease's 40 s
 LEASE_SECONDS: Final = 40
@@ -400,7 +402,7 @@ class Kubelets:
             or (endpoint is not None and not kubelet.announced)
         ):
             if endpoint is not None:
-                endpoint.publish(client, node)
+                self._publish(kubelet, endpoint, node)
             status = status_of_node(
                 node,
                 {"cpu": spec.cpu, "memory": spec.memory, "pods": spec.pods},
@@ -414,6 +416,17 @@ class Kubelets:
             kubelet.plugins.changed = partial(self._plugin_changed, kubelet)
             self.on_node(kubelet)  # what fails there is retried with the node
             kubelet.announced = True
+
+    def _publish(self, kubelet: Kubelet, endpoint: StreamEndpoint, node: JsonDict) -> None:
+        """Leave at the server how to reach the node; without it, all but logs and exec works."""
+        try:
+            endpoint.publish(kubelet.client, node)
+        except ApiError as error:
+            if error.reason != "Forbidden":
+                raise
+            text = f"kubectl logs, exec and port-forward will not reach this node: {error.message}"
+            logger.warning("%s", text)
+            self.recorder.event(node, "Node", "EndpointNotPublished", text, type="Warning")
 
     def _untaint(self, name: str) -> None:
         """Take away the taint with which every node begins, where no controller has done so.

@@ -6,6 +6,7 @@ themselves.
 
 from collections.abc import Sequence
 
+from dralab.api.status import ApiError
 from dralab.prototypes.classic.kinds import API_VERSION
 from dralab.prototypes.classic.structured import MODEL
 from dralab.runtime.client import serves
@@ -61,8 +62,14 @@ class NamedSlices:
         return None
 
     def served(self) -> bool:
-        """Return whether the server is of that time: most are not."""
-        return serves(self.client, SCHEDULING_CONTEXTS)
+        """Return whether the server is of that time, and lets the node know: most do not."""
+        try:
+            return serves(self.client, SCHEDULING_CONTEXTS)
+        except ApiError as error:
+            # Authorization comes first: a node is refused what does not exist, too.
+            if error.reason != "Forbidden":
+                raise
+            return False
 
     def wipe(self, node: str, driver: str = "") -> None:
         """Delete the slices of a driver that is gone; without a name, of all drivers."""
