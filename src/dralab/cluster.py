@@ -24,6 +24,7 @@ from dralab.apiserver.authentication.settings import (
 )
 from dralab.apiserver.http.browser_guard import is_loopback
 from dralab.apiserver.nodes import LOOPBACK
+from dralab.apiserver.resources.configured_admission import OutgoingSettings
 from dralab.apiserver.resources.event_ttl import TTL
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import MemoryStore, Store
@@ -79,7 +80,8 @@ class Options:
     nanoseconds after their last write.
     `authentication` says who is known beside the administrator, `authorization` how is decided
     what they may do: modes of `authorization.modes`, all of them allowed everything without one.
-    `audit` opens the audit log; `admission` says which admission plugins are off.
+    `audit` opens the audit log; `admission` says which admission plugins are off,
+    `outgoing` where webhooks may be called.
     With `store` the objects are in that etcd, which other servers may share; `data` then has only
     the CA, certificate and token.
     """
@@ -104,6 +106,7 @@ class Options:
     store: "EtcdAddress | None" = None
     audit: "Callable[[], AuditSettings] | None" = None
     admission: "AdmissionSettings | None" = None
+    outgoing: OutgoingSettings | None = None
 
 
 class Cluster:
@@ -347,6 +350,7 @@ class Cluster:
             event_ttl=self.options.event_ttl,
             authorization=self.options.authorization,
             admission=self.options.admission,
+            outgoing=self.options.outgoing,
             audit=None if self.options.audit is None else self.options.audit(),
         )
         if self.options.all_versions:

@@ -120,7 +120,7 @@ def test_a_claim_counts_for_the_most_that_it_may_get(requests, devices):
 
 def account(lab, name="q"):
     (limits,) = (
-        each for each in lab.api.resources.context.admission if isinstance(each, QuotaLimits)
+        each for each in lab.api.resources.context.validating if isinstance(each, QuotaLimits)
     )
     return limits.accounts["default"][name]
 

@@ -42,8 +42,9 @@ class Cause:
     field: str = ""
 
     def as_mapping(self) -> dict[str, str]:
-        """Return the wire form; an empty field is left out."""
-        found = {"reason": self.reason, "message": self.message}
+        """Return the wire form; an empty reason or field is left out."""
+        found = {"reason": self.reason} if self.reason else {}
+        found["message"] = self.message
         if self.field:
             found["field"] = self.field
         return found

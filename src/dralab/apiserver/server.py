@@ -15,6 +15,7 @@ from dralab.apiserver.http.application import Application
 from dralab.apiserver.http.messages import Answer, HttpRequest, with_headers
 from dralab.apiserver.nodes import LOOPBACK, Network, NodeProxy
 from dralab.apiserver.resources.assembly import built_in_admission, new_resources
+from dralab.apiserver.resources.configured_admission import OutgoingSettings
 from dralab.apiserver.resources.event_ttl import TTL, EventLeases
 from dralab.apiserver.storage import Store, Stored
 from dralab.apiserver.storage.following import follow
@@ -58,6 +59,7 @@ class ApiServer:
         authorization: Sequence[str] = (),
         audit: "AuditSettings | None" = None,
         admission: "AdmissionSettings | None" = None,
+        outgoing: OutgoingSettings | None = None,
     ) -> None:
         chance = randomness or Randomness.from_system()
         clock = clock or WallClock()
@@ -76,6 +78,8 @@ class ApiServer:
             ),
             features=features,
             service_accounts=settings.service_accounts,
+            outgoing=outgoing,
+            disabled=admission.disabled if admission is not None else frozenset(),
         )
         if authorization:
             self._authorize(authorization)
@@ -89,6 +93,7 @@ class ApiServer:
         if admission is not None:
             context = self.resources.context
             context.admission[:] = admission.chosen(context.admission)
+            context.validating[:] = admission.chosen(context.validating)
         self.flows = FlowControl()
         follow(store, FLOW_OBJECTS, self.flows.put)
         self.leases = EventLeases(self.resources.context, ttl=event_ttl)
@@ -201,6 +206,7 @@ class ApiServer:
     def close(self) -> None:
         """End the watches and close the store."""
         self.hub.close()
+        self.resources.context.dynamic.close()
         following = self.resources.context.following
         self.store.close()
         if following is not None:

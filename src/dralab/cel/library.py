@@ -12,6 +12,7 @@ from dralab.cel import macros, values
 from dralab.cel.environment import Environment
 from dralab.cel.functions import (
     arithmetic,
+    authorizer,
     lists,
     mathematics,
     network,
@@ -35,6 +36,7 @@ FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
     **resources.FUNCTIONS,
     **optionals.FUNCTIONS,
     **mathematics.FUNCTIONS,
+    **authorizer.FUNCTIONS,
     "_==_": values.equals,
     "_!=_": _not_equal,
     "@in": values.contains,

@@ -24,6 +24,7 @@ from dralab.values.version import Version
 TRAVERSAL: Final = 0.1
 PATTERN: Final = 0.25
 CALL: Final = 1
+ACCESS: Final = 350_000  # asking an authorizer, which may call a webhook
 LIST_BASE: Final = 10
 COMPARABLE: Final = (
     "int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes",
@@ -93,6 +94,10 @@ def _validate(args: Sequence[Any], _result: Any, _overload: str) -> int:
     if type(args[0]) is not Format:
         return 1
     return ceil((1 + size(args[1])) * TRAVERSAL) * ceil(args[0].pattern_size * PATTERN)
+
+
+def _access(_args: Sequence[Any], _result: Any, _overload: str) -> int:
+    return ACCESS
 
 
 def _first(args: Sequence[Any], _result: Any, _overload: str) -> int:
@@ -177,6 +182,7 @@ BY_FUNCTION: Final[dict[str, Charge]] = {
         _first,
     ),
     **dict.fromkeys(("replace", "split", "ip.isCanonical"), _first_twice),
+    "check": _access,
     "join": _joined,
     "find": _pattern,
     "findAll": _pattern,

@@ -76,6 +76,11 @@ QUANTITY: Final = CelType("struct", "kubernetes.Quantity")
 SEMVER: Final = CelType("struct", "kubernetes.Semver")
 URL: Final = CelType("struct", "kubernetes.URL")
 FORMAT: Final = CelType("struct", "kubernetes.NamedFormat")
+AUTHORIZER: Final = CelType("opaque", "kubernetes.authorization.Authorizer")
+PATH_CHECK: Final = CelType("opaque", "kubernetes.authorization.PathCheck")
+GROUP_CHECK: Final = CelType("opaque", "kubernetes.authorization.GroupCheck")
+RESOURCE_CHECK: Final = CelType("opaque", "kubernetes.authorization.ResourceCheck")
+DECISION: Final = CelType("opaque", "kubernetes.authorization.Decision")
 IP: Final = CelType("opaque", "net.IP")
 CIDR: Final = CelType("opaque", "net.CIDR")
 
@@ -83,7 +88,9 @@ BY_NAME: Final = {
     "dyn": DYN, "any": ANY, "bool": BOOL, "int": INT, "uint": UINT, "double": DOUBLE,
     "string": STRING, "bytes": BYTES, "null": NULL, "duration": DURATION,
     "timestamp": TIMESTAMP, "Quantity": QUANTITY, "Semver": SEMVER, "URL": URL,
-    "Format": FORMAT, "IP": IP, "CIDR": CIDR,
+    "Format": FORMAT, "IP": IP, "CIDR": CIDR, "Authorizer": AUTHORIZER,
+    "PathCheck": PATH_CHECK, "GroupCheck": GROUP_CHECK, "ResourceCheck": RESOURCE_CHECK,
+    "Decision": DECISION,
 }  # fmt: skip
 
 SCALARS: Final = frozenset({"bool", "double", "duration", "int", "timestamp", "uint"})

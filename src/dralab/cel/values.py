@@ -170,6 +170,33 @@ class DefaultMap(Map):
         raise CelError(f"no such key: {shown_key(key)}")
 
 
+class LazyMap(Map):
+    """A map whose values are found when they are first asked for.
+
+    Each value begins as a function; what that raises is raised again whenever it is asked for.
+    """
+
+    __slots__ = ("_makers",)
+
+    def __init__(self, makers: Mapping[str, Callable[[], Any]]) -> None:
+        super().__init__()
+        self._makers = makers
+
+    def knows(self, name: str) -> bool:
+        """Whether there is a value of that name, found or not."""
+        return name in self._makers
+
+    def __missing__(self, key: object) -> Any:
+        maker = self._makers.get(key) if type(key) is str else None
+        if maker is None:
+            raise CelError(f"no such key: {shown_key(key)}")
+        found = maker()
+        if isinstance(found, CelError):
+            raise found
+        self[key] = found
+        return found
+
+
 EMPTY_MAP: Final = Map()
 
 
@@ -212,6 +239,7 @@ def new_map(entries: dict[Any, Any]) -> Map:
 TYPE_NAMES: Final[Mapping[type, str]] = {
     bool: "bool", int: "int", Uint: "uint", float: "double", str: "string", bytes: "bytes",
     type(None): "null_type", list: "list", Map: "map", BoolMap: "map", DefaultMap: "map",
+    LazyMap: "map",
     Timestamp: "google.protobuf.Timestamp", Duration: "google.protobuf.Duration",
     TypeValue: "type", Optional: "optional_type", Quantity: "kubernetes.Quantity",
     Version: "kubernetes.Semver", Address: "net.IP", Cidr: "net.CIDR",
@@ -259,7 +287,7 @@ def shown_key(key: object) -> str:
 # Types whose values are equal exactly when Python says so.
 PLAIN: Final = frozenset({str, bytes, type(None), TypeValue, Quantity, Version, Address, Cidr})
 NUMERIC: Final = frozenset({int, Uint, float})
-MAPS: Final = frozenset({Map, BoolMap, DefaultMap})
+MAPS: Final = frozenset({Map, BoolMap, DefaultMap, LazyMap})
 
 
 def equals(left: Any, right: Any) -> bool:  # noqa: C901, PLR0912 - one branch per kind
@@ -334,7 +362,7 @@ def has_field(operand: Any, name: str) -> bool:
     kind = type(operand)
     if kind in MAPS:
         # A map with a default finds every key, as the API server's does.
-        return name in operand or kind is DefaultMap
+        return name in operand or kind is DefaultMap or (kind is LazyMap and operand.knows(name))
     if kind is Optional:
         return operand.present and has_field(operand.value, name)
     return False

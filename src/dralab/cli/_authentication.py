@@ -1,6 +1,6 @@
 """Options on authentication and admission, by the names of kube-apiserver's flags."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -11,6 +11,7 @@ from dralab.cli._components import duration_of
 if TYPE_CHECKING:
     from dralab.apiserver.admission.selection import AdmissionSettings
     from dralab.apiserver.authentication.settings import AuthenticationFlags
+    from dralab.apiserver.resources.configured_admission import OutgoingSettings
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -205,6 +206,21 @@ ADMISSION_OPTIONS: Final = [
         metavar="FILE",
         help="An AdmissionConfiguration with the PodSecurity plugin's defaults and exemptions.",
     ),
+    click.option(
+        "--service",
+        "services",
+        multiple=True,
+        metavar="NS/NAME[:PORT]=HOST:PORT",
+        help="Where a Service that webhooks name is reached, such as "
+        "default/hook=127.0.0.1:9443. May be repeated.",
+    ),
+    click.option(
+        "--webhook-network",
+        "webhook_networks",
+        multiple=True,
+        metavar="CIDR",
+        help="A network, beside loopback, where the server may call webhooks.",
+    ),
 ]
 
 
@@ -230,6 +246,26 @@ def admission_of(
         return settings_of(names(enable), names(disable), configuration)
     except AdmissionFlagError as error:
         raise click.BadParameter(str(error), param_hint=error.flag) from error
+
+
+def outgoing_of(services: Sequence[str], networks: Sequence[str]) -> "OutgoingSettings | None":
+    """Return where the server may call; None where no option says. BadParameter."""
+    if not services and not networks:
+        return None
+    import ipaddress
+
+    from dralab.apiserver.outgoing.targets import read_service
+    from dralab.apiserver.resources.configured_admission import OutgoingSettings
+
+    try:
+        found = [read_service(text) for text in services]
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--service") from error
+    try:
+        allowed = [ipaddress.ip_network(text) for text in networks]
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--webhook-network") from error
+    return OutgoingSettings(networks=allowed, services=found)
 
 
 def flags_of(options: Mapping[str, Any]) -> "AuthenticationFlags":

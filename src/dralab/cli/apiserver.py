@@ -21,6 +21,7 @@ from dralab.cli._authentication import (
     authentication_options,
     check_plain,
     flags_of,
+    outgoing_of,
 )
 from dralab.cli._components import address_of, duration_of
 from dralab.cli.errors import UnusableInput
@@ -209,6 +210,8 @@ def serve(
     enable_admission_plugins: str = "",
     disable_admission_plugins: str = "",
     admission_control_config_file: Path | None = None,
+    services: Sequence[str] = (),
+    webhook_networks: Sequence[str] = (),
     **authentication: Any,
 ) -> None:
     """Serve until stopped; `begin` is called once with the running cluster, before `ready`.
@@ -251,6 +254,7 @@ def serve(
         admission=admission_of(
             enable_admission_plugins, disable_admission_plugins, admission_control_config_file
         ),
+        outgoing=outgoing_of(services, webhook_networks),
         authorization=_modes(authorization_mode, tls=tls),
         audit=audit_of(audit_policy_file, audit_log_path, audit_log_maxsize, audit_log_maxbackup),
     )

@@ -17,6 +17,7 @@ from dralab.apiserver.authorization.attributes import Attributes
 from dralab.apiserver.resources.options import ListOptions, WriteOptions, delete_options
 from dralab.apiserver.resources.selectors import exact_fields
 from dralab.apiserver.resources.server import Resources
+from dralab.apiserver.resources.waiting import waited
 from dralab.apiserver.storage import Compacted, Stored
 from dralab.apiserver.users import ADMIN, User
 from dralab.apiserver.watching import Hub, Subscription, TooManyWatchers
@@ -102,7 +103,10 @@ class LocalClient:
             namespace = namespace or metadata_of(body).get("namespace") or ""
         if self._limited:
             self._check("create", kind, namespace)
-        stored = self.resources.create(kind, _copy(body), namespace, self._options())
+        stored = waited(
+            self.resources,
+            lambda verbs: verbs.create(kind, _copy(body), namespace, self._options()),
+        )
         return self.resources.view(kind, stored)
 
     def update(self, resource: Resource, body: JsonDict, *, subresource: str = "") -> JsonDict:
@@ -113,17 +117,12 @@ class LocalClient:
         if self._limited:
             self._check("update", kind, namespace, name, subresource)
         if subresource not in {"", "status"}:
-            return self.resources.subresource(
-                "update",
-                kind,
-                name,
-                subresource,
-                _copy(body),
-                namespace=namespace,
-                options=self._options(),
-            )
-        stored = self.resources.update(
-            kind, _copy(body), name, namespace, self._options(), subresource=subresource
+            return self._subresource("update", kind, (name, namespace), subresource, body)
+        stored = waited(
+            self.resources,
+            lambda verbs: verbs.update(
+                kind, _copy(body), name, namespace, self._options(), subresource=subresource
+            ),
         )
         return self.resources.view(kind, stored)
 
@@ -143,21 +142,32 @@ class LocalClient:
         kind = self._kind(resource)
         if self._limited:
             self._check("patch", kind, namespace, name, subresource)
-        options = self._options(field_manager)
-        options.force = force
+
+        def options() -> WriteOptions:
+            found = self._options(field_manager)
+            found.force = force
+            found.kind = "PatchOptions"
+            return found
+
         if subresource not in {"", "status"}:
-            return self.resources.subresource(
-                "patch",
-                kind,
-                name,
-                subresource,
-                _copy(patch),
-                namespace=namespace,
-                options=options,
-                type=type,
+            return waited(
+                self.resources,
+                lambda verbs: verbs.subresource(
+                    "patch",
+                    kind,
+                    name,
+                    subresource,
+                    _copy(patch),
+                    namespace=namespace,
+                    options=options(),
+                    type=type,
+                ),
             )
-        stored, _ = self.resources.patch(
-            kind, name, _copy(patch), namespace, options, type=type, subresource=subresource
+        stored, _ = waited(
+            self.resources,
+            lambda verbs: verbs.patch(
+                kind, name, _copy(patch), namespace, options(), type=type, subresource=subresource
+            ),
         )
         return self.resources.view(kind, stored)
 
@@ -173,7 +183,11 @@ class LocalClient:
         kind = self._kind(resource)
         if self._limited:
             self._check("delete", kind, namespace, name)
-        self.resources.delete(kind, name, namespace, delete_options({}, options), user=self.user)
+        how = delete_options({}, options)
+        waited(
+            self.resources,
+            lambda verbs: verbs.delete(kind, name, namespace, how, user=self.user),
+        )
 
     def delete_collection(
         self,
@@ -188,7 +202,10 @@ class LocalClient:
         if self._limited:
             self._check("deletecollection", kind, namespace, fields=field_selector)
         chosen = ListOptions(label_selector=label_selector, field_selector=field_selector)
-        self.resources.delete_collection(kind, namespace, chosen, user=self.user)
+        waited(
+            self.resources,
+            lambda verbs: verbs.delete_collection(kind, namespace, chosen, user=self.user),
+        )
 
     def post(
         self, resource: Resource, name: str, subresource: str, body: JsonDict, namespace: str = ""
@@ -197,14 +214,28 @@ class LocalClient:
         kind = self._kind(resource)
         if self._limited:
             self._check("create", kind, namespace, name, subresource)
-        return self.resources.subresource(
-            "create",
-            kind,
-            name,
-            subresource,
-            _copy(body),
-            namespace=namespace,
-            options=self._options(),
+        return self._subresource("create", kind, (name, namespace), subresource, body)
+
+    def _subresource(
+        self,
+        verb: str,
+        kind: Kind,
+        named: tuple[str, str],
+        subresource: str,
+        body: JsonDict,
+    ) -> JsonDict:
+        name, namespace = named
+        return waited(
+            self.resources,
+            lambda verbs: verbs.subresource(
+                verb,
+                kind,
+                name,
+                subresource,
+                _copy(body),
+                namespace=namespace,
+                options=self._options(),
+            ),
         )
 
     def _kind(self, resource: Resource) -> Kind:

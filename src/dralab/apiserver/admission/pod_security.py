@@ -94,7 +94,7 @@ class PodSecurity:
     def __init__(self, settings: PodSecuritySettings | None = None) -> None:
         self.settings = settings or PodSecuritySettings()
 
-    def admit(self, review: Review) -> None:
+    def validate(self, review: Review) -> None:
         """Check a pod, a pod template, or a namespace. ApiError Forbidden, Invalid."""
         hub = review.kind.hub
         if review.value is None or review.operation not in {"CREATE", "UPDATE"}:

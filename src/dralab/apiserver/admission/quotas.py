@@ -53,7 +53,7 @@ class QuotaLimits:
         for account in self.accounts.get(namespace, {}).values():
             yield from account.unknown(hub)
 
-    def admit(self, review: Review) -> None:
+    def validate(self, review: Review) -> None:
         """Raise Forbidden where a quota would be exceeded."""
         if review.operation != "CREATE" or review.subresource or review.value is None:
             return

@@ -7,10 +7,10 @@ k8s.io/pod-security-admission `admission/api`.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from dralab.api.yaml_documents import YamlError, single
-from dralab.apiserver.admission.chain import Admission
+from dralab.apiserver.admission.chain import Admission, ValidatingAdmission
 from dralab.apiserver.admission.pod_security import (
     NEWEST,
     VERSION,
@@ -20,13 +20,15 @@ from dralab.apiserver.admission.pod_security import (
 )
 from dralab.objects.pod_security import LEVELS
 
+Named = TypeVar("Named", Admission, ValidatingAdmission)
 ENABLE, DISABLE = "--enable-admission-plugins", "--disable-admission-plugins"
 CONFIGURE: Final = "--admission-control-config-file"
 OURS: Final = frozenset(
     {
         "CertificateApproval", "CertificateSigning", "CertificateSubjectRestriction",
-        "DefaultTolerationSeconds", "LimitRanger", "NamespaceLifecycle", "NodeRestriction",
-        "PodSecurity", "Priority", "ResourceQuota", "ServiceAccount",
+        "DefaultTolerationSeconds", "LimitRanger", "MutatingAdmissionWebhook", "NamespaceLifecycle",
+        "NodeRestriction", "PodSecurity", "Priority", "ResourceQuota", "ServiceAccount",
+        "ValidatingAdmissionWebhook",
     }
 )  # fmt: skip
 # Those of kube-apiserver 1.36 that are not here; nothing is lost when they are switched off.
@@ -35,11 +37,11 @@ OTHERS: Final = frozenset(
         "AlwaysAdmit", "AlwaysDeny", "AlwaysPullImages", "ClusterTrustBundleAttest",
         "DefaultIngressClass", "DefaultStorageClass", "DenyServiceExternalIPs", "EventRateLimit",
         "ExtendedResourceToleration", "ImagePolicyWebhook", "LimitPodHardAntiAffinityTopology",
-        "MutatingAdmissionPolicy", "MutatingAdmissionWebhook", "NamespaceAutoProvision",
+        "MutatingAdmissionPolicy", "NamespaceAutoProvision",
         "NamespaceExists", "OwnerReferencesPermissionEnforcement",
         "PersistentVolumeClaimResize", "PodNodeSelector", "PodTolerationRestriction",
         "PodTopologyLabels", "RuntimeClass", "StorageObjectInUseProtection",
-        "TaintNodesByCondition", "ValidatingAdmissionPolicy", "ValidatingAdmissionWebhook",
+        "TaintNodesByCondition", "ValidatingAdmissionPolicy",
     }
 )  # fmt: skip
 
@@ -59,7 +61,7 @@ class AdmissionSettings:
     disabled: frozenset[str] = frozenset()
     pod_security: PodSecuritySettings = field(default_factory=PodSecuritySettings)
 
-    def chosen(self, plugins: Sequence[Admission]) -> list[Admission]:
+    def chosen(self, plugins: Sequence[Named]) -> list[Named]:
         """Return the plugins that are on."""
         return [plugin for plugin in plugins if plugin.name not in self.disabled]
 

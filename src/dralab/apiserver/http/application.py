@@ -4,7 +4,7 @@ It does routing, negotiation and encoding; `resources` implements the verbs, the
 sockets.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import replace
@@ -16,6 +16,7 @@ import orjson
 
 from dralab.api.core.definitions import HUB as DEFINITIONS
 from dralab.api.status import ApiError
+from dralab.apiserver.admission.chain import MustWait
 from dralab.apiserver.authentication import impersonation
 from dralab.apiserver.authentication.chain import (
     WEBSOCKET_TOKEN,
@@ -30,6 +31,7 @@ from dralab.apiserver.http.messages import (
     Answer,
     HttpRequest,
     HttpResponse,
+    TakesLong,
     WatchStream,
 )
 from dralab.apiserver.http.negotiation import AnswerForm
@@ -46,6 +48,7 @@ from dralab.apiserver.http.routing import (
 )
 from dralab.apiserver.http.trying import JSON, refusal, tried, unavailable
 from dralab.apiserver.http.weighing import Weights
+from dralab.apiserver.resources import waiting
 from dralab.apiserver.resources.context import shown
 from dralab.apiserver.resources.options import (
     Query,
@@ -145,6 +148,15 @@ class Application:
             answer = self._answer(request, user)
         except ApiError as error:
             answer = refusal(error)
+            if request.warned:
+                answer.headers = [*answer.headers, *warning_headers(request.warned)]
+        except MustWait:
+            if request.waits:
+                raise
+            request.waits = True
+            if request.brief or request.lane:
+                raise TakesLong(0) from None  # in threads that may wait
+            return self.handle_apart(request)
         except NoSuchGroup:
             return HttpResponse(status=404, headers=TEXT, body=b"404 page not found\n")
         except TooLarge as error:
@@ -164,7 +176,7 @@ class Application:
         others changed what it had read.
         """
         below = self.resources.context.store
-        if request.method not in (DELETES if below.shared else WRITES):
+        if request.method not in (DELETES if below.shared or request.waits else WRITES):
             return self.handle(request)
         route = self._route(request) if below.shared else None
         if route is None or not route.name:
@@ -177,7 +189,8 @@ class Application:
     def _attempt(self, request: HttpRequest, store: Store) -> Answer:
         """Answer a request over a view of the store. Changed."""
         found = copy(self)
-        found.resources = self.resources.over(store)
+        until = waiting.deadline() if request.waits else 0
+        found.resources = self.resources.over(store, deadline=until)
         self._keep_kind(request, store)
         return found.handle(request)
 
@@ -540,6 +553,7 @@ def warnings_of(page: ListPage) -> Sequence[str]:
 def _write_options(request: HttpRequest, query: Query, kind: str, user: User) -> WriteOptions:
     """Return the write options of a request; annotations go to its record in the audit log."""
     found = write_options(query, kind, user=user, agent=agent_of(request))
+    request.warned = found.warnings
     if request.record is not None:
         found.annotate = request.record.annotate
     return found
@@ -573,8 +587,14 @@ def response(
     else:
         headers = JSON
     if warnings:
-        headers = [*headers, *(("Warning", f"299 - {quoted(text)}") for text in warnings)]
+        headers = [*headers, *warning_headers(warnings)]
     return HttpResponse(status=status, headers=headers, body=body)
+
+
+def warning_headers(warnings: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield the headers of warnings, each text once."""
+    for text in dict.fromkeys(warnings):
+        yield "Warning", f"299 - {quoted(text)}"
 
 
 def quoted(text: str) -> str:

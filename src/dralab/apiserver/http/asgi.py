@@ -48,7 +48,14 @@ LARGE: Final = 1024 * 1024  # bytes of JSON that may take a second
 HELD: Final = 0.02  # seconds of CPU time after which a batch lets the loop have a turn
 READS: Final = frozenset({"GET", "HEAD"})
 # Threads beside that of the loop. Writes to a shared store wait for it, so there are many.
-LANES: Final = {"large-requests": 1, "heavy-requests": 1, "writes": 32, "refreshes": 1}
+LANES: Final = {
+    "large-requests": 1,
+    "heavy-requests": 1,
+    "writes": 32,
+    "refreshes": 1,
+    # Those that wait for webhooks, which may take seconds.
+    "waiting": 200,
+}
 Asked = tuple[HttpRequest, "asyncio.Future[Outcome]"]
 
 
@@ -174,11 +181,24 @@ class AsgiApp(AsgiBase):
 
     def _answered_in(self, lane: str, request: HttpRequest) -> asyncio.Future[Outcome]:
         request.brief = False
-        answered: asyncio.Future[Outcome] = asyncio.get_running_loop().run_in_executor(
-            self._lane(lane), self._answer_apart, request
-        )
+        request.lane = "waiting" if request.waits else lane
+        loop = asyncio.get_running_loop()
+        answered: asyncio.Future[Outcome] = loop.create_future()
+        under_way = loop.run_in_executor(self._lane(request.lane), self._answer_apart, request)
+
+        def done(asked: asyncio.Future[Outcome | None]) -> None:
+            if asked.cancelled():
+                answered.cancel()
+            elif (outcome := asked.result()) is None:
+                _follow(answered, self._answered_in("waiting", request))
+            elif answered.done():
+                abandon(outcome)
+            else:
+                answered.set_result(outcome)
+
         self._under_way.add(answered)
         answered.add_done_callback(self._under_way.discard)
+        under_way.add_done_callback(done)
         return answered
 
     def _lane(self, lane: str) -> ThreadPoolExecutor:
@@ -273,9 +293,12 @@ class AsgiApp(AsgiBase):
             return self._watch(answer)
         return answer
 
-    def _answer_apart(self, request: HttpRequest) -> Outcome:
+    def _answer_apart(self, request: HttpRequest) -> Outcome | None:
+        """Answer a request; None if it has to wait for others, in a thread for such."""
         outcome = self._answer(request)
-        return failed() if isinstance(outcome, TakesLong) else outcome  # nothing does, apart
+        if isinstance(outcome, TakesLong):
+            return None if request.waits and request.lane != "waiting" else failed()
+        return outcome
 
     def _open(self, request: HttpRequest) -> Outcome | TakesLong:
         with self.served.store.lock:

@@ -44,7 +44,8 @@ class HttpRequest:
     `repeated` are all values of headers that came more than once; `certificate` (DER) is the
     client's, which TLS has verified. If others wait, `brief` is set: a slow request raises
     TakesLong instead, before it begins. `record` is the audit log's; `wanted` is what an
-    authorizer was asked about it.
+    authorizer was asked about it. `warned` are the warnings for its client. `lane` names the
+    threads that answer it apart; `waits` lets it wait there for webhooks.
     """
 
     method: str
@@ -58,6 +59,9 @@ class HttpRequest:
     repeated: Mapping[str, Sequence[str]] | None = None
     certificate: bytes = b""
     brief: bool = False
+    warned: Sequence[str] = ()
+    lane: str = ""
+    waits: bool = False
     record: "Record | None" = None
     wanted: Attributes | None = None
 

@@ -10,7 +10,7 @@ from dralab.apiserver.admission.certificates import (
     CertificateRequester,
     CertificateSubjectRestriction,
 )
-from dralab.apiserver.admission.chain import Admission
+from dralab.apiserver.admission.chain import Admission, ValidatingAdmission
 from dralab.apiserver.admission.devices import AdminAccess
 from dralab.apiserver.admission.limits import LimitRanges
 from dralab.apiserver.admission.namespaces import NamespaceLifecycle
@@ -21,13 +21,19 @@ from dralab.apiserver.admission.quotas import QuotaLimits
 from dralab.apiserver.admission.service_accounts import DEFAULT, PodServiceAccount
 from dralab.apiserver.admission.services import ServiceAddresses
 from dralab.apiserver.authentication.service_accounts import STANDARD, ServiceAccountSettings
+from dralab.apiserver.resources.configured_admission import (
+    ConfiguredAdmission,
+    OutgoingSettings,
+)
 from dralab.apiserver.resources.context import Context, key_of
+from dralab.apiserver.resources.options import WriteOptions
 from dralab.apiserver.resources.rules import Rules
 from dralab.apiserver.resources.server import Resources
 from dralab.apiserver.storage import Store
 from dralab.kernel.clock import Clock
 from dralab.kernel.randomness import Randomness
 
+Plugin = Admission | ValidatingAdmission
 SYSTEM_CLASSES: Final = {
     "system-cluster-critical": 2_000_000_000,
     "system-node-critical": 2_000_001_000,
@@ -42,15 +48,18 @@ def new_resources(
     randomness: Randomness,
     *,
     kinds: Kinds | None = None,
-    admission: Sequence[Admission] | None = None,
+    admission: Sequence[Plugin] | None = None,
     bootstrap: bool = True,
     features: Features | None = None,
     service_accounts: ServiceAccountSettings = STANDARD,
+    outgoing: OutgoingSettings | None = None,
+    disabled: frozenset[str] = frozenset(),
 ) -> Resources:
     """Return the verbs of a server over `store`.
 
     `kinds` defaults to all that are known; `admission` to `built_in_admission()`, `features` to
-    the gates of 1.36; `service_accounts` signs their tokens. Services get their
+    the gates of 1.36; `service_accounts` signs their tokens, `outgoing` says where webhooks may be
+    called; `disabled` names plugins of webhooks and policies. Services get their
     addresses, and quotas are enforced, whatever the admission. With
     `bootstrap` the objects that every cluster has are made where they are missing.
     """
@@ -68,9 +77,15 @@ def new_resources(
         randomness=randomness,
         kinds=found,
         rules=rules,
-        admission=[*plugins, addresses, limits, CertificateRequester()],
+        admission=_mutating([*plugins, addresses, CertificateRequester()]),
+        validating=_validating(plugins),
         service_accounts=service_accounts,
     )
+
+    context.dynamic.disabled = disabled
+    configured = ConfiguredAdmission(context, outgoing or OutgoingSettings())
+    # What is counted for a quota comes after all that may refuse.
+    context.validating += [context.dynamic, configured, limits]
 
     def count_addresses() -> None:
         addresses.reset(service.value for service in store.list("services").items)
@@ -94,13 +109,21 @@ def new_resources(
     return resources
 
 
-def _give_accounts(resources: Resources, plugins: Sequence[Admission]) -> None:
+def _mutating(plugins: Sequence[Plugin]) -> list[Admission]:
+    return [plugin for plugin in plugins if isinstance(plugin, Admission)]
+
+
+def _validating(plugins: Sequence[Plugin]) -> list[ValidatingAdmission]:
+    return [plugin for plugin in plugins if isinstance(plugin, ValidatingAdmission)]
+
+
+def _give_accounts(resources: Resources, plugins: Sequence[Plugin]) -> None:
     """Let admission create the default account of each namespace."""
 
     def make_default(namespace: str) -> dict[str, Any]:
         kind = resources.kind("", "v1", "serviceaccounts")
         account: dict[str, Any] = {"metadata": {"name": DEFAULT}}
-        return resources.create(kind, account, namespace).value
+        return resources.create(kind, account, namespace, WriteOptions(internal=True)).value
 
     for plugin in plugins:
         if isinstance(plugin, PodServiceAccount):
@@ -113,12 +136,12 @@ def built_in_admission(
     service_accounts: bool = True,
     mount_tokens: bool = False,
     pod_security: PodSecuritySettings | None = None,
-) -> list[Admission]:
+) -> list[Plugin]:
     """Return the admission that every server has, in its order.
 
     With `mount_tokens`, service accounts must exist and pods get their tokens.
     """
-    accounts: list[Admission] = []
+    accounts: list[Plugin] = []
     if service_accounts:
         accounts.append(PodServiceAccount(mounts=mount_tokens))
     return [
@@ -154,7 +177,7 @@ def make_first_objects(resources: Resources) -> None:
             key = key_of(kind, "", value["metadata"]["name"])
             if key not in context.store.damaged(kind.hub) and context.store.get(key) is None:
                 try:
-                    resources.create(kind, value)
+                    resources.create(kind, value, options=WriteOptions(internal=True))
                 except ApiError as error:
                     # Another server of a shared store may start, too.
                     if not (context.store.shared and error.reason == "AlreadyExists"):

@@ -36,7 +36,7 @@ def reconcile(resources: Resources) -> None:
                 key = key_of(kind, namespace, name)
                 if key in damaged:
                     continue
-                options = WriteOptions(manager=MANAGER)
+                options = WriteOptions(manager=MANAGER, internal=True)
                 # Another server on the same store may be doing the same.
                 with suppress(ApiError):
                     found = store.get(key)

@@ -8,7 +8,8 @@ from typing import Any, Final, NoReturn
 
 from dralab.api.kinds import Kind, Kinds
 from dralab.api.status import ApiError, Cause
-from dralab.apiserver.admission.chain import Admission
+from dralab.apiserver.admission.chain import Admission, ValidatingAdmission
+from dralab.apiserver.admission.dynamic import DynamicAdmission
 from dralab.apiserver.authentication.chain import Authentication
 from dralab.apiserver.authentication.service_accounts import (
     STANDARD,
@@ -37,7 +38,9 @@ class Context:
 
     `rules` says what each kind's objects must be; `admission` is asked in order about every
     write, `connecting` about what is created of a subresource that is not stored, such as
-    `pods/eviction`. `managed_fields` can be switched off if no client reads them. `authorizer`
+    `pods/eviction`; `validating` about every write once it is valid, `dynamic` after each of them
+    for what users configure. `may_wait` says that the thread of this request may wait for others,
+    until `deadline`. `managed_fields` can be switched off if no client reads them. `authorizer`
     decides who may do what; without one every user may do everything.
     `service_accounts` signs their tokens.
     """
@@ -49,6 +52,8 @@ class Context:
     rules: Rules
     admission: list[Admission] = field(default_factory=list)
     connecting: list[Admission] = field(default_factory=list)
+    validating: list[ValidatingAdmission] = field(default_factory=list)
+    dynamic: DynamicAdmission = field(default_factory=DynamicAdmission)
     managed_fields: bool = True
     authorizer: Authorizer | None = None
     service_accounts: ServiceAccountSettings = STANDARD
@@ -65,15 +70,21 @@ class Context:
         self._second, self._text = -1, ""
         self._last = 0
         self.below: Context | None = None
+        self.may_wait = False
+        self.deadline = 0
         # Make anew what was derived from objects, after writes were taken back.
         self.reloads: list[Callable[[], None]] = []
         self.following = Following(self.store, self.rules) if self.store.shared else None
         # How many objects admission has to read before one of a kind is created in a namespace.
         self.looked_into: list[Callable[[Kind, str], int]] = []
 
-    def over(self, store: Store) -> "Context":
-        """Return the same parts over another view of the store, for the verbs of one request."""
+    def over(self, store: Store, *, deadline: int = 0) -> "Context":
+        """Return the same parts over another view of the store, for the verbs of one request.
+
+        With a `deadline`, in nanoseconds of the wall clock, it may wait for others until then.
+        """
         found = copy(self)
+        found.may_wait, found.deadline = bool(deadline), deadline
         found.store = store
         found.reloads = []  # derived state belongs to the context below
         found.below = self

@@ -19,6 +19,7 @@ from dralab.values.json_types import JsonDict
 
 STATUS_VERBS: Final = ("get", "patch", "update")
 SERVER: Final = "kube-apiserver"
+OWN: Final = DeleteOptions(internal=True)
 STEP: Final = 250  # objects that are deleted while others wait
 
 
@@ -115,7 +116,7 @@ class CustomResources:
             return value
 
         kind = self.context.kinds.find("apiextensions.k8s.io", "v1", "customresourcedefinitions")
-        how = WriteOptions(agent=SERVER, manager=SERVER)
+        how = WriteOptions(agent=SERVER, manager=SERVER, internal=True)
         name = definition["metadata"]["name"]
         writing.change(self.context, kind, name, "", edit, options=how, subresource="status")
         if not conflict:
@@ -222,7 +223,7 @@ class CustomResources:
         for key in keys:
             with suppress(Damaged):
                 if self.context.store.get(key) is not None:
-                    deleting.delete(self.context, kind, key.name, key.namespace, DeleteOptions())
+                    deleting.delete(self.context, kind, key.name, key.namespace, OWN)
 
     def _release(self, name: str) -> None:
         def edit(value: JsonDict) -> JsonDict:
@@ -231,7 +232,7 @@ class CustomResources:
             return value
 
         kind = self.context.kinds.find("apiextensions.k8s.io", "v1", "customresourcedefinitions")
-        how = WriteOptions(agent=SERVER, manager=SERVER)
+        how = WriteOptions(agent=SERVER, manager=SERVER, internal=True)
         writing.change(self.context, kind, name, "", edit, options=how)
 
     def _object_changed(self, name: str, after: JsonDict | None) -> None:

@@ -9,7 +9,7 @@ from dralab import cel
 from dralab.api import fields
 from dralab.api.fields import OMITTED, FieldError
 from dralab.cel import types
-from dralab.cel.values import Map
+from dralab.cel.json_values import from_json
 from dralab.values.remembering import remembered
 
 OLD: Final = re.compile(r"\boldSelf\b")
@@ -54,7 +54,7 @@ class _Write:
         """Yield the violations in a value and below it. _Spent."""
         rules = schema.get("x-kubernetes-validations")
         if rules:
-            variables = {"self": cel_value(value), "oldSelf": cel_value(old)}
+            variables = {"self": from_json(value), "oldSelf": from_json(old)}
             for rule in rules:
                 error = self._broken(rule, schema, value, old, path=path, variables=variables)
                 if error is not None:
@@ -151,15 +151,6 @@ def _program(expression: str) -> cel.Program:
 @lru_cache(maxsize=1)
 def _environment() -> cel.Environment:
     return cel.kubernetes().extended(variables={"self": types.DYN, "oldSelf": types.DYN})
-
-
-def cel_value(value: Any) -> Any:
-    """Return a JSON value as CEL has it."""
-    if isinstance(value, Mapping):
-        return Map({key: cel_value(item) for key, item in value.items()})
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return [cel_value(item) for item in value]
-    return value
 
 
 def rule_errors(versions: Sequence[Mapping[str, Any]]) -> Iterator[FieldError]:

@@ -9,7 +9,7 @@ from typing import Any
 from dralab.api.kinds import Kind
 from dralab.api.status import ApiError
 from dralab.apiserver.admission.chain import Review
-from dralab.apiserver.resources import reading
+from dralab.apiserver.resources import admission, reading
 from dralab.apiserver.resources.context import Context, key_of, raise_conflict
 from dralab.apiserver.resources.options import DeleteOptions, ListOptions
 from dralab.apiserver.resources.reading import ListPage
@@ -57,17 +57,24 @@ def delete_collection(
     user: User = ADMIN,
 ) -> ListPage:
     """Delete what a list shows; return the page, with the objects as they were left."""
+    context.dynamic.check_waiting(may_wait=context.may_wait)
     page = reading.list_page(context, kind, namespace, chosen)
     found: list[Stored] = []
     each = replace(options, uid="", revision="")
     # In steps, between which other requests run. Objects that are gone by then are left out, as in
     # k8s.io/apiserver `registry/generic/registry` (DeleteCollection).
     for start in range(0, len(page.items), STEP):
+        step = page.items[start : start + STEP]
+        if context.dynamic.active:
+            # Before the store is locked: whoever is asked may take a while.
+            for item in step:
+                _admit(context, kind, (item.key, item.value), options, user)
         with context.store.lock, context.store.batch():
-            for item in page.items[start : start + STEP]:
+            for item in step:
                 live = context.store.get(item.key)
                 if live is not None:
-                    _admit(context, kind, (live.key, live.value), options, user)
+                    if not context.dynamic.active:
+                        _admit(context, kind, (live.key, live.value), options, user)
                     found.append(_delete(context, kind, live, each)[0])
     if not chosen.label_selector and not chosen.field_selector:
         with context.store.lock, context.store.batch():
@@ -109,9 +116,13 @@ def _admit(
         find=context.find,
         all_of=context.all_of,
         count_of=context.store.count,
+        options=options.as_mapping,
+        may_wait=context.may_wait,
+        deadline=context.deadline,
+        internal=options.internal,
     )
-    for admission in context.admission:
-        admission.admit(review)
+    admission.admit(context, review)
+    admission.validate(context, review)
 
 
 def _check_preconditions(live: Stored, kind: Kind, options: DeleteOptions) -> None:

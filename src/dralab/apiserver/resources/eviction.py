@@ -3,6 +3,7 @@
 Source: k8s.io/kubernetes `pkg/registry/core/pod/storage/eviction.go`.
 """
 
+from dataclasses import replace
 from typing import Any, Final
 
 from dralab.api.kinds import Kind
@@ -41,7 +42,9 @@ def evict(  # noqa: PLR0917 - the shape of every handler
             _spend(context, pod, namespace, dry_run=dry_run)
         if not dry_run and not is_deleting(pod):
             _note(context, kind, name, namespace, options)
-        deleting.delete(context, kind, name, namespace, how, user=options.user)
+        deleting.delete(
+            context, kind, name, namespace, replace(how, internal=True), user=options.user
+        )
 
 
 def _needs_no_budget(pod: JsonDict) -> bool:
@@ -80,7 +83,7 @@ def _spend(context: Context, pod: JsonDict, namespace: str, *, dry_run: bool) ->
         found["disruptedPods"] = {**(found.get("disruptedPods") or {}), name: now}
         return value
 
-    how = WriteOptions(agent="kube-apiserver")
+    how = WriteOptions(agent="kube-apiserver", internal=True)
     writing.change(
         context, kind, budget.key.name, namespace, edit, options=how, subresource="status"
     )

@@ -14,6 +14,7 @@ from dralab.api.fields import FieldError
 from dralab.api.status import ApiError
 from dralab.apiserver.admission.chain import unnoted
 from dralab.apiserver.users import ADMIN, User
+from dralab.values.json_types import JsonDict
 
 Query = Mapping[str, Sequence[str]]
 FieldValidation = Literal["", "Ignore", "Warn", "Strict"]
@@ -45,7 +46,8 @@ class WriteOptions:
 
     `manager` owns the changed fields; without it the verb falls back to `agent`, the client's
     program. `duplicates` are the paths that the body gave twice. `annotate` adds an annotation to
-    the audit log's record.
+    the audit log's record. `kind` is that of the options themselves. A write that is `internal` is
+    the server's own, about which no webhook or policy is asked.
     """
 
     dry_run: bool = False
@@ -59,11 +61,26 @@ class WriteOptions:
     duplicates: Sequence[str] = ()
     # Set by apply: it has said already who owns what.
     applied: bool = False
+    kind: str = "CreateOptions"
+    internal: bool = False
 
     @property
     def field_manager(self) -> str:
         """Who owns what is written."""
         return self.manager or self.agent
+
+    def as_mapping(self) -> JsonDict:
+        """Return the options as a webhook is told of them."""
+        found: JsonDict = {"kind": self.kind, "apiVersion": "meta.k8s.io/v1"}
+        if self.dry_run:
+            found["dryRun"] = ["All"]
+        if self.force:
+            found["force"] = True
+        if self.manager:
+            found["fieldManager"] = self.manager
+        if self.validation:
+            found["fieldValidation"] = self.validation
+        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +93,23 @@ class DeleteOptions:
     revision: str = ""
     dry_run: bool = False
     orphan_dependents: bool | None = None
+    internal: bool = False
+
+    def as_mapping(self) -> JsonDict:
+        """Return the options as a webhook is told of them."""
+        found: JsonDict = {"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"}
+        if self.grace is not None:
+            found["gracePeriodSeconds"] = self.grace
+        if self.uid or self.revision:
+            wanted = {"uid": self.uid, "resourceVersion": self.revision}
+            found["preconditions"] = {name: text for name, text in wanted.items() if text}
+        if self.orphan_dependents is not None:
+            found["orphanDependents"] = self.orphan_dependents
+        if self.policy:
+            found["propagationPolicy"] = self.policy
+        if self.dry_run:
+            found["dryRun"] = ["All"]
+        return found
 
 
 def list_options(query: Query, *, watch: bool) -> ListOptions:
@@ -154,7 +188,7 @@ def write_options(query: Query, kind: str, *, user: User = ADMIN, agent: str = "
     of last resort.
     """
     if not query:
-        return WriteOptions(user=user, agent=agent.partition("/")[0] or "unknown")
+        return WriteOptions(user=user, agent=agent.partition("/")[0] or "unknown", kind=kind)
     errors: list[FieldError] = []
     dry_run = _dry_run(query.get("dryRun"), errors)
     validation = _one(query, "fieldValidation")
@@ -173,6 +207,7 @@ def write_options(query: Query, kind: str, *, user: User = ADMIN, agent: str = "
         validation=validation or "Warn",  # type: ignore[arg-type]  # one of the four, see above
         force=_flag(query, "force"),
         user=user,
+        kind=kind,
     )
 
 

@@ -95,6 +95,8 @@ def put(
         error = fields.invalid_value("spec.replicas", replicas, why)
         raise fields.invalid("Scale", name, [error], group="autoscaling")
     paths = context.rules.strategy_of(kind).scale_paths(kind.version)
+    if context.dynamic.active:
+        replicas = _admitted(context, kind, name, namespace, replicas, options=options)
 
     def edit(value: JsonDict) -> JsonDict:
         if revision := given.get("resourceVersion"):
@@ -106,6 +108,37 @@ def put(
         context, kind, name, namespace, edit, options=options, subresource="scale"
     )
     return scale_of(context, kind, stored)
+
+
+def _admitted(
+    context: Context,
+    kind: Kind,
+    name: str,
+    namespace: str,
+    replicas: int,
+    *,
+    options: WriteOptions,
+) -> int:
+    """Ask webhooks and policies about a new Scale; return the replicas it has then. ApiError."""
+    old = scale_of(context, kind, context.live(kind, namespace, name))
+    new: JsonDict = orjson.loads(orjson.dumps(old))
+    new["spec"]["replicas"] = replicas
+    review = writing.review_of(
+        context,
+        kind,
+        "UPDATE",
+        namespace=namespace,
+        name=name,
+        value=new,
+        old=old,
+        options=options,
+        subresource="scale",
+    )
+    review.internal, review.form = options.internal, ("autoscaling", "v1", "Scale")
+    context.dynamic.admit(review)
+    context.dynamic.validate(review)
+    found = spec_of(new).get("replicas")
+    return found if isinstance(found, int) else replicas
 
 
 def patch(

@@ -43,10 +43,10 @@ class Resources:
         self.custom_resources.load()
         context.reloads.append(self.custom_resources.load)
 
-    def over(self, store: Store) -> "Resources":
-        """Return the verbs over another view of the store, for one request."""
+    def over(self, store: Store, *, deadline: int = 0) -> "Resources":
+        """Return the verbs over another view of the store, for one request; see `Context.over`."""
         found = copy(self)
-        found.context = self.context.over(store)
+        found.context = self.context.over(store, deadline=deadline)
         return found
 
     @property

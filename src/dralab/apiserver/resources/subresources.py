@@ -8,6 +8,7 @@ from dralab.api.kinds import Kind
 from dralab.api.status import ApiError
 from dralab.apiserver.admission.chain import Review
 from dralab.apiserver.resources import (
+    admission,
     eviction,
     patching,
     scaling,
@@ -84,7 +85,7 @@ def call(
             details={},
         )
     value = _object(body)
-    if context.connecting:
+    if context.connecting or context.dynamic.active:
         _admit(context, kind, name, subresource, value, namespace=namespace, options=options)
     return handler(context, kind, name, namespace, value, options)
 
@@ -100,6 +101,12 @@ def _admit(
     options: WriteOptions,
 ) -> None:
     """Pass a created subresource, such as an eviction, through admission."""
+    shown = kind.subresources[subresource]
+    value.setdefault("kind", shown.kind)
+    value.setdefault(
+        "apiVersion",
+        "/".join(filter(None, (shown.group or kind.group, shown.version or kind.version))),
+    )
     review = Review(
         operation="CREATE",
         kind=kind,
@@ -114,9 +121,14 @@ def _admit(
         all_of=context.all_of,
         count_of=context.store.count,
         warnings=options.warnings,
+        annotate=options.annotate,
+        options=options.as_mapping,
+        form=(shown.group or kind.group, shown.version or kind.version, shown.kind),
+        may_wait=context.may_wait,
+        deadline=context.deadline,
+        internal=options.internal,
     )
-    for admission in context.connecting:
-        admission.admit(review)
+    admission.connect(context, review)
 
 
 def _object(body: Any) -> JsonDict:

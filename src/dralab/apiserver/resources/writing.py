@@ -6,7 +6,7 @@ then who owns which field, then the store. Source: k8s.io/apiserver `registry/re
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Final
 
 import orjson
 
@@ -14,9 +14,9 @@ from dralab.api import fields, metadata
 from dralab.api.fields import FieldError
 from dralab.api.kinds import Kind
 from dralab.api.status import ApiError
-from dralab.apiserver.admission.chain import Review
+from dralab.apiserver.admission.chain import Operation, Review
 from dralab.apiserver.authorization.attributes import Attributes
-from dralab.apiserver.resources import deleting, ownership, typed_objects
+from dralab.apiserver.resources import admission, deleting, ownership, typed_objects
 from dralab.apiserver.resources.context import (
     Context,
     conflict,
@@ -32,6 +32,8 @@ from dralab.values.json_types import JsonDict
 
 # What only the server writes; an update keeps the stored values.
 NAME_TRIES = 8
+# Ways of writing about which webhooks and policies are asked by another review.
+ASKED_BEFORE: Final = frozenset({"binding", "eviction", "scale"})
 # Ways of writing that change what is wanted: a binding, for one, does not.
 COUNTED = frozenset({"", "ephemeralcontainers", "resize", "scale"})
 SYSTEM = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
@@ -52,7 +54,7 @@ def create(
     # Fields set by admission and the kind's rules have no owner.
     now = context.now()
     ownership.created(context, kind, value, options, now=now)
-    _admit(
+    review = review_of(
         context,
         kind,
         "CREATE",
@@ -62,6 +64,10 @@ def create(
         old=None,
         options=options,
     )
+    admission.admit(context, review)
+    if review.changed:
+        meta = metadata_of(value)
+        _check_namespace(kind, meta, namespace)
     if meta.get("resourceVersion"):
         # A real server answers this with 500 and no reason.
         raise ApiError.bad_request("resourceVersion should not be set on objects to be created")
@@ -75,6 +81,8 @@ def create(
     if errors:
         raise _invalid(context, kind, meta.get("name", ""), errors)
     options.warnings += rules.warnings(value)
+    review.name = meta["name"]
+    admission.validate(context, review)
     ordered = _ordered(kind, context, value)
     key = key_of(kind, namespace, meta["name"])
     if options.dry_run:
@@ -179,10 +187,10 @@ def _ordered(kind: Kind, context: Context, value: JsonDict) -> JsonDict:
     return ordered
 
 
-def _admit(
+def review_of(
     context: Context,
     kind: Kind,
-    operation: Any,
+    operation: Operation,
     *,
     namespace: str,
     name: str,
@@ -190,10 +198,9 @@ def _admit(
     old: JsonDict | None,
     options: WriteOptions,
     subresource: str = "",
-) -> None:
-    if not context.admission:
-        return
-    review = Review(
+) -> Review:
+    """Return what admission is asked about a write."""
+    return Review(
         operation=operation,
         kind=kind,
         namespace=namespace if kind.namespaced else "",
@@ -208,9 +215,12 @@ def _admit(
         count_of=context.store.count,
         warnings=options.warnings,
         annotate=options.annotate,
+        options=options.as_mapping,
+        may_wait=context.may_wait,
+        deadline=context.deadline,
+        # Of a binding others are asked when it is created.
+        internal=options.internal or subresource in ASKED_BEFORE,
     )
-    for admission in context.admission:
-        admission.admit(review)
 
 
 def update(
@@ -323,7 +333,7 @@ def _replace(
         )
     value = _carried_over(context, kind, value, old, subresource)
     ownership.updated(context, kind, value, old, options, subresource=subresource)
-    _admit(
+    review = review_of(
         context,
         kind,
         "UPDATE",
@@ -334,6 +344,9 @@ def _replace(
         options=options,
         subresource=subresource,
     )
+    admission.admit(context, review)
+    if review.changed:
+        value = review.value = _carried_over(context, kind, value, old, subresource)
     if subresource == "status":
         rules.prepare_status(value, old, context.now())
         errors = rules.validate_status(value, old)
@@ -355,6 +368,7 @@ def _replace(
     if errors:
         raise _invalid(context, kind, name, errors)
     options.warnings += rules.warnings(value)
+    admission.validate(context, review)
     ownership.settled(value, old)
     if value == old:
         return live

@@ -1,0 +1,81 @@
+"""The admission that users configure: policies and webhooks, in the order of kube-apiserver.
+
+`active` is false while nothing is configured, and then nobody asks further.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from dralab.apiserver.admission.chain import (
+    Admission,
+    MustWait,
+    Review,
+    ValidatingAdmission,
+)
+
+
+class Configured(Protocol):
+    """A plugin that does something only where something is configured."""
+
+    name: str
+
+    @property
+    def active(self) -> bool:
+        """Whether anything is configured."""
+        ...
+
+
+class Mutating(Configured, Admission, Protocol):
+    """A configured plugin that may change objects."""
+
+
+class Validating(Configured, ValidatingAdmission, Protocol):
+    """A configured plugin that looks at objects."""
+
+
+class DynamicAdmission:
+    """Asks the plugins of one server that users configure; validating, one plugin among others."""
+
+    name = "Dynamic"
+
+    def __init__(self) -> None:
+        self.disabled: frozenset[str] = frozenset()  # names of plugins that are switched off
+        self.mutating: list[Mutating] = []
+        self.validating: list[Validating] = []
+        self.active = False
+        self.closing: list[Callable[[], None]] = []
+
+    def close(self) -> None:
+        """Close the connections to webhooks."""
+        for close in self.closing:
+            close()
+
+    def add_plugins(self, mutating: Sequence[Mutating], validating: Sequence[Validating]) -> None:
+        """Ask these plugins from now on, but for those that are switched off."""
+        self.mutating += [each for each in mutating if each.name not in self.disabled]
+        self.validating += [each for each in validating if each.name not in self.disabled]
+
+    def configured(self) -> None:
+        """Take note that a configuration came, changed or went."""
+        self.active = any(each.active for each in (*self.mutating, *self.validating))
+
+    def admit(self, review: Review) -> None:
+        """Let the mutating plugins change an object. ApiError, MustWait."""
+        if review.internal:
+            return
+        for each in self.mutating:
+            if each.active:
+                each.admit(review)
+
+    def validate(self, review: Review) -> None:
+        """Let the validating plugins look at an object. ApiError, MustWait."""
+        if not self.active or review.internal:
+            return
+        for each in self.validating:
+            if each.active:
+                each.validate(review)
+
+    def check_waiting(self, *, may_wait: bool) -> None:
+        """Raise MustWait where a request of several writes might have to wait between them."""
+        if self.active and not may_wait:
+            raise MustWait

@@ -1,0 +1,371 @@
+"""The plugins MutatingAdmissionWebhook and ValidatingAdmissionWebhook.
+
+Source of order, failures and words: k8s.io/apiserver `admission/plugin/webhook/mutating` and
+`admission/plugin/webhook/validating`.
+"""
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any, Final, Protocol
+
+import orjson
+
+from dralab.api.kinds import Kind, Kinds
+from dralab.api.status import ApiError, Cause
+from dralab.apiserver.admission.chain import MustWait, Review
+from dralab.apiserver.admission.conditions import ConditionError
+from dralab.apiserver.admission.expressions import ReviewValues
+from dralab.apiserver.admission.webhooks.configurations import Webhook, Webhooks
+from dralab.apiserver.admission.webhooks.reviews import (
+    BadAnswer,
+    Verdict,
+    denial,
+    question,
+    verdict,
+)
+from dralab.apiserver.outgoing.client import CallClient
+from dralab.apiserver.outgoing.targets import Targets, Unreachable
+from dralab.cel.functions.authorizer import Decide
+from dralab.kernel.clock import SECOND, WallClock
+from dralab.values.json_types import JsonDict
+from dralab.values.labels import SelectorError
+from dralab.values.patches import PatchError, TooManyOperations, json_patch
+
+MOST: Final = 64  # validating webhooks that are asked at the same time
+OVERDUE: Final = (
+    "Timeout: request did not complete within the requested timeout - context deadline exceeded"
+)
+
+
+class Forms(Protocol):
+    """The objects of writes in other versions; `resources.admission_forms` has one."""
+
+    @property
+    def kinds(self) -> Kinds:
+        """The kinds that are served."""
+        ...
+
+    def shown(self, kind: Kind, value: Mapping[str, Any]) -> JsonDict:
+        """Return an object in the version of a kind, with its type."""
+        ...
+
+    def taken(self, kind: Kind, value: JsonDict) -> JsonDict:
+        """Return an object that came in a version as it is stored. ApiError."""
+        ...
+
+    def new_uid(self) -> str:
+        """Return the uid of a question."""
+        ...
+
+    def decide(self, review: Review) -> Decide:
+        """Return who answers what the user of a write may do."""
+        ...
+
+
+class CallFailed(Exception):  # noqa: N818 - a fact, on which the failure policy decides
+    """A webhook could not be asked, or did not answer as it should."""
+
+    def __init__(self, hook: Webhook, why: str) -> None:
+        super().__init__(f'failed calling webhook "{hook.name}": {why}')
+
+
+@dataclass(slots=True)
+class Reinvocation:
+    """What has to be asked again in the second round of one write."""
+
+    seen: bytes = b""  # the object after the last webhook
+    invoked: list[str] = field(default_factory=list)
+    again: set[str] = field(default_factory=set)
+
+    def require(self) -> None:
+        """Ask those again that were asked so far and want to be."""
+        self.again |= set(self.invoked)
+        self.invoked.clear()
+
+
+class WebhookCalls:
+    """Asks webhooks; shared by the plugins of one server."""
+
+    def __init__(self, forms: Forms, targets: Targets, client: CallClient) -> None:
+        self.forms = forms
+        self.targets = targets
+        self.client = client
+        self._wall = WallClock()
+
+    def asked(self, hook: Webhook, review: Review) -> Kind | None:
+        """Return the version in which a webhook is asked about a write; None if it is not.
+
+        ApiError: whether it is asked cannot be said.
+        """
+        try:
+            kind = hook.criteria.match(review)
+        except SelectorError as error:
+            raise internal_error(f'webhook "{hook.name}": {error}') from error
+        if kind is None or not hook.conditions:
+            return kind
+        values = ReviewValues(
+            review, kind, shown=self.forms.shown, decide=self.forms.decide(review)
+        )
+        try:
+            met = hook.conditions.match(values, ignore_errors=hook.ignores_failures)
+        except ConditionError as error:
+            raise ApiError.forbidden(
+                review.kind.plural, review.given_name, str(error), group=review.kind.group
+            ) from error
+        return kind if met else None
+
+    def ask(self, hook: Webhook, review: Review, kind: Kind, *, mutating: bool) -> Verdict:
+        """Ask a webhook. CallFailed, ApiError."""
+        if review.dry_run and hook.has_side_effects:
+            raise ApiError.bad_request(f'admission webhook "{hook.name}" does not support dry run')
+        if hook.version is None:
+            raise CallFailed(
+                hook,
+                "could not create admission objects: webhook does not accept known "
+                "AdmissionReview versions (v1, v1beta1)",
+            )
+        timeout = self._timeout(hook, review)
+        uid = self.forms.new_uid()
+        body = question(
+            review,
+            kind,
+            uid=uid,
+            version=hook.version,
+            value=self._shown(review, kind, review.value),
+            old=self._shown(review, kind, review.old),
+        )
+        url = ""
+        query = f"timeout={hook.timeout}s"
+        try:
+            target = self.targets.of_config(hook.client)
+            url = target.url
+            answer = self.client.call(target, body, timeout=timeout, query=query)
+        except Unreachable as error:
+            url = url or self._url(hook.client)
+            raise CallFailed(
+                hook, f'failed to call webhook: Post "{url}?{query}": {error}'
+            ) from error
+        try:
+            return verdict(answer, uid=uid, version=hook.version, mutating=mutating)
+        except BadAnswer as error:
+            called = "received invalid webhook response"
+            if answer.status >= HTTPStatus.MULTIPLE_CHOICES:
+                called = "failed to call webhook"
+            raise CallFailed(hook, f"{called}: {error}") from error
+
+    def note(self, hook: Webhook, review: Review, found: Verdict) -> None:
+        """Keep what a webhook says for the client and for the audit log."""
+        for key, value in found.annotations.items():
+            review.annotate(f"{hook.name}/{key}", value)
+        review.warnings += found.warnings
+
+    def _shown(
+        self, review: Review, kind: Kind, value: Mapping[str, Any] | None
+    ) -> Mapping[str, Any] | None:
+        if value is None or review.form is not None:
+            return value
+        return self.forms.shown(kind, value)
+
+    def _timeout(self, hook: Webhook, review: Review) -> float:
+        """Return the seconds that a webhook has: its own, and no more than the request has left."""
+        if not review.deadline:
+            return hook.timeout
+        left = (review.deadline - self._wall.now()) / SECOND
+        if left <= 0:
+            raise ApiError("Timeout", OVERDUE)
+        return min(hook.timeout, left)
+
+    def _url(self, client: Mapping[str, Any]) -> str:
+        if service := client.get("service"):
+            host = f"{service.get('name')}.{service.get('namespace')}.svc"
+            return f"https://{host}:{service.get('port') or 443}{service.get('path') or '/'}"
+        return str(client.get("url"))
+
+
+class MutatingWebhooks:
+    """Asks webhooks that may change an object, one after the other."""
+
+    name = "MutatingAdmissionWebhook"
+
+    def __init__(self, hooks: Webhooks, calls: WebhookCalls) -> None:
+        self.hooks = hooks
+        self.calls = calls
+
+    @property
+    def active(self) -> bool:
+        """Whether any webhook is configured."""
+        return bool(self.hooks.all)
+
+    def admit(self, review: Review) -> None:
+        """Ask about a write, and patch its object. ApiError, MustWait."""
+        state = _reinvocation(review)
+        if review.round and state.seen and state.seen != _encoded(review):
+            # The plugins before have changed it meanwhile: all who want to see it again do.
+            state.require()
+        for index, hook in enumerate(self.hooks.all):
+            kind = self.calls.asked(hook, review)
+            if kind is None or (review.round and hook.uid not in state.again):
+                continue
+            if not review.may_wait:
+                raise MustWait
+            changed = self._invoke(hook, review, kind, index)
+            if changed:
+                state.require()
+                review.again = not review.round
+            if hook.reinvoked:
+                state.invoked.append(hook.uid)
+            state.seen = _encoded(review)
+
+    def _invoke(self, hook: Webhook, review: Review, kind: Kind, index: int) -> bool:
+        place = f"round_{review.round}_index_{index}"
+        try:
+            found = self.calls.ask(hook, review, kind, mutating=True)
+            self.calls.note(hook, review, found)
+            if not found.allowed:
+                self._record(review, place, hook, changed=False)
+                raise denial(hook.name, found.result)
+            changed = self._patched(hook, review, kind, found)
+        except CallFailed as error:
+            _failed(error, hook, review, f"failed-open.mutating.webhook.admission.k8s.io/{place}")
+            self._record(review, place, hook, changed=False)
+            return False
+        self._record(review, place, hook, changed=changed)
+        if changed:
+            patch = {
+                "configuration": hook.configuration,
+                "webhook": hook.name,
+                "patch": orjson.loads(found.patch),
+                "patchType": found.patch_type,
+            }
+            review.annotate(f"patch.webhook.admission.k8s.io/{place}", orjson.dumps(patch).decode())
+        return changed
+
+    def _record(self, review: Review, place: str, hook: Webhook, *, changed: bool) -> None:
+        told = {"configuration": hook.configuration, "webhook": hook.name, "mutated": changed}
+        review.annotate(f"mutation.webhook.admission.k8s.io/{place}", orjson.dumps(told).decode())
+
+    def _patched(self, hook: Webhook, review: Review, kind: Kind, found: Verdict) -> bool:
+        """Patch the object; return whether that changed it. ApiError, CallFailed."""
+        if not found.patch:
+            return False
+        if found.patch_type != "JSONPatch":
+            raise CallFailed(hook, f'unsupported patch type "{found.patch_type}"')
+        try:
+            operations = orjson.loads(found.patch)
+        except orjson.JSONDecodeError as error:
+            raise internal_error(f"invalid JSON patch: {error}") from error
+        if operations == []:
+            return False
+        if review.value is None:
+            raise internal_error(
+                f'admission webhook "{hook.name}" attempted to modify the object, which is not '
+                "supported for this operation"
+            )
+        shown = review.value if review.form else self.calls.forms.shown(kind, review.value)
+        try:
+            patched = json_patch(shown, operations)
+        except (PatchError, TooManyOperations) as error:
+            raise internal_error(str(error)) from error
+        if not isinstance(patched, dict):
+            raise internal_error("the patched object is not an object")
+        return replace_object(review, kind, patched, self.calls.forms)
+
+
+class ValidatingWebhooks:
+    """Asks webhooks that say yes or no, all at the same time."""
+
+    name = "ValidatingAdmissionWebhook"
+
+    def __init__(self, hooks: Webhooks, calls: WebhookCalls) -> None:
+        self.hooks = hooks
+        self.calls = calls
+        self._threads: ThreadPoolExecutor | None = None
+
+    @property
+    def active(self) -> bool:
+        """Whether any webhook is configured."""
+        return bool(self.hooks.all)
+
+    def validate(self, review: Review) -> None:
+        """Ask about a write. ApiError, MustWait."""
+        asked = [
+            (index, hook, kind)
+            for index, hook in enumerate(self.hooks.all)
+            if (kind := self.calls.asked(hook, review)) is not None
+        ]
+        if not asked:
+            return
+        if not review.may_wait:
+            raise MustWait
+        # The first of those that object, in the order of the configurations.
+        if len(asked) == 1:
+            refusals = [self._outcome(review, *asked[0])]
+        else:
+            if self._threads is None:
+                self._threads = ThreadPoolExecutor(MOST, thread_name_prefix="webhooks")
+            refusals = list(self._threads.map(lambda each: self._outcome(review, *each), asked))
+        for refusal in refusals:
+            if refusal is not None:
+                raise refusal
+
+    def _outcome(self, review: Review, index: int, hook: Webhook, kind: Kind) -> ApiError | None:
+        """Return why a webhook refuses; None if it does not."""
+        try:
+            found = self.calls.ask(hook, review, kind, mutating=False)
+            self.calls.note(hook, review, found)
+            return None if found.allowed else denial(hook.name, found.result)
+        except CallFailed as error:
+            place = f"failed-open.validating.webhook.admission.k8s.io/round_0_index_{index}"
+            try:
+                _failed(error, hook, review, place)
+            except ApiError as refusal:
+                return refusal
+        except ApiError as refusal:
+            return refusal
+        return None
+
+
+def replace_object(review: Review, kind: Kind, value: JsonDict, forms: Forms) -> bool:
+    """Put a changed object, in the version of `kind`, in the place of the one under review.
+
+    Return whether it is another one. ApiError.
+    """
+    if review.value is None:
+        raise AssertionError(review)
+    found = value if review.form else forms.taken(kind, value)
+    if found == review.value:
+        return False
+    review.value.clear()
+    review.value.update(found)
+    review.changed = True
+    return True
+
+
+def internal_error(why: str) -> ApiError:
+    """Return the error for what is not the client's fault."""
+    return ApiError(
+        "InternalError",
+        f"Internal error occurred: {why}",
+        code=500,
+        details={},
+        causes=[Cause(reason="", message=why)],
+    )
+
+
+def _failed(error: CallFailed, hook: Webhook, review: Review, place: str) -> None:
+    """Go on without a webhook where its configuration says so. ApiError."""
+    if not hook.ignores_failures:
+        raise internal_error(str(error)) from error
+    told = {"configuration": hook.configuration, "webhook": hook.name}
+    review.annotate(place, orjson.dumps(told).decode())
+
+
+def _reinvocation(review: Review) -> Reinvocation:
+    found: Reinvocation = review.memory.setdefault(MutatingWebhooks.name, Reinvocation())
+    return found
+
+
+def _encoded(review: Review) -> bytes:
+    return orjson.dumps(review.value, option=orjson.OPT_SORT_KEYS)

@@ -1,0 +1,202 @@
+"""What a webhook is asked, and what its answer means: AdmissionReview of v1 and v1beta1.
+
+Source of fields and words: k8s.io/apiserver `admission/plugin/webhook/request` and
+`admission/plugin/webhook/errors`.
+"""
+
+import base64
+import binascii
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, Final
+
+import orjson
+
+from dralab.api.kinds import Kind
+from dralab.api.status import ApiError
+from dralab.apiserver.admission.chain import Review
+from dralab.apiserver.admission.expressions import request_of
+from dralab.apiserver.outgoing.client import CallAnswer
+
+API_GROUP: Final = "admission.k8s.io"
+SHOWN: Final = 2048  # characters of an answer that is not understood
+
+
+class BadAnswer(Exception):  # noqa: N818 - a fact, which messages tell
+    """A webhook answered, and not with what was asked for; `str` says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What a webhook says. `result` is its Status where it denies; `patch` is JSON text."""
+
+    allowed: bool
+    result: Mapping[str, Any]
+    patch: bytes
+    patch_type: str
+    warnings: Sequence[str]
+    annotations: Mapping[str, str]
+
+
+def question(
+    review: Review,
+    kind: Kind,
+    *,
+    uid: str,
+    version: str,
+    value: Mapping[str, Any] | None,
+    old: Mapping[str, Any] | None,
+) -> bytes:
+    """Return the body of a call: `value` and `old` are the objects in the version of `kind`."""
+    request = {"uid": uid, **request_of(review, kind)}
+    user = request["userInfo"]
+    options = request.pop("options")
+    del request["userInfo"]
+    dry_run = request.pop("dryRun")
+    request |= {
+        "userInfo": user,
+        "object": value,
+        "oldObject": old,
+        "dryRun": dry_run,
+        "options": options,
+    }
+    asked = {
+        "kind": "AdmissionReview",
+        "apiVersion": f"{API_GROUP}/{version}",
+        "request": request,
+    }
+    return orjson.dumps(asked)
+
+
+def verdict(answer: CallAnswer, *, uid: str, version: str, mutating: bool) -> Verdict:
+    """Return what an answer says. BadAnswer."""
+    found = _review(answer)
+    response = found.get("response")
+    if response is None:
+        raise BadAnswer("webhook response was absent")
+    if not isinstance(response, dict):
+        raise BadAnswer(
+            "json: cannot unmarshal into Go struct field AdmissionReview.response of type "
+            f"{version}.AdmissionResponse"
+        )
+    given = response.get("uid") or ""
+    if version == "v1" and given != uid:
+        raise BadAnswer(f'expected response.uid="{uid}", got "{given}"')
+    wanted = f"{API_GROUP}/{version}"
+    api_version, kind = found.get("apiVersion") or "", found.get("kind") or ""
+    if version == "v1" and (api_version, kind) != (wanted, "AdmissionReview"):
+        raise BadAnswer(
+            f"expected webhook response of {wanted}, Kind=AdmissionReview, got "
+            f"{api_version or '/'}, Kind={kind}"
+        )
+    patch, patch_type = _patch(response, mutating=mutating, strict=version == "v1")
+    return Verdict(
+        allowed=response.get("allowed") is True,
+        result=_mapping(response.get("status")),
+        patch=patch,
+        patch_type=patch_type,
+        warnings=[str(each) for each in response.get("warnings") or ()],
+        annotations={
+            str(key): str(value)
+            for key, value in _mapping(response.get("auditAnnotations")).items()
+        },
+    )
+
+
+def _review(answer: CallAnswer) -> Mapping[str, Any]:
+    if not HTTPStatus.OK <= answer.status < HTTPStatus.MULTIPLE_CHOICES:
+        raise BadAnswer(_status_words(answer))
+    try:
+        found = orjson.loads(answer.body)
+    except orjson.JSONDecodeError as error:
+        raise BadAnswer(
+            f"couldn't get version/kind; json parse error: {_json_words(answer.body, error)}"
+        ) from error
+    if not isinstance(found, dict):
+        raise BadAnswer(
+            "couldn't get version/kind; json parse error: json: cannot unmarshal into Go value of "
+            "type struct"
+        )
+    return found
+
+
+def _json_words(body: bytes, error: orjson.JSONDecodeError) -> str:
+    if not body.strip():
+        return "unexpected end of JSON input"
+    if error.pos < len(error.doc):
+        return f"invalid character {error.doc[error.pos]!r} at position {error.pos}"
+    return "unexpected end of JSON input"
+
+
+def _status_words(answer: CallAnswer) -> str:
+    """Return how client-go tells of an answer with an unexpected status."""
+    match answer.status:
+        case 404:
+            return "the server could not find the requested resource"
+        case 503:
+            return "the server is currently unable to handle the request"
+        case 429:
+            return "the server has received too many requests and has asked us to try again later"
+        case status if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            text = answer.body[:SHOWN].decode(errors="replace").strip()
+            shown = orjson.dumps(text).decode()
+            return f"an error on the server ({shown}) has prevented the request from succeeding"
+        case status if status < HTTPStatus.BAD_REQUEST:
+            return f"it answered {status}, and redirects are not followed"
+        case status:
+            text = answer.body[:SHOWN].decode(errors="replace").strip()
+            return f"the server rejected our request with {status}: {text or 'unknown'}"
+
+
+def _patch(response: Mapping[str, Any], *, mutating: bool, strict: bool) -> tuple[bytes, str]:
+    """Return a patch and its type; both are there, or neither. BadAnswer."""
+    text, kind = response.get("patch"), response.get("patchType")
+    try:
+        patch = base64.b64decode(text or "", validate=True)
+    except (binascii.Error, TypeError, ValueError):
+        raise BadAnswer("illegal base64 data in response.patch") from None
+    if not mutating:
+        if not strict:
+            return b"", ""
+        if patch:
+            raise BadAnswer("validating webhook may not return response.patch")
+        if kind is not None:
+            raise BadAnswer("validating webhook may not return response.patchType")
+        return b"", ""
+    if not strict:
+        return patch, "JSONPatch" if patch else ""
+    if patch and kind is None:
+        raise BadAnswer("webhook returned response.patch but not response.patchType")
+    if not patch and kind is not None:
+        raise BadAnswer("webhook returned response.patchType but not response.patch")
+    if kind is not None and kind == "":
+        raise BadAnswer('webhook returned invalid response.patchType of ""')
+    return patch, kind or ""
+
+
+def denial(name: str, result: Mapping[str, Any]) -> ApiError:
+    """Return what the client of a denied write gets."""
+    message = f'admission webhook "{name}" denied the request'
+    reason = result.get("reason") or ""
+    if result.get("message"):
+        message += f": {result['message']}"
+    elif reason:
+        message += f": {reason}"
+    else:
+        message += " without explanation"
+    code = result.get("code")
+    if not isinstance(code, int) or not HTTPStatus.BAD_REQUEST <= code < 600:
+        code = HTTPStatus.BAD_REQUEST
+    return ApiError.from_status(
+        {
+            "reason": str(reason),
+            "message": message,
+            "code": int(code),
+            "details": _mapping(result.get("details")),
+        }
+    )
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,303 @@
+"""A client for short calls over HTTPS: one deadline for all of it, and an end to large answers.
+
+It is called in threads beside the server's loop. Connections are kept for the next call; redirects
+are not followed. Texts of errors are those of Go's client, which operators search for.
+"""
+
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from http import HTTPStatus
+from typing import Final
+
+import httptools
+
+from dralab.apiserver.outgoing.targets import Address, Target, Unreachable
+from dralab.kernel.clock import SECOND, Clock, WallClock
+
+LARGEST: Final = 8 * 1024 * 1024  # bytes of an answer's body
+HEAD: Final = 64 * 1024
+PIECE: Final = 64 * 1024
+KEPT: Final = 32  # idle connections for each target
+KEPT_FOR: Final = 20 * SECOND  # less than servers keep them
+LATE: Final = "context deadline exceeded"
+UNKNOWN_AUTHORITY: Final = frozenset({2, 18, 19, 20, 21})  # X509_V_ERR_… of OpenSSL
+OUTDATED: Final = frozenset({9, 10})
+OTHER_NAME: Final = frozenset({62, 63, 64})
+
+
+@dataclass(slots=True)
+class CallAnswer:
+    """What a server answered; header names are in lower case."""
+
+    status: int = 0
+    headers: dict[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+
+class CallClient:
+    """Calls targets; any thread may."""
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        # Deadlines are those of other people's programs, whatever time the objects live in.
+        self._clock = clock or WallClock()
+        self._idle: dict[Target, list[tuple[int, _Connection]]] = {}
+        self._lock = threading.Lock()
+
+    def call(
+        self,
+        target: Target,
+        body: bytes,
+        *,
+        timeout: float,
+        method: str = "POST",
+        query: str = "",
+        headers: Mapping[str, str] | None = None,
+    ) -> CallAnswer:
+        """Return the answer to a request; `timeout` is in seconds. Unreachable."""
+        deadline = self._clock.now() + int(timeout * SECOND)
+        path = f"{target.path}?{query}" if query else target.path
+        lines = [f"{method} {path} HTTP/1.1", f"Host: {target.host}"]
+        given = {
+            "Accept": "application/json",
+            "Content-Type": "application/json",
+            **(headers or {}),
+        }
+        lines += [f"{name}: {value}" for name, value in given.items()]
+        lines += [f"Content-Length: {len(body)}", "", ""]
+        if any("\r" in line or "\n" in line for line in lines):
+            raise Unreachable("a header or path has a line break")
+        request = "\r\n".join(lines).encode() + body
+        while kept := self._kept(target):
+            try:
+                return self._asked(kept, request, deadline)
+            except _Stale:
+                continue  # the server closed it meanwhile
+        try:
+            return self._asked(self._connected(target, deadline), request, deadline)
+        except _Stale as error:
+            raise Unreachable("EOF") from error
+
+    def close(self) -> None:
+        """Close the connections that are kept."""
+        with self._lock:
+            idle, self._idle = self._idle, {}
+        for several in idle.values():
+            for _, connection in several:
+                connection.close()
+
+    def _kept(self, target: Target) -> "_Connection | None":
+        oldest = self._clock.now() - KEPT_FOR
+        with self._lock:
+            several = self._idle.get(target) or []
+            while several:
+                since, found = several.pop()
+                if since > oldest:
+                    return found
+                found.close()
+        return None
+
+    def _asked(self, connection: "_Connection", request: bytes, deadline: int) -> CallAnswer:
+        try:
+            answer = connection.ask(request, lambda: (deadline - self._clock.now()) / SECOND)
+        except BaseException:
+            connection.close()
+            raise
+        with self._lock:
+            several = self._idle.setdefault(connection.target, [])
+            if connection.goes_on and len(several) < KEPT:
+                several.append((self._clock.now(), connection))
+                return answer
+        connection.close()
+        return answer
+
+    def _connected(self, target: Target, deadline: int) -> "_Connection":
+        """Return a new connection to the first of its addresses that answers. Unreachable."""
+        first: _NotConnected | None = None
+        for address in target.addresses:
+            left = (deadline - self._clock.now()) / SECOND
+            if left <= 0:
+                raise Unreachable(LATE)
+            try:
+                return _Connection(target, address, left)
+            except _NotConnected as error:
+                first = first or error
+        raise first or Unreachable("it has no address")
+
+
+class _NotConnected(Unreachable):
+    """Nobody answers at one address."""
+
+
+class _Stale(Exception):  # noqa: N818 - a condition, which no caller sees
+    """A connection ended before an answer began."""
+
+
+class _Connection:
+    """One connection, on which one request after the other is asked."""
+
+    def __init__(self, target: Target, address: Address, timeout: float) -> None:
+        self.target = target
+        self.goes_on = False
+        try:
+            plain = socket.create_connection(address, timeout)
+        except TimeoutError:
+            raise Unreachable(LATE) from None
+        except OSError as error:
+            why = (error.strerror or str(error)).lower()
+            raise _NotConnected(f"dial tcp {_shown(address)}: connect: {why}") from error
+        try:
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._socket = _context(target.ca, insecure=target.insecure).wrap_socket(
+                plain, server_hostname=target.server_name
+            )
+        except (OSError, ValueError) as error:
+            plain.close()
+            raise Unreachable(_tls_words(error, target)) from error
+
+    def ask(self, request: bytes, left: Callable[[], float]) -> CallAnswer:
+        """Send a request and return its answer. Unreachable, _Stale."""
+        reading = _Reading()
+        began = False
+        try:
+            self._socket.settimeout(_positive(left()))
+            self._socket.sendall(request)
+            while not reading.over:
+                self._socket.settimeout(_positive(left()))
+                data = self._socket.recv(PIECE)
+                if not data:
+                    if not began:
+                        raise _Stale
+                    reading.end()
+                    break
+                began = True
+                reading.feed(data)
+        except TimeoutError:
+            raise Unreachable(LATE) from None
+        except OSError as error:
+            if not began:
+                raise _Stale from error
+            raise Unreachable((error.strerror or str(error)).lower()) from error
+        self.goes_on = reading.keeps_alive
+        return reading.answer
+
+    def close(self) -> None:
+        """Close it."""
+        self._socket.close()
+
+
+class _Reading:
+    """An answer as it comes. Unreachable where it is not HTTP, or larger than allowed."""
+
+    def __init__(self) -> None:
+        self.answer = CallAnswer()
+        self.over = self.keeps_alive = False
+        self._parts: list[bytes] = []
+        self._problem: Unreachable | None = None
+        self._size = self._head = 0
+        self._parser = httptools.HttpResponseParser(self)
+
+    def feed(self, data: bytes) -> None:
+        """Take what came."""
+        if not self._parts:
+            self._head += len(data)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            raise self._problem or Unreachable("malformed HTTP response") from error
+        if not self.answer.status and self._head > HEAD:
+            raise Unreachable("net/http: server response headers exceeded 65536 bytes; aborted")
+
+    def end(self) -> None:
+        """The server has closed the connection: all is said, or it is cut off."""
+        if not self.answer.status or "content-length" in self.answer.headers:
+            raise Unreachable("unexpected EOF")
+        if "chunked" in self.answer.headers.get("transfer-encoding", ""):
+            raise Unreachable("unexpected EOF")
+        self.on_message_complete()
+        self.keeps_alive = False
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header."""
+        self.answer.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+
+    def on_headers_complete(self) -> None:
+        """Take the status."""
+        status = self._parser.get_status_code()
+        if status >= HTTPStatus.OK:  # 100 Continue is not an answer yet
+            self.answer.status = status
+
+    def on_body(self, data: bytes) -> None:
+        """Take a piece of the body."""
+        self._size += len(data)
+        if self._size > LARGEST:
+            self._problem = Unreachable(f"the response body is larger than {LARGEST} bytes")
+            raise self._problem  # which the parser replaces by an error of its own
+        self._parts.append(data)
+
+    def on_message_complete(self) -> None:
+        """That was all."""
+        if self.answer.status:
+            self.answer.body = b"".join(self._parts)
+            self.keeps_alive = bool(self._parser.should_keep_alive())
+            self.over = True
+
+
+@lru_cache(maxsize=256)
+def _context(ca: str, *, insecure: bool) -> ssl.SSLContext:
+    """Return how TLS is spoken. ValueError for an authority that is none."""
+    found = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    found.minimum_version = ssl.TLSVersion.TLSv1_2
+    if insecure:
+        found.check_hostname = False
+        found.verify_mode = ssl.CERT_NONE
+    elif ca:
+        try:
+            found.load_verify_locations(cadata=ca)
+        except ssl.SSLError as error:
+            raise ValueError("unable to load root certificates: unable to parse bytes") from error
+        # As in Go: a certificate of the bundle is trusted, whoever has signed it, and the names
+        # that count are the alternative ones.
+        found.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        found.hostname_checks_common_name = False
+    else:
+        found.load_default_certs()
+    return found
+
+
+def _positive(seconds: float) -> float:
+    if seconds <= 0:
+        raise TimeoutError
+    return seconds
+
+
+def _shown(address: Address) -> str:
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _tls_words(error: OSError | ValueError, target: Target) -> str:
+    """Return in Go's words why there is no TLS."""
+    if isinstance(error, TimeoutError):
+        return LATE
+    if isinstance(error, ssl.SSLCertVerificationError):
+        code, why = error.verify_code, error.verify_message
+        if code in UNKNOWN_AUTHORITY:
+            why = "certificate signed by unknown authority"
+        elif code in OUTDATED:
+            why = "certificate has expired or is not yet valid"
+        elif code in OTHER_NAME:
+            why = f"certificate is not valid for {target.server_name}"
+        return f"tls: failed to verify certificate: x509: {why}"
+    if isinstance(error, ssl.SSLEOFError):
+        return "EOF"
+    if isinstance(error, ssl.SSLError):
+        if error.reason in {"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE"}:
+            return "http: server gave HTTP response to HTTPS client"
+        return f"remote error: tls: {(error.reason or str(error)).lower().replace('_', ' ')}"
+    if isinstance(error, OSError):
+        return (error.strerror or str(error)).lower()
+    return str(error)

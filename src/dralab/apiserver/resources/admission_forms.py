@@ -1,0 +1,83 @@
+"""What the plugins that users configure need of a server: versions of objects, and answers."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from dralab.api.decoding import DecodingError
+from dralab.api.kinds import Kind, Kinds
+from dralab.api.status import ApiError
+from dralab.apiserver.admission.chain import Review
+from dralab.apiserver.authorization.attributes import Attributes
+from dralab.apiserver.resources import typed_objects
+from dralab.apiserver.resources.context import Context
+from dralab.apiserver.resources.options import WriteOptions
+from dralab.apiserver.resources.selectors import exact_fields
+from dralab.apiserver.users import service_account
+from dralab.cel.functions.authorizer import AccessCheck, AccessDecision, Decide
+from dralab.values.json_types import JsonDict
+
+
+class AdmissionForms:
+    """The `Forms` of a server."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+
+    @property
+    def kinds(self) -> Kinds:
+        """The kinds that are served."""
+        return self.context.kinds
+
+    def shown(self, kind: Kind, value: Mapping[str, Any]) -> JsonDict:
+        """Return an object in the version of a kind, with its type; its parts are shared."""
+        found = self.context.rules.from_hub(kind, dict(value))
+        rest = {part: item for part, item in found.items() if part not in {"kind", "apiVersion"}}
+        return {"kind": kind.kind, "apiVersion": kind.api_version, **rest}
+
+    def taken(self, kind: Kind, value: JsonDict) -> JsonDict:
+        """Return an object that came in a version: decoded, defaulted, as it is stored. ApiError.
+
+        Fields that its kind does not know are dropped, as a real server drops them here.
+        """
+        rules = self.context.rules
+        value["kind"], value["apiVersion"] = kind.kind, kind.api_version
+        try:
+            value, _ = typed_objects.typed(
+                self.context, kind, value, WriteOptions(validation="Ignore")
+            )
+        except DecodingError as error:
+            raise ApiError(
+                "InternalError", f"Internal error occurred: {error}", code=500
+            ) from error
+        rules.default(kind, value)
+        return rules.to_hub(kind, value)
+
+    def new_uid(self) -> str:
+        """Return the uid of a question."""
+        return self.context.randomness.uuid("admission")
+
+    def decide(self, review: Review) -> Decide:
+        """Return who answers what the user of a write may do."""
+
+        def decided(asked: AccessCheck) -> AccessDecision:
+            authorizer = self.context.authorizer
+            user = review.user if asked.account is None else service_account(*asked.account)
+            if authorizer is None or user.is_superuser:
+                return AccessDecision(allowed=True)
+            found = authorizer.authorize(
+                Attributes(
+                    user=user,
+                    verb=asked.verb,
+                    group=asked.group,
+                    version="*" if not asked.path else "",
+                    resource=asked.resource,
+                    subresource=asked.subresource,
+                    namespace=asked.namespace,
+                    name=asked.name,
+                    path=asked.path,
+                    fields=exact_fields(asked.field_selector) if asked.field_selector else (),
+                )
+            )
+            return AccessDecision(found.allowed, found.reason, found.error)
+
+        return decided

@@ -1,0 +1,42 @@
+"""Writes of programs in the server's process, where somebody else has to be asked about them."""
+
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from dralab.api.status import ApiError
+from dralab.apiserver.admission.chain import MustWait
+from dralab.apiserver.resources.server import Resources
+from dralab.apiserver.storage import Changed
+from dralab.kernel.clock import SECOND, WallClock
+
+Found = TypeVar("Found")
+TRIES: Final = 8
+LONGEST: Final = 34 * SECOND  # of a write (k8s.io/apiserver `endpoints/handlers`)
+
+
+def deadline() -> int:
+    """Return until when a write that begins now may wait for others."""
+    return WallClock().now() + LONGEST
+
+
+def waited(resources: Resources, call: Callable[[Resources], Found]) -> Found:
+    """Return what `call` comes to; it is called again where it has to wait. ApiError.
+
+    Without the store's lock: others go on, and where they change what was read it is tried again.
+    """
+    try:
+        return call(resources)
+    except MustWait:
+        pass
+    until = deadline()
+    for _ in range(TRIES):
+        view = resources.over(resources.context.store.view(), deadline=until)
+        try:
+            return call(view)
+        except Changed:
+            continue
+    raise ApiError(
+        "ServerTimeout",
+        "others keep changing what the write depends on, please try again",
+        details={"retryAfterSeconds": 1},
+    )
