@@ -152,7 +152,7 @@ def test_missing_files_and_empty_directories_are_told(tmp_path):
     found = load([tmp_path / "none.yaml", tmp_path / "empty"])
     assert told(found, tmp_path) == [
         "none.yaml: cannot be read: No such file or directory",
-        "empty: cannot be read: contains no file that ends with .yaml, .yml, .json",
+        "empty: cannot be read: contains no file that ends with .yaml, .yml, .json, .tar, .gz, .tgz",
     ]
 
 

@@ -11,6 +11,7 @@ from dralab.apiserver.http.auditing import AuditSettings
 from dralab.cli.main import main
 from dralab.cluster import Cluster, Options
 from dralab.runtime.client import amend
+from dralab.runtime.remote import RemoteClient
 from dralab.runtime.resources import CLAIMS, CLASSES, NODES, PODS, SLICES
 
 EVERYTHING = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [{"level": "Metadata"}]}
@@ -107,6 +108,24 @@ def test_another_context_is_another_cluster(cluster):
     result = run("explain", "--kubeconfig", str(cluster.kubeconfig), "--context", "nowhere")
     assert result.exit_code == 2
     assert "no entry 'nowhere'; known: dralab" in result.stderr
+
+
+def test_what_a_newer_cluster_says_beyond_this_api_is_noted(cluster, monkeypatch):
+    def newer(client, resource, namespace=""):
+        found = listing(client, resource, namespace)
+        if resource == CLAIMS:
+            for item in found.items:
+                item["spec"]["devices"]["requests"][0]["exactly"]["teleports"] = True
+        return found
+
+    listing = RemoteClient.list
+    monkeypatch.setattr(RemoteClient, "list", newer)
+    result = run("explain", "early", "--kubeconfig", str(cluster.kubeconfig))
+    assert result.exit_code == 0
+    assert result.stderr.splitlines() == [
+        "ResourceClaim: unknown field spec.devices.requests[].exactly.teleports (3 times) is "
+        "ignored: a newer Kubernetes wrote it"
+    ]
 
 
 def test_older_generations_are_read_from_the_cluster_too(cluster):

@@ -1,27 +1,33 @@
-"""Objects in files: YAML of several documents, JSON, lists, directories, standard input.
+"""Objects in files: YAML of several documents, JSON, lists.
 
 Reading is tolerant: a document that is wrong is told with file, line, document, object and field,
 and the rest is still read and checked. What may be in an object of which kind is a `Check`; the
-kinds of resource.k8s.io are checked here, readers of other APIs bring their own.
+kinds of resource.k8s.io are checked here, readers of other APIs bring their own. Directories,
+archives and standard input are left to `sources`.
+
+An object that a server has stored (it has a uid and a creation time) may come from a newer
+Kubernetes: its unknown fields are noted instead of refused.
 """
 
 import json
+import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import orjson
 
 from dralab.api.fields import FieldError
+from dralab.api.sources import MAX_BYTES, SourceError, SourceFile, files_of
 from dralab.api.yaml_documents import MAX_DEPTH, YamlError, documents
 from dralab.values.json_types import JsonDict
 
-SUFFIXES: Final = (".yaml", ".yml", ".json")
-MAX_BYTES: Final = 512 * 1024 * 1024
-STDIN: Final = "-"
+UNKNOWN: Final = "unknown field"
+"""How the detail of an error begins that is about a field which a kind does not have."""
+INDEX: Final = re.compile(r"\[\d+\]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +109,16 @@ class ManifestProblem:
 
 @dataclass(slots=True)
 class Manifests:
-    """What was read: the objects that are good, in the order of the input, and all problems."""
+    """What was read: the objects that are good, in the order of the input, and all problems.
+
+    `newer` counts the unknown fields of stored objects, by kind and path. `skipped` are files of
+    a gathered dump that have no object of interest.
+    """
 
     objects: list[Manifest] = field(default_factory=list)
     problems: list[ManifestProblem] = field(default_factory=list)
+    newer: Counter[tuple[str, str]] = field(default_factory=Counter)
+    skipped: set[str] = field(default_factory=set)
 
     def of_kind(self, kind: str, group: str | None = None) -> list[Manifest]:
         """Return the objects of a kind."""
@@ -119,10 +131,11 @@ class Manifests:
 
 @dataclass(frozen=True, slots=True)
 class CheckedObject:
-    """What a check says: the form to go on with, and what is wrong."""
+    """What a check says: the form to go on with, what is wrong, and what it does not know."""
 
     object: JsonDict
     errors: Sequence[FieldError] = ()
+    unknown: Sequence[FieldError] = ()
 
 
 Check = Callable[[JsonDict], CheckedObject | None]
@@ -136,25 +149,19 @@ def load(
     stdin: Callable[[], bytes] | None = None,
     max_bytes: int = MAX_BYTES,
 ) -> Manifests:
-    """Read every object of files, directories and standard input ("-").
+    """Read every object of files, directories, archives and standard input ("-").
 
     An object with errors is left out of `objects`; every error of every object is in `problems`,
     with the line of its field.
     """
     result = Manifests()
-    budget = max_bytes
-    for name, read in _files(sources, stdin, result):
-        try:
-            content = read(budget)
-        except OSError as error:
-            result.problems.append(_unreadable(name, error.strerror or str(error)))
-            continue
-        budget -= len(content)
-        if budget < 0:
-            text = f"the input is larger than {max_bytes} bytes"
-            result.problems.append(_unreadable(name, text))
-            break
-        _load_one(name, content, checks, result)
+    for found in files_of(sources, stdin, max_bytes=max_bytes):
+        if isinstance(found, SourceError):
+            result.problems.append(_unreadable(found.name, found.why))
+        elif found.is_relevant:
+            _load_one(found, checks, result)
+        else:
+            result.skipped.add(found.name)
     return result
 
 
@@ -207,50 +214,60 @@ def objects_of(name: str, content: bytes) -> Iterator[Manifest | ManifestProblem
         yield ManifestProblem(Origin(name, number + 1, error.line), "", error.message)
 
 
-def _files(
-    sources: Iterable[str | Path], stdin: Callable[[], bytes] | None, result: Manifests
-) -> Iterator[tuple[str, Callable[[int], bytes]]]:
-    for source in sources:
-        if str(source) == STDIN and stdin is not None:
-            yield "standard input", partial(_read_stdin, stdin)
-            continue
-        path = Path(source)
-        if not path.is_dir():
-            yield str(source), partial(_read, path)
-            continue
-        inside = sorted(item for item in path.iterdir() if item.suffix in SUFFIXES)
-        if not inside:
-            text = f"contains no file that ends with {', '.join(SUFFIXES)}"
-            result.problems.append(_unreadable(str(source), text))
-        for item in inside:
-            yield str(item), partial(_read, item)
-
-
-def _read_stdin(read: Callable[[], bytes], _: int) -> bytes:
-    return read()
-
-
-def _read(path: Path, limit: int) -> bytes:
-    with path.open("rb") as file:
-        return file.read(max(limit, 0) + 1)
-
-
 def _unreadable(name: str, why: str) -> ManifestProblem:
     return ManifestProblem(Origin(name, 0, 0), "", f"cannot be read: {why}")
 
 
-def _load_one(name: str, content: bytes, checks: Sequence[Check], result: Manifests) -> None:
+def _load_one(source: SourceFile, checks: Sequence[Check], result: Manifests) -> None:
     wrong: list[tuple[Manifest, Sequence[FieldError]]] = []
-    for found in objects_of(name, content):
+    for found in objects_of(source.name, source.content):
         if isinstance(found, ManifestProblem):
             result.problems.append(found)
             continue
+        if source.gathered and not found.object.keys() & {"apiVersion", "kind"}:
+            result.skipped.add(source.name)  # settings of tools lie beside what was gathered
+            continue
         checked = _checked(found.object, checks)
+        result.newer += unknown_fields(found.object, checked.unknown)
         if checked.errors:
             wrong.append((found, checked.errors))
         else:
             result.objects.append(Manifest(checked.object, found.origin))
-    result.problems += _problems(content, wrong)
+    result.problems += _problems(source.content, wrong)
+
+
+def is_stored(obj: Mapping[str, Any]) -> bool:
+    """Return whether an object comes from a server: it has a uid and a creation time."""
+    metadata = obj.get("metadata")
+    return (
+        isinstance(metadata, dict)
+        and isinstance(metadata.get("uid"), str)
+        and isinstance(metadata.get("creationTimestamp"), str)
+    )
+
+
+def as_stored(
+    given: Mapping[str, Any], errors: Iterable[FieldError]
+) -> tuple[list[FieldError], list[FieldError]]:
+    """Return the errors of an object's shape, and apart from them the fields that are unknown.
+
+    For what a user writes an unknown field is an error like any other; for what a server has
+    stored it is a sign of a newer version.
+    """
+    errors = list(errors)
+    if not is_stored(given):
+        return errors, []
+    unknown = [error for error in errors if error.detail.startswith(UNKNOWN)]
+    return [error for error in errors if error not in unknown], unknown
+
+
+def unknown_fields(obj: JsonDict, errors: Iterable[FieldError]) -> Counter[tuple[str, str]]:
+    """Count the unknown fields among an object's errors, by kind and path without list indexes."""
+    return Counter(
+        (str(obj["kind"]), INDEX.sub("[]", error.field))
+        for error in errors
+        if error.detail.startswith(UNKNOWN)
+    )
 
 
 def _checked(given: JsonDict, checks: Sequence[Check]) -> CheckedObject:
@@ -334,7 +351,10 @@ __all__ = [
     "ManifestProblem",
     "Manifests",
     "Origin",
+    "as_stored",
+    "is_stored",
     "load",
     "located",
     "objects_of",
+    "unknown_fields",
 ]  # fmt: skip

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from dralab.api.fields import FieldError, invalid_value
-from dralab.api.manifests import CheckedObject
+from dralab.api.manifests import UNKNOWN, CheckedObject, as_stored, is_stored
 from dralab.api.schemas import Schema, Schemas
 from dralab.values.json_types import JsonDict
 from dralab.values.quantity import is_quantity
@@ -28,7 +28,9 @@ def standard_check(given: JsonDict) -> CheckedObject | None:
     group = str(given["apiVersion"]).rpartition("/")[0]
     schema = Schemas.standard().schema_of(given["apiVersion"], given["kind"])
     if schema is not None:
-        return CheckedObject(given, shape_errors(schema, given))
+        return CheckedObject(given, *as_stored(given, shape_errors(schema, given)))
+    if is_stored(given):
+        return None
     if "." in group and not group.endswith(".k8s.io"):
         return None
     text = f"{given['apiVersion']} has no such kind"
@@ -71,7 +73,7 @@ def _check(schema: Schema, value: Any, path: str, found: list[FieldError]) -> No
             elif schema.is_struct:
                 close = difflib.get_close_matches(str(name), schema.properties, n=1)
                 hint = f', did you mean "{close[0]}"?' if close else ""
-                found.append(FieldError("FieldValueForbidden", here, "", f"unknown field{hint}"))
+                found.append(FieldError("FieldValueForbidden", here, "", f"{UNKNOWN}{hint}"))
 
 
 def _check_loose(schema: Schema, value: Any, path: str, found: list[FieldError]) -> None:

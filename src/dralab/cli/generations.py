@@ -3,12 +3,12 @@
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import click
 
-from dralab.api.manifests import SUFFIXES, Origin
+from dralab.api.manifests import Origin
+from dralab.api.sources import MAX_BYTES, SourceError, files_of
 from dralab.api.yaml_documents import YamlError, documents
 from dralab.cli._own_generation import found as found_in
 from dralab.cli._own_generation import named, own
@@ -17,7 +17,6 @@ from dralab.objects.metadata import metadata_of
 from dralab.prototypes.findings import Finding, NormalizedDocument, invalid
 from dralab.values.json_types import JsonDict
 
-MAX_BYTES = 64 * 1024 * 1024
 API_NAMES = ("k8srm", "evolution", "v1")
 
 
@@ -56,7 +55,8 @@ def files_option(function: Callable[..., Any]) -> Callable[..., Any]:
         "files",
         multiple=True,
         metavar="FILE",
-        help="A manifest, a directory of manifests, or - for standard input. May be repeated.",
+        help="A manifest, a directory or archive (.tar, .tar.gz) of manifests, or - for standard "
+        "input. May be repeated.",
     )(function)
 
 
@@ -214,21 +214,8 @@ def stdin() -> bytes:
 
 
 def _contents(files: Iterable[str]) -> Iterable[tuple[str, bytes]]:
-    for name in files:
-        if name == "-":
-            yield "standard input", stdin()
-            continue
-        path = Path(name)
-        inside = (
-            sorted(item for item in path.iterdir() if item.suffix in SUFFIXES)
-            if path.is_dir()
-            else [path]
-        )
-        for item in inside:
-            try:
-                content = item.read_bytes()
-            except OSError as error:
-                raise UnusableInput(f"{item}: cannot be read: {error.strerror}") from None
-            if len(content) > MAX_BYTES:
-                raise UnusableInput(f"{item}: larger than {MAX_BYTES} bytes")
-            yield str(item), content
+    for found in files_of(files, stdin, max_bytes=MAX_BYTES):
+        if isinstance(found, SourceError):
+            raise UnusableInput(f"{found.name}: cannot be read: {found.why}")
+        if found.is_relevant:
+            yield found.name, found.content

@@ -1,5 +1,6 @@
 """Shared by the commands on files and clusters: the inventory, or exit code 2 with all errors."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 import click
@@ -7,13 +8,20 @@ import click
 from dralab.allocation.backlog import Pending
 from dralab.allocation.cel_compiler import compiled
 from dralab.allocation.snapshot import Snapshot
-from dralab.api.manifests import Check, Manifests, load
+from dralab.api.manifests import Check, Manifests, load, unknown_fields
+from dralab.api.resource.conversion import hub_version
 from dralab.api.resource.files import ResourceCheck, add_pool_problems
+from dralab.api.resource.structure import problems
+from dralab.api.resource.types import GROUP
 from dralab.api.standard_checks import standard_check
 from dralab.cli._inventory import InventorySource, merged
 from dralab.cli._output import refuse
+from dralab.cli.errors import UnusableInput
 from dralab.cli.generations import stdin
 from dralab.kernel.clock import WallClock, rfc3339
+from dralab.objects.claims import claim_names
+from dralab.objects.metadata import key_of, spec_of, uid_of
+from dralab.objects.pods import is_finished
 from dralab.values.json_types import JsonDict
 
 
@@ -33,12 +41,77 @@ def inventory(source: InventorySource) -> list[JsonDict]:
             "--kubeconfig"
         )
     found = source.of_cluster()
+    _tell_newer(_newer_fields(found))
     if source.files:
         read = manifests(source.files)
         refuse(read.problems)
+        _tell(read)
         found = merged(found, [item.object for item in read.objects])
+    if why := lacking(found):
+        raise UnusableInput(why)
     if not source.connection and not any(item.get("kind") == "ResourceSlice" for item in found):
         raise click.UsageError("the input has no ResourceSlice: there are no devices to allocate")
+    return found
+
+
+def lacking(objects: Sequence[JsonDict]) -> str:
+    """Return what a dump lacks, so that devices in use would look free; empty for a whole one.
+
+    >>> pod = {"kind": "Pod", "metadata": {"name": "p", "uid": "u"}, "spec": {"nodeName": "n"}}
+    >>> pod["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimName": "c"}]
+    >>> lacking([pod]).partition(":")[0]
+    'half a dump'
+    >>> lacking([pod, {"kind": "ResourceClaim"}])
+    ''
+    """
+    kinds = {item.get("kind") for item in objects}
+    if "ResourceClaim" in kinds:
+        return ""
+    for pod in objects:
+        runs = pod.get("kind") == "Pod" and uid_of(pod) and spec_of(pod).get("nodeName")
+        if runs and not is_finished(pod) and (names := claim_names(pod)):
+            key = key_of(pod)
+            return (
+                f"half a dump: pod {key.namespace or 'default'}/{key.name} runs with claim "
+                f"{names[0]}, but the input has no ResourceClaim: add them "
+                "(kubectl get resourceclaims -A -o yaml)"
+            )
+    return ""
+
+
+def _tell(read: Manifests) -> None:
+    """Say on stderr what of the input is not looked at."""
+    _tell_newer(read.newer)
+    if read.skipped:
+        files = f"{len(read.skipped)} files" if len(read.skipped) > 1 else "1 file"
+        click.echo(f"skipped {files} without objects that matter for devices", err=True)
+
+
+def _tell_newer(fields: Counter[tuple[str, str]]) -> None:
+    for (kind, path), count in sorted(fields.items()):
+        times = f"{count} times" if count > 1 else "once"
+        click.echo(
+            f"{kind}: unknown field {path} ({times}) is ignored: a newer Kubernetes wrote it",
+            err=True,
+        )
+
+
+def _newer_fields(objects: Sequence[JsonDict]) -> Counter[tuple[str, str]]:
+    """Count the fields of a cluster's device API that are unknown here.
+
+    Of the slices of a driver, which are many and alike, one is looked at.
+    """
+    drivers: set[str] = set()
+    found: Counter[tuple[str, str]] = Counter()
+    for item in objects:
+        if not item["apiVersion"].startswith(f"{GROUP}/"):
+            continue
+        if item["kind"] == "ResourceSlice":
+            driver = str(spec_of(item).get("driver"))
+            if driver in drivers:
+                continue
+            drivers.add(driver)
+        found += unknown_fields(item, problems(hub_version(item["kind"]), item["kind"], item))
     return found
 
 

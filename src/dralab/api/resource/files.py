@@ -9,7 +9,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from dralab.api.fields import FieldError, duplicate, invalid_value, not_found
-from dralab.api.manifests import CheckedObject, Manifest, ManifestProblem, Manifests, located
+from dralab.api.manifests import (
+    CheckedObject,
+    Manifest,
+    ManifestProblem,
+    Manifests,
+    as_stored,
+    is_stored,
+    located,
+)
 from dralab.api.resource.conversion import convert, errors_in, hub_version
 from dralab.api.resource.defaulting import default
 from dralab.api.resource.features import ALL, Features
@@ -35,6 +43,8 @@ class ResourceCheck:
             return None
         kind = str(given.get("kind", ""))
         if kind not in KINDS or version not in KINDS[kind]:
+            if is_stored(given) and kind not in KINDS:
+                return None
             known = KINDS.get(kind)
             text = (
                 f"{kind} has the versions {', '.join(known)}"
@@ -43,10 +53,13 @@ class ResourceCheck:
             )
             field = "apiVersion" if known else "kind"
             return CheckedObject(given, [invalid_value(field, given[field], text)])
-        shape = problems(version, kind, given)
+        shape, unknown = as_stored(given, problems(version, kind, given))
         if shape:
             # Wrong types would mislead the rules: they come first, alone.
-            return CheckedObject(given, shape)
+            return CheckedObject(given, shape, unknown)
+        if is_stored(given):
+            # A server has defaulted and validated it, perhaps by newer rules.
+            return CheckedObject(convert(given, hub_version(kind)), (), unknown)
         stored = default(convert(given, hub_version(kind)), now=self.now)
         errors = [*_name_errors(given), *validate_create(stored, self.features, self.expressions)]
         if kind == "ResourceClaim" and stored.get("status"):
@@ -58,11 +71,16 @@ class ResourceCheck:
 def add_pool_problems(read: Manifests) -> None:
     """Add what is wrong between objects: names given twice, and pools that contradict themselves.
 
-    Pools are looked at in their newest generation, as allocators do.
+    Pools are looked at in their newest generation, as allocators do. A pool that a cluster has is
+    as its driver published it, perhaps in the midst of a change. Of a stored object that was
+    gathered twice, the newer copy remains.
     """
+    read.objects = _newest_copies(read.objects)
     found = _repeated(read.objects)
     pools: dict[tuple[str, str], list[Manifest]] = {}
     for item in read.of_kind("ResourceSlice", GROUP):
+        if is_stored(item.object):
+            continue
         spec = item.object["spec"]
         pools.setdefault((spec["driver"], spec["pool"]["name"]), []).append(item)
     for slices in pools.values():
@@ -72,6 +90,27 @@ def add_pool_problems(read: Manifests) -> None:
         ]
         found += _pool_problems(current)
     read.problems += located(found)
+
+
+def _newest_copies(objects: Sequence[Manifest]) -> list[Manifest]:
+    """Return objects without older copies of the same stored object; order is kept."""
+    newest: dict[str, Manifest] = {}
+    for item in objects:
+        if is_stored(item.object):
+            uid = item.object["metadata"]["uid"]
+            known = newest.setdefault(uid, item)
+            if _revision(item) > _revision(known):
+                newest[uid] = item
+    return [
+        item
+        for item in objects
+        if not is_stored(item.object) or newest[item.object["metadata"]["uid"]] is item
+    ]
+
+
+def _revision(item: Manifest) -> int:
+    text = str(item.object["metadata"].get("resourceVersion") or "")
+    return int(text) if text.isdecimal() else 0
 
 
 def _repeated(objects: Sequence[Manifest]) -> list[ManifestProblem]:

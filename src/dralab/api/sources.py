@@ -1,0 +1,239 @@
+"""Where manifests come from: files, directories and archives at any depth, standard input.
+
+Archives are read from start to end and never unpacked onto the disk. Whoever made one may be
+hostile: what it may hold is bounded, and a name that leads out of it is refused. What is in the
+files is left to `manifests`.
+"""
+
+import gzip
+import io
+import re
+import tarfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import IO, Final, Protocol
+
+SUFFIXES: Final = (".yaml", ".yml", ".json")
+PACKED: Final = (".tar", ".tar.gz", ".tgz", *(f"{suffix}.gz" for suffix in SUFFIXES))
+STDIN: Final = "-"
+MAX_BYTES: Final = 512 * 1024 * 1024
+"""What all sources of one command may hold together, unpacked."""
+MAX_FILES: Final = 200_000
+MAX_DEPTH: Final = 32
+"""Directories within directories; symbolic links to directories are not followed."""
+GZIP: Final = b"\x1f\x8b"
+TAR: Final = b"ustar"
+TAR_AT: Final = 257
+# A gathered dump has logs and settings of all kinds: only files with such objects are parsed.
+RELEVANT: Final = re.compile(
+    rb"""\bkind["']?\s*:\s*["']?(?:Node|Pod|PodGroup|PodDisruptionBudget|PriorityClass|Device\w+"""
+    rb"""|Resource(?:Slice|Claim|ClaimTemplate|Class|Pool)|Deployment|ReplicaSet|StatefulSet"""
+    rb"""|ReplicationController|DaemonSet|Job)?(?:List)?["']?\s*[,}\r\n]"""
+)
+
+
+class SourceError(ValueError):
+    """A source that cannot be read; `name` is the file, the message says why in one line."""
+
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(why)
+        self.name = name
+        self.why = why
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """The bytes of one file; `gathered` if it was found in an archive or below a subdirectory.
+
+    What is gathered may hold much besides Kubernetes objects; a file that somebody names, or that
+    lies in a directory that somebody names, is meant.
+    """
+
+    name: str
+    content: bytes
+    gathered: bool = False
+
+    @property
+    def is_relevant(self) -> bool:
+        """Whether to parse it: a quick look at the bytes.
+
+        Of what is gathered, files without objects are not, and those with stored objects only if
+        their kinds matter for devices. What a user wrote is, so that no mistake is passed over.
+        """
+        if not self.gathered or RELEVANT.search(self.content) is not None:
+            return True
+        is_stored = b"creationTimestamp" in self.content and b"uid" in self.content
+        return b"kind" in self.content and not is_stored
+
+
+def files_of(
+    sources: Iterable[str | Path],
+    stdin: Callable[[], bytes] | None = None,
+    *,
+    max_bytes: int = MAX_BYTES,
+) -> Iterator[SourceFile | SourceError]:
+    """Yield the files of all sources in order, or what keeps one from being read.
+
+    Directories are in the order of their names, archives in their own. Nothing follows the error
+    that `max_bytes` is exceeded.
+    """
+    budget = _Budget(max_bytes)
+    for source in sources:
+        try:
+            yield from _of_source(source, stdin, budget)
+        except _TooLargeError:
+            yield SourceError(_shown(source, stdin), f"the input is larger than {max_bytes} bytes")
+            return
+        except SourceError as error:
+            yield error
+
+
+def _of_source(
+    source: str | Path, stdin: Callable[[], bytes] | None, budget: "_Budget"
+) -> Iterator[SourceFile | SourceError]:
+    if str(source) == STDIN and stdin is not None:
+        yield from _unpacked(_shown(source, stdin), io.BytesIO(stdin()), budget, gathered=False)
+        return
+    path = Path(source)
+    if not path.is_dir():
+        yield from _of_path(path, budget, gathered=False)
+        return
+    found = False
+    for item in _within(path, 0):
+        found = True
+        try:
+            yield from _of_path(item, budget, gathered=item.parent != path)
+        except SourceError as error:
+            yield error
+    if not found:
+        wanted = ", ".join((*SUFFIXES, ".tar", ".gz", ".tgz"))
+        raise SourceError(str(source), f"contains no file that ends with {wanted}")
+
+
+def _within(directory: Path, depth: int) -> Iterator[Path]:
+    if depth > MAX_DEPTH:
+        raise SourceError(str(directory), f"more than {MAX_DEPTH} directories deep")
+    try:
+        items = sorted(directory.iterdir())
+    except OSError as error:
+        raise SourceError(str(directory), error.strerror or str(error)) from error
+    for item in items:
+        if item.is_dir():
+            if not item.is_symlink():
+                yield from _within(item, depth + 1)
+        elif item.name.endswith((*SUFFIXES, *PACKED)):
+            yield item
+
+
+def _of_path(path: Path, budget: "_Budget", *, gathered: bool) -> Iterator[SourceFile]:
+    try:
+        with path.open("rb") as file:
+            yield from _unpacked(str(path), file, budget, gathered=gathered)
+    except OSError as error:
+        raise SourceError(str(path), error.strerror or str(error)) from error
+
+
+def _unpacked(
+    name: str, file: IO[bytes], budget: "_Budget", *, gathered: bool
+) -> Iterator[SourceFile]:
+    """Yield a file as it is, without its compression, or the members of an archive."""
+    try:
+        start = file.read(len(GZIP))
+        file.seek(0)
+        if start == GZIP:
+            with closing(gzip.GzipFile(fileobj=file, mode="rb")) as plain:
+                yield from _members_or_file(name, budget.watching(plain), budget, gathered=gathered)
+        else:
+            yield from _members_or_file(name, budget.watching(file), budget, gathered=gathered)
+    except (EOFError, zlib.error, gzip.BadGzipFile, tarfile.TarError) as error:
+        raise SourceError(name, f"the archive is damaged or breaks off: {error}") from error
+
+
+def _members_or_file(
+    name: str, stream: "_Watched", budget: "_Budget", *, gathered: bool
+) -> Iterator[SourceFile]:
+    head = stream.read(TAR_AT + len(TAR))
+    stream.push_back(head)
+    if head[TAR_AT:] != TAR:
+        yield SourceFile(name, stream.read(), gathered)
+        return
+    with tarfile.open(fileobj=stream, mode="r|") as archive:
+        for number, member in enumerate(archive):
+            if number >= MAX_FILES:
+                raise SourceError(name, f"more than {MAX_FILES} files")
+            path = PurePosixPath(member.name)
+            if path.is_absolute() or ".." in path.parts:
+                raise SourceError(name, f"refused: {member.name!r} leads out of the archive")
+            if not member.isreg() or not member.name.endswith(SUFFIXES):
+                continue  # links are not followed; logs have no objects
+            if member.issparse():
+                raise SourceError(name, f"refused: {member.name!r} is larger than what is stored")
+            if member.size > budget.left:
+                raise _TooLargeError
+            opened = archive.extractfile(member)
+            if opened is not None:
+                yield SourceFile(f"{name}:{member.name}", opened.read(), gathered=True)
+    # What is behind the members is read too: a break in the middle must not look like the end.
+    while stream.read(1 << 20):
+        pass
+
+
+def _shown(source: str | Path, stdin: object) -> str:
+    return "standard input" if str(source) == STDIN and stdin is not None else str(source)
+
+
+class _Readable(Protocol):
+    def read(self, size: int = ..., /) -> bytes: ...
+
+
+class _TooLargeError(Exception):
+    """The sources hold more than the budget."""
+
+
+@dataclass(slots=True)
+class _Budget:
+    """How many bytes may still be read, after decompression."""
+
+    left: int
+
+    def watching(self, file: "_Readable") -> "_Watched":
+        """Return a stream that takes from the budget what is read. _TooLargeError."""
+        return _Watched(file, self)
+
+
+class _Watched(io.RawIOBase):
+    """A stream that may look ahead, and that ends the reading where the budget is used up."""
+
+    def __init__(self, file: _Readable, budget: _Budget) -> None:
+        super().__init__()
+        self._file = file
+        self._budget = budget
+        self._ahead = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def push_back(self, data: bytes) -> None:
+        """Have `data` read again."""
+        self._ahead = data + self._ahead
+
+    def read(self, size: int | None = -1) -> bytes:
+        """Return `size` bytes, fewer at the end; all that follow without a size. _TooLargeError."""
+        size = None if size is None or size < 0 else size
+        taken, self._ahead = self._ahead[:size], self._ahead[len(self._ahead[:size]) :]
+        parts = [taken]
+        missing = None if size is None else size - len(taken)
+        while missing is None or missing > 0:
+            most = self._budget.left + 1
+            part = self._file.read(most if missing is None else min(missing, most))
+            if not part:
+                break
+            parts.append(part)
+            missing = None if missing is None else missing - len(part)
+            self._budget.left -= len(part)
+            if self._budget.left < 0:
+                raise _TooLargeError
+        return b"".join(parts)
