@@ -39,6 +39,7 @@ from dralab.runtime.new_kubeconfig import kubeconfig, write_privately
 if TYPE_CHECKING:
     from dralab.apiserver.admission.selection import AdmissionSettings
     from dralab.apiserver.authentication.jwt import PrivateKey
+    from dralab.apiserver.http.asgi import AsgiApp
     from dralab.apiserver.http.auditing import AuditSettings
     from dralab.apiserver.http.serving import HttpServer
     from dralab.apiserver.storage.etcd.address import EtcdAddress
@@ -124,8 +125,11 @@ class Cluster:
         components: Sequence[Component] = (),
         clock: Clock | None = None,
         seed: int | None = None,
+        edge: "Callable[[ApiServer], AsgiApp] | None" = None,
     ) -> None:
         self.options = options or Options()
+        # What answers HTTP for a server; a program may put something before it.
+        self._new_edge = edge
         self.components = list(components)
         self.clock = clock or WallClock()
         self.seed = seed
@@ -317,7 +321,7 @@ class Cluster:
                 )
                 self._server = self._new_server(store)
                 self._authentication.start()
-                self._edge = AsgiApp(self._server)
+                self._edge = (self._new_edge or AsgiApp)(self._server)
                 self._http = HttpServer(
                     self._edge,
                     listener,

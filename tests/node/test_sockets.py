@@ -170,7 +170,7 @@ def test_a_connection_that_breaks_counts_as_gone_though_the_socket_stays(kubelet
     plugin = until(lambda: kubelet.plugins.get("gpu.example.com"))
     until(lambda: plugin.connected)
     # As after SIGKILL: nobody listens, the registration socket is still there.
-    server._servers[0].stop(0).wait()
+    server.servers[0].stop(0).wait()
     until(lambda: [up for _, up in changes] == [False, True, False])
     assert kubelet.plugins.get("gpu.example.com") is plugin
     with pytest.raises(PluginError, match="code = Unavailable"):

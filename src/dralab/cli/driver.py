@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dralab.cli import driver_classic
+from dralab.cli import driver_check, driver_classic
 from dralab.cli._components import CDI, ROOT, run_until_told
 from dralab.cli._connection import Connection, cluster_options
 from dralab.cli.apiserver import note
@@ -25,13 +25,15 @@ if TYPE_CHECKING:
 
 @click.group()
 def group() -> None:
-    """Run fake device drivers, which need no hardware.
+    """Run fake device drivers, which need no hardware, and check any driver.
 
     Example: `dralab driver run gpu --kubeconfig lab.kubeconfig --node n1`
     """
 
 
 group.add_command(driver_classic.group)
+group.add_command(driver_check.check)
+group.add_command(driver_check.checks)
 
 
 @group.command("run")
@@ -56,6 +58,14 @@ group.add_command(driver_classic.group)
     help="Inject a fault, such as prepare=slow:60x1 or slices=republish:5; `--fault help` lists "
     "them.",
 )
+@click.option(
+    "--repair-after",
+    type=click.FloatRange(min=0),
+    default=30,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long changes of the slices by others stay before they are undone.",
+)
 def run(
     name: str,
     connection: Connection,
@@ -64,6 +74,7 @@ def run(
     cdi_root: Path,
     pod_uid: str,
     fault_texts: tuple[str, ...],
+    repair_after: float,
 ) -> None:
     """Publish devices and prepare claims until Ctrl-C or SIGTERM.
 
@@ -117,7 +128,9 @@ def run(
         raise UnusableInput(str(error)) from error
     engine = LiveEngine(name="driver")
     manager = Manager(engine, client, Randomness.from_system())
-    publisher = SlicePublisher(manager)
+    publisher = SlicePublisher(
+        manager, mend_after=int(repair_after * SECOND), driver=driver.name, node=node_name
+    )
 
     def begin(_: None) -> None:
         _create_classes(client, driver)

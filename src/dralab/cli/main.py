@@ -24,7 +24,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
         "Run the controllers against any cluster.",
     ),
     "node": ("dralab.cli.node:node", "Run a simulated kubelet against any cluster."),
-    "driver": ("dralab.cli.driver:group", "Run a fake device driver."),
+    "driver": ("dralab.cli.driver:group", "Run a fake device driver; check any driver."),
     "user": ("dralab.cli.user:group", "Give users access to a cluster."),
     "backup": ("dralab.cli.backup:backup", "Back up the objects of a cluster to a file."),
     "restore": ("dralab.cli.restore:restore", "Restore a cluster from a backup."),

@@ -32,14 +32,24 @@ class _PublishedPool:
 class SlicePublisher:
     """Publishes the pools of any number of drivers, a pool for each driver and node.
 
-    `mend_after` in nanoseconds: how long a change by another client stays.
+    `mend_after` in nanoseconds: how long a change by another client stays. One that publishes for
+    a single `driver` and `node` watches no more than these: at 5,000 nodes that is what counts.
     """
 
-    def __init__(self, manager: Manager, *, mend_after: int = MEND_AFTER) -> None:
+    def __init__(
+        self,
+        manager: Manager,
+        *,
+        mend_after: int = MEND_AFTER,
+        driver: str = "",
+        node: str = "",
+    ) -> None:
         self.manager = manager
         self.mend_after = mend_after
-        self.slices = manager.cache(SLICES)
-        self.nodes = manager.cache(NODES)
+        wanted = {"spec.driver": driver, "spec.nodeName": node}
+        fields = ",".join(f"{name}={value}" for name, value in wanted.items() if value)
+        self.slices = manager.cache(SLICES, field_selector=fields)
+        self.nodes = manager.cache(NODES, field_selector=f"metadata.name={node}" if node else "")
         self.slices.index("pool", _pool)
         self.queue = manager.queue("slices", self._sync)
         self._drivers: dict[_PublishedPool, Driver] = {}

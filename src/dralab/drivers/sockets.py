@@ -62,7 +62,7 @@ class SocketServer:
         self.on_status: Callable[[str], None] = lambda _error: None
         self.registered = threading.Event()
         self._stopping = threading.Event()
-        self._servers: list[Any] = []
+        self.servers: list[Any] = []  # gRPC's, of each socket
 
     def start(self) -> None:
         """Serve. SocketError: a socket cannot be made."""
@@ -77,9 +77,9 @@ class SocketServer:
         self._stopping.set()
         for path in (self.registration, self.endpoint):
             path.unlink(missing_ok=True)
-        for server in reversed(self._servers):
+        for server in reversed(self.servers):
             server.stop(GRACE).wait()
-        self._servers = []
+        self.servers = []
 
     def info(self) -> Any:
         """Return what a kubelet is told at registration."""
@@ -137,7 +137,7 @@ class SocketServer:
         except (OSError, RuntimeError) as error:
             raise SocketError(f"{path}: cannot be served: {error}") from error
         server.start()
-        self._servers.append(server)
+        self.servers.append(server)
 
 
 def _version(name: str) -> wire.PluginVersion:

@@ -1,0 +1,265 @@
+"""`dralab driver check` and `dralab driver checks`: conformance checks of DRA drivers."""
+
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from dralab.cli._connection import Connection, optional_cluster
+from dralab.cli._output import echo_json, echo_table, output_option
+from dralab.cli.errors import UnusableInput
+
+if TYPE_CHECKING:
+    from dralab.drivercheck.bench import Bench
+    from dralab.drivercheck.catalog import Check
+    from dralab.drivercheck.runner import Report, Result
+    from dralab.drivercheck.targets import Target
+
+
+@click.command("check", context_settings={"ignore_unknown_options": True})
+@click.argument("target", nargs=-1, type=click.UNPROCESSED)
+@click.option(
+    "--only", multiple=True, metavar="ID", help="Run this check, group or pattern (crash.*) alone."
+)
+@click.option("--skip", multiple=True, metavar="ID", help="Leave out this check, group or pattern.")
+@click.option(
+    "--env", "variables", multiple=True, metavar="NAME=VALUE",
+    help="An environment variable of the driver; placeholders are replaced in it too.",
+)  # fmt: skip
+@click.option(
+    "--cdi-root", "cdi_roots", multiple=True, type=click.Path(file_okay=False, path_type=Path),
+    help="With a socket: a directory of CDI files; default: /etc/cdi and /var/run/cdi.",
+)  # fmt: skip
+@click.option("--node", default="", help="With a socket: the driver's node.")
+@click.option(
+    "--junit", type=click.Path(dir_okay=False, path_type=Path), help="Write JUnit XML to this file."
+)
+@click.option(
+    "--markdown", type=click.Path(dir_okay=False, path_type=Path),
+    help="Write a page in markdown to this file.",
+)  # fmt: skip
+@click.option(
+    "--json", "json_file", type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the report as JSON to this file.",
+)  # fmt: skip
+@click.option(
+    "--badge",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write an SVG badge to this file.",
+)
+@click.option("--strict", is_flag=True, help="Exit with code 1 if a SHOULD is not kept, too.")
+@click.option(
+    "--lanes", type=click.IntRange(1, 32), default=6, show_default=True,
+    help="How many instances of the driver are checked side by side.",
+)  # fmt: skip
+@click.option("--seed", type=int, default=0, show_default=True, help="The seed of random choices.")
+@click.option(
+    "--claims", type=click.IntRange(min=8), default=1_000, show_default=True,
+    help="How many claims the load checks prepare.",
+)  # fmt: skip
+@click.option("--verbose", is_flag=True, help="Print each check as it ends.")
+@output_option("text", "json")
+@optional_cluster
+def check(
+    target: tuple[str, ...],
+    only: tuple[str, ...],
+    skip: tuple[str, ...],
+    variables: tuple[str, ...],
+    cdi_roots: tuple[Path, ...],
+    node: str,
+    junit: Path | None,
+    markdown: Path | None,
+    json_file: Path | None,
+    badge: Path | None,
+    strict: bool,
+    lanes: int,
+    seed: int,
+    claims: int,
+    verbose: bool,
+    output: str,
+    connection: Connection,
+) -> None:
+    """Check that a DRA driver keeps the kubelet's contract, without a cluster or hardware.
+
+    TARGET is the driver's command, with `{node}`, `{kubeconfig}`, `{cdi}`, `{plugins}`,
+    `{registry}`, `{root}` and `{pod_uid}` where it names them; or a built-in driver or
+    `module:Class`, as in `dralab driver run`; or the registration socket of a driver that runs
+    already, with the --kubeconfig and the --node it has. Options of check come before TARGET; put
+    -- between them.
+
+    Exit code 0: every MUST is kept; 1: one is not; 2: nothing could be checked.
+
+    Example: `dralab driver check -- ./my-driver --node={node} --kubeconfig={kubeconfig}`
+    """
+    from dralab.contracts.wire import SocketError, grpc
+    from dralab.drivercheck import reports
+    from dralab.drivercheck.limits import Limits
+    from dralab.drivercheck.runner import Runner
+    from dralab.drivercheck.targets import TargetError
+
+    try:
+        grpc()
+    except SocketError as error:
+        raise UnusableInput(str(error)) from error
+    if not target:
+        raise click.UsageError("Missing argument 'TARGET': a command, module:Class or socket.")
+    chosen = _chosen(only, skip)
+    limits = replace(Limits(), claims=claims)
+    make, lanes = _benches(target, variables, cdi_roots, node, connection, limits, seed, lanes)
+
+    def tell(result: "Result") -> None:
+        if verbose:
+            mark = reports.MARKS[result.outcome]
+            click.echo(f"{mark} {result.check.id} {result.seconds:.1f} s", err=True)
+
+    try:
+        report = Runner(make, chosen, lanes=lanes, on_result=tell).run()
+    except TargetError as error:
+        raise UnusableInput(str(error)) from error
+    for path, text in (
+        (junit, reports.as_junit(report)),
+        (markdown, reports.as_markdown(report)),
+        (badge, reports.as_badge(report)),
+    ):
+        if path is not None:
+            path.write_text(text, encoding="utf-8")
+    if json_file is not None:
+        json_file.write_bytes(reports.as_json(report))
+    _print(report, output)
+    failed = not report.conformant or (strict and any(map(_unkept, report.results)))
+    sys.exit(1 if failed else 0)
+
+
+@click.command("checks")
+@click.option(
+    "--only", multiple=True, metavar="ID", help="List this check, group or pattern alone."
+)
+@output_option("text", "json")
+def checks(only: tuple[str, ...], output: str) -> None:
+    """List the conformance checks of DRA drivers: id, level, rule and its source.
+
+    Example: `dralab driver checks --only prepare`
+    """
+    chosen = _chosen(only, ())
+    if output == "json":
+        echo_json(
+            [
+                {
+                    "id": each.id,
+                    "group": each.group,
+                    "level": each.level,
+                    "sentence": each.sentence,
+                    "source": each.source,
+                    "needs": sorted(each.needs),
+                }
+                for each in chosen
+            ]
+        )
+        return
+    rows = [["ID", "LEVEL", "RULE"], *([c.id, str(c.level), c.sentence] for c in chosen)]
+    echo_table(rows)
+
+
+def _chosen(only: Sequence[str], skip: Sequence[str]) -> "list[Check]":
+    from dralab.drivercheck.catalog import selected
+    from dralab.drivercheck.groups import CHECKS
+
+    try:
+        left_out = {check.id for check in selected(CHECKS, skip)} if skip else set()
+        found = [check for check in selected(CHECKS, only) if check.id not in left_out]
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    if not found:
+        raise click.UsageError("--only and --skip leave no check")
+    return found
+
+
+def _benches(
+    target: Sequence[str],
+    variables: Sequence[str],
+    cdi_roots: Sequence[Path],
+    node: str,
+    connection: Connection,
+    limits: object,
+    seed: int,
+    lanes: int,
+) -> "tuple[Callable[[], Bench], int]":
+    """Return what makes a bench for the target, and how many may work at once."""
+    from dralab.drivercheck.bench import Bench, Surroundings
+    from dralab.drivercheck.targets import SocketTarget
+
+    path = Path(target[0])
+    options = {"limits": limits, "seed": seed}
+    if len(target) == 1 and path.is_socket():
+        if not connection or not node:
+            raise click.UsageError("a socket needs --node and --kubeconfig: those of its driver")
+        client = connection.client()
+        surroundings = Surroundings(
+            client=client,
+            node=node,
+            socket=path.absolute(),
+            cdi=[root.absolute() for root in cdi_roots] or [Path("/etc/cdi"), Path("/var/run/cdi")],
+        )
+        found = SocketTarget(path.absolute())
+        return lambda: Bench(found, surroundings=surroundings, **options), 1  # type: ignore[arg-type]  # named above
+    if connection or node or cdi_roots:
+        raise click.UsageError(
+            "--kubeconfig, --server, --node and --cdi-root are for a driver's socket: a command "
+            "gets a server and directories of the bench's own"
+        )
+    command = _command(target, variables)
+    return lambda: Bench(command, **options), lanes  # type: ignore[arg-type]  # named above
+
+
+def _command(target: Sequence[str], variables: Sequence[str]) -> "Target":
+    from dralab.drivercheck.targets import CommandTarget
+    from dralab.drivers.catalog import DRIVERS
+
+    env = {}
+    for text in variables:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--env")
+        env[name] = value
+    first = target[0]
+    if first in DRIVERS or (":" in first and "/" not in first):
+        own = [
+            *(sys.executable, "-m", "dralab", "driver", "run", first, "--node", "{node}"),
+            *("--kubeconfig", "{kubeconfig}", "--root", "{root}", "--cdi-root", "{cdi}"),
+            # The default is 30 s, as in the Go library: the bench would wait for nothing else.
+            *("--pod-uid", "{pod_uid}", "--repair-after", "1", *target[1:]),
+        ]
+        return CommandTarget(own, env, title=" ".join(["dralab driver run", *target]))
+    program = shutil.which(first)
+    if program is None:
+        raise click.BadParameter(
+            f"{first!r} is neither a program, nor a socket, nor one of {', '.join(DRIVERS)}, nor "
+            "module:Class",
+            param_hint="TARGET",
+        )
+    return CommandTarget([str(Path(program).absolute()), *target[1:]], env)
+
+
+def _unkept(result: "Result") -> bool:
+    from dralab.drivercheck.reports import TOLD
+
+    return result.outcome in TOLD
+
+
+def _print(report: "Report", output: str) -> None:
+    from dralab.drivercheck import reports
+
+    if output == "json":
+        click.echo(reports.as_json(report), nl=False)
+        return
+    for result in report.results:
+        if _unkept(result):
+            click.echo("\n".join(reports.told(result)) + "\n")
+    echo_table(reports.matrix(report))
+    click.echo(
+        f"{report.driver or report.target}: {reports.verdict(report)} ({report.seconds:.1f} s)"
+    )

@@ -1,0 +1,469 @@
+"""What a driver under test meets: an API server, a node's directories, and the kubelet's calls.
+
+Each bench has a server, a node and a root directory of its own, so that benches work side by side.
+"""
+
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self, TypeVar
+
+from dralab.api.status import ApiError
+from dralab.cluster import Cluster
+from dralab.contracts.cdi_cache import CdiCache, FileDirectory
+from dralab.contracts.plugin import ClaimRef, PrepareResult
+from dralab.drivercheck.catalog import CheckFailed, Need, NotApplicable, require
+from dralab.drivercheck.devices import Claim, Published, counters_of, published, together
+from dralab.drivercheck.gate import Gate
+from dralab.drivercheck.limits import Limits
+from dralab.drivercheck.sockets import CallError, Connection, PluginInfo, is_served, sockets_in
+from dralab.drivercheck.targets import Instance, Places, Target
+from dralab.drivercheck.transcript import Transcript
+from dralab.kernel.clock import SECOND, WallClock
+from dralab.kernel.randomness import Randomness
+from dralab.runtime.client import Client
+from dralab.runtime.resources import CLAIMS, NAMESPACES, NODES, SLICES
+from dralab.values.json_types import JsonDict, JsonObject
+
+T = TypeVar("T")
+NODE: Final = "dralab-check-node"
+NAMESPACE: Final = "dralab-check"
+OTHER_NAMESPACE: Final = "dralab-check-2"
+LOOK_EVERY: Final = 0.01  # seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """A cluster and a node that exist already, for a driver that runs there."""
+
+    client: Client
+    node: str
+    socket: Path
+    cdi: Sequence[Path]
+
+
+class Bench:
+    """A node for one driver. Use it as a context: nothing of it is left afterwards."""
+
+    def __init__(
+        self,
+        target: Target,
+        *,
+        limits: Limits | None = None,
+        seed: int = 0,
+        surroundings: Surroundings | None = None,
+        previous: Target | None = None,
+        health_hook: Callable[[str, bool], None] | None = None,
+    ) -> None:
+        self.target = target
+        self.previous = previous
+        # Makes a device, by its name, healthy or not.
+        self.health_hook = health_hook
+        self.limits = limits or Limits()
+        self.randomness = Randomness(seed)
+        self.clock = WallClock()
+        self.transcript = Transcript(self.clock)
+        self.surroundings = surroundings
+        self.instance: Instance | None = None
+        self.others: list[Instance] = []
+        self.info: PluginInfo | None = None
+        self.broken = ""  # why it can't be used for another check
+        self._pause = threading.Event()
+        self._connections: list[Connection] = []
+        self._main: Connection | None = None
+        self._claims: list[Claim] = []
+        self._touched: dict[str, ClaimRef] = {}
+        self._number = 0
+        self._cluster: Cluster | None = None
+        self._gate: Gate | None = None
+        self._place: Path | None = None
+
+    def __enter__(self) -> Self:
+        if self.surroundings is not None:
+            self.client: Client = self.surroundings.client
+            self.cdi_paths = list(self.surroundings.cdi)
+            socket = self.surroundings.socket
+            self.places = Places(
+                node=self.surroundings.node,
+                root=socket.parent.parent,
+                kubeconfig=Path(),
+                cdi=self.cdi_paths[-1],
+            )
+        else:
+            self._place = Path(tempfile.mkdtemp(prefix="dc-"))
+            self._cluster = Cluster(seed=self.randomness.seed, edge=self._edge)
+            self._cluster.__enter__()
+            self.client = self._cluster.client
+            self.places = Places(
+                node=NODE,
+                root=self._place / "k",
+                kubeconfig=self._cluster.kubeconfig,
+                cdi=self._place / "cdi",
+            )
+            self.cdi_paths = [self.places.cdi]
+            for path in (self.places.registry, self.places.plugins, self.places.cdi):
+                path.mkdir(parents=True)
+            self.client.create(NODES, {"metadata": {"name": NODE}})
+        for name in (NAMESPACE, OTHER_NAMESPACE):
+            labels = {"resource.kubernetes.io/admin-access": "true"}
+            with suppress(ApiError):  # there since an earlier run
+                self.client.create(NAMESPACES, {"metadata": {"name": name, "labels": labels}})
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._hang_up()
+        for instance in (self.instance, *self.others):
+            if instance is not None:
+                instance.kill()
+        if self.surroundings is not None:
+            for name in (NAMESPACE, OTHER_NAMESPACE):
+                with suppress(ApiError):
+                    self.client.delete(NAMESPACES, name)
+        if self._cluster is not None:
+            self._cluster.__exit__()
+        if self._place is not None:
+            shutil.rmtree(self._place, ignore_errors=True)
+
+    def _edge(self, served: object) -> Gate:
+        self._gate = Gate(served, self.transcript)  # type: ignore[arg-type]  # the cluster's server
+        return self._gate
+
+    @property
+    def api(self) -> Gate:
+        """The driver's requests, and faults that happen to them."""
+        if self._gate is None:
+            raise NotApplicable("the driver uses an API server of its own")
+        return self._gate
+
+    # --- the driver's process -----------------------------------------------------------------
+
+    def start(
+        self, pod_uid: str = "", *, devices: bool = True, target: Target | None = None
+    ) -> None:
+        """Start the driver and register it, as a kubelet; wait until its devices are there.
+
+        CheckFailed: it doesn't come up.
+        """
+        self.launch(pod_uid, target=target)
+        self.register()
+        if devices:
+            self.until(self.devices, self.limits.ready, "it publishes no device")
+
+    def launch(self, pod_uid: str = "", *, target: Target | None = None) -> Instance:
+        """Start the driver, and no more."""
+        self.transcript.add("run", "the driver starts")
+        if self.instance is not None and self.instance.running:
+            self.others.append(self.instance)
+        self.instance = (target or self.target).start(self.places, pod_uid)
+        return self.instance
+
+    def register(self, *, known: Sequence[Path] = ()) -> PluginInfo:
+        """Find the driver's registration socket, not one of `known`, and register it."""
+        path = self.find_socket(known)
+        connection = self.connect(path)
+        try:
+            self.info = connection.info(self.limits.ready)
+            connection.notify(registered=True)
+        except CallError as error:
+            raise CheckFailed(f"the registration at {path} failed: {error}") from error
+        finally:
+            connection.close()
+        self._main = None
+        return self.info
+
+    def find_socket(self, known: Sequence[Path] = ()) -> Path:
+        """Return the registration socket at which somebody listens, once there is one."""
+        if self.surroundings is not None:
+            return self.surroundings.socket
+
+        def found() -> Path | None:
+            paths = [path for path in sockets_in(self.places.registry) if path not in known]
+            return next((path for path in paths if is_served(path)), None)
+
+        return self.until(found, self.limits.ready, "no socket below plugins_registry answers")
+
+    def restart(self, *, devices: bool = False, target: Target | None = None) -> None:
+        """Start the driver again after its end, with all that it has left behind."""
+        self.start(devices=devices, target=target)
+
+    def kill(self) -> None:
+        """Kill the driver (SIGKILL)."""
+        self.transcript.add("run", "the driver is killed")
+        self._hang_up()
+        if self.instance is not None:
+            self.instance.kill()
+
+    def stop(self) -> int | None:
+        """Stop the driver (SIGTERM); return its exit code, None where it does not end."""
+        self.transcript.add("run", "the driver is told to stop")
+        self._hang_up()
+        code = self.instance.stop(self.limits.stop) if self.instance is not None else None
+        self.transcript.add("run", f"its exit code is {code}")
+        return code
+
+    # --- connections --------------------------------------------------------------------------
+
+    def connect(self, path: str | Path) -> Connection:
+        """Return a new connection to a socket."""
+        found = Connection(str(path), self.transcript, self.limits)
+        self._connections.append(found)
+        return found
+
+    @property
+    def plugin(self) -> PluginInfo:
+        """What the driver said at registration."""
+        if self.info is None:
+            raise CheckFailed("the driver is not registered")
+        return self.info
+
+    @property
+    def connection(self) -> Connection:
+        """The connection to the service of the registered driver."""
+        if self._main is None:
+            self._main = self.connect(self.plugin.address)
+        return self._main
+
+    @property
+    def version(self) -> str:
+        """The version that a kubelet uses: the first offered that it knows."""
+        known = self.plugin.plugin_versions
+        return known[0] if known else "v1.DRAPlugin"
+
+    def _hang_up(self) -> None:
+        for connection in self._connections:
+            connection.close()
+        self._connections, self._main = [], None
+
+    # --- claims -------------------------------------------------------------------------------
+
+    def slices(self) -> list[JsonDict]:
+        """Return the slices of the driver on this node."""
+        # The rule that the names are equal has a check of its own.
+        wanted = f"spec.nodeName={self.places.node}"
+        found = list(self.client.list(SLICES, field_selector=wanted).items)
+        own = [one for one in found if one["spec"]["driver"] == self.plugin.name]
+        return own or [one for one in found if one["spec"]["driver"] not in FOREIGN]
+
+    def devices(self) -> list[Published]:
+        """Return the devices that the driver has published."""
+        return published(self.slices())
+
+    def free(self, count: int = 1) -> list[Published]:
+        """Return devices that can be allocated together. NotApplicable: there are fewer."""
+        slices = self.slices()
+        found = together(published(slices), counters_of(slices))
+        if len(found) < count:
+            raise NotApplicable(f"it needs {count} devices, and the driver publishes {len(found)}")
+        return found[:count]
+
+    def claim(
+        self,
+        *devices: Published,
+        name: str = "",
+        namespace: str = NAMESPACE,
+        allocated: bool = True,
+        admin: bool = False,
+        configs: Sequence[JsonObject] = (),
+        more: Sequence[JsonObject] = (),
+        alternative: str = "",
+    ) -> Claim:
+        """Create a claim with a request for each device, allocated to them.
+
+        `configs` are entries of the allocation's config, `more` results of other drivers.
+        `alternative` names the subrequest of which the devices are.
+        """
+        self._number += 1
+        name = name or f"claim-{self._number}"
+        requests: list[JsonDict] = []
+        results: list[JsonDict] = []
+        for index, device in enumerate(devices):
+            requests.append(_request(f"r{index}", self.plugin.name, alternative, admin=admin))
+            request = f"r{index}/{alternative}" if alternative else f"r{index}"
+            results.append(self._result(request, device, admin=admin))
+        results += [dict(each) for each in more]
+        requests += [_request(each["request"], "other.example.com") for each in more]
+        if not requests:
+            requests = [_request("r0", self.plugin.name)]
+        body = {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaim",
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": {"devices": {"requests": requests}},
+        }
+        stored = self.client.create(CLAIMS, body, namespace)
+        if allocated:
+            allocation = {"devices": {"results": results, "config": list(configs)}}
+            user = {"resource": "pods", "name": f"pod-{name}"[:253], "uid": self._uuid("pods")}
+            status = {"allocation": allocation, "reservedFor": [user]}
+            stored = self.client.update(CLAIMS, {**stored, "status": status}, subresource="status")
+        found = Claim(ClaimRef(namespace, name, stored["metadata"]["uid"]), tuple(results))
+        self._claims.append(found)
+        return found
+
+    def _result(self, request: str, device: Published, *, admin: bool) -> JsonDict:
+        # The slices name the driver; where its socket says another name, that is a check's affair.
+        driver = next(iter(self.slices()))["spec"]["driver"]
+        found: JsonDict = {
+            "request": request,
+            "driver": driver,
+            "pool": device.pool,
+            "device": device.name,
+        }
+        if admin:
+            found["adminAccess"] = True
+        if device.shared and not admin:
+            found |= {"shareID": self._uuid("shares"), "consumedCapacity": device.consumed}
+        return found
+
+    def _uuid(self, stream: str) -> str:
+        return self.randomness.uuid(stream)
+
+    def forget_claim(self, claim: Claim) -> None:
+        """Delete a claim's object, as its pod's end does."""
+        with suppress(ApiError):
+            self.client.delete(CLAIMS, claim.ref.name, claim.ref.namespace)
+
+    # --- the kubelet's calls ------------------------------------------------------------------
+
+    def call_prepare(
+        self, *claims: Claim, version: str = "", on: Connection | None = None
+    ) -> Mapping[str, PrepareResult]:
+        """Call NodePrepareResources. CallError."""
+        for claim in claims:
+            self._touched[claim.uid] = claim.ref
+        connection = on or self.connection
+        return connection.prepare(version or self.version, [claim.ref for claim in claims])
+
+    def call_unprepare(
+        self, *claims: Claim, version: str = "", on: Connection | None = None
+    ) -> Mapping[str, str]:
+        """Call NodeUnprepareResources. CallError."""
+        connection = on or self.connection
+        found = connection.unprepare(version or self.version, [claim.ref for claim in claims])
+        for uid, error in found.items():
+            if not error:
+                self._touched.pop(uid, None)
+        return found
+
+    def prepare(
+        self, claim: Claim, *, version: str = "", on: Connection | None = None
+    ) -> PrepareResult:
+        """Prepare one claim. CheckFailed: it can't be prepared."""
+        try:
+            found = self.call_prepare(claim, version=version, on=on).get(claim.uid)
+        except CallError as error:
+            raise CheckFailed(f"NodePrepareResources failed: {error}") from error
+        if found is None:
+            raise CheckFailed(f"NodePrepareResources skipped the claim {claim.ref.name}")
+        require(not found.error, f"the claim {claim.ref.name} was not prepared: {found.error}")
+        return found
+
+    def unprepare(self, claim: Claim, *, version: str = "", on: Connection | None = None) -> None:
+        """Unprepare one claim. CheckFailed: it can't be unprepared."""
+        try:
+            found = self.call_unprepare(claim, version=version, on=on)
+        except CallError as error:
+            raise CheckFailed(f"NodeUnprepareResources failed: {error}") from error
+        require(claim.uid in found, f"NodeUnprepareResources skipped the claim {claim.ref.name}")
+        text = found[claim.uid]
+        require(not text, f"the claim {claim.ref.name} was not unprepared: {text}")
+
+    def refusal(self, *claims: Claim, of: Claim) -> str:
+        """Prepare claims and return why one is refused; empty where it is not."""
+        try:
+            found = self.call_prepare(*claims)
+        except CallError as error:
+            return str(error)
+        return found[of.uid].error if of.uid in found else ""
+
+    # --- CDI ----------------------------------------------------------------------------------
+
+    def cdi(self) -> CdiCache:
+        """Return what a runtime sees in the CDI directories now."""
+        return CdiCache([FileDirectory(path) for path in self.cdi_paths])
+
+    def unresolved(self, result: PrepareResult) -> list[str]:
+        """Return the CDI ids of a prepared claim that a runtime could not resolve."""
+        known = set(self.cdi().devices)
+        return [name for device in result.devices for name in device.cdi_ids if name not in known]
+
+    def files(self) -> set[str]:
+        """Return the files that the driver keeps: in the CDI directories and below `plugins`."""
+        found = set()
+        for place in (*self.cdi_paths, self.places.plugins):
+            found |= {str(path) for path in place.rglob("*") if path.is_file()}
+        return found
+
+    # --- waiting, and the end of a check ------------------------------------------------------
+
+    def until(self, condition: Callable[[], T | None], seconds: float, otherwise: str) -> T:
+        """Wait for a condition and return its value. CheckFailed: `otherwise`, in so many s."""
+        end = self.clock.now() + int(seconds * SECOND)
+        while True:
+            found = condition()
+            if found:
+                return found
+            if self.surroundings is None and self.instance is not None:
+                self._still_runs(otherwise)
+            if self.clock.now() >= end:
+                raise CheckFailed(f"{otherwise} within {seconds:g} s{self._said()}")
+            self.wait(LOOK_EVERY)
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass."""
+        self._pause.wait(seconds)
+
+    def _still_runs(self, otherwise: str) -> None:
+        if self.instance is not None and not self.instance.running:
+            raise CheckFailed(f"{otherwise}: the driver has ended{self._said()}")
+
+    def _said(self) -> str:
+        output = self.instance.output() if self.instance is not None else ""
+        return f"; its last output:\n{output}" if output else ""
+
+    def tidy(self) -> None:
+        """Give back what a check has left prepared, and delete its claims."""
+        refs = list(self._touched.values())
+        self._touched = {}
+        try:
+            if refs:
+                answers = self.connection.unprepare(self.version, refs)
+                if any(answers.values()) or len(answers) < len(refs):
+                    self.broken = "claims of the check can't be unprepared"
+        except CallError as error:
+            self.broken = f"claims of the check can't be unprepared: {error}"
+        for claim in self._claims:
+            self.forget_claim(claim)
+        self._claims = []
+
+
+# Drivers whose slices the bench itself creates.
+FOREIGN: Final = frozenset({"foreign.dralab.dev"})
+
+
+def _request(name: str, class_: str, alternative: str = "", *, admin: bool = False) -> JsonDict:
+    if alternative:
+        entry = {"name": alternative, "deviceClassName": class_}
+        return {"name": name, "firstAvailable": [entry]}
+    exactly: JsonDict = {"deviceClassName": class_}
+    if admin:
+        exactly["adminAccess"] = True
+    return {"name": name, "exactly": exactly}
+
+
+def needs_met(target: Target, needs: frozenset[Need]) -> str:
+    """Return why a check can't be run on a target; empty where it can."""
+    reasons = {
+        Need.RESTART: "the bench can't restart the driver: give its command",
+        Need.INSTANCES: "two instances need {pod_uid} in the driver's command",
+        Need.API: "the driver uses an API server of its own: give its command",
+        Need.USAGE: "the driver's process is not known",
+        Need.PREVIOUS: "an older version is needed: --previous COMMAND",
+        Need.HEALTH_HOOK: "a command that makes a device unhealthy is needed: --health-hook",
+    }
+    missing = sorted(needs - target.offers)
+    return reasons[missing[0]] if missing else ""

@@ -1,0 +1,143 @@
+"""The vocabulary of the bench: checks, their levels and groups, and how one of them ends.
+
+>>> catalog = Catalog()
+>>> @catalog.check("registration.type", MUST, "GetInfo answers the type DRAPlugin.", "a source")
+... def plugin_type(bench):
+...     require(False, "the type is CSIPlugin")
+>>> [check.id for check in catalog.checks]
+['registration.type']
+"""
+
+import fnmatch
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final, NoReturn
+
+if TYPE_CHECKING:
+    from dralab.drivercheck.bench import Bench
+
+GROUPS: Final = (
+    "registration", "slices", "prepare", "unprepare", "crash", "health", "faults", "load",
+)  # fmt: skip
+
+
+class Level(StrEnum):
+    """How binding a rule is, in the sense of RFC 2119."""
+
+    MUST = "MUST"
+    SHOULD = "SHOULD"
+
+
+MUST: Final = Level.MUST
+SHOULD: Final = Level.SHOULD
+
+
+class Need(StrEnum):
+    """What a check needs of the way in which a driver is run."""
+
+    RESTART = "restart"  # the bench starts, stops and kills it
+    INSTANCES = "instances"  # two of them at once, told apart by a pod UID
+    API = "api"  # the bench's own API server, which logs requests and injects faults
+    USAGE = "usage"  # the memory and descriptors of its process
+    PREVIOUS = "previous"  # an older version of the driver
+    HEALTH_HOOK = "health-hook"  # a command that makes a device unhealthy
+
+
+class CheckFailed(Exception):  # noqa: N818 - an answer about the driver, not an error of ours
+    """The driver breaks the rule; the text says what it did and what would be right."""
+
+
+class NotApplicable(Exception):  # noqa: N818 - an answer about the driver, not an error of ours
+    """The rule says nothing about this driver; the text says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One rule for drivers.
+
+    `source` says where the rule comes from. A `fresh` check gets a bench whose driver has not been
+    started; the others get one that is registered and has published its devices. `long` checks
+    wait most of the time and are started first.
+    """
+
+    id: str
+    level: Level
+    sentence: str
+    source: str
+    run: "Callable[[Bench], None]" = field(repr=False)
+    needs: frozenset[Need] = frozenset()
+    fresh: bool = False
+    long: bool = False
+
+    @property
+    def group(self) -> str:
+        """The part of the contract that the rule belongs to."""
+        return self.id.partition(".")[0]
+
+
+class Catalog:
+    """Checks in the order in which they are defined."""
+
+    def __init__(self) -> None:
+        self.checks: list[Check] = []
+
+    def check(
+        self,
+        id: str,
+        level: Level,
+        sentence: str,
+        source: str,
+        *,
+        needs: Sequence[Need] = (),
+        fresh: bool = False,
+        long: bool = False,
+    ) -> "Callable[[Callable[[Bench], None]], Callable[[Bench], None]]":
+        """Add the decorated function as a check. ValueError: the id is taken or has no group."""
+        if id.partition(".")[0] not in GROUPS:
+            raise ValueError(f"{id}: the group is not one of {', '.join(GROUPS)}")
+        if any(each.id == id for each in self.checks):
+            raise ValueError(f"{id}: a check with this id exists")
+
+        def add(run: "Callable[[Bench], None]") -> "Callable[[Bench], None]":
+            found = Check(
+                id=id,
+                level=level,
+                sentence=sentence,
+                source=source,
+                run=run,
+                needs=frozenset(needs),
+                fresh=fresh,
+                long=long,
+            )
+            self.checks.append(found)
+            return run
+
+        return add
+
+
+def selected(checks: Sequence[Check], patterns: Sequence[str]) -> list[Check]:
+    """Return the checks that ids, groups or patterns such as `crash.*` name; none means all.
+
+    ValueError: a pattern names no check.
+    """
+    if not patterns:
+        return list(checks)
+    wanted: set[str] = set()
+    for pattern in patterns:
+        found = {c.id for c in checks if c.group == pattern or fnmatch.fnmatch(c.id, pattern)}
+        if not found:
+            raise ValueError(f"{pattern!r} names no check; `dralab driver checks` lists them")
+        wanted |= found
+    return [check for check in checks if check.id in wanted]
+
+
+def require(condition: object, text: str) -> None:
+    """Go on where a condition holds. CheckFailed: it does not."""
+    if not condition:
+        raise CheckFailed(text)
+
+
+def fail(text: str) -> NoReturn:
+    """End a check: the driver breaks its rule. CheckFailed."""
+    raise CheckFailed(text)

@@ -1,0 +1,11 @@
+"""The checks, one module for each group, all in one catalog (`CHECKS`)."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from dralab.drivercheck.catalog import Check
+from dralab.drivercheck.groups import registration, slices
+
+MODULES: Final = (registration, slices)
+
+CHECKS: Final[Sequence[Check]] = [check for module in MODULES for check in module.catalog.checks]

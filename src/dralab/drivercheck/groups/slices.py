@@ -1,0 +1,478 @@
+"""Checks of ResourceSlices: what a driver publishes, and how it keeps it true."""
+
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, Final
+
+from dralab.api.status import ApiError
+from dralab.drivercheck.bench import NODE, Bench
+from dralab.drivercheck.catalog import MUST, SHOULD, Catalog, Need, NotApplicable, fail, require
+from dralab.drivercheck.devices import counters_of, pools_of
+from dralab.drivercheck.gate import SLICES_PATH, ApiCall
+from dralab.objects.slices import newest_of
+from dralab.runtime.resources import NODES, SLICES
+from dralab.values import quantity
+from dralab.values.json_types import JsonDict
+
+catalog: Final = Catalog()
+TYPES: Final = "k8s.io/api/resource/v1/types.go"
+CONTROLLER: Final = "k8s.io/dynamic-resource-allocation/resourceslice/resourceslicecontroller.go"
+ALLOCATOR: Final = "k8s.io/dynamic-resource-allocation/structured/internal"
+OTHER_NODE: Final = "dralab-check-other-node"
+FOREIGN_DRIVER: Final = "foreign.dralab.dev"
+
+
+def writes(bench: Bench) -> list[ApiCall]:
+    """Return the driver's finished writes of slices, oldest first."""
+    return [call for call in bench.api.calls if call.writes and SLICES_PATH in call.path]
+
+
+@catalog.check(
+    "slices.accepted", MUST,
+    "The API accepts every ResourceSlice that the driver writes.",
+    f"{TYPES}: ResourceSliceSpec; its validation",
+    needs=[Need.API],
+)  # fmt: skip
+def accepted(bench: Bench) -> None:
+    for call in writes(bench):
+        # A conflict, or an object that is gone, is the ordinary course of things.
+        if call.status in (0, 404, 409) or call.status < 400:
+            continue
+        answer = call.answered if isinstance(call.answered, dict) else {}
+        fail(f"{call} was refused: {answer.get('message', call.status)}")
+
+
+@catalog.check(
+    "slices.fields-kept", MUST,
+    "The API server keeps every field of the slices: none is unknown to it or of a feature that "
+    "is off.",
+    f"{CONTROLLER}: DroppedFieldsError",
+    needs=[Need.API],
+)  # fmt: skip
+def fields_kept(bench: Bench) -> None:
+    for call in writes(bench):
+        sent, held = call.sent, call.answered
+        if call.method not in {"POST", "PUT"} or call.status not in {200, 201}:
+            continue
+        if not isinstance(sent, dict) or not isinstance(held, dict):
+            continue
+        lost = sorted(dropped(sent.get("spec"), held.get("spec"), "spec"))
+        require(not lost, f"the server dropped {', '.join(lost[:5])}")
+
+
+def dropped(sent: Any, held: Any, path: str) -> list[str]:
+    """Return the paths of fields that were sent and are not held, or with another value."""
+    if isinstance(sent, Mapping):
+        if not isinstance(held, Mapping):
+            return [path] if sent else []
+        return [
+            each for key, v in sent.items() for each in dropped(v, held.get(key), f"{path}.{key}")
+        ]
+    if isinstance(sent, list):
+        if not isinstance(held, list) or len(held) != len(sent):
+            return [path] if sent else []
+        return [
+            each
+            for index, pair in enumerate(zip(sent, held, strict=True))
+            for each in dropped(*pair, f"{path}[{index}]")
+        ]
+    if sent in (None, "", 0, False):
+        return []  # the zero value: absent on the server is the same
+    return [] if sent == held or _same_quantity(sent, held) else [path]
+
+
+def _same_quantity(one: Any, other: Any) -> bool:
+    with suppress(ValueError, TypeError):
+        return bool(quantity.parse(str(one)) == quantity.parse(str(other)))
+    return False
+
+
+@catalog.check(
+    "slices.own-node", MUST,
+    "Slices of node-local devices name the node that the driver runs on.",
+    f"{TYPES}: ResourceSliceSpec.nodeName",
+    needs=[Need.API],
+)  # fmt: skip
+def own_node(bench: Bench) -> None:
+    for call in writes(bench):
+        spec = _spec(call)
+        name = spec.get("nodeName")
+        require(
+            name in (None, "", NODE),
+            f"{call} has nodeName {name!r}: the driver runs on {NODE}",
+        )
+
+
+@catalog.check(
+    "slices.complete", MUST,
+    "A pool has as many slices as its resourceSliceCount says.",
+    f"{TYPES}: ResourcePool.resourceSliceCount; {ALLOCATOR}: an incomplete pool is not used",
+)  # fmt: skip
+def complete(bench: Bench) -> None:
+    def problem() -> str:
+        for pool, members in pools_of(bench.slices()).items():
+            newest = newest_of(members)
+            counts = {one["spec"]["pool"]["resourceSliceCount"] for one in newest}
+            if len(newest) not in counts:
+                told = ", ".join(map(str, sorted(counts)))
+                return f"the pool {pool} has {len(newest)} slices, and says that it has {told}"
+        return ""
+
+    _settled(bench, problem)
+
+
+@catalog.check(
+    "slices.same-count", MUST,
+    "All slices of one generation of a pool have the same resourceSliceCount.",
+    f"{TYPES}: ResourcePool.resourceSliceCount",
+)  # fmt: skip
+def same_count(bench: Bench) -> None:
+    def problem() -> str:
+        for pool, members in pools_of(bench.slices()).items():
+            newest = newest_of(members)
+            counts = sorted({one["spec"]["pool"]["resourceSliceCount"] for one in newest})
+            if len(counts) > 1:
+                return f"the slices of the pool {pool} say {', '.join(map(str, counts))}"
+        return ""
+
+    _settled(bench, problem)
+
+
+@catalog.check(
+    "slices.one-generation", MUST,
+    "Slices of an older generation of a pool are removed.",
+    f"{TYPES}: ResourcePool.generation; {CONTROLLER}: obsolete slices",
+)  # fmt: skip
+def one_generation(bench: Bench) -> None:
+    def problem() -> str:
+        for pool, members in pools_of(bench.slices()).items():
+            found = sorted({one["spec"]["pool"]["generation"] for one in members})
+            if len(found) > 1:
+                return f"the pool {pool} has slices of the generations {', '.join(map(str, found))}"
+        return ""
+
+    _settled(bench, problem)
+
+
+def _settled(bench: Bench, problem: Any) -> None:
+    """Require that a problem is gone soon: several slices are written one after the other."""
+    end = bench.clock.now() + int(bench.limits.quiet * 10**9)
+    while text := problem():
+        require(bench.clock.now() < end, text)
+        bench.wait(0.02)
+
+
+@catalog.check(
+    "slices.unique-devices", MUST,
+    "The names of the devices are unique in their pool.",
+    f"{TYPES}: Device.name; {ALLOCATOR}: a pool with duplicate devices is invalid",
+)  # fmt: skip
+def unique_devices(bench: Bench) -> None:
+    names = [(device.pool, device.name) for device in bench.devices()]
+    twice = sorted({name for pool, name in names if names.count((pool, name)) > 1})
+    require(not twice, f"several devices have the name {', '.join(twice)}")
+
+
+@catalog.check(
+    "slices.owner", SHOULD,
+    "Slices of a node have the Node as owner, with its UID: they go when it goes.",
+    f"{CONTROLLER}: Owner; {TYPES}",
+)  # fmt: skip
+def owner(bench: Bench) -> None:
+    uid = bench.client.get(NODES, bench.places.node)["metadata"]["uid"]
+    for one in bench.slices():
+        owners = one["metadata"].get("ownerReferences") or ()
+        require(
+            any(each["kind"] == "Node" and each["uid"] == uid for each in owners),
+            f"{one['metadata']['name']} has no ownerReference to the Node {bench.places.node}",
+        )
+
+
+@catalog.check(
+    "slices.names", SHOULD,
+    "Names of slices can't meet those of other nodes: generateName, or the node's name in them.",
+    f"{CONTROLLER}: generateName; ResourceSlices are cluster-scoped",
+)  # fmt: skip
+def names(bench: Bench) -> None:
+    for one in bench.slices():
+        metadata = one["metadata"]
+        require(
+            metadata.get("generateName") or bench.places.node in metadata["name"],
+            f"the name {metadata['name']} is the same on every node",
+        )
+
+
+@catalog.check(
+    "slices.counters-apart", MUST,
+    "sharedCounters and devices are in different slices.",
+    f"{TYPES}: ResourceSliceSpec.sharedCounters (1.35 and later)",
+    needs=[Need.API],
+)  # fmt: skip
+def counters_apart(bench: Bench) -> None:
+    for call in writes(bench):
+        spec = _spec(call)
+        require(
+            not (spec.get("sharedCounters") and spec.get("devices")),
+            f"{call} has both sharedCounters and devices",
+        )
+
+
+@catalog.check(
+    "slices.counters-defined", MUST,
+    "Every counter that a device consumes is defined in its pool.",
+    f"{TYPES}: DeviceCounterConsumption.counterSet; {ALLOCATOR}: the pool is invalid otherwise",
+)  # fmt: skip
+def counters_defined(bench: Bench) -> None:
+    known = set(counters_of(bench.slices()))
+    for device in bench.devices():
+        for pool, set_name, name, _ in _consumed(device.pool, device.body):
+            require(
+                (pool, set_name, name) in known,
+                f"{device.name} consumes {set_name}/{name}, which the pool {pool} does not define",
+            )
+
+
+@catalog.check(
+    "slices.counters-suffice", SHOULD,
+    "No device consumes more of a counter than there is: it could never be allocated.",
+    f"{ALLOCATOR}: counters",
+)  # fmt: skip
+def counters_suffice(bench: Bench) -> None:
+    values = counters_of(bench.slices())
+    for device in bench.devices():
+        for pool, set_name, name, wanted in _consumed(device.pool, device.body):
+            value = values.get((pool, set_name, name))
+            require(
+                value is None or quantity.parse(wanted) <= value,
+                f"{device.name} consumes {wanted} of {set_name}/{name}, which has {value}",
+            )
+
+
+def _consumed(pool: str, device: Any) -> list[tuple[str, str, str, str]]:
+    return [
+        (pool, entry["counterSet"], name, counter["value"])
+        for entry in device.get("consumesCounters") or ()
+        for name, counter in entry["counters"].items()
+    ]
+
+
+@catalog.check(
+    "slices.own-selector", SHOULD,
+    "The driver lists and watches only slices of its node: by spec.nodeName or spec.driver.",
+    f"{CONTROLLER}: a field selector; at 5,000 nodes every event would go to every driver",
+    needs=[Need.API],
+)  # fmt: skip
+def own_selector(bench: Bench) -> None:
+    wanted = re.compile(r"spec\.(nodeName|driver)(=|%3D)")
+    for call in bench.api.calls:
+        if call.method == "GET" and re.search(r"/resourceslices$", call.path):
+            require(wanted.search(call.query), f"{call} asks for the slices of all nodes")
+
+
+@catalog.check(
+    "slices.quiet", SHOULD,
+    "While nothing changes, no slice is written.",
+    f"{CONTROLLER}: a sync without a difference writes nothing",
+    needs=[Need.API],
+)  # fmt: skip
+def quiet(bench: Bench) -> None:
+    bench.wait(bench.limits.quiet / 2)  # a pool may still be in the making
+    before = len(writes(bench))
+    bench.wait(bench.limits.quiet)
+    found = writes(bench)[before:]
+    require(not found, f"{len(found)} writes without a reason, the first is {found[:1]}")
+
+
+@catalog.check(
+    "slices.kept-on-stop", SHOULD,
+    "A driver that is stopped (SIGTERM) leaves its slices: they are there during an update.",
+    f"{CONTROLLER}: Stop; the kubelet deletes them 30 s after the last connection",
+    needs=[Need.RESTART], fresh=True,
+)  # fmt: skip
+def kept_on_stop(bench: Bench) -> None:
+    bench.start()
+    before = _identities(bench)
+    bench.stop()
+    after = _identities(bench)
+    require(before <= after, "the driver deleted its slices when it was stopped")
+
+
+@catalog.check(
+    "slices.quiet-restart", SHOULD,
+    "A restart with the same devices writes no slice.",
+    f"{CONTROLLER}: DeepEqual; every write makes all schedulers look again",
+    needs=[Need.RESTART, Need.API], fresh=True,
+)  # fmt: skip
+def quiet_restart(bench: Bench) -> None:
+    bench.start()
+    _settle(bench)
+    bench.stop()
+    before = len(writes(bench))
+    asked = len(bench.api.calls)
+    bench.restart()
+    # It has looked at what is there: a list, or the watch's first events.
+    bench.until(
+        lambda: [c for c in bench.api.calls[asked:] if SLICES_PATH in c.path and c.status],
+        bench.limits.ready,
+        "after the restart the driver does not look at its slices",
+    )
+    bench.wait(bench.limits.quiet)
+    found = writes(bench)[before:]
+    require(not found, f"the restart wrote {len(found)} slices, the first by {found[:1]}")
+
+
+def _settle(bench: Bench) -> None:
+    """Wait until the pools are whole and no slice has been written for a moment."""
+    while True:
+        before = len(writes(bench))
+        bench.wait(bench.limits.quiet / 4)
+        if len(writes(bench)) == before:
+            return
+
+
+def _identities(bench: Bench) -> set[str]:
+    return {one["metadata"]["uid"] for one in bench.slices()}
+
+
+def _names(bench: Bench) -> set[tuple[str, str]]:
+    return {(device.pool, device.name) for device in bench.devices()}
+
+
+@catalog.check(
+    "slices.stale-pools", MUST,
+    "A starting driver removes slices of its own that an earlier version left on the node.",
+    f"{CONTROLLER}: pools that don't exist any more",
+    needs=[Need.RESTART, Need.API], fresh=True, long=True,
+)  # fmt: skip
+def stale_pools(bench: Bench) -> None:
+    bench.start()
+    _settle(bench)
+    [driver] = {one["spec"]["driver"] for one in bench.slices()}
+    bench.stop()
+    stale = _slice(bench, "stale-slice", driver, NODE, "stale-pool")
+    bench.restart()
+    bench.until(
+        lambda: stale["metadata"]["uid"] not in _identities(bench),
+        bench.limits.repair,
+        "the slice of the stale pool stale-pool is still there",
+    )
+
+
+@catalog.check(
+    "slices.others-untouched", MUST,
+    "Slices of other drivers, and of other nodes, stay as they are.",
+    f"{CONTROLLER}: the informer's field selector",
+    needs=[Need.RESTART, Need.API], fresh=True,
+)  # fmt: skip
+def others_untouched(bench: Bench) -> None:
+    bench.client.create(NODES, {"metadata": {"name": OTHER_NODE}})
+    foreign = _slice(bench, "foreign-driver", FOREIGN_DRIVER, NODE, NODE)
+    bench.start()
+    [driver] = {s["spec"]["driver"] for s in bench.slices()} - {FOREIGN_DRIVER}
+    bench.stop()
+    elsewhere = _slice(bench, "other-node", driver, OTHER_NODE, OTHER_NODE)
+    bench.restart()
+    _settle(bench)
+    for one in (foreign, elsewhere):
+        name = one["metadata"]["name"]
+        with suppress(ApiError):
+            if bench.client.get(SLICES, name)["spec"] == one["spec"]:
+                continue
+        fail(f"the driver changed or deleted the slice {name}, which is not its own")
+
+
+@catalog.check(
+    "slices.after-wipe", MUST,
+    "Slices that the kubelet has deleted are published again.",
+    "kubernetes/pkg/kubelet/cm/dra/plugin/dra_plugin_manager.go: a starting kubelet deletes all "
+    "slices of its node",
+    needs=[Need.RESTART], fresh=True, long=True,
+)  # fmt: skip
+def after_wipe(bench: Bench) -> None:
+    bench.start()
+    with _changed(bench):
+        wanted = _names(bench)
+        for one in bench.slices():
+            bench.client.delete(SLICES, one["metadata"]["name"])
+    _republished(bench, wanted, "the slices that were deleted are not back")
+
+
+@catalog.check(
+    "slices.after-edit", MUST,
+    "A slice that somebody else has changed is repaired.",
+    f"{CONTROLLER}: syncPool compares what is there with what should be",
+    needs=[Need.RESTART], fresh=True, long=True,
+)  # fmt: skip
+def after_edit(bench: Bench) -> None:
+    bench.start()
+    with _changed(bench):
+        wanted = _names(bench)
+        edited = next(one for one in bench.slices() if one["spec"].get("devices"))
+        if len(wanted) < 2:
+            raise NotApplicable("it takes one device of several away")
+        spec = {**edited["spec"], "devices": edited["spec"]["devices"][:-1]}
+        bench.client.update(SLICES, {**edited, "spec": spec})
+    _republished(bench, wanted, "the device that was taken out of a slice is not back")
+
+
+@contextmanager
+def _changed(bench: Bench) -> Any:
+    """Change slices after the driver has settled: the edit must not meet its first writes."""
+    _settle(bench) if bench.surroundings is None else bench.wait(bench.limits.quiet)
+    yield
+
+
+def _republished(bench: Bench, wanted: set[tuple[str, str]], otherwise: str) -> None:
+    bench.until(lambda: _names(bench) == wanted, bench.limits.repair, otherwise)
+
+
+@catalog.check(
+    "slices.after-watch", MUST,
+    "After its watch has ended, the driver still repairs its slices.",
+    "Kubernetes API concepts: watches end at any time; client-go's reflector opens another one",
+    needs=[Need.RESTART, Need.API], fresh=True, long=True,
+)  # fmt: skip
+def after_watch(bench: Bench) -> None:
+    bench.start()
+    _settle(bench)
+    wanted = _names(bench)
+    bench.api.hang_up()
+    for one in bench.slices():
+        bench.client.delete(SLICES, one["metadata"]["name"])
+    _republished(bench, wanted, "after the end of the watch, deleted slices are not back")
+
+
+@catalog.check(
+    "slices.without-watchlist", MUST,
+    "Slices are published on a server without WatchList, which refuses sendInitialEvents.",
+    "KEP-3157: clients fall back to LIST and WATCH after 422",
+    needs=[Need.RESTART, Need.API], fresh=True,
+)  # fmt: skip
+def without_watchlist(bench: Bench) -> None:
+    from dralab.drivercheck.gate import ApiFault
+
+    with bench.api.fault(ApiFault(lambda call: "sendInitialEvents" in call.query, status=422)):
+        bench.start()
+
+
+def _slice(bench: Bench, name: str, driver: str, node: str, pool: str) -> JsonDict:
+    """Create a slice that the driver under test has not written."""
+    body = {
+        "metadata": {"name": name},
+        "spec": {
+            "driver": driver,
+            "nodeName": node,
+            "pool": {"name": pool, "generation": 1, "resourceSliceCount": 1},
+            "devices": [{"name": "left-behind"}],
+        },
+    }
+    return bench.client.create(SLICES, body)
+
+
+def _spec(call: ApiCall) -> JsonDict:
+    found = call.sent.get("spec") if isinstance(call.sent, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+__all__: Sequence[str] = ("catalog",)

@@ -1,0 +1,213 @@
+"""A driver written with the SDK, in this process: for tests that take milliseconds.
+
+It is killed as a process is: nothing that it does afterwards has an effect. What its threads do
+after the kill raises `Killed`, at the next write.
+"""
+
+import contextlib
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from dralab.contracts.cdi import CdiSpec
+from dralab.contracts.cdi_cache import FileDirectory
+from dralab.contracts.wire import SocketError
+from dralab.drivercheck.catalog import Need
+from dralab.drivercheck.targets import Places, TargetError, Usage
+from dralab.drivers.checkpoint import DriverFileCheckpoint, PreparedClaim
+from dralab.drivers.driver import Driver
+from dralab.drivers.hosted_plugin import HostedPlugin
+from dralab.drivers.publishing import SlicePublisher
+from dralab.drivers.sockets import SocketServer
+from dralab.kernel.clock import SECOND
+from dralab.kernel.randomness import Randomness
+from dralab.runtime.kubeconfig import read
+from dralab.runtime.live import LiveEngine
+from dralab.runtime.manager import Manager
+from dralab.runtime.remote import RemoteClient
+
+MEND_AFTER: Final = SECOND // 10
+
+
+class Killed(BaseException):
+    """The process is gone: nothing may happen any more."""
+
+
+@dataclass(slots=True)
+class Life:
+    """Whether an instance lives; what it does asks first."""
+
+    alive: bool = True
+
+    def check(self) -> None:
+        """Raise Killed where it doesn't."""
+        if not self.alive:
+            raise Killed
+
+
+class MortalDirectory(FileDirectory):
+    """A directory of CDI files that a dead driver changes no more."""
+
+    def __init__(self, path: Path, life: Life) -> None:
+        super().__init__(path)
+        self.life = life
+
+    def write(self, name: str, spec: CdiSpec) -> None:
+        """Put a spec there."""
+        self.life.check()
+        super().write(name, spec)
+        self.life.check()
+
+    def remove(self, name: str) -> None:
+        """Take a spec away."""
+        self.life.check()
+        super().remove(name)
+        self.life.check()
+
+
+class MortalCheckpoint(DriverFileCheckpoint):
+    """A checkpoint that a dead driver changes no more."""
+
+    def __init__(self, path: Path, life: Life) -> None:
+        super().__init__(path)
+        self.life = life
+
+    def save(self, claims: Mapping[str, PreparedClaim]) -> None:
+        """Keep the claims."""
+        self.life.check()
+        super().save(claims)
+        self.life.check()
+
+
+@dataclass(slots=True, kw_only=True)
+class Parts:
+    """What a driver is made of: a test replaces a part by one that breaks a rule."""
+
+    driver: Callable[[str], Driver]
+    plugin: type[HostedPlugin] = HostedPlugin
+    server: type[SocketServer] = SocketServer
+    publisher: type[SlicePublisher] = SlicePublisher
+    directory: type[MortalDirectory] = MortalDirectory
+    checkpoint: type[MortalCheckpoint] = MortalCheckpoint
+    client: type[RemoteClient] = RemoteClient
+    # Called when an instance is asked to stop; by default it does so properly.
+    stop: "Callable[[SdkInstance], int | None] | None" = None
+    # Called before an instance starts to serve.
+    before: "Callable[[SdkInstance], None] | None" = None
+    usage: Callable[["SdkInstance"], Usage] = field(default=lambda _: Usage(0, 0, 0))
+
+
+@dataclass(frozen=True, slots=True)
+class SdkTarget:
+    """A driver class as a target: each start makes its parts anew."""
+
+    parts: Parts
+    title: str = ""
+    more: frozenset[Need] = frozenset()
+
+    @property
+    def name(self) -> str:
+        """What reports call it."""
+        return self.title or getattr(self.parts.driver, "__name__", "a driver")
+
+    @property
+    def offers(self) -> frozenset[Need]:
+        """All but an older version and a hook, which need more than a class."""
+        own = {Need.RESTART, Need.API, Need.INSTANCES, Need.USAGE}
+        return frozenset(own) | self.more
+
+    def start(self, places: Places, pod_uid: str = "") -> "SdkInstance":
+        """Start the driver. TargetError."""
+        return SdkInstance(self.parts, places, pod_uid)
+
+
+class SdkInstance:
+    """A running driver: its client, engine, publisher and sockets."""
+
+    def __init__(self, parts: Parts, places: Places, pod_uid: str) -> None:
+        self.parts, self.places, self.pod_uid = parts, places, pod_uid
+        self.life = Life()
+        self.code = parts.driver(places.node)
+        self.client = parts.client(read(places.kubeconfig))
+        # Before anything else: a checkpoint tells what is prepared, whoever serves the sockets.
+        state = places.plugins / self.code.name / "checkpoint.json"
+        directory = parts.directory(places.cdi, self.life)
+        self.hosted = parts.plugin(
+            self.code, self.client, directory, parts.checkpoint(state, self.life)
+        )
+        told = type(self.code).health is not Driver.health
+        self.server = parts.server(self.hosted, places.root, pod_uid=pod_uid, health=told)
+        self.engine = LiveEngine(name="driver")
+        manager = self.manager = Manager(self.engine, self.client, Randomness.from_system())
+        self.publisher = parts.publisher(
+            manager, mend_after=MEND_AFTER, driver=self.code.name, node=places.node
+        )
+        self.publisher.publish(self.code)
+        if parts.before is not None:
+            parts.before(self)
+        try:
+            self.server.start()
+        except (SocketError, OSError) as error:
+            raise TargetError(str(error)) from error
+        self.engine.soon(manager.start)
+        self.engine.start()
+
+    @property
+    def running(self) -> bool:
+        """Whether it has not ended."""
+        return self.life.alive
+
+    def stop(self, patience: float) -> int | None:
+        """End it properly."""
+        del patience
+        if self.parts.stop is not None:
+            return self.parts.stop(self)
+        return self.end()
+
+    def end(self) -> int:
+        """Remove the sockets, finish what is under way, and end."""
+        self.server.stop()
+        self._silence()
+        self.life.alive = False
+        return 0
+
+    def kill(self) -> None:
+        """End it in the middle of whatever it does; its sockets stay."""
+        if not self.life.alive:
+            return
+        self.life.alive = False
+        self._silence()
+        for server in self.server.servers:
+            server.stop(0).wait()
+        for path in (self.server.endpoint, self.server.registration):
+            _leave_behind(path)
+
+    def output(self) -> str:
+        """Return nothing: it writes to this process's output."""
+        return ""
+
+    def usage(self) -> Usage | None:
+        """Return what the parts say that they hold."""
+        return self.parts.usage(self)
+
+    def _silence(self) -> None:
+        self.manager.stop()
+        self.engine.stop()
+        self.client.close()
+
+
+def _leave_behind(path: Path) -> None:
+    """Put a socket without a listener there, as a killed process leaves it."""
+    path.unlink(missing_ok=True)
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as stale:
+        stale.bind(str(path))
+
+
+def of(driver: Callable[[str], Driver], **parts: Any) -> SdkTarget:
+    """Return a target of a driver class, with parts replaced."""
+    return SdkTarget(Parts(driver=driver, **parts))
+
+
+__all__: Sequence[str] = ("Killed", "Parts", "SdkInstance", "SdkTarget", "of")

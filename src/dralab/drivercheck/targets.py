@@ -1,0 +1,258 @@
+"""How a driver under test is run: the directories that it is told, its process, its end."""
+
+import contextlib
+import os
+import shlex
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Protocol
+
+from dralab.drivercheck.catalog import Need
+
+PROCESS_NEEDS: Final = frozenset({Need.RESTART, Need.API, Need.USAGE})
+
+
+class TargetError(Exception):
+    """The driver can't be started; the text says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
+    """What a driver on a node is told: the node's name, a kubeconfig, the kubelet's directories."""
+
+    node: str
+    root: Path
+    kubeconfig: Path
+    cdi: Path
+
+    @property
+    def registry(self) -> Path:
+        """Where registration sockets are put."""
+        return self.root / "plugins_registry"
+
+    @property
+    def plugins(self) -> Path:
+        """Where each driver has a directory."""
+        return self.root / "plugins"
+
+    def words(self, pod_uid: str = "") -> dict[str, str]:
+        """Return what may stand in braces in a command."""
+        return {
+            "node": self.node,
+            "root": str(self.root),
+            "kubeconfig": str(self.kubeconfig),
+            "cdi": str(self.cdi),
+            "registry": str(self.registry),
+            "plugins": str(self.plugins),
+            "pod_uid": pod_uid,
+        }
+
+    def variables(self, pod_uid: str = "") -> dict[str, str]:
+        """Return the environment variables that drivers commonly read."""
+        return {
+            "NODE_NAME": self.node,
+            "KUBECONFIG": str(self.kubeconfig),
+            "KUBELET_ROOT": str(self.root),
+            "CDI_ROOT": str(self.cdi),
+            "KUBELET_REGISTRAR_DIRECTORY_PATH": str(self.registry),
+            "KUBELET_PLUGINS_DIRECTORY_PATH": str(self.plugins),
+            "POD_UID": pod_uid,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a process holds: resident memory in bytes, open descriptors, threads."""
+
+    memory: int
+    descriptors: int
+    threads: int
+
+
+class Instance(Protocol):
+    """A running driver."""
+
+    @property
+    def running(self) -> bool:
+        """Whether it has not ended."""
+        ...
+
+    def stop(self, patience: float) -> int | None:
+        """Ask it to end (SIGTERM); its exit code, None where it runs on after `patience` s."""
+        ...
+
+    def kill(self) -> None:
+        """End it at once (SIGKILL); returns when it is gone."""
+        ...
+
+    def output(self) -> str:
+        """Return the last lines that it wrote."""
+        ...
+
+    def usage(self) -> Usage | None:
+        """Return what it holds; None where that can't be known."""
+        ...
+
+
+class Target(Protocol):
+    """A driver that can be started any number of times."""
+
+    @property
+    def name(self) -> str:
+        """What reports call it."""
+        ...
+
+    @property
+    def offers(self) -> frozenset[Need]:
+        """What checks may ask of it."""
+        ...
+
+    def start(self, places: Places, pod_uid: str = "") -> Instance:
+        """Start it. TargetError."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class CommandTarget:
+    """A driver as a command: `{node}`, `{kubeconfig}` and so on in it are replaced.
+
+    >>> CommandTarget(("./driver", "--node={node}", "--uid={pod_uid}")).offers >= {Need.INSTANCES}
+    True
+    """
+
+    command: Sequence[str]
+    env: Mapping[str, str] = field(default_factory=dict)
+    title: str = ""
+    more: frozenset[Need] = frozenset()
+
+    @property
+    def name(self) -> str:
+        """What reports call it."""
+        return self.title or shlex.join(self.command)
+
+    @property
+    def offers(self) -> frozenset[Need]:
+        """What checks may ask of it."""
+        texts = [*self.command, *self.env.values()]
+        told = any("{pod_uid}" in text for text in texts)
+        return PROCESS_NEEDS | self.more | ({Need.INSTANCES} if told else frozenset())
+
+    def start(self, places: Places, pod_uid: str = "") -> "ProcessInstance":
+        """Start the command in its own session. TargetError."""
+        words = places.words(pod_uid)
+        command = [_filled(word, words) for word in self.command]
+        own = {key: _filled(value, words) for key, value in self.env.items()}
+        log = places.root / "driver.log"
+        try:
+            with log.open("ab") as output:
+                process = subprocess.Popen(  # noqa: S603 - the command under test
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    env={**os.environ, **places.variables(pod_uid), **own},
+                    start_new_session=True,
+                )
+        except OSError as error:
+            raise TargetError(f"{command[0]} can't be started: {error.strerror}") from error
+        return ProcessInstance(process, log)
+
+
+class ProcessInstance:
+    """A driver as a process; its children are in its session and end with it."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]", log: Path) -> None:
+        self.process = process
+        self.log = log
+        self.start = log.stat().st_size
+
+    @property
+    def running(self) -> bool:
+        """Whether it has not ended."""
+        return self.process.poll() is None
+
+    def stop(self, patience: float) -> int | None:
+        """Send SIGTERM; return the exit code, None where it runs on."""
+        self.process.terminate()
+        try:
+            return self.process.wait(patience)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def kill(self) -> None:
+        """Send SIGKILL to it and its children."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+    def output(self) -> str:
+        """Return the last lines that it wrote."""
+        with self.log.open("rb") as file:
+            file.seek(max(self.start, self.log.stat().st_size - 4_000))
+            lines = file.read().decode(errors="replace").splitlines()
+        return "\n".join(lines[-20:])
+
+    def usage(self) -> Usage | None:
+        """Return what it holds, from /proc."""
+        place = Path(f"/proc/{self.process.pid}")
+        try:
+            status = (place / "status").read_text()
+            fields = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
+            memory = int(fields["VmRSS"].split()[0]) * 1024
+            threads = int(fields["Threads"])
+            return Usage(memory, len(list((place / "fd").iterdir())), threads)
+        except (OSError, KeyError, ValueError):
+            return None
+
+
+class RunningInstance:
+    """A driver that somebody else has started: it is left alone."""
+
+    running = True
+
+    def stop(self, patience: float) -> int | None:
+        """Leave it running."""
+        del patience
+        return None
+
+    def kill(self) -> None:
+        """Leave it running."""
+
+    def output(self) -> str:
+        """Return nothing: its output is elsewhere."""
+        return ""
+
+    def usage(self) -> Usage | None:
+        """Return nothing: the process is not known."""
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class SocketTarget:
+    """A driver that runs already, found by its registration socket."""
+
+    socket: Path
+
+    @property
+    def name(self) -> str:
+        """What reports call it."""
+        return str(self.socket)
+
+    @property
+    def offers(self) -> frozenset[Need]:
+        """Nothing: it can be called, and no more."""
+        return frozenset()
+
+    def start(self, places: Places, pod_uid: str = "") -> RunningInstance:
+        """Return the driver that runs."""
+        del places, pod_uid
+        return RunningInstance()
+
+
+def _filled(text: str, words: Mapping[str, str]) -> str:
+    for name, value in words.items():
+        text = text.replace(f"{{{name}}}", value)
+    return text
