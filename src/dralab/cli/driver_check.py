@@ -227,13 +227,15 @@ def _command(target: Sequence[str], variables: Sequence[str]) -> "Target":
         env[name] = value
     first = target[0]
     if first in DRIVERS or (":" in first and "/" not in first):
+        from dralab.drivercheck.forked_target import ForkedTarget
+
         own = [
-            *(sys.executable, "-m", "dralab", "driver", "run", first, "--node", "{node}"),
-            *("--kubeconfig", "{kubeconfig}", "--root", "{root}", "--cdi-root", "{cdi}"),
+            *(first, "--node", "{node}", "--kubeconfig", "{kubeconfig}"),
+            *("--root", "{root}", "--cdi-root", "{cdi}", "--pod-uid", "{pod_uid}"),
             # The default is 30 s, as in the Go library: the bench would wait for nothing else.
-            *("--pod-uid", "{pod_uid}", "--repair-after", "1", *target[1:]),
+            *("--repair-after", "1", *target[1:]),
         ]
-        return CommandTarget(own, env, title=" ".join(["dralab driver run", *target]))
+        return ForkedTarget(own, env, title=" ".join(["dralab driver run", *target]))
     program = shutil.which(first)
     if program is None:
         raise click.BadParameter(

@@ -143,8 +143,8 @@ class CommandTarget:
     def start(self, places: Places, pod_uid: str = "") -> "ProcessInstance":
         """Start the command in its own session. TargetError."""
         words = places.words(pod_uid)
-        command = [_filled(word, words) for word in self.command]
-        own = {key: _filled(value, words) for key, value in self.env.items()}
+        command = [filled(word, words) for word in self.command]
+        own = {key: filled(value, words) for key, value in self.env.items()}
         log = places.root / "driver.log"
         try:
             with log.open("ab") as output:
@@ -190,22 +190,11 @@ class ProcessInstance:
 
     def output(self) -> str:
         """Return the last lines that it wrote."""
-        with self.log.open("rb") as file:
-            file.seek(max(self.start, self.log.stat().st_size - 4_000))
-            lines = file.read().decode(errors="replace").splitlines()
-        return "\n".join(lines[-20:])
+        return last_lines(self.log, self.start)
 
     def usage(self) -> Usage | None:
         """Return what it holds, from /proc."""
-        place = Path(f"/proc/{self.process.pid}")
-        try:
-            status = (place / "status").read_text()
-            fields = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
-            memory = int(fields["VmRSS"].split()[0]) * 1024
-            threads = int(fields["Threads"])
-            return Usage(memory, len(list((place / "fd").iterdir())), threads)
-        except (OSError, KeyError, ValueError):
-            return None
+        return usage_of(self.process.pid)
 
 
 class RunningInstance:
@@ -252,7 +241,29 @@ class SocketTarget:
         return RunningInstance()
 
 
-def _filled(text: str, words: Mapping[str, str]) -> str:
+def filled(text: str, words: Mapping[str, str]) -> str:
+    """Return a word of a command with its placeholders replaced."""
     for name, value in words.items():
         text = text.replace(f"{{{name}}}", value)
     return text
+
+
+def last_lines(log: Path, start: int, most: int = 20) -> str:
+    """Return the last lines of a log, of what was written after `start` bytes."""
+    with log.open("rb") as file:
+        file.seek(max(start, log.stat().st_size - 4_000))
+        lines = file.read().decode(errors="replace").splitlines()
+    return "\n".join(lines[-most:])
+
+
+def usage_of(pid: int) -> Usage | None:
+    """Return what a process holds, from /proc; None where it is gone."""
+    place = Path(f"/proc/{pid}")
+    try:
+        status = (place / "status").read_text()
+        fields = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
+        memory = int(fields["VmRSS"].split()[0]) * 1024
+        threads = int(fields["Threads"])
+        return Usage(memory, len(list((place / "fd").iterdir())), threads)
+    except (OSError, KeyError, ValueError):
+        return None

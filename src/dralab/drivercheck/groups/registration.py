@@ -280,7 +280,7 @@ def sockets_removed(bench: Bench) -> None:
     needs=[Need.RESTART], fresh=True,
 )  # fmt: skip
 def ends(bench: Bench) -> None:
-    bench.start(devices=False)
+    bench.start()
     code = bench.stop()
     require(code is not None, f"it still runs {bench.limits.stop:g} s after SIGTERM")
     require(code == 0, f"its exit code is {code}, not 0")

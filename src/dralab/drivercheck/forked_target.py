@@ -1,0 +1,124 @@
+"""Drivers written with the SDK as processes that start fast: forked from one that has imported all.
+
+A Python process takes half a second to import what a driver needs, and a check of crashes starts
+dozens of them. Each is a process of its own all the same, with signals and an exit code.
+"""
+
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Final
+
+from dralab.drivercheck.catalog import Need
+from dralab.drivercheck.targets import PROCESS_NEEDS, Places, Usage, filled, last_lines, usage_of
+
+PRELOADED: Final = [
+    "dralab.cli.driver",
+    "dralab.contracts._generated.dra_v1_pb2",
+    "dralab.contracts._generated.dra_v1beta1_pb2",
+    "dralab.contracts._generated.health_v1alpha1_pb2",
+    "dralab.contracts._generated.registration_pb2",
+    "dralab.contracts.cdi_cache",
+    "dralab.drivers.catalog",
+    "dralab.drivers.checkpoint",
+    "dralab.drivers.faults",
+    "dralab.drivers.hosted_plugin",
+    "dralab.drivers.publishing",
+    "dralab.drivers.sockets",
+    "dralab.runtime.live",
+    "dralab.runtime.manager",
+    "dralab.runtime.remote",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class ForkedTarget:
+    """`dralab driver run` with arguments, in which `{node}` and so on are replaced."""
+
+    arguments: Sequence[str]
+    env: Mapping[str, str] = field(default_factory=dict)
+    title: str = ""
+    more: frozenset[Need] = frozenset()
+
+    @property
+    def name(self) -> str:
+        """What reports call it."""
+        return self.title or " ".join(["dralab driver run", *self.arguments])
+
+    @property
+    def offers(self) -> frozenset[Need]:
+        """What checks may ask of it: a driver of the SDK takes a pod UID."""
+        return PROCESS_NEEDS | self.more | {Need.INSTANCES}
+
+    def start(self, places: Places, pod_uid: str = "") -> "ForkedInstance":
+        """Start the driver in a session of its own."""
+        words = places.words(pod_uid)
+        own = {key: filled(value, words) for key, value in self.env.items()}
+        log = places.root / "driver.log"
+        log.touch()
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload([*PRELOADED, "grpc"])
+        process = context.Process(
+            target=_run,
+            args=(
+                [filled(word, words) for word in self.arguments],
+                places.variables(pod_uid) | own,
+                str(log),
+            ),
+            daemon=True,  # it ends with this process, whatever happens
+        )
+        process.start()
+        return ForkedInstance(process, log)
+
+
+class ForkedInstance:
+    """A forked driver."""
+
+    def __init__(self, process: BaseProcess, log: Path) -> None:
+        self.process = process
+        self.log = log
+        self.start = log.stat().st_size
+
+    @property
+    def running(self) -> bool:
+        """Whether it has not ended."""
+        return self.process.exitcode is None
+
+    def stop(self, patience: float) -> int | None:
+        """Send SIGTERM; return the exit code, None where it runs on."""
+        if self.process.pid is not None:
+            with suppress(ProcessLookupError):
+                os.kill(self.process.pid, signal.SIGTERM)
+        self.process.join(patience)
+        return self.process.exitcode
+
+    def kill(self) -> None:
+        """Send SIGKILL."""
+        self.process.kill()
+        self.process.join()
+
+    def output(self) -> str:
+        """Return the last lines that it wrote."""
+        return last_lines(self.log, self.start)
+
+    def usage(self) -> Usage | None:
+        """Return what it holds, from /proc."""
+        return usage_of(self.process.pid or 0)
+
+
+def _run(arguments: Sequence[str], variables: Mapping[str, str], log: str) -> None:
+    """Be the driver, in the new process."""
+    os.setsid()
+    with open(log, "ab") as output:  # noqa: PTH123 - its descriptor is all that is needed
+        os.dup2(output.fileno(), 1)
+        os.dup2(output.fileno(), 2)
+    os.environ.update(variables)
+    from dralab.cli.driver import run
+
+    sys.exit(run.main(list(arguments), prog_name="dralab driver run", standalone_mode=True))
