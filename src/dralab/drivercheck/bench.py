@@ -17,7 +17,7 @@ from dralab.cluster import Cluster
 from dralab.contracts.cdi_cache import CdiCache, FileDirectory
 from dralab.contracts.plugin import ClaimRef, PrepareResult
 from dralab.drivercheck.catalog import CheckFailed, Need, NotApplicable, require
-from dralab.drivercheck.devices import Claim, Published, counters_of, published, together
+from dralab.drivercheck.devices import Claim, Published, counters_of, pools_of, published, together
 from dralab.drivercheck.gate import Gate
 from dralab.drivercheck.limits import Limits
 from dralab.drivercheck.sockets import CallError, Connection, PluginInfo, is_served, sockets_in
@@ -25,6 +25,7 @@ from dralab.drivercheck.targets import Instance, Places, Target
 from dralab.drivercheck.transcript import Transcript
 from dralab.kernel.clock import SECOND, WallClock
 from dralab.kernel.randomness import Randomness
+from dralab.objects.slices import newest_of
 from dralab.runtime.client import Client
 from dralab.runtime.resources import CLAIMS, NAMESPACES, NODES, SLICES
 from dralab.values.json_types import JsonDict, JsonObject
@@ -152,6 +153,7 @@ class Bench:
         self.register()
         if devices:
             self.until(self.devices, self.limits.ready, "it publishes no device")
+            self.settled(self.incomplete)
 
     def launch(self, pod_uid: str = "", *, target: Target | None = None) -> Instance:
         """Start the driver, and no more."""
@@ -173,12 +175,16 @@ class Bench:
         finally:
             connection.close()
         self._main = None
+        # A service's socket that comes late has a check of its own: a kubelet connects again.
+        address = self.info.address
+        self.until(lambda: is_served(address), self.limits.ready, f"{address} is not served")
         return self.info
 
     def find_socket(self, known: Sequence[Path] = ()) -> Path:
         """Return the registration socket at which somebody listens, once there is one."""
         if self.surroundings is not None:
             return self.surroundings.socket
+        # What a kubelet would not see is found too: that has a check of its own.
 
         def found() -> Path | None:
             paths = [path for path in sockets_in(self.places.registry) if path not in known]
@@ -412,6 +418,23 @@ class Bench:
             if self.clock.now() >= end:
                 raise CheckFailed(f"{otherwise} within {seconds:g} s{self._said()}")
             self.wait(LOOK_EVERY)
+
+    def settled(self, problem: Callable[[], str]) -> str:
+        """Wait until there is no problem, or none of it goes away; return what is left of it."""
+        end = self.clock.now() + int(self.limits.quiet * SECOND)
+        while (text := problem()) and self.clock.now() < end:
+            self.wait(LOOK_EVERY)
+        return text
+
+    def incomplete(self) -> str:
+        """Return which pool is not whole yet: its slices are written one after the other."""
+        for pool, members in pools_of(self.slices()).items():
+            newest = newest_of(members)
+            counts = {one["spec"]["pool"]["resourceSliceCount"] for one in newest}
+            if len(newest) not in counts:
+                told = ", ".join(map(str, sorted(counts)))
+                return f"the pool {pool} has {len(newest)} slices, and says that it has {told}"
+        return ""
 
     def wait(self, seconds: float) -> None:
         """Let time pass."""

@@ -63,7 +63,7 @@ class ForkedTarget:
         log = places.root / "driver.log"
         log.touch()
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload([*PRELOADED, "grpc"])
+        context.set_forkserver_preload(["__main__", *PRELOADED, "grpc"])
         process = context.Process(
             target=_run,
             args=(

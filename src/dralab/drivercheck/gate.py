@@ -40,6 +40,7 @@ class ApiCall:
     status: int = 0
     sent: Any = None
     answered: Any = None
+    injected: bool = False  # the answer is a fault of the bench
 
     @property
     def writes(self) -> bool:
@@ -164,7 +165,7 @@ class Gate(AsgiApp):
                     transport.abort()
                     return
                 if fault.status:
-                    call.status = fault.status
+                    call.status, call.injected = fault.status, True
                     self.transcript.add("API", f"{call} → {fault.status} (injected)")
                     await _refuse(call, fault.status, send)
                     return

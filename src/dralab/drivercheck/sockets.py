@@ -44,7 +44,8 @@ class PluginInfo:
     @property
     def address(self) -> str:
         """The path of the service's socket; an empty endpoint stands for the registration's."""
-        return os.path.normpath(self.endpoint) if self.endpoint else str(self.socket)
+        path = self.endpoint.removeprefix("unix://")
+        return os.path.normpath(path) if path else str(self.socket)
 
     @property
     def plugin_versions(self) -> list[str]:

@@ -35,6 +35,10 @@ class SocketServer:
     driver for Kubernetes up to 1.30 (`versions` is `1.0.0`) lists; they may change.
     """
 
+    look_every = LOOK_EVERY
+    report_every = REPORT_EVERY
+    options: Sequence[tuple[str, Any]] = ()  # of gRPC's servers
+
     def __init__(
         self,
         plugin: Plugin,
@@ -110,11 +114,11 @@ class SocketServer:
         since = 0.0
         while active() and not self._stopping.is_set():
             found = list(self.plugin.health())
-            if found != told or since >= REPORT_EVERY:
+            if found != told or since >= self.report_every:
                 told, since = found, 0.0
                 yield wire.health_response(found, self.clock.now() // SECOND)
-            self._stopping.wait(LOOK_EVERY)
-            since += LOOK_EVERY
+            self._stopping.wait(self.look_every)
+            since += self.look_every
 
     def lists(self, active: Callable[[], bool]) -> Iterator[Any]:
         """Yield what the driver lists, first as it is and then whenever it has changed."""
@@ -124,14 +128,16 @@ class SocketServer:
             if found != told:
                 told = found
                 yield old_wire.resources_response(found)
-            self._stopping.wait(LOOK_EVERY)
+            self._stopping.wait(self.look_every)
 
     def _serve(self, path: Path, handlers: Sequence[Any]) -> None:
         target = wire.address(str(path))
         try:
             path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
             path.unlink(missing_ok=True)
-            server = wire.grpc().server(ThreadPoolExecutor(WORKERS, f"{path.stem}-calls"))
+            server = wire.grpc().server(
+                ThreadPoolExecutor(WORKERS, f"{path.stem}-calls"), options=self.options
+            )
             server.add_generic_rpc_handlers(tuple(handlers))
             server.add_insecure_port(target)
         except (OSError, RuntimeError) as error:

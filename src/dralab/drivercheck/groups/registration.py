@@ -3,11 +3,12 @@
 import os
 import re
 import stat
+from pathlib import Path
 from typing import Final
 
 from dralab.contracts import wire
 from dralab.drivercheck.bench import Bench
-from dralab.drivercheck.catalog import MUST, SHOULD, Catalog, Need, fail, require
+from dralab.drivercheck.catalog import MUST, SHOULD, Catalog, Need, NotApplicable, fail, require
 from dralab.drivercheck.sockets import CallError, sockets_in
 
 catalog: Final = Catalog()
@@ -59,6 +60,8 @@ def plugin_name(bench: Bench) -> None:
 )  # fmt: skip
 def name_of_slices(bench: Bench) -> None:
     name = bench.plugin.name
+    if not SUBDOMAIN.fullmatch(name):
+        raise NotApplicable("the name is not one that a slice may have")
     told = sorted({one["spec"]["driver"] for one in bench.slices()})
     require(
         told == [name],
@@ -134,15 +137,16 @@ def endpoint_absolute(bench: Bench) -> None:
 
 @catalog.check(
     "registration.endpoint-place", SHOULD,
-    "The endpoint is in the kubelet's directory plugins/<driver>.",
+    "The endpoint is in a directory of the driver's own below the kubelet's plugins.",
     "KEP-4381: the plugin directory; a node's administrator protects it as the kubelet's own",
 )  # fmt: skip
 def endpoint_place(bench: Bench) -> None:
     endpoint = os.path.realpath(bench.plugin.address)
-    place = os.path.realpath(bench.places.plugins / bench.plugin.name)
+    place = os.path.realpath(bench.places.plugins)
+    parts = Path(os.path.relpath(endpoint, place)).parts
     require(
-        os.path.commonpath([place, endpoint]) == place,
-        f"endpoint is {endpoint}: not below {place}",
+        ".." not in parts and len(parts) >= 2,
+        f"endpoint is {endpoint}, not {place}/{bench.plugin.name}/…",
     )
 
 
@@ -191,7 +195,7 @@ def info_in_time(bench: Bench) -> None:
 )  # fmt: skip
 def again(bench: Bench) -> None:
     connection = bench.connect(bench.plugin.socket)
-    found = connection.info()
+    found = connection.info(bench.limits.ready)
     require(found == bench.plugin, f"GetInfo answered {bench.plugin}, and now {found}")
     try:
         connection.notify(registered=True)
