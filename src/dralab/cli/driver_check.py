@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -18,6 +18,26 @@ if TYPE_CHECKING:
     from dralab.drivercheck.catalog import Check
     from dralab.drivercheck.runner import Report, Result
     from dralab.drivercheck.targets import Target
+
+# What `dralab driver run` imports when it runs.
+PRELOADED: Final = (
+    "dralab.cli.driver_run",
+    "dralab.contracts._generated.dra_v1_pb2",
+    "dralab.contracts._generated.dra_v1beta1_pb2",
+    "dralab.contracts._generated.health_v1alpha1_pb2",
+    "dralab.contracts._generated.registration_pb2",
+    "dralab.contracts.cdi_cache",
+    "dralab.drivers.catalog",
+    "dralab.drivers.checkpoint",
+    "dralab.drivers.faults",
+    "dralab.drivers.hosted_plugin",
+    "dralab.drivers.publishing",
+    "dralab.drivers.sockets",
+    "dralab.runtime.live",
+    "dralab.runtime.manager",
+    "dralab.runtime.remote",
+    "grpc",
+)
 
 
 @click.command("check", context_settings={"ignore_unknown_options": True})
@@ -235,7 +255,8 @@ def _command(target: Sequence[str], variables: Sequence[str]) -> "Target":
             # The default is 30 s, as in the Go library: the bench would wait for nothing else.
             *("--repair-after", "1", *target[1:]),
         ]
-        return ForkedTarget(own, env, title=" ".join(["dralab driver run", *target]))
+        title = " ".join(["dralab driver run", *target])
+        return ForkedTarget(_be_driver, own, PRELOADED, env, title)
     program = shutil.which(first)
     if program is None:
         raise click.BadParameter(
@@ -244,6 +265,13 @@ def _command(target: Sequence[str], variables: Sequence[str]) -> "Target":
             param_hint="TARGET",
         )
     return CommandTarget([str(Path(program).absolute()), *target[1:]], env)
+
+
+def _be_driver(arguments: Sequence[str]) -> None:
+    """Run `dralab driver run` in a process that was forked for it."""
+    from dralab.cli.driver_run import run
+
+    run.main(list(arguments), prog_name="dralab driver run")
 
 
 def _unkept(result: "Result") -> bool:

@@ -16,10 +16,10 @@ from dralab.api.status import ApiError
 from dralab.cluster import Cluster
 from dralab.contracts.cdi_cache import CdiCache, FileDirectory
 from dralab.contracts.plugin import ClaimRef, PrepareResult
-from dralab.drivercheck.catalog import CheckFailed, Need, NotApplicable, require
 from dralab.drivercheck.devices import Claim, Published, counters_of, pools_of, published, together
 from dralab.drivercheck.gate import Gate
 from dralab.drivercheck.limits import Limits
+from dralab.drivercheck.rules import CheckFailed, Need, NotApplicable, require
 from dralab.drivercheck.sockets import CallError, Connection, PluginInfo, is_served, sockets_in
 from dralab.drivercheck.targets import Instance, Places, Target
 from dralab.drivercheck.transcript import Transcript

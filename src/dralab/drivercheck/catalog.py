@@ -1,5 +1,6 @@
-"""The vocabulary of the bench: checks, their levels and groups, and how one of them ends.
+"""The vocabulary of the bench: checks, their levels and groups.
 
+>>> from dralab.drivercheck.rules import require
 >>> catalog = Catalog()
 >>> @catalog.check("registration.type", MUST, "GetInfo answers the type DRAPlugin.", "a source")
 ... def plugin_type(bench):
@@ -12,10 +13,10 @@ import fnmatch
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import Final
 
-if TYPE_CHECKING:
-    from dralab.drivercheck.bench import Bench
+from dralab.drivercheck.bench import Bench
+from dralab.drivercheck.rules import Need
 
 GROUPS: Final = (
     "registration", "slices", "prepare", "unprepare", "crash", "health", "faults", "load",
@@ -33,25 +34,6 @@ MUST: Final = Level.MUST
 SHOULD: Final = Level.SHOULD
 
 
-class Need(StrEnum):
-    """What a check needs of the way in which a driver is run."""
-
-    RESTART = "restart"  # the bench starts, stops and kills it
-    INSTANCES = "instances"  # two of them at once, told apart by a pod UID
-    API = "api"  # the bench's own API server, which logs requests and injects faults
-    USAGE = "usage"  # the memory and descriptors of its process
-    PREVIOUS = "previous"  # an older version of the driver
-    HEALTH_HOOK = "health-hook"  # a command that makes a device unhealthy
-
-
-class CheckFailed(Exception):  # noqa: N818 - an answer about the driver, not an error of ours
-    """The driver breaks the rule; the text says what it did and what would be right."""
-
-
-class NotApplicable(Exception):  # noqa: N818 - an answer about the driver, not an error of ours
-    """The rule says nothing about this driver; the text says why."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
     """One rule for drivers.
@@ -65,7 +47,7 @@ class Check:
     level: Level
     sentence: str
     source: str
-    run: "Callable[[Bench], None]" = field(repr=False)
+    run: Callable[[Bench], None] = field(repr=False)
     needs: frozenset[Need] = frozenset()
     fresh: bool = False
     long: bool = False
@@ -92,14 +74,14 @@ class Catalog:
         needs: Sequence[Need] = (),
         fresh: bool = False,
         long: bool = False,
-    ) -> "Callable[[Callable[[Bench], None]], Callable[[Bench], None]]":
+    ) -> Callable[[Callable[[Bench], None]], Callable[[Bench], None]]:
         """Add the decorated function as a check. ValueError: the id is taken or has no group."""
         if id.partition(".")[0] not in GROUPS:
             raise ValueError(f"{id}: the group is not one of {', '.join(GROUPS)}")
         if any(each.id == id for each in self.checks):
             raise ValueError(f"{id}: a check with this id exists")
 
-        def add(run: "Callable[[Bench], None]") -> "Callable[[Bench], None]":
+        def add(run: Callable[[Bench], None]) -> Callable[[Bench], None]:
             found = Check(
                 id=id,
                 level=level,
@@ -130,14 +112,3 @@ def selected(checks: Sequence[Check], patterns: Sequence[str]) -> list[Check]:
             raise ValueError(f"{pattern!r} names no check; `dralab driver checks` lists them")
         wanted |= found
     return [check for check in checks if check.id in wanted]
-
-
-def require(condition: object, text: str) -> None:
-    """Go on where a condition holds. CheckFailed: it does not."""
-    if not condition:
-        raise CheckFailed(text)
-
-
-def fail(text: str) -> NoReturn:
-    """End a check: the driver breaks its rule. CheckFailed."""
-    raise CheckFailed(text)

@@ -7,41 +7,26 @@ dozens of them. Each is a process of its own all the same, with signals and an e
 import multiprocessing
 import os
 import signal
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Final
 
-from dralab.drivercheck.catalog import Need
+from dralab.drivercheck.rules import Need
 from dralab.drivercheck.targets import PROCESS_NEEDS, Places, Usage, filled, last_lines, usage_of
-
-PRELOADED: Final = [
-    "dralab.cli.driver",
-    "dralab.contracts._generated.dra_v1_pb2",
-    "dralab.contracts._generated.dra_v1beta1_pb2",
-    "dralab.contracts._generated.health_v1alpha1_pb2",
-    "dralab.contracts._generated.registration_pb2",
-    "dralab.contracts.cdi_cache",
-    "dralab.drivers.catalog",
-    "dralab.drivers.checkpoint",
-    "dralab.drivers.faults",
-    "dralab.drivers.hosted_plugin",
-    "dralab.drivers.publishing",
-    "dralab.drivers.sockets",
-    "dralab.runtime.live",
-    "dralab.runtime.manager",
-    "dralab.runtime.remote",
-]
 
 
 @dataclass(frozen=True, slots=True)
 class ForkedTarget:
-    """`dralab driver run` with arguments, in which `{node}` and so on are replaced."""
+    """A driver as a function of arguments, in which `{node}` and so on are replaced.
 
+    `main` is a function of a module; `preloaded` are the modules that it imports.
+    """
+
+    main: Callable[[Sequence[str]], None]
     arguments: Sequence[str]
+    preloaded: Sequence[str] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     title: str = ""
     more: frozenset[Need] = frozenset()
@@ -49,7 +34,7 @@ class ForkedTarget:
     @property
     def name(self) -> str:
         """What reports call it."""
-        return self.title or " ".join(["dralab driver run", *self.arguments])
+        return self.title or " ".join(self.arguments)
 
     @property
     def offers(self) -> frozenset[Need]:
@@ -63,10 +48,11 @@ class ForkedTarget:
         log = places.root / "driver.log"
         log.touch()
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["__main__", *PRELOADED, "grpc"])
+        context.set_forkserver_preload(["__main__", *self.preloaded])
         process = context.Process(
             target=_run,
             args=(
+                self.main,
                 [filled(word, words) for word in self.arguments],
                 places.variables(pod_uid) | own,
                 str(log),
@@ -112,13 +98,16 @@ class ForkedInstance:
         return usage_of(self.process.pid or 0)
 
 
-def _run(arguments: Sequence[str], variables: Mapping[str, str], log: str) -> None:
+def _run(
+    main: Callable[[Sequence[str]], None],
+    arguments: Sequence[str],
+    variables: Mapping[str, str],
+    log: str,
+) -> None:
     """Be the driver, in the new process."""
     os.setsid()
     with open(log, "ab") as output:  # noqa: PTH123 - its descriptor is all that is needed
         os.dup2(output.fileno(), 1)
         os.dup2(output.fileno(), 2)
     os.environ.update(variables)
-    from dralab.cli.driver import run
-
-    sys.exit(run.main(list(arguments), prog_name="dralab driver run", standalone_mode=True))
+    main(arguments)

@@ -13,7 +13,8 @@ from enum import StrEnum
 from typing import Final
 
 from dralab.drivercheck.bench import Bench, needs_met
-from dralab.drivercheck.catalog import Check, CheckFailed, Level, NotApplicable
+from dralab.drivercheck.catalog import Check, Level
+from dralab.drivercheck.rules import CheckFailed, NotApplicable
 from dralab.drivercheck.sockets import CallError
 from dralab.drivercheck.targets import TargetError
 from dralab.kernel.clock import SECOND, Clock, WallClock

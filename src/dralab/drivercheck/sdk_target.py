@@ -14,7 +14,7 @@ from typing import Any, Final
 from dralab.contracts.cdi import CdiSpec
 from dralab.contracts.cdi_cache import FileDirectory
 from dralab.contracts.wire import SocketError
-from dralab.drivercheck.catalog import Need
+from dralab.drivercheck.rules import Need
 from dralab.drivercheck.targets import Places, TargetError, Usage
 from dralab.drivers.checkpoint import DriverFileCheckpoint, PreparedClaim
 from dralab.drivers.driver import Driver

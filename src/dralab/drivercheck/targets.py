@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
 
-from dralab.drivercheck.catalog import Need
+from dralab.drivercheck.rules import Need
 
 PROCESS_NEEDS: Final = frozenset({Need.RESTART, Need.API, Need.USAGE})
 

@@ -8,7 +8,8 @@ from typing import Final
 
 from dralab.contracts import wire
 from dralab.drivercheck.bench import Bench
-from dralab.drivercheck.catalog import MUST, SHOULD, Catalog, Need, NotApplicable, fail, require
+from dralab.drivercheck.catalog import MUST, SHOULD, Catalog
+from dralab.drivercheck.rules import Need, NotApplicable, fail, require
 from dralab.drivercheck.sockets import CallError, sockets_in
 
 catalog: Final = Catalog()

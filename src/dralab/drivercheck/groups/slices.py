@@ -7,9 +7,10 @@ from typing import Any, Final
 
 from dralab.api.status import ApiError
 from dralab.drivercheck.bench import NODE, Bench
-from dralab.drivercheck.catalog import MUST, SHOULD, Catalog, Need, NotApplicable, fail, require
+from dralab.drivercheck.catalog import MUST, SHOULD, Catalog
 from dralab.drivercheck.devices import counters_of, pools_of
 from dralab.drivercheck.gate import SLICES_PATH, ApiCall
+from dralab.drivercheck.rules import Need, NotApplicable, fail, require
 from dralab.objects.slices import newest_of
 from dralab.runtime.resources import NODES, SLICES
 from dralab.values import quantity
