@@ -181,12 +181,7 @@ class ApiServer:
     def _answer(self, request: HttpRequest, handle: Callable[[HttpRequest], Answer]) -> Answer:
         answer = handle(request) if self.audit is None else self.audit.answer(request, handle)
         if self.flows.configured:
-            flow = self.flow_of(request)
-            uids = (
-                ("X-Kubernetes-PF-FlowSchema-UID", flow.schema_uid),
-                ("X-Kubernetes-PF-PriorityLevel-UID", flow.level_uid),
-            )
-            return with_headers(answer, uids)
+            return with_headers(answer, self.flow_of(request).headers)
         return answer
 
     def _observed(self, request: HttpRequest, answer: Answer) -> Answer:

@@ -15,6 +15,7 @@ import pytest
 from dralab.api.status import ApiError
 from dralab.apiserver.fairness.flow_control import DEFAULT_LEVEL, Flow
 from dralab.apiserver.http.asgi import AsgiApp, AsgiLimits
+from dralab.apiserver.http.asgi_base import _head
 from dralab.apiserver.http.messages import Answer, HttpRequest, HttpResponse, WatchStream
 from dralab.apiserver.http.serving import AddressInUse, HttpServer, address, listen
 from dralab.apiserver.resources.watches import Watching
@@ -442,13 +443,36 @@ def test_a_watch_opened_in_the_turn_of_a_write_sees_it_once(start: Start) -> Non
     assert text.count(b"ADDED a 2") == 1
 
 
-def test_a_head_that_never_ends_is_not_waited_for(
-    start: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("dralab.apiserver.http.serving.HEAD_TIME", 0.1)
+def test_head_and_body_of_an_answer_come_as_one_piece(start: Start) -> None:
     server = start()
-    connections = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(2)]
-    connections[1].sendall(b"GET /slo")
+    connection = socket.create_connection(("127.0.0.1", server.port), timeout=10)
+    connection.sendall(b"PUT /a HTTP/1.1\r\nhost: x\r\ncontent-length: 4\r\n\r\nbody")
+    head, _, body = connection.recv(4_000).partition(b"\r\n\r\n")
+    connection.close()
+    assert b"content-length: %d" % len(body) in head
+    assert json.loads(body)["body"] == "body"
+
+
+def test_a_client_does_not_choose_its_address(start: Start) -> None:
+    server = start()
+    server.ask("GET", "/none", **{"x-forwarded-for": "192.0.2.7"})
+    assert server.tiny.requests[-1].peer == "127.0.0.1"
+
+
+@pytest.mark.parametrize("text", ["a\r\nset-cookie: b", "a\nb", "a\0"])
+def test_a_header_with_a_line_break_is_not_sent(text: str) -> None:
+    with pytest.raises(ValueError, match="line break"):
+        _head([("Content-Type", "text/plain"), ("Warning", text)])
+
+
+def test_what_never_comes_is_not_waited_for(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dralab.apiserver.http.serving.HEAD_TIME", 0.1)
+    monkeypatch.setattr("dralab.apiserver.http.serving.IDLE", 0.1)
+    server = start()
+    connections = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(3)]
+    connections[1].sendall(b"GET /slo")  # the rest of a head
+    connections[2].sendall(b"PUT /a HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n")
+    assert b" 201 " in connections[2].recv(4_000)  # the next request
     for connection in connections:
         connection.settimeout(10)
         with contextlib.suppress(ConnectionError):  # aborted when the server looks, once a second

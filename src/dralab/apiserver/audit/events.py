@@ -4,9 +4,11 @@ Records of one server come in the order in which it answers, and their ids from 
 two runs with the same seed and the same requests write the same bytes, but for times and the
 addresses of clients.
 
-Source: k8s.io/apiserver `pkg/audit` (request, context), `pkg/apis/audit/v1`.
+Source: k8s.io/apiserver `pkg/audit` (request, context), `pkg/apis/audit/v1`;
+k8s.io/apimachinery `util/net` (SourceIPs).
 """
 
+import ipaddress
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -84,7 +86,7 @@ class Auditor:
         }
         if impersonated is not None:
             event["impersonatedUser"] = impersonated.info
-        event["sourceIPs"] = [peer] if peer else []
+        event["sourceIPs"] = sources(headers, peer)
         if agent := headers.get("user-agent", ""):
             event["userAgent"] = agent[:MOST_AGENT]
         if asked.is_resource_request:
@@ -179,3 +181,27 @@ def _trimmed(value: Any, recorded: Recorded) -> Any:
         return value
     kept = {key: item for key, item in metadata.items() if key != "managedFields"}
     return {**value, "metadata": kept}
+
+
+def sources(headers: Mapping[str, str], peer: str) -> list[str]:
+    """Return where a request comes from: what proxies say, which any client can, then its peer.
+
+    >>> sources({"x-forwarded-for": "192.0.2.7, no address"}, "127.0.0.1")
+    ['192.0.2.7', '127.0.0.1']
+    """
+    named = headers.get("x-forwarded-for", "").split(",")
+    found = [address for text in named if (address := _address(text))]
+    real = _address(headers.get("x-real-ip", ""))
+    if real and real not in found:
+        found.append(real)
+    if peer and found[-1:] != [peer]:
+        found.append(peer)
+    return found
+
+
+def _address(text: str) -> str:
+    """Return an IP address in its usual form; empty if it is none."""
+    try:
+        return str(ipaddress.ip_address(text.strip()))
+    except ValueError:
+        return ""

@@ -20,6 +20,7 @@ from dralab.apiserver.authentication.errors import Rejected
 from dralab.apiserver.authentication.front_proxies import FrontProxies
 from dralab.apiserver.authentication.heads import Head
 from dralab.apiserver.users import ADMIN, ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, User
+from dralab.values.remembering import remembered
 
 logger = logging.getLogger(__name__)
 
@@ -27,7 +28,8 @@ WEBSOCKET_TOKEN: Final = "base64url.bearer.authorization.k8s.io."
 INVALID: Final = "invalid bearer token"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+# Not frozen, as values are elsewhere: one is made for every request. They are immutable.
+@dataclass(slots=True, kw_only=True)
 class Known:
     """The owner of a token. `audiences` are those it is for; None if it is for every audience."""
 
@@ -146,6 +148,8 @@ class Authentication:
 def _meant(found: Known, own: Sequence[str], wanted: Sequence[str]) -> Sequence[str] | None:
     """Return for which of the wanted audiences a token is; None if for none of them."""
     offered = own if found.audiences is None else found.audiences
+    if offered is wanted:  # as for every request
+        return wanted
     if not wanted:
         return ()
     meant = [name for name in wanted if name in offered]
@@ -163,6 +167,7 @@ def authenticated(user: User) -> User:
     return replace(user, groups=(*user.groups, AUTHENTICATED))
 
 
+@remembered(256, longest=2048)
 def bearer(header: str) -> str:
     """Return the token of an Authorization header; empty if it has none."""
     scheme, _, token = header.strip().partition(" ")

@@ -30,7 +30,11 @@ API_GROUP: Final = "authentication.k8s.io"
 
 def is_wanted(head: Head) -> bool:
     """Return whether a request is to be made as another user."""
-    return any(name.startswith(PREFIX) for name in head.headers)
+    # A loop: a generator takes twice as long, for every request.
+    for name in head.headers:  # noqa: SIM110
+        if name.startswith(PREFIX):
+            return True
+    return False
 
 
 def impersonated(head: Head, user: User, authorizer: Authorizer | None) -> User:

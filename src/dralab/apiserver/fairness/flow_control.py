@@ -5,8 +5,8 @@ Source: k8s.io/apiserver `pkg/util/flowcontrol` (rule, apf_controller),
 """
 
 import math
-from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from dralab.apiserver.authorization.attributes import Attributes
@@ -24,12 +24,20 @@ REMEMBERED: Final = 4096  # classifications
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """Where a request waits: the level, and the flow within it; uids are for the answer."""
+    """Where a request waits: the level, and the flow within it; `headers` are for the answer."""
 
     level: PriorityLevel
     name: Hashable
     schema_uid: str = ""
     level_uid: str = ""
+    headers: Sequence[tuple[str, str]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        headers = (
+            ("X-Kubernetes-PF-FlowSchema-UID", self.schema_uid),
+            ("X-Kubernetes-PF-PriorityLevel-UID", self.level_uid),
+        )
+        object.__setattr__(self, "headers", headers)  # once: there are few, of many requests
 
 
 DEFAULT_LEVEL: Final = PriorityLevel("default")

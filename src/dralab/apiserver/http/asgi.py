@@ -7,7 +7,6 @@ here runs in parallel; other threads of the process share the store through its 
 
 import asyncio
 import logging
-import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -45,7 +44,7 @@ SHORT: Final = 2.0  # seconds: so short a watch ends without a bookmark, as a re
 BOOKMARKS_EVERY: Final = 5.0  # seconds between looks at which bookmarks are due
 LAST_WORDS: Final = 10.0  # seconds to read what is left when a watch's time is over
 LARGE: Final = 1024 * 1024  # bytes of JSON that may take a second
-HELD: Final = 0.02  # seconds of CPU time after which a batch lets the loop have a turn
+HELD: Final = 0.02  # seconds after which a batch lets the loop have a turn
 READS: Final = frozenset({"GET", "HEAD"})
 # Threads beside that of the loop. Writes to a shared store wait for it, so there are many.
 LANES: Final = {
@@ -257,12 +256,13 @@ class AsgiApp(AsgiBase):
     def _batch(self, waiting: Sequence[Asked]) -> list[tuple[Asked, Outcome | TakesLong]]:
         """Answer requests, as many as there is time for; the others are taken first next time."""
         answered: list[tuple[Asked, Outcome | TakesLong]] = []
-        until = time.thread_time() + HELD
+        now = asyncio.get_running_loop().time  # that of CPU time takes a call of the system
+        until = now() + HELD
         try:
             with self.served.store.batch():
                 for one in waiting:
                     answered.append((one, self._answer(one[0])))
-                    if time.thread_time() > until:
+                    if now() > until:
                         break
         except StorageUnavailable as error:
             # None of the batch's writes has happened; reads are answered again.

@@ -9,6 +9,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from http import HTTPStatus
 from typing import Any, Final, Protocol
 
@@ -36,6 +37,11 @@ GZIP_FROM: Final = 128 * 1024  # as k8s.io/apiserver: smaller answers are sent a
 LOOPBACK: Final = ("127.", "::1")
 # In the `state` of ASGI's scope: the certificate (DER) of a client that TLS has verified.
 CLIENT_CERTIFICATE: Final = "client_certificate"
+# In the `extensions` of ASGI's scope: sends a whole answer at once, where the server can.
+WHOLE_ANSWER: Final = "dralab.whole_answer"
+WHOLE_UP_TO: Final = 64 * 1024  # bytes: it is copied to be sent with its head
+LONGEST_KEPT: Final = 256  # characters of all headers of an answer
+WholeAnswer = Callable[[int, bytes, bytes], bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,19 +132,19 @@ class AsgiBase(ABC):
         except ApiError as error:
             # A body is thrown away as it comes; one without an end would come for ever.
             endless = "transfer-encoding" in headers or self._too_long(headers)
-            await _respond(refused(error, *((CLOSE,) if endless else ())), send)
+            await _respond(refused(error, *((CLOSE,) if endless else ())), scope, send)
             return
         if "content-length" in headers or "transfer-encoding" in headers:
             read = await self._body(headers, receive)
             if isinstance(read, HttpResponse):
-                await _respond(read, send)
+                await _respond(read, scope, send)
                 return
             request.body = read
         outcome = await self._outcome(request)
         if isinstance(outcome, HttpResponse):
             if "accept-encoding" in headers:
                 outcome = await _compressed(request, outcome)
-            await _respond(outcome, send)
+            await _respond(outcome, scope, send)
         elif isinstance(outcome, ByteStream):
             self.began(request, outcome.status)
             try:
@@ -152,7 +158,7 @@ class AsgiBase(ABC):
                 self.ended(request, outcome.status)
         elif isinstance(outcome, Upgrade):
             outcome.source.close()
-            await _respond(_upgrade_required(), send)
+            await _respond(_upgrade_required(), scope, send)
         else:
             try:
                 await outcome.answer(self, receive, send)
@@ -402,8 +408,39 @@ def _upgrade_required() -> HttpResponse:
     return refused(error, ("connection", "Upgrade"), ("upgrade", "websocket"))
 
 
-async def _respond(answer: HttpResponse, send: Send) -> None:
+def _head(headers: Sequence[tuple[str, str]]) -> bytes | None:
+    """Return headers as they are sent; None if they are about the connection, too.
+
+    ValueError: one would end before its end.
+    """
+    if sum([len(value) for _, value in headers]) > LONGEST_KEPT:
+        return _spelled(headers)
+    return _kept(tuple(headers))  # nearly all answers have the same few
+
+
+def _spelled(headers: Sequence[tuple[str, str]]) -> bytes | None:
+    if any(name.lower() == "connection" for name, _ in headers):
+        return None
+    text = "".join([f"{name.lower()}: {value}\r\n" for name, value in headers])
+    if not text.count("\r") == text.count("\n") == len(headers) or "\0" in text:
+        raise ValueError(f"a header of an answer has a line break: {headers}")
+    return text.encode("latin-1")
+
+
+_kept = lru_cache(maxsize=256)(_spelled)
+
+
+async def _respond(answer: HttpResponse, scope: Message, send: Send) -> None:
     body = answer.body
+    whole: WholeAnswer | None = (scope.get("extensions") or {}).get(WHOLE_ANSWER)
+    if (
+        whole is not None
+        and isinstance(body, bytes)
+        and len(body) <= WHOLE_UP_TO
+        and (head := _head(answer.headers)) is not None
+        and whole(answer.status, head, body)
+    ):
+        return
     parts = (body,) if isinstance(body, bytes) else body
     start = started(answer.status, answer.headers)
     if answer.status not in (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED):

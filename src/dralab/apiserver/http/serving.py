@@ -14,13 +14,19 @@ import socket
 import ssl
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import (
+    STATUS_LINE,
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
 
-from dralab.apiserver.http.asgi_base import CLIENT_CERTIFICATE, AsgiBase
+from dralab.apiserver.http.asgi_base import CLIENT_CERTIFICATE, WHOLE_ANSWER, AsgiBase
 from dralab.apiserver.http.messages import LARGEST_MESSAGE
 
 logger = logging.getLogger(__name__)
@@ -30,6 +36,7 @@ HEAD_TIME: Final = 30.0  # seconds for a head to arrive
 IDLE: Final = 120.0  # seconds that a connection without a request is kept
 BACKLOG: Final = 2048
 RESERVE: Final = 128  # descriptors that connections leave to files, nodes and processes
+BODILESS: Final = frozenset({HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED})
 TOLD_EVERY: Final = 60.0  # seconds between lines about connections that are too many
 
 
@@ -111,6 +118,8 @@ class HttpServer:
             log_config=None,
             access_log=False,
             server_header=False,
+            # Any client could say that it is another: what a proxy says is for the audit log.
+            proxy_headers=False,
             timeout_keep_alive=int(IDLE),
             timeout_graceful_shutdown=1,
             backlog=BACKLOG,
@@ -224,10 +233,9 @@ class _Server(uvicorn.Server):
 
     async def on_tick(self, counter: int) -> bool:
         if counter % 10 == 0:
-            now = asyncio.get_running_loop().time()
             for connection in list(self.server_state.connections):
                 if isinstance(connection, _LimitedProtocol):
-                    connection.close_if_late(now)
+                    connection.look()
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -256,12 +264,15 @@ def _websocket(**options: Any) -> asyncio.Protocol:
 
 
 class _LimitedProtocol(HttpToolsProtocol):
-    """uvicorn's HTTP/1.1, with an end to heads: 64 KiB, and 30 seconds."""
+    """uvicorn's HTTP/1.1, with an end to heads (64 KiB, and 30 seconds) and to idle connections.
+
+    Time is counted in looks, one a second: a timer for each request costs as much as its route.
+    """
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.head = 0  # bytes since the last request was complete
-        self.head_since: float | None = None
+        self.looks = 0  # since the head began, or the last answer was sent
         self.in_body = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -270,12 +281,11 @@ class _LimitedProtocol(HttpToolsProtocol):
         if tls is not None and (shown := tls.getpeercert(binary_form=True)):
             # uvicorn copies it into the scope of each request, and of the WebSocket.
             self.app_state = {**self.app_state, CLIENT_CERTIFICATE: shown}
-        self.head_since = self.loop.time()
 
     def data_received(self, data: bytes) -> None:
         if not self.in_body:
             if not self.head:
-                self.head_since = self.loop.time()
+                self.looks = 0
             self.head += len(data)
         super().data_received(data)
         if self.head > HEAD and not self.transport.is_closing():
@@ -288,17 +298,58 @@ class _LimitedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self.in_body = True
         self.head = 0
-        self.head_since = None
         super().on_headers_complete()
+        cycle = self.cycle
+        if cycle is not None and cycle.scope is self.scope:  # it may be a WebSocket, too
+            self.scope["extensions"] = {WHOLE_ANSWER: partial(_send_whole, cycle)}  # type: ignore[dict-item]  # it is a dict of anything
 
     def on_message_complete(self) -> None:
         self.in_body = False
         super().on_message_complete()
 
+    def on_response_complete(self) -> None:
+        self.looks = 0
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
+
     def _unsupported_upgrade_warning(self) -> None:
         """Log nothing here: a client that asks for SPDY is told so in the answer."""
 
-    def close_if_late(self, now: float) -> None:
-        """Close the connection where a head has been on its way for too long."""
-        if self.head_since is not None and now - self.head_since > HEAD_TIME:
-            self.transport.abort()
+    def look(self) -> None:
+        """Close the connection if its head, or its next request, does not come. Once a second."""
+        self.looks += 1
+        if self.head or self.cycle is None:
+            if self.looks > HEAD_TIME:
+                self.transport.abort()
+        elif self.cycle.response_complete and self.looks > IDLE:
+            self.transport.close()
+
+
+def _send_whole(cycle: RequestResponseCycle, status: int, head: bytes, body: bytes) -> bool:
+    """Send an answer in one piece, as ASGI's two messages would. False: send it by these.
+
+    uvicorn writes head and body apart, which takes two calls of the system and, with TLS, two
+    records: half of what a get costs.
+    """
+    if (
+        cycle.flow.write_paused
+        or cycle.disconnected
+        or cycle.response_started
+        or not cycle.keep_alive
+        or cycle.scope["method"] == "HEAD"
+        or status in BODILESS
+    ):
+        return False
+    parts = [STATUS_LINE[status]]
+    for name, value in cycle.default_headers:
+        parts += (name, b": ", value, b"\r\n")
+    parts += (head, b"content-length: %d\r\n\r\n" % len(body), body)
+    cycle.response_started = cycle.response_complete = True
+    cycle.waiting_for_100_continue = False
+    cycle.transport.write(b"".join(parts))
+    cycle.message_event.set()
+    cycle.on_response()
+    return True
