@@ -44,6 +44,11 @@ CDI_ROOTS = (Path("/etc/cdi"), Path("/var/run/cdi"))
     metavar="ADDR:PORT",
     help="The address of the node's endpoint for logs and exec; port 0 picks a free port.",
 )
+@click.option(
+    "--status",
+    is_flag=True,
+    help="Print the drivers registered with the node that runs with this --root, and exit.",
+)
 def node(
     *,
     connection: Connection,
@@ -53,6 +58,7 @@ def node(
     runtime: str,
     images: tuple[str, ...],
     listen: str,
+    status: bool,
 ) -> None:
     """Run a simulated kubelet against any cluster until Ctrl-C or SIGTERM.
 
@@ -63,6 +69,11 @@ def node(
 
     Example: `dralab node --kubeconfig lab.kubeconfig --name n1 --root /tmp/k --cdi-root /tmp/cdi`
     """
+    if status:
+        from dralab.cli._node_status import print_status
+
+        print_status(root)
+        return
     from dralab.apiserver.http.serving import ServingError
     from dralab.components import nodes
     from dralab.contracts.cdi_cache import FileDirectory
@@ -71,7 +82,6 @@ def node(
     from dralab.node.checkpoint import CheckpointError, NodeFileCheckpoint
     from dralab.node.containers import ContainerRuntime
     from dralab.node.endpoint import EndpointServer
-    from dralab.node.images import ImageMapError, image_map
     from dralab.node.kubelets import Kubelets, NodeSpec
     from dralab.node.log_files import RuntimeWithLogFiles
     from dralab.node.process_runtime import ProcessRuntime
@@ -81,12 +91,7 @@ def node(
     from dralab.runtime.manager import Manager
 
     host, port = _address(listen)
-    try:
-        commands = image_map(images)
-    except ImageMapError as error:
-        raise click.BadParameter(str(error), param_hint="--image-map") from error
-    if images and runtime != "process":
-        raise click.BadParameter("--image-map needs --runtime process", param_hint="--image-map")
+    commands = _commands(images, runtime)
     try:
         grpc()
     except SocketError as error:
@@ -132,6 +137,18 @@ def node(
         kubelets.stop()
         endpoint.stop()
         client.close()
+
+
+def _commands(images: tuple[str, ...], runtime: str) -> dict[str, list[str]]:
+    from dralab.node.images import ImageMapError, image_map
+
+    try:
+        commands = image_map(images)
+    except ImageMapError as error:
+        raise click.BadParameter(str(error), param_hint="--image-map") from error
+    if images and runtime != "process":
+        raise click.BadParameter("--image-map needs --runtime process", param_hint="--image-map")
+    return commands
 
 
 def _check_credential(runtime: str, client: "RemoteClient") -> None:

@@ -1,5 +1,6 @@
 """Nodes and drivers put together: kubelets on one manager, drivers in the same process."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from dralab.node.process_runtime import ProcessRuntime
     from dralab.node.simulated_runtime import Program
 
+logger = logging.getLogger(__name__)
 # With the fake driver alone there is one node, of the name that its documentation shows.
 FAKE_NODE: Final = "fake-dra-driver-cluster-worker"
 FAKE_NAMESPACE: Final = "fake-system"
@@ -237,6 +239,7 @@ def listen(kubelet: "Kubelet", root: Path, sockets: list[Any]) -> None:
     """
     from dralab.contracts import wire
     from dralab.node.old_sockets import OldSocketPlugin
+    from dralab.node.pod_resources import PodResources
     from dralab.node.sockets import Registrar
 
     engine, slices = kubelet.kubelets.manager.engine, kubelet.kubelets.named_slices
@@ -249,8 +252,17 @@ def listen(kubelet: "Kubelet", root: Path, sockets: list[Any]) -> None:
     others = {wire.OLD: old} if slices.served() else {}
     found = Registrar(engine, kubelet.plugins, root / "plugins_registry", others=others)
     found.on_health = kubelet.wake_all
+    found.on_call = kubelet.claims.metrics.call
+    kubelet.plugin_sockets = found.listing
     sockets.append(found)
     found.start()
+    told = PodResources(kubelet, root)
+    try:
+        told.start()
+    except wire.SocketError as error:
+        logger.warning("node %s: no pod-resources socket: %s", kubelet.name, error)
+    else:
+        sockets.append(told)
 
 
 def install_classic(kubelet: "Kubelet") -> "ClassicPlugin":

@@ -148,6 +148,13 @@ def health() -> Any:
     return health_v1alpha1_pb2
 
 
+def pod_resources() -> Any:
+    """Return the messages of the pod-resources socket."""
+    from dralab.contracts._generated import podresources_v1_pb2
+
+    return podresources_v1_pb2
+
+
 def unprepared_of(response: Any) -> dict[str, str]:
     """Return the error texts of a driver's answer, by claim UID."""
     return {uid: answer.error for uid, answer in sorted(response.claims.items())}

@@ -4,25 +4,26 @@ Source of steps and texts: kubelet 1.36, `pkg/kubelet/cm/dra`. One `ClaimsOfNode
 to drivers are offloaded, so that a slow driver does not block others.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from dralab.api.status import ApiError
 from dralab.contracts.plugin import ClaimRef, PluginError, PreparedDevice, PrepareResult
 from dralab.node.checkpoint import ClaimInfo, NoCheckpoint, NodeCheckpoint
+from dralab.node.container_devices import ContainerDevices, PreparedClaim
+from dralab.node.metrics import ANY_DRIVER, NodeMetrics
 from dralab.node.plugins import Plugins
 from dralab.objects.claims import (
     allocation_of,
-    claims_by_entry,
     consumers_of,
     extended_claim,
     has_device_claims,
     is_reserved_for,
     pod_claims,
     results_of,
-    uses_of,
 )
 from dralab.objects.metadata import key_of, owner_uids, owners_of, status_of, uid_of
 from dralab.runtime.client import Client
@@ -75,6 +76,8 @@ class ClaimsOfNode:
         self.plugins = plugins
         self.checkpoint = checkpoint or NoCheckpoint()
         self._claims: dict[tuple[str, str], _Claim] = {}
+        self.metrics = NodeMetrics()
+        self.of_containers = ContainerDevices(plugins, self._held)
         # Told of a pod, and of what is odd about its claims.
         self.on_conflict: Callable[[JsonDict, str], None] = lambda _pod, _text: None
         for held in self.checkpoint.load():
@@ -96,6 +99,7 @@ class ClaimsOfNode:
 
         Nothing is kept of a pod whose claims are not as they should be.
         """
+        done = self._measured("PrepareResources", done)
         try:
             wanted = self._wanted(pod)
         except _Refused as error:
@@ -174,6 +178,7 @@ class ClaimsOfNode:
         last = [held for held in mine if held.pods == {pod_uid}]
         if any(held.busy for held in last):
             return False
+        done = self._measured("UnprepareResources", done)
         for held in mine:
             if held not in last:
                 held.pods.discard(pod_uid)
@@ -254,67 +259,15 @@ class ClaimsOfNode:
         """Return the UIDs of all pods that hold claims here."""
         return {uid for held in self._claims.values() for uid in held.pods}
 
+    def in_use(self) -> dict[str, int]:
+        """Return how many claims are prepared, by driver; `<any>` counts each of them once."""
+        prepared = [held for held in list(self._claims.values()) if held.prepared]
+        counts = Counter(driver for held in prepared for driver in held.drivers)
+        return {**counts, ANY_DRIVER: len(prepared)}
+
     def holds(self, pod_uid: str) -> bool:
         """Return whether a pod holds claims here."""
         return any(pod_uid in held.pods for held in self._claims.values())
-
-    # --- containers -----------------------------------------------------------------------------
-
-    def cdi_ids(self, pod: JsonDict, container: JsonObject) -> list[str]:
-        """Return the ids of the devices that a container lists, in its order, each once."""
-        found: list[str] = []
-        for device in self._devices_for(pod, container):
-            found += [name for name in device.cdi_ids if name not in found]
-        return found
-
-    def health_of(self, pod: JsonDict, container: JsonObject) -> list[dict[str, Any]]:
-        """Return `allocatedResourcesStatus` of a container; empty if it has no devices.
-
-        A device whose driver does not tell its health, or not any more, is `Unknown`.
-        """
-        names = claims_by_entry(pod)
-        found = []
-        for entry, request in uses_of(container):
-            held = self._claims.get((key_of(pod).namespace, names.get(entry, "")))
-            resources: dict[str, dict[str, Any]] = {}
-            for driver, devices in held.devices.items() if held is not None else ():
-                for device in devices:
-                    if not _is_for(device, request):
-                        continue
-                    resource = (
-                        device.cdi_ids[0]
-                        if device.cdi_ids
-                        else (f"{driver}/{device.pool}/{device.device}")
-                    )
-                    if resource in resources:
-                        continue  # The first of several devices with one id counts.
-                    health = self.plugins.health_of(driver, device.pool, device.device)
-                    resources[resource] = {"resourceID": resource, "health": health.health}
-                    if health.message:
-                        resources[resource]["message"] = health.message
-            if resources:
-                name = f"claim:{entry}" + (f"/{request}" if request else "")
-                found.append({"name": name, "resources": list(resources.values())})
-        return found
-
-    def _devices_for(self, pod: JsonDict, container: JsonObject) -> list[PreparedDevice]:
-        names = claims_by_entry(pod)
-        namespace = key_of(pod).namespace
-        wanted = [(names.get(entry, ""), request) for entry, request in uses_of(container)]
-        extended = extended_claim(pod)
-        wanted += [
-            (extended["resourceClaimName"], mapping["requestName"])
-            for mapping in extended.get("requestMappings") or ()
-            if mapping["containerName"] == container["name"]
-        ]
-        return [
-            device
-            for name, request in wanted
-            if (held := self._claims.get((namespace, name))) is not None
-            for driver in sorted(held.devices)
-            for device in held.devices[driver]
-            if _is_for(device, request)
-        ]
 
     # --- looking at claims ------------------------------------------------------------------------
 
@@ -392,6 +345,21 @@ class ClaimsOfNode:
         )
         return ClaimRef(key.namespace, name, claim["metadata"]["uid"]), handles, exclusive
 
+    def _held(self, namespace: str, name: str) -> PreparedClaim | None:
+        held = self._claims.get((namespace, name))
+        return None if held is None else PreparedClaim(held.ref, held.devices)
+
+    def _measured(self, operation: str, done: Done) -> Done:
+        """Return `done`, with a note of how long it took until it was told."""
+        clock = self.engine.clock
+        begun = clock.now()
+
+        def measured(problem: str) -> None:
+            self.metrics.operation(operation, clock.now() - begun, failed=bool(problem))
+            done(problem)
+
+        return measured
+
     def _save(self) -> None:
         self.checkpoint.save(
             [
@@ -419,11 +387,6 @@ def _call(
         return {uid: PrepareResult(error=text) for uid, text in plugin.unprepare(refs).items()}
     except PluginError as error:
         return f"Node{verb}Resources: {error}"
-
-
-def _is_for(device: PreparedDevice, request: str) -> bool:
-    """Return whether a device serves a request, named with or without its alternative."""
-    return not request or not device.requests or request.partition("/")[0] in device.requests
 
 
 def _misfit(answer: Mapping[str, PrepareResult], asked: Sequence[ClaimRef], verb: str) -> str:

@@ -6,6 +6,7 @@ its lease. The Secret also has the CA by which the server verifies the node.
 
 import asyncio
 import base64
+import contextlib
 import hmac
 import threading
 from pathlib import Path
@@ -35,6 +36,10 @@ if TYPE_CHECKING:
 
 SECRET_TYPE: Final = "dralab.dev/kubelet"
 HEALTH: Final = ["healthz"]
+# Not a kubelet's: the sockets of drivers, for `dralab node --status`.
+PLUGINS: Final = ["plugins"]
+# The file, beside the token, that says where the endpoint is.
+ADDRESS: Final = "address"
 NAMES_OF_STREAMS: Final = {theirs: ours for ours, theirs in STREAMS.items()}
 
 
@@ -73,6 +78,12 @@ class NodeApp(AsgiBase):
             raise ApiError("MethodNotAllowed", "this endpoint supports only GET")
         if parts in (["pods"], ["runningpods"]):
             return self._pods(running=parts == ["runningpods"])
+        if parts == ["metrics"]:
+            claims = self._kubelets.nodes[self._node].claims
+            return HttpResponse(headers=TEXT, body=claims.metrics.text(claims.in_use()).encode())
+        if parts == PLUGINS:
+            found = {"plugins": list(self._kubelets.nodes[self._node].plugin_sockets())}
+            return HttpResponse(headers=JSON, body=orjson.dumps(found))
         answer = self._streams.answer(self._node, _wanted(parts, request))
         if answer is None or isinstance(answer, WatchStream):
             raise not_found()
@@ -127,6 +138,7 @@ class EndpointServer:
             self._listener.close()
             raise
         self.address = address(self._listener)
+        self._told = directory / ADDRESS
         answers = NodeApp(kubelets, node, self._token)
         self._server = HttpServer(answers, self._listener, self._certificate)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -138,9 +150,13 @@ class EndpointServer:
         """Begin to answer."""
         self._thread.start()
         self._started.wait()
+        host, port = self.address
+        with contextlib.suppress(OSError):  # only `dralab node --status` reads it
+            self._told.write_text(f"{host}:{port}\n", encoding="utf-8")
 
     def stop(self) -> None:
         """End all streams, and listen no more."""
+        self._told.unlink(missing_ok=True)
         if self._loop is not None and self._over is not None:
             self._loop.call_soon_threadsafe(self._over.set)
             self._thread.join()

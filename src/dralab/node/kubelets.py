@@ -102,6 +102,8 @@ class Kubelet:
         self.pods: dict[str, PodLife] = {}
         # When the slices of drivers that are gone will be deleted.
         self.wipes: dict[str, TimerHandle] = {}
+        # What is known of the sockets of drivers, where the node has some (`Registrar.listing`).
+        self.plugin_sockets: Callable[[], Sequence[JsonDict]] = list
         self._addresses = 0
         self.announced = False
         # Where the server finds what its pods say, for a node in a separate process.

@@ -256,7 +256,7 @@ class PodLife:
         owner = controller_of(self.pod)
         try:
             config = config_of(node.client, self._with_ip(), each.spec)
-            node.cdi.inject(config, node.claims.cdi_ids(self.pod, each.spec))
+            node.cdi.inject(config, node.claims.of_containers.cdi_ids(self.pod, each.spec))
             start = ContainerStart(
                 namespace=metadata.get("namespace", ""),
                 pod=metadata["name"],
@@ -430,7 +430,7 @@ class PodLife:
                 if (
                     self.prepared
                     and not each.init
-                    and (health := self.node.claims.health_of(self.pod, each.spec))
+                    and (health := self.node.claims.of_containers.health_of(self.pod, each.spec))
                 ):
                     entry["allocatedResourcesStatus"] = health
                 if self.inits and not each.init and not each.number:

@@ -57,6 +57,8 @@ class SocketPlugin:
         # Told, from any thread, when the connection or the health of a device has changed.
         self.on_connection: Callable[[bool], None] = lambda _connected: None
         self.on_health: Callable[[], None] = lambda: None
+        # Told of each call: its method, its status as Go names it, its duration in nanoseconds.
+        self.on_call: Callable[[str, str, int], None] = lambda _method, _status, _duration: None
         self._clock = clock
         self._health: dict[tuple[str, str], tuple[int, DeviceHealth]] = {}
         self._closed = threading.Event()
@@ -114,16 +116,20 @@ class SocketPlugin:
         return found
 
     def _call(self, verb: str, claims: Sequence[ClaimRef]) -> Any:
-        kind = f"Node{verb}ResourcesResponse"
+        kind, name = f"Node{verb}ResourcesResponse", f"/{self.version.service}/Node{verb}Resources"
         method = self._channel.unary_unary(
-            f"/{self.version.service}/Node{verb}Resources",
+            name,
             request_serializer=written,
             response_deserializer=getattr(self.version.messages, kind).FromString,
         )
+        begun, status = self._clock.now(), "OK"
         try:
             return method(self.version.request(verb, claims), timeout=CALL)
         except (wire.grpc().RpcError, ValueError) as error:
+            status = status_of(error)
             raise PluginError(text_of(error)) from error
+        finally:
+            self.on_call(name, status, self._clock.now() - begun)
 
     def _connection(self, state: Any) -> None:
         states = wire.grpc().ChannelConnectivity
@@ -209,6 +215,8 @@ class Registrar:
         self.versions = (*(versions or wire.PLUGIN_SERVICES), *self.others)
         # Told, as an event, when the health of a device has changed.
         self.on_health: Callable[[], None] = lambda: None
+        # Told of each call to a driver: its name, and what `SocketPlugin.on_call` is told.
+        self.on_call: Callable[[str, str, str, int], None] = lambda *_: None
         self._sockets: dict[Path, _Socket] = {}
         self._stopped = False
 
@@ -229,6 +237,23 @@ class Registrar:
     def problems(self) -> dict[str, str]:
         """Why a socket is not registered, by path."""
         return {str(path): s.error for path, s in sorted(self._sockets.items()) if s.error}
+
+    def listing(self) -> list[dict[str, Any]]:
+        """Return every socket: of whom it is and whether they are connected, or what is wrong."""
+        found: list[dict[str, Any]] = []
+        for path, each in sorted(self._sockets.items()):
+            entry: dict[str, Any] = {"socket": str(path)}
+            if (plugin := each.plugin) is not None:
+                entry |= {
+                    "driver": plugin.driver,
+                    "endpoint": plugin.endpoint,
+                    "version": plugin.version.name,
+                    "connected": plugin.connected,
+                }
+            elif each.error:
+                entry["error"] = each.error
+            found.append(entry)
+        return found
 
     def _look(self) -> None:
         if self._stopped:
@@ -346,6 +371,7 @@ class Registrar:
         socket.plugin, socket.error, socket.back_off = answer, "", 0
         answer.on_connection = lambda connected: self.plugins.connection(answer, up=connected)
         answer.on_health = lambda: self.engine.soon(self.on_health)
+        answer.on_call = partial(self.on_call, answer.driver)
         self.plugins.register(answer, connected=False)
         answer.open()
 
@@ -373,5 +399,13 @@ def text_of(error: Any) -> str:
     """Return an error of gRPC as Go prints it."""
     if not hasattr(error, "code"):
         return str(error)
-    name = "".join(part.title() for part in error.code().name.split("_"))
-    return f"rpc error: code = {name} desc = {error.details()}"
+    return f"rpc error: code = {status_of(error)} desc = {error.details()}"
+
+
+def status_of(error: Any) -> str:
+    """Return the status of an error of gRPC as Go names it."""
+    if not hasattr(error, "code"):
+        return "Unknown"
+    name: str = error.code().name
+    # Go spells this one with one l.
+    return "Canceled" if name == "CANCELLED" else "".join(map(str.title, name.split("_")))
