@@ -208,11 +208,11 @@ class Cluster:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_privately(path, text)
 
-    def when_idle(self, call: Callable[[], object]) -> None:
+    def when_idle(self, call: Callable[[], object], *, events: bool = False) -> None:
         """Have `call` called in the server's thread once it has read and answered everything.
 
-        Everything but events, which it leaves for last. For a cluster that serves from its own
-        thread; any thread may ask.
+        Everything but events, which it leaves for last; with `events`, those too. For a cluster
+        that serves from its own thread; any thread may ask.
         """
         self._serving()
         loop, edge = self._loop, self._edge
@@ -220,10 +220,11 @@ class Cluster:
             raise RuntimeError("the cluster does not run in its own thread")
 
         def look(turns: int) -> None:
-            if edge.idle and not turns:
+            idle = edge.idle and not (events and edge.has_requests)
+            if idle and not turns:
                 call()
             else:
-                loop.call_soon(look, turns - 1 if edge.idle else TURNS)
+                loop.call_soon(look, turns - 1 if idle else TURNS)
 
         loop.call_soon_threadsafe(look, TURNS)
 
@@ -307,7 +308,10 @@ class Cluster:
 
                     place = self._kept() / "tls"
                     certificate = tls.certificate(
-                        place, WallClock().now(), [options.host, *options.accept_hosts]
+                        place,
+                        WallClock().now(),
+                        [options.host, *options.accept_hosts],
+                        clients=self.clock.now(),
                     )
                     self._token = options.token or tls.token(place)
                     self._ca = certificate.ca

@@ -55,10 +55,11 @@ class TracedSocket:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """The traffic between programs, at one instant."""
+    """The traffic between programs, at one instant; `sent` counts bytes since they connected."""
 
     in_flight: bool
     outside: bool
+    sent: int = 0
 
 
 class Connections:
@@ -68,13 +69,15 @@ class Connections:
         self._netlink: socket.socket | None = None
         self._seen: frozenset[bytes] = frozenset()
         self._ours: frozenset[int] = frozenset()
+        self._known_peers: frozenset[int] = frozenset()
 
-    def traffic(self, processes: Iterable[int]) -> Traffic:
-        """Look at the connections of these processes."""
+    def traffic(self, processes: Iterable[int], peers: Iterable[int] = ()) -> Traffic:
+        """Look at the connections of these processes; those to `peers` are not outside."""
         records = [(protocol, record) for protocol in (TCP, UDP) for record in self._dump(protocol)]
         inodes = frozenset([record[INODE] for _, record in records])
         if inodes != self._seen:
             self._seen, self._ours = inodes, _inodes(processes)
+            self._known_peers = _inodes(peers)
         # Other programs of the machine may have thousands: only what can be an end of ours is read.
         ports = {record[PORTS] for _, record in records if _number(record[INODE]) in self._ours}
         turned = {pair[2:] + pair[:2] for pair in ports}
@@ -97,13 +100,15 @@ class Connections:
                 in_flight = in_flight or _on_the_way(end, peer) or _on_the_way(peer, end)
             if end.state == ESTABLISHED and not self._known(peer, end, listening):
                 outside = True
-        return Traffic(in_flight, outside)
+        return Traffic(in_flight, outside, sum(end.sent for end in ours))
 
     def _known(self, peer: TracedSocket | None, end: TracedSocket, listening: set[bytes]) -> bool:
         if peer is None:
             # The other end of an unconnected UDP socket, or of another machine.
             return end.protocol == UDP and end.there[-2:] in listening
-        return peer.inode in self._ours if peer.inode else peer.port in listening
+        if not peer.inode:
+            return peer.port in listening
+        return peer.inode in self._ours or peer.inode in self._known_peers
 
     def close(self) -> None:
         """Let go of the socket."""

@@ -47,7 +47,11 @@ class Supervisor:
 
     It is used from the thread that made it: the kernel knows that one as the tracer. Until it is
     closed SIGCHLD is blocked there, and that thread starts no other children: their ends would be
-    taken for the programs'.
+    taken for the programs'. Threads that are started later should inherit that: one that does not
+    block SIGCHLD takes it away, and this one notices later what has happened.
+
+    `peers` are processes that are not under the clock but whose owner knows when they are idle:
+    connections to them do not count as outside.
     """
 
     def __init__(
@@ -55,6 +59,7 @@ class Supervisor:
         *,
         start: int,
         outside: bool = False,
+        peers: Sequence[int] = (),
         note: Callable[[str], None] = lambda _: None,
     ) -> None:
         machine = this_machine()
@@ -70,6 +75,7 @@ class Supervisor:
         self._unblock = signal.SIGCHLD not in signal.pthread_sigmask(
             signal.SIG_BLOCK, {signal.SIGCHLD}
         )
+        self._peers = tuple(peers)
         self._connections = Connections()
         self._traffic = Traffic(in_flight=False, outside=False)
         self._looked_for_signals = 0.0
@@ -104,14 +110,19 @@ class Supervisor:
         stdin: int | None = None,
         stdout: int | None = None,
         stderr: int | None = None,
+        new_session: bool = False,
     ) -> StartedProgram:
-        """Start a program; StartError if that can't be done, as execve says it."""
+        """Start a program; ProgramStartError if that can't be done, as execve says it.
+
+        With `new_session` the terminal's signals (Ctrl-C) do not reach it.
+        """
         return self._tracer.start(
             arguments,
             environment=os.environ if environment is None else environment,
             directory=directory or os.getcwd(),  # noqa: PTH109  # a word for another process
             streams=(stdin, stdout, stderr),
             unblock=self._unblock,
+            new_session=new_session,
         )
 
     @property
@@ -131,14 +142,15 @@ class Supervisor:
         found = self._next()
         return None if found is None else found + self._time.offset
 
-    def advance(self, to: int) -> None:
+    def advance(self, to: int, *, late: bool = False) -> None:
         """Move the clock, and end the waits that are over then.
 
-        ValueError if time would go back, or pass an instant that a program waits for.
+        ValueError if time would go back, or, unless waits may end `late`, pass an instant that a
+        program waits for.
         """
         if to < self.now:
             raise ValueError(f"time cannot go backwards from {self.now} to {to}")
-        deadline = self.next_deadline()
+        deadline = None if late else self.next_deadline()
         if deadline is not None and max(deadline, self.now) < to:
             raise ValueError(f"cannot advance to {to}: a program waits until {deadline}")
         self.jumps += 1
@@ -188,6 +200,18 @@ class Supervisor:
                 self._creep(watch.look(awake))
         watch.close()
         return True
+
+    def is_undisturbed(self) -> bool:
+        """Whether nothing has run, and no byte was sent, since `wait_idle` returned True."""
+        tracer = self._tracer
+        if tracer.events() or tracer.adopt():
+            return False
+        return self._nothing_on_its_way()
+
+    @property
+    def sent(self) -> int:
+        """How many bytes the programs had sent to each other and their peers when all was idle."""
+        return self._traffic.sent
 
     def connected_outside(self) -> bool:
         """Whether, when all was idle last, a program had a connection to somebody else's."""
@@ -275,7 +299,7 @@ class Supervisor:
 
     def _nothing_on_its_way(self) -> bool:
         """Whether no bytes are in transit, and no thread has run since all were seen idle."""
-        self._traffic = self._connections.traffic(self._tracer.processes)
+        self._traffic = self._connections.traffic(self._tracer.processes, self._peers)
         return not self._traffic.in_flight and all(
             thread.stopped or thread.rest() == thread.runs_when_idle
             for thread in self._tracer.threads.values()

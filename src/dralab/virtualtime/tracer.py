@@ -118,6 +118,7 @@ class Tracer:
         directory: str,
         streams: Sequence[int | None],
         unblock: bool,
+        new_session: bool,
     ) -> StartedProgram:
         """Start a program; it has just been loaded when this returns."""
         ready, go = os.pipe()
@@ -132,7 +133,9 @@ class Tracer:
         try:
             os.set_inheritable(ready, True)  # noqa: FBT003  # os has it so
             os.set_inheritable(report, True)  # noqa: FBT003  # the same
-            pid = os.posix_spawn(sys.executable, command, environment, file_actions=actions)
+            pid = os.posix_spawn(
+                sys.executable, command, environment, file_actions=actions, setsid=new_session
+            )
         finally:
             os.close(ready)
             os.close(report)

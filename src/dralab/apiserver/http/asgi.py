@@ -234,6 +234,11 @@ class AsgiApp(AsgiBase):
             EVENTS in request.path for request in self._turns
         )
 
+    @property
+    def has_requests(self) -> bool:
+        """Whether some request that was read waits for its turn, be it an event."""
+        return bool(self._turns)
+
     def _turn(self) -> None:
         waiting, too_many = self._turns.take_batch()
         for _, future in too_many:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
 TEN_YEARS: Final = timedelta(days=3650)
+Times = tuple[datetime, datetime]  # a certificate is valid at both, and long after
 # The names of the server inside the cluster, and those for everyone else.
 NAMES: Final = (
     "localhost",
@@ -33,10 +34,13 @@ NAMES: Final = (
 )
 
 
-def certificate(directory: Path, now: int, names: Iterable[str] = ()) -> Certificate:
+def certificate(
+    directory: Path, now: int, names: Iterable[str] = (), *, clients: int | None = None
+) -> Certificate:
     """Return the certificate of a directory, made at first for localhost and `names`.
 
-    `now` is in nanoseconds since the epoch. ServingError if the directory cannot be used.
+    `now` is in nanoseconds since the epoch; `clients` is what the clients' clocks show, where that
+    is another time: it is valid at both. ServingError if the directory cannot be used.
     """
     found = Certificate(
         certificate=directory / "server.crt", key=directory / "server.key", ca=directory / "ca.crt"
@@ -47,7 +51,9 @@ def certificate(directory: Path, now: int, names: Iterable[str] = ()) -> Certifi
         if listing.exists() and listing.read_text(encoding="utf-8").split() == wanted:
             return found
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _make(directory, found, datetime.fromtimestamp(now // SECOND, UTC), wanted)
+        instants = sorted((now, now if clients is None else clients))
+        first, last = (datetime.fromtimestamp(one // SECOND, UTC) for one in instants)
+        _make(directory, found, (first, last), wanted)
         _write(listing, "\n".join(wanted).encode())
     except OSError as error:
         why = (error.strerror or str(error)).lower()
@@ -93,17 +99,17 @@ def signing_key(directory: Path) -> "EllipticCurvePrivateKey":
     return found
 
 
-def _make(directory: Path, files: Certificate, now: datetime, names: Iterable[str]) -> None:
+def _make(directory: Path, files: Certificate, times: Times, names: Iterable[str]) -> None:
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-    authority = _authority(directory, files, now)
+    authority = _authority(directory, files, times)
     own = x509.load_pem_x509_certificate(files.ca.read_bytes())
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "dralab")])
     made = (
-        _certificate(subject, own.subject, key, now)
+        _certificate(subject, own.subject, key, times)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .add_extension(x509.SubjectAlternativeName([_name(name) for name in names]), critical=False)
@@ -116,7 +122,7 @@ def _make(directory: Path, files: Certificate, now: datetime, names: Iterable[st
     _write(files.certificate, _signed(made, authority))
 
 
-def _authority(directory: Path, files: Certificate, now: datetime) -> "EllipticCurvePrivateKey":
+def _authority(directory: Path, files: Certificate, times: Times) -> "EllipticCurvePrivateKey":
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
@@ -145,7 +151,7 @@ def _authority(directory: Path, files: Certificate, now: datetime) -> "EllipticC
         decipher_only=False,
     )
     made = (
-        _certificate(subject, subject, key, now)
+        _certificate(subject, subject, key, times)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(usage, critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
@@ -156,7 +162,7 @@ def _authority(directory: Path, files: Certificate, now: datetime) -> "EllipticC
 
 
 def _certificate(
-    subject: "x509.Name", issuer: "x509.Name", key: "EllipticCurvePrivateKey", now: datetime
+    subject: "x509.Name", issuer: "x509.Name", key: "EllipticCurvePrivateKey", times: Times
 ) -> "x509.CertificateBuilder":
     from cryptography import x509
 
@@ -166,8 +172,8 @@ def _certificate(
         .issuer_name(issuer)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(hours=1))
-        .not_valid_after(now + TEN_YEARS)
+        .not_valid_before(times[0] - timedelta(hours=1))
+        .not_valid_after(times[1] + TEN_YEARS)
     )
 
 

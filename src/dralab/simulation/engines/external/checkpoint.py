@@ -15,12 +15,12 @@ from dralab.api.status import ApiError
 from dralab.apiserver.storage import Key, Store
 from dralab.cluster import Cluster
 from dralab.runtime.client import Resource
-from dralab.simulation.engines.external.pacing import PacingReport
+from dralab.simulation.engines.external.driver import DriverReport
 from dralab.simulation.engines.external.served_cluster import ServedCluster
 from dralab.simulation.errors import InputError
 from dralab.simulation.results.result import StateSample
 
-KIND: Final = "dralab external run 2"
+KIND: Final = "dralab external run 3"
 LEFT_OUT: Final = frozenset(
     {"events", "events.k8s.io/events", "coordination.k8s.io/leases", "endpoints"}
 )
@@ -36,12 +36,13 @@ KEPT: Final = (
 COUNTED: Final = ("steps", "late_binds", "unanswered", "passed_over", "nobodys", "restarts")
 
 
-def content(digest: str, served: ServedCluster, report: PacingReport) -> bytes:
+def content(digest: str, served: ServedCluster, report: DriverReport) -> bytes:
     """Return a checkpoint; the schedulers have ended."""
     outages = served.lives.faults.outages
     found = {
         "kind": KIND,
         "digest": digest,
+        "begin": served.begin,
         "now": served.agenda.now(),
         "resumed": served.resumed + 1,
         "deleted": served.deleted,
@@ -79,11 +80,13 @@ def load(path: Path, digest: str) -> Mapping[str, Any]:
 
 
 def restore(
-    content: Mapping[str, Any], cluster: Cluster, served: ServedCluster, report: PacingReport
+    content: Mapping[str, Any], cluster: Cluster, served: ServedCluster, report: DriverReport
 ) -> None:
-    """Put everything back as it was; the served has prepared nothing."""
+    """Put everything back as it was; the served has prepared nothing.
+
+    The clock shows the time at which the run goes on, or an earlier one.
+    """
     _put(content["objects"], cluster)
-    served.agenda.events.clock.advance_to(content["now"])
     served.resumed = content["resumed"]
     served.deleted = content["deleted"]
     served.over_capacity = list(content["over_capacity"])

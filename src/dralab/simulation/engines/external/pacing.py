@@ -1,4 +1,6 @@
-"""The driver: delivers events, waits for answers and silence, advances the clock.
+"""Drives schedulers that run in real time: delivers events, waits for answers and silence.
+
+Used where there is no virtual clock for programs (`conductor` where there is).
 
 A step is over as soon as no further decision is possible: every new pod has its answer, and no node
 has room for a waiting pod. If one has, the driver waits for silence. A bind is *late* if the
@@ -9,12 +11,16 @@ waiting time, and their number is reported.
 
 import threading
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from dralab.kernel.clock import SECOND
-from dralab.simulation.engines.external.activity import Activity
-from dralab.simulation.engines.external.decisions import DecisionWatch
+from dralab.simulation.engines.external.driver import (
+    DELETES_FOREVER,
+    ROUNDS,
+    Driver,
+    Stopped,
+)
 from dralab.simulation.engines.external.served_cluster import ServedCluster
 from dralab.simulation.errors import DecisionError
 
@@ -36,8 +42,6 @@ VAIN: Final = 5
 # Before the run ends, this many answer timeouts are waited for a bind: kube-scheduler's back-off is
 # up to 10 s, and looked at once a second.
 LAST: Final = 1.5
-# More often than that at one instant nobody means to delete what comes again.
-ROUNDS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,68 +71,33 @@ class PacingOptions:
     restarts: int = 0
 
 
-@dataclass(slots=True)
-class PacingReport:
-    """What happened besides the tasks."""
+class Pacer(Driver):
+    """One run paced by silence.
 
-    steps: int = 0
-    requests: int = 0
-    event_writes: int = 0
-    renewals: int = 0
-    late_binds: int = 0
-    # Pods without a first answer, and pods that had room and were not bound in time.
-    unanswered: list[str] = field(default_factory=list)
-    passed_over: list[str] = field(default_factory=list)
-    nobodys: list[str] = field(default_factory=list)
-    quiet_period: float = 0.0
-    restarts: int = 0
-    polls: bool = False
-    terse: bool = False
-    ended: str = ""
-
-
-class _Stopped(Exception):  # noqa: N818 - no error: the run leaves off
-    """The run leaves off here; `why` is empty if the user asked for it."""
-
-    def __init__(self, why: str = "") -> None:
-        super().__init__(why)
-        self.why = why
-
-
-class Pacer:
-    """One run against a cluster whose clock is ours.
-
-    `trouble` says what became of a scheduler that ended, `revive` starts it again, `at_work` says
-    whether one could run but does not (where we started it, and can know). `names` are the
-    scheduler names that somebody answers to.
+    `at_work` says whether a scheduler could run but does not (where we started it, and can know).
     """
 
     def __init__(
         self, served: ServedCluster, options: PacingOptions, *, schedulers: int = 1
     ) -> None:
-        self.served = served
+        super().__init__(
+            served,
+            scheduler_name=options.scheduler_name,
+            schedulers=schedulers,
+            restarts=options.restarts,
+        )
         self.options = options
-        self.schedulers = schedulers
-        self.names: set[str] = {options.scheduler_name}
-        self.activity = Activity(polls=options.polls)
-        self.decisions = DecisionWatch(served.store)
-        self.report = PacingReport(quiet_period=options.quiet_period)
-        self.trouble: Callable[[], str] = lambda: ""
+        self.activity.polls = options.polls
+        self.report.quiet_period = options.quiet_period
         self.at_work: Callable[[], bool] = lambda: False
-        self.revive: Callable[[], int] | None = None
         self._bind_grace = options.bind_grace
         self._given_up: set[str] = set()
         self._asked_at = 0
         self._idle = threading.Event()
         self._deaf = self._vain = 0
-        self._stop: Callable[[], bool] = lambda: False
-        served.cluster.server.observers.append(self.activity.observe)
 
     def meet(self, reads: int | None = None) -> None:
-        """Wait until the schedulers look at pods and have gone silent; DecisionError.
-
-        `reads` is how many lists or watches of pods there have to be: one for each of them.
-        """
+        """Wait until the schedulers look at pods and have gone silent; DecisionError."""
         options, activity = self.options, self.activity
         reads, met = self.schedulers if reads is None else reads, 0
 
@@ -140,10 +109,7 @@ class Pacer:
                     return True
                 # Who lists again and again is never silent.
                 return activity.clock.now() - met > RESTLESS * options.start_quiet_period * SECOND
-            if trouble := self.trouble():
-                raise DecisionError(f"did not ask for pods: {trouble}")
-            if self._stop():
-                raise _Stopped
+            self.look_while_meeting()
             return False
 
         activity.polls = False  # until it is known: silence includes that of lists
@@ -152,29 +118,14 @@ class Pacer:
         activity.polls = options.polls or not activity.pod_watches
         self.report.polls = activity.polls
 
-    def run(
-        self,
-        progress: Callable[[int, int], None] | None = None,
-        stop: Callable[[], bool] | None = None,
-    ) -> bool:
-        """Run to the end; False if it left off earlier: `report.ended` says why."""
-        if stop is not None:
-            self._stop = stop
-        try:
-            self.meet()
-            self._run(progress)
-        except _Stopped as stopped:
-            self.report.ended = stopped.why
-            return False
-        return True
-
-    def _run(self, progress: Callable[[int, int], None] | None) -> None:
+    def drive(self, progress: Callable[[int, int], None] | None) -> None:
+        """Let the run happen, step by step."""
         served, agenda = self.served, self.served.agenda
         until, ended = served.how.until, served.how.ended
         # Where a run continues from a checkpoint there may be pods that wait: as good as new ones.
         self._step(None, {key for keys in served.capacity.waiting.values() for key in keys})
         while not served.lives.finished:
-            self._look()
+            self.look()
             if ended is not None and served.lives.over >= ended:
                 break
             when = agenda.next_time()
@@ -193,15 +144,7 @@ class Pacer:
             self._step(when)
             if progress is not None:
                 progress(when - served.begin, served.lives.over)
-        self._look()
-
-    def finish(self) -> None:
-        """Take in what was still decided before the schedulers ended; the numbers of the run."""
-        self._take_in()
-        self.report.requests = self.activity.requests
-        self.report.event_writes = self.activity.event_writes
-        self.report.renewals = self.activity.renewals
-        self.decisions.stop()
+        self.look()
 
     # --- a step -------------------------------------------------------------------------------
 
@@ -214,7 +157,7 @@ class Pacer:
         with served.together():
             if when is not None:
                 served.agenda.happen(when)
-            self._await_fresh(set(fresh))
+            self.await_fresh(set(fresh))
             self.activity.touch()
         self._hear_out()
 
@@ -225,25 +168,13 @@ class Pacer:
                 self._hear_a_poller()
             else:
                 self._wait_for_answers()
-                self._take_in()
+                self.take_in()
                 self._wait_for_binds()
             if not self.decisions.awaited:
                 break
         else:
-            raise _Stopped("the scheduler deletes pods as fast as they are created again")
+            raise Stopped(DELETES_FOREVER)
         self.served.sample()
-
-    def _await_fresh(self, before: set[str]) -> None:
-        """Wait for answers about the pods that have come since; with the store's lock held."""
-        fresh = self.served.fresh - before
-        nobodys = {key for key in fresh if not self._is_somebodys(key)}
-        self.report.nobodys += sorted(nobodys - set(self.report.nobodys))
-        self.decisions.expect(self.decisions.awaited | (fresh - nobodys))
-
-    def _is_somebodys(self, key: str) -> bool:
-        """Whether a pod names a scheduler that takes part."""
-        name = self.served.pods[key].pod.scheduler
-        return not name or name in self.names
 
     def _hear_a_poller(self) -> None:
         """Wait for a whole round of lists without a write, or until nothing more can come."""
@@ -255,7 +186,7 @@ class Pacer:
                 self._give_answers_up(deaf=True)
                 return
             self._deaf = 0
-            if not self._take_in():
+            if not self.take_in():
                 break
         decisions.awaited = set()
 
@@ -266,7 +197,7 @@ class Pacer:
         while decisions.awaited:
             if not self._wait(self._answered, self._answers_no_more):
                 break
-            if decisions.awaited and not self._take_in():
+            if decisions.awaited and not self.take_in():
                 # Of a pod that has room nowhere this scheduler says nothing.
                 decisions.awaited = set()
         else:
@@ -308,7 +239,7 @@ class Pacer:
         self.report.unanswered += sorted(awaited - set(self.report.unanswered))
         self._deaf = self._deaf + 1 if deaf else 0
         if self._deaf >= GONE:
-            raise _Stopped("the scheduler is silent")
+            raise Stopped("the scheduler is silent")
 
     def _answers_no_more(self) -> bool:
         """Whether it is no use to wait for answers any longer."""
@@ -336,11 +267,11 @@ class Pacer:
             if self._is_idle():
                 # A component that is not a scheduler may react to what has happened, too.
                 self._wait(self._has_paused, self._is_restless)
-                if not self._take_in():
+                if not self.take_in():
                     return
                 continue
             self._wait(self._spoke_or_silent, self._is_restless)
-            if self._take_in():
+            if self.take_in():
                 continue
             # Where there is room for a pod that waits, the scheduler may just be slow: more silence
             # is asked for, once a pod.
@@ -397,7 +328,7 @@ class Pacer:
             others = served.capacity.after_evicting(served.evictable()) - found
             # A pod that has been promised a node has had its answer.
             found |= {key for key in others if not served.is_nominated(key)}
-        return {key for key in found if self._is_somebodys(key)}
+        return {key for key in found if self.is_somebodys(key)}
 
     def _outranked(self) -> bool:
         """Whether some pod that waits ranks above one that runs."""
@@ -429,53 +360,14 @@ class Pacer:
             nonlocal looks
             looks += 1
             if looks % 25 == 0:
-                self._look()
+                self.look()
             return done(silence) or enough()
 
         self.activity.wait(over, float("inf"))
         return done(self.activity.silence())
 
-    def _look(self) -> None:
-        """Look after the user's wish to stop, and after schedulers that have ended."""
-        if self._stop():
-            raise _Stopped
-        trouble = self.trouble()
-        if not trouble:
-            return
-        if self.revive is None or self.report.restarts >= self.options.restarts:
-            raise _Stopped(trouble)
-        self.report.restarts += 1
-        # Counted before it starts: it may be quicker than we are.
-        reads = self.activity.pod_reads
-        self.meet(reads + self.revive())
-        self.activity.touch()
-
-    # --- decisions ----------------------------------------------------------------------------
-
-    def _take_in(self) -> bool:
-        """Let the served follow what was decided; return whether anything was."""
-        decisions = self.decisions
-        if not decisions.any:
-            return False
-        late, before = 0, set(self.served.fresh)
-        with self.served.together():
-            for key, grace in decisions.take_deleted():
-                self.served.delete(key, grace)
-            for key, node in decisions.take_bound():
-                was_late = self.served.bind(key, node)
-                late += was_late
-                if not was_late and key in self.report.passed_over:
-                    self.report.passed_over.remove(key)
-            decisions.awaited = {key for key in decisions.awaited if self.served.waits(key)}
-            self._await_fresh(before)
-            # Who polls has to see nothing of this: its round continues.
-            if not self.activity.polls:
-                self.activity.touch()
-        if late:
-            self._was_late(late)
-        return True
-
-    def _was_late(self, late: int) -> None:
+    def was_late(self, late: int) -> None:
+        """Count late binds, and wait longer from now on."""
         report = self.report
         report.late_binds += late
         report.quiet_period *= 2

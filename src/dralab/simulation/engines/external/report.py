@@ -1,12 +1,12 @@
 """The result of a run with an external scheduler, with notes on its reliability."""
 
-from dralab.simulation.engines.external.pacing import Pacer, PacingReport
+from dralab.simulation.engines.external.driver import Driver, DriverReport
 from dralab.simulation.engines.external.served_cluster import ServedCluster, ServedTask
 from dralab.simulation.results.result import Result, Task
 from dralab.simulation.workloads.openb import WHOLE_GPU
 
 
-def result(driver: Pacer, *, name: str, seed: int, complete: bool) -> Result:
+def result(driver: Driver, *, name: str, seed: int, complete: bool) -> Result:
     """Return what became of the pods; times count from the beginning of the run."""
     served = driver.served
     nodes = served.capacity.nodes
@@ -29,14 +29,11 @@ def result(driver: Pacer, *, name: str, seed: int, complete: bool) -> Result:
     )
 
 
-def notes(report: PacingReport, served: ServedCluster) -> list[str]:
+def notes(report: DriverReport, served: ServedCluster) -> list[str]:
     """Return what a reader has to know: first of all the late binds."""
     found = [
         f"late binds: {report.late_binds}",
-        f"{report.steps} steps, {report.requests} requests ({report.event_writes} of them writes "
-        f"of events, {report.renewals} of leases), quiet period {report.quiet_period:g} s",
-        "an external scheduler breaks ties at random and in real time: totals repeat, the times "
-        "of individual pods may not",
+        *_how_time_was_kept(report),
     ]
     if report.ended:
         found.append(
@@ -69,6 +66,30 @@ def notes(report: PacingReport, served: ServedCluster) -> list[str]:
             found.append(f"{len(keys)} pods {text}: {shown}")
     if any(item.pod.gang for item in served.pods.values()):
         found.append("the scheduler does not see gangs: their pods were submitted one by one")
+    return found
+
+
+def _how_time_was_kept(report: DriverReport) -> list[str]:
+    requests = (
+        f"{report.requests} requests ({report.event_writes} of them writes of events, "
+        f"{report.renewals} of leases)"
+    )
+    if not report.clock:
+        return [
+            f"{report.steps} steps, {requests}, quiet period {report.quiet_period:g} s",
+            f"no virtual clock ({report.why_no_clock}): silence counts as an answer",
+            "an external scheduler breaks ties at random and in real time: totals repeat, the "
+            "times of individual pods may not",
+        ]
+    found = [
+        "virtual clock: it stands still until all programs and the server are idle, so binds "
+        "cannot be late",
+        f"{report.steps} steps, {report.jumps} jumps of the clock, {requests}",
+    ]
+    if report.crept:
+        found.append(
+            f"{report.crept / 1e9:g} s passed because a program waited by reading the clock"
+        )
     return found
 
 

@@ -1,16 +1,18 @@
 """A whole run with an external scheduler: serve, start it, drive it, stop it."""
 
-import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+import os
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Final
 
 from dralab.cluster import Cluster, Options
-from dralab.kernel.clock import ManualClock, from_rfc3339
-from dralab.simulation.engines.external import checkpoint, report
-from dralab.simulation.engines.external.pacing import Pacer, PacingOptions
-from dralab.simulation.engines.external.schedulers import SchedulerCommand, started
+from dralab.kernel.clock import SECOND, ManualClock
+from dralab.simulation.engines.external import checkpoint, options, report
+from dralab.simulation.engines.external.clocked_processes import ClockedLauncher
+from dralab.simulation.engines.external.conductor import Conductor
+from dralab.simulation.engines.external.driver import Driver
+from dralab.simulation.engines.external.pacing import Pacer
+from dralab.simulation.engines.external.schedulers import Launcher, RealTimeLauncher, started
 from dralab.simulation.engines.external.served_cluster import ServedCluster
 from dralab.simulation.engines.external.submission import PodOptions
 from dralab.simulation.engines.scenario_run import Progress, Stop
@@ -18,96 +20,7 @@ from dralab.simulation.errors import InputError
 from dralab.simulation.results.result import Result
 from dralab.simulation.scenario.digest import digest
 from dralab.simulation.scenario.scenario import Scenario
-
-START: Final = "2026-01-01T00:00:00Z"
-# The old names of fields of `external:`, accepted for one version.
-RENAMED: Final = {
-    "settle": "quiet_period",
-    "patience": "answer_timeout",
-    "hope": "bind_grace",
-    "thorough": "wait_for_rejections",
-    "start_settle": "start_quiet_period",
-    "start_patience": "start_timeout",
-}
-OF_THE_PROCESS: Final = frozenset({"command", "schedulers", "port", "tls"})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SchedulerCommands:
-    """The schedulers to start, or none where someone starts them by hand; how they are served."""
-
-    commands: Sequence[SchedulerCommand] = ()
-    folder: Path = Path()
-    port: int = 0
-    tls: bool = False
-
-
-def pacing_of(scenario: Scenario) -> PacingOptions:
-    """Return what the scenario's `external:` says; InputError for what it may not say."""
-    known = {item.name for item in fields(PacingOptions)}
-    given: dict[str, object] = {}
-    for key, value in scenario.external.items():
-        name = RENAMED.get(key, key)
-        if name != key and name in scenario.external:
-            raise InputError(
-                scenario.file, f"is the old name of `{name}`: give one", where=f"external.{key}"
-            )
-        given[name] = value
-    unknown = set(given) - known - OF_THE_PROCESS
-    if unknown:
-        raise InputError(
-            scenario.file,
-            f"is unknown; known: {', '.join(sorted(known | OF_THE_PROCESS))}",
-            where=f"external.{min(unknown)}",
-        )
-    given = {key: value for key, value in given.items() if key in known}
-    for key, value in given.items():
-        wanted = type(getattr(PacingOptions(), key))
-        right = isinstance(value, (int, float) if wanted is float else wanted)
-        if not right or (isinstance(value, bool) and wanted is not bool):
-            raise InputError(scenario.file, f"must be a {wanted.__name__}", where=f"external.{key}")
-        if isinstance(value, (int, float)) and value < 0:
-            raise InputError(scenario.file, "must not be negative", where=f"external.{key}")
-    return PacingOptions(**given)  # type: ignore[arg-type]  # checked above
-
-
-def old_names(scenario: Scenario) -> Iterator[str]:
-    """Yield a warning for every field of `external:` that has another name now."""
-    for key in scenario.external:
-        if key in RENAMED:
-            yield f"warning: external.{key} is now external.{RENAMED[key]}"
-
-
-def commands_of(scenario: Scenario, command: str | None = None) -> SchedulerCommands:
-    """Return the schedulers of a scenario; `command` replaces those it names."""
-    given = scenario.external
-    name = pacing_of(scenario).scheduler_name
-    commands = []
-    if command or "schedulers" not in given:
-        words = _words(scenario, command or given.get("command", ()), "external.command")
-        commands = [SchedulerCommand(name=name, words=words)] if words else []
-    else:
-        listed = given["schedulers"]
-        if not isinstance(listed, Mapping) or not listed:
-            raise InputError(
-                scenario.file, "must map names to commands", where="external.schedulers"
-            )
-        for one, value in listed.items():
-            words = _words(scenario, value, f"external.schedulers.{one}")
-            commands.append(SchedulerCommand(name=str(one), words=words))
-    port, tls = given.get("port", 0), given.get("tls", False)
-    if not isinstance(port, int) or not 0 <= port < 65536:
-        raise InputError(scenario.file, "must be a port", where="external.port")
-    return SchedulerCommands(
-        commands=commands, folder=scenario.file.parent, port=port, tls=bool(tls)
-    )
-
-
-def _words(scenario: Scenario, given: object, where: str) -> tuple[str, ...]:
-    words = shlex.split(given) if isinstance(given, str) else given
-    if not isinstance(words, Sequence) or not all(isinstance(word, str) for word in words):
-        raise InputError(scenario.file, "must be a string or a list of strings", where=where)
-    return tuple(words)
+from dralab.virtualtime import Supervisor, unavailable
 
 
 class ExternalRun:
@@ -125,8 +38,10 @@ class ExternalRun:
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.scenario = scenario
-        self.options = pacing_of(scenario)
-        self.commands = commands_of(scenario, command)
+        self.pacing = options.pacing_of(scenario)
+        self.conducting = options.conducting_of(scenario)
+        self.time = options.time_of(scenario)
+        self.commands = options.commands_of(scenario, command)
         self.say = say
         _refuse(scenario)
         self._digest = digest(scenario)
@@ -135,29 +50,69 @@ class ExternalRun:
 
     def go(self, progress: Progress | None = None, stop: Stop | None = None) -> Result:
         """Serve, start the schedulers, drive them; DecisionError if they do not play along."""
-        for warning in old_names(self.scenario):
+        for warning in options.old_names(self.scenario):
             self.say(warning)
-        clock, saved = ManualClock(from_rfc3339(START)), self._resumed
-        serving = Options(port=self.commands.port, tls=self.commands.tls)
-        # The ids of new objects must not be those of objects from before the checkpoint.
-        seed = 1 + (saved["resumed"] if saved is not None else 0)
-        with Cluster(serving, clock=clock, seed=seed) as cluster:
-            served = self._served(cluster, clock)
-            pacer = Pacer(served, self.options, schedulers=max(1, len(self.commands.commands)))
+        why_not = self._why_no_clock()
+        for key in options.without_effect(self.scenario, virtual=why_not is None):
+            self.say(f"warning: external.{key} has no effect: {_clock_used(why_not)}")
+        saved = self._resumed
+        begin = self.time.start if saved is None else saved["begin"]
+        now = begin if saved is None else saved["now"]
+        with ExitStack() as stack:
+            supervisor = None
+            if why_not is None:
+                # Before the server: its threads have to leave SIGCHLD to this one.
+                if saved is None:  # else there may be pods to decide about, from the first instant
+                    now -= int(self.conducting.warm_up * SECOND)
+                supervisor = stack.enter_context(
+                    Supervisor(start=now, peers=(os.getpid(),), note=self._note)
+                )
+            clock = ManualClock(now)
+            serving = Options(port=self.commands.port, tls=self.commands.tls)
+            # The ids of new objects must not be those of objects from before the checkpoint.
+            seed = 1 + (saved["resumed"] if saved is not None else 0)
+            cluster = stack.enter_context(Cluster(serving, clock=clock, seed=seed))
+            driver, launcher = self._driver(self._served(cluster, clock, begin), supervisor)
+            driver.report.why_no_clock = why_not or ""
             if self.commands.commands:
-                pacer.names = {command.name for command in self.commands.commands}
+                driver.names = {command.name for command in self.commands.commands}
             if saved is None:
-                with served.together():
-                    served.prepare()
+                with driver.served.together():
+                    driver.served.prepare()
             else:
-                checkpoint.restore(saved, cluster, served, pacer.report)
+                checkpoint.restore(saved, cluster, driver.served, driver.report)
             self.say(f"serving {cluster.url}; KUBECONFIG={cluster.kubeconfig}")
-            complete = self._drive(pacer, progress, stop)
+            complete = self._drive(driver, launcher, progress, stop)
             if not complete:
-                self._left_off = checkpoint.content(self._digest, served, pacer.report)
+                self._left_off = checkpoint.content(self._digest, driver.served, driver.report)
             return report.result(
-                pacer, name=self.scenario.name, seed=self.scenario.seed, complete=complete
+                driver, name=self.scenario.name, seed=self.scenario.seed, complete=complete
             )
+
+    def _why_no_clock(self) -> str | None:
+        """Return why the schedulers run in real time; None if they have a virtual clock."""
+        if not self.time.virtual:
+            return "external.clock is real"
+        if not self.commands.commands:
+            return "schedulers that someone else starts have their own clock"
+        return unavailable()
+
+    def _note(self, line: str) -> None:
+        self.say(f"clock: {line}")
+
+    def _driver(
+        self, served: ServedCluster, supervisor: Supervisor | None
+    ) -> tuple[Driver, Launcher]:
+        count = max(1, len(self.commands.commands))
+        if supervisor is None:
+            return Pacer(served, self.pacing, schedulers=count), RealTimeLauncher()
+        conductor = Conductor(
+            served,
+            self.conducting,
+            supervisor,
+            schedulers=count,
+        )
+        return conductor, ClockedLauncher(supervisor)
 
     def save(self, path: Path) -> None:
         """Write a checkpoint of a run that left off."""
@@ -166,11 +121,12 @@ class ExternalRun:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(self._left_off)
 
-    def _served(self, cluster: Cluster, clock: ManualClock) -> ServedCluster:
-        scenario, options = self.scenario, self.options
+    def _served(self, cluster: Cluster, clock: ManualClock, begin: int) -> ServedCluster:
+        scenario, options = self.scenario, self.pacing
         return ServedCluster(
             cluster,
             clock,
+            begin=begin,
             nodes=scenario.fleet.as_nodes(),
             pods=scenario.pods(),
             conditions=scenario.conditions,
@@ -183,21 +139,28 @@ class ExternalRun:
             arrivals=scenario.work.objects,
         )
 
-    def _drive(self, pacer: Pacer, progress: Progress | None, stop: Stop | None) -> bool:
+    def _drive(
+        self, driver: Driver, launcher: Launcher, progress: Progress | None, stop: Stop | None
+    ) -> bool:
         """Run the schedulers, and time with them; False if the run left off."""
-        total = len(pacer.served.pods)
+        total = len(driver.served.pods)
 
         def tell(now: int, over: int) -> None:
             if progress is not None:
                 progress(now, over, total)
 
-        cluster = pacer.served.cluster
-        with started(self.commands.commands, self.commands.folder, cluster) as schedulers:
-            pacer.trouble, pacer.revive = schedulers.trouble, schedulers.revive
-            pacer.at_work = schedulers.at_work
-            complete = pacer.run(tell, stop)
-        pacer.finish()
+        commands, cluster = self.commands, driver.served.cluster
+        with started(commands.commands, commands.folder, cluster, launcher) as schedulers:
+            driver.trouble, driver.revive = schedulers.trouble, schedulers.revive
+            if isinstance(driver, Pacer):
+                driver.at_work = schedulers.at_work
+            complete = driver.run(tell, stop)
+        driver.finish()
         return complete
+
+
+def _clock_used(why_not: str | None) -> str:
+    return "the clock is virtual" if why_not is None else f"the clock is real ({why_not})"
 
 
 def _refuse(scenario: Scenario) -> None:

@@ -4,19 +4,23 @@ import base64
 import os
 import signal
 import subprocess
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from dralab.api.yaml_documents import single
 from dralab.cluster import Cluster
+from dralab.kernel.clock import SECOND, WallClock
 from dralab.simulation.errors import DecisionError
+from dralab.virtualtime import ProgramStartError
 
 GRACE: Final = 10.0
 RUNNABLE: Final = ("R", "D")
 LAST_WORDS: Final = 800  # characters
+LOOK: Final = 0.005  # seconds between looks whether one has ended
 
 CONFIGURATION: Final = """apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -38,12 +42,77 @@ class SchedulerCommand:
 
     In the words `{kubeconfig}`, `{server}`, `{port}`, `{config}` (a KubeSchedulerConfiguration
     without leader election) and `{serviceaccount}` (a folder with token, ca.crt and namespace) are
-    replaced. The environment has KUBECONFIG, SERVER (host and port), KUBERNETES_SERVICE_HOST and
-    KUBERNETES_SERVICE_PORT.
+    replaced. The environment has KUBECONFIG and SERVER (host and port), and where the server asks
+    for a token KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT.
     """
 
     name: str
     words: Sequence[str]
+
+
+class Process(Protocol):
+    """A process that leads a group of its own."""
+
+    @property
+    def pid(self) -> int:
+        """Its number."""
+        ...
+
+    def poll(self) -> int | None:
+        """Return its exit code, as subprocess has it; None while it runs."""
+        ...
+
+
+class Launcher(Protocol):
+    """Starts processes: in real time, or under a clock."""
+
+    def start(
+        self, words: Sequence[str], environment: Mapping[str, str], folder: Path, log: int
+    ) -> Process:
+        """Start one; OSError or ProgramStartError if that can't be done."""
+        ...
+
+    def wait(self, processes: Sequence[Process], seconds: float) -> bool:
+        """Wait until all have ended; False after so many real seconds."""
+        ...
+
+    def kill(self, process: Process) -> None:
+        """End one at once, and wait for it."""
+        ...
+
+
+class RealTimeLauncher:
+    """Starts processes that run in real time."""
+
+    def start(
+        self, words: Sequence[str], environment: Mapping[str, str], folder: Path, log: int
+    ) -> Process:
+        """Start one; OSError if that can't be done."""
+        return subprocess.Popen(  # noqa: S603 - the scheduler that the user names
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            cwd=folder,
+            # Ctrl-C is for us: we end it, when what it decided has been taken in.
+            start_new_session=True,
+        )
+
+    def wait(self, processes: Sequence[Process], seconds: float) -> bool:
+        """Wait until all have ended; False after so many seconds."""
+        clock, pause = WallClock(), threading.Event()
+        end = clock.now() + seconds * SECOND
+        while any(one.poll() is None for one in processes):
+            if clock.now() > end:
+                return False
+            pause.wait(LOOK)
+        return True
+
+    def kill(self, process: Process) -> None:
+        """End one at once, and wait for it."""
+        _signal(process, signal.SIGKILL)
+        self.wait([process], GRACE)
 
 
 @dataclass(slots=True)
@@ -51,7 +120,7 @@ class SchedulerProcess:
     """A process and where it writes."""
 
     command: SchedulerCommand
-    process: subprocess.Popen[bytes]
+    process: Process
     log: Path
 
     def last_output(self) -> str:
@@ -67,6 +136,7 @@ class SchedulerProcesses:
     commands: Sequence[SchedulerCommand]
     folder: Path
     cluster: Cluster
+    launcher: Launcher
     running: list[SchedulerProcess] = field(default_factory=list)
 
     def start(self, command: SchedulerCommand) -> SchedulerProcess:
@@ -80,32 +150,28 @@ class SchedulerProcesses:
             raise DecisionError(
                 f"external.command: {error} is unknown; known: {known}", scheduler=command.name
             ) from None
-        server = values["server"].split("://", 1)[1]
-        host, _, port = server.rpartition(":")
-        environment = os.environ | {
-            "KUBECONFIG": values["kubeconfig"],
-            "SERVER": server,
-            "KUBERNETES_SERVICE_HOST": host.strip("[]"),
-            "KUBERNETES_SERVICE_PORT": port,
-        }
         log = place / f"{command.name}.log"
         with log.open("ab") as file:
             try:
-                process = subprocess.Popen(  # noqa: S603 - the scheduler that the user names
-                    words,
-                    stdin=subprocess.DEVNULL,
-                    stdout=file,
-                    stderr=subprocess.STDOUT,
-                    env=environment,
-                    cwd=self.folder,
-                    # Ctrl-C is for us: we end it, when what it decided has been taken in.
-                    start_new_session=True,
+                process = self.launcher.start(
+                    words, self._environment(values), self.folder, file.fileno()
                 )
-            except OSError as error:
+            except (OSError, ProgramStartError) as error:
+                problem = error.reason if isinstance(error, ProgramStartError) else error.strerror
                 raise DecisionError(
-                    f"cannot be started: {error.strerror}: {words[0]}", scheduler=command.name
+                    f"cannot be started: {problem}: {words[0]}", scheduler=command.name
                 ) from None
         return SchedulerProcess(command, process, log)
+
+    def _environment(self, values: Mapping[str, str]) -> Mapping[str, str]:
+        server = values["server"].split("://", 1)[1]
+        found = {k: v for k, v in os.environ.items() if not k.startswith("KUBERNETES_SERVICE_")}
+        found |= {"KUBECONFIG": values["kubeconfig"], "SERVER": server}
+        if self.cluster.token:
+            # What a pod finds of its cluster: who sees this expects TLS and a token.
+            host, _, port = server.rpartition(":")
+            found |= {"KUBERNETES_SERVICE_HOST": host.strip("[]"), "KUBERNETES_SERVICE_PORT": port}
+        return found
 
     def _values(self, place: Path, name: str) -> Mapping[str, str]:
         configuration = place / f"{name}.yaml"
@@ -165,22 +231,20 @@ class SchedulerProcesses:
 
     def stop(self) -> None:
         """End them with SIGTERM, with what they have started themselves; then with SIGKILL."""
-        for one in self.running:
-            _signal(one.process, signal.SIGTERM)
-        for one in self.running:
-            try:
-                one.process.wait(GRACE)
-            except subprocess.TimeoutExpired:
-                _signal(one.process, signal.SIGKILL)
-                one.process.wait()
+        processes = [one.process for one in self.running]
+        for process in processes:
+            _signal(process, signal.SIGTERM)
+        if not self.launcher.wait(processes, GRACE):
+            for process in processes:
+                self.launcher.kill(process)
 
 
 @contextmanager
 def started(
-    commands: Sequence[SchedulerCommand], folder: Path, cluster: Cluster
+    commands: Sequence[SchedulerCommand], folder: Path, cluster: Cluster, launcher: Launcher
 ) -> Iterator[SchedulerProcesses]:
     """Start the schedulers, and end them; a DecisionError inside gets their last output."""
-    found = SchedulerProcesses(commands, folder, cluster)
+    found = SchedulerProcesses(commands, folder, cluster, launcher)
     try:
         for command in commands:
             found.running.append(found.start(command))
@@ -208,10 +272,10 @@ def _tasks(pid: int) -> list[Path]:
         return []
 
 
-def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+def _signal(process: Process, number: signal.Signals) -> None:
     """Tell the whole group of a process that runs."""
     if process.poll() is None:
         try:
             os.killpg(process.pid, number)
         except ProcessLookupError:
-            process.send_signal(number)
+            os.kill(process.pid, number)

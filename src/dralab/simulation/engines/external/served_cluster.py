@@ -40,13 +40,17 @@ class ServedTask(TaskRecord):
 
 
 class ServedCluster:
-    """Everything that is simulated. `fresh` are the pods that came in the present step."""
+    """Everything that is simulated. `fresh` are the pods that came in the present step.
+
+    The run begins at `begin`, or where the clock is.
+    """
 
     def __init__(
         self,
         cluster: Cluster,
         clock: ManualClock,
         *,
+        begin: int | None = None,
         nodes: Sequence[GpuNode],
         pods: Sequence[Pod],
         conditions: RunConditions,
@@ -56,7 +60,7 @@ class ServedCluster:
     ) -> None:
         self.cluster = cluster
         self.store = cluster.server.store
-        self.begin = clock.now()
+        self.begin = clock.now() if begin is None else begin
         self.how = conditions
         self.pod_options = pod_options
         self.chance = Randomness(conditions.seed)
@@ -96,7 +100,7 @@ class ServedCluster:
             if body.get("kind") == "Node"
         }
         for node in nodes:
-            body = objects.node(node, self.begin, given.get(node.name))
+            body = objects.node(node, self.agenda.now(), given.get(node.name))
             if pod_options.claims:
                 for amounts in (body["status"]["capacity"], body["status"]["allocatable"]):
                     amounts.pop(objects.GPU, None)
@@ -256,7 +260,7 @@ class ServedCluster:
     # --- objects ------------------------------------------------------------------------------
 
     def _status(self, item: ServedTask, phase: str, reason: str = "", message: str = "") -> None:
-        """PacingReport a pod's state as its kubelet would, straight into the store.
+        """Report a pod's state as its kubelet would, straight into the store.
 
         Half of all writes of a run are these; nobody but us owns what they set.
         """

@@ -1,0 +1,73 @@
+"""Programs under the virtual clock, as `schedulers` starts and ends them."""
+
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from dralab.kernel.clock import SECOND, WallClock
+from dralab.simulation.engines.external.schedulers import Process
+from dralab.virtualtime import StartedProgram, Supervisor
+
+LOOK: Final = 0.05
+
+
+@dataclass(slots=True)
+class ClockedProcess:
+    """A program under the clock."""
+
+    program: StartedProgram
+
+    @property
+    def pid(self) -> int:
+        """Its process, which leads a group."""
+        return self.program.pid
+
+    def poll(self) -> int | None:
+        """Return its exit code, or None while it runs."""
+        return self.program.returncode
+
+
+@dataclass(slots=True)
+class ClockedLauncher:
+    """Starts programs under a supervisor's clock."""
+
+    supervisor: Supervisor
+
+    def start(
+        self, words: Sequence[str], environment: Mapping[str, str], folder: Path, log: int
+    ) -> ClockedProcess:
+        """Start a program; ProgramStartError if that can't be done."""
+        nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            program = self.supervisor.start(
+                words,
+                environment=environment,
+                directory=str(folder),
+                stdin=nothing,
+                stdout=log,
+                stderr=log,
+                new_session=True,
+            )
+        finally:
+            os.close(nothing)
+        return ClockedProcess(program)
+
+    def wait(self, processes: Sequence[Process], seconds: float) -> bool:
+        """Wait until all have ended, and let their clock run; False after so many real seconds."""
+        clock = WallClock()
+        end = clock.now() + seconds * SECOND
+        while any(one.poll() is None for one in processes):
+            if clock.now() > end:
+                return False
+            if self.supervisor.wait_idle(LOOK) and not self.supervisor.step():
+                self.supervisor.doze(LOOK)
+        return True
+
+    def kill(self, process: Process) -> None:
+        """End a program at once."""
+        while process.poll() is None:
+            os.kill(process.pid, signal.SIGKILL)
+            self.supervisor.doze(LOOK)

@@ -1,0 +1,207 @@
+"""Drives schedulers whose clock is ours: it advances when nobody has anything left to do.
+
+Nobody means every thread of every program, the server, and the sockets between them. Then the clock
+jumps to the next event of the simulation, or to the next instant that a program waits for. A
+decision cannot come late: the clock stands still until it is made.
+"""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from dralab.kernel.clock import SECOND
+from dralab.simulation.engines.external.driver import (
+    DELETES_FOREVER,
+    ROUNDS,
+    Driver,
+    Stopped,
+)
+from dralab.simulation.engines.external.served_cluster import ServedCluster
+from dralab.simulation.errors import DecisionError
+from dralab.virtualtime import Supervisor
+
+# Seconds of the clock. Programs are started so long before a run begins.
+WARM_UP: Final = 10.0
+# Nothing is to come but what programs do by themselves, and for so long they have written nothing.
+# kube-scheduler tries again what it could not place after 5 minutes.
+REST: Final = 600.0
+# Real seconds between looks at the user's wish to stop, while programs compute.
+LOOK: Final = 0.05
+# Real seconds that programs may compute at one instant.
+ENDLESS: Final = 120.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConductorOptions:
+    """How to drive programs under the clock.
+
+    `warm_up`: seconds of the clock between the start of the programs and that of the run.
+    `timer_slack`: a program's timer may fire so many seconds late, so that more of them fire at
+    once. `rest`: the run ends when for so many seconds of the clock nothing was to come and no
+    program has written. `restarts`: how often a scheduler that ends is started again.
+    """
+
+    scheduler_name: str = "default-scheduler"
+    warm_up: float = WARM_UP
+    timer_slack: float = 0.0
+    rest: float = REST
+    restarts: int = 0
+
+
+class Conductor(Driver):
+    """One run whose programs are under `supervisor`; used from the thread that made that.
+
+    The clock shows an earlier time than that of the run's begin, for the programs to start in; or
+    the time at which a run is resumed.
+    """
+
+    def __init__(
+        self,
+        served: ServedCluster,
+        options: ConductorOptions,
+        supervisor: Supervisor,
+        *,
+        schedulers: int = 1,
+    ) -> None:
+        super().__init__(
+            served,
+            scheduler_name=options.scheduler_name,
+            schedulers=schedulers,
+            restarts=options.restarts,
+        )
+        self.options = options
+        self.supervisor = supervisor
+        self.report.clock = True
+        self._slack = int(options.timer_slack * SECOND)
+        self._rest = int(options.rest * SECOND)
+        self._writes = 0
+        self._written = served.agenda.now()  # when anybody wrote last
+        self._meeting = False
+
+    # --- the run --------------------------------------------------------------------------------
+
+    def meet(self, reads: int | None = None) -> None:
+        """Let the programs start, and give them time to look at pods; DecisionError."""
+        reads = self.schedulers if reads is None else reads
+        end = max(self.served.begin, self.served.agenda.now())
+        started = self.served.agenda.now() == end  # a run that is resumed
+        self._meeting = True
+        try:
+            self._settle()
+            while (when := self.supervisor.next_deadline()) is not None and when <= end:
+                self._advance_programs(when, end)
+            self._advance_programs(end, end)
+        finally:
+            self._meeting = False
+        if self.activity.pod_reads < reads and not started:
+            raise DecisionError(
+                f"did not ask for pods in {self.options.warm_up:g} s of its clock (warm_up)"
+            )
+
+    def meet_again(self, reads: int) -> None:
+        """Go on: who was started again starts while the clock stands still."""
+
+    def drive(self, progress: Callable[[int, int], None] | None) -> None:
+        """Let the run happen, from instant to instant."""
+        served, agenda = self.served, self.served.agenda
+        until, ended = served.how.until, served.how.ended
+        limit = None if until is None else served.begin + until
+        self._written = agenda.now()
+        self._settle()
+        while not served.lives.finished:
+            self.look()
+            if ended is not None and served.lives.over >= ended:
+                break
+            event, deadline = agenda.next_time(), self.supervisor.next_deadline()
+            when = min((one for one in (event, deadline) if one is not None), default=None)
+            if limit is not None and (when is None or when > limit):
+                self._advance_programs(limit, limit)
+                agenda.happen(limit)
+                break
+            if when is None or (event is None and when > self._written + self._rest):
+                break
+            if event is None or (deadline is not None and deadline <= event):
+                ends = [one for one in (event, limit) if one is not None]
+                self._advance_programs(when, min(ends, default=None))
+            else:
+                self._happen(event)
+            if progress is not None:
+                progress(agenda.now() - served.begin, served.lives.over)
+        self._settle()
+
+    def _happen(self, when: int) -> None:
+        """Let the simulation's events of one instant happen, and hear what is made of it."""
+        served = self.served
+        self.report.steps += 1
+        served.fresh = set()
+        with served.together():
+            self.supervisor.advance(when)
+            served.agenda.happen(when)
+            self.await_fresh(set())
+        self._settle()
+        served.sample()
+
+    def _advance_programs(self, when: int, end: int | None) -> None:
+        """Move on to a timer of a program, or with slack to a later one; `end` is not passed."""
+        now = self.served.agenda.now()
+        if self._slack:
+            when = -(-when // self._slack) * self._slack
+        when = max(when if end is None else min(when, end), now)
+        self.supervisor.advance(when, late=bool(self._slack))
+        self.served.agenda.happen(when)
+        self._settle()
+
+    def finish(self) -> None:
+        """Take in what was still decided before the programs ended; the numbers of the run."""
+        super().finish()
+        self.report.jumps, self.report.crept = self.supervisor.jumps, self.supervisor.crept
+
+    # --- the present instant --------------------------------------------------------------------
+
+    def _settle(self) -> None:
+        """Let everybody finish what can be done at this instant."""
+        for _ in range(ROUNDS):
+            self._wait_idle()
+            if not self.decisions.any:
+                break
+            self.take_in()
+        else:
+            raise Stopped(DELETES_FOREVER)
+        if self.activity.writes != self._writes:
+            self._writes, self._written = self.activity.writes, self.served.agenda.now()
+
+    def _wait_idle(self) -> None:
+        """Wait until programs, server and sockets are idle, all at one instant."""
+        waited = 0.0
+        while True:
+            if not self.supervisor.wait_idle(LOOK):
+                waited += LOOK
+                if waited > ENDLESS:
+                    raise Stopped(
+                        f"a program has been computing for {ENDLESS:g} s without a pause: "
+                        f"{', '.join(sorted(set(self.supervisor.running.values())))}"
+                    )
+                self._look()
+                continue
+            self._look()
+            answered = self.activity.requests
+            idle = threading.Event()
+            self.served.cluster.when_idle(idle.set, events=True)
+            idle.wait()
+            # What the server did in between may have woken somebody, or is on its way.
+            if self.activity.requests == answered and self.supervisor.is_undisturbed():
+                return
+
+    def _look(self) -> None:
+        if self._meeting:
+            self.look_while_meeting()
+        else:
+            self.look()
+
+    def was_late(self, late: int) -> None:
+        """Do nothing: it was not late, since the clock stood still from the cause to the bind.
+
+        A scheduler that leaves a pod waiting although a node has room, in a back-off for example,
+        binds it when its own clock says so.
+        """
