@@ -7,6 +7,7 @@ True
 
 import asyncio
 import ipaddress
+import selectors
 import shutil
 import tempfile
 import threading
@@ -138,6 +139,7 @@ class Cluster:
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._over: asyncio.Event | None = None
+        self._selector: selectors.BaseSelector | None = None
         self._started: list[Component] = []
         self._place: Path | None = None
         self._token = ""
@@ -227,6 +229,17 @@ class Cluster:
                 loop.call_soon(look, turns - 1 if idle else TURNS)
 
         loop.call_soon_threadsafe(look, TURNS)
+
+    @property
+    def waits_on(self) -> tuple[int, int] | None:
+        """The kernel's number of the thread that serves, and the descriptor on which it waits.
+
+        None where that is not known: on a loop of another kind, or system.
+        """
+        fileno = getattr(self._selector, "fileno", None)  # of epoll and kqueue
+        if self._thread is None or self._thread.native_id is None or fileno is None:
+            return None
+        return self._thread.native_id, int(fileno())
 
     def compact(self) -> None:
         """Forget the history: watches and pages from an earlier revision get 410."""
@@ -386,12 +399,16 @@ class Cluster:
             await http.stop()
 
         try:
-            with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            with asyncio.Runner(loop_factory=loop_factory() or self._selector_loop) as runner:
                 runner.run(main())
         except BaseException as error:  # noqa: BLE001 - raised where the cluster was entered
             failures.append(error)
         finally:
             started.set()
+
+    def _selector_loop(self) -> asyncio.AbstractEventLoop:
+        self._selector = selectors.DefaultSelector()
+        return asyncio.SelectorEventLoop(self._selector)
 
     def _begin(self) -> None:
         try:

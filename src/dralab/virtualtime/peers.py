@@ -50,5 +50,6 @@ def _peer(data: bytes) -> Peer:
         six = ipaddress.IPv6Address(data[8:24])
         inner = six.ipv4_mapped or six
         local = inner.is_loopback or inner.is_unspecified
-        return Peer(network=True, local=local, address=f"[{six}]:{port}")
+        host = f"[{six}]" if six.ipv4_mapped is None else str(six.ipv4_mapped)
+        return Peer(network=True, local=local, address=f"{host}:{port}")
     return Peer(network=False, local=True, address="")

@@ -4,10 +4,13 @@ import contextlib
 import os
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from typing import Final
 
 from dralab.virtualtime.ptrace import Registers
 from dralab.virtualtime.timed_calls import Arguments, TimedCall
 from dralab.virtualtime.vdso import VdsoPatch
+
+NAPS: Final = 100  # very short sleeps of a thread at one instant that take no time
 
 
 class ThreadState(Enum):
@@ -97,6 +100,8 @@ class TracedThread:
     runs_when_idle: bytes = b""  # what `runs` was when all were idle
     lends_memory: bool = False  # it did vfork, and the kernel shows its wait as one for a disk
     timer: tuple[int, ...] = ()  # the arguments of a timer_create that it is in
+    naps: int = 0  # at the instant of the last one
+    napped: int = -1
     _stat: int = field(default=-1)
     _runs: int = field(default=-1)
     _call: int = field(default=-1)
@@ -105,6 +110,12 @@ class TracedThread:
     def stopped(self) -> bool:
         """Whether it is stopped until we, or a signal, let it go on."""
         return self.state is ThreadState.HELD or self.state is ThreadState.PAUSED
+
+    def nap(self, now: int) -> bool:
+        """Count a very short sleep; return whether it may take no time at all."""
+        self.naps = self.naps + 1 if self.napped == now else 1
+        self.napped = now
+        return self.naps <= NAPS
 
     def rest(self) -> bytes | None:
         """Return how often it has run, if it can't run now by the kernel's word; else None.

@@ -19,7 +19,7 @@ from typing import Final, Self
 from dralab.virtualtime.errors import ClockError, ClockUnavailableError
 from dralab.virtualtime.machine import Architecture, this_machine
 from dralab.virtualtime.programs import ThreadState, TracedProcess, TracedThread
-from dralab.virtualtime.sockets import Connections, Traffic
+from dralab.virtualtime.sockets import Connections, Traffic, packets_in_transit
 from dralab.virtualtime.timed_calls import SECOND
 from dralab.virtualtime.tracer import StartedProgram, Tracer, VirtualTime
 
@@ -51,7 +51,8 @@ class Supervisor:
     block SIGCHLD takes it away, and this one notices later what has happened.
 
     `peers` are processes that are not under the clock but whose owner knows when they are idle:
-    connections to them do not count as outside.
+    connections to them do not count as outside. A thread that has run on for `busy` nanoseconds of
+    a processor is suspected to wait by reading the clock.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class Supervisor:
         start: int,
         outside: bool = False,
         peers: Sequence[int] = (),
+        busy: int = BUSY,
         note: Callable[[str], None] = lambda _: None,
     ) -> None:
         machine = this_machine()
@@ -76,6 +78,7 @@ class Supervisor:
             signal.SIG_BLOCK, {signal.SIGCHLD}
         )
         self._peers = tuple(peers)
+        self._busy = busy
         self._connections = Connections()
         self._traffic = Traffic(in_flight=False, outside=False)
         self._looked_for_signals = 0.0
@@ -125,6 +128,13 @@ class Supervisor:
             new_session=new_session,
         )
 
+    def trust(self, address: str) -> None:
+        """Take a server, `host:port` on this machine, for one whose idleness the caller knows.
+
+        As long as programs are connected to nobody else, there is no need to look at connections.
+        """
+        self._tracer.trusted.add(address)
+
     @property
     def running(self) -> Mapping[int, str]:
         """The processes that run, with the names that `ps` shows."""
@@ -171,7 +181,7 @@ class Supervisor:
         A program that waits by reading the clock again and again finds it creeping on.
         """
         doze, began = SHORTEST_DOZE, time.perf_counter()
-        watch = _BusyClockReader()
+        watch = _BusyClockReader(self._busy)
         while self._tracer.threads:
             self._tracer.events()
             if self._tracer.let_go:
@@ -184,7 +194,7 @@ class Supervisor:
                 if tracer.events() or tracer.adopt() or self._enter_signalled():
                     doze = SHORTEST_DOZE
                     continue
-                if not tracer.connected or self._nothing_on_its_way():
+                if not (tracer.connected or tracer.served) or self._nothing_on_its_way():
                     break
             spent = time.perf_counter() - began
             if timeout is not None and spent > timeout:
@@ -207,11 +217,6 @@ class Supervisor:
         if tracer.events() or tracer.adopt():
             return False
         return self._nothing_on_its_way()
-
-    @property
-    def sent(self) -> int:
-        """How many bytes the programs had sent to each other and their peers when all was idle."""
-        return self._traffic.sent
 
     def connected_outside(self) -> bool:
         """Whether, when all was idle last, a program had a connection to somebody else's."""
@@ -299,8 +304,11 @@ class Supervisor:
 
     def _nothing_on_its_way(self) -> bool:
         """Whether no bytes are in transit, and no thread has run since all were seen idle."""
-        self._traffic = self._connections.traffic(self._tracer.processes, self._peers)
-        return not self._traffic.in_flight and all(
+        in_transit = None if self._tracer.connected else packets_in_transit()
+        if in_transit is None:
+            self._traffic = self._connections.traffic(self._tracer.processes, self._peers)
+            in_transit = self._traffic.in_flight
+        return not in_transit and all(
             thread.stopped or thread.rest() == thread.runs_when_idle
             for thread in self._tracer.threads.values()
         )
@@ -328,12 +336,12 @@ class Supervisor:
 class _BusyClockReader:
     """Whether a thread that runs on and on reads the clock all the time."""
 
-    def __init__(self) -> None:
+    def __init__(self, until: int) -> None:
         self._used: dict[
             int, int
         ] = {}  # by thread: its processor time when it was first seen awake
         self._trapped: TracedProcess | None = None
-        self._until = BUSY
+        self._until = until
         self._spins = False
 
     @property

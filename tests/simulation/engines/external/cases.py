@@ -87,18 +87,19 @@ watch(f"/api/v1/pods?watch=true&resourceVersion={listed['metadata']['resourceVer
 
 
 class ScenarioWriter:
-    """Writes scenarios into a folder, and the scheduler's program beside them."""
+    """Writes scenarios into a folder, and the scheduler's program beside them.
 
-    def __init__(self, folder: Path) -> None:
+    Schedulers run in real time, or where there is one, under a virtual `clock`.
+    """
+
+    def __init__(self, folder: Path, *, clock: str = "real") -> None:
         self.folder = folder
+        self.clock = clock
 
     def __call__(self, pods, *, nodes="{name: node, count: 16, cpu: 1}", program=None, more="", workload="",
                  arguments=("default-scheduler",), **external):  # fmt: skip
-        external = {
-            "quiet_period": 0.05,
-            "answer_timeout": 0.3,
-            "start_quiet_period": 0.1,
-        } | external
+        real = {"quiet_period": 0.05, "answer_timeout": 0.3, "start_quiet_period": 0.1}
+        external = {"clock": self.clock} | (real if self.clock == "real" else {}) | external
         if program is not None:
             (self.folder / "scheduler.py").write_text(program)
             external["command"] = [sys.executable, "scheduler.py", *arguments]

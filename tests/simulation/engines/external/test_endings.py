@@ -17,7 +17,11 @@ from dralab.cli._progress import ProgressWatcher
 from dralab.cli.main import main
 from dralab.cluster import Cluster
 from dralab.simulation.engines.external.activity import Activity
-from dralab.simulation.engines.external.schedulers import SchedulerCommand, started
+from dralab.simulation.engines.external.schedulers import (
+    RealTimeLauncher,
+    SchedulerCommand,
+    started,
+)
 from dralab.simulation.errors import DecisionError, InputError
 
 KUBE_SCHEDULER = os.environ.get("DRALAB_KUBE_SCHEDULER") or shutil.which("kube-scheduler")
@@ -214,7 +218,7 @@ def test_who_could_run_is_at_work_and_who_sleeps_is_not(tmp_path, wrapped):
     sleeps = command("import threading; threading.Event().wait(60)")
     with Cluster() as cluster:
         for one, expected in ((spins, True), (sleeps, False)):
-            with started([one], tmp_path, cluster) as schedulers:
+            with started([one], tmp_path, cluster, RealTimeLauncher()) as schedulers:
                 # A shell and an interpreter start first; what counts is what it comes to.
                 seen = []
                 while len(seen) < 1000 and seen[-5:] != [expected] * 5:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from dralab.apiserver.storage import Key, MemoryStore
+from dralab.simulation.engines.external import options
 from dralab.simulation.engines.external import run as external
 from dralab.simulation.engines.external.activity import Activity
 from dralab.simulation.engines.external.decisions import DecisionWatch
@@ -85,6 +86,7 @@ for line in iter(watch.readline, b""):
 def scenario(tmp_path):
     def write(pods, *, nodes="{name: node, count: 16, cpu: 1}", program=None, **external):
         external = {
+            "clock": "real",
             "quiet_period": 0.05,
             "answer_timeout": 0.3,
             "start_quiet_period": 0.4,
@@ -333,12 +335,12 @@ def test_the_old_names_of_the_pacing_options_are_accepted_with_a_warning(tmp_pat
         "external: {settle: 0.5, hope: 3, thorough: true, start_patience: 7}\n"
     )
     loaded = scenarios.load(path)
-    options = external.pacing_of(loaded)
-    assert (options.quiet_period, options.bind_grace, options.start_timeout) == (0.5, 3, 7)
-    assert options.wait_for_rejections
-    assert next(external.old_names(loaded)) == (
+    found = options.pacing_of(loaded)
+    assert (found.quiet_period, found.bind_grace, found.start_timeout) == (0.5, 3, 7)
+    assert found.wait_for_rejections
+    assert next(options.old_names(loaded)) == (
         "warning: external.settle is now external.quiet_period"
     )
     path.write_text(path.read_text().replace("hope: 3", "hope: 3, bind_grace: 2"))
     with pytest.raises(InputError, match=r"external\.hope: is the old name of `bind_grace`"):
-        external.pacing_of(scenarios.load(path))
+        options.pacing_of(scenarios.load(path))

@@ -5,7 +5,6 @@ jumps to the next event of the simulation, or to the next instant that a program
 decision cannot come late: the clock stands still until it is made.
 """
 
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -18,6 +17,7 @@ from dralab.simulation.engines.external.driver import (
     Stopped,
 )
 from dralab.simulation.engines.external.served_cluster import ServedCluster
+from dralab.simulation.engines.external.server_rest import ServerRest
 from dralab.simulation.errors import DecisionError
 from dralab.virtualtime import Supervisor
 
@@ -78,6 +78,8 @@ class Conductor(Driver):
         self._writes = 0
         self._written = served.agenda.now()  # when anybody wrote last
         self._meeting = False
+        self._server = ServerRest(served.cluster)
+        supervisor.trust(served.cluster.url.split("://", 1)[1])
 
     # --- the run --------------------------------------------------------------------------------
 
@@ -149,12 +151,13 @@ class Conductor(Driver):
             when = -(-when // self._slack) * self._slack
         when = max(when if end is None else min(when, end), now)
         self.supervisor.advance(when, late=bool(self._slack))
-        self.served.agenda.happen(when)
+        self.served.agenda.events.clock.advance_to(when)
         self._settle()
 
     def finish(self) -> None:
         """Take in what was still decided before the programs ended; the numbers of the run."""
         super().finish()
+        self._server.close()
         self.report.jumps, self.report.crept = self.supervisor.jumps, self.supervisor.crept
 
     # --- the present instant --------------------------------------------------------------------
@@ -186,9 +189,8 @@ class Conductor(Driver):
                 continue
             self._look()
             answered = self.activity.requests
-            idle = threading.Event()
-            self.served.cluster.when_idle(idle.set, events=True)
-            idle.wait()
+            if self._server.wait():
+                return
             # What the server did in between may have woken somebody, or is on its way.
             if self.activity.requests == answered and self.supervisor.is_undisturbed():
                 return

@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Final
 
 from dralab.cluster import Cluster, Options
 from dralab.kernel.clock import SECOND, ManualClock
@@ -21,6 +22,10 @@ from dralab.simulation.results.result import Result
 from dralab.simulation.scenario.digest import digest
 from dralab.simulation.scenario.scenario import Scenario
 from dralab.virtualtime import Supervisor, unavailable
+
+# Nanoseconds of a processor. Schedulers compute, and read the clock while they do: only one that
+# goes on for so long may be waiting for the clock itself.
+BUSY: Final = 3 * SECOND
 
 
 class ExternalRun:
@@ -65,7 +70,7 @@ class ExternalRun:
                 if saved is None:  # else there may be pods to decide about, from the first instant
                     now -= int(self.conducting.warm_up * SECOND)
                 supervisor = stack.enter_context(
-                    Supervisor(start=now, peers=(os.getpid(),), note=self._note)
+                    Supervisor(start=now, peers=(os.getpid(),), busy=BUSY, note=self._note)
                 )
             clock = ManualClock(now)
             serving = Options(port=self.commands.port, tls=self.commands.tls)
