@@ -75,23 +75,24 @@ COMMANDS = {
 }  # fmt: skip
 
 
-def pressing_before(module, name, monkeypatch):
+def pressing_before(module, name, monkeypatch, number=signal.SIGINT):
     """Press Ctrl-C once, whenever the function is about to be called."""
     original = getattr(module, name)
 
     def pressed(*arguments, **named):
-        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(number)
         return original(*arguments, **named)
 
     monkeypatch.setattr(module, name, pressed)
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_run_stopped_while_its_files_are_read_leaves_a_checkpoint_of_its_beginning(
-    files, monkeypatch
+    files, monkeypatch, number
 ):
     whole = call("swf", "--trace", "log.swf", "--out", "whole/r")
     with monkeypatch.context() as patched:
-        pressing_before(runs, "of_swf", patched)
+        pressing_before(runs, "of_swf", patched, number)
         stopped = call("swf", "--trace", "log.swf", "--out", "parts/r")
     assert stopped.exit_code == 1
     assert "resume with --resume parts/r_checkpoint" in stopped.stderr

@@ -7,20 +7,21 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import wraps
 from types import FrameType
-from typing import ParamSpec, TypeVar
+from typing import Final, ParamSpec, TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from dralab.kernel.clock import SECOND, WallClock
 
+STOPS: Final = (signal.SIGINT, signal.SIGTERM)
 Parameters = ParamSpec("Parameters")
 Answer = TypeVar("Answer")
 
 
 @dataclass(slots=True)
 class InterruptFlag:
-    """Whether Ctrl-C was pressed once."""
+    """Whether Ctrl-C was pressed once, or SIGTERM came."""
 
     pressed: bool = False
 
@@ -30,7 +31,7 @@ _INTERRUPT: ContextVar[InterruptFlag | None] = ContextVar("interrupt", default=N
 
 @contextmanager
 def _catching_interrupt() -> Iterator[InterruptFlag]:
-    """Records a first Ctrl-C; a second one stops at once."""
+    """Records a first Ctrl-C or SIGTERM; a second one stops at once."""
     outer = _INTERRUPT.get()
     if outer is not None:
         yield outer
@@ -39,18 +40,21 @@ def _catching_interrupt() -> Iterator[InterruptFlag]:
 
     def ask(_: int, __: FrameType | None) -> None:
         interrupt.pressed = True
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        for number in STOPS:
+            signal.signal(number, signal.default_int_handler)
 
-    token, before = _INTERRUPT.set(interrupt), signal.signal(signal.SIGINT, ask)
+    token = _INTERRUPT.set(interrupt)
+    before = {number: signal.signal(number, ask) for number in STOPS}
     try:
         yield interrupt
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
         _INTERRUPT.reset(token)
 
 
 def keeping_results(command: Callable[Parameters, Answer]) -> Callable[Parameters, Answer]:
-    """Let Ctrl-C stop a run without losing its results.
+    """Let Ctrl-C, or SIGTERM, stop a run without losing its results.
 
     While files are read, Ctrl-C stops the run before its first step, with a checkpoint. While
     results are written, they are written completely first.

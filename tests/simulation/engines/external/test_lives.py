@@ -29,7 +29,7 @@ needs_stock = pytest.mark.skipif(
 
 @pytest.fixture
 def scenario(tmp_path):
-    return ScenarioWriter(tmp_path)
+    return ScenarioWriter(tmp_path, clock="virtual")
 
 
 def test_pods_start_late_hold_their_place_a_while_and_fail_as_the_scenario_says(scenario):
@@ -115,7 +115,8 @@ def test_the_stock_scheduler_allocates_claims_in_simulated_time(scenario, pods, 
     result, found = run(
         scenario(pods, nodes="{name: n, count: 4, cpu: 64, gpus: 8}", claims="true", **STOCK)
     )
-    assert found["makespan"] == expected
+    # Now and then it tries again after a millisecond of its clock.
+    assert found["makespan"] == pytest.approx(expected, abs=0.01)
     assert "late binds: 0" in result.notes
 
 

@@ -28,8 +28,6 @@ WARM_UP: Final = 10.0
 REST: Final = 600.0
 # Real seconds between looks at the user's wish to stop, while programs compute.
 LOOK: Final = 0.05
-# Real seconds that programs may compute at one instant.
-ENDLESS: Final = 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +38,8 @@ class ConductorOptions:
     `timer_slack`: a program's timer may fire so many seconds late, so that more of them fire at
     once. `rest`: the run ends when for so many seconds of the clock nothing was to come and no
     program has written. `restarts`: how often a scheduler that ends is started again.
+    `instant_timeout`: real seconds after which programs that still have not paused at an instant
+    end the run.
     """
 
     scheduler_name: str = "default-scheduler"
@@ -47,6 +47,7 @@ class ConductorOptions:
     timer_slack: float = 0.0
     rest: float = REST
     restarts: int = 0
+    instant_timeout: float = 300.0
 
 
 class Conductor(Driver):
@@ -180,12 +181,9 @@ class Conductor(Driver):
         while True:
             if not self.supervisor.wait_idle(LOOK):
                 waited += LOOK
-                if waited > ENDLESS:
-                    raise Stopped(
-                        f"a program has been computing for {ENDLESS:g} s without a pause: "
-                        f"{', '.join(sorted(set(self.supervisor.running.values())))}"
-                    )
                 self._look()
+                if waited > self.options.instant_timeout:
+                    self._never_pause()
                 continue
             self._look()
             answered = self.activity.requests
@@ -194,6 +192,12 @@ class Conductor(Driver):
             # What the server did in between may have woken somebody, or is on its way.
             if self.activity.requests == answered and self.supervisor.is_undisturbed():
                 return
+
+    def _never_pause(self) -> None:
+        names = ", ".join(sorted(set(self.supervisor.running.values())))
+        limit = self.options.instant_timeout
+        told = f"{names} did not pause for {limit:g} s at one instant (instant_timeout)"
+        raise DecisionError(told) if self._meeting else Stopped(told)
 
     def _look(self) -> None:
         if self._meeting:

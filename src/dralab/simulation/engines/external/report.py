@@ -1,5 +1,6 @@
 """The result of a run with an external scheduler, with notes on its reliability."""
 
+from dralab.kernel.clock import rfc3339
 from dralab.simulation.engines.external.driver import Driver, DriverReport
 from dralab.simulation.engines.external.served_cluster import ServedCluster, ServedTask
 from dralab.simulation.results.result import Result, Task
@@ -34,6 +35,7 @@ def notes(report: DriverReport, served: ServedCluster) -> list[str]:
     found = [
         f"late binds: {report.late_binds}",
         *_how_time_was_kept(report),
+        f"the clock showed {rfc3339(served.begin)} when the run began",
     ]
     if report.ended:
         found.append(

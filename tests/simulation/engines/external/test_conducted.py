@@ -1,0 +1,94 @@
+"""Schedulers under the virtual clock: what they wait for takes no real time, and none is late."""
+
+import pytest
+from tests.simulation.engines.external.cases import WATCHING, ScenarioWriter, run, tasks
+
+from clocked import needs_clock
+from dralab.simulation.engines.external import options
+from dralab.simulation.errors import DecisionError, InputError
+
+pytestmark = needs_clock
+
+# Takes a minute for each decision, and looks for pods each ten minutes.
+SLOW = """
+import json, os, time, urllib.request
+server = "http://" + os.environ["SERVER"]
+def ask(path, body=None):
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(server + path, data, {"Content-Type": "application/json"})
+    return json.load(urllib.request.urlopen(request))
+while True:
+    nodes = ask("/api/v1/nodes")["items"]
+    for pod in ask("/api/v1/pods?fieldSelector=spec.nodeName=")["items"]:
+        time.sleep(60)
+        name = pod["metadata"]["name"]
+        target = {"kind": "Node", "name": nodes[int(name[2:]) % len(nodes)]["metadata"]["name"]}
+        ask(f"/api/v1/namespaces/default/pods/{name}/binding", {"metadata": {"name": name}, "target": target})
+    time.sleep(600)
+"""
+
+
+@pytest.fixture
+def scenario(tmp_path):
+    return ScenarioWriter(tmp_path, clock="virtual")
+
+
+def test_the_time_that_a_scheduler_takes_is_simulated(scenario):
+    result, _ = run(
+        scenario("{name: p, count: 4, duration: 100s, cpu: 1}", program=SLOW, warm_up=60,
+                 start="'2026-01-01T00:00:00Z'")
+    )  # fmt: skip
+    # It looked a minute before the run began; its next look is at 540 s.
+    assert tasks(result) == {
+        f"p-{n}": ("Succeeded", 600 + 60 * n, 600 + 60 * n, 700 + 60 * n, 0) for n in range(4)
+    }
+    assert result.notes[0] == "late binds: 0"
+    assert result.notes[1].startswith("virtual clock: it stands still until all programs")
+    assert "the clock showed 2026-01-01T00:00:00Z when the run began" in result.notes
+
+
+def test_a_run_ends_when_its_programs_have_done_nothing_for_long(scenario):
+    result, _ = run(
+        scenario("{name: p, count: 2, duration: 100s, cpu: 2}", nodes="{name: n, cpu: 1}",
+                 program=WATCHING, rest=30)
+    )  # fmt: skip
+    assert result.complete
+    assert {state for state, *_ in tasks(result).values()} == {"Pending"}
+    assert "2 pods never bound: default/p-0, default/p-1" in result.notes
+
+
+def test_a_program_that_never_pauses_ends_the_run_with_its_name(scenario):
+    loaded = scenario("{name: p, cpu: 1}", program="while True: pass", instant_timeout=0.1)
+    with pytest.raises(DecisionError, match=r"python.* did not pause for 0\.1 s"):
+        run(loaded)
+
+
+def test_a_scheduler_that_does_not_look_at_pods_in_time_is_told(scenario):
+    loaded = scenario("{name: p, cpu: 1}", program="import time; time.sleep(3600)", warm_up=5)
+    with pytest.raises(
+        DecisionError, match=r"did not ask for pods in 5 s of its clock \(warm_up\)"
+    ):
+        run(loaded)
+
+
+def test_a_run_in_real_time_says_so_and_why(scenario):
+    said = []
+    loaded = scenario("{name: p, duration: 1s, cpu: 1}", program=WATCHING, clock="real", rest=5)
+    result, _ = run(loaded, say=said.append)
+    assert "no virtual clock (external.clock is real): silence counts as an answer" in result.notes
+    warning = "warning: external.rest has no effect: the clock is real (external.clock is real)"
+    assert warning in said
+
+
+@pytest.mark.parametrize(
+    ("wrong", "read", "told"),
+    [
+        ({"clock": "atomic"}, options.time_of, r"clock: must be virtual or real, not 'atomic'"),
+        ({"start": "noon"}, options.time_of, r"start: 'noon' is not a time such as"),
+        ({"rest": "-1"}, options.conducting_of, r"rest: must not be negative"),
+    ],
+)
+def test_wrong_options_of_time_are_refused_by_name(scenario, wrong, read, told):
+    loaded = scenario("", **wrong)
+    with pytest.raises(InputError, match=rf"external\.{told}"):
+        read(loaded)
