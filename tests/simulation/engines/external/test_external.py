@@ -206,7 +206,7 @@ def test_a_scheduler_that_ends_or_cannot_start_is_told_with_its_last_output(scen
             scenario(
                 "{name: p}",
                 program="print('no luck', flush=True)",
-                start_timeout=0.2,
+                start_timeout=20,
                 start_quiet_period=0.1,
             )
         )
