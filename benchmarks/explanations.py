@@ -10,8 +10,8 @@ import time
 
 from dralab.allocation import v1
 from dralab.allocation.allocator import allocate
-from dralab.allocation.explanation.explain import explain
-from dralab.allocation.explanation.sentences import event
+from dralab.allocation.explanation.diagnose import diagnose
+from dralab.allocation.explanation.text import page
 from dralab.allocation.pools import SliceCatalog
 from dralab.allocation.problem import Node, Problem
 from dralab.allocation.selectors import CelSelectorCompiler
@@ -84,7 +84,7 @@ def main() -> None:
                 claims=(reader.claim(claim),), classes=classes, slices=published, in_use=in_use
             )
             start = time.process_time()
-            found = explain(problem, places)
+            found = diagnose(problem, places)
             spent = time.process_time() - start
             assert found is not None
             assert found.settled
@@ -95,7 +95,7 @@ def main() -> None:
             once = time.process_time() - start
             print(f"{nodes:6} {name:24}{spent:12.3f}{once:12.3f}{spent / once:8.1f}")
     assert found is not None
-    print(event(found))
+    print(page(found))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 
 Every page must be named in docs/README.md.
 
-python tools/docs.py            write docs/reference/commands.md and CHANGELOG.md, then check
+python tools/docs.py            write docs/reference/{commands,explanation-codes}.md and
+                                CHANGELOG.md, then check
 python tools/docs.py --check    only check; exit code 1 where a page is old or a link leads nowhere
 """
 
@@ -12,10 +13,12 @@ from pathlib import Path
 
 import click
 
+from dralab.allocation.explanation.codes import CODES
 from dralab.cli.main import main as command
 
 ROOT = Path(__file__).parents[1]
 COMMANDS = ROOT / "docs" / "reference" / "commands.md"
+CODES_PAGE = ROOT / "docs" / "reference" / "explanation-codes.md"
 CHANGES = ROOT / "CHANGELOG.md"
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")
 OUTSIDE = ("http://", "https://", "mailto:")
@@ -41,6 +44,19 @@ def _commands(group: click.Group, context: click.Context):
         yield inner.command_path, text
         if isinstance(found, click.Group):
             yield from _commands(found, inner)
+
+
+def codes_page() -> str:
+    """Return what every code of an explanation means, as one page."""
+    parts = ["# Codes of explanations", "", "Generated from `allocation/explanation/codes.py` by"]
+    parts[-1] += " `make docs`."
+    parts += ['`dralab explain` names the cause of a "no" by one of these codes; `dralab explain']
+    parts[-1] += " --code DRA014` prints its entry."
+    parts += ["A code never changes its meaning."]
+    for each in CODES.values():
+        parts += ["", f"## {each.code}: {each.title}", "", each.meaning, ""]
+        parts += ["```text", each.example, "```", "", each.remedy]
+    return "\n".join(parts) + "\n"
 
 
 def changelog() -> str:
@@ -80,14 +96,18 @@ def lonely_pages() -> list[str]:
 
 def main() -> int:
     """Write or check; return the exit code."""
-    page = commands_page()
+    pages = {COMMANDS: commands_page(), CODES_PAGE: codes_page()}
     if "--check" in sys.argv:
-        old = not COMMANDS.exists() or COMMANDS.read_text() != page
-        problems = ["docs/reference/commands.md is old: run `make docs`"] if old else []
+        problems = [
+            f"{path.relative_to(ROOT)} is old: run `make docs`"
+            for path, text in pages.items()
+            if not path.exists() or path.read_text() != text
+        ]
     else:
-        COMMANDS.parent.mkdir(parents=True, exist_ok=True)
-        COMMANDS.write_text(page)
-        print(f"wrote {COMMANDS.relative_to(ROOT)}")
+        for path, text in pages.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+            print(f"wrote {path.relative_to(ROOT)}")
         CHANGES.write_text(changelog())
         print(f"wrote {CHANGES.relative_to(ROOT)}")
         problems = []

@@ -80,7 +80,7 @@ def test_the_example_is_placed_in_simulated_time_as_in_the_demo():
     assert placed["sharer-0"].devices == placed["sharer-1"].devices
     assert placed["dreamer"].node == ""
     assert "2 cannot allocate all claims" in placed["dreamer"].why
-    assert "It would fit if request gpu did not want" in placed["dreamer"].why
+    assert "no foozer-gpu has memory ≥ 80Gi (DRA014)" in placed["dreamer"].why
 
 
 def test_five_days_of_a_cron_job_pass_at_once():

@@ -57,7 +57,8 @@ def test_no_device_is_given_twice(cluster):
     assert len(waiting) == 1
     why = cluster.why(f"p{waiting[0]}")
     assert why.startswith("0/2 nodes are available: 2 cannot allocate all claims. ")
-    assert "in use by default/c" in why
+    assert "suitable devices are in use (DRA030)" in why
+    assert "wait until claim c" in why
     assert len(why.encode()) <= 1024
 
 
@@ -274,11 +275,13 @@ class TestBindingConditions:
 
 
 def test_pods_that_ask_for_the_same_are_each_told_of_their_own_claim(cluster):
-    wanted = request("r", "gpu", f'{MODEL} == "none"')
-    cluster.server.add(CLAIMS, *(named(f"c{i}", wanted) for i in (1, 10)))
+    wanted = [request(name, "gpu", f"{MODEL} in ['a', 'b']", count=2) for name in ("r", "s")]
+    cluster.server.add(CLAIMS, *(named(f"c{i}", *wanted) for i in (1, 10)))
     cluster.add(PODS, *(pod(f"p{i}", claims={"g": f"c{i}"}) for i in (1, 10)))
-    assert "cannot allocate claim default/c1:" in cluster.why("p1")
-    assert "cannot allocate claim default/c10:" in cluster.why("p10")
+    for number in (1, 10):
+        why = cluster.why(f"p{number}")
+        assert "DRA0" in why
+        assert "\x01" not in why
 
 
 def test_an_unused_allocation_that_keeps_its_pod_from_every_node_is_given_up(cluster):

@@ -8,7 +8,7 @@ not this module. What waits is left to `backlog`.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -89,6 +89,13 @@ class Snapshot:
         """Return everything that wants devices: pods in their order, then claims of no pod."""
         return self.backlog.pending(list(self.fleet.number_of))
 
+    def users(self) -> Iterator[tuple[JsonDict, Pending]]:
+        """Yield the pods that have claims, running ones too, with their claims."""
+        for pod in self.backlog.pods(list(self.fleet.number_of)):
+            claims = self.backlog.of_pod(pod)
+            if claims is not None:
+                yield pod, claims
+
     def refreshed(self, pending: Pending) -> Pending:
         """Return what is still pending: claims that others share may have devices by now."""
         claims = [
@@ -129,18 +136,28 @@ class Snapshot:
 
         A node that lacks several resources has a reason for each, as with kube-scheduler.
         """
+        nodes = self.unfit_nodes(pending, only)
+        return [str(reason) for reasons in nodes.values() for reason in reasons]
+
+    def unfit_nodes(self, pending: Pending, only: str = "") -> dict[str, list[UnfitReason | str]]:
+        """Return the nodes that may not run a pod whatever their devices, each with its reasons."""
         reached = {node.name: node for node in self.fleet.nodes}
-        found: list[str] = []
+        found: dict[str, list[UnfitReason | str]] = {}
         for name in self.filters.nodes:
             if only and name != only:
                 continue
-            refusals = self._refusals(pending, name)
-            found += map(str, refusals)
+            refusals: list[UnfitReason | str] = list(self._refusals(pending, name))
             if not refusals and name in reached:
                 node = reached[name]
                 if not all(_reaches(claim, node) for claim in pending.allocated):
-                    found.append(CLAIM_ELSEWHERE)
+                    refusals.append(CLAIM_ELSEWHERE)
+            if refusals:
+                found[name] = refusals
         return found
+
+    def node(self, name: str) -> Node:
+        """Return a node as far as devices care, cordoned ones too."""
+        return v1.node(self.filters.nodes[name])
 
     def _refusals(self, pending: Pending, node: str) -> list[UnfitReason]:
         if pending.kind == "pod":

@@ -181,7 +181,7 @@ def located(problems: Sequence[ManifestProblem]) -> list[ManifestProblem]:
     for problem in problems:
         lines = by_file.get(problem.origin.file, {}).get(problem.origin.document)
         if lines and problem.field:
-            line = _line(lines, problem.origin, problem.field)
+            line = field_line(lines, problem.origin, problem.field)
             found.append(replace(problem, origin=replace(problem.origin, line=line)))
         else:
             found.append(problem)
@@ -328,12 +328,12 @@ def _problems(
     for found, errors in wrong:
         known = lines.get(found.origin.document, {})
         for error in errors:
-            line = _line(known, found.origin, error.field)
+            line = field_line(known, found.origin, error.field)
             origin = Origin(found.origin.file, found.origin.document, line, found.origin.inside)
             yield ManifestProblem(origin, found.title.strip(), str(error))
 
 
-def _line(known: Mapping[str, int], origin: Origin, path: str) -> int:
+def field_line(known: Mapping[str, int], origin: Origin, path: str) -> int:
     """Return the line of a field, or of the nearest thing around it that is written."""
     full = f"{origin.inside}.{path}" if origin.inside else path
     while full:
@@ -352,6 +352,7 @@ __all__ = [
     "Manifests",
     "Origin",
     "as_stored",
+    "field_line",
     "is_stored",
     "load",
     "located",

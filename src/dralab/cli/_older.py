@@ -5,7 +5,9 @@ Their pods are placed by their own rules, the first node by name. What the pages
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Final
 
 import click
@@ -15,7 +17,7 @@ from dralab.cli._inventory import InventorySource
 from dralab.cli._output import echo_json, echo_objects, echo_table
 from dralab.cli._own_generation import named, own
 from dralab.objects.metadata import spec_of
-from dralab.objects.nodes import counted, unavailable
+from dralab.objects.nodes import unavailable
 from dralab.prototypes.findings import copied
 from dralab.prototypes.placement import GenerationCluster, PlacedPod, PlacementResult
 from dralab.values.json_types import JsonDict
@@ -23,7 +25,7 @@ from dralab.values.json_types import JsonDict
 # What no file of today's API holds: a quick look, before anything is parsed.
 MARKS: Final = (b"devmgmtproto.k8s.io/", b"resource.k8s.io/v1alpha2", b"deviceClaims")
 # Older generations number their pools for the search.
-NUMBERED: Final = re.compile(r"\b(?:k8srm|evolution)/(\d{6})/([^\s,;]+)")
+NUMBERED: Final = re.compile(r"\b(?:(?:k8srm|evolution)/)?(\d{6})/([^\s,;:]+)")
 COLUMNS: Final = ("NAMESPACE", "POD", "CLAIM", "NODE", "REQUEST", "DEVICE", "POOL", "DRIVER")
 
 
@@ -101,24 +103,22 @@ def why_not(cluster: GenerationCluster, placement: PlacementResult) -> str:
     """Return a message that says why a pod has no node."""
     if isinstance(placement, PlacedPod) or placement.reason:
         return "" if isinstance(placement, PlacedPod) else placement.reason
-    from dralab.allocation.explanation.explain import explain
-    from dralab.allocation.explanation.sentences import page
+    from dralab.allocation.explanation.diagnose import diagnose
+    from dralab.allocation.explanation.text import Names, NoFields, page
 
     problems = cluster.problems(placement.pod)
     unfit = [reason for each in placement.nodes for reason in each.unfit]
     closed = sum(bool(each.unfit) for each in placement.nodes)
     if not problems:
         return unavailable(closed, unfit) if unfit else "no node can run it"
-    found = explain(problems[0][1], [node for node, _ in problems])
+    nodes = [node for node, _ in problems]
+    found = diagnose(problems[0][1], nodes, subject=_title(placement.pod))
     if found is None:
         return "no result within the search budget"
-    text = NUMBERED.sub(lambda match: cluster.shown(match[1], match[2]), page(found))
-    return f"{text}\n{others(unfit)}" if unfit else text
-
-
-def others(unfit: Sequence[object]) -> str:
-    """Return why other nodes cannot run a pod at all; it follows the reasons about devices."""
-    return f"Other nodes: {counted(unfit)}."
+    found = replace(found, unfit=tuple(Counter(map(str, unfit)).most_common()))
+    return NUMBERED.sub(
+        lambda match: cluster.shown(match[1], match[2]), page(found, Names(spots=NoFields()))
+    )
 
 
 def _placed(

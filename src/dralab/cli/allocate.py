@@ -8,20 +8,19 @@ from typing import Any, Final
 import click
 
 from dralab.allocation.backlog import Pending
-from dralab.allocation.explanation.explain import explain
-from dralab.allocation.explanation.sentences import event
+from dralab.allocation.explanation.why import why
 from dralab.allocation.optimum import MissingSolverError
 from dralab.allocation.policy.policies import POLICIES, Policy
 from dralab.allocation.snapshot import Placed, Snapshot
 from dralab.cli import objects
 from dralab.cli._inventory import InventorySource, inventory_options
-from dralab.cli._older import allocate_older, older_generation, others
+from dralab.cli._older import allocate_older, older_generation
 from dralab.cli._output import echo_objects, echo_table, output_option
 from dralab.cli._own_generation import generation_option
 from dralab.cli.generations import API_NAMES
-from dralab.objects.nodes import unavailable
 
 OPTIMAL: Final = "optimal"
+UNDECIDED: Final = "no result within the search budget"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,21 +115,23 @@ def place(
     cluster: Snapshot, pending: Pending, node: str = "", policy: Policy | None = None
 ) -> Placed | UnplacedItem:
     """Place one pod or claim, or report why it cannot be placed."""
-    if pending.missing:
-        return UnplacedItem(pending, pending.missing)
-    nodes = cluster.candidates(pending, node)
-    unfit = cluster.unfit(pending, node)
-    if not nodes:
-        asked = 1 if node else len(cluster.filters.nodes)
-        return UnplacedItem(pending, unavailable(asked, unfit) if unfit else "there are no nodes")
-    found = cluster.place(pending, nodes, policy)
+    found = placed_on(cluster, pending, node, policy)
+    if found is not None:
+        return found
+    told = why(cluster, pending, node=node)
+    return UnplacedItem(pending, told.brief() if told is not None else UNDECIDED)
+
+
+def placed_on(
+    cluster: Snapshot, pending: Pending, node: str = "", policy: Policy | None = None
+) -> Placed | None:
+    """Place one pod or claim and take its devices; None if it cannot be placed."""
+    nodes = [] if pending.missing else cluster.candidates(pending, node)
+    found = cluster.place(pending, nodes, policy) if nodes else None
     if found is not None:
         cluster.note_claims(found.objects())
         cluster.note_pod(pending.pod, found.node)
-        return found
-    why = explain(cluster.problem(pending), nodes, catalog=cluster.catalog)
-    reason = event(why) if why is not None else "no result within the search budget"
-    return UnplacedItem(pending, f"{reason} {others(unfit)}" if unfit else reason)
+    return found
 
 
 def _table(results: Sequence[Placed | UnplacedItem]) -> None:

@@ -7,8 +7,9 @@ import click
 
 from dralab.allocation.backlog import Pending
 from dralab.allocation.cel_compiler import compiled
+from dralab.allocation.explanation.why import templates_of
 from dralab.allocation.snapshot import Snapshot
-from dralab.api.manifests import Check, Manifests, load, unknown_fields
+from dralab.api.manifests import Check, Manifest, Manifests, load, unknown_fields
 from dralab.api.resource.conversion import hub_version
 from dralab.api.resource.files import ResourceCheck, add_pool_problems
 from dralab.api.resource.structure import problems
@@ -16,6 +17,7 @@ from dralab.api.resource.types import GROUP
 from dralab.api.standard_checks import standard_check
 from dralab.cli._inventory import InventorySource, merged
 from dralab.cli._output import refuse
+from dralab.cli._spots import FileSpots
 from dralab.cli.errors import UnusableInput
 from dralab.cli.generations import stdin
 from dralab.kernel.clock import WallClock, rfc3339
@@ -30,11 +32,23 @@ def snapshot(source: InventorySource) -> Snapshot:
 
     UsageError: there is nothing to read, or no devices in files alone.
     """
-    return Snapshot(inventory(source))
+    return with_spots(source)[0]
+
+
+def with_spots(source: InventorySource) -> tuple[Snapshot, FileSpots]:
+    """Return the objects of files and of a cluster, and where those of files are written."""
+    found, written = _read(source)
+    cluster = Snapshot(found)
+    return cluster, FileSpots(written, templates_of(cluster))
 
 
 def inventory(source: InventorySource) -> list[JsonDict]:
     """Return the objects that `snapshot` makes a cluster of, checked and defaulted."""
+    return _read(source)[0]
+
+
+def _read(source: InventorySource) -> tuple[list[JsonDict], Sequence[Manifest]]:
+    """Return all objects, and those of files with their places."""
     if not source:
         raise click.UsageError(
             "nothing to read: give files with -f (- is standard input), or a cluster with "
@@ -42,16 +56,18 @@ def inventory(source: InventorySource) -> list[JsonDict]:
         )
     found = source.of_cluster()
     _tell_newer(_newer_fields(found))
+    written: Sequence[Manifest] = ()
     if source.files:
         read = manifests(source.files)
         refuse(read.problems)
         _tell(read)
-        found = merged(found, [item.object for item in read.objects])
+        written = read.objects
+        found = merged(found, [item.object for item in written])
     if why := lacking(found):
         raise UnusableInput(why)
     if not source.connection and not any(item.get("kind") == "ResourceSlice" for item in found):
         raise click.UsageError("the input has no ResourceSlice: there are no devices to allocate")
-    return found
+    return found, written
 
 
 def lacking(objects: Sequence[JsonDict]) -> str:

@@ -160,6 +160,14 @@ class NodeFilters:
             return [refusal]
         return [UnfitReason("NodeResourcesFit", resource) for resource in self._lacking(spec, node)]
 
+    def shortages(self, pod: JsonObject, node: str) -> list[tuple[str, int, int]]:
+        """Return what a node has too little of for a pod: (resource, needed, free), base units."""
+        free = self._free.get(node) or {}
+        needed = {**pod_requests(spec_of(pod)), PODS: 1}
+        return [
+            (name, needed[name], free.get(name, 0)) for name in self._lacking(spec_of(pod), node)
+        ]
+
     def fits_beside(self, pods: Sequence[JsonObject], node: str) -> bool:
         """Return whether all of some pods have room on a node together."""
         free = self._free.get(node)

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from dralab.allocation.explanation.explain import explain
-from dralab.allocation.explanation.sentences import EVENT_BYTES, event
+from dralab.allocation.explanation.diagnose import diagnose
+from dralab.allocation.explanation.text import EVENT_BYTES, brief
 from dralab.allocation.outcome import Unknown
 from dralab.allocation.problem import Claim
 from dralab.kernel.clock import SECOND
@@ -22,7 +22,7 @@ from dralab.scheduler.nodes import REMEMBERED
 
 MOMENT: Final = 1 * SECOND
 # Questions to the allocator for one explanation, and nodes that are asked about.
-QUESTIONS: Final = 300
+QUESTIONS: Final = 600
 MOST_NODES: Final = 500
 STEPS: Final = 20_000
 # What kube-scheduler's own sentence may take of the event.
@@ -75,8 +75,8 @@ class ReasonWriter:
         rows = [row for row in state.table.row_of.values() if not state.filters.reason(pod, row)]
         nodes = [state.devices.node(row) for row in rows[:MOST_NODES]]
         catalog, problem = state.devices.everywhere(anonymous)
-        found = explain(problem, nodes, budget=STEPS, questions=QUESTIONS, catalog=catalog)
-        text = "" if found is None else event(found, EVENT_BYTES - ROOM)
+        found = diagnose(problem, nodes, budget=STEPS, questions=QUESTIONS, catalog=catalog)
+        text = "" if found is None else brief(found, EVENT_BYTES - ROOM)
         self._told[shape] = now, text
         if len(self._told) > REMEMBERED:
             self._told.popitem(last=False)

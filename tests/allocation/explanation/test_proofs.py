@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 from builders import SHARED, node
 from dralab.allocation import v1
 from dralab.allocation.allocator import allocate
+from dralab.allocation.explanation.codes import CODES
 from dralab.allocation.explanation.conditions import conditions_of, without
+from dralab.allocation.explanation.diagnose import diagnose
 from dralab.allocation.explanation.explain import explain
-from dralab.allocation.explanation.sentences import event, page
+from dralab.allocation.explanation.text import brief, page
 from dralab.allocation.outcome import Allocated
 from dralab.allocation.pools import SliceCatalog
 from dralab.allocation.selectors import CelSelectorCompiler
@@ -50,11 +52,18 @@ def prove(case, problem, matches_=matches):
         assert without_(*remedy)
         for part in remedy:
             assert not without_(*(item for item in remedy if item != part))
-    text = event(found)
-    assert len(text.encode()) <= 1024
-    assert text.startswith("cannot allocate claim")
-    assert page(found)
+    told(problem, here)
     return found
+
+
+def told(problem, here):
+    """Check that there is a cause, and that it is told in full and in short; returns it."""
+    cause = diagnose(problem, [here])
+    assert cause is not None
+    assert cause.code in CODES
+    assert len(brief(cause).encode()) <= 1024
+    assert cause.code in page(cause).splitlines()[0]
+    return cause
 
 
 def test_every_no_of_the_generator_is_proved():
@@ -117,7 +126,7 @@ def _moved(case, node_name, pool_name):
 
 def test_a_no_of_several_nodes_is_proved_for_all_of_them(monkeypatch):
     # One node at a time is looked at, so that every other has to join when it matters.
-    monkeypatch.setattr("dralab.allocation.explanation.explain.MOST_GROUPS", 1)
+    monkeypatch.setattr("dralab.allocation.explanation.questions.MOST_GROUPS", 1)
     seen: Counter[str] = Counter()
 
     @seed(11)
@@ -235,7 +244,7 @@ def test_conflicts_and_remedies_hold_where_selectors_fail():
             assert not any(fits([item for item in remedy if item != part]) for part in remedy)
         seen["no"] += 1
         seen["error"] += "CEL runtime error" in found.error
-        assert len(event(found).encode()) <= 1024
+        told(problem, here)
 
     look()
     assert seen["no"] > 30

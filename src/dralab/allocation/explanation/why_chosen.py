@@ -5,8 +5,9 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Any, Final
 
+from dralab.allocation.explanation.facts_text import left_out
 from dralab.allocation.explanation.findings import NodeFindings, findings, reason_against
-from dralab.allocation.explanation.phrases import devices, left_out, listed
+from dralab.allocation.explanation.names import counted, listed
 from dralab.allocation.facts import Excluded
 from dralab.allocation.pools import SliceCatalog
 from dralab.allocation.problem import DeviceId, Node, Problem
@@ -64,7 +65,7 @@ def _claim(
 
 
 def _among(count: int) -> str:
-    return "the only device" if count == 1 else f"one of {devices(count)}"
+    return "the only device" if count == 1 else f"one of {counted(count, 'device')}"
 
 
 def _earlier(alternative: Alternative) -> str:

@@ -1,0 +1,152 @@
+"""Constraints that cannot be met: which values there are, and where most devices agree."""
+
+from collections import Counter
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from dralab.allocation.explanation.alike import AlikeNodes
+from dralab.allocation.explanation.causes import Mark, Offered, Unmatched
+from dralab.allocation.explanation.findings import findings
+from dralab.allocation.explanation.inquiry import Inquiry
+from dralab.allocation.explanation.names import shown_value
+from dralab.allocation.explanation.supply import total_of
+from dralab.allocation.problem import Constraint, Device, InUse, Problem
+from dralab.allocation.search.alternatives import Alternative
+from dralab.allocation.search.node_devices import bits
+from dralab.values.quantity import Number
+
+MOST_VALUES: Final = 6
+CODES: Final = {"match": "DRA034", "distinct": "DRA035", "total": "DRA043"}
+
+
+class _Nearest(NamedTuple):
+    """What a node has: devices that agree (or a total), devices at all, and their values."""
+
+    agree: Number
+    devices: int
+    node: str
+    values: Counter[str]
+
+
+def unmatched(inquiry: Inquiry) -> Unmatched | None:
+    """Return the constraint that by itself cannot be met; None where no single one is to blame."""
+    for position, claim in enumerate(inquiry.problem.claims):
+        for number, rule in enumerate(claim.constraints):
+            if not rule.kind:
+                continue
+            only = with_constraints(inquiry.problem, position, (rule,))
+            if inquiry.asking.serves(only) is not False:
+                continue
+            bare = with_constraints(inquiry.problem, position, ())
+            if inquiry.asking.serves(bare) is not True:
+                # Without the constraint it would not fit either: not this one is to blame.
+                if inquiry.asking.serves(bare, empty=True) is not True:
+                    continue
+                if inquiry.asking.serves(only, empty=True) is not False:
+                    continue
+            return _cause(inquiry, position, number, rule, only)
+    return None
+
+
+def with_constraints(problem: Problem, position: int, rules: tuple[Constraint, ...]) -> Problem:
+    """Return a problem of one of its claims, with these constraints."""
+    return replace(problem, claims=(replace(problem.claims[position], constraints=rules),))
+
+
+def wider_attributes(
+    inquiry: Inquiry, alternative: Alternative, name: str, where: str
+) -> list[str]:
+    """Return attributes that divide the devices of a node into fewer, larger parts than one does.
+
+    The one with most parts first: it is nearest to what was asked.
+    """
+    found = {kind.number for kind in inquiry.suits(alternative)}
+    devices = [
+        offer.device
+        for view in inquiry.asking.views
+        if view.node.name == where
+        for offer in view.offers()
+        if inquiry.asking.likeness.number(offer.device) in found
+    ]
+    names = {each for device in devices for each in device.attributes}
+    parts = {
+        each: len({device.attributes.get(each) for device in devices}) for each in sorted(names)
+    }
+    wider = [each for each in parts if 1 < parts[each] < parts.get(name, 0)]
+    return sorted(wider, key=lambda each: -parts[each])
+
+
+def _cause(
+    inquiry: Inquiry, position: int, number: int, rule: Constraint, only: Problem
+) -> Unmatched:
+    held = inquiry.asking.serves(only, empty=True) is not False
+    claim = inquiry.problem.claims[position]
+    every = [
+        each
+        for each in inquiry.each_alternative()
+        if each.claim == position and rule.covers(each.name)
+    ]
+    covered = [each for each in every if each.rank == 0]
+    wanted = sum(max(each.count, 1) for each in covered)
+    most_of = {each.request: 0 for each in every}
+    for each in every:
+        count = claim.limit if each.all else each.count
+        most_of[each.request] = max(most_of[each.request], count)
+    best = _Nearest(0, 0, "", Counter())
+    nodes = free = 0
+    holders: dict[str, None] = {}
+    for place in inquiry.asking.places:
+        devices = _had(only, place, rule, place.in_use if held else InUse())
+        if rule.kind == "total":
+            amounts = sorted(
+                item.value for each in devices if (item := each.capacity.get(rule.name))
+            )
+            total = sum(amounts[-sum(most_of.values()) :])
+            found = _Nearest(total, 0, place.names[0], Counter())
+        else:
+            values = Counter(
+                shown_value(value) for each in devices if (value := each.attributes.get(rule.name))
+            )
+            agree = max(values.values(), default=0) if rule.kind == "match" else len(values)
+            found = _Nearest(agree, values.total(), place.names[0], values)
+        best = max(best, found, key=lambda each: (each.agree, each.devices))
+        free += len(devices) * len(place.views)
+        nodes += len(place.views) if len(devices) >= wanted else 0
+        if held:
+            for view in place.views:
+                for offer in view.offers():
+                    holders |= dict.fromkeys(inquiry.in_use.holders.get(offer.id, ()))
+    return Unmatched(
+        code="DRA033" if held else CODES[rule.kind],
+        asked=inquiry.asked(covered[0]),
+        constraint=rule,
+        wanted=wanted,
+        most=int(best.agree),
+        best=shown_value(best.agree) if rule.kind == "total" else "",
+        where=best.node,
+        values=tuple(
+            Offered(value=value, devices=count, free=count)
+            for value, count in best.values.most_common(MOST_VALUES)
+        ),
+        total=total_of(inquiry.suits(covered[0])),
+        nodes=nodes,
+        free=free,
+        holders=tuple(holders),
+        mark=Mark(
+            owner=("claim", str(claim)),
+            field=f"spec.devices.constraints[{number}].{rule.kind}Attribute",
+            text=rule.name,
+        )
+        if rule.kind != "total"
+        else None,
+    )
+
+
+def _had(only: Problem, place: AlikeNodes, rule: Constraint, in_use: InUse) -> list[Device]:
+    """Return the devices of a node that could be had for the requests of a constraint."""
+    found = findings(replace(only, in_use=in_use), place.view)
+    mask = 0
+    for alternative, eligible in found.eligible:
+        if rule.covers(alternative.name):
+            mask |= eligible
+    return [found.node_devices.offers[number].device for number in bits(mask)]

@@ -1,0 +1,44 @@
+"""`diagnose`: the cause of a "no", and what would help."""
+
+from collections.abc import Sequence
+
+from dralab.allocation.allocator import DEFAULT_BUDGET
+from dralab.allocation.explanation.causes import Diagnosis
+from dralab.allocation.explanation.causes_of import cause_of
+from dralab.allocation.explanation.explain import node_groups
+from dralab.allocation.explanation.helps import helps_for
+from dralab.allocation.explanation.inquiry import Inquiry
+from dralab.allocation.explanation.questions import MOST_QUESTIONS, FleetQuestions
+from dralab.allocation.pools import SliceCatalog
+from dralab.allocation.problem import Node, Problem
+
+
+def diagnose(
+    problem: Problem,
+    nodes: Sequence[Node],
+    *,
+    subject: str = "",
+    catalog: SliceCatalog | None = None,
+    budget: int = DEFAULT_BUDGET,
+    questions: int = MOST_QUESTIONS,
+) -> Diagnosis | None:
+    """Return why no node can serve the claims of a problem, and what would help.
+
+    None where one can. `subject` names what waits (`pod ml/train`); `budget` limits the steps of
+    each question to the allocator, `questions` their number.
+    """
+    asking = FleetQuestions(problem, nodes, catalog=catalog, budget=budget, questions=questions)
+    inquiry = Inquiry(asking)
+    cause = cause_of(inquiry)
+    if cause is None:
+        return None
+    helps = helps_for(inquiry, cause)
+    return Diagnosis(
+        subject=subject or ", ".join(f"claim {claim}" for claim in problem.claims),
+        cause=cause,
+        helps=helps,
+        nodes=len(asking.views),
+        groups=node_groups(asking),
+        error=asking.error,
+        settled=asking.allowance.left >= 0 and cause.code != "DRA060",
+    )

@@ -1,0 +1,183 @@
+"""Questions to the allocator about a problem, or a changed form of it, on all nodes.
+
+Nodes that are alike are asked once. The number of questions is limited: what could not be settled
+is `None`, never a guess.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from copy import copy
+from dataclasses import replace
+from functools import partial
+from itertools import islice
+from typing import Final
+
+from dralab.allocation.allocator import DEFAULT_BUDGET, allocate_on, numbered_shares
+from dralab.allocation.explanation.alike import AlikeNodes, Likeness, Uses, groups_of
+from dralab.allocation.explanation.conditions import Condition, conditions_of, released, without
+from dralab.allocation.explanation.minimal_conflict import conflict
+from dralab.allocation.outcome import Allocated, Unknown
+from dralab.allocation.pools import PoolView, SliceCatalog
+from dralab.allocation.problem import DeviceId, InUse, Node, Problem
+
+MOST_QUESTIONS: Final = 20_000
+MOST_GROUPS: Final = 16
+"""Groups of nodes that a remedy is looked for on; a conflict holds for all of them."""
+
+
+class Allowance:
+    """How many questions may still be asked; changed forms of a problem share it."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+    def take(self) -> bool:
+        """Take one question; False where none is left."""
+        self.left -= 1
+        return self.left >= 0
+
+
+class FleetQuestions:
+    """Asks whether some node can serve a problem, and remembers the answers on its conditions."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        nodes: Sequence[Node],
+        *,
+        catalog: SliceCatalog | None = None,
+        budget: int = DEFAULT_BUDGET,
+        questions: int = MOST_QUESTIONS,
+        views: Sequence[PoolView] | None = None,
+    ) -> None:
+        self.problem = problem
+        self.budget = budget
+        self.allowance = Allowance(questions)
+        self.likeness = Likeness(problem)
+        if views is None:
+            catalog = catalog or SliceCatalog(problem.slices)
+            views = [catalog.view(node, problem.features) for node in nodes]
+        self.views = list(views)
+        self.places = groups_of(self.views, self.likeness, problem.in_use)
+        self.known: dict[tuple[int, frozenset[Condition]], bool | None] = {}
+        self.unsettled = False
+        self.error = ""
+
+    def about(self, problem: Problem) -> "FleetQuestions":
+        """Return questions about a changed form of the problem on the same nodes.
+
+        A form that reads more of the devices groups them anew.
+        """
+        if Likeness(problem).asks == self.likeness.asks:
+            found = copy(self)
+            found.problem, found.known, found.error = problem, {}, ""
+            return found
+        found = FleetQuestions(problem, (), budget=self.budget, views=self.views)
+        found.allowance = self.allowance
+        return found
+
+    # --- the problem without some conditions
+
+    def everywhere(self, dropped: Collection[Condition] = ()) -> bool | None:
+        """Return whether some node can serve the problem without these conditions."""
+        return self.among(dropped, self.places)
+
+    def among(self, dropped: Collection[Condition], places: Sequence[AlikeNodes]) -> bool | None:
+        """Return the same for some of the nodes."""
+        gone = frozenset(dropped)
+        relaxed = without(replace(self.problem, in_use=InUse()), gone)
+        freed = {device for condition in gone for device in condition.devices}
+        answer: bool | None = False
+        for place in places:
+            key = (id(place), gone)
+            if key not in self.known:
+                self.known[key] = self._ask(relaxed, place, freed)
+            found = self.known[key]
+            if found is True:
+                return True
+            answer = None if found is None else answer
+        self.unsettled = self.unsettled or answer is None
+        return answer
+
+    def conflict(self) -> tuple[tuple[Condition, ...] | None, list[AlikeNodes]]:
+        """Return a minimal conflict of all nodes, and the nodes whose conditions were weighed.
+
+        It is looked for on a few nodes and then put to all others; one that could serve what is
+        in conflict joins the few. What can be left out on the few can be left out on all.
+        """
+        few = list(self.places[:MOST_GROUPS])
+        while True:
+            conditions = conditions_of(self.problem, [place.view for place in few])
+            core = conflict(conditions, partial(self.among, places=tuple(few)))
+            if core is None:
+                return None, few
+            kept = set(core)
+            dropped = [item for item in conditions if item not in kept]
+            answers = (
+                (place, self.among(dropped, [place])) for place in self.places if place not in few
+            )
+            others = list(islice((each for each in answers if each[1] is not False), MOST_GROUPS))
+            if not others:
+                return core, few
+            if any(answer is None for _, answer in others):
+                return None, few
+            few += [place for place, _ in others]
+
+    # --- another form of the problem
+
+    def serves(
+        self,
+        problem: Problem | None = None,
+        *,
+        empty: bool = False,
+        freed: AbstractSet[DeviceId] = frozenset(),
+        nodes: AbstractSet[str] = frozenset(),
+    ) -> bool | None:
+        """Return whether some node can serve a problem.
+
+        `empty`: with every device released; `freed`: with these; `nodes`: only these are asked,
+        each for itself.
+        """
+        asked = problem or self.problem
+        answer: bool | None = False
+        for place in self._near(nodes):
+            found = self._ask(asked, place, freed, empty=empty)
+            if found is True:
+                return True
+            answer = None if found is None else answer
+        return answer
+
+    def servers(self, problem: Problem | None = None, *, empty: bool = False) -> list[AlikeNodes]:
+        """Return the nodes that can serve a problem."""
+        asked = problem or self.problem
+        return [place for place in self.places if self._ask(asked, place, set(), empty=empty)]
+
+    def _near(self, nodes: AbstractSet[str]) -> Iterator[AlikeNodes]:
+        if not nodes:
+            yield from self.places
+            return
+        uses = Uses(self.problem.in_use)
+        for view in self.views:
+            if view.node.name in nodes:
+                yield AlikeNodes([view], uses.on(view))
+
+    def _ask(
+        self,
+        asked: Problem,
+        place: AlikeNodes,
+        freed: AbstractSet[DeviceId],
+        *,
+        empty: bool = False,
+    ) -> bool | None:
+        if not self.allowance.take():
+            return None
+        in_use = InUse() if empty else released(place.in_use, freed)
+        here = replace(asked, in_use=in_use)
+        outcome = allocate_on(here, place.view, budget=self.budget, share_ids=numbered_shares())
+        if isinstance(outcome, Allocated):
+            return True
+        if isinstance(outcome, Unknown):
+            return None
+        if not freed and not empty and asked.claims == self.problem.claims:
+            self.error = self.error or outcome.error
+        return False

@@ -1,0 +1,189 @@
+"""A diagnosis as text: one screen for a person, and a few words for a condition or an event."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from dralab.allocation.explanation.causes import Cause, Diagnosis, Mark, NotTogether
+from dralab.allocation.explanation.facts_text import group_lines
+from dralab.allocation.explanation.help_words import help_text
+from dralab.allocation.explanation.names import shortened
+from dralab.allocation.explanation.words import Line, asks, headline, there
+
+EVENT_BYTES: Final = 1024
+"""As much as the note of an events.k8s.io Event holds."""
+WIDTH: Final = 100
+CODE_COLUMN: Final = 78
+ASIDE_COLUMN: Final = 72
+WIDEST: Final = 120
+MOST_MARKS: Final = 3
+
+
+class Spots(Protocol):
+    """Finds where things are written."""
+
+    def spot(self, mark: Mark) -> str:
+        """Return a place as a person looks for it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectFields:
+    """The places of objects in a cluster: kind, name and field path.
+
+    `templates` names the ResourceClaimTemplate of claims that were made from one.
+    """
+
+    templates: Mapping[str, str] = field(default_factory=dict)
+
+    def spot(self, mark: Mark) -> str:
+        """Return the object and the field, as kubectl explain writes it."""
+        kind, name = mark.owner
+        if kind == "claim" and name in self.templates:
+            return f"ResourceClaimTemplate {self.templates[name]}: spec.{mark.field}"
+        names = {"claim": "ResourceClaim", "class": "DeviceClass", "pod": "Pod"}
+        return f"{names[kind]} {name}: {mark.field}"
+
+
+class NoFields:
+    """For objects of other generations of the device API: their fields are not those of v1."""
+
+    def spot(self, mark: Mark) -> str:  # noqa: ARG002 - the same for all
+        """Return nothing: only expressions are shown."""
+        return ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Names:
+    """What people call things: `holders` names pods by the claims that they hold.
+
+    `templates` names the ResourceClaimTemplate of claims that were made from one.
+    """
+
+    spots: Spots = field(default_factory=ObjectFields)
+    holders: Mapping[str, str] = field(default_factory=dict)
+    templates: Mapping[str, str] = field(default_factory=dict)
+
+    def source(self, claim: str) -> str:
+        """Return where what a claim asks for was written: `claim whole`, `template small`."""
+        name, _, rest = claim.partition(",")
+        known = self.templates.get(name)
+        text = f"claim {shortened(name)}" if known is None else f"template {shortened(known)}"
+        return f"{text},{rest}" if rest else text
+
+
+def page(found: Diagnosis, names: Names | None = None, *, every_node: bool = False) -> str:
+    """Return a diagnosis as one screen; `every_node` adds what each group of nodes lacks."""
+    lines = list(_lines(found, names or Names()))
+    if every_node:
+        lines += ["", *group_lines(found.groups)]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def brief(found: Diagnosis, limit: int = EVENT_BYTES, names: Names | None = None) -> str:
+    """Return the cause, the numbers and the best help in at most `limit` bytes (UTF-8).
+
+    What does not fit is left out as a whole: nothing is cut inside an expression.
+    """
+    text = f"{headline(found.cause)} ({found.code})"
+    parts = [f": {line.removesuffix('.')}." for line, _ in list(there(found.cause))[:1]] or ["."]
+    for each in found.helps[:1]:
+        told = help_text(each, (names or Names()).holders)
+        parts.append(f" Help: {told}" if told.endswith("?") else f" Help: {told}.")
+    if found.unfit:
+        parts.append(f" Other nodes: {_unfit(found)}.")
+    for part in parts:
+        if len((text + part).encode()) <= limit:
+            text += part
+    if len(text.encode()) <= limit:
+        return text
+    return f"{found.code}: see `dralab explain`."
+
+
+def _lines(found: Diagnosis, names: Names) -> Iterator[str]:
+    first = f"{short_subject(found.subject)} waits: {headline(found.cause)}"
+    yield f"{first.ljust(CODE_COLUMN)} {found.code}"
+    for mark in _marks(found.cause):
+        yield from _marked(mark, names.spots)
+    asked = [(text, names.source(claim)) for text, claim in asks(found.cause)]
+    yield from _told("asks for", asked)
+    yield from _told("there are", there(found.cause))
+    if found.unfit:
+        yield from _told("other nodes", [(_unfit(found), "")])
+    start = "help: "
+    for each in found.helps:
+        yield f"  {start}{help_text(each, names.holders)}"
+        if each.command:
+            yield f"        $ {each.command}"
+        start = "  or: "
+    if not found.settled:
+        yield "  More steps would be needed to say more."
+
+
+def _unfit(found: Diagnosis) -> str:
+    return ", ".join(f"{count} {reason}" for reason, count in found.unfit)
+
+
+def _marks(cause: Cause) -> Sequence[Mark]:
+    if isinstance(cause, NotTogether):
+        return cause.marks[:MOST_MARKS]
+    mark = getattr(cause, "mark", None)
+    return [mark] if isinstance(mark, Mark) and mark.text else []
+
+
+def _marked(mark: Mark, spots: Spots) -> Iterator[str]:
+    """Yield where something is written, its line, and carets under the piece that matters."""
+    label = spots.spot(mark)
+    text, start, end = _one_line(mark)
+    if not label and not mark.field.endswith("expression"):
+        return
+    label = label or "selector"
+    if not text:
+        yield f"  {label}"
+        return
+    lead = f"  {label}   "
+    if len(lead) + len(text) > WIDTH:
+        yield f"  {label}"
+        lead = "      "
+    yield f"{lead}{text}"
+    if end > start:
+        yield " " * (len(lead) + start) + "^" * (end - start)
+
+
+def _one_line(mark: Mark) -> tuple[str, int, int]:
+    """Return the line of a text on which its marked piece begins, and where it stands there."""
+    if mark.span is None:
+        name = mark.field.rpartition(".")[2].rpartition("[")[2].rstrip("]")
+        lead = "" if name == "expression" else f"{name}: "
+        text = " ".join(mark.text.split())
+        return f"{lead}{text}", len(lead), len(lead) + (len(text) if lead else 0)
+    begin = mark.text.rfind("\n", 0, mark.span.start) + 1
+    end = mark.text.find("\n", mark.span.start)
+    line = mark.text[begin : end if end >= 0 else len(mark.text)]
+    indent = len(line) - len(line.lstrip())
+    start = mark.span.start - begin - indent
+    line = line.strip()
+    return line, start, min(mark.span.end - begin - indent, len(line))
+
+
+def _told(label: str, lines: Iterable[Line]) -> Iterator[str]:
+    for line, aside in lines:
+        text = f"  {label:<11} {line}"
+        label = ""
+        if aside and max(len(text), ASIDE_COLUMN) + 2 + len(aside) > WIDEST:
+            yield text
+            yield f"  {label:<11} {aside}"
+        elif aside:
+            yield f"{text.ljust(ASIDE_COLUMN)}  {aside}"
+        else:
+            yield text
+
+
+def short_subject(subject: str) -> str:
+    """Return a subject as its author calls it.
+
+    >>> [short_subject(each) for each in ("pod default/train", "pod ml/train", "claim ml/c")]
+    ['train', 'ml/train', 'claim ml/c']
+    """
+    kind, _, name = subject.partition(" ")
+    return shortened(name) if kind == "pod" else f"{kind} {shortened(name)}"

@@ -1,0 +1,276 @@
+"""`why`: everything that keeps one pod or claim of a snapshot waiting, as facts and as text.
+
+This is what commands call. It joins the cause in the devices (`diagnose`) with what the nodes
+themselves say (cordon, taints, labels, room), and knows the names that people use: pods for the
+claims that hold devices, templates for claims made from them.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from dralab.allocation.backlog import DEFAULT_NAMESPACE, Pending, key
+from dralab.allocation.explanation.causes import (
+    Cause,
+    Diagnosis,
+    Help,
+    Mark,
+    NodesUnfit,
+    NothingThere,
+    Refused,
+)
+from dralab.allocation.explanation.diagnose import diagnose
+from dralab.allocation.explanation.names import similar
+from dralab.allocation.explanation.questions import FleetQuestions
+from dralab.allocation.explanation.structured import structured
+from dralab.allocation.explanation.text import EVENT_BYTES, Names, ObjectFields, Spots, brief, page
+from dralab.allocation.snapshot import CLAIM_ELSEWHERE, Snapshot
+from dralab.objects.claims import pod_claims
+from dralab.objects.metadata import spec_of, status_of
+from dralab.objects.nodes import UnfitReason
+from dralab.objects.requests import amount_of
+
+MISSING: Final = re.compile(r'(resourceclaim|resourceclaimtemplate) "(.*)" not found')
+KINDS: Final = {
+    "resourceclaim": "ResourceClaim",
+    "resourceclaimtemplate": "ResourceClaimTemplate",
+}
+CODES: Final = (
+    ("node(s) were unschedulable", "DRA050"),
+    ("node(s) had untolerated taint", "DRA051"),
+    ("node(s) didn't match", "DRA052"),
+    ("Insufficient", "DRA053"),
+    ("Too many pods", "DRA053"),
+    (CLAIM_ELSEWHERE, "DRA054"),
+)
+SCATTERED: Final = frozenset({"DRA030", "DRA032", "DRA033", "DRA038", "DRA039", "DRA041"})
+"""Causes that end by themselves once others release their devices."""
+CANNOT_ALLOCATE: Final = "cannot allocate all claims"
+"""kube-scheduler's words for nodes that may run a pod and lack its devices."""
+MOST_UNFIT: Final = 2000
+Reason = UnfitReason | str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Why:
+    """Why something waits: `diagnosis` holds the facts, the methods tell them.
+
+    `names` are those that people use: pods for claims, files and lines for fields.
+    """
+
+    diagnosis: Diagnosis
+    names: Names = field(default_factory=Names)
+
+    @property
+    def code(self) -> str:
+        """The stable code of the cause, such as DRA014."""
+        return self.diagnosis.code
+
+    def page(self, *, every_node: bool = False) -> str:
+        """Return one screen for a person; `every_node` adds what every group of nodes lacks."""
+        return page(self.diagnosis, self.names, every_node=every_node)
+
+    def brief(self, limit: int = EVENT_BYTES) -> str:
+        """Return the cause, the numbers and the best help in at most `limit` bytes."""
+        return brief(self.diagnosis, limit, self.names)
+
+    def structured(self) -> dict[str, Any]:
+        """Return the facts as JSON values, with stable codes."""
+        return structured(self.diagnosis, self.names)
+
+
+def why(
+    cluster: Snapshot, pending: Pending, *, node: str = "", spots: Spots | None = None
+) -> Why | None:
+    """Return why a pod or claim gets no node and devices; None where it can be placed now.
+
+    Nothing is allocated. `pending` is one of `cluster.pending()`, brought up to date with
+    `cluster.refreshed`; with `node` only that node counts. Without `spots` places are told as
+    object and field; commands that read files pass one that knows lines.
+
+        for each in cluster.pending():
+            found = why(cluster, cluster.refreshed(each))
+            print(found.page() if found else f"{each.title} fits")
+    """
+    diagnosis = _diagnosis(cluster, pending, node)
+    if diagnosis is None:
+        return None
+    templates = templates_of(cluster)
+    names = Names(
+        spots=spots or ObjectFields(templates), holders=holders_of(cluster), templates=templates
+    )
+    return Why(diagnosis=diagnosis, names=names)
+
+
+def _diagnosis(cluster: Snapshot, pending: Pending, node: str) -> Diagnosis | None:
+    if pending.missing:
+        return _missing(cluster, pending)
+    nodes = cluster.candidates(pending, node)
+    unfit = cluster.unfit_nodes(pending, node)
+    problem = cluster.problem(pending)
+    found = None
+    if nodes or not unfit:
+        found = diagnose(problem, nodes, subject=pending.title, catalog=cluster.catalog)
+        if found is None:
+            return None
+        if isinstance(found.cause, Refused) or not unfit:
+            return found
+    reasons = Counter(str(each) for several in unfit.values() for each in several)
+    others = tuple(reasons.most_common())
+    outside = [cluster.node(name) for name in list(unfit)[:MOST_UNFIT]]
+    asking = FleetQuestions(problem, outside, catalog=cluster.catalog)
+    able = [name for place in asking.servers() for name in place.names]
+    helps = tuple(_node_helps(cluster, pending, unfit, able))
+    if found is not None and (not able or found.code in SCATTERED):
+        return replace(found, unfit=others, helps=(*found.helps[:3], *helps[:1]))
+    cause = _unfit(cluster, pending, unfit, able)
+    if nodes:
+        without = (*cause.reasons, (CANNOT_ALLOCATE, len(nodes)))
+        cause = replace(cause, total=cause.total + len(nodes), reasons=without)
+    if not able and not pending.allocated:
+        inside = diagnose(problem, outside, subject=pending.title, catalog=cluster.catalog)
+        if inside is not None and isinstance(inside.cause, Refused):
+            return inside
+        if inside is not None and not isinstance(inside.cause, NothingThere):
+            return replace(inside, unfit=others, helps=inside.helps)
+    return Diagnosis(
+        subject=pending.title, cause=cause, helps=helps, nodes=len(unfit), unfit=(),
+    )  # fmt: skip
+
+
+def _missing(cluster: Snapshot, pending: Pending) -> Diagnosis:
+    match = MISSING.fullmatch(pending.missing)
+    if match is None:
+        cause: Cause = Refused(code="DRA003", text=pending.missing)
+        return Diagnosis(subject=pending.title, cause=cause)
+    kind, name = KINDS[match[1]], match[2]
+    known = tuple(
+        item["metadata"]["name"]
+        for item in cluster.by_kind.get(kind, ())
+        if (item["metadata"].get("namespace") or "default") == pending.namespace
+    )
+    owner = ("pod", f"{pending.namespace}/{pending.name}")
+    mark = None
+    for number, entry in enumerate(pod_claims(pending.pod)):
+        if name in {entry.claim, entry.template}:
+            end = "resourceClaimName" if entry.claim else "resourceClaimTemplateName"
+            mark = Mark(owner=owner, field=f"spec.resourceClaims[{number}].{end}", text=name)  # type: ignore[arg-type]
+    helps: tuple[Help, ...] = ()
+    if near := similar(name, known):
+        helps = (Help(kind="spelling", now=False, to=f"'{near}'", mark=mark),)
+    cause = Refused(
+        code="DRA001", text=pending.missing, missing=kind, name=name, known=known, mark=mark
+    )
+    return Diagnosis(subject=pending.title, cause=cause, helps=helps)
+
+
+def _unfit(
+    cluster: Snapshot, pending: Pending, unfit: Mapping[str, list[Reason]], able: list[str]
+) -> NodesUnfit:
+    reasons = Counter(str(each) for several in unfit.values() for each in several)
+    ordered = reasons.most_common()
+    alike = list(able)
+    if able:
+        first = str(unfit[able[0]][0])
+        alike = [name for name in able if str(unfit[name][0]) == first]
+        ordered.sort(key=lambda item: item[0] != first)
+    text = ordered[0][0] if ordered else ""
+    code = next((code for start, code in CODES if text.startswith(start)), "DRA059")
+    detail = ""
+    if code == "DRA053" and able and text.startswith("Insufficient"):
+        lacks = cluster.filters.shortages(pending.pod, able[0])
+        if lacks:
+            resource, needed, free = lacks[0]
+            detail = (
+                f"{able[0]} has the devices, but {amount_of(resource, max(free, 0))} of the "
+                f"{amount_of(resource, needed)} {resource} it asks for"
+            )
+    return NodesUnfit(
+        code=code, total=len(unfit), reasons=tuple(ordered), able=tuple(alike), detail=detail
+    )
+
+
+def _node_helps(
+    cluster: Snapshot, pending: Pending, unfit: Mapping[str, list[Reason]], able: list[str]
+) -> Iterator[Help]:
+    """Yield what would let the pod onto nodes that have its devices; each node alone is enough."""
+    seen: set[str] = set()
+    for name in able:
+        reasons = unfit[name]
+        if len(reasons) != 1 or str(reasons[0]) in seen:
+            continue
+        seen.add(str(reasons[0]))
+        reason = reasons[0]
+        if isinstance(reason, str):
+            continue
+        match reason.filter:
+            case "NodeUnschedulable":
+                yield Help(
+                    kind="node", now=True, to=f"uncordon {name}", who=(name,),
+                    command=f"kubectl uncordon {name}",
+                )  # fmt: skip
+            case "TaintToleration":
+                key, _, value = reason.subject.partition(": ")
+                taint = f"{key}={value}" if value else key
+                yield Help(
+                    kind="node", now=True, who=(name,),
+                    to=f"add a toleration for {taint} to the pod, or remove the taint",
+                    command=f"kubectl taint nodes {name} {key}-",
+                )  # fmt: skip
+            case "NodeAffinity":
+                yield Help(
+                    kind="node", now=True, who=(name,), to=_label_help(cluster, pending, name)
+                )
+            case "NodeResourcesFit":
+                for resource, _, free in cluster.filters.shortages(pending.pod, name):
+                    if free > 0:
+                        amount = amount_of(resource, free)
+                        yield Help(
+                            kind="value", now=True, who=(name,), to=f"{amount} {resource} or less"
+                        )
+            case "NodeName":
+                yield Help(
+                    kind="node", now=True, who=(name,), to=f"leave out nodeName, {name} has them"
+                )
+
+
+def _label_help(cluster: Snapshot, pending: Pending, name: str) -> str:
+    labels = (cluster.filters.nodes[name]["metadata"].get("labels")) or {}
+    wanted = spec_of(pending.pod).get("nodeSelector") or {}
+    for label, value in wanted.items():
+        if labels.get(label) != value:
+            has = f'{label} "{labels[label]}"' if label in labels else f"no label {label}"
+            return f'change nodeSelector {label} "{value}": {name} has {has}'
+    return f"change the pod's node affinity: {name} has the devices"
+
+
+def holders_of(cluster: Snapshot) -> dict[str, str]:
+    """Return, by claim (`namespace/name`), the pod that uses it, as people call it."""
+    found: dict[str, str] = {}
+    for (namespace, name), claim in cluster.claims.items():
+        for user in status_of(claim).get("reservedFor") or ():
+            if user.get("resource") == "pods":
+                found.setdefault(f"{namespace}/{name}", _short(namespace, user["name"]))
+    for _, user in cluster.users():
+        for claim in (*user.claims, *user.allocated):
+            name = "/".join(key(claim))
+            found.setdefault(name, _short(user.namespace, user.name))
+    return found
+
+
+def templates_of(cluster: Snapshot) -> dict[str, str]:
+    """Return, by claim (`namespace/name`), the template that it is made from."""
+    found: dict[str, str] = {}
+    for pod, user in cluster.users():
+        made = {claim["metadata"]["name"] for claim in (*user.claims, *user.allocated)}
+        for entry in pod_claims(pod):
+            name = entry.made or f"{user.name}-{entry.entry}"
+            if entry.template and name in made:
+                found[f"{user.namespace}/{name}"] = f"{user.namespace}/{entry.template}"
+    return found
+
+
+def _short(namespace: str, name: str) -> str:
+    return name if namespace == DEFAULT_NAMESPACE else f"{namespace}/{name}"

@@ -1,0 +1,498 @@
+"""The sentences of a diagnosis, without layout: headline, asks, offers and helps."""
+
+from collections.abc import Iterator, Sequence
+from typing import assert_never
+
+from dralab.allocation.explanation.causes import (
+    Asked,
+    Cause,
+    Competing,
+    ConditionText,
+    FailingSelector,
+    Lacking,
+    NoAlternative,
+    NodesUnfit,
+    NoSuchDevice,
+    NothingThere,
+    NotTogether,
+    Offered,
+    Refused,
+    Together,
+    TooFew,
+    Unmatched,
+)
+from dralab.allocation.explanation.conditions import Condition
+from dralab.allocation.explanation.names import (
+    SIGNS,
+    counted,
+    device_name,
+    joined,
+    listed,
+    of_class,
+    plural,
+    short_path,
+    shown_value,
+    taint_text,
+)
+from dralab.allocation.problem import Constraint
+from dralab.objects.nodes import unavailable
+
+Line = tuple[str, str]
+"""A line of the page: what it says, and an aside to its right."""
+MOST_CONDITIONS = 3
+
+
+def headline(cause: Cause) -> str:
+    """Return the cause in a few words; it follows "NAME waits: "."""
+    match cause:
+        case Refused() | NothingThere() | NodesUnfit():
+            return _not_devices(cause)
+        case FailingSelector():
+            return _failing(cause)
+        case NoSuchDevice():
+            return _no_such_device(cause)
+        case Lacking():
+            return _lacking_what(cause)
+        case TooFew():
+            return _too_few(cause)
+        case Unmatched():
+            return _unmatched(cause)
+        case NotTogether() | Competing() | Together() | NoAlternative():
+            return _several(cause)
+        case _:
+            assert_never(cause)
+
+
+def asks(cause: Cause) -> Iterator[Line]:
+    """Yield what is asked for, one line for each request that matters."""
+    match cause:
+        case NoAlternative():
+            for each in cause.causes:
+                yield from asks(each)
+        case Competing() | Together():
+            for asked in cause.asked:
+                yield wanted(asked)
+        case FailingSelector() | NoSuchDevice() | NotTogether() | Lacking() | TooFew():
+            first = cause.condition if isinstance(cause, NoSuchDevice) else None
+            yield wanted(cause.asked, first)
+        case Unmatched():
+            yield wanted(cause.asked)
+        case _:
+            return
+
+
+def there(cause: Cause) -> Iterator[Line]:
+    """Yield what there is instead."""
+    match cause:
+        case NoAlternative():
+            for each in cause.causes:
+                asked = getattr(each, "asked", None)
+                name = asked.request.partition("/")[2] if isinstance(asked, Asked) else ""
+                yield f"{name}: {headline(each)}", each.code
+        case NoSuchDevice():
+            yield _instead(cause), listed(cause.examples)
+        case NotTogether():
+            yield _devices(cause.total, cause.asked, cause.nodes), ""
+            for condition, count in cause.met:
+                yield f"  {count} with {condition_text(condition)}", ""
+        case FailingSelector():
+            yield _failed(cause)
+        case Lacking():
+            yield from _lacking(cause)
+        case TooFew():
+            yield from _few(cause)
+        case Unmatched():
+            yield from _values(cause)
+        case Competing():
+            yield _compete(cause)
+        case Together():
+            yield from ((text, "") for text in conflict_lines(cause.conflict))
+        case NodesUnfit():
+            yield from _nodes(cause)
+        case Refused() if cause.missing:
+            known = listed(cause.known, 6)
+            yield f"{plural(cause.missing)} {known}" if known else f"no {plural(cause.missing)}", ""
+        case _:
+            return
+
+
+# --- headlines
+
+
+def _not_devices(cause: Refused | NothingThere | NodesUnfit) -> str:
+    if isinstance(cause, Refused):
+        return _refused(cause)
+    if isinstance(cause, NodesUnfit):
+        return _unfit(cause)
+    undecided = "the search for devices was given up before it ended"
+    return undecided if cause.code == "DRA060" else cause.detail
+
+
+def _several(cause: NotTogether | Competing | Together | NoAlternative) -> str:
+    match cause:
+        case NotTogether():
+            return f"no {one(cause.asked)} meets all of its {len(cause.met)} conditions"
+        case Competing(code="DRA037"):
+            return f"the parts it asks for do not fit on one device together ({cause.counter})"
+        case Competing():
+            names = joined([each.request for each in cause.asked])
+            return f"requests {names} compete for {counted(cause.devices, 'device')}"
+        case Together():
+            return "no node can meet all of its requests at once"
+        case NoAlternative():
+            return f"no alternative of request {cause.request} can be had"
+        case _:
+            assert_never(cause)
+
+
+def _lacking_what(cause: Lacking) -> str:
+    if cause.code == "DRA027":
+        return f"no {one(cause.asked)} has attribute {cause.name}, which a constraint reads"
+    have = f"offers {cause.needed} {cause.name}" if cause.best else f"has a {cause.name}"
+    return f"no {one(cause.asked)} {have}"
+
+
+def _refused(cause: Refused) -> str:
+    match cause.code:
+        case "DRA001":
+            return f'there is no {cause.missing} "{cause.name}"'
+        case "DRA002":
+            return f'there is no DeviceClass "{cause.name}"'
+        case "DRA005":
+            return "an expression is not valid CEL"
+        case _:
+            return cause.text
+
+
+def _failing(cause: FailingSelector) -> str:
+    if cause.code == "DRA023":
+        return f'no device has attributes of domain "{cause.lacking[1]}"'
+    if cause.code == "DRA022":
+        word = "capacity" if cause.lacking[0] == "capacity" else "attribute"
+        return f'no {one(cause.asked)} has {word} "{cause.lacking[2]}"'
+    count = f"{cause.devices} of {counted(cause.total, 'device')}"
+    return f"an expression fails for {count}, which stops the search"
+
+
+def _no_such_device(cause: NoSuchDevice) -> str:
+    comparison = cause.condition.comparison
+    what = one(cause.asked) if cause.of_class else "device"
+    if cause.code == "DRA010":
+        return f'no device belongs to class "{cause.asked.class_name}"'
+    if comparison is None:
+        return f"no {what} meets a condition"
+    name = short_path(comparison.path)
+    if cause.code == "DRA022":
+        word = "capacity" if comparison.path[0] == "capacity" else "attribute"
+        return f'no {what} has {word} "{name}"'
+    if cause.code == "DRA023":
+        return f'no {what} has attributes of domain "{comparison.path[1]}"'
+    if cause.code == "DRA024":
+        return f'no device has driver "{_values_text(comparison.values)}"'
+    return f"no {what} has {condition_text(cause.condition)}"
+
+
+def _too_few(cause: TooFew) -> str:
+    asked = cause.asked
+    devices = "all devices" if not asked.count else of_class(asked.count, asked.class_name)
+    match cause.code:
+        case "DRA031":
+            if cause.most:
+                return f"no node has {devices}, the largest has {cause.most}"
+            return f"no node can give {devices}"
+        case "DRA032":
+            return f"{cause.free} suitable devices are free, but no node has {asked.count} free"
+        case "DRA038":
+            left = f"the nearest has {cause.offered}"
+            return f"no {one(asked)} has the {cause.needed} {_last(cause.name)} left, {left}"
+        case "DRA039":
+            return f"no {one(asked)} has {cause.needed} {_last(cause.name)} left"
+        case "DRA040":
+            taint = cause.taints[0][0] if cause.taints else "a taint"
+            every = "every" if not cause.free else "every other"
+            return f"{every} suitable device has taint {taint}"
+        case _:
+            if not asked.count:
+                return "it wants all devices of a node, and some are in use on every node"
+            if not cause.free:
+                every = (
+                    "the only suitable device is"
+                    if cause.total == 1
+                    else (f"all {cause.total} suitable devices are")
+                )
+                return f"{every} in use"
+            return f"no node has {devices} free, the best has {cause.most_free}"
+
+
+def _unmatched(cause: Unmatched) -> str:
+    name = _last(cause.constraint.name)
+    if cause.constraint.kind == "total":
+        free = "free " if cause.code == "DRA033" else ""
+        amount = f"{shown_value(cause.constraint.amount)} {free}{name}"
+        return f"no node has {counted(cause.wanted, 'device')} with {amount} in total"
+    devices = f"{cause.wanted} devices"
+    if cause.code == "DRA033":
+        rule = f"of one {name}" if cause.constraint.kind == "match" else f"of different {name}"
+        return f"{cause.free} devices are free, but no node has {cause.wanted} {rule} free"
+    if cause.code == "DRA034":
+        return f"no node has {devices} with the same {name}"
+    return f"no node has {devices} that differ in {name}"
+
+
+def _unfit(cause: NodesUnfit) -> str:
+    if cause.detail:
+        return cause.detail
+    reason = cause.reasons[0][0] if cause.reasons else "no node may run it"
+    if cause.able:
+        nodes = listed(cause.able, 2)
+        word = "has the devices, but it" if len(cause.able) == 1 else "have the devices, but they"
+        return f"{nodes} {word} {_reason(reason, len(cause.able))}"
+    return f"no node may run it: {reason}"
+
+
+def _reason(reason: str, count: int) -> str:
+    """Return a reason of kube-scheduler's as what nodes do: `is cordoned`."""
+    be = "is" if count == 1 else "are"
+    if reason == "node(s) were unschedulable":
+        return f"{be} cordoned"
+    if reason.startswith("node(s) had untolerated taint "):
+        key, _, value = reason.removeprefix("node(s) had untolerated taint ")[1:-1].partition(": ")
+        return f"{'has' if count == 1 else 'have'} taint {f'{key}={value}' if value else key}"
+    if reason.startswith("node(s) didn't match Pod's node affinity"):
+        return f"{'does' if count == 1 else 'do'} not match the pod's node selector or affinity"
+    if reason.startswith("Insufficient "):
+        return f"{'lacks' if count == 1 else 'lack'} {reason.removeprefix('Insufficient ')}"
+    return f"{be} ruled out: {reason}"
+
+
+# --- what is asked
+
+
+def one(asked: Asked) -> str:
+    """Return one device of a request's class, as a noun: `gpu`, `device of class gpu.x.com`."""
+    return of_class(1, asked.class_name).removeprefix("1 ")
+
+
+def wanted(asked: Asked, first: ConditionText | None = None) -> Line:
+    """Return what a request asks for, a condition that matters first, and the claim it is of."""
+    what = (
+        f"all devices of class {asked.class_name}"
+        if not asked.count
+        else of_class(asked.count, asked.class_name)
+    )
+    ordered = sorted(asked.conditions, key=lambda each: each != first)
+    told = [condition_text(each) for each in ordered[:MOST_CONDITIONS]]
+    if len(ordered) > MOST_CONDITIONS:
+        told.append(f"{len(ordered) - MOST_CONDITIONS} more conditions")
+    told += [f"{shown_value(amount)} {name}" for name, amount in asked.capacity.items()]
+    if told:
+        what += f" with {joined(told)}"
+    for rule in asked.constraints:
+        what += f", {constraint_text(rule)}"
+    if asked.admin:
+        what += ", with admin access"
+    return what, asked.claim if asked.only else f"{asked.claim}, request {asked.request}"
+
+
+def condition_text(condition: ConditionText) -> str:
+    """Return a condition in a few words where it is a plain comparison, else its text.
+
+    >>> from dralab.cel import environment
+    >>> from dralab.cel.conjuncts import conjuncts
+    >>> (part,) = conjuncts('device.attributes["a"].kind == "x"', environment())
+    >>> condition_text(ConditionText(text=part.text, comparison=part.comparison))
+    'kind "x"'
+    """
+    comparison = condition.comparison
+    if comparison is None:
+        return f"`{' '.join(condition.text.split())}`"
+    name = short_path(comparison.path)
+    value = _values_text(comparison.values)
+    match comparison.operator:
+        case "==" if comparison.values in {(True,), (False,)}:
+            return f"{name} {value}"
+        case "==" if comparison.constructor or isinstance(comparison.values[0], int):
+            return f"{name} {value}"
+        case "==":
+            return f'{name} "{value}"'
+        case "in":
+            shown = [
+                f'"{each}"' if isinstance(each, str) else str(each) for each in comparison.values
+            ]
+            return f"{name} {joined(shown, 'or')}"
+        case "has":
+            return f"a value for {name}"
+        case "includes":
+            return f'"{value}" in {name}'
+        case "startsWith" | "endsWith" | "contains" | "matches":
+            verb = {"startsWith": "beginning with", "endsWith": "ending with"}
+            return f'{name} {verb.get(comparison.operator, comparison.operator)} "{value}"'
+        case _:
+            return f"{name} {SIGNS.get(comparison.operator, comparison.operator)} {value}"
+
+
+def constraint_text(rule: Constraint) -> str:
+    """Return a constraint in a few words."""
+    name = _last(rule.name)
+    match rule.kind:
+        case "match":
+            return f"all with the same {name}"
+        case "distinct":
+            return f"each with another {name}"
+        case "total":
+            return f"in total {shown_value(rule.amount)} {name}"
+        case _:
+            return "under an unknown constraint"
+
+
+def _values_text(values: Sequence[object]) -> str:
+    shown = [
+        "true" if value is True else "false" if value is False else str(value) for value in values
+    ]
+    return joined(shown, "or")
+
+
+def _last(name: str) -> str:
+    return name.rpartition("/")[2]
+
+
+# --- what there is
+
+
+def _devices(total: int, asked: Asked, nodes: int) -> str:
+    return f"{of_class(total, asked.class_name)} on {counted(nodes, 'node')}"
+
+
+def _instead(cause: NoSuchDevice) -> str:
+    base = (
+        _devices(cause.total, cause.asked, cause.nodes)
+        if cause.of_class
+        else f"{counted(cause.total, 'device')} on {counted(cause.nodes, 'node')}"
+    )
+    comparison = cause.condition.comparison
+    if comparison is None:
+        return base
+    name = short_path(comparison.path)
+    if cause.best:
+        word = "largest" if comparison.operator in {">", ">="} else "smallest"
+        if cause.total == 1:
+            return f"{base}, with {name} {cause.best}"
+        return f"{base}, the {word} {name} is {cause.best}"
+    if cause.values:
+        return f"{base}; {name}: {offered(cause.values)}"
+    return base
+
+
+def offered(values: Sequence[Offered], most: int = 6) -> str:
+    """Return values with the number of their devices."""
+    return listed([f"{each.value} ({each.devices})" for each in values], most)
+
+
+def _failed(cause: FailingSelector) -> Line:
+    if cause.known and cause.code == "DRA023":
+        domains = dict.fromkeys(name.partition("/")[0] for name in cause.known)
+        return f"{counted(cause.total, 'device')}, with domain {listed(domains, 4)}", cause.example
+    if cause.known and cause.lacking:
+        names = [_last(name) for name in cause.known if name.startswith(f"{cause.lacking[1]}/")]
+        every = listed(names or [_last(name) for name in cause.known], 8)
+        return f"{counted(cause.total, 'device')}, which have: {every}", cause.example
+    return f"{cause.example}: {cause.message}", ""
+
+
+def _lacking(cause: Lacking) -> Iterator[Line]:
+    base = _devices(cause.total, cause.asked, cause.nodes)
+    if cause.best:
+        yield f"{base}, the largest offers {cause.best} {cause.name}", listed(cause.examples)
+    elif cause.known:
+        yield f"{base}, which have: {listed([_last(name) for name in cause.known], 8)}", ""
+    else:
+        yield base, listed(cause.examples)
+
+
+def _few(cause: TooFew) -> Iterator[Line]:
+    text = f"{counted(cause.total, 'suitable device')} on {counted(cause.nodes, 'node')}"
+    if cause.asked.count > 1 and cause.code != "DRA031":
+        text += f", {cause.free} free, at most {cause.most_free} on one node"
+    elif cause.code == "DRA031":
+        text += f", at most {cause.most} on one node"
+    yield text, cause.where if cause.most_free and cause.code != "DRA031" else ""
+    words = {
+        "in-use": "in use", "taint": "tainted", "capacity": "without the room",
+        "counters": "blocked by what shares their counters", "groups": "of another group",
+    }  # fmt: skip
+    if cause.code != "DRA031":
+        told = [f"{count} {words[why]}" for why, count in cause.blocked.items()]
+        held = f"held by {listed(cause.holders)}" if cause.holders else ""
+        if told and (len(told) > 1 or held or cause.total > 1):
+            yield joined(told), held
+    if cause.name:
+        yield f"nearest: {cause.name} has {cause.offered} of the {cause.needed} needed", ""
+    if len(cause.taints) > 1:
+        yield "taints: " + listed([f"{taint} ({count})" for taint, count in cause.taints], 4), ""
+
+
+def _values(cause: Unmatched) -> Iterator[Line]:
+    name = _last(cause.constraint.name)
+    held = cause.code == "DRA033"
+    if cause.constraint.kind == "total":
+        free = " free" if held else ""
+        yield f"at most {cause.best} {name}{free} on one node", cause.where
+        return
+    text = of_class(cause.free if held else cause.total, cause.asked.class_name)
+    text += " free" if held else ""
+    rule = f"with the same {name}" if cause.constraint.kind == "match" else f"with different {name}"
+    shown = offered(cause.values) if cause.values else "none"
+    yield f"{text}, at most {cause.most} {rule} on one node", f"{cause.where}: {name} {shown}"
+    if held and cause.holders:
+        yield f"the others are held by {listed(cause.holders)}", ""
+
+
+def _compete(cause: Competing) -> Line:
+    if cause.code == "DRA037":
+        return (
+            f"counter {cause.counter} has {cause.offered} of the {cause.needed} needed at least",
+            cause.where,
+        )
+    names = joined([each.request for each in cause.asked])
+    return (
+        f"{counted(cause.devices, 'device')} that suit {names}, which want {cause.wanted}",
+        cause.where,
+    )
+
+
+def _nodes(cause: NodesUnfit) -> Iterator[Line]:
+    # The sentence that kube-scheduler writes into events.
+    yield unavailable(cause.total, cause.each_reason()), ""
+
+
+def conflict_lines(conflict: Sequence[Condition]) -> Iterator[str]:
+    """Yield the parts of a minimal conflict; devices in use are told as one."""
+    held = [device for item in conflict if item.kind == "held" for device in item.devices]
+    holders = sorted({name for item in conflict for name in item.holders})
+    if held:
+        by = f" by {listed(holders)}" if holders else ""
+        names = listed([device_name(device) for device in held])
+        yield f"{counted(len(held), 'device')} in use{by}: {names}"
+    for item in conflict:
+        if text := _condition(item):
+            yield text
+
+
+def _condition(item: Condition) -> str:
+    request = f"request {item.request}"
+    match item.kind:
+        case "taint":
+            return f"{request} does not tolerate {taint_text(item.taint) if item.taint else ''}"
+        case "count":
+            return f"{request} wants {counted(item.number, 'device')}"
+        case "capacity":
+            return f"{request} asks for an amount of {item.text}"
+        case "constraint":
+            return f"claim {item.claim}: {item.text}"
+        case "selector" | "class-selector":
+            owner = request if item.kind == "selector" else f"class {item.request}"
+            return f"{owner}: {' '.join(item.text.split())}"
+        case "request":
+            return f"{request} of claim {item.claim}"
+        case _:
+            return ""
