@@ -1,13 +1,18 @@
 """The directories of CDI files that a runtime looks into, and what they do to a container."""
 
 import os
+import stat
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from dralab.contracts.cdi import CdiError, CdiSpec, ContainerEdits, check, qualified, read, write
+
+# Drivers write a few kilobytes for each claim.
+LARGEST_FILE: Final = 4 * 1024 * 1024
+MOST_ERRORS: Final = 3
 
 
 class CdiDirectory(Protocol):
@@ -25,8 +30,8 @@ class CdiDirectory(Protocol):
         """Return the files' texts, by path."""
         ...
 
-    def entries(self) -> Mapping[str, str | CdiSpec]:
-        """Return the files by path: their texts, or what a text would be read as."""
+    def entries(self) -> Mapping[str, str | CdiSpec | CdiError]:
+        """Return the files by path: their texts, what a text would be read as, or why not."""
         ...
 
 
@@ -82,17 +87,41 @@ class FileDirectory:
 
     def texts(self) -> Mapping[str, str]:
         """Return the texts of `*.json` and `*.yaml`, by path; not of directories below."""
-        if not self.path.is_dir():
+        return {path: text for path, text in self.entries().items() if isinstance(text, str)}
+
+    def entries(self) -> Mapping[str, str | CdiError]:
+        """Return the files' texts, by path, or why a file cannot be read."""
+        try:
+            paths = sorted(self.path.iterdir())
+        except FileNotFoundError:
             return {}
+        except OSError as error:
+            return {str(self.path): CdiError(f"cannot be read: {error.strerror or error}")}
         return {
-            str(path): path.read_text(encoding="utf-8")
-            for path in sorted(self.path.iterdir())
-            if path.suffix in {".json", ".yaml"} and path.is_file()
+            str(path): text
+            for path in paths
+            if path.suffix in {".json", ".yaml"} and (text := _text(path)) is not None
         }
 
-    def entries(self) -> Mapping[str, str | CdiSpec]:
-        """Return the files' texts, by path."""
-        return self.texts()
+
+def _text(path: Path) -> str | CdiError | None:
+    """Return a file's text or what is wrong with it; None if it has gone, or is not a file."""
+    try:
+        # Not blocked by a pipe that nobody writes to.
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as f:
+            if not stat.S_ISREG(os.fstat(f.fileno()).st_mode):
+                return None
+            data = f.read(LARGEST_FILE + 1)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return CdiError(f"cannot be read: {error.strerror or error}")
+    if len(data) > LARGEST_FILE:
+        return CdiError(f"invalid spec, larger than {LARGEST_FILE} bytes")
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        return CdiError(f"invalid spec, not UTF-8: {error}")
 
 
 @dataclass(slots=True)
@@ -123,7 +152,7 @@ class CdiCache:
         self.directories = directories
         self.errors: dict[str, str] = {}
         self._devices: dict[str, _IndexedDevice] = {}
-        self._read: dict[str, tuple[str | CdiSpec, CdiSpec | None]] = {}
+        self._read: dict[str, tuple[str | CdiSpec | CdiError, CdiSpec | CdiError]] = {}
         self.refresh()
 
     def refresh(self) -> None:
@@ -135,15 +164,17 @@ class CdiCache:
             for path, text in directory.entries().items():
                 spec = self._parsed(path, text)
                 seen[path] = (text, spec)
-                for device in spec.devices if spec is not None else ():
-                    name = qualified(spec.kind, device.name) if spec is not None else ""
+                if isinstance(spec, CdiError):
+                    self.errors[path] = str(spec)
+                    continue
+                for device in spec.devices:
+                    name = qualified(spec.kind, device.name)
                     held = self._devices.get(name)
                     if held is not None and held.priority == priority:
                         conflicts.setdefault(name, [held.path]).append(path)
                         continue
-                    if spec is not None:
-                        conflicts.pop(name, None)
-                        self._devices[name] = _IndexedDevice(path, spec, device.edits, priority)
+                    conflicts.pop(name, None)
+                    self._devices[name] = _IndexedDevice(path, spec, device.edits, priority)
         for name, paths in conflicts.items():
             del self._devices[name]
             text = ", ".join(f'"{path}"' for path in paths)
@@ -151,17 +182,16 @@ class CdiCache:
                 self.errors[path] = f'conflicting device "{name}" (specs {text})'
         self._read = seen
 
-    def _parsed(self, path: str, text: str | CdiSpec) -> CdiSpec | None:
-        if isinstance(text, CdiSpec):
+    def _parsed(self, path: str, text: str | CdiSpec | CdiError) -> CdiSpec | CdiError:
+        if not isinstance(text, str):
             return text
         held = self._read.get(path)
-        if held is not None and held[0] == text and held[1] is not None:
+        if held is not None and held[0] == text:
             return held[1]
         try:
             return read(text)
         except CdiError as error:
-            self.errors[path] = str(error)
-            return None
+            return error
 
     @property
     def devices(self) -> list[str]:
@@ -173,7 +203,7 @@ class CdiCache:
         self.refresh()
         missing = [name for name in ids if name not in self._devices]
         if missing:
-            raise CdiError(f"unresolvable CDI devices {', '.join(missing)}")
+            raise CdiError(f"unresolvable CDI devices {', '.join(missing)}{self._rejected()}")
         touched = set()
         for name in ids:
             found = self._devices[name]
@@ -181,6 +211,12 @@ class CdiCache:
                 touched.add(found.path)
                 apply(config, found.spec.edits)
             apply(config, found.edits)
+
+    def _rejected(self) -> str:
+        """Return which files are left out, as they may have the devices that are missing."""
+        found = [f"{path}: {text}" for path, text in sorted(self.errors.items())]
+        more = f"; and {len(found) - MOST_ERRORS} more" if len(found) > MOST_ERRORS else ""
+        return f" (rejected: {'; '.join(found[:MOST_ERRORS])}{more})" if found else ""
 
 
 def apply(config: ContainerConfig, edits: ContainerEdits) -> None:

@@ -22,6 +22,7 @@ REGISTRATION_SERVICE: Final = "pluginregistration.Registration"
 PLUGIN_TYPE: Final = "DRAPlugin"
 # A path longer than this cannot be the address of a Unix socket (Linux: 108 with the final zero).
 LONGEST_PATH: Final = 107
+LONGEST_MESSAGE: Final = 1024
 _HEALTH: Final[Mapping[int, Health]] = {0: "Unknown", 1: "Healthy", 2: "Unhealthy"}
 
 
@@ -167,11 +168,16 @@ def health_of(response: Any) -> list[DeviceHealth]:
             pool=one.device.pool_name,
             device=one.device.device_name,
             health=_HEALTH.get(one.health, "Unknown"),
-            message=one.message,
+            message=_shortened(one.message),
             timeout=one.health_check_timeout_seconds,
         )
         for one in response.devices
     ]
+
+
+def _shortened(message: str) -> str:
+    """Return a message as the kubelet keeps it: 1024 characters at most."""
+    return message if len(message) <= LONGEST_MESSAGE else message[: LONGEST_MESSAGE - 3] + "..."
 
 
 def health_response(devices: Sequence[DeviceHealth], seconds: int) -> Any:
@@ -183,7 +189,7 @@ def health_response(devices: Sequence[DeviceHealth], seconds: int) -> Any:
             health=numbers[one.health],
             last_updated_time=seconds,
             health_check_timeout_seconds=one.timeout,
-            message=one.message[:1024],
+            message=one.message[:LONGEST_MESSAGE],
         )
         entry.device.pool_name = one.pool
         entry.device.device_name = one.device

@@ -139,6 +139,7 @@ class ClaimsOfNode:
                 for driver, refs in batches.items()
             },
             lambda answers: self._prepared(found, batches, answers, done),
+            lane=self._lane(batches),
         )
         return True
 
@@ -197,6 +198,7 @@ class ClaimsOfNode:
                 for driver, refs in batches.items()
             },
             lambda answers: self._unprepared(last, batches, answers, pod_uid, done),
+            lane=self._lane(batches),
         )
         return True
 
@@ -345,6 +347,11 @@ class ClaimsOfNode:
         )
         return ClaimRef(key.namespace, name, claim["metadata"]["uid"]), handles, exclusive
 
+    def _lane(self, drivers: Collection[str]) -> str:
+        """Return where calls to drivers wait; drivers of other processes may take 45 s."""
+        remote = [driver for driver in sorted(drivers) if self.plugins.is_remote(driver)]
+        return f"calls {','.join(remote)}" if remote else ""
+
     def _held(self, namespace: str, name: str) -> PreparedClaim | None:
         held = self._claims.get((namespace, name))
         return None if held is None else PreparedClaim(held.ref, held.devices)
@@ -386,7 +393,7 @@ def _call(
             return plugin.prepare(refs)
         return {uid: PrepareResult(error=text) for uid, text in plugin.unprepare(refs).items()}
     except PluginError as error:
-        return f"Node{verb}Resources: {error}"
+        return f"Node{verb}Resources: {error} (DRA driver {driver})"
 
 
 def _misfit(answer: Mapping[str, PrepareResult], asked: Sequence[ClaimRef], verb: str) -> str:

@@ -7,6 +7,14 @@ from dataclasses import dataclass, field
 from dralab.contracts.plugin import DeviceHealth, Plugin
 
 
+class RemotePlugin(Plugin):
+    """A plugin in another process: it may keep callers waiting, and tell of very many devices."""
+
+    def health_of(self, pool: str, device: str) -> DeviceHealth:
+        """Return what was last reported of a device."""
+        raise NotImplementedError
+
+
 @dataclass(slots=True)
 class _Registered:
     plugins: list[Plugin] = field(default_factory=list)
@@ -52,6 +60,10 @@ class Plugins:
         with self._lock:
             found = self._drivers.get(driver)
             return found is not None and found.reachable
+
+    def is_remote(self, driver: str) -> bool:
+        """Return whether a driver is another process, whose answers may take their time."""
+        return isinstance(self.get(driver), RemotePlugin)
 
     def register(self, plugin: Plugin, *, connected: bool = True) -> None:
         """Add a plugin; several of one driver may be there during an update.
@@ -103,6 +115,8 @@ class Plugins:
     def health_of(self, driver: str, pool: str, device: str) -> DeviceHealth:
         """Return what a driver says of a device; its health is unknown if it says nothing."""
         plugin = self.get(driver)
+        if isinstance(plugin, RemotePlugin):
+            return plugin.health_of(pool, device)
         for health in plugin.health() if plugin is not None else ():
             if (health.pool, health.device) == (pool, device):
                 return health

@@ -6,6 +6,7 @@ Source of steps, texts and deadlines: kubelet 1.36, `pkg/kubelet/pluginmanager` 
 
 import contextlib
 import logging
+import socket as socketlib
 import stat
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -18,12 +19,15 @@ from dralab.contracts import wire
 from dralab.contracts.plugin import ClaimRef, DeviceHealth, PluginError, PrepareResult
 from dralab.contracts.wire import SocketError
 from dralab.kernel.clock import SECOND, Clock
-from dralab.node.plugins import Plugins
+from dralab.node.plugins import Plugins, RemotePlugin
 from dralab.runtime.engine import Engine
+from dralab.values.names import subdomain_problems
 
 LOOK_EVERY: Final = SECOND
 FIRST_BACK_OFF: Final = SECOND // 2
 LONGEST_BACK_OFF: Final = 122 * SECOND
+LONGEST_NAME: Final = 63  # resource.k8s.io: names of drivers
+LONGEST_TEXT: Final = 1024
 # In seconds, as gRPC has them.
 DIAL: Final = 10.0
 INFO: Final = 1.0
@@ -31,6 +35,9 @@ NOTIFY: Final = 5.0
 CALL: Final = 45.0
 HEALTH_AGAIN: Final = 5.0
 HEALTH_TIMEOUT: Final = 30
+HEALTH_PAUSE: Final = 0.05
+# Changes of health are told together, this long after the first.
+HEALTH_SETTLES: Final = SECOND // 10
 CHANNEL: Final = (
     # Go's servers refuse the escaped path that would stand here otherwise.
     ("grpc.default_authority", "localhost"),
@@ -44,7 +51,7 @@ CHANNEL: Final = (
 logger = logging.getLogger(__name__)
 
 
-class SocketPlugin:
+class SocketPlugin(RemotePlugin):
     """A driver at the other end of a socket. Calls wait: make them beside the events."""
 
     def __init__(
@@ -108,12 +115,19 @@ class SocketPlugin:
 
     def health(self) -> Sequence[DeviceHealth]:
         """Return what was reported; a report that is too old is of unknown health."""
-        now, found = self._clock.now(), []
-        for when, one in list(self._health.values()):
-            timeout = one.timeout if one.timeout > 0 else HEALTH_TIMEOUT
-            late = now - when > timeout * SECOND
-            found.append(replace(one, health="Unknown") if late else one)
-        return found
+        return [self._believed(when, one) for when, one in list(self._health.values())]
+
+    def health_of(self, pool: str, device: str) -> DeviceHealth:
+        """Return what was reported of a device; unknown if nothing was, or too long ago."""
+        found = self._health.get((pool, device))
+        if found is None:
+            return DeviceHealth(pool=pool, device=device, health="Unknown")
+        return self._believed(*found)
+
+    def _believed(self, when: int, one: DeviceHealth) -> DeviceHealth:
+        timeout = one.timeout if one.timeout > 0 else HEALTH_TIMEOUT
+        late = self._clock.now() - when > timeout * SECOND
+        return replace(one, health="Unknown", message="") if late else one
 
     def _call(self, verb: str, claims: Sequence[ClaimRef]) -> Any:
         kind, name = f"Node{verb}ResourcesResponse", f"/{self.version.service}/Node{verb}Resources"
@@ -154,16 +168,21 @@ class SocketPlugin:
             try:
                 self._stream = method(messages.NodeWatchResourcesRequest())
                 for report in self._stream:
+                    begun = self._clock.now()
                     self._reported(wire.health_of(report))
+                    # Who floods is read slowly: gRPC holds back what is not read yet.
+                    took = (self._clock.now() - begun) / SECOND
+                    self._closed.wait(max(HEALTH_PAUSE, 4 * took))
             except grpc.RpcError as error:
                 if error.code() is grpc.StatusCode.UNIMPLEMENTED and len(services) > 1:
                     del services[0]
                     continue
             except ValueError:
                 pass  # the channel is closed
-            if self._health and not self._closed.is_set():
+            if self._health:
                 self._health = {}
-                self.on_health()
+                if not self._closed.is_set():
+                    self.on_health()
             self._closed.wait(HEALTH_AGAIN)
 
     def _reported(self, devices: Sequence[DeviceHealth]) -> None:
@@ -218,6 +237,7 @@ class Registrar:
         # Told of each call to a driver: its name, and what `SocketPlugin.on_call` is told.
         self.on_call: Callable[[str, str, str, int], None] = lambda *_: None
         self._sockets: dict[Path, _Socket] = {}
+        self._health_due = False
         self._stopped = False
 
     def start(self) -> None:
@@ -274,8 +294,19 @@ class Registrar:
                     (s.plugin.driver, s.plugin.endpoint) for s in self._sockets.values() if s.plugin
                 }
                 self.engine.offload(
-                    partial(self._greet, path, taken), partial(self._greeted, socket)
+                    partial(self._greet, path, taken),
+                    partial(self._greeted, socket),
+                    lane=f"socket {path}",
                 )
+
+    def _health_changed(self) -> None:
+        if not self._health_due:
+            self._health_due = True
+            self.engine.after(HEALTH_SETTLES, self._tell_health)
+
+    def _tell_health(self) -> None:
+        self._health_due = False
+        self.on_health()
 
     def _gone(self, socket: _Socket) -> None:
         if socket.plugin is not None:
@@ -285,6 +316,7 @@ class Registrar:
 
     def _greet(self, path: Path, taken: set[tuple[str, str]]) -> SocketPlugin:
         """Ask who is there, and say whether they may stay. Beside the events."""
+        _knock(path)
         grpc, messages = wire.grpc(), wire.registration()
         with grpc.insecure_channel(wire.address(str(path)), options=CHANNEL) as channel:
             try:
@@ -313,7 +345,8 @@ class Registrar:
             problem = (
                 self._refusal(info, endpoint, taken)
                 if info.type == wire.PLUGIN_TYPE
-                else f"no handler registered for plugin type: {info.type} at socket {path}"
+                else f"no handler registered for plugin type: {_shortened(info.type)} "
+                f"at socket {path}"
             )
             status = messages.RegistrationStatus(plugin_registered=not problem, error=problem)
             plugin = None
@@ -338,6 +371,15 @@ class Registrar:
 
     def _refusal(self, info: Any, endpoint: str, taken: set[tuple[str, str]]) -> str:
         """Return why a plugin is not taken; empty if it is."""
+        if problems := subdomain_problems(info.name):
+            return f"invalid DRA driver name {_quoted(info.name)}: {'; '.join(problems)}"
+        if len(info.name) > LONGEST_NAME:
+            return (
+                f"invalid DRA driver name {_quoted(info.name)}: must be no more than "
+                f"{LONGEST_NAME} characters"
+            )
+        if problem := _bad_endpoint(endpoint):
+            return f"invalid endpoint of DRA driver plugin {info.name}: {problem}"
         offered = list(info.supported_versions)
         where = (
             f"invalid supported gRPC versions of DRA driver plugin {info.name} "
@@ -347,7 +389,7 @@ class Registrar:
             return where + "empty list of supported gRPC services (aka supported versions)"
         if not set(offered) & set(self.versions):
             return where + (
-                f"none of services supported by the plugin ({', '.join(offered)}) "
+                f"none of services supported by the plugin ({_shortened(', '.join(offered))}) "
                 f"are supported by the kubelet ({', '.join(self.versions)})"
             )
         if (info.name, endpoint) in taken:
@@ -370,10 +412,40 @@ class Registrar:
         logger.info("driver %s connected: %s", answer.driver, answer.endpoint)
         socket.plugin, socket.error, socket.back_off = answer, "", 0
         answer.on_connection = lambda connected: self.plugins.connection(answer, up=connected)
-        answer.on_health = lambda: self.engine.soon(self.on_health)
+        answer.on_health = lambda: self.engine.soon(self._health_changed)
         answer.on_call = partial(self.on_call, answer.driver)
         self.plugins.register(answer, connected=False)
         answer.open()
+
+
+def _knock(path: Path) -> None:
+    """Raise SocketError at once where nobody listens: gRPC would try for ten seconds."""
+    with socketlib.socket(socketlib.AF_UNIX) as caller:
+        caller.settimeout(DIAL)
+        try:
+            caller.connect(str(path))
+        except OSError as error:
+            raise SocketError(f"failed to dial socket {path}: {error.strerror or error}") from error
+
+
+def _bad_endpoint(endpoint: str) -> str:
+    """Return what is wrong with the path at which a plugin serves; empty if nothing is."""
+    if not endpoint.startswith("/") or "\0" in endpoint:
+        return f"{_quoted(endpoint)} is not an absolute path"
+    if (length := len(endpoint.encode())) > wire.LONGEST_PATH:
+        limit = f"a Unix socket path may have at most {wire.LONGEST_PATH} bytes"
+        return f"{limit}, but {_quoted(endpoint)} has {length}"
+    return ""
+
+
+def _quoted(text: str) -> str:
+    return f'"{_shortened(text)}"'
+
+
+def _shortened(text: str) -> str:
+    """Return a text that a plugin sent, short and printable enough for a log."""
+    printable = "".join(each if each.isprintable() else "?" for each in text[: LONGEST_TEXT + 1])
+    return printable if len(text) <= LONGEST_TEXT else f"{printable[:LONGEST_TEXT]}..."
 
 
 def _sockets(directory: Path) -> dict[Path, tuple[int, int]]:
@@ -399,7 +471,7 @@ def text_of(error: Any) -> str:
     """Return an error of gRPC as Go prints it."""
     if not hasattr(error, "code"):
         return str(error)
-    return f"rpc error: code = {status_of(error)} desc = {error.details()}"
+    return f"rpc error: code = {status_of(error)} desc = {_shortened(str(error.details()))}"
 
 
 def status_of(error: Any) -> str:

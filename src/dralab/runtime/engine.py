@@ -48,6 +48,11 @@ class Engine(Protocol):
         """Run `action` after what is due already. The one method that any thread may call."""
         ...
 
-    def offload(self, work: Callable[[], T], done: Callable[[T | Exception], None]) -> None:
-        """Run work that may wait for a network beside the events, then `done` as an event."""
+    def offload(
+        self, work: Callable[[], T], done: Callable[[T | Exception], None], *, lane: str = ""
+    ) -> None:
+        """Run work that may wait for a network beside the events, then `done` as an event.
+
+        Work of a `lane` delays only the work of that lane, however long it takes.
+        """
         ...

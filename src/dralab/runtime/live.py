@@ -2,6 +2,7 @@
 
 import logging
 import threading
+from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -14,6 +15,7 @@ T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 LONGEST_WAIT = 3600.0
+MOST_OF_A_LANE = 16
 
 
 class LiveEngine:
@@ -32,6 +34,7 @@ class LiveEngine:
         self._changed = threading.Condition()
         self._stopping = False
         self._thread: threading.Thread | None = None
+        self._lanes = _Lanes(name)
         self._pool = (
             ThreadPoolExecutor(workers, thread_name_prefix=f"{name}-offload") if workers else None
         )
@@ -51,8 +54,14 @@ class LiveEngine:
         """Run `action` after what is due already; any thread may call it."""
         self.at(self.clock.now(), action)
 
-    def offload(self, work: Callable[[], T], done: Callable[[T | Exception], None]) -> None:
-        """Run `work` on a worker's thread, then `done` as an event of this engine."""
+    def offload(
+        self, work: Callable[[], T], done: Callable[[T | Exception], None], *, lane: str = ""
+    ) -> None:
+        """Run `work` on a worker's thread, then `done` as an event of this engine.
+
+        A `lane` has threads of its own for as long as it has work, 16 at most: who never answers
+        there keeps nobody else waiting.
+        """
 
         def attempt() -> None:
             try:
@@ -63,6 +72,8 @@ class LiveEngine:
 
         if self._pool is None:
             self.soon(attempt)
+        elif lane:
+            self._lanes.submit(lane, attempt)
         else:
             self._pool.submit(attempt)
 
@@ -85,6 +96,7 @@ class LiveEngine:
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
+        self._lanes.stop()
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
         if self._thread is not None and self._thread is not threading.current_thread():
@@ -103,3 +115,43 @@ class LiveEngine:
                     return self._events.take_event()
                 self._changed.wait(min(wait / SECOND, LONGEST_WAIT))
             return None
+
+
+class _Lanes:
+    """Work by lane, each in threads of its own, which end when the lane is empty."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._lock = threading.Lock()
+        self._waiting: dict[str, deque[Action]] = {}
+        self._threads: Counter[str] = Counter()
+
+    def submit(self, lane: str, work: Action) -> None:
+        """Run work soon."""
+        with self._lock:
+            self._waiting.setdefault(lane, deque()).append(work)
+            if self._threads[lane] >= MOST_OF_A_LANE:
+                return
+            self._threads[lane] += 1
+        threading.Thread(
+            target=self._run, args=(lane,), name=f"{self._name}-{lane}", daemon=True
+        ).start()
+
+    def stop(self) -> None:
+        """Begin nothing more."""
+        with self._lock:
+            for waiting in self._waiting.values():
+                waiting.clear()
+
+    def _run(self, lane: str) -> None:
+        while True:
+            with self._lock:
+                waiting = self._waiting.get(lane)
+                if not waiting:
+                    self._threads[lane] -= 1
+                    if not self._threads[lane]:
+                        del self._threads[lane]
+                        self._waiting.pop(lane, None)
+                    return
+                work = waiting.popleft()
+            work()

@@ -40,7 +40,13 @@ class SimulatedEngine:
         """Run `action` at the present instant, after what is due already."""
         self.events.at(self.clock.now(), action)
 
-    def offload(self, work: Callable[[], T], done: Callable[[T | Exception], None]) -> None:
+    def offload(
+        self,
+        work: Callable[[], T],
+        done: Callable[[T | Exception], None],
+        *,
+        lane: str = "",  # noqa: ARG002 - nothing waits here
+    ) -> None:
         """Run `work` at the present instant, then `done`: a request takes no simulated time.
 
         What the work says to `pause` passes between the two.
