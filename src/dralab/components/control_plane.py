@@ -28,7 +28,7 @@ SCHEDULER: Final = "scheduler"
 # kube-scheduler's: it and dralab's leave the cluster to each other.
 LEASE: Final = "kube-scheduler"
 IDENTITY: Final = "dralab-up"
-# Who reads for all of them, and who the scheduler is; controllers have accounts of their own.
+# The users of the shared caches and the scheduler; controllers have accounts of their own.
 READER: Final = "system:kube-controller-manager"
 SCHEDULER_USER: Final = "system:kube-scheduler"
 CONTROLLERS: Final = "controllers"
@@ -116,7 +116,7 @@ class ControlPlane:
         engine.start()
 
     def stop(self) -> None:
-        """End; what was being written is written."""
+        """Stop; writes that have begun are finished."""
         if self.manager is not None:
             self.manager.stop()
         if self.engine is not None:

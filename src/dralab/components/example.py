@@ -32,7 +32,7 @@ class GrantedDevice:
 
 @dataclass(frozen=True, slots=True)
 class PodOutcome:
-    """What became of a pod: a node and devices, or the reason why it has none."""
+    """The result for a pod: a node and devices, or the reason why it has none."""
 
     pod: str
     node: str
@@ -92,7 +92,7 @@ def settled(client: Client, pods: list[NamespacedName]) -> bool:
 
 
 def placements(client: Client, pods: list[NamespacedName]) -> list[PodOutcome]:
-    """Return what became of the pods, in their order."""
+    """Return the results for the pods, in their order."""
     claims = client.list(CLAIMS).items
     found = []
     for key in pods:

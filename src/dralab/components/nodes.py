@@ -39,7 +39,7 @@ CLASSIC_CLASS: Final[JsonDict] = {
 }
 SIMULATED: Final = "simulated"
 PROCESS: Final = "process"
-# Who looks at all nodes and makes what belongs to none; what a node writes, it writes itself.
+# The user that reads all nodes and writes shared objects; a node writes as itself.
 NODES_USER: Final = "system:serviceaccount:kube-system:dralab-nodes"
 
 
@@ -137,7 +137,7 @@ class Nodes:
             self.manager.stop()
         if self.engine is not None:
             self.engine.stop()
-        # Now nobody starts again what ends.
+        # From here on, containers that end are not restarted.
         if self.runtime is not None:
             self.runtime.stop()
         if self.kubelets is not None:

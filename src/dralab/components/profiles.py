@@ -215,7 +215,7 @@ class PrototypeStrategy(CustomStrategy):
         return [str(each) for each in found if each.level == "legacy"]
 
     def name_problems(self, name: str) -> list[str]:
-        """Return why a name is none; upper case is let pass, as the prototypes' files have it."""
+        """Return why a name is invalid; upper case is accepted, as in the prototypes' files."""
         return subdomain_problems(name.lower())
 
     def validate(self, value: JsonDict) -> list[FieldError]:

@@ -53,7 +53,7 @@ class Authority:
 
 
 class CertificateSigner:
-    """Signs what was approved for the signers of Kubernetes; the others are other people's."""
+    """Signs approved requests for Kubernetes' own signers, and no others."""
 
     def __init__(self, manager: Manager, authority: Authority) -> None:
         self.client = manager.client
@@ -69,7 +69,7 @@ class CertificateSigner:
             self.queue.add(new["metadata"]["name"])
 
     def reconcile(self, name: str) -> int | None:
-        """Sign one request, or say why it cannot be signed."""
+        """Sign one request, or record why it cannot be signed."""
         request = self.requests.get(NamespacedName("", name))
         if request is None or not _is_waiting(request):
             return None

@@ -77,7 +77,7 @@ class DaemonSets:
             self.queue.add(key_of(daemon_set))
 
     def reconcile(self, key: NamespacedName) -> int | None:
-        """Bring a set's pods to the nodes that take them, and say how it stands."""
+        """Create and delete a set's pods, and write its status."""
         daemon_set = self.sets.get(key)
         if daemon_set is None:
             return None

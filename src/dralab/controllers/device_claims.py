@@ -35,7 +35,7 @@ KINDS: Final = {
 }
 OF_ALLOCATION: Final = ("allocations", "classConfigs", "claimConfigs", "deviceStatuses", "podNames")
 EVERYTHING: Final = "everything"
-# From what a status says to what it is to say.
+# From the present status to the wanted one.
 Status = Callable[[JsonObject], JsonDict]
 
 
@@ -103,7 +103,7 @@ class DeviceClaims:
         return found is not None and bool(found["spec"].get("nodeName"))
 
     def _is_gone(self, pod: NamespacedName) -> bool:
-        """Return whether a pod is no more; the cache may not have heard of a new one yet."""
+        """Return whether a pod is gone; the cache may not have a new one yet."""
         found = self.pods.get(pod)
         if found is None:
             try:

@@ -23,7 +23,7 @@ STATUS_PERIOD: Final = 10 * SECOND
 
 
 class DeviceTaintEviction:
-    """Deletes pods in time, and says in the status of rules how far that is."""
+    """Deletes pods in time, and reports the progress in the status of rules."""
 
     def __init__(self, manager: Manager) -> None:
         self.manager = manager
@@ -174,7 +174,7 @@ class DeviceTaintEviction:
     # --- the status of rules
 
     def sync_rule(self, key: NamespacedName) -> int | None:
-        """Say in a rule's status how far its eviction is."""
+        """Write the progress of an eviction into the rule's status."""
         rule = self.rules.get(key)
         if rule is None:
             return None
@@ -193,7 +193,7 @@ class DeviceTaintEviction:
         }
         seen = (known or {}).get("observedGeneration") == new["observedGeneration"]
         if known is not None and seen and reason == known.get("reason") == "NoEffect":
-            return None  # what NoExecute would do is told once, as it says itself
+            return None  # the effect of NoExecute is reported once, as documented in the API
         if known is not None and all(known.get(name) == new[name] for name in new):
             return None
         conditions = with_condition(status.get("conditions") or (), new, now=now)
@@ -244,7 +244,7 @@ class DeviceTaintEviction:
             for device in devices_of(item)
         )
 
-    # --- who uses what
+    # --- users of devices
 
     def _pods_of(self, claim: JsonDict) -> list[JsonDict]:
         namespace = key_of(claim).namespace

@@ -31,7 +31,7 @@ SIZED: Final = {"ReplicaSet": REPLICA_SETS, "StatefulSet": STATEFUL_SETS, "Deplo
 
 
 class DisruptionBudgets:
-    """Counts healthy pods and writes what may go."""
+    """Counts healthy pods and writes how many may be disrupted."""
 
     def __init__(self, manager: Manager) -> None:
         self.manager = manager

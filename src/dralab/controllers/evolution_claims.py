@@ -1,6 +1,6 @@
 """dra-evolution: claims whose pods are gone give their devices back, and may be deleted then.
 
-`dralab schedule` allocates and reserves; a finalizer keeps a claim until nobody uses it.
+`dralab schedule` allocates and reserves; a finalizer keeps a claim while it is in use.
 """
 
 from dralab.api.status import ApiError
@@ -13,7 +13,7 @@ from dralab.values.json_types import JsonDict
 
 
 class EvolutionClaims:
-    """Takes pods that are gone off the claims that they used."""
+    """Removes deleted pods from the claims that they used."""
 
     def __init__(self, manager: Manager) -> None:
         self.client = manager.client
@@ -33,7 +33,7 @@ class EvolutionClaims:
                 self.queue.add(key_of(claim))
 
     def reconcile(self, key: NamespacedName) -> int | None:
-        """Release a claim that nobody uses any more."""
+        """Release a claim that is not used any more."""
         claim = self.claims.get(key)
         if claim is None:
             return None
@@ -47,7 +47,7 @@ class EvolutionClaims:
 
             def release(item: JsonDict) -> bool:
                 if status_of(item).get("reservedFor") != reserved:
-                    return False  # somebody uses it again; the queue hears of that
+                    return False  # it is in use again; that change adds it to the queue
                 item["status"] = status
                 return True
 
@@ -59,7 +59,7 @@ class EvolutionClaims:
         return None
 
     def _is_gone(self, namespace: str, user: JsonDict) -> bool:
-        """Return whether a pod is no more; the cache may not have heard of a new one yet."""
+        """Return whether a pod is gone; the cache may not have a new one yet."""
         try:
             pod = self.client.get(EVOLUTION_PODS, user["name"], namespace)
         except ApiError as error:

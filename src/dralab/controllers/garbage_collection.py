@@ -111,7 +111,7 @@ class GarbageCollector:
                     self.queue.add(owner)
 
     def reconcile(self, item: CollectedObject) -> int | None:
-        """Delete an object without owners; let one go on that waited for its dependents."""
+        """Delete an object without owners; finish one that waited for its dependents."""
         cache = self.caches.get(item.resource)
         obj = cache.get(item.key) if cache is not None else None
         if obj is None:
@@ -144,7 +144,7 @@ class GarbageCollector:
     def _is_there(self, item: CollectedObject, reference: Mapping[str, Any]) -> bool:
         known = self._by_uid.get(reference["uid"])
         if known is not None:
-            # A namespaced owner in another namespace is no owner.
+            # A namespaced owner in another namespace does not count.
             return known.key.namespace in {"", item.key.namespace}
         group = str(reference.get("apiVersion", "")).rpartition("/")[0]
         resource = self._kinds.get((group, reference.get("kind", "")))

@@ -17,7 +17,7 @@ Action = Literal["FailJob", "FailIndex", "Ignore", "Count"]
 
 
 class MatchedRule(NamedTuple):
-    """What the first rule that speaks of a failed pod says, and why."""
+    """The action of the first rule that matches a failed pod, and why."""
 
     action: Action
     message: str = ""
@@ -27,7 +27,7 @@ COUNTED: Final = MatchedRule("Count")
 
 
 def judged(job: JsonDict, pod: JsonDict) -> MatchedRule:
-    """Return what a job's failure policy makes of a failed pod."""
+    """Return the action of a job's failure policy for a failed pod."""
     rules = (job["spec"].get("podFailurePolicy") or {}).get("rules") or ()
     for number, rule in enumerate(rules):
         why = ""

@@ -27,7 +27,7 @@ from dralab.values.json_types import JsonDict
 GRACE: Final = SECOND
 AGAIN: Final = 5 * SECOND
 
-# Trouble that does not come: kinds are known beforehand, and what fails is retried.
+# Conditions that stay false here: kinds are known beforehand, and failures are retried.
 FINE: Final = (
     (
         "NamespaceDeletionDiscoveryFailure",
@@ -92,7 +92,7 @@ class Namespaces:
     def _resources(self) -> list[Resource]:
         found: dict[str, Resource] = {}
         for kind in self._kinds:
-            # Pods go last: what makes them is gone by then.
+            # Pods are deleted last: their controllers' objects are gone by then.
             if kind.namespaced and {"list", "delete"} <= set(kind.verbs) and kind.hub not in found:
                 found[kind.hub] = Resource(kind.group, kind.version, kind.plural)
         for definition in self._definitions:

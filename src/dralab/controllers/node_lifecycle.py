@@ -96,7 +96,7 @@ class NodeLifecycle:
     # --- nodes
 
     def reconcile(self, key: NamespacedName) -> int | None:
-        """Judge a node by its lease and conditions; look again when the lease runs out."""
+        """Update a node by its lease and conditions; look again when the lease runs out."""
         node = self.nodes.get(key)
         if node is None:
             return None

@@ -36,7 +36,7 @@ WATCHED: Final = (
 
 
 class ResourceQuotas:
-    """Counts again whenever something that counts comes, goes or changes."""
+    """Counts again whenever an object that counts is created, changed or deleted."""
 
     def __init__(self, manager: Manager) -> None:
         self.manager = manager

@@ -70,7 +70,7 @@ ACCOUNTS: Final[Mapping[str, str]] = {
 
 
 def account_of(controller: str) -> str:
-    """Return the user as whom a controller writes: a service account of kube-system.
+    """Return the user of a controller: a service account of kube-system.
 
     >>> account_of("job-controller")
     'system:serviceaccount:kube-system:job-controller'
@@ -100,7 +100,7 @@ def assemble(
 
     `kinds` are those of the server, where they are known to be more than the standard ones; `ca`
     is its certificate authority as PEM, for pods; without `signing_files` (certificate and private
-    key) nobody signs requests for certificates.
+    key) no requests for certificates are signed.
     """
     unknown = sorted(set(without) - set(CONTROLLERS))
     if unknown:

@@ -58,7 +58,7 @@ class ReplicaSets:
         self.queue.add_after(key, GATHER)
 
     def reconcile(self, key: NamespacedName) -> int | None:
-        """Bring a set to its number of pods, and say how it stands."""
+        """Bring a set to its number of pods, and write its status."""
         replica_set = self.sets.get(key)
         if replica_set is None:
             return None

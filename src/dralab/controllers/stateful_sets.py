@@ -46,7 +46,7 @@ class StatefulSets:
         self.owned.cache.subscribe(enqueue_owner(self.owned, self.queue.add, self.sets))
 
     def reconcile(self, key: NamespacedName) -> int | None:
-        """Take the next steps of a set, and say how it stands."""
+        """Take the next steps of a set, and write its status."""
         stateful = self.sets.get(key)
         if stateful is None:
             return None

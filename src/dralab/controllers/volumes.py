@@ -140,7 +140,7 @@ class PersistentVolumes:
         return claim
 
     def _bind(self, claim: JsonDict, volume: JsonDict) -> None:
-        """Write down on both sides that they belong together; each step may have been done."""
+        """Bind a claim and a volume on both sides; each step may have been done before."""
         if not rules.belongs_to(volume, claim):
             if volume["spec"].get("claimRef") is not None:
                 return

@@ -45,8 +45,8 @@ DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 class OwnedObjects:
     """The objects of one collection that belong to objects of one kind.
 
-    Who owns what is the controller reference; what has none but fits a selector is adopted, and
-    what fits no more is let go. `plain` owners select by labels alone, as ReplicationControllers.
+    An object belongs to its controller reference. One without that fits a selector is adopted, and
+    one that no longer fits is released. `plain`: select by labels alone (ReplicationController).
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class OwnedObjects:
 
 
 class PodControl:
-    """Creates and deletes the pods of an owner, and tells it in events."""
+    """Creates and deletes the pods of an owner, and records events on it."""
 
     def __init__(
         self, manager: Manager, recorder: EventRecorder, *, kind: str, api_version: str
@@ -142,7 +142,7 @@ class PodControl:
         self.api_version = api_version
 
     def create(self, owner: JsonDict, body: JsonDict) -> JsonDict:
-        """Create a pod; ApiError is told to the owner and passed on."""
+        """Create a pod; an ApiError is recorded as an event of the owner and raised."""
         try:
             created = self.client.create(PODS, body, key_of(owner).namespace)
         except ApiError as error:
@@ -219,7 +219,7 @@ def available_at(pod: JsonDict, min_ready_seconds: int) -> int:
 
 
 def deletion_rank(pod: JsonDict) -> tuple[Any, ...]:
-    """Return what decides who goes first when there are too many (ActivePodsWithRanks)."""
+    """Return the sort key of pods to delete when there are too many (ActivePodsWithRanks)."""
     phase = status_of(pod).get("phase", "")
     annotations = annotations_of(pod)
     try:
@@ -280,7 +280,7 @@ def percentage(value: Any, of: int, *, up: bool) -> int:
 def each(
     add: Callable[[NamespacedName], None],
 ) -> Callable[[JsonDict | None, JsonDict | None], None]:
-    """Return a subscriber that has every new or changed object looked at."""
+    """Return a subscriber that queues every new or changed object."""
 
     def change(_old: JsonDict | None, new: JsonDict | None) -> None:
         if new is not None:
@@ -292,7 +292,7 @@ def each(
 def enqueue_owner(
     owned: OwnedObjects, add: Callable[[NamespacedName], None], owners: Cache
 ) -> Callable[[JsonDict | None, JsonDict | None], None]:
-    """Return a subscriber that has an owner looked at when something of its changes."""
+    """Return a subscriber that queues an owner when one of its objects changes."""
 
     def change(old: JsonDict | None, new: JsonDict | None) -> None:
         for obj in (old, new):

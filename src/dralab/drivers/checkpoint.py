@@ -16,7 +16,7 @@ KIND: Final = {"kind": "Checkpoint", "apiVersion": "checkpoint.dralab.dev/v1"}
 
 @dataclass(frozen=True, slots=True)
 class PreparedClaim:
-    """A prepared claim, and the devices (`pool/device`) that are its alone."""
+    """A prepared claim, and the devices (`pool/device`) that it holds exclusively."""
 
     ref: ClaimRef
     devices: frozenset[str] = frozenset()
@@ -30,7 +30,7 @@ class DriverCheckpoint(Protocol):
         ...
 
     def save(self, claims: Mapping[str, PreparedClaim]) -> None:
-        """Keep the claims; afterwards they outlive this process, if any does."""
+        """Keep the claims; from then on they survive this process, if the storage does."""
         ...
 
 

@@ -168,7 +168,7 @@ class HostedPlugin:
         )
 
     def _refuse_taken(self, claim: AllocatedClaim, held: dict[str, PreparedClaim]) -> None:
-        """Refuse devices that another claim holds; one that is no longer its is taken over."""
+        """Refuse devices that another claim holds; take over those whose claim lost them."""
         wanted = _alone(claim)
         for other in list(held.values()):
             taken = wanted & other.devices
@@ -184,7 +184,7 @@ class HostedPlugin:
             del held[other.ref.uid]
 
     def _still_has(self, other: PreparedClaim, devices: frozenset[str]) -> bool:
-        """Return whether a claim's allocation still says that some devices are its."""
+        """Return whether a claim's allocation still contains some devices."""
         try:
             return bool(_alone(self._fetch(other.ref)) & devices)
         except ValueError:

@@ -61,7 +61,7 @@ class SlicePublisher:
         self.nodes.subscribe(self._node)
 
     def publish(self, driver: Driver) -> None:
-        """Keep the slices of a driver on a node as it says, from now on; again after a change."""
+        """Publish the slices of a driver on a node from now on; call it again after a change."""
         place = _PublishedPool(driver.name, driver.node)
         self._drivers[place] = driver
         self._gone.discard(place)
@@ -73,14 +73,14 @@ class SlicePublisher:
         self.publish(driver)
 
     def withdraw(self, driver: Driver) -> None:
-        """Take the slices of a driver on a node away."""
+        """Delete the slices of a driver on a node."""
         place = _PublishedPool(driver.name, driver.node)
         self._drivers.pop(place, None)
         self._gone.add(place)
         self.queue.add(place)
 
     def forget_driver(self, driver: Driver) -> None:
-        """Look after the slices of a driver no longer, and leave them as they are."""
+        """Stop publishing for a driver, and leave its slices as they are."""
         self._drivers.pop(_PublishedPool(driver.name, driver.node), None)
 
     def _changed(self, old: JsonDict | None, new: JsonDict | None) -> None:

@@ -1,4 +1,4 @@
-"""What a pod, a node, a claim or a taint says: reading JSON objects, and Kubernetes' rules on them.
+"""Typed reading of pods, nodes, claims and taints as JSON objects, and Kubernetes' rules on them.
 
 Every rule that Kubernetes has once is here once, as in k8s.io/component-helpers; scheduler,
 controllers, nodes, the server and the commands on files ask the same function.

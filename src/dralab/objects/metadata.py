@@ -1,4 +1,4 @@
-"""What every object says of itself: its key, its owners, whether it is going.
+"""The metadata of every object: its key, its owners, whether it is being deleted.
 
 Source: k8s.io/apimachinery `apis/meta/v1` (OwnerReference, controller_ref.go).
 """
@@ -62,13 +62,13 @@ def revision_of(obj: JsonObject) -> int:
 
 
 def finalizers_of(obj: JsonObject) -> Sequence[str]:
-    """Return who must let go of an object before it is gone."""
+    """Return the finalizers of an object."""
     found: Sequence[str] = obj["metadata"].get("finalizers") or ()
     return found
 
 
 def is_deleting(obj: JsonObject) -> bool:
-    """Return whether the object is on its way out."""
+    """Return whether the object is being deleted."""
     return "deletionTimestamp" in obj["metadata"]
 
 

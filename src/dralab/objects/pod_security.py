@@ -47,7 +47,7 @@ SAFE_PROFILES: Final = ("RuntimeDefault", "Localhost")
 
 @dataclass(frozen=True, slots=True)
 class SecurityFinding:
-    """Why a pod does not keep to a level: a short reason, and who does what."""
+    """A violation of a level: a short reason, and the containers that cause it."""
 
     reason: str
     detail: str = ""
@@ -78,7 +78,7 @@ class CheckedPod:
 
     @property
     def is_windows(self) -> bool:
-        """Whether it says that it is for Windows, at a version that heeds it."""
+        """Whether it is declared for Windows, at a version of the standard that exempts those."""
         name = (self.spec.get("os") or {}).get("name")
         return bool(name == "windows" and self.version >= WINDOWS)
 
@@ -89,7 +89,7 @@ Check = Callable[[CheckedPod], SecurityFinding | None]
 def violations(
     level: str, version: Version, metadata: Mapping[str, Any], spec: Mapping[str, Any]
 ) -> list[SecurityFinding]:
-    """Return all by which a pod goes beyond a level, in the order of a real server.
+    """Return all violations of a level, in the order of a real server.
 
     >>> spec = {"hostNetwork": True, "containers": []}
     >>> [str(each) for each in violations("baseline", LATEST, {}, spec)]
@@ -114,7 +114,7 @@ def _named(names: Sequence[str], kind: str = "container") -> str:
 
 
 def _setters(*, pod: bool, containers: Sequence[str]) -> str:
-    """Return who has set something: the pod, containers, or both."""
+    """Return where something is set: in the pod, in containers, or both."""
     found = ["pod"] if pod else []
     return " and ".join([*found, _named(containers)] if containers else found)
 
@@ -155,7 +155,7 @@ def _app_armor(pod: CheckedPod) -> SecurityFinding | None:
 
 
 def _capabilities(pod: CheckedPod, allowed: frozenset[str]) -> str:
-    """Return which containers add what is not allowed."""
+    """Return the containers that add what is not allowed."""
     bad, added = [], set()
     for name, security, _ in pod.containers:
         more = set((security.get("capabilities") or {}).get("add") or ()) - allowed
@@ -265,7 +265,7 @@ def _selinux(pod: CheckedPod) -> SecurityFinding | None:
 
 
 def _seccomp(pod: CheckedPod) -> tuple[str, list[str]]:
-    """Return who sets a profile that is not safe, and which containers have none."""
+    """Return where an unsafe profile is set, and which containers have none."""
     kinds: set[str] = set()
 
     def kind_of(security: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""What a pod says about itself: whether it is finished or ready, its group, its containers."""
+"""Reading pods: whether one is finished or ready, its group, its containers."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""What ResourceSlices say of their pools.
+"""Reading ResourceSlices: pools and generations.
 
 Source: k8s.io/dynamic-resource-allocation `structured` (GatherPools). The validator of files and
 the verifier of allocations count generations themselves: they judge what others make of it.

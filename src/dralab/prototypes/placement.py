@@ -95,7 +95,7 @@ class GenerationCluster(Protocol):
         ...
 
     def apply(self, placed: PlacedPod) -> None:
-        """Take a placement as done: its devices are in use from now on."""
+        """Apply a placement: its devices are in use from now on."""
         ...
 
     def problems(self, pod: JsonDict) -> Sequence[tuple[Node, Problem]]:

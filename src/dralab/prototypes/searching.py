@@ -58,7 +58,7 @@ class SearchedCluster(ABC):
         return sorted(named | self.pool_nodes() - {""}) or [""]
 
     def apply(self, placed: PlacedPod) -> None:
-        """Take a placement as done."""
+        """Apply a placement."""
         for item in (*placed.claims, placed.pod):
             self.objects[self.key(item)] = item
         self.filters.count_pod(placed.pod, placed.node)

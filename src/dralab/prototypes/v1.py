@@ -90,7 +90,7 @@ class V1Cluster:
         )
 
     def apply(self, placed: PlacedPod) -> None:
-        """Take a placement as done: its claims hold their devices from now on."""
+        """Apply a placement: its claims hold their devices from now on."""
         self.snapshot.note_claims(placed.claims)
         self.snapshot.note_pod(placed.pod, placed.node)
 
@@ -124,7 +124,7 @@ def _devices(found: PlacedToday) -> Iterable[PlacedDevice]:
 
 
 def _own(claim: JsonDict, pod: JsonDict) -> None:
-    """Say of a claim made from a template whose it is, as the resource claim controller does."""
+    """Set the owner of a claim made from a template, as the resource claim controller does."""
     metadata = claim["metadata"] = copied(claim["metadata"])
     for item in pod_claims(pod):
         made = f"{pod['metadata']['name']}-{item.entry}"

@@ -107,7 +107,7 @@ class Cache:
             self._put(obj)
 
     def learn_deletion(self, obj: Mapping[str, Any], now: str) -> None:
-        """Take it that an object is on its way out, before the watch tells it."""
+        """Record that an object is being deleted, before the watch reports it."""
         key = key_of(obj)
         held = self._objects.get(key)
         if held is not None and not is_deleting(held):

@@ -196,7 +196,7 @@ def amend(
 
     `change` edits the copy it is given and returns whether there is anything to write. It is
     called again after a conflict, so it must look at its argument and at nothing older.
-    ApiError: the object is gone or was replaced (NotFound), or the server refuses.
+    ApiError: the object is gone or was replaced (NotFound), or the server refuses the write.
     """
     key, uid = key_of(obj), uid_of(obj)
     for attempt in range(attempts):

@@ -26,7 +26,7 @@ class _Series:
 class EventRecorder:
     """Writes events, and counts one up where the same happens to the same object again.
 
-    An event that cannot be written is dropped: no part waits for what it says about itself.
+    An event that cannot be written is dropped: no component depends on it.
     """
 
     def __init__(self, engine: Engine, client: Client, component: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from dralab.api.yaml_documents import YamlError, single
 
-# What would change how a cluster is reached, or as whom: refused, for nothing of it is done.
+# Fields that would change the address or the user, and are not supported: refused.
 UNSUPPORTED: Final = frozenset(
     {"proxy-url", "tls-server-name", "as", "as-uid", "as-groups", "as-user-extra"}
 )

@@ -56,7 +56,7 @@ class Leadership:
         self.engine.soon(self._try)
 
     def stop(self) -> None:
-        """Give the lease back, so that the next need not wait; errors are let be."""
+        """Release the lease, so that the next holder need not wait; errors are ignored."""
         self._stopped = True
         if not self.holds:
             return

@@ -88,7 +88,7 @@ class LiveEngine:
             try:
                 call()
             except Exception:
-                # One part's defect must not silence the others on this engine.
+                # A defect in one component must not stop the others on this engine.
                 logger.exception("an event failed")
 
     def stop(self, timeout: float = 10.0) -> None:

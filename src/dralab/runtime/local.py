@@ -32,8 +32,8 @@ AGENT: Final = "dralab"
 class LocalClient:
     """The `Client` of a server in this process.
 
-    `agent` is who writes, for managed fields. `user` is who asks: what they may not do is refused
-    where the server asks for leave (ApiError Forbidden).
+    `agent` is the writer in managed fields. With `user`, requests are authorized as that user's,
+    if the server has authorization on (ApiError Forbidden).
     """
 
     def __init__(
@@ -340,7 +340,7 @@ class _Objects:
 
 
 def _copy(value: Any) -> Any:
-    """Return a deep copy; what is no JSON is refused."""
+    """Return a deep copy; values that are not JSON are refused."""
     try:
         return orjson.loads(orjson.dumps(value))
     except (orjson.JSONEncodeError, orjson.JSONDecodeError) as error:

@@ -60,7 +60,7 @@ class NodeShortage(NamedTuple):
 
 
 class FormattedAmount(NamedTuple):
-    """A number and the format that it is written in."""
+    """A number and its format."""
 
     number: Number
     form: Format

@@ -26,7 +26,7 @@ AGAIN: Final = SECOND // 5  # until a server that did not answer is asked once m
 
 
 class BindingListener(Protocol):
-    """Is notified how a binding ended."""
+    """Is notified of the result of a binding."""
 
     @property
     def leads(self) -> bool:
@@ -56,7 +56,7 @@ class _PendingBinding:
 
 
 class Binder:
-    """Has placements written, and follows those that wait for devices or volumes."""
+    """Writes placements, and follows those that wait for devices or volumes."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Binder:
         self._pending: dict[str, _PendingBinding] = {}
 
     def write(self, item: QueuedPod, placement: PodPlacement) -> None:
-        """Have a placement written: its claims, its volumes, then the binding."""
+        """Write a placement: its claims, its volumes, then the binding."""
         now = self.manager.now()
         client = self.manager.client
         if not placement.plans and not placement.volumes:
@@ -97,7 +97,7 @@ class Binder:
                 self._look_at(uid)
 
     def forget_pod(self, uid: str) -> None:
-        """Follow a pod no more: it is gone."""
+        """Stop following a pod: it is gone."""
         self._pending.pop(uid, None)
 
     def _bind(self, item: QueuedPod, placement: PodPlacement) -> None:
@@ -138,7 +138,7 @@ class Binder:
         self._look_at(placement.pod.uid)
 
     def _find_out(self, item: QueuedPod, placement: PodPlacement, error: Exception) -> None:
-        """Learn what became of claims that may have been written all the same.
+        """Read claims again whose write failed without a definite answer.
 
         A server that dies may have stored what it never answered. Until it says so, the devices
         stay held: the watch might tell only after they were given to another claim.

@@ -32,7 +32,7 @@ BINDING_TIMEOUT: Final = 600 * SECOND
 def write_claims(client: Client, placement: PodPlacement, now: str) -> list[JsonDict]:
     """Write allocations and reservations, and what they take of the node; return the claims.
 
-    ApiError: some other scheduler or the claim's owner was faster, or the server refuses. What
+    ApiError: another scheduler or the claim's owner was faster, or the server refuses. What
     was written before stays; `unreserve` takes the pod off again.
     """
     claims = [_write_claim(client, placement.pod, plan, now) for plan in placement.plans]
@@ -74,7 +74,7 @@ def write_volumes(client: Client, placement: PodPlacement) -> None:
                 annotations |= annotations_of(volume)
                 metadata = {**volume["metadata"], "annotations": annotations}
                 spec = {**volume["spec"], "claimRef": volumes.reference(claim)}
-                # With its resourceVersion: whoever was faster has it.
+                # With its resourceVersion: the first writer wins.
                 client.update(VOLUMES, {**volume, "metadata": metadata, "spec": spec})
             continue
         key = key_of(claim)

@@ -48,7 +48,7 @@ WAITING: Final = "waiting for resource driver to allocate resource"
 ELSEWHERE: Final = "resourceclaim not available on the node"
 STRUCTURED: Final = "structuredParameters"
 UNSUITABLE: Final = "excluded by the resource driver"
-# Who waits is looked at again, as kube-scheduler flushes its queue of unschedulable pods.
+# Waiting pods are retried, as kube-scheduler flushes its queue of unschedulable pods.
 AGAIN: Final = 30 * SECOND
 
 
@@ -95,7 +95,7 @@ class ClassicScheduling:
         return bool(mine and not idle and not over and classic_pod_claims(pod))
 
     def reconcile(self, key: NamespacedName) -> int | None:
-        """Take a pod one step further, or say what it waits for."""
+        """Take a pod one step further, or record what it waits for."""
         pod = self.pods.get(key)
         if pod is None or not self._is_waiting(pod):
             return None
@@ -310,7 +310,7 @@ class ClassicScheduling:
                 raise
 
     def _give_up(self, pod: JsonDict, claims: dict[str, JsonDict]) -> None:
-        """Ask for the devices of one claim back that nobody uses and that ties the pod down."""
+        """Ask for the devices of one claim back that is unused and ties the pod to a node."""
         for claim in claims.values():
             status = status_of(claim)
             users = {user["uid"] for user in status.get("reservedFor") or ()}
@@ -339,7 +339,7 @@ class ClassicScheduling:
             return
 
     def _tell(self, pod: JsonDict, why: str) -> None:
-        """Say in the pod's condition why it waits; once for each reason."""
+        """Write the reason for waiting into the pod's condition; once for each reason."""
         conditions = conditions_of(pod)
         if any(c["type"] == "PodScheduled" and c.get("message") == why for c in conditions):
             return
@@ -366,7 +366,7 @@ def _controls(pod: JsonDict, context: JsonDict) -> bool:
 
 
 def _may_reserve(claim: JsonDict, uid: str) -> bool:
-    """Return whether a pod has a claim already, or may have it beside those who do."""
+    """Return whether a pod has a claim already, or may share it with its users."""
     status = status_of(claim)
     users = [user["uid"] for user in status.get("reservedFor") or ()]
     shareable = (status.get("allocation") or {}).get("shareable")

@@ -125,7 +125,7 @@ class ClusterEvents:
         if new is None:
             if old is not None and self.state.devices.remove_claim(old):
                 self._loop.changed(ClusterChange.DEVICES)
-            return  # a pod that refers to it continues waiting for one of that name
+            return  # pods that refer to it go on waiting for one of that name
         if self.state.devices.put_claim(new):
             self._loop.changed(ClusterChange.DEVICES)
         key = key_of(new)
@@ -187,7 +187,7 @@ class ClusterEvents:
             self._arrived(uid, node)
 
     def _arrived(self, uid: str, node: str) -> None:
-        """Let those be retried that wait for such a pod: it may be a friend, or even it out."""
+        """Retry pods that wait for such a pod, for affinity or an even spread."""
         row = self.state.table.row_of.get(node)
         pod = None if row is None else self.state.table.pods[row].get(uid)
         if pod is not None:

@@ -46,7 +46,7 @@ class Refusal:
     """A pod fits nowhere.
 
     `reasons` counts nodes by sentence; `outcomes` are the allocator's answers by node name, for
-    whoever explains, `shortages` the nodes that have the devices and too little besides. `blocked`
+    explanations, `shortages` the nodes that have the devices and lack something else. `blocked`
     is set where the pod could not be tried at all, `fatal` where its claims cannot be met on any
     node. `kind` names the pods that would be refused likewise; `repeated` is what another pod of
     the kind was told a moment ago.
@@ -149,7 +149,7 @@ class ClusterState:
             self.volumes.forget_plans(placement.volumes)
 
     def volume_plans(self, demand: PodDemand, row: int) -> tuple[VolumePlan, ...] | None:
-        """Return what is to be written of volumes where a pod goes to a node; None: it cannot."""
+        """Return what to write for the pod's volumes on a node; None: it cannot go there."""
         return () if self.volumes is None else self.volumes.plans(demand.volumes, row)
 
     def volume_rules(self, demand: PodDemand) -> list[tuple[str, Mask]]:
@@ -196,7 +196,7 @@ def ranked(state: ClusterState, pod: PodInfo) -> list[str]:
 
 
 def kind_of(pod: PodInfo, demand: PodDemand) -> Hashable | None:
-    """Return what pods have in common that fit or fail alike; None: the pod forms its own kind."""
+    """Return the key of pods that fit or fail alike; None: the pod is a kind of its own."""
     by_pods = pod.affinity or pod.anti_affinity or pod.spread or pod.group
     if by_pods or pod.volume_claims or pod.ports:
         return None

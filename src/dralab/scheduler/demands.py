@@ -34,7 +34,7 @@ NOT_CREATED_YET: Final = "ResourceClaim not created yet"
 
 @dataclass(frozen=True, slots=True)
 class ClaimDemand:
-    """One claim of a pod, with whoever will be in its reservedFor."""
+    """One claim of a pod, with the consumer that will be in its reservedFor."""
 
     claim: JsonDict
     consumer: Mapping[str, str]

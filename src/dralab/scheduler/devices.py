@@ -86,7 +86,7 @@ class ClusterDevices:
         # Pods that count on an allocation in flight: it is given up with the last of them.
         self._counting_on: dict[str, set[str]] = {}
 
-    # --- what there is
+    # --- slices and classes
 
     def put_slice(self, name: str, wire: JsonDict | None) -> None:
         """Take a new or changed ResourceSlice, or its end (None)."""
@@ -121,10 +121,10 @@ class ClusterDevices:
             self._fleet.put_class(wire)
         self.version += 1
 
-    # --- who holds it
+    # --- holdings
 
     def put_claim(self, claim: JsonDict) -> bool:
-        """Take a claim as the API has it; return whether devices became free."""
+        """Record a claim as the API has it; return whether devices became free."""
         uid = uid_of(claim)
         allocation = status_of(claim).get("allocation")
         if allocation is None:
@@ -134,7 +134,7 @@ class ClusterDevices:
         return False
 
     def remove_claim(self, claim: JsonDict) -> bool:
-        """Take it that a claim is gone; return whether devices became free."""
+        """Record that a claim is gone; return whether devices became free."""
         self._forget_flight(uid_of(claim))
         return self._release(uid_of(claim))
 
@@ -164,7 +164,7 @@ class ClusterDevices:
                 self._release(uid)
 
     def adopt(self, pod: PodInfo, claim: JsonDict) -> None:
-        """Take it that the claim for a pod's extended resources now exists, as `claim`."""
+        """Record that the claim for a pod's extended resources now exists, as `claim`."""
         pending, uid = _pending_uid(pod), uid_of(claim)
         allocation = self._in_flight.get(pending)
         self._forget_flight(pending)
@@ -173,7 +173,7 @@ class ClusterDevices:
             self._in_flight[uid] = allocation
             self._counting_on[uid] = {pod.uid}
 
-    # --- what may be had
+    # --- allocation
 
     def candidates(self, demand: PodDemand) -> Mask | None:
         """Return the nodes that devices do not rule out so far; None if none is ruled out."""

@@ -34,7 +34,7 @@ class NodeTable:
         self.labels: list[Mapping[str, str]] = []
         # Counts the changes: what was true of a state stays true while its versions do.
         self.version = 0
-        # How many pods there are of each priority, for those who ask whom they may push away.
+        # How many pods there are of each priority, for preemption.
         self.priorities: Counter[int] = Counter()
         self.row_of: dict[str, int] = {}
         self.pods: list[dict[str, PodInfo]] = []
@@ -50,9 +50,9 @@ class NodeTable:
         self.changed: list[int] = []
         self._counts: OrderedDict[PodMatcher, Numbers] = OrderedDict()
         self._domains: dict[str, tuple[int, Numbers, dict[str, int]]] = {}
-        # Required anti-affinity terms of pods that are there: term → pods that carry it, by row.
+        # Required anti-affinity terms of placed pods: term → pods that carry it, by row.
         self.repelling: dict[tuple[PodMatcher, str], Numbers] = {}
-        # What pods that are there wish for: term → the sum of their weights, by row.
+        # Preferred terms of placed pods: term → the sum of their weights, by row.
         self.wishes: dict[tuple[PodMatcher, str], Numbers] = {}
         # Images that nodes have already: name → bytes, by row.
         self.images: dict[str, dict[int, int]] = {}
@@ -164,7 +164,7 @@ class NodeTable:
             self._count_pod(row, pod)
 
     def remove_pod(self, node: str, uid: str) -> PodInfo | None:
-        """Count a pod no more; return it, or None if it was not there."""
+        """Stop counting a pod; return it, or None if it was not counted."""
         row = self.row_of.get(node)
         if row is None:
             held = self._homeless.get(node)

@@ -1,4 +1,4 @@
-"""What the scheduler says about pods: the condition PodScheduled, the nominated node, events."""
+"""The scheduler's reports about pods: the condition PodScheduled, the nominated node, events."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ class PodReports:
         )
 
     def unscheduled(self, pod: JsonDict, reason: str, message: str, nominated: str = "") -> None:
-        """Write down why a pod has no node, unless it says so already."""
+        """Write the reason why a pod has no node, unless its condition says so already."""
         known = condition_of(pod, "PodScheduled") or {}
         same = (known.get("status"), known.get("reason"), known.get("message")) == (
             "False",

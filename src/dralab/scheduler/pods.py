@@ -29,13 +29,13 @@ HARD, SOFT = "DoNotSchedule", "ScheduleAnyway"
 
 @dataclass(frozen=True, slots=True)
 class PodMatcher:
-    """Which existing pods a term speaks of; `namespaces` None means all of them."""
+    """Which existing pods a term selects; `namespaces` None means all of them."""
 
     namespaces: frozenset[str] | None
     selector: labels.Selector
 
     def accepts(self, pod: "PodInfo") -> bool:
-        """Return whether the term speaks of a pod."""
+        """Return whether the term selects a pod."""
         if self.namespaces is not None and pod.key.namespace not in self.namespaces:
             return False
         return self.selector.accepts(pod.labels)
@@ -103,7 +103,7 @@ class PodInfo:
 
     @property
     def may_preempt(self) -> bool:
-        """Whether the pod may push others away."""
+        """Whether the pod may preempt others."""
         return bool(self.obj["spec"].get("preemptionPolicy") != "Never")
 
 
@@ -118,7 +118,7 @@ def pod_info(
     node_affinity = affinity.get("nodeAffinity") or {}
     near, far = affinity.get("podAffinity") or {}, affinity.get("podAntiAffinity") or {}
     read = _TermReader(key.namespace, own_labels, namespaces or (lambda _: ()))
-    # Before a pod has its node this is what an attempt that failed left behind.
+    # Before a pod has its node, this was left behind by a failed attempt.
     status = status_of(obj) if spec.get("nodeName") else {}
     claimed = tuple(status.get("nodeAllocatableResourceClaimStatuses") or ())
     requests = pod_requests(spec, claimed)
@@ -226,7 +226,7 @@ class _TermReader:
         return labels.Selector((*found.requirements, *own)) if own else found
 
 
-# A term without a selector speaks of no pod.
+# A term without a selector selects no pod.
 _NOTHING: Final = labels.Selector((labels.Requirement("", "In", ()),))
 
 

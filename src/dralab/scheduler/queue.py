@@ -24,7 +24,7 @@ FORGOTTEN_AFTER: Final = 300 * SECOND
 
 
 class ClusterChange(Flag):
-    """What happened in the cluster, as far as a waiting pod cares."""
+    """A kind of cluster event that may help a waiting pod."""
 
     NOTHING = 0
     NODE = auto()
@@ -57,7 +57,7 @@ class QueuedPod:
 
     @property
     def order(self) -> tuple[int, int, int]:
-        """What decides who is next: priority, then who has waited longer."""
+        """The sort key: priority, then the time of waiting."""
         return (-self.pod.priority, self.since, self.pod.created)
 
 
@@ -68,7 +68,7 @@ class _Entry:
 
 
 class SchedulingQueue:
-    """Higher priority first, then who has waited longer."""
+    """Higher priority first, then longer waiting."""
 
     def __init__(self, now: Callable[[], int]) -> None:
         self._now = now
@@ -80,7 +80,7 @@ class SchedulingQueue:
         self._where: dict[str, str] = {}
         # Failed pods by kind; each kind's are a heap whose first is the one that a change wakes.
         self._failed: dict[Hashable, list[_Entry]] = {}
-        # What could help a kind, as the last of it to fail found out.
+        # What could help a kind, as found by the last failed try of it.
         self._awaits: dict[Hashable, ClusterChange] = {}
         self._number = 0
 
@@ -145,7 +145,7 @@ class SchedulingQueue:
         return None
 
     def take_out(self, uid: str) -> None:
-        """Take a pod out of turn: it is tried together with another of its gang."""
+        """Take a pod out of order: it is tried together with another of its gang."""
         if uid in self._pods:
             self._where[uid] = "trying"
 
@@ -184,7 +184,7 @@ class SchedulingQueue:
     ) -> int:
         """Let pods be retried that await a change: the first of each kind; return how many.
 
-        `helps` tells of one pod whether this very change may help it.
+        `helps` says whether this very change may help a pod.
         """
         moved = 0
         for kind in list(self._failed):

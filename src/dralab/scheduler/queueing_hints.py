@@ -1,4 +1,4 @@
-"""What a waiting pod listens for: its own changes, its claims', and what could help it."""
+"""Which changes retry a waiting pod: its own, its claims', and those that could help it."""
 
 from typing import Final
 
@@ -29,7 +29,7 @@ def awaited(refusal: Refusal) -> ClusterChange:
     if refusal.blocked or refusal.fatal:
         if "persistentvolume" in refusal.blocked.lower():
             return ClusterChange.VOLUMES
-        # Of its claims and its group a pod hears by name.
+        # Changes of its claims and its group reach a pod by name.
         return (
             ClusterChange.DEVICES
             if "class" in refusal.blocked or refusal.fatal

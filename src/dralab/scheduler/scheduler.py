@@ -1,6 +1,6 @@
-"""The scheduler at work: it tries one pod after the other, and has the result written.
+"""The scheduler's main loop: it tries one pod after the other, and has the result written.
 
-`cluster_events` tells it what happens, `waiting_pods` who waits for what; `cycle` and `gangs` find
+`cluster_events` reports changes, `waiting_pods` holds the pods that wait; `cycle` and `gangs` find
 places, `binder` has them written, `pod_reports` says why a pod waits.
 
 Everything runs as events of one engine, so the same code schedules a live cluster and a
@@ -82,7 +82,7 @@ class Scheduler:
         self._explain = explain or ReasonWriter(manager.engine.clock.now)
         self._reports = PodReports(manager, name)
         cache = manager.cache
-        # Beside controllers their cache will do; alone it need not know of what has ended.
+        # Beside controllers it shares their cache; alone it need not watch finished pods.
         selector = "" if manager.caches.has(resources.PODS) else UNFINISHED
         self._pods = cache(resources.PODS, field_selector=selector)
         cache(resources.NODES)
@@ -156,7 +156,7 @@ class Scheduler:
     def changed(
         self, change: ClusterChange, helps: Callable[[PodInfo], bool] | None = None
     ) -> None:
-        """Let pods be retried that await such a change; `helps` tells whom it may help."""
+        """Retry pods that await such a change; `helps` says which pods it may help."""
         if self.queue.wake_for(change, helps):
             self.wake()
 
@@ -233,7 +233,7 @@ class Scheduler:
         self.state.assume_placement(placement)
         promised = self.state.nominees.pop(placement.pod.uid, None)
         if promised is not None and promised.node != placement.node:
-            self.changed(ClusterChange.POD_GONE)  # the room that was kept for it is free
+            self.changed(ClusterChange.POD_GONE)  # the room reserved for it is free
         self.state.placed[placement.pod.uid] = placement.node
         item.decided_at = self.manager.engine.clock.now()
         self.queue.wake_next_like(item)
@@ -310,7 +310,7 @@ class Scheduler:
             self._tell(item, message, nominated)
 
     def _tell(self, item: QueuedPod, message: str, nominated: str = "") -> None:
-        """Write down why a pod that waits has no node."""
+        """Write the reason why a waiting pod has no node."""
         pod = item.pod
         if self.queue.get(pod.uid) is not item or pod.uid in self.state.placed:
             return

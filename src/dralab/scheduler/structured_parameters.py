@@ -1,7 +1,7 @@
 """Structured parameters of classic DRA: the scheduler gives named resources by itself.
 
 Source: kube-scheduler's DynamicResources plugin of Kubernetes 1.30, with its first fit (no going
-back on a choice) and its texts. Mended: several claims of one pod never share a device, which
+back on a choice) and its texts. Fixed here: several claims of one pod never share a device, which
 upstream checks each by itself.
 """
 
@@ -30,7 +30,7 @@ class ClassicClaimsWait(Exception):  # noqa: N818 - a fact about a pod
 
 
 class NamedResources:
-    """Which named resources there are, who has them, and what claims ask of them."""
+    """The named resources, their holders, and the demands of claims."""
 
     def __init__(self, manager: Manager) -> None:
         self.slices = manager.cache(NAMED_SLICES)

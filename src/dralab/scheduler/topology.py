@@ -1,4 +1,4 @@
-"""Which nodes other pods leave: (anti-)affinity between pods, and topology spread.
+"""The nodes that other pods allow: (anti-)affinity between pods, and topology spread.
 
 Sources: kube-scheduler's InterPodAffinity and PodTopologySpread. Everything is counted per value
 of a node label ("domain"); nodes without the label have no domain.
@@ -38,7 +38,7 @@ def restrictions(table: NodeTable, filters: NodeFilter, pod: PodInfo) -> list[tu
 
 
 def is_bound_by_pods(table: NodeTable, pod: PodInfo) -> bool:
-    """Return whether other pods decide where the pod may go."""
+    """Return whether other pods restrict where the pod may go."""
     return bool(pod.affinity or pod.anti_affinity or pod.spread or table.repelling)
 
 
@@ -87,7 +87,7 @@ def _near(table: NodeTable, pod: PodInfo) -> Mask:
         labelled &= ids >= 0
         found &= _spread_out(counts > 0, ids)
     if not matched and all(term.matcher.accepts(pod) for term in pod.affinity):
-        # The first of pods that want to be together may go anywhere with the labels.
+        # The first of several pods that want to be together may go anywhere with the labels.
         return labelled
     return found
 

@@ -1,4 +1,4 @@
-"""Pods and their persistent volumes: which nodes they leave, and what is to be bound first.
+"""Pods and their persistent volumes: which nodes they allow, and what is to be bound first.
 
 Source: kube-scheduler's VolumeBinding. A claim whose class binds at once must be bound before its
 pod is tried. One that waits for its first consumer gets, with the pod's node, a volume that is
@@ -157,7 +157,7 @@ class Volumes:
                 self._taken.discard(plan.volume["metadata"]["name"])
 
     def put_volume(self, name: str, volume: JsonDict | None) -> None:
-        """Take a new or changed volume, or its end: what it says itself is no more assumed."""
+        """Record a new, changed or deleted volume: assumptions about it end."""
         if volume is None or volume["spec"].get("claimRef") is not None:
             self._taken.discard(name)
 

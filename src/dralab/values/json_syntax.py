@@ -1,4 +1,4 @@
-"""What is wrong with a text that is no JSON, and which keys it gives twice: Go's words.
+"""Syntax errors in JSON, and duplicate keys, in Go's words.
 
 `orjson` reads bodies fast but words its errors in its own way and drops the first of two equal
 keys in silence. These run only once something is known, or likely, to be wrong.
@@ -28,7 +28,7 @@ class _GoSyntaxError(Exception):
 
 
 def go_error(data: bytes) -> str:
-    """Return Go's sentence about the first error in a text that is no JSON.
+    """Return Go's message about the first error in a text that is not JSON.
 
     >>> go_error(b"{nope")
     "invalid character 'n' looking for beginning of object key string"
@@ -47,7 +47,7 @@ def duplicate_fields(data: bytes) -> list[str]:
     """Return the paths of keys that an object gives more than once, in the order of the text.
 
     Each once, and of many the first (as sigs.k8s.io/json). Empty if there are none, or where
-    the text is no JSON.
+    the text is not JSON.
 
     >>> duplicate_fields(b'{"spec": {"a": 1, "a": 2}}')
     ['spec.a']

@@ -19,7 +19,7 @@ C_IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 
 def label_problems(name: str) -> list[str]:
-    """Return why a text is no DNS label (RFC 1123)."""
+    """Return why a text is not a DNS label (RFC 1123)."""
     problems = []
     if len(name) > 63:
         problems.append("must be no more than 63 characters")
@@ -33,7 +33,7 @@ def label_problems(name: str) -> list[str]:
 
 
 def subdomain_problems(name: str) -> list[str]:
-    """Return why a text is no DNS subdomain (RFC 1123)."""
+    """Return why a text is not a DNS subdomain (RFC 1123)."""
     problems = []
     if len(name) > 253:
         problems.append("must be no more than 253 characters")
@@ -104,7 +104,7 @@ def label_value_problems(value: str) -> list[str]:
 
 
 def c_identifier_problems(name: str) -> list[str]:
-    """Return why a text is no C identifier."""
+    """Return why a text is not a C identifier."""
     if C_IDENTIFIER.fullmatch(name):
         return []
     return [

@@ -29,7 +29,7 @@ def strategic_merge(original: Document, patch: Document, schema: MergeSchema | N
 
 
 def _decoded(value: Document) -> Document:
-    """Return a value as a typed decoder leaves it: nulls and orders are no fields of anything."""
+    """Return a value as a typed decoder leaves it: without nulls and directives."""
     if isinstance(value, dict):
         return {
             key: _decoded(item)

@@ -93,7 +93,7 @@ class NodeAllocations:
         states = self.client.list(ALLOCATION_STATES, self.namespace).items
         for state in states:
             if uid_of(claim) in _allocated(state):
-                return key_of(state).name  # given before, and not told yet
+                return key_of(state).name  # allocated before, and not reported yet
         for name in sorted(key_of(state).name for state in states):
             if may(name) and self._suits([("", claim, parameters)], name):
                 return name
@@ -147,7 +147,7 @@ class NodeAllocations:
             self._write(state, held)
 
     def forget_claim(self, uid: str) -> None:
-        """Promise a claim nothing any more."""
+        """Withdraw what was promised to a claim."""
         self.pending.pop(uid, None)
 
     def _state(self, node: str) -> JsonDict:

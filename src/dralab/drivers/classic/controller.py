@@ -1,8 +1,8 @@
-"""The fake driver's controller: answers PodSchedulingContexts, allocates, takes back, translates.
+"""The fake driver's controller: answers PodSchedulingContexts, allocates and deallocates.
 
 Sources: `k8s.io/dynamic-resource-allocation/controller` v0.28 (order of steps, finalizer, texts of
-events) and fake-dra-driver v0.1.2. What it promises lasts for a turn; what counts is written in the
-NodeAllocationState, by whoever has read it last.
+events) and fake-dra-driver v0.1.2. Promises last for one turn; allocations are written to the
+NodeAllocationState, by the writer that has read it last.
 """
 
 from collections.abc import Callable
@@ -94,7 +94,7 @@ class ClassicController:
     # --- claims
 
     def sync_claim(self, key: NamespacedName) -> int | None:
-        """Take devices back from a claim that nobody uses and that is asked for or deleted."""
+        """Deallocate an unused claim that is deleted or whose deallocation is requested."""
         claim = self.claims.get(key)
         if claim is None:
             return None
@@ -113,7 +113,7 @@ class ClassicController:
             if "allocation" in status or status.get("deallocationRequested"):
                 claim = self._amend(claim, _cleared, subresource="status")
             self._amend(claim, _unprotected)
-            for context in self.contexts:  # somebody may wait for just these devices
+            for context in self.contexts:  # a pod may wait for just these devices
                 self.context_queue.add(key_of(context))
             return
         immediate = claim["spec"].get("allocationMode") == IMMEDIATE
@@ -139,7 +139,7 @@ class ClassicController:
     # --- contexts
 
     def sync_context(self, key: NamespacedName) -> int | None:
-        """Say which nodes will not do, and allocate on the one that was selected."""
+        """Report unsuitable nodes, and allocate on the selected one."""
         context = self.contexts.get(key)
         pod = self.pods.get(key)
         if context is None or pod is None or is_deleting(context) or is_deleting(pod):

@@ -22,7 +22,7 @@ MANY = 1 << 20
 
 
 class UnallocatableError(ValueError):
-    """A claim that no device can meet, whatever there is."""
+    """A claim that can never be met, whatever devices there are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What is reported of k8srm's objects: free devices, drivers of classes, devices that are ready.
+"""Statuses of k8srm's objects: free devices, drivers of classes, devices that are ready.
 
 The scheduler writes what it chose into claims; everything here follows from that and from the
 objects themselves. Writing it down is left to a controller.
@@ -14,13 +14,13 @@ from dralab.prototypes.k8srm.cluster import K8srmCluster
 from dralab.prototypes.k8srm.model import K8srmDevice, K8srmPool
 from dralab.values.json_types import JsonDict, JsonObject
 
-# For tests of networks (RFC 2544): nobody's real addresses.
+# Reserved for benchmarks of networks (RFC 2544): never real addresses.
 ADDRESSES: Final = ipaddress.IPv4Network("198.18.0.0/15")
 NETWORK_TYPES: Final = ("nic", "vf", "pf")
 
 
 def pool_status(cluster: K8srmCluster, pool: K8srmPool, now: str, status: JsonObject) -> JsonDict:
-    """Return the status of a pool: how many devices nobody has, and who has the others."""
+    """Return the status of a pool: the number of free devices, and the holders of the others."""
     holders: dict[str, list[JsonObject]] = {}
     for claim in cluster.holding_claims():
         for part in status_of(claim).get("allocations") or ():
