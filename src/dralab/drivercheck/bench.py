@@ -302,13 +302,24 @@ class Bench:
         }
         stored = self.client.create(CLAIMS, body, namespace)
         if allocated:
-            allocation = {"devices": {"results": results, "config": list(configs)}}
-            user = {"resource": "pods", "name": f"pod-{name}"[:253], "uid": self._uuid("pods")}
-            status = {"allocation": allocation, "reservedFor": [user]}
-            stored = self.client.update(CLAIMS, {**stored, "status": status}, subresource="status")
+            self._allocate(stored, results, configs)
         found = Claim(ClaimRef(namespace, name, stored["metadata"]["uid"]), tuple(results))
         self._claims.append(found)
         return found
+
+    def allocate(self, claim: Claim, device: Published) -> None:
+        """Give a claim that has nothing yet a device."""
+        stored = self.client.get(CLAIMS, claim.ref.name, claim.ref.namespace)
+        self._allocate(stored, [self._result("r0", device, admin=False)], ())
+
+    def _allocate(
+        self, stored: JsonDict, results: Sequence[JsonDict], configs: Sequence[JsonObject]
+    ) -> None:
+        name = stored["metadata"]["name"]
+        allocation = {"devices": {"results": list(results), "config": list(configs)}}
+        user = {"resource": "pods", "name": f"pod-{name}"[:253], "uid": self._uuid("pods")}
+        status = {"allocation": allocation, "reservedFor": [user]}
+        self.client.update(CLAIMS, {**stored, "status": status}, subresource="status")
 
     def _result(self, request: str, device: Published, *, admin: bool) -> JsonDict:
         # The slices name the driver; where its socket says another name, that is a check's affair.
@@ -392,10 +403,19 @@ class Bench:
         """Return what a runtime sees in the CDI directories now."""
         return CdiCache([FileDirectory(path) for path in self.cdi_paths])
 
-    def unresolved(self, result: PrepareResult) -> list[str]:
-        """Return the CDI ids of a prepared claim that a runtime could not resolve."""
+    def resolved(self, result: PrepareResult) -> set[str]:
+        """Return the CDI ids of a prepared claim that a runtime can resolve."""
         known = set(self.cdi().devices)
-        return [name for device in result.devices for name in device.cdi_ids if name not in known]
+        return {name for device in result.devices for name in device.cdi_ids if name in known}
+
+    def ping(self, connection: Connection) -> None:
+        """Call the service. CallError: nobody answers."""
+        try:
+            connection.unprepare(self.version, [])
+        except CallError as error:
+            # Whether a call without claims succeeds has a check of its own.
+            if error.code in {"UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED"}:
+                raise
 
     def files(self) -> set[str]:
         """Return the files that the driver keeps: in the CDI directories and below `plugins`."""

@@ -58,11 +58,16 @@ class HostedPlugin:
         return f"k8s.{self.code.name}/{self.code.cdi_class}"
 
     def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, PrepareResult]:
-        """Make the devices of claims ready. PluginError: a claim is not what it should be."""
-        try:
-            found = {ref.uid: self._fetch(ref) for ref in claims}
-        except (ApiError, ValueError) as error:
-            raise PluginError(f"get resource claims: {error}") from error
+        """Make the devices of claims ready. PluginError: the checkpoint cannot be read.
+
+        A claim that is not what it should be is an error of that claim alone.
+        """
+        answers, found = {}, {}
+        for ref in claims:
+            try:
+                found[ref.uid] = self._fetch(ref)
+            except (ApiError, ValueError) as error:
+                answers[ref.uid] = PrepareResult(error=f"get resource claim: {error}")
         with self._lock:
             self.before("prepare", claims)
             try:
@@ -70,10 +75,11 @@ class HostedPlugin:
             except ValueError as error:
                 raise PluginError(str(error)) from error
             self._write_common()
-            try:
-                answers = {uid: self._prepare(claim, held) for uid, claim in found.items()}
-            except ApiError as error:
-                raise PluginError(f"get resource claims: {error}") from error
+            for uid, claim in found.items():
+                try:
+                    answers[uid] = self._prepare(claim, held)
+                except ApiError as error:
+                    answers[uid] = PrepareResult(error=f"get resource claim: {error}")
             self.after("prepare", claims)
             return answers
 

@@ -1,5 +1,5 @@
 """Drivers that break one rule each, by the id of the check that must catch them."""
 
-from mutants import registration, slices
+from mutants import prepare, registration, slices, unprepare
 
-MUTANTS = {**registration.MUTANTS, **slices.MUTANTS}
+MUTANTS = {**registration.MUTANTS, **slices.MUTANTS, **prepare.MUTANTS, **unprepare.MUTANTS}

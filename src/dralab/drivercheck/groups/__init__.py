@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from dralab.drivercheck.catalog import Check
-from dralab.drivercheck.groups import registration, slices
+from dralab.drivercheck.groups import prepare, registration, slices, unprepare
 
-MODULES: Final = (registration, slices)
+MODULES: Final = (registration, slices, prepare, unprepare)
 
 CHECKS: Final[Sequence[Check]] = [check for module in MODULES for check in module.catalog.checks]

@@ -233,7 +233,7 @@ def connections(bench: Bench) -> None:
     opened = [bench.connect(bench.plugin.address) for _ in range(4)]
     for number, connection in enumerate(opened * 2, 1):
         try:
-            connection.unprepare(bench.version, [])
+            bench.ping(connection)
         except CallError as error:
             fail(f"call {number} over one of 4 connections failed: {error}")
 
@@ -249,9 +249,10 @@ def service_first(bench: Bench) -> None:
     path = bench.find_socket()
     found = bench.connect(path).info(bench.limits.ready)
     try:
-        bench.connect(found.address).unprepare((found.plugin_versions or ["v1.DRAPlugin"])[0], [])
+        bench.info = found
+        bench.ping(bench.connection)
     except CallError as error:
-        require(error.code != "UNAVAILABLE", f"{found.address} is not served yet: {error}")
+        fail(f"{found.address} is not served yet: {error}")
 
 
 @catalog.check(
@@ -307,4 +308,4 @@ def own_sockets(bench: Bench) -> None:
         f"both instances say that their endpoint is {first.address}",
     )
     for found in (first, second):
-        bench.connect(found.address).unprepare((found.plugin_versions or ["v1.DRAPlugin"])[0], [])
+        bench.ping(bench.connect(found.address))
