@@ -9,8 +9,9 @@ import signal
 import sys
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 import click
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from dralab.cluster import Cluster, Component, Options
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+P = ParamSpec("P")
 MODES: Final = "Node,RBAC"
 # This port is free in every list of well-known ports.
 DEFAULT: Final = "127.0.0.1:55441"
@@ -184,6 +186,25 @@ def apiserver(
     )
 
 
+def _uncollected(command: Callable[P, None]) -> Callable[P, None]:
+    """Let a command begin without garbage collection, which `_serve` begins when it is ready.
+
+    Nearly all that is made at the start stays: looking through it again and again takes a tenth of
+    the time until then.
+    """
+
+    @wraps(command)
+    def run(*arguments: P.args, **options: P.kwargs) -> None:
+        gc.disable()
+        try:
+            command(*arguments, **options)
+        finally:
+            gc.enable()
+
+    return run
+
+
+@_uncollected
 def serve(
     *,
     listen: str | None,
@@ -297,9 +318,9 @@ async def _serve(
         await asyncio.to_thread(begin, cluster)
         _tell(cluster.options, path)
         # Objects made at the start live as long as the server: exclude them from garbage
-        # collection.
-        gc.collect()
+        # collection. What could be collected now is not worth the time that it takes.
         gc.freeze()
+        gc.enable()
         # Requests make few cycles and many mappings: collect the young generation now and then, the
         # full heap rarely.
         gc.set_threshold(10_000, 20, 50)

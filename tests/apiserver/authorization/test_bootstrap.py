@@ -5,6 +5,12 @@ import json
 import pytest
 
 from builders import SHARED
+from dralab.apiserver.authorization import reconciliation
+from dralab.apiserver.resources import bootstrap, writing
+from dralab.apiserver.server import ApiServer
+from dralab.apiserver.storage import MemoryStore
+from dralab.kernel.clock import ManualClock
+from dralab.kernel.randomness import Randomness
 from offices import RBAC, Office, person, rule
 
 MERGE = "application/merge-patch+json"
@@ -40,6 +46,20 @@ def test_a_server_has_the_objects_that_a_real_one_has(office):
                 assert made.get(part) == wanted.get(part), (plural, metadata["name"], part)
             for part in ("labels", "annotations", "generation"):
                 assert made["metadata"].get(part) == metadata.get(part), metadata["name"]
+
+
+def test_the_first_objects_are_what_creating_them_would_make(monkeypatch):
+    def made():
+        server = ApiServer(
+            MemoryStore(), clock=ManualClock(), randomness=Randomness(7), authorization=["RBAC"]
+        )
+        hubs = [f"{group}/{plural}" for plural, group in reconciliation.GROUPS.items()]
+        return [one.encoded for hub in hubs for one in server.store.list(hub).items]
+
+    as_they_are = made()
+    monkeypatch.setattr(bootstrap, "create_as_is", writing.create)
+    assert len(as_they_are) > 150
+    assert as_they_are == made()
 
 
 def test_a_second_start_writes_nothing(office):

@@ -13,14 +13,6 @@ from dralab.apiserver.authentication.errors import UnusableSetting
 from dralab.apiserver.authentication.front_proxies import FrontProxies
 from dralab.apiserver.authentication.jwt import ALGORITHMS
 from dralab.apiserver.authentication.keys import read_private_key, read_public_keys
-from dralab.apiserver.authentication.openid import (
-    DiscoveredKeys,
-    GivenKeys,
-    KeySource,
-    OpenIdSettings,
-    OpenIdTokens,
-    fetcher,
-)
 from dralab.apiserver.authentication.service_accounts import (
     ISSUER,
     STANDARD,
@@ -32,6 +24,7 @@ from dralab.kernel.clock import SECOND, Clock
 
 if TYPE_CHECKING:
     from dralab.apiserver.authentication.jwt import PrivateKey
+    from dralab.apiserver.authentication.openid import KeySource, OpenIdTokens
 
 HOUR: Final = 3600
 
@@ -81,7 +74,7 @@ class AuthenticationSettings:
     anonymous: bool = False
     client_authorities: Sequence[bytes] = ()
     service_accounts: ServiceAccountSettings = STANDARD
-    openid: OpenIdTokens | None = None
+    openid: "OpenIdTokens | None" = None
 
     def start(self) -> None:
         """Begin to fetch the keys of an OpenID provider, if one is configured."""
@@ -132,7 +125,7 @@ def settings_of(
     )
 
 
-def _openid(flags: AuthenticationFlags, clock: Clock) -> OpenIdTokens | None:
+def _openid(flags: AuthenticationFlags, clock: Clock) -> "OpenIdTokens | None":
     issuer = flags.oidc_issuer_url
     if not issuer and not flags.oidc_client_id:
         for name in ("ca_file", "keys_file", "username_claim", "groups_claim", "required_claim"):
@@ -142,6 +135,15 @@ def _openid(flags: AuthenticationFlags, clock: Clock) -> OpenIdTokens | None:
         return None
     if not issuer or not flags.oidc_client_id:
         raise UnusableSetting("--oidc-issuer-url", "belongs together with --oidc-client-id")
+    # Read only where it is needed: every server starts faster.
+    from dralab.apiserver.authentication.openid import (
+        DiscoveredKeys,
+        GivenKeys,
+        OpenIdSettings,
+        OpenIdTokens,
+        fetcher,
+    )
+
     url = urlsplit(issuer)
     if url.scheme != "https" or not url.netloc or url.query or url.fragment:
         raise UnusableSetting("--oidc-issuer-url", f"{issuer!r} is not a URL with https")

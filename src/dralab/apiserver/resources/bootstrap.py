@@ -16,6 +16,7 @@ from dralab.apiserver.authorization.reconciliation import (
 from dralab.apiserver.resources.context import key_of
 from dralab.apiserver.resources.options import WriteOptions
 from dralab.apiserver.resources.server import Resources
+from dralab.apiserver.resources.writing import create_as_is
 
 MANAGER = "kube-apiserver"
 
@@ -44,6 +45,6 @@ def reconcile(resources: Resources) -> None:
                         resources.delete(kind, name, namespace)
                         found = None
                     if found is None:
-                        resources.create(kind, value, namespace, options)
+                        create_as_is(resources.context, kind, value, namespace, options)
                     elif (wanted := reconciled(plural, found.value, value)) is not None:
                         resources.update(kind, wanted, name, namespace, options)
