@@ -115,8 +115,9 @@ class Cluster:
     """A cluster in this process.
 
     `with Cluster() as cluster:` serves it from its own thread, `async with` on the caller's
-    loop. Errors of the start (StorageUnavailable, ServingError, UnusableSetting) are raised where
-    it is entered.
+    loop. With `snapshot`, a file of `dralab snapshot`, it begins with the objects of that cluster.
+    Errors of the start (StorageUnavailable, ServingError, UnusableSetting, SnapshotError) are
+    raised where it is entered.
     """
 
     def __init__(
@@ -127,8 +128,10 @@ class Cluster:
         clock: Clock | None = None,
         seed: int | None = None,
         edge: "Callable[[ApiServer], AsgiApp] | None" = None,
+        snapshot: Path | None = None,
     ) -> None:
         self.options = options or Options()
+        self.snapshot = snapshot
         # What answers HTTP for a server; a program may put something before it.
         self._new_edge = edge
         self.components = list(components)
@@ -337,6 +340,8 @@ class Cluster:
                     own_key=self._signing_key,
                 )
                 self._server = self._new_server(store)
+                if self.snapshot is not None:
+                    self._load(self.snapshot)
                 self._authentication.start()
                 self._edge = (self._new_edge or AsgiApp)(self._server)
                 self._http = HttpServer(
@@ -377,6 +382,21 @@ class Cluster:
         if self.options.all_versions:
             profiles.install(server.resources, self.options.profiles)
         return server
+
+    def _load(self, snapshot: Path) -> None:
+        from dralab.api.snapshots.files import SnapshotError, read_file
+        from dralab.components import example, snapshots
+
+        objects = read_file(snapshot)
+        if not example.is_empty(self.client):
+            raise SnapshotError(
+                f"{snapshot} needs an empty cluster, and {self.options.data} has one with nodes, "
+                "pods or devices: choose another directory"
+            )
+        try:
+            snapshots.load(self, objects)
+        except ValueError as error:
+            raise SnapshotError(f"{snapshot}: {error}") from error
 
     def _signing_key(self) -> "PrivateKey":
         from dralab.apiserver.http import tls

@@ -6,9 +6,13 @@ the cluster's.
 """
 
 import functools
+import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import click
 
 from dralab.cli._connection import Connection, optional_cluster
 from dralab.cli._own_generation import named
@@ -75,14 +79,36 @@ def inventory_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
     $KUBECONFIG alone does not select a cluster: a command on files never connects by surprise.
     """
+    return _with_source(command, use_default=False)
 
+
+def default_inventory_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the same options; without any, the cluster is the one that kubectl would talk to."""
+    return _with_source(command, use_default=True)
+
+
+def _with_source(command: Callable[..., Any], *, use_default: bool) -> Callable[..., Any]:
     @functools.wraps(command)
     def with_source(
         *args: Any, files: tuple[str, ...], connection: Connection, **options: Any
     ) -> Any:
+        if use_default and not files and not connection:
+            connection = replace(connection, kubeconfig=_default_kubeconfig())
         return command(*args, source=InventorySource(files=files, connection=connection), **options)
 
     return files_option(optional_cluster(with_source))
+
+
+def _default_kubeconfig() -> Path | None:
+    """Return the kubeconfig of $KUBECONFIG, or of the user's directory. UsageError: several."""
+    named = [part for part in os.environ.get("KUBECONFIG", "").split(os.pathsep) if part]
+    if len(named) > 1:
+        raise click.UsageError(
+            "$KUBECONFIG names several files: choose one with --kubeconfig, or merge them with "
+            "kubectl config view --flatten"
+        )
+    usual = Path.home() / ".kube" / "config"
+    return Path(named[0]) if named else (usual if usual.exists() else None)
 
 
 def merged(cluster: Iterable[JsonDict], applied: Sequence[JsonDict]) -> list[JsonDict]:

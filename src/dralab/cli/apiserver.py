@@ -233,6 +233,7 @@ def serve(
     admission_control_config_file: Path | None = None,
     services: Sequence[str] = (),
     webhook_networks: Sequence[str] = (),
+    snapshot: Path | None = None,
     **authentication: Any,
 ) -> None:
     """Serve until stopped; `begin` is called once with the running cluster, before `ready`.
@@ -240,6 +241,7 @@ def serve(
     `authentication` are the options of `cli._authentication`.
     """
     from dralab.api.resource.features import GateError, with_gates
+    from dralab.api.snapshots.files import SnapshotError
     from dralab.apiserver.authentication.errors import UnusableSetting
     from dralab.apiserver.http.serving import AddressInUse, ServingError
     from dralab.apiserver.resources.event_ttl import TTL
@@ -284,14 +286,19 @@ def serve(
     _raise_limits()
     try:
         try:
-            _run(_serve(Cluster(options, components=components), kubeconfig, begin))
+            _run(
+                _serve(
+                    Cluster(options, components=components, snapshot=snapshot), kubeconfig, begin
+                )
+            )
         except AddressInUse:
             if listen is not None:
                 raise
             note(f"{DEFAULT} is in use: serving on a free port instead")
             free = replace(options, port=0)
-            _run(_serve(Cluster(free, components=components), kubeconfig, begin))
-    except (StorageUnavailable, ServingError, UnusableSetting) as error:
+            cluster = Cluster(free, components=components, snapshot=snapshot)
+            _run(_serve(cluster, kubeconfig, begin))
+    except (StorageUnavailable, ServingError, UnusableSetting, SnapshotError) as error:
         raise UnusableInput(str(error)) from error
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from dralab.api.manifests import Origin
+from dralab.api.snapshots.files import SnapshotError, is_snapshot, unpacked
 from dralab.api.sources import MAX_BYTES, SourceError, files_of
 from dralab.api.yaml_documents import YamlError, documents
 from dralab.cli._own_generation import found as found_in
@@ -64,6 +65,9 @@ def raw(files: Iterable[str]) -> list[tuple[Origin, Any, dict[str, int]]]:
     """Return the documents of files, directories and standard input, with the lines of fields."""
     found: list[tuple[Origin, Any, dict[str, int]]] = []
     for name, content in _contents(files):
+        if is_snapshot(content):
+            found += _of_snapshot(name, content)
+            continue
         try:
             for document in documents(content, positions=True):
                 if document.value is not None:
@@ -73,6 +77,13 @@ def raw(files: Iterable[str]) -> list[tuple[Origin, Any, dict[str, int]]]:
             place = f"{name}:{error.line}" if error.line else name
             raise UnusableInput(f"{place}: {error.message}") from None
     return found
+
+
+def _of_snapshot(name: str, content: bytes) -> list[tuple[Origin, Any, dict[str, int]]]:
+    try:
+        return [(Origin(name), item, {}) for item in unpacked(content)]
+    except SnapshotError as error:
+        raise UnusableInput(f"{name}: {error}") from None
 
 
 def _taken_apart(

@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 
 @click.command()
 @server_options
+@click.option(
+    "--snapshot",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Load this file of `dralab snapshot` into an empty cluster; --data defaults to :memory:.",
+)
 @click.option("--empty", is_flag=True, help="Do not load the example into an empty cluster.")
 @click.option(
     "--without",
@@ -58,6 +63,7 @@ if TYPE_CHECKING:
 )
 def up(
     *,
+    snapshot: Path | None,
     empty: bool,
     without: str,
     nodes: int | None,
@@ -77,6 +83,10 @@ def up(
     pods that request them. The example's nodes are only API objects: its pods are scheduled, with
     devices, but do not run. With --nodes, --fleet or --driver, the cluster runs nodes, and the
     example is not loaded.
+
+    With --snapshot it serves a cluster that `dralab snapshot` saved, with its uids, times and
+    statuses. Its nodes are only API objects too. Its waiting pods are scheduled: --without
+    scheduler,controllers leaves everything as it was.
 
     Example: `dralab up`, and in another terminal `kubectl --kubeconfig … get pods -A`
     """
@@ -128,14 +138,19 @@ def up(
     if wanted and "nodes" not in left_out:
         components.append(Nodes(replace(wanted, classic="classic" in profiles)))
 
+    if snapshot is not None and options.get("data") is None:
+        options["data"] = ":memory:"
+
+    bare = not (empty or wanted or snapshot is not None)
+
     def begin(cluster: "Cluster") -> None:
         from dralab.components import example
 
-        if not (empty or wanted) and "v1" in profiles and example.is_empty(cluster.client):
+        if bare and "v1" in profiles and example.is_empty(cluster.client):
             example.load(cluster.client)
             note("loaded the example: two nodes with devices and five pods (skip it with --empty)")
 
-    serve(**options, profiles=profiles, components=components, begin=begin)
+    serve(**options, profiles=profiles, components=components, begin=begin, snapshot=snapshot)
 
 
 def _commands(images: tuple[str, ...]) -> "Mapping[str, Sequence[str]]":

@@ -59,12 +59,13 @@ def kubeconfig(
     return "\n".join(lines)
 
 
-def write_privately(path: Path, text: str) -> None:
+def write_privately(path: Path, content: str | bytes) -> None:
     """Write a file that its owner alone can read, whole or not at all. OSError."""
-    handle, name = tempfile.mkstemp(prefix=".kubeconfig-", dir=path.parent)
+    data = content.encode() if isinstance(content, str) else content
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
         Path(name).replace(path)
     except BaseException:
         Path(name).unlink(missing_ok=True)

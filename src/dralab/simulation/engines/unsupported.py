@@ -90,6 +90,7 @@ def _left_out(fleet: ScenarioFleet, work: ScenarioWorkload) -> Iterator[str]:
     kinds = Counter(
         str(body.get("kind")) for body in (*fleet.objects, *(a.body for a in work.objects))
     )
+    yield from _running(fleet)
     left = [f"{count} {kind}" for kind, count in sorted(kinds.items()) if kind not in READ]
     if left:
         yield f"these objects are ignored: {', '.join(left)}; {INSTEAD}"
@@ -103,6 +104,7 @@ def _left_out(fleet: ScenarioFleet, work: ScenarioWorkload) -> Iterator[str]:
 
 def notes_outside(fleet: ScenarioFleet, work: ScenarioWorkload) -> Iterator[str]:
     """Yield a sentence for what nobody does where an external scheduler decides."""
+    yield from _running(fleet)
     with_drivers = sum(bool(node.drivers) for node in fleet.nodes)
     if with_drivers:
         yield f"drivers of {_counted(with_drivers, 'node')} are ignored; {INSTEAD}"
@@ -111,6 +113,13 @@ def notes_outside(fleet: ScenarioFleet, work: ScenarioWorkload) -> Iterator[str]
     )
     if limited:
         yield f"activeDeadlineSeconds of {_counted(limited, 'pod')} is ignored; {INSTEAD}"
+
+
+def _running(fleet: ScenarioFleet) -> Iterator[str]:
+    kinds = Counter(str(body.get("kind")) for body in fleet.running)
+    if kinds:
+        counts = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+        yield f"these objects of the snapshot are ignored: {counts}; {INSTEAD}"
 
 
 def _from_objects(pods: Iterable[Pod]) -> bool:

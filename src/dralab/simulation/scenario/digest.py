@@ -20,6 +20,6 @@ def digest(scenario: Scenario) -> str:
     ]
     parts = (
         scenario.seed, scenario.scheduler, scenario.conditions, scenario.energy, nodes,
-        fleet.platform, fleet.objects, scenario.work, scenario.tick,
+        fleet.platform, fleet.objects, fleet.running, scenario.work, scenario.tick,
     )  # fmt: skip
     return checkpoints.digest(parts, files)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dralab.api.manifests import load as load_manifests
+from dralab.api.snapshots.files import SnapshotError, read_file
 from dralab.drivers.catalog import DRIVERS
 from dralab.fleet import shapes
 from dralab.kernel.clock import SECOND
@@ -23,6 +24,10 @@ from dralab.values.quantity import QuantityError, parse_any
 
 MOST_NODES: Final = 1_000_000
 GPU_RESOURCES: Final = ("nvidia.com/gpu", "amd.com/gpu", "alibabacloud.com/gpu-count")
+CAPACITY: Final = frozenset({"Node", "ResourceSlice", "DeviceClass", "DeviceTaintRule"})
+RUNNING: Final = frozenset(
+    {"Pod", "PodGroup", "PodDisruptionBudget", "ResourceClaim", "ResourceClaimTemplate"}
+)
 EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 MODEL_LABELS: Final = (
     "nvidia.com/gpu.product", "alibabacloud.com/gpu-card-model", "amd.com/gpu.product-name",
@@ -34,12 +39,14 @@ class ScenarioFleet:
     """Nodes for pods, or a platform for rigid jobs.
 
     `objects` are all that came with nodes from files: slices, classes, the nodes themselves.
+    `running` are the pods of a snapshot and what belongs to them, as their cluster had them.
     `tick` is the step of the engine `ticks`, in nanoseconds.
     """
 
     nodes: tuple[GpuNode, ...] = ()
     platform: Platform | None = None
     objects: tuple[JsonDict, ...] = ()
+    running: tuple[JsonDict, ...] = ()
     tick: int = 10 * SECOND
 
     def as_platform(self) -> Platform:
@@ -75,6 +82,7 @@ def read(scenario: Fields, problems: InputProblems) -> ScenarioFleet:
         ),
         "manifests": lambda f: _from_manifests(f, problems),
         "shape": _from_shape,
+        "snapshot": lambda f: _from_snapshot(f, problems),
         "simulator": _from_simulator,
     }
     fleet: ScenarioFleet = fields.one_of(readers)
@@ -186,6 +194,27 @@ def _from_manifests(fields: Fields, problems: InputProblems) -> ScenarioFleet:
             problems.about(error)
     return ScenarioFleet(
         nodes=tuple(nodes.values()), objects=tuple(m.object for m in loaded.objects)
+    )
+
+
+def _from_snapshot(fields: Fields, problems: InputProblems) -> ScenarioFleet:
+    """A cluster that `dralab snapshot` saved; its priority classes are those of the workload."""
+    path = fields.file("snapshot")
+    try:
+        saved = read_file(path)
+    except SnapshotError as error:
+        raise InputError(path, str(error).removeprefix(f"{path}: ")) from error
+    nodes = []
+    for item in saved:
+        if item["kind"] == "Node":
+            try:
+                nodes.append(_checked_node(item, path.name))
+            except InputError as error:
+                problems.about(error)
+    return ScenarioFleet(
+        nodes=tuple(nodes),
+        objects=tuple(item for item in saved if item["kind"] in CAPACITY),
+        running=tuple(item for item in saved if item["kind"] in RUNNING),
     )
 
 

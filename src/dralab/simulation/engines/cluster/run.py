@@ -5,12 +5,13 @@ decisions. GPUs are devices of a driver, and a fraction of one is a consumable c
 claims may share. Only containers differ: they run for a given time.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from dralab.api.status import ApiError
+from dralab.components import snapshots
 from dralab.components.simulated import SimulatedCluster
 from dralab.drivers.catalog import DRIVERS
 from dralab.drivers.driver import Driver
@@ -75,6 +76,7 @@ class ClusterRun:
         self.created_objects = CreatedObjects(self.cluster)
         for body in CreatedObjects.ordered(scenario.fleet.objects):
             self._create(body, "fleet")
+        self._start_from(scenario.fleet.running)
         self.nodes = SimulatedNodes(
             self.cluster,
             nodes,
@@ -111,6 +113,20 @@ class ClusterRun:
                 self.tasks.records.append(task)
                 self._at(pod.arrives, partial(self._arrive, task))
         self.faults.plan(how.faults, self.nodes.devices, self.begin)
+
+    def _start_from(self, running: Sequence[JsonDict]) -> None:
+        """Begin with the pods and claims of a snapshot; those that wait are tasks of the run."""
+        snapshots.load(self.cluster, running)
+        for body in running:
+            if (
+                body["kind"] == "Pod"
+                and not spec_of(body).get("nodeName")
+                and not is_finished(body)
+            ):
+                task = ClusterTask(manifests.of_object(body, 0), name=body["metadata"]["name"])
+                self._by_name[task.pod.namespace, task.name] = task
+                self.tasks.records.append(task)
+                self.tasks.wait(task, 1)
 
     def _at(self, when: int, action: Callable[[], None]) -> None:
         self._to_come += 1

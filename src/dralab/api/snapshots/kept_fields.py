@@ -1,0 +1,147 @@
+"""What a snapshot keeps of each object: the fields by which pods get nodes and devices.
+
+A list of what is kept, not of what is left out: Secrets, environment values, commands, images,
+volumes, addresses, annotations, configuration of devices and whatever a newer Kubernetes adds stay
+behind, because nobody asks for them here.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from dralab.values.json_types import JsonDict
+
+EVERYTHING: Final = True
+Kept = Mapping[str, Any]
+"""Fields to keep: EVERYTHING below one, or the fields of the mapping (or of each list item)."""
+
+MIRROR: Final = "kubernetes.io/config.mirror"
+ENTRY: Final = "resource.kubernetes.io/pod-claim-name"
+METADATA: Final[Kept] = {
+    "name": EVERYTHING,
+    "namespace": EVERYTHING,
+    "uid": EVERYTHING,
+    "creationTimestamp": EVERYTHING,
+    "deletionTimestamp": EVERYTHING,
+    "labels": EVERYTHING,
+    "finalizers": EVERYTHING,
+    "annotations": {MIRROR: EVERYTHING, ENTRY: EVERYTHING},
+    "ownerReferences": EVERYTHING,
+}
+CONTAINER: Final[Kept] = {
+    "name": EVERYTHING,
+    "resources": EVERYTHING,
+    "restartPolicy": EVERYTHING,  # a sidecar counts for as long as its pod runs
+    "ports": {"hostPort": EVERYTHING, "hostIP": EVERYTHING, "protocol": EVERYTHING},
+}
+POD_SPEC: Final[Kept] = {
+    "affinity": EVERYTHING,
+    "containers": CONTAINER,
+    "deviceClaims": EVERYTHING,  # k8srm
+    "initContainers": CONTAINER,
+    "nodeName": EVERYTHING,
+    "nodeSelector": EVERYTHING,
+    "overhead": EVERYTHING,
+    "preemptionPolicy": EVERYTHING,
+    "priority": EVERYTHING,
+    "priorityClassName": EVERYTHING,
+    "resourceClaims": EVERYTHING,
+    "resources": EVERYTHING,
+    "restartPolicy": EVERYTHING,
+    "schedulerName": EVERYTHING,
+    "schedulingGates": EVERYTHING,
+    "schedulingGroup": EVERYTHING,
+    "terminationGracePeriodSeconds": EVERYTHING,
+    "tolerations": EVERYTHING,
+    "topologySpreadConstraints": EVERYTHING,
+}
+CONDITION: Final[Kept] = {
+    "type": EVERYTHING,
+    "status": EVERYTHING,
+    "reason": EVERYTHING,
+    "lastTransitionTime": EVERYTHING,
+}
+CLAIM_SPEC: Final[Kept] = {"devices": {"requests": EVERYTHING, "constraints": EVERYTHING}}
+ALLOCATION: Final[Kept] = {
+    "devices": {"results": EVERYTHING},
+    "nodeSelector": EVERYTHING,
+    "allocationTimestamp": EVERYTHING,
+}
+KINDS: Final[Mapping[str, Kept]] = {
+    "DeviceClass": {"spec": {"selectors": EVERYTHING, "extendedResourceName": EVERYTHING}},
+    "DeviceTaintRule": {"spec": EVERYTHING},
+    "Node": {
+        "spec": {"taints": EVERYTHING, "unschedulable": EVERYTHING},
+        "status": {
+            "allocatable": EVERYTHING,
+            "capacity": EVERYTHING,
+            "conditions": CONDITION,
+        },
+    },
+    "Pod": {
+        "spec": POD_SPEC,
+        "status": {
+            "conditions": CONDITION,
+            "extendedResourceClaimStatus": EVERYTHING,
+            "nominatedNodeName": EVERYTHING,
+            "phase": EVERYTHING,
+            "resourceClaimStatuses": EVERYTHING,
+            "startTime": EVERYTHING,
+        },
+    },
+    "PodDisruptionBudget": {
+        "spec": EVERYTHING,
+        "status": {
+            "currentHealthy": EVERYTHING,
+            "desiredHealthy": EVERYTHING,
+            "disruptionsAllowed": EVERYTHING,
+            "expectedPods": EVERYTHING,
+            "observedGeneration": EVERYTHING,
+        },
+    },
+    "PodGroup": {"spec": EVERYTHING},
+    "PriorityClass": {
+        "value": EVERYTHING,
+        "globalDefault": EVERYTHING,
+        "preemptionPolicy": EVERYTHING,
+    },
+    "ResourceClaim": {
+        "spec": CLAIM_SPEC,
+        "status": {"allocation": ALLOCATION, "reservedFor": EVERYTHING},
+    },
+    "ResourceClaimTemplate": {"spec": {"spec": CLAIM_SPEC}},
+    "ResourceSlice": {"spec": EVERYTHING},
+}
+
+
+def kept(obj: JsonDict) -> JsonDict | None:
+    """Return what a snapshot has of an object; None for kinds that it does not have.
+
+    >>> container = {"name": "c", "env": [{"name": "TOKEN", "value": "secret"}]}
+    >>> pod = {"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [container]}}
+    >>> kept(pod | {"metadata": {"name": "p"}})["spec"]
+    {'containers': [{'name': 'c'}]}
+    >>> kept({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}}) is None
+    True
+    """
+    fields = KINDS.get(obj["kind"])
+    if fields is None:
+        return None
+    always = {"apiVersion": EVERYTHING, "kind": EVERYTHING, "metadata": METADATA}
+    found: JsonDict = _part(obj, {**always, **fields})
+    return found
+
+
+def _part(value: Any, fields: Any) -> Any:
+    if fields is EVERYTHING:
+        return value
+    if isinstance(value, list):
+        return [_part(item, fields) for item in value]
+    if not isinstance(value, dict):
+        return None
+    found = {}
+    for name, below in fields.items():
+        if value.get(name) is not None:
+            part = _part(value[name], below)
+            if part is not None and (part != {} or value[name] == {}):
+                found[name] = part
+    return found

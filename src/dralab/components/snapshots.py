@@ -1,0 +1,97 @@
+"""A snapshot as a cluster: its objects in a server, as the cluster that was saved had them.
+
+Uids, times and statuses stay, so that claims, pods and budgets still belong together. Nothing is
+validated and nobody is asked: another server has done that. Reading the file is left to
+`dralab.api.snapshots`.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, Protocol
+
+import orjson
+
+from dralab.api.status import ApiError
+from dralab.apiserver.resources.context import key_of
+from dralab.apiserver.server import ApiServer
+from dralab.objects.metadata import metadata_of, owners_of, uid_of
+from dralab.runtime.client import Client
+from dralab.runtime.resources import NAMESPACES
+from dralab.values.json_types import JsonDict
+
+IMAGE: Final = "registry.k8s.io/pause:3.10"
+"""What pods run: a snapshot does not say which programs they were."""
+
+
+class Served(Protocol):
+    """What loading needs of a cluster."""
+
+    @property
+    def client(self) -> Client:
+        """A client of its server."""
+        ...
+
+    @property
+    def server(self) -> ApiServer:
+        """The server itself."""
+        ...
+
+
+def load(cluster: Served, objects: Sequence[JsonDict]) -> None:
+    """Store the objects of a snapshot; what has their names already stays as it is.
+
+    ValueError: the server does not serve a kind.
+    """
+    for name in sorted({metadata_of(item).get("namespace") or "" for item in objects} - {""}):
+        try:
+            cluster.client.create(NAMESPACES, {"metadata": {"name": name}})
+        except ApiError as error:
+            if error.reason != "AlreadyExists":
+                raise
+    store(cluster.server, objects)
+
+
+def store(server: ApiServer, objects: Iterable[JsonDict]) -> None:
+    """Store objects whose namespaces exist; those of the same names stay.
+
+    ValueError as for `load`.
+    """
+    context = server.resources.context
+    objects = list(objects)
+    known = {uid_of(item) for item in objects}
+    with context.store.lock:
+        for item in map(_complete, _without_strangers(objects, known)):
+            kind = context.kinds.of_object(item["apiVersion"], item["kind"])
+            if kind is None:
+                raise ValueError(f"{item['apiVersion']} {item['kind']} is not served")
+            metadata = item["metadata"]
+            if kind.namespaced:
+                metadata.setdefault("namespace", "default")
+            key = key_of(kind, metadata.get("namespace", ""), metadata["name"])
+            if context.find(key) is not None:
+                continue
+            if item["kind"] != "ResourceSlice":  # many, and whole as they are
+                context.rules.default(kind, item)
+            context.stored(kind, None, context.store.create(key, item).value)
+
+
+def _without_strangers(objects: Iterable[JsonDict], known: set[str]) -> Iterator[JsonDict]:
+    """Yield objects without owners that are not there, for which they would be collected."""
+    for item in objects:
+        metadata = dict(metadata_of(item))
+        if owners := [owner for owner in owners_of(item) if owner.get("uid") in known]:
+            metadata["ownerReferences"] = owners
+        else:
+            metadata.pop("ownerReferences", None)
+        yield {"kind": item["kind"], "apiVersion": item["apiVersion"], **item, "metadata": metadata}
+
+
+def _complete(item: JsonDict) -> JsonDict:
+    """Return an object that belongs to the server, with what the snapshot left out but must be."""
+    if item["kind"] == "ResourceSlice":
+        return item
+    copy: JsonDict = orjson.loads(orjson.dumps(item))
+    if item["kind"] == "Pod":
+        for name in ("containers", "initContainers"):
+            for container in copy["spec"].get(name) or ():
+                container["image"] = IMAGE
+    return copy
