@@ -9,7 +9,7 @@ larger than their input have no bound here.
 from dataclasses import dataclass
 from typing import Final
 
-from dralab.cel.syntax import Call, Comprehension, Expr, ListNode, Literal, MapNode, Select
+from dralab.cel.syntax import Call, Comprehension, Expr, ListNode, Literal, MapNode, Select, Struct
 
 # Functions that build nothing larger than their arguments, and look at each part of them once.
 PLAIN: Final = frozenset(
@@ -63,7 +63,7 @@ def bound(tree: Expr) -> CostBound | None:
                 waiting.append((node.target, loops))
         elif isinstance(node, ListNode):
             waiting += [(each, loops) for each in node.elements]
-        elif isinstance(node, MapNode):
+        elif isinstance(node, (MapNode, Struct)):
             return None
         elif isinstance(node, Comprehension):
             if node.macro == "bind" or not _ends_in_bool(node):

@@ -131,13 +131,35 @@ class Checker:
             case Struct():
                 for position, (name, value) in enumerate(node.fields):
                     node.fields[position] = (name, (yield self.node(value)))
-                node.type = self.undeclared(node.name, node)
+                node.type = self.message(node)
                 found = node
             case _:
                 raise AssertionError(node)
         self.done[id(node)] = found
         self.seen.append(found)
         return found
+
+    def message(self, node: Struct) -> CelType:
+        """Check the construction of a message whose fields are checked already."""
+        name, environment = node.name.removeprefix("."), self.environment
+        if environment.open_message and f"{name}.".startswith(f"{environment.open_message}."):
+            return CelType("struct", name)
+        if name not in environment.messages:
+            return self.undeclared(node.name, node)
+        fields = environment.structs[name]
+        for field_name, value in node.fields:
+            declared = fields.get(field_name)
+            if declared is not None and field_name in node.optional:
+                declared = optional_of(declared)
+            if declared is None:
+                self.report(f"undefined field '{field_name}'", value)
+            elif not self.fits(value.type, declared):
+                self.report(
+                    f"expected type of field '{field_name}' is '{shown(declared)}' but provided "
+                    f"type is '{shown(value.type)}'",
+                    value,
+                )
+        return CelType("struct", name)
 
     def undeclared(self, name: str, node: Expr) -> CelType:
         """Report a name that nothing declares."""

@@ -49,6 +49,8 @@ class Environment:
     `variables` and `structs` (type name → field → type) declare the input; `functions` are
     overloads by name; `homogeneous` forbids mixed lists and maps; `checks_literals` reads
     durations, timestamps and patterns at compile time; `container` prefixes unqualified names.
+    `messages` are the structs that an expression may construct. `open_message` is one more, which
+    has any field, as have the messages in it: `Object`, `Object.spec`.
     """
 
     functions: Mapping[str, tuple[Overload, ...]]
@@ -62,6 +64,8 @@ class Environment:
     container: str = ""
     result: tuple[CelType, ...] = ()
     result_words: str = "bool"
+    messages: frozenset[str] = frozenset()
+    open_message: str = ""
 
     @cached_property
     def type_names(self) -> Mapping[str, CelType]:
@@ -88,6 +92,8 @@ class Environment:
         functions: Mapping[str, tuple[Overload, ...]] | None = None,
         result: tuple[CelType, ...] | None = None,
         result_words: str | None = None,
+        messages: frozenset[str] | None = None,
+        open_message: str | None = None,
     ) -> "Environment":
         """Return an environment with more in it; what is given replaces what has its name."""
         return replace(
@@ -98,4 +104,6 @@ class Environment:
             functions={**self.functions, **(functions or {})},
             result=self.result if result is None else result,
             result_words=self.result_words if result_words is None else result_words,
+            messages=self.messages if messages is None else messages,
+            open_message=self.open_message if open_message is None else open_message,
         )

@@ -11,7 +11,7 @@ from typing import Any, Final
 from dralab.cel.deep_recursion import Step, run
 from dralab.cel.errors import CelError, CostExceededError, no_such_overload
 from dralab.cel.library import FUNCTIONS
-from dralab.cel.runtime_costs import LIST_BASE, MAP_BASE, charge
+from dralab.cel.runtime_costs import LIST_BASE, MAP_BASE, STRUCT_BASE, charge
 from dralab.cel.syntax import (
     Call,
     Comprehension,
@@ -22,10 +22,12 @@ from dralab.cel.syntax import (
     MapEntry,
     MapNode,
     Select,
+    Struct,
 )
 from dralab.cel.values import (
     MAPS,
     NOTHING,
+    Message,
     Optional,
     field,
     has_field,
@@ -293,6 +295,25 @@ class Evaluation:
             return value if node.function == "or" else value.value
         return (yield self.node(node.args[0], scope))
 
+    def message(self, node: Struct, scope: Scope) -> Step[Any]:
+        """Return the message that an expression constructs."""
+        found: dict[str, Any] = {}
+        failed: CelError | None = None
+        for name, part in node.fields:
+            value = yield self.node(part, scope)
+            if isinstance(value, CelError):
+                failed = failed or value
+            if name in node.optional:
+                if type(value) is not Optional:
+                    failed = failed or no_such_overload()
+                    continue
+                if not value.present:
+                    continue
+                value = value.value
+            found[name] = value
+        self.spend(STRUCT_BASE)
+        return failed or Message(node.name.removeprefix("."), found)
+
     def call(self, node: Call, scope: Scope) -> Step[Any]:
         """Return the value of a function or operator."""
         arguments: list[Any] = []
@@ -399,6 +420,7 @@ STEPS: Final[Mapping[type[Expr], Callable[..., Step[Any]]]] = {
     ListNode: Evaluation.list_,
     MapNode: Evaluation.map_,
     Comprehension: Evaluation.loop,
+    Struct: Evaluation.message,
 }
 SPECIAL: Final[Mapping[str, Callable[..., Step[Any]]]] = {
     "_&&_": Evaluation.logical,

@@ -2,12 +2,14 @@
 
 import base64
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from dralab.cel.errors import CelError
 from dralab.cel.functions.times import duration_text, timestamp_text
 from dralab.cel.values import MAPS, Duration, Map, Optional, Quantity, Timestamp, items
 from dralab.values.quantity import render
+
+PLAIN: Final = frozenset({str, int, bool, float, type(None)})
 
 
 def from_json(value: Any) -> Any:
@@ -17,13 +19,41 @@ def from_json(value: Any) -> Any:
     True
     """
     kind = type(value)
-    if kind is str or kind is int or kind is bool or value is None:
+    if kind in PLAIN:
         return value
+    if kind is dict:
+        return Map({k: v if type(v) in PLAIN else from_json(v) for k, v in value.items()})
     if isinstance(value, Mapping):
         return Map({key: from_json(item) for key, item in value.items()})
     if isinstance(value, Sequence) and not isinstance(value, str):
         return [from_json(item) for item in value]
     return value
+
+
+class Converted:
+    """A JSON value as expressions see it, with its size.
+
+    `parts` is how many values there are in it, `longest` the length of its longest text.
+    """
+
+    __slots__ = ("longest", "parts", "value")
+
+    def __init__(self, value: Any) -> None:
+        self.parts = self.longest = 0
+        self.value = self._convert(value)
+
+    def _convert(self, value: Any) -> Any:
+        kind = type(value)
+        if kind is str:
+            self.longest = max(self.longest, len(value))
+            return value
+        if kind is dict:
+            self.parts += 2 * len(value)
+            return Map({key: self._convert(item) for key, item in value.items()})
+        if kind is list:
+            self.parts += len(value)
+            return [self._convert(item) for item in value]
+        return value if kind in PLAIN else from_json(value)
 
 
 def to_json(value: Any) -> Any:

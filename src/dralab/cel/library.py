@@ -17,6 +17,7 @@ from dralab.cel.functions import (
     mathematics,
     network,
     optionals,
+    patches,
     resources,
     strings,
 )
@@ -37,6 +38,7 @@ FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
     **optionals.FUNCTIONS,
     **mathematics.FUNCTIONS,
     **authorizer.FUNCTIONS,
+    **patches.FUNCTIONS,
     "_==_": values.equals,
     "_!=_": _not_equal,
     "@in": values.contains,

@@ -305,16 +305,19 @@ class Parser:
     def fields(self, name: str, offset: int) -> Step[Expr]:
         """Read the fields of a message."""
         found: list[tuple[str, Expr]] = []
+        optionals: set[str] = set()
         while not self.take_token("}"):
             if found:
                 self.expect(",")
                 if self.take_token("}"):
                     break
-            self.take_token("?")
+            optional = self.take_token("?") is not None
             field, _ = self.field_name()
             self.expect(":")
             found.append((field, (yield self.expression())))
-        return Struct(name, found, offset=offset)
+            if optional:
+                optionals.add(field)
+        return Struct(name, found, frozenset(optionals), offset=offset)
 
     def called(self, name: str, target: Expr | None, arguments: list[Expr], offset: int) -> Expr:
         """Return a call, or what a macro makes of it."""

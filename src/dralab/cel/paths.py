@@ -9,7 +9,17 @@ values at all paths give equal results: that is what projections rest on.
 from collections.abc import Mapping
 
 from dralab.cel.deep_recursion import Step, run
-from dralab.cel.syntax import Call, Comprehension, Expr, Ident, ListNode, Literal, MapNode, Select
+from dralab.cel.syntax import (
+    Call,
+    Comprehension,
+    Expr,
+    Ident,
+    ListNode,
+    Literal,
+    MapNode,
+    Select,
+    Struct,
+)
 
 Path = tuple[str, ...]
 Aliases = Mapping[str, Path | None]
@@ -72,6 +82,9 @@ class PathTracer:
                 for entry in node.entries:
                     self.use((yield self.trace(entry.key, aliases)))
                     self.use((yield self.trace(entry.value, aliases)))
+            case Struct():
+                for _, value in node.fields:
+                    self.use((yield self.trace(value, aliases)))
             case Comprehension():
                 found = yield self.comprehension(node, aliases)
                 return found

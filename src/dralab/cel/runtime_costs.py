@@ -30,6 +30,7 @@ COMPARABLE: Final = (
     "int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes",
 )  # fmt: skip
 MAP_BASE: Final = 30
+STRUCT_BASE: Final = 40
 
 Charge = Callable[[Sequence[Any], Any, str], int]
 

@@ -89,10 +89,11 @@ class MapNode(Expr):
 
 @dataclass(slots=True, eq=False)
 class Struct(Expr):
-    """A message construction; no environment here knows any message."""
+    """A message construction: `JSONPatch{op: "add"}`; only admission policies know any."""
 
     name: str
     fields: list[tuple[str, Expr]] = field(default_factory=list)
+    optional: frozenset[str] = frozenset()  # names of fields written `?name: value`
 
 
 @dataclass(slots=True, eq=False)

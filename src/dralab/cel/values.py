@@ -197,6 +197,16 @@ class LazyMap(Map):
         return found
 
 
+class Message(Map):
+    """A message that an expression has constructed; fields that it does not set are not there."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str, fields: Mapping[str, Any]) -> None:
+        super().__init__(fields)
+        self.name = name
+
+
 EMPTY_MAP: Final = Map()
 
 
@@ -239,7 +249,7 @@ def new_map(entries: dict[Any, Any]) -> Map:
 TYPE_NAMES: Final[Mapping[type, str]] = {
     bool: "bool", int: "int", Uint: "uint", float: "double", str: "string", bytes: "bytes",
     type(None): "null_type", list: "list", Map: "map", BoolMap: "map", DefaultMap: "map",
-    LazyMap: "map",
+    LazyMap: "map", Message: "object",
     Timestamp: "google.protobuf.Timestamp", Duration: "google.protobuf.Duration",
     TypeValue: "type", Optional: "optional_type", Quantity: "kubernetes.Quantity",
     Version: "kubernetes.Semver", Address: "net.IP", Cidr: "net.CIDR",
@@ -287,7 +297,7 @@ def shown_key(key: object) -> str:
 # Types whose values are equal exactly when Python says so.
 PLAIN: Final = frozenset({str, bytes, type(None), TypeValue, Quantity, Version, Address, Cidr})
 NUMERIC: Final = frozenset({int, Uint, float})
-MAPS: Final = frozenset({Map, BoolMap, DefaultMap, LazyMap})
+MAPS: Final = frozenset({Map, BoolMap, DefaultMap, LazyMap, Message})
 
 
 def equals(left: Any, right: Any) -> bool:  # noqa: C901, PLR0912 - one branch per kind

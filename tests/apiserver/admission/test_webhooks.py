@@ -7,9 +7,9 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from admissions import GROUP, MAPS, ask, config_map
 from authorities import Authority
 from dralab.api.status import ApiError
-from dralab.apiserver.http.messages import HttpRequest
 from dralab.apiserver.outgoing.targets import read_service
 from dralab.apiserver.resources.configured_admission import OutgoingSettings
 from dralab.apiserver.server import ApiServer
@@ -21,8 +21,6 @@ from dralab.runtime.local import LocalClient
 from dralab.runtime.resources import PODS
 from webhookserver import WebhookServer, allow, patch
 
-MAPS = "/api/v1/namespaces/default/configmaps"
-GROUP = "/apis/admissionregistration.k8s.io/v1"
 RULE = {
     "operations": ["*"],
     "apiGroups": [""],
@@ -51,19 +49,6 @@ def server(hook):
     found.close()
 
 
-def ask(server, method, url, body=None, media="application/json"):
-    path, _, query = url.partition("?")
-    data = b"" if body is None else json.dumps(body).encode()
-    answer = server.handle(
-        HttpRequest(
-            method=method, path=path, query=query, headers={"content-type": media}, body=data
-        )
-    )
-    found = json.loads(answer.content)
-    found["warnings"] = [value for name, value in answer.headers if name == "Warning"]
-    return answer.status, found
-
-
 def configure(server, kind, name, *hooks):
     """Store a configuration of webhooks: `Mutating` or `Validating`."""
     body = {
@@ -82,10 +67,6 @@ def configure(server, kind, name, *hooks):
     status, found = ask(server, "POST", f"{GROUP}/{kind.lower()}webhookconfigurations", body)
     assert status == 201, found
     return found
-
-
-def config_map(name="a", **metadata):
-    return {"metadata": {"name": name, **metadata}, "data": {"k": "v"}}
 
 
 def label(name, value="yes"):

@@ -3,29 +3,30 @@
 Source: k8s.io/apiserver `pkg/admission/plugin/cel` and `pkg/admission/plugin/policy`.
 """
 
-from collections.abc import Callable, Mapping
-from functools import cached_property, lru_cache
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, ClassVar, Final, Protocol
 
 from dralab import cel
 from dralab.api.kinds import Kind
-from dralab.apiserver.admission.chain import Review
+from dralab.apiserver.admission.chain import MustWait, Review
 from dralab.apiserver.admission.matching import namespace_of
 from dralab.cel import types
 from dralab.cel.bounds import bound
 from dralab.cel.environment import Environment
 from dralab.cel.functions import authorizer as access
 from dralab.cel.functions.authorizer import AuthorizerValue, Decide
-from dralab.cel.json_values import from_json
+from dralab.cel.json_values import Converted, from_json
 from dralab.cel.library import overloads
 from dralab.cel.program import FAILURES
 from dralab.cel.types import CelType
-from dralab.cel.values import Map
 
 # Cost units for one expression, and for all of one policy (k8s.io/apiserver `pkg/apis/cel`).
+MANAGED: Final = ("metadata", "managedFields")
 PER_CALL: Final = 1_000_000
 PER_POLICY: Final = 10_000_000
 PER_MATCHER: Final = 2_500_000
+BRIEF: Final = 10_000  # cost units that take about 30 ms
 TEXTS: Final = types.map_of(types.STRING, types.STRING)
 KIND: Final = CelType("struct", "kubernetes.GroupVersionKind")
 RESOURCE: Final = CelType("struct", "kubernetes.GroupVersionResource")
@@ -114,13 +115,35 @@ class Variables(Protocol):
         """How many parts they have, and the length of the longest text in them."""
         ...
 
-    def named(self, name: str) -> Any:
-        """Return a variable by its name in expressions."""
+    @property
+    def brief(self) -> "BriefBudget | None":
+        """What may be spent while others wait; None if none do."""
         ...
+
+    def named(self, name: str, *, whole: bool = True) -> Any:
+        """Return a variable by its name in expressions; unless `whole`, without managed fields."""
+        ...
+
+
+class BriefBudget:
+    """Cost units that one write may spend while all other requests wait for it."""
+
+    __slots__ = ("left",)
+
+    def __init__(self) -> None:
+        self.left = BRIEF
+
+    def spend(self, cost: int) -> None:
+        """Count cost units. MustWait if they are too many: the write is for another thread."""
+        self.left -= cost
+        if self.left < 0:
+            raise MustWait
 
 
 class ReviewValues:
     """The variables of one write in one version, each made when it is first used."""
+
+    __slots__ = ("_decide", "_found", "_kind", "_review", "_shown", "_size", "brief")
 
     def __init__(
         self,
@@ -134,40 +157,66 @@ class ReviewValues:
         self._kind = kind
         self._shown = shown
         self._decide = decide
+        self._found: dict[str, Any] = {}
+        self._size: tuple[int, int] | None = None
+        self.brief = None if review.may_wait else brief_of(review)
 
-    @cached_property
-    def object(self) -> Any:
-        """The variable `object`; null for a deletion."""
-        return self._value(self._review.value)
+    @property
+    def size(self) -> tuple[int, int]:
+        """How many parts the objects have, and the length of the longest text."""
+        if self._size is None:
+            new, old = self._converted(self._review.value), self._converted(self._review.old)
+            self._found["light object"], self._found["light oldObject"] = new.value, old.value
+            self._size = (new.parts + old.parts, max(new.longest, old.longest))
+        return self._size
 
-    @cached_property
-    def old(self) -> Any:
-        """The variable `oldObject`; null for a creation."""
-        return self._value(self._review.old)
+    def named(self, name: str, *, whole: bool = True) -> Any:
+        """Return a variable by its name in expressions; unless `whole`, without managed fields."""
+        key = name
+        if not whole and name in LIGHT:
+            key = LIGHT[name]
+            if self._size is None:
+                return (self.size, self._found[key])[1]
+        try:
+            return self._found[key]
+        except KeyError:
+            found = self._found[key] = MAKERS[name](self)
+            return found
 
-    @cached_property
-    def request(self) -> Map:
-        """The variable `request`."""
-        found: Map = from_json(request_of(self._review, self._kind))
-        return found
+    def _converted(self, obj: Mapping[str, Any] | None) -> Converted:
+        """Return an object without managed fields, which are large and rarely asked for."""
+        if obj is None:
+            return Converted(None)
+        shown = self._shown(self._kind, obj)
+        meta = shown.get("metadata")
+        if meta and "managedFields" in meta:
+            meta = {part: item for part, item in meta.items() if part != "managedFields"}
+            shown = {**shown, "metadata": meta}
+        return Converted(shown)
 
-    @cached_property
-    def namespace(self) -> Any:
-        """The variable `namespaceObject`; null for what is in no namespace."""
+    def _whole(self, obj: Mapping[str, Any] | None) -> Any:
+        return None if obj is None else from_json(self._shown(self._kind, obj))
+
+    def _object(self) -> Any:
+        return self._whole(self._review.value)
+
+    def _old(self) -> Any:
+        return self._whole(self._review.old)
+
+    def _request(self) -> Any:
+        return from_json(request_of(self._review, self._kind))
+
+    def _namespace(self) -> Any:
         name = self._review.namespace
         if not name:
             return None
         found = namespace_of(self._review, name)
         return from_json({part: found[part] for part in NAMESPACE_PARTS if part in found})
 
-    @cached_property
-    def authorizer(self) -> AuthorizerValue:
-        """The variable `authorizer`."""
+    def _authorizer(self) -> AuthorizerValue:
         return AuthorizerValue(decide=self._decide)
 
-    @cached_property
-    def request_resource(self) -> access.CheckValue:
-        """What `authorizer.requestResource` is: a question about the object of the write."""
+    def _request_resource(self) -> access.CheckValue:
         review = self._review
         asked = access.AccessCheck(
             group=review.kind.group,
@@ -178,27 +227,26 @@ class ReviewValues:
         )
         return access.CheckValue(decide=self._decide, kind="resource", asked=asked)
 
-    @cached_property
-    def size(self) -> tuple[int, int]:
-        """How many parts the objects have, and the length of the longest text."""
-        return measured(self.object, self.old)
-
-    def named(self, name: str) -> Any:
-        """Return a variable by its name in expressions."""
-        return getattr(self, ATTRIBUTES[name])
-
-    def _value(self, obj: Mapping[str, Any] | None) -> Any:
-        return None if obj is None else from_json(self._shown(self._kind, obj))
+    makers: ClassVar[Mapping[str, Callable[["ReviewValues"], Any]]] = {
+        "object": _object,
+        "oldObject": _old,
+        "request": _request,
+        "namespaceObject": _namespace,
+        "authorizer": _authorizer,
+        "authorizer.requestResource": _request_resource,
+    }
 
 
-ATTRIBUTES: Final[Mapping[str, str]] = {
-    "object": "object",
-    "oldObject": "old",
-    "request": "request",
-    "namespaceObject": "namespace",
-    "authorizer": "authorizer",
-    "authorizer.requestResource": "request_resource",
-}
+MAKERS: Final = ReviewValues.makers
+LIGHT: Final = {"object": "light object", "oldObject": "light oldObject"}
+
+
+def brief_of(review: Review) -> BriefBudget:
+    """Return what all expressions about one write may spend while others wait."""
+    found: BriefBudget = review.memory.setdefault("brief", BriefBudget())
+    return found
+
+
 NAMESPACE_PARTS: Final = ("metadata", "spec", "status")
 
 
@@ -262,27 +310,47 @@ def _kind(review: Review, kind: Kind) -> dict[str, str]:
     return {"group": group, "version": version, "kind": name}
 
 
+def _reads_managed_fields(path: Sequence[str]) -> bool:
+    return path[0] in {"object", "oldObject"} and (*path[1:3], *MANAGED)[:2] == MANAGED
+
+
 class Expression:
     """One compiled expression of an environment. CompileError."""
+
+    __slots__ = ("_arguments", "_bound", "_fast", "_needs", "_whole", "program", "text")
 
     def __init__(self, text: str, within: Environment) -> None:
         self.text = text
         self.program = cel.compile_expression(text.strip(), within)
-        self._names = tuple(sorted(within.variables))
-        self._needs = tuple(sorted({path[0] for path in self.program.paths}))
+        needs = {path[0] for path in self.program.paths}
+        self._needs = tuple(sorted(needs))
+        # The generated code takes all variables, also those that it does not use.
+        self._arguments = tuple(
+            name if name in needs else None for name in sorted(within.variables)
+        )
+        self._whole = any(map(_reads_managed_fields, self.program.paths))
         self._bound = bound(self.program.tree)
+        self._fast = self.program.fast if self._bound is not None else None
 
     def value(self, variables: Variables, left: int = PER_CALL) -> tuple[Any, int]:
-        """Return the value, which is a CelError if it is one, and its cost.
+        """Return the value, which is a CelError if it is one, and its cost. MustWait.
 
         Where nothing on this input costs more than is `left`, generated code finds the value.
         """
-        needed = {name: variables.named(name) for name in self._needs}
-        if self._bound is not None and self.program.fast is not None:
+        whole, named = self._whole, variables.named
+        if self._fast is not None and self._bound is not None:
             most = self._bound.of(*variables.size)
-            if most <= min(left, PER_CALL):
+            if most <= left and most <= PER_CALL:
                 try:
-                    return self.program.fast(*map(needed.get, self._names)), most
+                    return self._fast(
+                        *[name and named(name, whole=whole) for name in self._arguments]
+                    ), most
                 except FAILURES:
                     pass  # the exact evaluation decides
-        return self.program.outcome(needed, PER_CALL)
+        needed = {name: named(name, whole=whole) for name in self._needs}
+        brief = variables.brief
+        if brief is None:
+            return self.program.outcome(needed, PER_CALL)
+        found, cost = self.program.outcome(needed, min(PER_CALL, brief.left))
+        brief.spend(cost)
+        return found, cost

@@ -87,11 +87,15 @@ class Criteria:
         self._exact = match.get("matchPolicy") == "Exact"
         self._namespaces = _selector(match.get("namespaceSelector"))
         self._objects = _selector(match.get("objectSelector"))
+        # A binding: what configures policies is left out by the policies.
+        self._everything = not (rules or excluded or self._namespaces or self._objects)
         self._known: dict[tuple[Kind, str, str], Any] = {}
         self._changes = -1
 
     def match(self, review: Review) -> Kind | None:
         """Return the version in which the write is matched; None if it is not. ApiError."""
+        if self._everything:
+            return review.kind
         kind = self._kind(review)
         if kind is None or not self._selects_namespace(review) or not self._selects_object(review):
             return None

@@ -26,9 +26,10 @@ CONFIGURE: Final = "--admission-control-config-file"
 OURS: Final = frozenset(
     {
         "CertificateApproval", "CertificateSigning", "CertificateSubjectRestriction",
-        "DefaultTolerationSeconds", "LimitRanger", "MutatingAdmissionWebhook", "NamespaceLifecycle",
-        "NodeRestriction", "PodSecurity", "Priority", "ResourceQuota", "ServiceAccount",
-        "ValidatingAdmissionWebhook",
+        "DefaultTolerationSeconds", "LimitRanger", "MutatingAdmissionPolicy",
+        "MutatingAdmissionWebhook",
+        "NamespaceLifecycle", "NodeRestriction", "PodSecurity", "Priority", "ResourceQuota",
+        "ServiceAccount", "ValidatingAdmissionPolicy", "ValidatingAdmissionWebhook",
     }
 )  # fmt: skip
 # Those of kube-apiserver 1.36 that are not here; nothing is lost when they are switched off.
@@ -37,11 +38,11 @@ OTHERS: Final = frozenset(
         "AlwaysAdmit", "AlwaysDeny", "AlwaysPullImages", "ClusterTrustBundleAttest",
         "DefaultIngressClass", "DefaultStorageClass", "DenyServiceExternalIPs", "EventRateLimit",
         "ExtendedResourceToleration", "ImagePolicyWebhook", "LimitPodHardAntiAffinityTopology",
-        "MutatingAdmissionPolicy", "NamespaceAutoProvision",
+        "NamespaceAutoProvision",
         "NamespaceExists", "OwnerReferencesPermissionEnforcement",
         "PersistentVolumeClaimResize", "PodNodeSelector", "PodTolerationRestriction",
         "PodTopologyLabels", "RuntimeClass", "StorageObjectInUseProtection",
-        "TaintNodesByCondition", "ValidatingAdmissionPolicy",
+        "TaintNodesByCondition",
     }
 )  # fmt: skip
 

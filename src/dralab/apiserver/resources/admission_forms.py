@@ -1,16 +1,20 @@
 """What the plugins that users configure need of a server: versions of objects, and answers."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dralab.api.decoding import DecodingError
 from dralab.api.kinds import Kind, Kinds
 from dralab.api.status import ApiError
 from dralab.apiserver.admission.chain import Review
+from dralab.apiserver.admission.forms import MergeError
 from dralab.apiserver.authorization.attributes import Attributes
+from dralab.apiserver.managed_fields import typed
+from dralab.apiserver.managed_fields.forms import Form
 from dralab.apiserver.resources import typed_objects
 from dralab.apiserver.resources.context import Context
 from dralab.apiserver.resources.options import WriteOptions
+from dralab.apiserver.resources.ownership import schema_of
 from dralab.apiserver.resources.selectors import exact_fields
 from dralab.apiserver.users import service_account
 from dralab.cel.functions.authorizer import AccessCheck, AccessDecision, Decide
@@ -52,6 +56,26 @@ class AdmissionForms:
         rules.default(kind, value)
         return rules.to_hub(kind, value)
 
+    def merged(self, kind: Kind, obj: JsonDict, config: JsonDict) -> JsonDict:
+        """Return an object merged with an apply configuration. MergeError.
+
+        Atomic parts may not be set: what the configuration leaves out of them would be lost.
+        Source: k8s.io/apiserver `admission/plugin/policy/mutating/patch/smd.go`.
+        """
+        form = Form.from_schema(schema_of(self.context, kind))
+        if wrong := list(typed.misfits(config, form)):
+            raise MergeError(
+                "error applying patch: failed to convert patch object to typed object: "
+                + "; ".join(wrong)
+            )
+        if atomic := list(_atomic(config, form, "")):
+            raise MergeError(
+                "error applying patch: invalid ApplyConfiguration: may not mutate atomic arrays, "
+                f"maps or structs: {', '.join(atomic)}"
+            )
+        found: JsonDict = typed.merged(obj, config, form)
+        return found
+
     def new_uid(self) -> str:
         """Return the uid of a question."""
         return self.context.randomness.uuid("admission")
@@ -81,3 +105,16 @@ class AdmissionForms:
             return AccessDecision(found.allowed, found.reason, found.error)
 
         return decided
+
+
+def _atomic(value: Any, form: Form, path: str) -> Iterator[str]:
+    """Yield the paths of lists, maps and structs that are replaced as a whole."""
+    kind = form.seen(value)
+    if kind == "atomic" and isinstance(value, (dict, list)):
+        yield path or "."
+    elif kind == "fields" and isinstance(value, dict):
+        for name, item in value.items():
+            yield from _atomic(item, form.below(name), f"{path}.{name}")
+    elif isinstance(value, list) and kind in {"map", "set"}:
+        for index, item in enumerate(value):
+            yield from _atomic(item, form.element, f"{path}[{index}]")

@@ -7,8 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from dralab.api import fields
 from dralab.apiserver.admission.chain import Review
 from dralab.apiserver.admission.matching import GROUP
+from dralab.apiserver.authorization.attributes import Attributes
 from dralab.apiserver.resources.context import Context
 from dralab.values.json_types import JsonDict
 
@@ -18,7 +20,12 @@ if TYPE_CHECKING:
 
 MUTATING: Final = f"{GROUP}/mutatingwebhookconfigurations"
 VALIDATING: Final = f"{GROUP}/validatingwebhookconfigurations"
-CONFIGURATIONS: Final = (MUTATING, VALIDATING)
+HOOKS: Final = (MUTATING, VALIDATING)
+POLICIES: Final = tuple(f"{GROUP}/{sort}admissionpolicies" for sort in ("mutating", "validating"))
+BINDINGS: Final = tuple(
+    f"{GROUP}/{sort}admissionpolicybindings" for sort in ("mutating", "validating")
+)
+CONFIGURATIONS: Final = (*HOOKS, *POLICIES, *BINDINGS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +69,7 @@ class ConfiguredAdmission:
         if review.kind.hub not in CONFIGURATIONS or review.value is None:
             return
         self._begin()
+        self._check_parameters(review)
         from dralab.apiserver.outgoing.targets import NotAllowed, Unreachable
 
         for hook in review.value.get("webhooks") or ():
@@ -72,6 +80,43 @@ class ConfiguredAdmission:
                 review.warnings.append(f"webhook {hook.get('name')} cannot be called: {error}")
             except Unreachable:
                 pass  # what is not there now may come
+
+    def _check_parameters(self, review: Review) -> None:
+        """Refuse a policy with parameters that its author may not read. ApiError Invalid.
+
+        Source: k8s.io/kubernetes `pkg/registry/admissionregistration/validatingadmissionpolicy`.
+        """
+        value = review.value or {}
+        param = (value.get("spec") or {}).get("paramKind")
+        authorizer = self._context.authorizer
+        if (
+            review.kind.hub not in POLICIES
+            or not param
+            or authorizer is None
+            or review.user.is_superuser
+            or param == ((review.old or {}).get("spec") or {}).get("paramKind")
+        ):
+            return
+        kind = self._context.kinds.of_object(param["apiVersion"], param["kind"])
+        group, _, version = param["apiVersion"].rpartition("/")
+        wanted = Attributes(
+            user=review.user,
+            verb="get",
+            group=group,
+            version=version,
+            resource=kind.plural if kind is not None else "*",
+            namespace="*",
+            name="*",
+        )
+        if not authorizer.authorize(wanted).allowed:
+            why = (
+                f'user {review.user.name} must have "get" permission on all objects of the '
+                f"referenced paramKind (kind={param['kind']}, apiVersion={param['apiVersion']})"
+            )
+            error = fields.forbidden("spec.paramKind", why)
+            raise fields.invalid(
+                review.kind.kind, review.given_name, [error], group=review.kind.group
+            )
 
     def _written(self, hub: str) -> Callable[[JsonDict | None, JsonDict | None], None]:
         def written(before: JsonDict | None, after: JsonDict | None) -> None:
@@ -85,6 +130,9 @@ class ConfiguredAdmission:
         """Make the plugins, once."""
         if self._reset:
             return
+        from dralab.apiserver.admission.policies.definitions import Policies
+        from dralab.apiserver.admission.policies.mutating import MutatingPolicies
+        from dralab.apiserver.admission.policies.validating import ValidatingPolicies
         from dralab.apiserver.admission.webhooks.configurations import Webhooks
         from dralab.apiserver.admission.webhooks.plugins import (
             MutatingWebhooks,
@@ -105,11 +153,21 @@ class ConfiguredAdmission:
         )
         client = CallClient()
         self.admission.closing.append(client.close)
-        calls = WebhookCalls(AdmissionForms(context), targets, client)
+        forms = AdmissionForms(context)
+        calls = WebhookCalls(forms, targets, client)
         mutating, validating = Webhooks(context.kinds), Webhooks(context.kinds)
+        changing = Policies(context.kinds, mutating=True)
+        checking = Policies(context.kinds, mutating=False)
         self.admission.add_plugins(
-            [MutatingWebhooks(mutating, calls)], [ValidatingWebhooks(validating, calls)]
+            [MutatingPolicies(changing, forms), MutatingWebhooks(mutating, calls)],
+            [ValidatingPolicies(checking, forms), ValidatingWebhooks(validating, calls)],
         )
+        for index, policies in enumerate((changing, checking)):
+            for hub, changed, reset in (
+                (POLICIES[index], policies.policy_changed, policies.reset_policies),
+                (BINDINGS[index], policies.binding_changed, policies.reset_bindings),
+            ):
+                self._changed[hub], self._reset[hub] = changed, reset
         self._follow(MUTATING, mutating)
         self._follow(VALIDATING, validating)
 

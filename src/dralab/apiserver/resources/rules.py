@@ -11,6 +11,7 @@ from dralab.api.kinds import Kind
 from dralab.api.resource.features import Features
 from dralab.api.strategy import Strategy
 from dralab.apiserver.resources import devices
+from dralab.apiserver.resources.checked_policies import CheckedBindings, CheckedPolicies
 from dralab.apiserver.resources.custom_rules import CheckedDefinitions
 from dralab.values.json_types import JsonDict
 
@@ -43,6 +44,11 @@ class Rules:
         rules = cls(strategies() if features is None else strategies(features))
         rules.strategies |= {hub: devices.DeviceStrategy(features) for hub in devices.HUBS}
         rules.strategies[definitions.HUB] = CheckedDefinitions()
+        for sort in ("mutating", "validating"):
+            mutating = sort == "mutating"
+            hub = f"admissionregistration.k8s.io/{sort}admissionpolicies"
+            rules.strategies[hub] = CheckedPolicies(mutating=mutating)
+            rules.strategies[f"{hub[:-3]}ybindings"] = CheckedBindings(mutating=mutating)
         for hub in devices.HUBS:
             rules.conversions[hub] = (devices.to_hub, devices.from_hub)
         rules.conversions["events"] = (

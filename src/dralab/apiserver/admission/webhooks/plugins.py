@@ -8,15 +8,16 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import orjson
 
-from dralab.api.kinds import Kind, Kinds
-from dralab.api.status import ApiError, Cause
+from dralab.api.kinds import Kind
+from dralab.api.status import ApiError
 from dralab.apiserver.admission.chain import MustWait, Review
 from dralab.apiserver.admission.conditions import ConditionError
 from dralab.apiserver.admission.expressions import ReviewValues
+from dralab.apiserver.admission.forms import Forms, internal_error, replace_object
 from dralab.apiserver.admission.webhooks.configurations import Webhook, Webhooks
 from dralab.apiserver.admission.webhooks.reviews import (
     BadAnswer,
@@ -27,9 +28,7 @@ from dralab.apiserver.admission.webhooks.reviews import (
 )
 from dralab.apiserver.outgoing.client import CallClient
 from dralab.apiserver.outgoing.targets import Targets, Unreachable
-from dralab.cel.functions.authorizer import Decide
 from dralab.kernel.clock import SECOND, WallClock
-from dralab.values.json_types import JsonDict
 from dralab.values.labels import SelectorError
 from dralab.values.patches import PatchError, TooManyOperations, json_patch
 
@@ -37,31 +36,6 @@ MOST: Final = 64  # validating webhooks that are asked at the same time
 OVERDUE: Final = (
     "Timeout: request did not complete within the requested timeout - context deadline exceeded"
 )
-
-
-class Forms(Protocol):
-    """The objects of writes in other versions; `resources.admission_forms` has one."""
-
-    @property
-    def kinds(self) -> Kinds:
-        """The kinds that are served."""
-        ...
-
-    def shown(self, kind: Kind, value: Mapping[str, Any]) -> JsonDict:
-        """Return an object in the version of a kind, with its type."""
-        ...
-
-    def taken(self, kind: Kind, value: JsonDict) -> JsonDict:
-        """Return an object that came in a version as it is stored. ApiError."""
-        ...
-
-    def new_uid(self) -> str:
-        """Return the uid of a question."""
-        ...
-
-    def decide(self, review: Review) -> Decide:
-        """Return who answers what the user of a write may do."""
-        ...
 
 
 class CallFailed(Exception):  # noqa: N818 - a fact, on which the failure policy decides
@@ -325,33 +299,6 @@ class ValidatingWebhooks:
         except ApiError as refusal:
             return refusal
         return None
-
-
-def replace_object(review: Review, kind: Kind, value: JsonDict, forms: Forms) -> bool:
-    """Put a changed object, in the version of `kind`, in the place of the one under review.
-
-    Return whether it is another one. ApiError.
-    """
-    if review.value is None:
-        raise AssertionError(review)
-    found = value if review.form else forms.taken(kind, value)
-    if found == review.value:
-        return False
-    review.value.clear()
-    review.value.update(found)
-    review.changed = True
-    return True
-
-
-def internal_error(why: str) -> ApiError:
-    """Return the error for what is not the client's fault."""
-    return ApiError(
-        "InternalError",
-        f"Internal error occurred: {why}",
-        code=500,
-        details={},
-        causes=[Cause(reason="", message=why)],
-    )
 
 
 def _failed(error: CallFailed, hook: Webhook, review: Review, place: str) -> None:

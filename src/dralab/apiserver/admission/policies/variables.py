@@ -1,0 +1,102 @@
+"""What the expressions of a policy see: the write, its parameter and its own variables."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from dralab import cel
+from dralab.apiserver.admission.expressions import (
+    PER_CALL,
+    BriefBudget,
+    Expression,
+    ReviewValues,
+    Variables,
+    measured,
+)
+from dralab.apiserver.admission.policies.definitions import Compiled, Policy
+from dralab.cel.values import LazyMap
+
+OUT_OF_BUDGET: Final = (
+    "validation failed due to running out of cost budget, no further validation rules will be run"
+)
+
+
+class OutOfBudget(Exception):  # noqa: N818 - a fact, which messages tell
+    """The expressions of a policy have cost what they may."""
+
+    def __init__(self) -> None:
+        super().__init__(OUT_OF_BUDGET)
+
+
+class PolicyVariables:
+    """The variables of one policy for one write and one parameter.
+
+    A variable of the policy is evaluated when it is first used; `left` falls by all that was
+    spent.
+    """
+
+    __slots__ = ("_own", "_params", "_policy", "_size", "_values", "_visible", "left")
+
+    def __init__(self, policy: Policy, values: ReviewValues, params: Any, budget: int) -> None:
+        self._policy = policy
+        self._values = values
+        self._params = params
+        self._own: LazyMap | None = None
+        self._size: tuple[int, int] | None = None
+        # Most policies have nothing of their own.
+        plain = not policy.variables and policy.param_kind is None
+        self._visible: Variables = values if plain else self
+        self.left = budget
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """How many parts they have, and the length of the longest text in them."""
+        if self._size is None:
+            parts, longest = self._values.size
+            more, longer = measured(self._params)
+            self._size = parts + more, max(longest, longer)
+        return self._size
+
+    @property
+    def brief(self) -> BriefBudget | None:
+        """What may be spent while others wait; None if none do."""
+        return self._values.brief
+
+    def named(self, name: str, *, whole: bool = True) -> Any:
+        """Return a variable by its name in expressions; see `ReviewValues.named`."""
+        if name == "params":
+            return self._params
+        if name != "variables":
+            return self._values.named(name, whole=whole)
+        if self._own is None:
+            makers = self._policy.variables.items()
+            self._own = LazyMap({own: self._maker(own, each) for own, each in makers})
+        return self._own
+
+    def value(self, expression: Compiled) -> Any:
+        """Return the value of an expression; CelError, CompileError as values. OutOfBudget."""
+        if not isinstance(expression, Expression):
+            return expression
+        left = self.left
+        found, cost = expression.value(self._visible, min(PER_CALL, left))
+        self.left -= cost  # beside what its variables have spent
+        if self.left < 0:
+            raise OutOfBudget
+        return found
+
+    def _maker(self, name: str, expression: Compiled) -> Callable[[], Any]:
+        def made() -> Any:
+            found = self.value(expression)
+            if isinstance(found, (cel.CelError, cel.CompileError)):
+                return cel.CelError(
+                    f'composited variable "{name}" fails to evaluate: {failure(expression, found)}'
+                )
+            return found
+
+        return made
+
+
+def failure(expression: Compiled, error: Exception) -> str:
+    """Return how a policy tells of an expression without a value."""
+    if isinstance(expression, cel.CompileError):
+        return f"compilation error: {expression}"
+    return f"expression '{expression.program.expression}' resulted in error: {error}"

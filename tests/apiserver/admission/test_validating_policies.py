@@ -1,0 +1,371 @@
+"""ValidatingAdmissionPolicy: who is denied what, and in which words."""
+
+import json
+
+import pytest
+
+from admissions import GROUP, MAPS, MERGE, ask, config_map
+from dralab.apiserver.http.messages import HttpRequest, TakesLong
+from dralab.apiserver.server import ApiServer
+from dralab.apiserver.storage import MemoryStore
+from dralab.apiserver.users import User
+from dralab.kernel.clock import ManualClock
+from dralab.kernel.randomness import Randomness
+
+POLICIES, BINDINGS = (
+    f"{GROUP}/validatingadmissionpolicies",
+    f"{GROUP}/validatingadmissionpolicybindings",
+)
+RULE = {
+    "apiGroups": [""],
+    "apiVersions": ["v1"],
+    "operations": ["CREATE", "UPDATE"],
+    "resources": ["configmaps"],
+}
+
+
+def new_server(**options):
+    clock = ManualClock(1_800_000_000 * 10**9)
+    return ApiServer(MemoryStore(), clock=clock, randomness=Randomness(1), **options)
+
+
+@pytest.fixture
+def server():
+    return new_server()
+
+
+def policy(name="p", *expressions, **spec):
+    return {
+        "metadata": {"name": name},
+        "spec": {
+            "matchConstraints": {"resourceRules": [RULE]},
+            "validations": [
+                each if isinstance(each, dict) else {"expression": each} for each in expressions
+            ],
+            **spec,
+        },
+    }
+
+
+def binding(name="p", actions=("Deny",), **spec):
+    return {
+        "metadata": {"name": name},
+        "spec": {"policyName": name, "validationActions": list(actions), **spec},
+    }
+
+
+def store(server, *objects):
+    for url, body in objects:
+        status, found = ask(server, "POST", url, body)
+        assert status == 201, found
+
+
+def bind(server, made, **options):
+    name = made["metadata"]["name"]
+    store(server, (POLICIES, made), (BINDINGS, binding(name, **options)))
+
+
+def test_a_policy_denies_what_its_expression_refuses(server):
+    bind(server, policy("p", {"expression": "object.data.size() < 2", "message": "too much"}))
+    assert ask(server, "POST", MAPS, config_map())[0] == 201
+    code, found = ask(server, "POST", MAPS, config_map("b", {"x": "1", "y": "2"}))
+    message = (
+        "configmaps \"b\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'p' denied "
+        "request: too much"
+    )
+    assert (code, found["reason"], found["message"]) == (422, "Invalid", message)
+    cause = "ValidatingAdmissionPolicy 'p' with binding 'p' denied request: too much"
+    assert found["details"] == {"name": "b", "kind": "configmaps", "causes": [{"message": cause}]}
+    code, found = ask(server, "PATCH", f"{MAPS}/a", {"data": {"y": "2"}}, MERGE)
+    assert code == 422
+
+
+def test_a_policy_without_a_binding_does_nothing(server):
+    store(server, (POLICIES, policy("p", "false")))
+    assert ask(server, "POST", MAPS, config_map())[0] == 201
+    store(server, (BINDINGS, binding()))
+    assert ask(server, "POST", MAPS, config_map("b"))[0] == 422
+    assert ask(server, "DELETE", f"{BINDINGS}/p")[0] == 200
+    assert ask(server, "POST", MAPS, config_map("b"))[0] == 201
+
+
+@pytest.mark.parametrize(
+    ("validation", "code", "words"),
+    [
+        ({"expression": "false"}, 422, "failed expression: false"),
+        ({"expression": "false", "reason": "Forbidden"}, 403, "failed expression: false"),
+        (
+            {"expression": "false", "messageExpression": "'not ' + object.metadata.name"},
+            422,
+            "not a",
+        ),
+        (
+            {"expression": "false", "messageExpression": "object.data.none", "message": "m"},
+            422,
+            "denied request: m",
+        ),
+        (
+            {"expression": "object.data.none == 'x'"},
+            422,
+            "expression 'object.data.none == 'x'' resulted in error: no such key: none",
+        ),
+    ],
+)
+def test_a_denial_has_the_words_of_its_policy(server, validation, code, words):
+    if "object.data.none" in validation.get("messageExpression", ""):
+        validation["messageExpression"] = "string(object.data.none)"
+    bind(server, policy("p", validation))
+    status, found = ask(server, "POST", MAPS, config_map())
+    assert status == code
+    assert found["message"].endswith(words)
+
+
+def test_an_error_counts_as_the_failure_policy_says(server):
+    bind(server, policy("p", "object.data.none == 'x'", failurePolicy="Ignore"))
+    assert ask(server, "POST", MAPS, config_map())[0] == 201
+
+
+def test_a_binding_may_only_warn_or_note(server):
+    bind(server, policy("p", "false"), actions=["Warn", "Audit"])
+    code, found = ask(server, "POST", MAPS, config_map())
+    assert code == 201
+    assert found["warnings"] == [
+        "299 - \"Validation failed for ValidatingAdmissionPolicy 'p' with binding 'p': failed "
+        'expression: false"'
+    ]
+
+
+def test_variables_are_evaluated_when_they_are_used(server):
+    variables = [
+        {"name": "keys", "expression": "object.data.map(k, k)"},
+        {"name": "many", "expression": "size(variables.keys) > 1"},
+        {"name": "wrong", "expression": "object.data.none"},
+    ]
+    message = {"expression": "!variables.many", "messageExpression": "variables.keys.join()"}
+    bind(
+        server, policy("p", message, "has(object.metadata) || variables.wrong", variables=variables)
+    )
+    assert ask(server, "POST", MAPS, config_map())[0] == 201
+    code, found = ask(server, "POST", MAPS, config_map("b", {"x": "1", "y": "2"}))
+    assert (code, found["message"][-3:]) == (422, " xy")
+    store(server, (POLICIES, policy("q", "variables.wrong == 1", variables=variables)))
+    store(server, (BINDINGS, binding("q")))
+    code, found = ask(server, "POST", MAPS, config_map("c"))
+    assert 'composited variable "wrong" fails to evaluate' in found["message"]
+
+
+def test_everything_about_a_request_can_be_asked(server):
+    expressions = [
+        "request.operation == 'CREATE' || oldObject.data.k == 'v'",
+        "request.kind.kind == 'ConfigMap' && request.resource.resource == 'configmaps'",
+        "request.userInfo.username == 'admin' && 'system:masters' in request.userInfo.groups",
+        "request.namespace == 'default' && request.name == object.metadata.name",
+        "namespaceObject.metadata.name == request.namespace",
+        "namespaceObject.metadata.labels['kubernetes.io/metadata.name'] == 'default'",
+        "authorizer.requestResource.check('create').allowed()",
+        "authorizer.group('apps').resource('deployments').namespace('default').check('get').allowed()",
+        "!request.dryRun && object.apiVersion == 'v1'",
+        "request.operation != 'CREATE' || oldObject == null",
+    ]
+    bind(server, policy("p", *expressions))
+    assert ask(server, "POST", MAPS, config_map())[0] == 201
+    assert ask(server, "PATCH", f"{MAPS}/a", {"data": {"x": "y"}}, MERGE)[0] == 200
+
+
+def test_the_authorizer_knows_what_the_user_may_do():
+    server = new_server(authorization=["RBAC"])
+    bind(server, policy("p", "authorizer.path('/metrics').check('get').allowed()"))
+    role = {
+        "metadata": {"name": "maps"},
+        "rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create"]}],
+    }
+    subjects = [{"kind": "User", "name": "jane", "apiGroup": "rbac.authorization.k8s.io"}]
+    ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "maps"}
+    roles = "/apis/rbac.authorization.k8s.io/v1/namespaces/default"
+    store(
+        server,
+        (f"{roles}/roles", role),
+        (
+            f"{roles}/rolebindings",
+            {"metadata": {"name": "m"}, "subjects": subjects, "roleRef": ref},
+        ),
+    )
+    jane = User(name="jane", groups=("system:authenticated",))
+    assert ask(server, "POST", MAPS, config_map(), user=jane)[0] == 422
+    assert ask(server, "POST", MAPS, config_map())[0] == 201
+
+
+def test_parameters_come_from_other_objects(server):
+    made = policy("p", "object.data.size() <= int(params.data.max)")
+    made["spec"]["paramKind"] = {"apiVersion": "v1", "kind": "ConfigMap"}
+    ref = {"name": "limits", "namespace": "kube-system", "parameterNotFoundAction": "Deny"}
+    bind(server, made, paramRef=ref)
+    code, found = ask(server, "POST", MAPS, config_map())
+    assert code == 422
+    assert found["message"].endswith(
+        "failed to configure binding: no params found for policy binding with `Deny` "
+        "parameterNotFoundAction"
+    )
+    limits = MAPS.replace("default", "kube-system")
+    exempt = {"matchLabels": {"kubernetes.io/metadata.name": "default"}}
+    patch = {"spec": {"matchResources": {"namespaceSelector": exempt}}}
+    assert ask(server, "PATCH", f"{BINDINGS}/p", patch, MERGE)[0] == 200
+    assert ask(server, "POST", limits, config_map("limits", {"max": "1"}))[0] == 201
+    assert ask(server, "POST", MAPS, config_map())[0] == 201
+    two = config_map("b", {"x": "1", "y": "2"})
+    assert ask(server, "POST", MAPS, two)[0] == 422
+    assert ask(server, "PATCH", f"{limits}/limits", {"data": {"max": "2"}}, MERGE)[0] == 200
+    assert ask(server, "POST", MAPS, two)[0] == 201
+
+
+def test_each_parameter_that_a_selector_finds_has_to_agree(server):
+    for name, limit in (("a", "1"), ("b", "2")):
+        store(server, (MAPS, config_map(f"limit-{name}", {"max": limit}, labels={"limit": "yes"})))
+    made = policy("p", "object.data.size() < int(params.data.max)")
+    made["spec"]["paramKind"] = {"apiVersion": "v1", "kind": "ConfigMap"}
+    selector = {"matchLabels": {"limit": "yes"}}
+    bind(server, made, paramRef={"selector": selector, "parameterNotFoundAction": "Allow"})
+    assert ask(server, "POST", MAPS, config_map())[0] == 422
+    for name in ("a", "b"):
+        assert ask(server, "DELETE", f"{MAPS}/limit-{name}")[0] == 200
+    assert ask(server, "POST", MAPS, config_map())[0] == 201, "nothing is found, which is allowed"
+
+
+def test_match_conditions_are_asked_first(server):
+    conditions = [{"name": "not-exempt", "expression": "!has(object.data.exempt)"}]
+    bind(server, policy("p", "false", matchConditions=conditions))
+    assert ask(server, "POST", MAPS, config_map("a", {"exempt": "yes"}))[0] == 201
+    assert ask(server, "POST", MAPS, config_map("b"))[0] == 422
+
+
+TEN = "[1,2,3,4,5,6,7,8,9,10]"
+
+
+def nested(depth):
+    """An expression of so many loops of ten rounds within one another."""
+    names = "abcdef"[:depth]
+    loops = "".join(f"{TEN}.all({name}, " for name in names)
+    return f"{loops}{' + '.join(names)} > 0{')' * depth}"
+
+
+def test_a_policy_that_never_ends_has_its_end(server, monkeypatch):
+    monkeypatch.setattr("dralab.apiserver.admission.expressions.PER_CALL", 50_000)
+    bind(server, policy("p", nested(6)))
+    code, found = ask(server, "POST", MAPS, config_map())
+    assert code == 422
+    assert "operation cancelled: actual cost limit exceeded" in found["message"]
+
+
+def test_what_takes_long_is_evaluated_while_others_are_answered(server):
+    made = policy("p", nested(4))
+    bind(server, made)
+    body = json.dumps(config_map()).encode()
+    headers = {"content-type": "application/json"}
+    request = HttpRequest(method="POST", path=MAPS, headers=headers, body=body, brief=True)
+    with pytest.raises(TakesLong):
+        server.handle(request)
+    assert request.waits
+    request.brief = False
+    assert server.handle_apart(request).status == 201
+
+
+def test_all_expressions_together_have_a_budget(server, monkeypatch):
+    monkeypatch.setattr("dralab.apiserver.admission.policies.validating.PER_POLICY", 100_000)
+    bind(server, policy("p", nested(4), f"{nested(4)} && true"))
+    code, found = ask(server, "POST", MAPS, config_map())
+    assert code == 422
+    assert "running out of cost budget" in found["message"]
+
+
+WRONG = {
+    "no such name": (policy("p", "nothing > 1"), "undeclared reference to 'nothing'"),
+    "no bool": (policy("p", "1 + 1"), "must evaluate to bool but got int"),
+    "no expression": (policy("p", ""), "spec.validations[0].expression: Required value"),
+    "nothing to do": (policy("p"), "must contain at least one item"),
+    "a later variable": (
+        policy(
+            "p",
+            "true",
+            variables=[
+                {"name": "a", "expression": "variables.b"},
+                {"name": "b", "expression": "1"},
+            ],
+        ),
+        "spec.variables[0].expression: Invalid value",
+    ),
+    "a name that is none": (
+        policy("p", "true", variables=[{"name": "1a", "expression": "1"}]),
+        "must be a valid CEL identifier",
+    ),
+    "no params": (policy("p", "params.x == 1"), "undeclared reference to 'params'"),
+    "an unknown reason": (
+        policy("p", {"expression": "true", "reason": "Nope"}),
+        'spec.validations[0].reason: Unsupported value: "Nope"',
+    ),
+    "no rules": (
+        policy("p", "true", matchConstraints={}),
+        "spec.matchConstraints.resourceRules: Required value",
+    ),
+    "an audit annotation that is a number": (
+        policy("p", auditAnnotations=[{"key": "k", "valueExpression": "1"}]),
+        "must evaluate to one of [string null_type] but got int",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_wrong_policy_is_not_stored(server, case):
+    body, words = WRONG[case]
+    code, found = ask(server, "POST", POLICIES, body)
+    assert (code, found["reason"]) == (422, "Invalid"), found
+    assert words in found["message"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({"validationActions": []}, "at least one validation action is required"),
+        ({"validationActions": ["Deny", "Warn"]}, "must not contain both Deny and Warn"),
+        ({"policyName": ""}, "spec.policyName: Required value"),
+        ({"paramRef": {"parameterNotFoundAction": "Deny"}}, "one of name or selector"),
+        ({"paramRef": {"name": "a"}}, "spec.paramRef.parameterNotFoundAction: Required value"),
+    ],
+)
+def test_a_wrong_binding_is_not_stored(server, spec, words):
+    body = binding()
+    body["spec"] |= spec
+    code, found = ask(server, "POST", BINDINGS, body)
+    assert code == 422
+    assert words in found["message"]
+
+
+def test_whoever_may_not_read_secrets_makes_them_no_parameters():
+    server = new_server(authorization=["RBAC"])
+    role = {
+        "metadata": {"name": "policies"},
+        "rules": [
+            {
+                "apiGroups": ["admissionregistration.k8s.io"],
+                "resources": ["*"],
+                "verbs": ["*"],
+            }
+        ],
+    }
+    subjects = [{"kind": "User", "name": "jane", "apiGroup": "rbac.authorization.k8s.io"}]
+    ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "policies"}
+    rbac = "/apis/rbac.authorization.k8s.io/v1"
+    store(
+        server,
+        (f"{rbac}/clusterroles", role),
+        (
+            f"{rbac}/clusterrolebindings",
+            {"metadata": {"name": "p"}, "subjects": subjects, "roleRef": ref},
+        ),
+    )
+    jane = User(name="jane", groups=("system:authenticated",))
+    made = policy("p", "params.data.password == 'x'")
+    made["spec"]["paramKind"] = {"apiVersion": "v1", "kind": "Secret"}
+    code, found = ask(server, "POST", POLICIES, made, user=jane)
+    assert code == 422
+    assert 'user jane must have "get" permission on all objects' in found["message"]
+    assert ask(server, "POST", POLICIES, made)[0] == 201
