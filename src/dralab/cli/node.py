@@ -45,6 +45,11 @@ CDI_ROOTS = (Path("/etc/cdi"), Path("/var/run/cdi"))
     help="The address of the node's endpoint for logs and exec; port 0 picks a free port.",
 )
 @click.option(
+    "--nri-socket",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The socket for NRI plugins.  [default: ROOT/nri/nri.sock]",
+)
+@click.option(
     "--status",
     is_flag=True,
     help="Print the drivers registered with the node that runs with this --root, and exit.",
@@ -58,6 +63,7 @@ def node(
     runtime: str,
     images: tuple[str, ...],
     listen: str,
+    nri_socket: Path | None,
     status: bool,
 ) -> None:
     """Run a simulated kubelet against any cluster until Ctrl-C or SIGTERM.
@@ -121,7 +127,7 @@ def node(
     nodes.make_directories(root)
     sockets: list[Any] = []
     # Only now: what wakes the node's pods for a driver must exist before the driver registers.
-    kubelets.on_node = lambda _: nodes.listen(kubelet, root, sockets)
+    kubelets.on_node = lambda _: nodes.listen(kubelet, root, sockets, nri_socket)
 
     # Slices from before a restart of the node are not trusted (as the kubelet at its start).
     engine.soon(lambda: kubelets.wipe(kubelet))

@@ -232,12 +232,14 @@ def places_of(root: Path) -> dict[str, str]:
     return {"KUBELET_ROOT": str(root), "CDI_ROOT": str(root / "cdi")}
 
 
-def listen(kubelet: "Kubelet", root: Path, sockets: list[Any]) -> None:
+def listen(kubelet: "Kubelet", root: Path, sockets: list[Any], nri: Path | None = None) -> None:
     """Let drivers register with a node by their sockets. Needs the extra `[grpc]`.
 
-    Also those for Kubernetes up to 1.30, where the server has the slices of that time.
+    Also those for Kubernetes up to 1.30, where the server has the slices of that time. NRI plugins
+    connect to the socket `nri`, or to `nri/nri.sock` below the root.
     """
     from dralab.contracts import wire
+    from dralab.node.nri.hooks import NodeHooks
     from dralab.node.old_sockets import OldSocketPlugin
     from dralab.node.pod_resources import PodResources
     from dralab.node.sockets import Registrar
@@ -256,13 +258,15 @@ def listen(kubelet: "Kubelet", root: Path, sockets: list[Any]) -> None:
     kubelet.plugin_sockets = found.listing
     sockets.append(found)
     found.start()
-    told = PodResources(kubelet, root)
-    try:
-        told.start()
-    except wire.SocketError as error:
-        logger.warning("node %s: no pod-resources socket: %s", kubelet.name, error)
-    else:
-        sockets.append(told)
+    hooks = NodeHooks(kubelet, nri or root / "nri" / "nri.sock")
+    for more in (PodResources(kubelet, root), hooks):
+        try:
+            more.start()
+        except wire.SocketError as error:
+            logger.warning("node %s: a socket is missing: %s", kubelet.name, error)
+        else:
+            sockets.append(more)
+    kubelet.hooks = hooks
 
 
 def install_classic(kubelet: "Kubelet") -> "ClassicPlugin":

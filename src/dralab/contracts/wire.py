@@ -156,6 +156,20 @@ def pod_resources() -> Any:
     return podresources_v1_pb2
 
 
+def ttrpc() -> Any:
+    """Return the messages of ttrpc."""
+    from dralab.contracts._generated import ttrpc_pb2
+
+    return ttrpc_pb2
+
+
+def nri() -> Any:
+    """Return the messages of the Node Resource Interface."""
+    from dralab.contracts._generated import nri_v1alpha1_pb2
+
+    return nri_v1alpha1_pb2
+
+
 def unprepared_of(response: Any) -> dict[str, str]:
     """Return the error texts of a driver's answer, by claim UID."""
     return {uid: answer.error for uid, answer in sorted(response.claims.items())}

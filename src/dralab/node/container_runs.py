@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from dralab.kernel.clock import SECOND, rfc3339
+from dralab.kernel.clock import SECOND, from_rfc3339, rfc3339
 from dralab.node.containers import Container, ContainerExit
 from dralab.node.logs import ContainerLog
 from dralab.values.json_types import JsonObject
@@ -91,6 +91,21 @@ class RunningContainer:
         self.exit = None
         self.previous, self.log = self.log, ContainerLog()
         self.not_before = 0
+
+    def remember(self, entry: JsonObject) -> None:
+        """Go on from its status as an earlier kubelet wrote it; an empty one if it wrote none."""
+        if not entry.get("containerID"):
+            return
+        self.restarts = entry.get("restartCount", 0)
+        self.number = self.restarts + 1
+        terminated = (entry.get("state") or {}).get("terminated")
+        if terminated is None:
+            self.restarts += 1
+            return
+        self.started = from_rfc3339(terminated["startedAt"])
+        self.finished = from_rfc3339(terminated["finishedAt"])
+        self.exit = ContainerExit(terminated["exitCode"], terminated.get("reason", ""))
+        self.log.end()
 
     def status(self, runtime: str, uid: str) -> dict[str, Any]:
         """Return the entry of containerStatuses."""

@@ -41,6 +41,8 @@ class ContainerStart:
     log: ContainerLog
     limits: Mapping[str, str] = field(default_factory=dict)
     args: Sequence[str] = ()
+    # The CPUs it is confined to, as Linux lists them; empty for all.
+    cpus: str = ""
     files: Callable[[str], Mapping[str, bytes]] = no_files
 
 

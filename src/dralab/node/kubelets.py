@@ -19,6 +19,7 @@ from dralab.node.claims import ClaimsOfNode
 from dralab.node.container_runs import RunningContainer
 from dralab.node.containers import ContainerRuntime
 from dralab.node.named_slices import NamedSlices
+from dralab.node.node_context import ContainerHooks
 from dralab.node.node_status import status_of_node
 from dralab.node.plugins import Plugins
 from dralab.node.pods import PodLife
@@ -95,6 +96,7 @@ class Kubelet:
         self.cdi = CdiCache(self.directories)
         self.claims = ClaimsOfNode(manager.engine, self.client, self.plugins, checkpoint)
         self.runtime: ContainerRuntime = kubelets.runtime
+        self.hooks: ContainerHooks | None = None
         self.recorder = kubelets.recorder if own is manager else own.recorder("kubelet")
         self.claims.on_conflict = lambda pod, text: self.recorder.event(
             pod, "Pod", "DeviceStillInUse", text, type="Warning"
@@ -253,19 +255,20 @@ class Kubelets:
         life = kubelet.pods.get(uid_of(pod))
         if life is None:
             # It had ended before this process began, and may have left something.
-            self.runtime.forget_pod(uid_of(pod))
+            self._forget(kubelet, uid_of(pod))
             return
-        if life.at_rest():
-            del kubelet.pods[life.uid]
-            self.runtime.forget_pod(life.uid)
-            return
-        again = life.end(0)
+        again = None if life.at_rest() else life.end(0)
         if life.at_rest():
             kubelet.pods.pop(life.uid, None)
-            self.runtime.forget_pod(life.uid)
+            self._forget(kubelet, life.uid)
         else:
             delay = again or SECOND
             self.manager.engine.after(delay, lambda: self._vanished(pod))
+
+    def _forget(self, kubelet: Kubelet, pod_uid: str) -> None:
+        self.runtime.forget_pod(pod_uid)
+        if kubelet.hooks is not None:
+            kubelet.hooks.removed(pod_uid)
 
     def sync(self, key: NamespacedName) -> int | None:
         """Bring a pod on."""

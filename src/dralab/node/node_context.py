@@ -6,12 +6,39 @@ from typing import Protocol, TypeVar
 from dralab.contracts.cdi_cache import CdiCache
 from dralab.kernel.clock import Clock
 from dralab.node.claims import ClaimsOfNode
-from dralab.node.containers import ContainerRuntime
+from dralab.node.container_runs import RunningContainer
+from dralab.node.containers import ContainerRuntime, ContainerStart
 from dralab.runtime.client import Client
 from dralab.runtime.events import EventRecorder
 from dralab.values.json_types import JsonDict
 
 T = TypeVar("T")
+
+
+class ContainerHooks(Protocol):
+    """What happens to containers, for those who want to be asked: `nri.hooks`."""
+
+    def create(
+        self, pod: JsonDict, each: RunningContainer, start: ContainerStart
+    ) -> ContainerStart:
+        """Return how a container is to start. ImageNotReady, ContainerStartError, CdiError."""
+        ...
+
+    def started(self, pod: JsonDict, each: RunningContainer) -> None:
+        """Take it that a container runs."""
+        ...
+
+    def ended(self, pod: JsonDict, each: RunningContainer) -> None:
+        """Take it that a container has ended."""
+        ...
+
+    def pod_stopped(self, pod: JsonDict) -> bool:
+        """Take it that nothing of a pod runs any more; False: ask again."""
+        ...
+
+    def removed(self, pod_uid: str) -> None:
+        """Take it that a pod is gone."""
+        ...
 
 
 class NodeContext(Protocol):
@@ -24,6 +51,8 @@ class NodeContext(Protocol):
     cdi: CdiCache
     runtime: ContainerRuntime
     recorder: EventRecorder
+    # Plugins that are asked about containers; None if the node has no socket for them.
+    hooks: "ContainerHooks | None"
 
     @property
     def clock(self) -> Clock:

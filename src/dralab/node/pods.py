@@ -165,6 +165,8 @@ class PodLife:
             return BUSY
         if (left := self.not_before - self.node.clock.now()) > 0:
             return left
+        if self.node.hooks is not None and not self.node.hooks.pod_stopped(self.pod):
+            return BUSY
         self.releasing = True
         if not self.node.claims.unprepare(self.uid, self._unprepared):
             self.releasing = False
@@ -274,6 +276,8 @@ class PodLife:
                 log=each.log,
                 limits=(each.spec.get("resources") or {}).get("limits") or {},
             )
+            if node.hooks is not None:
+                start = node.hooks.create(self._with_ip(), each, start)
             number = each.number + 1
             each.container = node.runtime.start(start, lambda over: self._ended(each, number, over))
         except ImageNotReady as later:
@@ -299,6 +303,8 @@ class PodLife:
             if each.spec.get(kind)
         }
         node.recorder.event(self.pod, "Pod", "Started", f"Container started: {each.name}")
+        if node.hooks is not None:
+            node.hooks.started(self.pod, each)
         return None
 
     def _warn(self, reason: str, message: str) -> None:
@@ -314,6 +320,8 @@ class PodLife:
     def _ended(self, each: RunningContainer, number: int, exit: ContainerExit) -> None:
         if each.number == number:
             each.ended(exit, self.node.clock.now())
+            if self.node.hooks is not None:
+                self.node.hooks.ended(self.pod, each)
             self.node.wake(self.pod)
 
     def _probe(self) -> list[int]:
@@ -483,16 +491,4 @@ class PodLife:
         ):  # fmt: skip
             by_name = {entry["name"]: entry for entry in status.get(key) or ()}
             for each in runs:
-                entry = by_name.get(each.name)
-                if entry is None or not entry.get("containerID"):
-                    continue
-                each.number = entry.get("restartCount", 0) + 1
-                each.restarts = entry.get("restartCount", 0)
-                terminated = (entry.get("state") or {}).get("terminated")
-                if terminated is not None:
-                    each.started = from_rfc3339(terminated["startedAt"])
-                    each.finished = from_rfc3339(terminated["finishedAt"])
-                    each.exit = ContainerExit(terminated["exitCode"], terminated.get("reason", ""))
-                    each.log.end()
-                else:
-                    each.restarts += 1
+                each.remember(by_name.get(each.name) or {})

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Final
 
@@ -26,6 +26,7 @@ from dralab.node.containers import (
     ContainerStartError,
     ExecSession,
 )
+from dralab.node.cpu_lists import cpus_of
 from dralab.node.exec_commands import CommandProcess
 from dralab.node.images import command_of
 from dralab.node.listening_ports import reaches_only
@@ -209,6 +210,17 @@ class ProcessContainer:
         except (OSError, ValueError) as error:
             raise ContainerStartError(f'exec: "{argv[0]}": {error}') from error
         runtime.watch(self._process.pid)
+        if start.cpus:
+            with contextlib.suppress(ValueError):  # what is not a list of CPUs confines nothing
+                self.set_cpus(cpus_of(start.cpus))
+
+    def set_cpus(self, cpus: Collection[int]) -> str:
+        """Confine it to CPUs, with what it starts from now on; "" or why that cannot be."""
+        try:
+            os.sched_setaffinity(self._process.pid, cpus)
+        except (OSError, AttributeError) as error:
+            return f"not applied: this machine has no CPUs {sorted(cpus)}: {error}"
+        return ""
 
     def groups(self) -> set[int]:
         """Return its sessions: its own, and those of the commands that run in it."""
