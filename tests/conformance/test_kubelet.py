@@ -24,10 +24,10 @@ pytestmark = [
 CAPACITY = {"cpu": "4", "memory": "8Gi", "pods": "10"}
 FLICKERING = """
 from dralab.contracts.plugin import DeviceHealth
-from dralab.drivers.fake.gpu import Gpus
+from dralab.drivers.fake.gpu import FakeGpus
 
 
-class Flickering(Gpus):
+class Flickering(FakeGpus):
     def health(self):
         return [
             DeviceHealth(pool=self.node, device=d["name"], health="Unhealthy", message="too hot")

@@ -225,7 +225,7 @@ def serve(
     audit_log_maxbackup: int = 10,
     service_accounts: bool = True,
     all_versions: bool = True,
-    profiles: Sequence[str] = ("v1", "k8srm"),
+    profiles: Sequence[str] = ("v1",),
     components: Sequence["Component"] = (),
     begin: "Callable[[Cluster], None]" = lambda _: None,
     enable_admission_plugins: str = "",

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 @click.option(
     "--profile",
     metavar="P[,P]",
-    default="v1,k8srm",
+    default="v1",
     show_default=True,
     help="Device API generations to serve: v1, k8srm, evolution, classic.",
 )

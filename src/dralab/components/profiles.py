@@ -18,7 +18,7 @@ from dralab.prototypes.spelling import respell
 from dralab.values.json_types import JsonDict
 from dralab.values.names import subdomain_problems
 
-DEFAULT: Final = ("v1", "k8srm")
+DEFAULT: Final = ("v1",)
 NAMES: Final = ("v1", "k8srm", "evolution", "classic")
 STATUS_VERBS: Final = ("get", "patch", "update")
 TODAY: Final = "resource.k8s.io"
