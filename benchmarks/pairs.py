@@ -24,8 +24,8 @@ from benchmarks.apiserver import PODS, pod
 from benchmarks.load import load
 
 HERE = Path(__file__).parent.parent
-ROUNDS = 10
-COUNT = 2_000
+ROUNDS = 12
+COUNT = 1_000
 STARTS = 12
 USER_TOKEN = "benchmark-user"
 KINDS = ("plain", "tls", "user", "mounted", "fan-out", "start")
@@ -166,9 +166,11 @@ def compare(kind: str, checkouts: Sequence[Path], place: Path) -> None:
 
 def show(kind: str, what: str, other: Sequence[float], ours: Sequence[float], unit: str) -> None:
     ratio = statistics.median(a / b for a, b in zip(other, ours, strict=True))
-    a, b = statistics.median(other), statistics.median(ours)
+    # The least of many short runs is what other programs disturb least.
+    a, b = min(other), min(ours)
     print(
-        f"{kind:8} {what:9} other {a:8.2f} {unit}, here {b:8.2f} {unit}: {ratio:6.1%} of its rate",
+        f"{kind:8} {what:9} other {a:8.2f} {unit}, here {b:8.2f} {unit} at best: "
+        f"{a / b:6.1%} of its rate ({ratio:6.1%} in the median of pairs)",
         flush=True,
     )
 

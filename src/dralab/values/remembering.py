@@ -5,6 +5,7 @@ A plain cache of 10,000 entries keeps 10,000 texts, each as long as a request ma
 
 from collections.abc import Callable
 from functools import lru_cache, wraps
+from inspect import signature
 from typing import ParamSpec, TypeVar, cast
 
 P = ParamSpec("P")
@@ -28,6 +29,13 @@ def remembered(most: int, *, longest: int = 512) -> Callable[[Callable[P, R]], C
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         cached = lru_cache(maxsize=most)(function)
+        names = signature(function).parameters.values()
+        if [each.annotation for each in names] == [str]:
+            # Nearly all of them, and often called: this takes half the time of what follows.
+            def of_text(text: str) -> object:
+                return cached(text) if len(text) <= longest else function(text)  # type: ignore[call-arg,arg-type]
+
+            return cast("Callable[P, R]", wraps(function)(of_text))
 
         @wraps(function)
         def call(*arguments: object, **options: object) -> object:

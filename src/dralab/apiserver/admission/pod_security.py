@@ -12,8 +12,8 @@ from typing import Any, Final
 from dralab.api import fields
 from dralab.api.fields import FieldError
 from dralab.api.status import ApiError
-from dralab.apiserver.admission.chain import Review
-from dralab.apiserver.storage import Key
+from dralab.apiserver.admission.chain import Review, unnoted
+from dralab.apiserver.storage import Key, Stored
 from dralab.objects.metadata import labels_of, spec_of
 from dralab.objects.pod_security import (
     LATEST,
@@ -93,6 +93,8 @@ class PodSecurity:
 
     def __init__(self, settings: PodSecuritySettings | None = None) -> None:
         self.settings = settings or PodSecuritySettings()
+        # By namespace: the policy, and the object that it was read from.
+        self._policies: dict[str, tuple[Stored, NamespaceSecurity]] = {}
 
     def validate(self, review: Review) -> None:
         """Check a pod, a pod template, or a namespace. ApiError Forbidden, Invalid."""
@@ -108,7 +110,7 @@ class PodSecurity:
     def _admit_pod(self, review: Review, path: Sequence[str]) -> None:
         policy = self._policy_of(review)
         if policy.enforce.level == policy.warn.level == policy.audit.level == PRIVILEGED:
-            if not path:
+            if not path and review.annotate is not unnoted:
                 review.annotate(f"{PREFIX}enforce-policy", str(policy.enforce))
             return
         pod = _at(review.value, path)
@@ -136,8 +138,16 @@ class PodSecurity:
 
     def _policy_of(self, review: Review) -> NamespaceSecurity:
         namespace = review.find(Key("namespaces", "", review.namespace))
-        labels = labels_of(namespace.value) if namespace is not None else {}
-        return policy_of(labels, self.settings.defaults)[0]
+        if namespace is None:
+            return policy_of({}, self.settings.defaults)[0]
+        known = self._policies.get(review.namespace)
+        if known is not None and known[0] is namespace:
+            return known[1]
+        found = policy_of(labels_of(namespace.value), self.settings.defaults)[0]
+        if len(self._policies) >= MOST:
+            self._policies.clear()
+        self._policies[review.namespace] = (namespace, found)
+        return found
 
     def _exemption(self, review: Review, pod: JsonDict) -> str:
         """Return why a pod is exempt; empty if it is not."""
