@@ -14,8 +14,8 @@ import pytest
 
 from dralab.api.status import ApiError
 from dralab.apiserver.fairness.flow_control import DEFAULT_LEVEL, Flow
+from dralab.apiserver.http.answer_heads import head_of
 from dralab.apiserver.http.asgi import AsgiApp, AsgiLimits
-from dralab.apiserver.http.asgi_base import _head
 from dralab.apiserver.http.messages import Answer, HttpRequest, HttpResponse, WatchStream
 from dralab.apiserver.http.serving import AddressInUse, HttpServer, address, listen
 from dralab.apiserver.resources.watches import Watching
@@ -339,6 +339,38 @@ def test_a_body_that_is_too_large_is_refused_before_it_is_read(start: Start) -> 
     assert server.ask("PUT", "/a", b"x" * 1_000)[0] == 201
 
 
+def test_half_a_body_is_not_taken_for_a_whole_one(start: Start) -> None:
+    server = start()
+    with socket.create_connection(("127.0.0.1", server.port)) as gone:
+        gone.sendall(b"PUT /a HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\nhalf")
+    assert server.ask("PUT", "/b", b"body")[0] == 201
+    assert [request.path for request in server.tiny.requests] == ["/b"]
+
+
+def test_a_body_of_which_nothing_comes_is_not_waited_for(start: Start) -> None:
+    server = start(limits=AsgiLimits(body_time=0.05))
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as slow:
+        slow.sendall(b"PUT /a HTTP/1.1\r\nhost: x\r\ncontent-length: 10\r\n\r\n")
+        assert slow.recv(10_000).startswith(b"HTTP/1.1 408")
+
+
+def test_a_large_body_waits_for_room(start: Start) -> None:
+    server = start(limits=AsgiLimits(body_time=0.05, bodies=100_000))
+    head = b"PUT /a HTTP/1.1\r\nhost: x\r\ncontent-length: 80000\r\n\r\n"
+    with (
+        socket.create_connection(("127.0.0.1", server.port), timeout=10) as first,
+        socket.create_connection(("127.0.0.1", server.port), timeout=10) as second,
+    ):
+        first.sendall(head)
+        # Two of one user do not fit, and the first does not come: then there is room again.
+        second.sendall(head + b"x" * 80_000)
+        assert first.recv(10_000).startswith(b"HTTP/1.1 408")
+        answer = second.recv(10_000)
+    assert answer.startswith((b"HTTP/1.1 201", b"HTTP/1.1 429"))
+    assert server.ask("PUT", "/b", b"x" * 80_000)[0] == 201
+    assert server.edge.bodies.used == 0
+
+
 def test_a_body_that_does_not_come_is_not_waited_for(start: Start) -> None:
     server = start(limits=AsgiLimits(body_time=0.05))
     with socket.create_connection(("127.0.0.1", server.port)) as slow:
@@ -462,7 +494,7 @@ def test_a_client_does_not_choose_its_address(start: Start) -> None:
 @pytest.mark.parametrize("text", ["a\r\nset-cookie: b", "a\nb", "a\0"])
 def test_a_header_with_a_line_break_is_not_sent(text: str) -> None:
     with pytest.raises(ValueError, match="line break"):
-        _head([("Content-Type", "text/plain"), ("Warning", text)])
+        head_of([("Content-Type", "text/plain"), ("Warning", text)])
 
 
 def test_what_never_comes_is_not_waited_for(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from typing import Final, Protocol
 
 from dralab.api.status import ApiError
 from dralab.apiserver.fairness.flow_control import Flow
+from dralab.apiserver.fairness.queues import QueueFull
 from dralab.apiserver.http.asgi_base import (
     AsgiBase,
     AsgiLimits,
@@ -25,6 +26,7 @@ from dralab.apiserver.http.asgi_base import (
     refused,
     started,
 )
+from dralab.apiserver.http.lanes import Lane
 from dralab.apiserver.http.messages import (
     HEAVY,
     Answer,
@@ -51,7 +53,6 @@ LANES: Final = {
     "large-requests": 1,
     "heavy-requests": 1,
     "writes": 32,
-    "refreshes": 1,
     # Those that wait for webhooks, which may take seconds.
     "waiting": 200,
 }
@@ -109,7 +110,8 @@ class AsgiApp(AsgiBase):
             records=self.limits.records,
         )
         self._bookmarks: asyncio.TimerHandle | None = None
-        self._apart: dict[str, ThreadPoolExecutor] = {}
+        self._apart: dict[str, Lane[Outcome | None]] = {}
+        self._refresher: ThreadPoolExecutor | None = None
         self._under_way: set[asyncio.Future[Outcome]] = set()
         self._outdated: list[Asked] = []
         self._refreshing = False
@@ -128,8 +130,11 @@ class AsgiApp(AsgiBase):
             self._bookmarks.cancel()
         self._bookmarks = None
         for lane in self._apart.values():
-            lane.shutdown(wait=False, cancel_futures=True)
+            lane.close()
         self._apart.clear()
+        if self._refresher is not None:
+            self._refresher.shutdown(wait=False, cancel_futures=True)
+        self._refresher = None
         super().close()
 
     def admit(self, request: HttpRequest) -> None:
@@ -183,7 +188,11 @@ class AsgiApp(AsgiBase):
         request.lane = "waiting" if request.waits else lane
         loop = asyncio.get_running_loop()
         answered: asyncio.Future[Outcome] = loop.create_future()
-        under_way = loop.run_in_executor(self._lane(request.lane), self._answer_apart, request)
+        try:
+            under_way = self._lane(request.lane).submit(request)
+        except QueueFull:
+            answered.set_result(_too_many())
+            return answered
 
         def done(asked: asyncio.Future[Outcome | None]) -> None:
             if asked.cancelled():
@@ -200,10 +209,10 @@ class AsgiApp(AsgiBase):
         under_way.add_done_callback(done)
         return answered
 
-    def _lane(self, lane: str) -> ThreadPoolExecutor:
-        if lane not in self._apart:
-            self._apart[lane] = ThreadPoolExecutor(LANES[lane], thread_name_prefix=lane)
-        return self._apart[lane]
+    def _lane(self, name: str) -> Lane[Outcome | None]:
+        if name not in self._apart:
+            self._apart[name] = Lane(name, LANES[name], self._flow_of, self._answer_apart)
+        return self._apart[name]
 
     def _refresh(self, loop: asyncio.AbstractEventLoop) -> None:
         """Have a shared store catch up with other servers; then answer the waiting requests."""
@@ -224,7 +233,9 @@ class AsgiApp(AsgiBase):
             if self._outdated:
                 self._refresh(loop)
 
-        asked = loop.run_in_executor(self._lane("refreshes"), self.served.store.refresh)
+        if self._refresher is None:
+            self._refresher = ThreadPoolExecutor(1, thread_name_prefix="refreshes")
+        asked = loop.run_in_executor(self._refresher, self.served.store.refresh)
         asked.add_done_callback(done)
 
     @property

@@ -9,13 +9,14 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from http import HTTPStatus
 from typing import Any, Final, Protocol
 
 import orjson
 
 from dralab.api.status import ApiError
+from dralab.apiserver.http.answer_heads import head_of
+from dralab.apiserver.http.body_memory import BodyMemory
 from dralab.apiserver.http.messages import (
     ByteStream,
     HttpRequest,
@@ -23,6 +24,7 @@ from dralab.apiserver.http.messages import (
     Proxied,
     Source,
     Upgrade,
+    program_of,
 )
 
 Message = MutableMapping[str, Any]
@@ -40,7 +42,7 @@ CLIENT_CERTIFICATE: Final = "client_certificate"
 # In the `extensions` of ASGI's scope: sends a whole answer at once, where the server can.
 WHOLE_ANSWER: Final = "dralab.whole_answer"
 WHOLE_UP_TO: Final = 64 * 1024  # bytes: it is copied to be sent with its head
-LONGEST_KEPT: Final = 256  # characters of all headers of an answer
+SMALL: Final = 64 * 1024  # bytes: bodies up to here are not counted
 WholeAnswer = Callable[[int, bytes, bytes], bool]
 
 
@@ -49,7 +51,8 @@ class AsgiLimits:
     """Limits on clients; times in seconds, sizes in bytes."""
 
     body: int = 3 * 1024 * 1024  # k8s.io/apiserver MaxRequestBodyBytes
-    body_time: float = 60.0  # for the rest of a body that did not come at once
+    body_time: float = 60.0  # for a body to come, and before that for room for a large one
+    bodies: int = 128 * 1024 * 1024  # of all large bodies that are read or wait for their answer
     watch_time: float = 3_600.0  # where the client names no timeout
     batch: int = 64  # requests handled before the loop looks at its sockets again
     records: int = 8  # so many of them events: no client waits for those
@@ -75,6 +78,7 @@ class AsgiBase(ABC):
 
     def __init__(self, limits: AsgiLimits | None = None) -> None:
         self.limits = limits or AsgiLimits()
+        self.bodies = BodyMemory(self.limits.bodies)
         self._woken: list[asyncio.Event] = []
         self._wake_lock = threading.Lock()
         self.loop: asyncio.AbstractEventLoop | None = None
@@ -135,12 +139,9 @@ class AsgiBase(ABC):
             await _respond(refused(error, *((CLOSE,) if endless else ())), scope, send)
             return
         if "content-length" in headers or "transfer-encoding" in headers:
-            read = await self._body(headers, receive)
-            if isinstance(read, HttpResponse):
-                await _respond(read, scope, send)
-                return
-            request.body = read
-        outcome = await self._outcome(request)
+            outcome = await self._with_body(request, receive)
+        else:
+            outcome = await self._outcome(request)
         if isinstance(outcome, HttpResponse):
             if "accept-encoding" in headers:
                 outcome = await _compressed(request, outcome)
@@ -181,26 +182,54 @@ class AsgiBase(ABC):
             self.ended(request, answer.status)
         return answer
 
-    async def _body(self, headers: Mapping[str, str], receive: Receive) -> bytes | HttpResponse:
-        limit = self.limits.body
+    async def _with_body(
+        self, request: HttpRequest, receive: Receive
+    ) -> HttpResponse | ByteStream | Upgrade | Opened:
+        """Answer a request whose body has to be read; a large one only where there is room."""
+        headers = request.headers
         if self._too_long(headers):
+            return _too_large(self.limits.body)
+        announced = headers.get("content-length", "")
+        size = int(announced) if announced.isdigit() else self.limits.body
+        if size <= SMALL:
+            return await self._body(request, receive) or await self._outcome(request)
+        user = "" if request.user is None else request.user.name
+        try:
+            async with asyncio.timeout(self.limits.body_time):
+                await self.bodies.take(user, program_of(request), size)
+        except TimeoutError:
+            text = "too many large request bodies are being read; try again later"
+            wait = {"retryAfterSeconds": 1}
+            error = ApiError("TooManyRequests", text, details=wait)
+            return refused(error, ("retry-after", "1"), CLOSE)
+        try:
+            outcome = await self._body(request, receive) or await self._outcome(request)
+            request.body = b""  # a stream may go on for hours
+        finally:
+            self.bodies.give_back(user, size)
+        return outcome
+
+    async def _body(self, request: HttpRequest, receive: Receive) -> HttpResponse | None:
+        """Read a body; return the refusal where it is too large, or does not come."""
+        limit, size = self.limits.body, 0
+        parts: list[bytes] = []
+        more = True
+        try:
+            async with asyncio.timeout(self.limits.body_time):
+                while more and size <= limit:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        # What came of it may be a whole object by chance, and not what was meant.
+                        return refused(ApiError.bad_request("the request body ended too early"))
+                    parts.append(message.get("body", b""))
+                    size += len(parts[-1])
+                    more = message.get("more_body", False)
+        except TimeoutError:
+            return refused(ApiError("Timeout", "the request body did not arrive in time", code=408))
+        if size > limit:
             return _too_large(limit)
-        message = await receive()
-        body: bytes = message.get("body", b"")
-        if message.get("more_body"):
-            parts, size = [body], len(body)
-            try:
-                async with asyncio.timeout(self.limits.body_time):
-                    while message.get("more_body") and size <= limit:
-                        message = await receive()
-                        parts.append(message.get("body", b""))
-                        size += len(parts[-1])
-            except TimeoutError:
-                return refused(
-                    ApiError("Timeout", "the request body did not arrive in time", code=408)
-                )
-            body = b"".join(parts)
-        return body if len(body) <= limit else _too_large(limit)
+        request.body = parts[0] if len(parts) == 1 else b"".join(parts)
+        return None
 
     def _too_long(self, headers: Mapping[str, str]) -> bool:
         announced = headers.get("content-length", "0")
@@ -408,28 +437,6 @@ def _upgrade_required() -> HttpResponse:
     return refused(error, ("connection", "Upgrade"), ("upgrade", "websocket"))
 
 
-def _head(headers: Sequence[tuple[str, str]]) -> bytes | None:
-    """Return headers as they are sent; None if they are about the connection, too.
-
-    ValueError: one would end before its end.
-    """
-    if sum([len(value) for _, value in headers]) > LONGEST_KEPT:
-        return _spelled(headers)
-    return _kept(tuple(headers))  # nearly all answers have the same few
-
-
-def _spelled(headers: Sequence[tuple[str, str]]) -> bytes | None:
-    if any(name.lower() == "connection" for name, _ in headers):
-        return None
-    text = "".join([f"{name.lower()}: {value}\r\n" for name, value in headers])
-    if not text.count("\r") == text.count("\n") == len(headers) or "\0" in text:
-        raise ValueError(f"a header of an answer has a line break: {headers}")
-    return text.encode("latin-1")
-
-
-_kept = lru_cache(maxsize=256)(_spelled)
-
-
 async def _respond(answer: HttpResponse, scope: Message, send: Send) -> None:
     body = answer.body
     whole: WholeAnswer | None = (scope.get("extensions") or {}).get(WHOLE_ANSWER)
@@ -437,7 +444,7 @@ async def _respond(answer: HttpResponse, scope: Message, send: Send) -> None:
         whole is not None
         and isinstance(body, bytes)
         and len(body) <= WHOLE_UP_TO
-        and (head := _head(answer.headers)) is not None
+        and (head := head_of(answer.headers)) is not None
         and whole(answer.status, head, body)
     ):
         return

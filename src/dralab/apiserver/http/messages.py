@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 LARGEST_MESSAGE: Final = 4 * 1024 * 1024  # bytes of one WebSocket message
 
 
+AGENT: Final = 64  # characters of a User-Agent that tell programs apart
+
 HEAVY: Final = 128 * 1024
 """Bytes of JSON whose reading, checking and writing may take a tenth of a second."""
 
@@ -72,6 +74,11 @@ class HttpRequest:
         if self.body[:1] != b"{" and "yaml" in self.headers.get("content-type", ""):
             return size * YAML_READ
         return size
+
+
+def program_of(request: HttpRequest) -> str:
+    """Return what tells the programs of one user apart, as far as they want to be."""
+    return request.headers.get("user-agent", "")[:AGENT]
 
 
 @dataclass(slots=True, kw_only=True)

@@ -10,13 +10,12 @@ from typing import Final, Generic, TypeVar
 
 from dralab.apiserver.fairness.flow_control import Flow
 from dralab.apiserver.fairness.queues import FairQueue, QueueFull
-from dralab.apiserver.http.messages import HttpRequest
+from dralab.apiserver.http.messages import HttpRequest, program_of
 
 Answered = TypeVar("Answered")
 Asked = tuple[HttpRequest, Answered]
 
 EVENTS: Final = "/events"  # in the path of event records, which no client waits for
-AGENT: Final = 64  # characters of a User-Agent that tell programs apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,5 +85,5 @@ class Turns(Generic[Answered]):
 
     def _placed(self, asked: Asked[Answered]) -> _Placed[Answered]:
         request = asked[0]
-        agent = request.headers.get("user-agent", "")[:AGENT]
+        agent = program_of(request)
         return _Placed(asked, self._flow_of(request), agent)

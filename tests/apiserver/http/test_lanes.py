@@ -1,0 +1,72 @@
+"""Requests that wait for a thread take turns."""
+
+import asyncio
+import threading
+
+import pytest
+
+from dralab.apiserver.fairness.flow_control import Flow
+from dralab.apiserver.fairness.queues import PriorityLevel, QueueFull
+from dralab.apiserver.http.lanes import Lane
+from dralab.apiserver.http.messages import HttpRequest
+
+LEVEL = PriorityLevel("level", per_flow=4)
+
+
+def asked(user: str, program: str = "load") -> HttpRequest:
+    return HttpRequest(method="PUT", path=f"/{user}", headers={"user-agent": program})
+
+
+def lane_that_waits(order: list[str], go_on: threading.Event) -> Lane[str]:
+    def answer(request: HttpRequest) -> str:
+        assert go_on.wait(10)
+        order.append(request.path[1:])
+        return request.path
+
+    return Lane("test", 1, lambda request: Flow(LEVEL, request.path), answer)
+
+
+def test_large_requests_of_one_client_do_not_keep_others_waiting():
+    async def main() -> list[str]:
+        order: list[str] = []
+        go_on = threading.Event()
+        lane = lane_that_waits(order, go_on)
+        answers = [lane.submit(asked("greedy")) for _ in range(5)]
+        answers.append(lane.submit(asked("jane")))
+        go_on.set()
+        found = await asyncio.gather(*answers)
+        assert found == [*["/greedy"] * 5, "/jane"]
+        lane.close()
+        return order
+
+    assert asyncio.run(main()).index("jane") == 2
+
+
+def test_a_flow_that_has_too_many_waiting_is_told_so():
+    async def main() -> None:
+        go_on = threading.Event()
+        lane = lane_that_waits([], go_on)
+        answers = [lane.submit(asked("greedy")) for _ in range(5)]
+        with pytest.raises(QueueFull):
+            lane.submit(asked("greedy"))
+        answers[2].cancel()  # its client is gone
+        go_on.set()
+        await asyncio.gather(*answers, return_exceptions=True)
+        assert await lane.submit(asked("jane")) == "/jane"
+        lane.close()
+
+    asyncio.run(main())
+
+
+def test_what_waits_when_a_lane_is_closed_is_cancelled():
+    async def main() -> None:
+        go_on = threading.Event()
+        lane = lane_that_waits([], go_on)
+        answers = [lane.submit(asked("jane")) for _ in range(2)]
+        lane.close()
+        go_on.set()
+        found = await asyncio.gather(*answers, return_exceptions=True)
+        assert found[0] == "/jane"
+        assert isinstance(found[1], asyncio.CancelledError)
+
+    asyncio.run(main())
