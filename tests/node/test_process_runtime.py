@@ -224,6 +224,51 @@ def test_only_mapped_images_are_told_of_the_server(bench):
     assert "KUBECONFIG=/k" not in lines(log)
 
 
+@pytest.fixture
+def folder(tmp_path):
+    """Two programs of one image."""
+    for name in ("plugin", "controller"):
+        program = tmp_path / "bin" / name
+        program.parent.mkdir(exist_ok=True)
+        program.write_text(f'#!/bin/sh\necho {name} "$@" $KUBECONFIG\n')
+        program.chmod(0o755)
+    return f"{tmp_path}/bin/"
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        (["plugin", "-v"], "plugin -v /k"),
+        (["controller"], "controller /k"),
+        (["/image/plugin", "-x"], "plugin -x /k"),
+        (["/bin/echo", "own"], "own"),
+        (["sh", "-c", "controller two"], "controller two /k"),
+    ],
+)
+def test_a_mapped_folder_goes_before_path_and_the_command_stays(bench, folder, argv, says):
+    bench.runtime.images = {"x": [folder]}
+    bench.runtime.told = lambda _node: {"KUBECONFIG": "/k"}
+    _, log, exit_of = bench.run(*argv, image="x:v2")
+    exit_of()
+    assert lines(log) == [says]
+
+
+def test_a_mapped_folder_does_not_say_what_to_run(bench, folder):
+    bench.runtime.images = {"x": [folder]}
+    with pytest.raises(ContainerStartError, match="container c has no command"):
+        bench.run(image="x")
+
+
+def test_a_directory_of_maps_is_read_by_name(tmp_path):
+    (tmp_path / "10-all.yaml").write_text("a: /bin/a\nb: /opt/b/\n")
+    (tmp_path / "20-mine.yaml").write_text("a: /bin/mine\n")
+    (tmp_path / "notes.txt").write_text("no map")
+    (tmp_path / "sub").mkdir()
+    assert image_map([f"@{tmp_path}"]) == {"a": ["/bin/mine"], "b": ["/opt/b/"]}
+    with pytest.raises(ImageMapError, match="files in this directory"):
+        image_map([f"@{tmp_path / 'sub'}"])
+
+
 def test_the_image_map_is_read_from_options_and_files(tmp_path):
     file = tmp_path / "images.yaml"
     file.write_text("a: /bin/a -x\nb: [/bin/b, 'with space']\n")
@@ -237,7 +282,7 @@ def test_the_image_map_is_read_from_options_and_files(tmp_path):
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
-        ("a", "neither IMAGE=COMMAND"),
+        ("a", "none of IMAGE=COMMAND"),
         ("a=", "the command is missing"),
         ("a='x", "No closing"),
         ("@/no", "/no"),

@@ -52,8 +52,9 @@ IMAGE_MAP = click.option(
     "images",
     multiple=True,
     metavar="IMAGE=COMMAND",
-    help="With --runtime process: the program on this machine to run for an image; @FILE reads a "
-    "YAML map.",
+    help="With --runtime process: the program on this machine to run for an image. /FOLDER/ goes "
+    "before PATH instead, and the container's own command stays. @FILE reads a YAML map, "
+    "@DIRECTORY all its *.yaml files.",
 )
 
 

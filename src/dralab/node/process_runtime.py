@@ -28,7 +28,7 @@ from dralab.node.containers import (
 )
 from dralab.node.cpu_lists import cpus_of
 from dralab.node.exec_commands import CommandProcess
-from dralab.node.images import command_of
+from dralab.node.images import Mapped, mapped
 from dralab.node.listening_ports import reaches_only
 from dralab.runtime.engine import Engine, TimerHandle
 from dralab.values import quantity
@@ -71,17 +71,17 @@ class ProcessRuntime:
 
     def start(self, start: ContainerStart, ended: Callable[[ContainerExit], None]) -> Container:
         """Start a container. ContainerStartError: there is no command, or no such program."""
-        found = command_of(start, self.images)
-        argv = found or list(start.argv)
-        if not argv:
+        found = mapped(start, self.images)
+        program = found or Mapped(start.argv)
+        if not program.argv:
             raise ContainerStartError(
                 f'image "{start.image}" has no command on this machine: give the container a '
                 f"`command`, or `--image-map {start.image}=COMMAND` to the server"
             )
-        mapped = found is not None
+        told = {} if found is None else self.told(start.node)
         directory = self._directory(start)
         try:
-            container = ProcessContainer(self, start, argv, directory, mapped=mapped, ended=ended)
+            container = ProcessContainer(self, start, program, directory, told=told, ended=ended)
         except ContainerStartError:
             shutil.rmtree(directory, ignore_errors=True)
             raise
@@ -172,10 +172,10 @@ class ProcessContainer:
         self,
         runtime: ProcessRuntime,
         start: ContainerStart,
-        argv: Sequence[str],
+        program: Mapped,
         directory: Path,
         *,
-        mapped: bool,
+        told: Mapping[str, str],
         ended: Callable[[ContainerExit], None],
     ) -> None:
         self.runtime, self.start, self.directory = runtime, start, directory
@@ -190,16 +190,18 @@ class ProcessContainer:
             "TMPDIR": str(directory),
             **start.config.env,
             # Last: what the pod says of places is true inside a container, which this is not.
-            **(runtime.told(start.node) if mapped else {}),
+            **told,
             "DRALAB_ROOT": str(directory),
         }
+        if program.folder:
+            self._env["PATH"] = f"{program.folder}:{self._env.get('PATH', '')}".rstrip(":")
         _link_mounts(start, directory)
         self._cwd = _below(directory, start.working_dir)
         self._cwd.mkdir(parents=True, exist_ok=True)
         self._limits = limits_of(start.limits)
         try:
             self._process = subprocess.Popen(  # noqa: S603 - what the operator opted into
-                self._launched(argv),
+                self._launched(program.argv),
                 cwd=self._cwd,
                 env=self._env,
                 stdin=subprocess.DEVNULL,
@@ -208,7 +210,7 @@ class ProcessContainer:
                 start_new_session=True,
             )
         except (OSError, ValueError) as error:
-            raise ContainerStartError(f'exec: "{argv[0]}": {error}') from error
+            raise ContainerStartError(f'exec: "{program.argv[0]}": {error}') from error
         runtime.watch(self._process.pid)
         if start.cpus:
             with contextlib.suppress(ValueError):  # what is not a list of CPUs confines nothing
