@@ -165,7 +165,7 @@ def _derivation(text: str) -> CelDerivation:
 def projection(paths: tuple[DevicePath, ...]) -> Callable[[Device], Hashable]:
     """Return a function from a device to a key; equal keys, equal values at all paths.
 
-    A device with an attribute that nobody can read fails in every expression, so that is part of
+    A device with an unreadable attribute fails in every expression, so that is part of
     the key.
     """
     steps = [_step(path) for path in sorted(paths)]

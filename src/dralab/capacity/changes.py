@@ -49,7 +49,7 @@ class AddNodes:
     count: int
 
     def apply(self, model: CapacityModel) -> list[PodInfo]:
-        """Add the nodes; nobody loses a place."""
+        """Add the nodes; no pod loses its place."""
         objects = (
             copies(model, self.like, self.count)
             if model.node(self.like) is not None
@@ -257,7 +257,7 @@ def copies(model: CapacityModel, name: str, count: int) -> Iterator[JsonDict]:
 
 
 def displaced(model: CapacityModel, placements: Iterable[PodPlacement]) -> list[PodInfo]:
-    """Take pods from their nodes; return those that somebody makes again, as pods that wait.
+    """Take pods from their nodes; return those that a controller creates again, as waiting pods.
 
     Pods of DaemonSets belong to their node and end with it.
     """

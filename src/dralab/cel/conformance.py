@@ -113,7 +113,7 @@ def _match(
 
 
 def _agreement(selector: CompiledSelector, device: Map, answer: object) -> Iterator[str]:
-    """Compare the exact evaluation with the fast one, which everybody else uses."""
+    """Compare the exact evaluation with the fast one, which all other code uses."""
     if isinstance(answer, CostExceededError):
         # The fast one gives way at once, to the evaluation that was just given up.
         return

@@ -361,7 +361,7 @@ def _check_plain(host: str, token_file: Path | None) -> None:
 
 
 def _modes(text: str | None, *, tls: bool) -> tuple[str, ...]:
-    """Return the modes of authorization. BadParameter; UsageError if everybody is alike."""
+    """Return the modes of authorization. BadParameter; UsageError if no user can be told apart."""
     from dralab.apiserver.authorization.modes import ModeError, parse_modes
 
     if text is None:

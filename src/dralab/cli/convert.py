@@ -75,7 +75,7 @@ def convert(
 
 
 def check_target(target: str) -> None:
-    """Raise UsageError for a generation that nobody writes."""
+    """Raise UsageError for a generation without a writer."""
     mine = own()
     if target in WRITERS:
         return

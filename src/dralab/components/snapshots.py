@@ -1,7 +1,7 @@
 """A snapshot as a cluster: its objects in a server, as the cluster that was saved had them.
 
 Uids, times and statuses stay, so that claims, pods and budgets still belong together. Nothing is
-validated and nobody is asked: another server has done that. Reading the file is left to
+validated or admitted again: another server has done that. Reading the file is left to
 `dralab.api.snapshots`.
 """
 

@@ -107,7 +107,7 @@ class FileDirectory:
 def _text(path: Path) -> str | CdiError | None:
     """Return a file's text or what is wrong with it; None if it has gone, or is not a file."""
     try:
-        # Not blocked by a pipe that nobody writes to.
+        # Not blocked by a pipe without a writer.
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as f:
             if not stat.S_ISREG(os.fstat(f.fileno()).st_mode):
                 return None

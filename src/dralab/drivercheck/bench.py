@@ -181,7 +181,7 @@ class Bench:
         return self.info
 
     def find_socket(self, known: Sequence[Path] = ()) -> Path:
-        """Return the registration socket at which somebody listens, once there is one."""
+        """Return the registration socket with a listener, once there is one."""
         if self.surroundings is not None:
             return self.surroundings.socket
         # What a kubelet would not see is found too: that has a check of its own.
@@ -409,7 +409,7 @@ class Bench:
         return {name for device in result.devices for name in device.cdi_ids if name in known}
 
     def ping(self, connection: Connection) -> None:
-        """Call the service. CallError: nobody answers."""
+        """Call the service. CallError: there is no answer."""
         try:
             connection.unprepare(self.version, [])
         except CallError as error:

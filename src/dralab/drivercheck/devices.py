@@ -1,4 +1,4 @@
-"""The devices that a driver has published, and claims that somebody has allocated to them.
+"""The devices that a driver has published, and claims that are allocated to them.
 
 The bench is its own scheduler: a check says which devices a claim gets, so that every run asks the
 same of a driver.

@@ -66,7 +66,7 @@ def sockets_in(directory: Path) -> list[Path]:
 
 
 def is_served(path: str | Path) -> bool:
-    """Return whether somebody listens at a socket: a killed process leaves the file alone."""
+    """Return whether a process listens at a socket: a killed one leaves the file behind."""
     try:
         with socket.socket(socket.AF_UNIX) as probe:
             probe.settimeout(1.0)

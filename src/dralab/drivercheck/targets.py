@@ -198,7 +198,7 @@ class ProcessInstance:
 
 
 class RunningInstance:
-    """A driver that somebody else has started: it is left alone."""
+    """A driver that was started elsewhere: it is left alone."""
 
     running = True
 

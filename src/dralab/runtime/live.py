@@ -66,7 +66,7 @@ class LiveEngine:
         def attempt() -> None:
             try:
                 result: T | Exception = work()
-            except Exception as error:  # noqa: BLE001 - handed to whoever asked for the work
+            except Exception as error:  # noqa: BLE001 - handed to the caller of the work
                 result = error
             self.soon(lambda: done(result))
 

@@ -323,7 +323,7 @@ class RemoteWatch:
         self._answer = answer
         try:
             if self._closed.is_set():
-                return  # meanwhile: whoever closed it found no stream to shut
+                return  # closed meanwhile, before there was a stream to shut
             for line in _lines(answer):
                 document = orjson.loads(line)
                 obj = document["object"]

@@ -56,7 +56,7 @@ class SimulatedEngine:
             self._paused = 0
             try:
                 result: T | Exception = work()
-            except Exception as error:  # noqa: BLE001 - handed to whoever asked for the work
+            except Exception as error:  # noqa: BLE001 - handed to the caller of the work
                 result = error
             if self._paused:
                 self.after(self._paused, lambda: done(result))

@@ -422,7 +422,7 @@ class Planner:
         )
 
     def _chosen(self, alternative: Alternative, number: int) -> Chosen:
-        # Whoever writes the allocation gives each share its id.
+        # The writer of the allocation gives each share its id.
         return chosen_device(
             self.node_devices, self.eligibility, alternative, number, share_ids=str
         )

@@ -41,7 +41,7 @@ class Remaining(NamedTuple):
         groups = self.groups
         for position, mine in consumption.groups:
             ruling = groups[position]
-            # KEP-5963: nobody has groups, or all have at least one in common.
+            # KEP-5963: no device has groups, or all have at least one in common.
             agreed = mine if ruling is None else ruling & mine
             if ruling is not None and not agreed and (ruling or mine):
                 return None
@@ -52,7 +52,7 @@ class Remaining(NamedTuple):
 class DeviceState(NamedTuple):
     """What is in use on a node.
 
-    `used`      devices that nobody else may have
+    `used`      devices that are held exclusively
     `charged`   shared devices whose counters are paid for already
     `remaining` per counter group
     `room`      per shared device that is in use: what is left of its capacities

@@ -2,7 +2,7 @@
 
 A list of what is kept, not of what is left out: Secrets, environment values, commands, images,
 volumes, addresses, annotations, configuration of devices and whatever a newer Kubernetes adds stay
-behind, because nobody asks for them here.
+behind, because they are not needed here.
 """
 
 from collections.abc import Mapping

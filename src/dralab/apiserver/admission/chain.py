@@ -27,7 +27,7 @@ def no_options() -> JsonDict:
 
 
 class MustWait(Exception):  # noqa: N818 - a condition, which no client sees
-    """Somebody else has to be asked, and this thread holds the store: ask again from another."""
+    """A webhook has to be called, and this thread holds the store: retry in another thread."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -1,6 +1,6 @@
 """The admission that users configure: policies and webhooks, in the order of kube-apiserver.
 
-`active` is false while nothing is configured, and then nobody asks further.
+`active` is false while nothing is configured, and callers skip the rest.
 """
 
 from collections.abc import Callable, Sequence

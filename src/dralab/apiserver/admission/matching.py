@@ -16,7 +16,7 @@ from dralab.objects.metadata import labels_of
 from dralab.values.labels import Selector, from_mapping
 
 GROUP: Final = "admissionregistration.k8s.io"
-# What no webhook or policy is asked about: it could lock everybody out.
+# Requests that no webhook or policy sees: one could lock every user out.
 EXEMPT: Final = frozenset(
     f"{GROUP}/{plural}"
     for plural in (

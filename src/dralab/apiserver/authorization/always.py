@@ -14,7 +14,7 @@ class AlwaysAllow:
         """Allow it."""
         return ALLOWED
 
-    def rules_for(self, user: User, namespace: str) -> RuleList:  # noqa: ARG002 - whoever it is
+    def rules_for(self, user: User, namespace: str) -> RuleList:  # noqa: ARG002 - for any user
         """Return the rule that allows everything."""
         return RuleList(
             resource_rules=[{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
@@ -29,6 +29,6 @@ class AlwaysDeny:
         """Do not allow it."""
         return Decision("no opinion", "Everything is forbidden.")
 
-    def rules_for(self, user: User, namespace: str) -> RuleList:  # noqa: ARG002 - whoever it is
+    def rules_for(self, user: User, namespace: str) -> RuleList:  # noqa: ARG002 - for any user
         """Return no rules."""
         return RuleList()

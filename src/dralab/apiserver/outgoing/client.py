@@ -129,7 +129,7 @@ class CallClient:
 
 
 class _NotConnected(Unreachable):
-    """Nobody answers at one address."""
+    """No server answers at one address."""
 
 
 class _Stale(Exception):  # noqa: N818 - a condition, which no caller sees
@@ -259,7 +259,7 @@ def _context(ca: str, *, insecure: bool) -> ssl.SSLContext:
             found.load_verify_locations(cadata=ca)
         except ssl.SSLError as error:
             raise ValueError("unable to load root certificates: unable to parse bytes") from error
-        # As in Go: a certificate of the bundle is trusted, whoever has signed it, and the names
+        # As in Go: a certificate of the bundle is trusted without its issuer, and the names
         # that count are the alternative ones.
         found.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         found.hostname_checks_common_name = False

@@ -1,6 +1,6 @@
 """Where the server may call: an address behind a URL or a Service.
 
-Whoever may write a webhook configuration chooses a URL. The server connects to an address only
+The writer of a webhook configuration chooses a URL. The server connects to an address only
 where the operator allows it: the loopback, the networks of `--webhook-network`, and what
 `--service` names. Names other than `localhost` are looked up only if there are such networks, and
 the address that was checked is the one that is connected to.

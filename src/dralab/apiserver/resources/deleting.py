@@ -66,7 +66,7 @@ def delete_collection(
     for start in range(0, len(page.items), STEP):
         step = page.items[start : start + STEP]
         if context.dynamic.active:
-            # Before the store is locked: whoever is asked may take a while.
+            # Before the store is locked: webhooks may take a while.
             for item in step:
                 _admit(context, kind, (item.key, item.value), options, user)
         with context.store.lock, context.store.batch():

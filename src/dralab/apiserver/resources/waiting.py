@@ -1,4 +1,4 @@
-"""Writes of programs in the server's process, where somebody else has to be asked about them."""
+"""Writes of programs in the server's process that have to wait for webhooks."""
 
 from collections.abc import Callable
 from typing import Final, TypeVar

@@ -121,7 +121,7 @@ class Store(Protocol):
         ...
 
     def follow(self, follower: Follower) -> None:
-        """Call `follower` with each change of a shared store in order, whoever wrote it.
+        """Call `follower` with each change of a shared store in order, from any server.
 
         Before the batch is announced, with the lock held; it may not write.
         """

@@ -103,7 +103,7 @@ def _left_out(fleet: ScenarioFleet, work: ScenarioWorkload) -> Iterator[str]:
 
 
 def notes_outside(fleet: ScenarioFleet, work: ScenarioWorkload) -> Iterator[str]:
-    """Yield a sentence for what nobody does where an external scheduler decides."""
+    """Yield a sentence for what is not done where an external scheduler decides."""
     yield from _running(fleet)
     with_drivers = sum(bool(node.drivers) for node in fleet.nodes)
     if with_drivers:

@@ -53,7 +53,7 @@ DEFINITIONS: Final[Mapping[str, str]] = {
 
 
 def definition_of(name: str) -> str:
-    """Return what a number says; KeyError if nobody knows."""
+    """Return the meaning of a number; KeyError if there is no such number."""
     if name.startswith("refused: "):
         return DEFINITIONS["refused"]
     if name.startswith("utilisation_"):

@@ -204,7 +204,7 @@ class Fields:
         return readers[given[0]](self)
 
     def done(self) -> None:
-        """Refuse fields that nobody asked for."""
+        """Refuse unknown fields."""
         for key in self.value:
             if key not in self._known:
                 known = ", ".join(sorted(self._known))

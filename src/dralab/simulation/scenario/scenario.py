@@ -36,7 +36,7 @@ class Outputs:
     picture: str | None = None
 
     def but(self, *, report: Path | None, parquet: bool | None, picture: str | None) -> "Outputs":
-        """Return the outputs with what somebody else has said instead."""
+        """Return the outputs with the given fields replaced."""
         return Outputs(
             report=self.report if report is None else report,
             parquet=self.parquet if parquet is None else parquet,

@@ -15,7 +15,7 @@ ALLOCATION_PREFIX: Final = "allocation:"
 ALLOCATION: Final = tuple(f"{ALLOCATION_PREFIX}{name}" for name in ALLOCATION_POLICIES)
 # The scheduler of `dralab up`: `engines.cluster`.
 OWN: Final = "dralab"
-# Somebody else's: `engines.external`.
+# Schedulers of others: `engines.external`.
 EXTERNAL: Final = "external"
 # k8s-cluster-simulator's, without and with preemption: `engines.ticks`.
 TICKS_PREEMPTION: Final = "ticks-preemption"

@@ -126,7 +126,7 @@ def as_pods(workload: Workload, path: str) -> tuple[Pod, ...]:
             ) from None
         limit = profile.duration if job.walltime is None else min(profile.duration, job.walltime)
         request = PodRequest(-int(-1000 * cpu // 1), 0, 0, "")
-        # batkube's profiles say who shall schedule them; `default` is whoever does.
+        # batkube's profiles name a scheduler; `default` is the scenario's own.
         scheduler = str(source.get("scheduler", "default"))
         pods += [
             Pod(
