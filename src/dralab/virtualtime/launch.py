@@ -1,9 +1,9 @@
 """Launcher of a supervised program: waits for the tracer, installs the filter, execs.
 
 Run by path with `python -I -S`, hence without the rest of the package:
-`launch.py READY REPORT FILTER UNBLOCK DIRECTORY PROGRAM ARGUMENT…`. A byte goes to REPORT, one
+`launch.py READY REPORT FILTER UNBLOCK REPEATABLE DIRECTORY PROGRAM ARGUMENT…`. A byte goes to REPORT, one
 comes from READY; an errno that stops us goes to REPORT as text. UNBLOCK is 1 where the supervisor
-has blocked SIGCHLD.
+has blocked SIGCHLD; REPEATABLE is 1 where memory should have the same addresses each time.
 """
 
 import ctypes
@@ -15,6 +15,7 @@ import sys
 PR_SET_NO_NEW_PRIVS = 38
 PR_SET_SECCOMP = 22
 SECCOMP_MODE_FILTER = 2
+ADDR_NO_RANDOMIZE = 0x0040000
 
 
 class SockFprog(ctypes.Structure):
@@ -26,12 +27,8 @@ class SockFprog(ctypes.Structure):
 def main() -> None:
     """Become the program, or report why not."""
     ready, report = int(sys.argv[1]), int(sys.argv[2])
-    code, unblock, directory, command = (
-        bytes.fromhex(sys.argv[3]),
-        sys.argv[4],
-        sys.argv[5],
-        sys.argv[6:],
-    )
+    code, unblock, repeatable = bytes.fromhex(sys.argv[3]), sys.argv[4], sys.argv[5]
+    directory, command = sys.argv[6], sys.argv[7:]
     fcntl.fcntl(report, fcntl.F_SETFD, fcntl.FD_CLOEXEC)
     os.write(report, b"+")  # our own exec is over: the next one is the program's
     os.read(ready, 1)
@@ -42,6 +39,8 @@ def main() -> None:
     if unblock == "1":
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
     libc = ctypes.CDLL(None, use_errno=True)
+    if repeatable == "1":
+        libc.personality(ADDR_NO_RANDOMIZE)
     what = "seccomp"
     try:
         program = SockFprog(len(code) // 8, code)

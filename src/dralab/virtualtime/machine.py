@@ -39,6 +39,7 @@ class Architecture:
     number_regset: int | None  # where the number has to be changed, if not in the registers
     block: bytes
     functions: Mapping[str, VdsoFunction]  # by the vDSO's symbols
+    absent: bytes  # the code of a function that says ENOSYS
     names: Mapping[int, str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -125,6 +126,7 @@ X86_64: Final = Architecture(
         "recvmmsg": 299,
         "clock_adjtime": 305,
         "sendmmsg": 307,
+        "getrandom": 318,
         "io_pgetevents": 333,
         "io_uring_setup": 425,
         "epoll_pwait2": 441,
@@ -144,6 +146,7 @@ X86_64: Final = Architecture(
         "__vdso_gettimeofday": VdsoFunction(at=0xC0, fast=b"\xeb\x00", slow=b"\xeb\x3e"),
         "__vdso_time": VdsoFunction(at=0x140, fast=b"\xeb\x00", slow=b"\xeb\x21"),
     },
+    absent=bytes.fromhex("b8daffffffc3"),  # mov $-38,%eax; ret
 )
 AARCH64: Final = Architecture(
     audit_arch=0xC00000B7,
@@ -180,6 +183,7 @@ AARCH64: Final = Architecture(
         "recvmmsg": 243,
         "clock_adjtime": 266,
         "sendmmsg": 269,
+        "getrandom": 278,
         "io_pgetevents": 292,
         "io_uring_setup": 425,
         "epoll_pwait2": 441,
@@ -202,6 +206,7 @@ AARCH64: Final = Architecture(
             at=0xC0, fast=b"\x01\x00\x00\x14", slow=b"\x10\x00\x00\x14"
         ),
     },
+    absent=bytes.fromhex("a0048092c0035fd6"),  # mov x0,#-38; ret
 )
 MACHINES: Final[Mapping[str, Architecture]] = {"x86_64": X86_64, "aarch64": AARCH64}
 

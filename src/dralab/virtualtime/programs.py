@@ -4,6 +4,7 @@ import contextlib
 import os
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from random import Random
 from typing import Final
 
 from dralab.virtualtime.ptrace import Registers
@@ -39,12 +40,13 @@ class ThreadWait:
 class TracedProcess:
     """A program with its memory: what threads share, and what exec replaces."""
 
-    __slots__ = ("_memory", "patch", "pid", "reads", "threads")
+    __slots__ = ("_memory", "patch", "pid", "random", "reads", "threads")
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
         self.threads: set[int] = set()
         self.patch: VdsoPatch | None = None
+        self.random: Random | None = None  # where its random bytes come from, if they are seeded
         self.reads = 0  # of the clock, that stopped
         self._memory: int | None = None
 

@@ -61,8 +61,11 @@ class FilterRule:
     conditions: Sequence[Condition] = ()
 
 
-def rules(*, addresses: bool) -> Sequence[FilterRule]:
-    """Return the rules; with `addresses`, calls that name a peer stop, too."""
+def rules(*, addresses: bool, random: bool = False) -> Sequence[FilterRule]:
+    """Return the rules; with `addresses`, calls that name a peer stop, too.
+
+    With `random`, those stop that ask for random bytes.
+    """
     timed = TRACE | TIMED
     found = [
         *(
@@ -137,6 +140,8 @@ def rules(*, addresses: bool) -> Sequence[FilterRule]:
             FilterRule("sendmsg", TRACE | ADDRESS),
             FilterRule("sendmmsg", TRACE | ADDRESS),
         ]
+    if random:
+        found.append(FilterRule("getrandom", TRACE | TIMED))
     return found
 
 

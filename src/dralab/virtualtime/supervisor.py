@@ -52,7 +52,9 @@ class Supervisor:
 
     `peers` are processes that are not under the clock but whose owner knows when they are idle:
     connections to them do not count as outside. A thread that has run on for `busy` nanoseconds of
-    a processor is suspected to wait by reading the clock.
+    a processor is suspected to wait by reading the clock. With a `seed`, the random bytes that
+    programs get from the kernel are the same each time, and so are the addresses of their memory:
+    keys that they make are no secrets.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class Supervisor:
         outside: bool = False,
         peers: Sequence[int] = (),
         busy: int = BUSY,
+        seed: int | None = None,
         note: Callable[[str], None] = lambda _: None,
     ) -> None:
         machine = this_machine()
@@ -73,7 +76,7 @@ class Supervisor:
         self._machine: Architecture = machine
         self._told: set[str] = set()
         self._note = note
-        self._tracer = Tracer(machine, self._time, outside=outside, note=self._note_once)
+        self._tracer = Tracer(machine, self._time, outside=outside, seed=seed, note=self._note_once)
         self._unblock = signal.SIGCHLD not in signal.pthread_sigmask(
             signal.SIG_BLOCK, {signal.SIGCHLD}
         )

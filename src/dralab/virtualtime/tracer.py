@@ -10,11 +10,13 @@ import signal
 import struct
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from dralab.kernel.randomness import Randomness
 from dralab.virtualtime import peers, ptrace
 from dralab.virtualtime import seccomp_filter as rules
 from dralab.virtualtime.errors import ClockUnavailableError, ProgramStartError
@@ -35,7 +37,14 @@ from dralab.virtualtime.timed_calls import (
     TimeoutFormat,
 )
 from dralab.virtualtime.timers import ProgramTimers
-from dralab.virtualtime.vdso import LARGEST, VdsoImage, VdsoPatch, image_address, read_image
+from dralab.virtualtime.vdso import (
+    LARGEST,
+    VdsoImage,
+    VdsoPatch,
+    image_address,
+    random_address,
+    read_image,
+)
 
 LAUNCH: Final = Path(__file__).with_name("launch.py")
 CLOCK_READS: Final = frozenset({"clock_gettime", "gettimeofday", "time"})
@@ -59,6 +68,7 @@ STOPPING: Final = frozenset({signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, sig
 # Nanoseconds. So short a sleep is for other threads to go on; it ends when they have, at the same
 # instant. The clock moves for one who sleeps so again and again.
 NAP: Final = 50_000
+MOST_RANDOM: Final = 1 << 16  # bytes of one getrandom
 SYSCALL_STOP: Final = signal.SIGTRAP | 0x80
 WAIT_FOR_OURS: Final = ptrace.WALL | 0x20000000  # __WNOTHREAD: leave other threads their children
 
@@ -93,6 +103,7 @@ class Tracer:
         time: VirtualTime,
         *,
         outside: bool,
+        seed: int | None,
         note: Callable[[str], None],
     ) -> None:
         self.threads: dict[int, TracedThread] = {}
@@ -111,7 +122,9 @@ class Tracer:
         self._programs: dict[int, StartedProgram] = {}
         self._early: dict[int, list[int]] = {}  # stops of threads whose birth was not yet told
         self._orders = 0
-        self._filter = rules.assemble(machine, rules.rules(addresses=True))
+        self._seeds = None if seed is None else Randomness(seed)
+        self._loads: Counter[str] = Counter()  # of programs, by name
+        self._filter = rules.assemble(machine, rules.rules(addresses=True, random=seed is not None))
 
     # --- start and end --------------------------------------------------------------------------
 
@@ -134,7 +147,8 @@ class Tracer:
             if ours is not None and ours != theirs
         ]
         command = [sys.executable, "-I", "-S", str(LAUNCH), str(ready), str(report)]
-        command += [self._filter.hex(), str(int(unblock)), directory, *arguments]
+        command += [self._filter.hex(), str(int(unblock)), str(int(self._seeds is not None))]
+        command += [directory, *arguments]
         try:
             os.set_inheritable(ready, True)  # noqa: FBT003  # os has it so
             os.set_inheritable(report, True)  # noqa: FBT003  # the same
@@ -258,6 +272,7 @@ class Tracer:
             if parent.patch is not None:
                 with contextlib.suppress(OSError):
                     process.patch = parent.patch.copied_to(process.memory)
+            process.random = parent.random  # as the copies of a user-space generator are equal
         process.threads.add(tid)
         self.threads[tid] = self._thread(tid, process, ThreadState.STARTING)
         for status in self._early.pop(tid, ()):
@@ -314,7 +329,8 @@ class Tracer:
 
     def _install(self, process: TracedProcess) -> None:
         """Give a program that has just been loaded its clock."""
-        base = image_address(read_file(f"/proc/{process.pid}/auxv"))
+        auxv = read_file(f"/proc/{process.pid}/auxv")
+        base = image_address(auxv)
         if base is not None and self._image is None:
             data = process.read(base, _image_size(process.pid, base))
             if data[:5] == b"\x7fELF\x02":
@@ -324,7 +340,13 @@ class Tracer:
         process.patch = VdsoPatch(process.memory, base, self._image, self._machine)
         # A 32-bit program has another image; its first system call tells.
         with contextlib.suppress(OSError, OverflowError):
-            process.patch.install(*self._time.words())
+            process.patch.install(*self._time.words(), seeded=self._seeds is not None)
+        if self._seeds is not None:
+            name = process.name()
+            self._loads[name] += 1
+            process.random = self._seeds.stream(f"{name}/{self._loads[name]}")
+            if (place := random_address(auxv)) is not None:
+                process.write(place, process.random.randbytes(16))
 
     # --- signals --------------------------------------------------------------------------------
 
@@ -358,6 +380,8 @@ class Tracer:
         elif name in TIMER_CALLS:
             self._answer(thread, self.timers.answer(process, name, registers.arguments))
             self.expire()
+        elif name == "getrandom":
+            self._answer(thread, self._random_bytes(process, *registers.arguments[:2]))
         elif name == "listen":
             self.connected = True
             self._go(thread)
@@ -395,6 +419,14 @@ class Tracer:
         if arguments[1]:
             process.write(arguments[1], bytes(8))
         self._answer(thread, 0)
+
+    def _random_bytes(self, process: TracedProcess, address: int, size: int) -> int | None:
+        """Return how many seeded bytes were written; None if the kernel should answer."""
+        if process.random is None:
+            return None
+        count = min(size, MOST_RANDOM)
+        data = process.random.randbytes(count)
+        return count if process.write(address, data) else -errno.EFAULT
 
     def _connects(self, thread: TracedThread, name: str) -> None:
         for peer in peers.named(name, thread.registers.arguments, thread.process):

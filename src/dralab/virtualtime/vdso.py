@@ -15,7 +15,9 @@ from typing import Final
 
 from dralab.virtualtime.machine import MONOTONIC, Architecture
 
-AT_NULL, AT_SYSINFO_EHDR = 0, 33
+AT_NULL, AT_RANDOM, AT_SYSINFO_EHDR = 0, 25, 33
+# Where programs get random numbers without a system call.
+RANDOM_FUNCTIONS: Final = frozenset({"__vdso_getrandom", "__kernel_getrandom"})
 PAGE: Final = 4096
 LARGEST: Final = 16 * PAGE
 LINE: Final = 64
@@ -29,12 +31,22 @@ class VdsoImage:
 
     block: int  # where our code goes, from the image's start
     functions: Mapping[str, int]
+    random: tuple[int, ...] = ()  # functions that return random numbers
 
 
 def image_address(auxv: bytes) -> int | None:
     """Return where the vDSO is, by the auxiliary vector; None for a program without one."""
+    return _entry(auxv, AT_SYSINFO_EHDR)
+
+
+def random_address(auxv: bytes) -> int | None:
+    """Return where the 16 random bytes are that the kernel gives to a program."""
+    return _entry(auxv, AT_RANDOM)
+
+
+def _entry(auxv: bytes, wanted: int) -> int | None:
     for kind, value in struct.iter_unpack("<QQ", auxv[: len(auxv) // 16 * 16]):
-        if kind == AT_SYSINFO_EHDR:
+        if kind == wanted:
             return int(value)
         if kind == AT_NULL:
             break
@@ -43,13 +55,15 @@ def image_address(auxv: bytes) -> int | None:
 
 def read_image(data: bytes, machine: Architecture) -> VdsoImage | None:
     """Find the functions and the room for the block in the image `data`; None if it has none."""
-    functions = {name: at for name, at in _symbols(data).items() if name in machine.functions}
+    symbols = _symbols(data)
+    functions = {name: at for name, at in symbols.items() if name in machine.functions}
+    random = tuple(at for name, at in symbols.items() if name in RANDOM_FUNCTIONS)
     (sections,) = struct.unpack_from("<Q", data, 0x28)
     size, count = struct.unpack_from("<HH", data, 0x3A)
     end = len(data.rstrip(b"\0"))
     room = sections if 0 < sections < end <= sections + size * count else end
     block = (room + LINE - 1) // LINE * LINE
-    return VdsoImage(block, functions) if block + len(machine.block) <= len(data) else None
+    return VdsoImage(block, functions, random) if block + len(machine.block) <= len(data) else None
 
 
 def _symbols(data: bytes) -> dict[str, int]:
@@ -93,14 +107,16 @@ class VdsoPatch:
         self._machine = machine
         self._block = base + image.block
 
-    def install(self, monotonic: int, offset: int) -> None:
-        """Rewrite it."""
+    def install(self, monotonic: int, offset: int, *, seeded: bool) -> None:
+        """Rewrite it; where `seeded`, random numbers take a system call."""
         machine = self._machine
         words = struct.pack("<QQ", monotonic, offset & 0xFFFFFFFFFFFFFFFF)
         os.pwrite(self.memory, words + machine.block[len(words) :], self._block)
         for name, at in self._image.functions.items():
             target = self._image.block + machine.functions[name].at
             os.pwrite(self.memory, machine.jump(at, target), self._base + at)
+        for at in self._image.random if seeded else ():
+            os.pwrite(self.memory, machine.absent, self._base + at)
 
     def copied_to(self, memory: int) -> "VdsoPatch":
         """Return the same for a process that fork made."""

@@ -12,6 +12,9 @@ from dralab.simulation.engines.external.schedulers import Process
 from dralab.virtualtime import StartedProgram, Supervisor
 
 LOOK: Final = 0.05
+# Unless the user says otherwise, one thread at a time runs a Go program: so it does the same
+# each time.
+REPEATABLE: Final = {"GOMAXPROCS": "1"}
 
 
 @dataclass(slots=True)
@@ -44,7 +47,7 @@ class ClockedLauncher:
         try:
             program = self.supervisor.start(
                 words,
-                environment=environment,
+                environment={**REPEATABLE, **environment},
                 directory=str(folder),
                 stdin=nothing,
                 stdout=log,

@@ -70,7 +70,13 @@ class ExternalRun:
                 if saved is None:  # else there may be pods to decide about, from the first instant
                     now -= int(self.conducting.warm_up * SECOND)
                 supervisor = stack.enter_context(
-                    Supervisor(start=now, peers=(os.getpid(),), busy=BUSY, note=self._note)
+                    Supervisor(
+                        start=now,
+                        peers=(os.getpid(),),
+                        busy=BUSY,
+                        seed=self.scenario.seed,
+                        note=self._note,
+                    )
                 )
             clock = ManualClock(now)
             serving = Options(port=self.commands.port, tls=self.commands.tls)
