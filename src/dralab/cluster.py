@@ -234,15 +234,13 @@ class Cluster:
         loop.call_soon_threadsafe(look, TURNS)
 
     @property
-    def waits_on(self) -> tuple[int, int] | None:
-        """The kernel's number of the thread that serves, and the descriptor on which it waits.
+    def waits_on(self) -> int | None:
+        """The descriptor on which the thread waits that serves; it can be read if it has to wake.
 
         None where that is not known: on a loop of another kind, or system.
         """
         fileno = getattr(self._selector, "fileno", None)  # of epoll and kqueue
-        if self._thread is None or self._thread.native_id is None or fileno is None:
-            return None
-        return self._thread.native_id, int(fileno())
+        return None if fileno is None else int(fileno())
 
     def compact(self) -> None:
         """Forget the history: watches and pages from an earlier revision get 410."""

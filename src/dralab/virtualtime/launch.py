@@ -1,9 +1,10 @@
 """Launcher of a supervised program: waits for the tracer, installs the filter, execs.
 
 Run by path with `python -I -S`, hence without the rest of the package:
-`launch.py READY REPORT FILTER UNBLOCK REPEATABLE DIRECTORY PROGRAM ARGUMENT…`. A byte goes to REPORT, one
-comes from READY; an errno that stops us goes to REPORT as text. UNBLOCK is 1 where the supervisor
-has blocked SIGCHLD; REPEATABLE is 1 where memory should have the same addresses each time.
+`launch.py READY REPORT FILTER UNBLOCK REPEATABLE DIRECTORY PROGRAM ARGUMENT…`.
+A byte goes to REPORT, one comes from READY; an errno that stops us goes to REPORT as text. UNBLOCK
+is 1 where the supervisor has blocked SIGCHLD; REPEATABLE is 1 where memory should
+have the same addresses each time.
 """
 
 import ctypes

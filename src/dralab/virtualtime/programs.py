@@ -7,10 +7,12 @@ from enum import Enum, auto
 from random import Random
 from typing import Final
 
-from dralab.virtualtime.ptrace import Registers
+from dralab.virtualtime.ptrace import Registers, raw_syscall
 from dralab.virtualtime.timed_calls import Arguments, TimedCall
 from dralab.virtualtime.vdso import VdsoPatch
 
+PIDFD_OPEN: Final = 434
+PIDFD_GETFD: Final = 438
 NAPS: Final = 100  # very short sleeps of a thread at one instant that take no time
 
 
@@ -20,6 +22,7 @@ class ThreadState(Enum):
     STARTING = auto()  # known, but it has not stopped for the first time
     LOOSE = auto()  # it runs, or it waits for something without a timeout
     HELD = auto()  # it sleeps: stopped before the call that would do that
+    GATED = auto()  # stopped before it looks whether others have done what it waits for
     WAITING = auto()  # it is in a wait that was made endless
     PAUSED = auto()  # a signal such as SIGSTOP stopped it
 
@@ -40,7 +43,7 @@ class ThreadWait:
 class TracedProcess:
     """A program with its memory: what threads share, and what exec replaces."""
 
-    __slots__ = ("_memory", "patch", "pid", "random", "reads", "threads")
+    __slots__ = ("_memory", "_pidfd", "patch", "pid", "random", "reads", "threads")
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -49,6 +52,7 @@ class TracedProcess:
         self.random: Random | None = None  # where its random bytes come from, if they are seeded
         self.reads = 0  # of the clock, that stopped
         self._memory: int | None = None
+        self._pidfd = -1
 
     @property
     def memory(self) -> int:
@@ -84,6 +88,19 @@ class TracedProcess:
             self._memory = None
         self.patch = None
 
+    def duplicate(self, descriptor: int) -> int:
+        """Return a descriptor of ours for one of its, or a negative number: there is none."""
+        if self._pidfd < 0:
+            self._pidfd = raw_syscall(PIDFD_OPEN, self.pid, 0)
+        return int(raw_syscall(PIDFD_GETFD, self._pidfd, descriptor, 0))
+
+    def close(self) -> None:
+        """Let go of it: it has ended."""
+        self.forget_memory()
+        if self._pidfd >= 0:
+            os.close(self._pidfd)
+            self._pidfd = -1
+
     def name(self) -> str:
         """Return the name that `ps` shows."""
         return read_file(f"/proc/{self.pid}/comm").decode("utf-8", "replace").strip() or "?"
@@ -102,6 +119,8 @@ class TracedThread:
     runs_when_idle: bytes = b""  # what `runs` was when all were idle
     lends_memory: bool = False  # it did vfork, and the kernel shows its wait as one for a disk
     timer: tuple[int, ...] = ()  # the arguments of a timer_create that it is in
+    gate: int = 0  # of those that are GATED, who came first
+    empty: bool = False  # while GATED: there is nothing for it to see
     naps: int = 0  # at the instant of the last one
     napped: int = -1
     _stat: int = field(default=-1)
@@ -111,7 +130,10 @@ class TracedThread:
     @property
     def stopped(self) -> bool:
         """Whether it is stopped until we, or a signal, let it go on."""
-        return self.state is ThreadState.HELD or self.state is ThreadState.PAUSED
+        state = self.state
+        return (
+            state is ThreadState.HELD or state is ThreadState.GATED or state is ThreadState.PAUSED
+        )
 
     def nap(self, now: int) -> bool:
         """Count a very short sleep; return whether it may take no time at all."""

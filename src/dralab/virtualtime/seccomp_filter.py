@@ -61,10 +61,11 @@ class FilterRule:
     conditions: Sequence[Condition] = ()
 
 
-def rules(*, addresses: bool, random: bool = False) -> Sequence[FilterRule]:
+def rules(*, addresses: bool, random: bool = False, gates: bool = False) -> Sequence[FilterRule]:
     """Return the rules; with `addresses`, calls that name a peer stop, too.
 
-    With `random`, those stop that ask for random bytes.
+    With `random`, those stop that ask for random bytes; with `gates`, every wait of epoll, and for
+    another thread's futex.
     """
     timed = TRACE | TIMED
     found = [
@@ -140,6 +141,17 @@ def rules(*, addresses: bool, random: bool = False) -> Sequence[FilterRule]:
             FilterRule("sendmsg", TRACE | ADDRESS),
             FilterRule("sendmmsg", TRACE | ADDRESS),
         ]
+    if gates:
+        gated = {"epoll_wait", "epoll_pwait", "epoll_pwait2", "futex"}
+        found = [rule for rule in found if rule.call not in gated]
+        found.append(
+            FilterRule("futex", timed, (ArgumentAmong(1, FUTEX_WAITS, mask=FUTEX_COMMAND),))
+        )
+        found += [
+            FilterRule(name, timed, (ArgumentAmong(3, (0,), negate=True),))
+            for name in ("epoll_wait", "epoll_pwait")
+        ]
+        found.append(FilterRule("epoll_pwait2", timed))
     if random:
         found.append(FilterRule("getrandom", TRACE | TIMED))
     return found

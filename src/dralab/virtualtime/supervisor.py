@@ -21,7 +21,7 @@ from dralab.virtualtime.machine import Architecture, this_machine
 from dralab.virtualtime.programs import ThreadState, TracedProcess, TracedThread
 from dralab.virtualtime.sockets import Connections, Traffic, packets_in_transit
 from dralab.virtualtime.timed_calls import SECOND
-from dralab.virtualtime.tracer import StartedProgram, Tracer, VirtualTime
+from dralab.virtualtime.tracer import NEVER, StartedProgram, Tracer, VirtualTime
 
 # Programs find themselves on a machine that was booted an hour ago.
 BOOTED: Final = 3600 * SECOND
@@ -39,6 +39,7 @@ SHORTEST_DOZE: Final = 20e-6
 LONGEST_DOZE: Final = 1e-3
 RAREST_LOOK: Final = 20e-3
 SIGNAL_CHECK: Final = 0.02
+PATIENCE: Final = 10.0  # that one thread may run while others are at their gates
 _STOPS: Final = (signal.SIGCHLD,)
 
 
@@ -54,7 +55,9 @@ class Supervisor:
     connections to them do not count as outside. A thread that has run on for `busy` nanoseconds of
     a processor is suspected to wait by reading the clock. With a `seed`, the random bytes that
     programs get from the kernel are the same each time, and so are the addresses of their memory:
-    keys that they make are no secrets.
+    keys that they make are not secret. With `gates`, a thread that waits for another thread
+    (futex) or for descriptors (epoll: Go, Node.js, asyncio, Java) goes on only when all others
+    wait: what programs do then depends neither on when bytes arrive, nor on which thread is faster.
     """
 
     def __init__(
@@ -65,6 +68,7 @@ class Supervisor:
         peers: Sequence[int] = (),
         busy: int = BUSY,
         seed: int | None = None,
+        gates: bool = False,
         note: Callable[[str], None] = lambda _: None,
     ) -> None:
         machine = this_machine()
@@ -76,7 +80,9 @@ class Supervisor:
         self._machine: Architecture = machine
         self._told: set[str] = set()
         self._note = note
-        self._tracer = Tracer(machine, self._time, outside=outside, seed=seed, note=self._note_once)
+        self._tracer = Tracer(
+            machine, self._time, outside=outside, seed=seed, gates=gates, note=self._note_once
+        )
         self._unblock = signal.SIGCHLD not in signal.pthread_sigmask(
             signal.SIG_BLOCK, {signal.SIGCHLD}
         )
@@ -185,6 +191,8 @@ class Supervisor:
         """
         doze, began = SHORTEST_DOZE, time.perf_counter()
         watch = _BusyClockReader(self._busy)
+        tracer = self._tracer
+        self._patience = PATIENCE
         while self._tracer.threads:
             self._tracer.events()
             if self._tracer.let_go:
@@ -193,12 +201,14 @@ class Supervisor:
                     continue
             awake = self._awake()
             if awake is None:
-                tracer = self._tracer
                 if tracer.events() or tracer.adopt() or self._enter_signalled():
                     doze = SHORTEST_DOZE
                     continue
                 if not (tracer.connected or tracer.served) or self._nothing_on_its_way():
-                    break
+                    if not tracer.open_gate():
+                        break
+                    doze = SHORTEST_DOZE
+                    continue
             spent = time.perf_counter() - began
             if timeout is not None and spent > timeout:
                 watch.close()
@@ -206,6 +216,10 @@ class Supervisor:
             if signal.sigtimedwait(_STOPS, doze) is None:
                 # There is no notification when a thread begins to wait: look soon, and less often
                 # the longer somebody has computed already.
+                if spent > self._patience and tracer.open_gate():
+                    self._patience += (
+                        PATIENCE  # somebody may wait for another without a system call
+                    )
                 doze = min(max(spent / 4, SHORTEST_DOZE), LONGEST_DOZE)
                 if not watch.close_look:
                     doze = max(doze, min(spent / 20, RAREST_LOOK))
@@ -213,6 +227,10 @@ class Supervisor:
                 self._creep(watch.look(awake))
         watch.close()
         return True
+
+    def look_again(self) -> None:
+        """Say that programs may find new bytes in their connections, where they have `gates`."""
+        self._tracer.look_again()
 
     def is_undisturbed(self) -> bool:
         """Whether nothing has run, and no byte was sent, since `wait_idle` returned True."""
@@ -238,7 +256,7 @@ class Supervisor:
             wait = thread.wait
             if wait is not None and (found is None or wait.deadline < found):
                 found = wait.deadline
-        return found
+        return found if found != NEVER else None
 
     def _move(self, monotonic: int) -> None:
         self._time.monotonic = monotonic
@@ -256,6 +274,8 @@ class Supervisor:
             due.sort(key=lambda entry: entry[:2])
         for _, _, thread in due:
             self._tracer.end_wait(thread)
+        if due:
+            self._tracer.look_again()
 
     def _creep(self, elapsed: int) -> None:
         if elapsed:
@@ -325,7 +345,8 @@ class Supervisor:
         elif len(threads) == 1 and now - self._looked_for_signals < SIGNAL_CHECK:
             return False  # no other program under the clock could have sent one
         self._looked_for_signals = now
-        found = [t for t in threads.values() if t.state is ThreadState.HELD and t.has_signal()]
+        asleep = (ThreadState.HELD, ThreadState.GATED)
+        found = [t for t in threads.values() if t.state in asleep and t.has_signal()]
         for thread in found:
             self._tracer.enter(thread)
         return bool(found)

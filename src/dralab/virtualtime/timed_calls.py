@@ -61,6 +61,12 @@ class TimedCall:
     left_if_interrupted: int | None = None  # the same, written only when a signal ends the wait
     sets: bool = False  # select: three sets of descriptors, emptied when the time is over
 
+    def has_gate(self, arguments: Arguments) -> bool:
+        """Whether it can be said from outside if the call would wait, before it is made."""
+        if self.name == "futex":  # FUTEX_WAIT and FUTEX_WAIT_BITSET compare a word
+            return arguments[1] & 0x7F in {0, 9}
+        return self.name in {"epoll_wait", "epoll_pwait", "epoll_pwait2"}
+
     def timeout(self, arguments: Arguments, memory: ProgramMemory) -> int | None:
         """Return the timeout in nanoseconds; None if the kernel should refuse it itself."""
         value = arguments[self.argument]

@@ -21,8 +21,6 @@ from dralab.virtualtime.ptrace import raw_syscall
 from dralab.virtualtime.seccomp_filter import REAL_CLOCKS
 from dralab.virtualtime.timed_calls import PAIR, SECOND, Arguments, TimeoutBase
 
-PIDFD_OPEN: Final = 434
-PIDFD_GETFD: Final = 438
 KCMP: Final = {0xC000003E: 312, 0xC00000B7: 272}
 SIGQUEUE: Final = {0xC000003E: (129, 297), 0xC00000B7: (138, 240)}  # to a process, to a thread
 TFD_IOC_SET_TICKS: Final = 0x40085400
@@ -268,14 +266,9 @@ class ProgramTimers:
 
     def _timerfd(self, process: TracedProcess, number: int) -> ProgramTimer | None:
         """Return the timer behind a descriptor, or a new one; None if it is not a timerfd."""
-        pidfd = raw_syscall(PIDFD_OPEN, process.pid, 0)
-        if pidfd < 0:
-            return None
-        ours = raw_syscall(PIDFD_GETFD, pidfd, number, 0)
-        os.close(pidfd)
+        ours = process.duplicate(number)
         if ours < 0:
             return None
-        os.set_inheritable(ours, False)  # noqa: FBT003  # os has it so
         text = Path(f"/proc/self/fdinfo/{ours}").read_text(encoding="ascii")
         clock = _field(text, "clockid:")
         if clock is None:

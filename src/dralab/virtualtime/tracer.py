@@ -6,6 +6,7 @@ All calls must come from the thread that made the tracer: the kernel knows it as
 import contextlib
 import errno
 import os
+import select
 import signal
 import struct
 import sys
@@ -68,6 +69,7 @@ STOPPING: Final = frozenset({signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, sig
 # Nanoseconds. So short a sleep is for other threads to go on; it ends when they have, at the same
 # instant. The clock moves for one who sleeps so again and again.
 NAP: Final = 50_000
+NEVER: Final = LONGEST  # a deadline that does not come
 MOST_RANDOM: Final = 1 << 16  # bytes of one getrandom
 SYSCALL_STOP: Final = signal.SIGTRAP | 0x80
 WAIT_FOR_OURS: Final = ptrace.WALL | 0x20000000  # __WNOTHREAD: leave other threads their children
@@ -104,6 +106,7 @@ class Tracer:
         *,
         outside: bool,
         seed: int | None,
+        gates: bool,
         note: Callable[[str], None],
     ) -> None:
         self.threads: dict[int, TracedThread] = {}
@@ -124,7 +127,9 @@ class Tracer:
         self._orders = 0
         self._seeds = None if seed is None else Randomness(seed)
         self._loads: Counter[str] = Counter()  # of programs, by name
-        self._filter = rules.assemble(machine, rules.rules(addresses=True, random=seed is not None))
+        self._gates = gates
+        stopping = rules.rules(addresses=True, random=seed is not None, gates=gates)
+        self._filter = rules.assemble(machine, stopping)
 
     # --- start and end --------------------------------------------------------------------------
 
@@ -256,7 +261,10 @@ class Tracer:
             thread.state = ThreadState.PAUSED
             ptrace.ptrace(ptrace.LISTEN, thread.tid)
         elif event == ptrace.EVENT_STOP:
-            self._go(thread)
+            if self._gates and thread.state is ThreadState.STARTING:
+                self._gate(thread)
+            else:
+                self._go(thread)
         else:
             self._signalled(thread, number)
 
@@ -290,7 +298,7 @@ class Tracer:
                     parent.patch = VdsoPatch(parent.memory, base, self._image, self._machine)
             self._born(parent, tid, shared=process is not None)
             if process is None:
-                parent.forget_memory()
+                parent.close()
         return bool(found)
 
     def _thread(self, tid: int, process: TracedProcess, state: ThreadState) -> TracedThread:
@@ -302,7 +310,7 @@ class Tracer:
         self._forget_thread(thread)
         process = thread.process
         if not process.threads:
-            process.forget_memory()
+            process.close()
             self.timers.program_ended(process.pid)
             self.processes.pop(process.pid, None)
         if program := self._programs.pop(thread.tid, None):
@@ -452,6 +460,9 @@ class Tracer:
         base = call.base(arguments)
         before, thread.interrupted = thread.interrupted, None
         nap = False
+        gated = self._gates and call.has_gate(arguments)
+        if gated and (call.form is TimeoutFormat.MILLISECONDS or not arguments[call.argument]):
+            timeout = NEVER if timeout is None else timeout
         if timeout is None or (timeout == 0 and base is TimeoutBase.NOW):
             self._go(thread)
             return
@@ -459,7 +470,7 @@ class Tracer:
             deadline = before.deadline  # the kernel makes the call again
         elif base is TimeoutBase.NOW:
             nap = call.sleeps and timeout <= NAP and thread.nap(now)
-            deadline = now if nap else min(now + timeout, LONGEST)
+            deadline = now if nap else min(now + timeout, NEVER)
         else:
             deadline = timeout - (self._time.offset if base is TimeoutBase.REALTIME else 0)
         self._orders += 1
@@ -471,7 +482,9 @@ class Tracer:
             deadline=deadline,
             order=self._orders,
         )
-        if not call.sleeps:
+        if gated:
+            self._gate(thread)
+        elif not call.sleeps:
             self.enter(thread)
         elif deadline > now or nap:
             thread.state = ThreadState.HELD
@@ -507,7 +520,9 @@ class Tracer:
         if wait is None:
             return
         with contextlib.suppress(ProcessLookupError):
-            if thread.state is ThreadState.HELD:
+            if self._gates and thread.stopped:
+                self._gate(thread)
+            elif thread.state is ThreadState.HELD:
                 thread.wait, thread.state = None, ThreadState.LOOSE
                 self._answer(thread, wait.call.expired)
             elif not wait.expired:
@@ -515,10 +530,56 @@ class Tracer:
                 self.let_go = True
                 ptrace.ptrace(ptrace.INTERRUPT, thread.tid)
 
+    # --- gates ----------------------------------------------------------------------------------
+
+    def _gate(self, thread: TracedThread) -> None:
+        """Keep a thread, about to wait or to begin, until all others wait."""
+        self._orders += 1
+        thread.state, thread.gate, thread.empty = ThreadState.GATED, self._orders, False
+
+    def open_gate(self) -> bool:
+        """Let one thread go on that has something to see; return whether there is one."""
+        gated = [t for t in self.threads.values() if t.state is ThreadState.GATED and not t.empty]
+        for thread in sorted(gated, key=lambda t: t.gate):
+            if self._sees_something(thread):
+                self.look_again()
+                with contextlib.suppress(ProcessLookupError):  # killed meanwhile
+                    if thread.wait is None:
+                        self._go(thread)  # it has just been made
+                    else:
+                        self.enter(thread)
+                return True
+            thread.empty = True
+        return False
+
+    def look_again(self) -> None:
+        """Something has happened that threads at their gates may see."""
+        for thread in self.threads.values():
+            thread.empty = False
+
+    def _sees_something(self, thread: TracedThread) -> bool:
+        """Whether a thread would not wait, if it went on."""
+        if thread.wait is None or thread.wait.deadline <= self._time.monotonic:
+            return True
+        arguments = thread.wait.arguments
+        if thread.wait.call.name == "futex":
+            word = thread.process.read(arguments[0], 4)
+            return word != (arguments[2] & 0xFFFFFFFF).to_bytes(4, "little")
+        descriptor = thread.process.duplicate(arguments[0] & 0xFFFFFFFF)
+        if descriptor < 0:
+            return True  # the kernel will tell it
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        try:
+            return bool(poll.poll(0))
+        finally:
+            os.close(descriptor)
+
     def expire(self) -> None:
         """Fire the timers that are due."""
         if self.timers.expire(self._time.monotonic, self.processes.values()):
             self.fired = True
+            self.look_again()
 
     def _returned(self, thread: TracedThread) -> None:
         registers, process = thread.registers, thread.process

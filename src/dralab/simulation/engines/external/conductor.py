@@ -17,7 +17,7 @@ from dralab.simulation.engines.external.driver import (
     Stopped,
 )
 from dralab.simulation.engines.external.served_cluster import ServedCluster
-from dralab.simulation.engines.external.server_rest import ServerRest
+from dralab.simulation.engines.external.server_turns import ServerTurns
 from dralab.simulation.errors import DecisionError
 from dralab.virtualtime import Supervisor
 
@@ -79,7 +79,7 @@ class Conductor(Driver):
         self._writes = 0
         self._written = served.agenda.now()  # when anybody wrote last
         self._meeting = False
-        self._server = ServerRest(served.cluster)
+        self._server = ServerTurns(served.cluster)
         supervisor.trust(served.cluster.url.split("://", 1)[1])
 
     # --- the run --------------------------------------------------------------------------------
@@ -101,6 +101,17 @@ class Conductor(Driver):
             raise DecisionError(
                 f"did not ask for pods in {self.options.warm_up:g} s of its clock (warm_up)"
             )
+
+    def run(
+        self,
+        progress: Callable[[int, int], None] | None = None,
+        stop: Callable[[], bool] | None = None,
+    ) -> bool:
+        """Run to the end; False if it left off earlier. The server runs freely before and after."""
+        try:
+            return super().run(progress, stop)
+        finally:
+            self._server.close()
 
     def meet_again(self, reads: int) -> None:
         """Go on: who was started again starts while the clock stands still."""
@@ -158,7 +169,6 @@ class Conductor(Driver):
     def finish(self) -> None:
         """Take in what was still decided before the programs ended; the numbers of the run."""
         super().finish()
-        self._server.close()
         self.report.jumps, self.report.crept = self.supervisor.jumps, self.supervisor.crept
 
     # --- the present instant --------------------------------------------------------------------
@@ -187,9 +197,10 @@ class Conductor(Driver):
                 continue
             self._look()
             answered = self.activity.requests
-            if self._server.wait():
+            if not self._server.take():
                 return
-            # What the server did in between may have woken somebody, or is on its way.
+            # What it has sent may wake somebody, or is still on its way.
+            self.supervisor.look_again()
             if self.activity.requests == answered and self.supervisor.is_undisturbed():
                 return
 

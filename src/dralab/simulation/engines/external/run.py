@@ -75,6 +75,7 @@ class ExternalRun:
                         peers=(os.getpid(),),
                         busy=BUSY,
                         seed=self.scenario.seed,
+                        gates=True,
                         note=self._note,
                     )
                 )
