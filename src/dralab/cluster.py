@@ -85,7 +85,8 @@ class Options:
     `audit` opens the audit log; `admission` says which admission plugins are off,
     `outgoing` where webhooks may be called.
     With `store` the objects are in that etcd, which other servers may share; `data` then has only
-    the CA, certificate and token.
+    the CA, certificate and token. Without `timers` no watch ends and no event is deleted because
+    real time passes: the owner of a simulated clock calls `server.tick` instead.
     """
 
     host: str = "127.0.0.1"
@@ -109,6 +110,7 @@ class Options:
     audit: "Callable[[], AuditSettings] | None" = None
     admission: "AdmissionSettings | None" = None
     outgoing: OutgoingSettings | None = None
+    timers: bool = True
 
 
 class Cluster:

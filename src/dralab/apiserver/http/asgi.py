@@ -121,6 +121,8 @@ class AsgiApp(AsgiBase):
 
     def begin(self, loop: asyncio.AbstractEventLoop) -> None:
         """Send bookmarks from now on."""
+        if not self.limits.timers:
+            return
         self._bookmarks = loop.call_later(BOOKMARKS_EVERY, self._tick)
 
     def close(self) -> None:
@@ -353,16 +355,18 @@ class _Watch:
         """Send the changes until the timeout."""
         edge, watch, loop = self.edge, self.subscription, asyncio.get_running_loop()
         timeout = self.stream.watching.timeout or edge.limits.watch_time
-        hub = edge.served.hub
-        over = loop.call_later(timeout, _finish, hub, watch, timeout > SHORT)
-        # A client that does not read the end of the watch either is dropped.
-        enough = loop.call_later(timeout + LAST_WORDS, watch.end, "its timeout has expired")
+        hub, ends = edge.served.hub, list[asyncio.TimerHandle]()
+        if edge.limits.timers:
+            ends.append(loop.call_later(timeout, _finish, hub, watch, timeout > SHORT))
+            # A client that does not read the end of the watch either is dropped.
+            last = timeout + LAST_WORDS
+            ends.append(loop.call_later(last, watch.end, "its timeout has expired"))
         try:
             start = started(self.stream.status, self.stream.headers)
             await answering.stream(start, watch, receive=receive, send=send)
         finally:
-            over.cancel()
-            enough.cancel()
+            for end in ends:
+                end.cancel()
 
     def close(self) -> None:
         """End it: the client is gone."""

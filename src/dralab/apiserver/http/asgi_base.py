@@ -48,13 +48,18 @@ WholeAnswer = Callable[[int, bytes, bytes], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AsgiLimits:
-    """Limits on clients; times in seconds, sizes in bytes."""
+    """Limits on clients; times in seconds, sizes in bytes.
+
+    Without `timers` watches do not end by themselves, and nobody is sent a bookmark unasked: where
+    time is simulated, real seconds mean nothing.
+    """
 
     body: int = 3 * 1024 * 1024  # k8s.io/apiserver MaxRequestBodyBytes
     body_time: float = 60.0  # for a body to come, and before that for room for a large one
     bodies: int = 128 * 1024 * 1024  # of all large bodies that are read or wait for their answer
     watch_time: float = 3_600.0  # where the client names no timeout
     batch: int = 64  # requests handled before the loop looks at its sockets again
+    timers: bool = True
     records: int = 8  # so many of them events: no client waits for those
 
 

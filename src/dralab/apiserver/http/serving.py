@@ -34,6 +34,7 @@ logger = logging.getLogger(__name__)
 HEAD: Final = 64 * 1024  # bytes of request line and headers
 HEAD_TIME: Final = 30.0  # seconds for a head to arrive
 IDLE: Final = 120.0  # seconds that a connection without a request is kept
+DAY: Final = 86_400.0
 BACKLOG: Final = 2048
 RESERVE: Final = 128  # descriptors that connections leave to files, nodes and processes
 BODILESS: Final = frozenset({HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED})
@@ -120,7 +121,7 @@ class HttpServer:
             server_header=False,
             # Any client could say that it is another: what a proxy says is for the audit log.
             proxy_headers=False,
-            timeout_keep_alive=int(IDLE),
+            timeout_keep_alive=int(IDLE if edge.limits.timers else DAY),
             timeout_graceful_shutdown=1,
             backlog=BACKLOG,
             ssl_certfile=str(certificate.certificate) if certificate else None,

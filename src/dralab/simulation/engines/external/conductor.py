@@ -26,6 +26,7 @@ WARM_UP: Final = 10.0
 # Nothing is to come but what programs do by themselves, and for so long they have written nothing.
 # kube-scheduler tries again what it could not place after 5 minutes.
 REST: Final = 600.0
+TICK: Final = 60 * SECOND
 # Real seconds between looks at the user's wish to stop, while programs compute.
 LOOK: Final = 0.05
 
@@ -79,6 +80,7 @@ class Conductor(Driver):
         self._writes = 0
         self._written = served.agenda.now()  # when anybody wrote last
         self._meeting = False
+        self._ticked = served.agenda.now()
         self._server = ServerTurns(served.cluster)
         supervisor.trust(served.cluster.url.split("://", 1)[1])
 
@@ -150,6 +152,7 @@ class Conductor(Driver):
         self.report.steps += 1
         served.fresh = set()
         with served.together():
+            self._tick(when)
             self.supervisor.advance(when)
             served.agenda.happen(when)
             self.await_fresh(set())
@@ -164,7 +167,14 @@ class Conductor(Driver):
         when = max(when if end is None else min(when, end), now)
         self.supervisor.advance(when, late=bool(self._slack))
         self.served.agenda.events.clock.advance_to(when)
+        self._tick(when)
         self._settle()
+
+    def _tick(self, now: int) -> None:
+        """Let the server send bookmarks and delete what has expired, on the way."""
+        if now - self._ticked >= TICK:
+            self._ticked = now
+            self.served.cluster.server.tick()
 
     def finish(self) -> None:
         """Take in what was still decided before the programs ended; the numbers of the run."""

@@ -80,7 +80,9 @@ class ExternalRun:
                     )
                 )
             clock = ManualClock(now)
-            serving = Options(port=self.commands.port, tls=self.commands.tls)
+            serving = Options(
+                port=self.commands.port, tls=self.commands.tls, timers=supervisor is None
+            )
             # The ids of new objects must not be those of objects from before the checkpoint.
             seed = 1 + (saved["resumed"] if saved is not None else 0)
             cluster = stack.enter_context(Cluster(serving, clock=clock, seed=seed))
