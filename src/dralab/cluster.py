@@ -13,6 +13,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, Self
 
@@ -303,6 +304,7 @@ class Cluster:
 
     def _prepare(self) -> None:
         from dralab.apiserver.http.asgi import AsgiApp
+        from dralab.apiserver.http.asgi_base import AsgiLimits
         from dralab.apiserver.http.serving import HttpServer, ServingError, address, listen
 
         options = self.options
@@ -343,7 +345,9 @@ class Cluster:
                 if self.snapshot is not None:
                     self._load(self.snapshot)
                 self._authentication.start()
-                self._edge = (self._new_edge or AsgiApp)(self._server)
+                limits = AsgiLimits(timers=options.timers)
+                new_edge = self._new_edge or partial(AsgiApp, limits=limits)
+                self._edge = new_edge(self._server)
                 self._http = HttpServer(
                     self._edge,
                     listener,

@@ -182,7 +182,7 @@ def test_where_ptrace_is_refused_one_line_says_so(tmp_path):
     ready, go = os.pipe()
     os.write(go, b"+")
     report = os.dup(2)
-    command = [sys.executable, "-I", str(launch), str(ready), str(report), code.hex(), "0"]
+    command = [sys.executable, "-I", str(launch), str(ready), str(report), code.hex(), "0", "0"]
     command += [str(tmp_path)]
     command += [sys.executable, "-m", "dralab", "clock", "run", "--", "sleep", "1"]
     done = subprocess.run(

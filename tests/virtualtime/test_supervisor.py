@@ -1,5 +1,8 @@
 """The clock as its owner sees it."""
 
+import sys
+import tempfile
+
 import pytest
 
 from clocked import SECOND, START, needs_clock
@@ -66,3 +69,78 @@ def test_closing_ends_everything():
         supervisor.wait_idle()
     assert program.returncode == -9
     assert not supervisor.running
+
+
+def random_numbers(seed):
+    program = (
+        "import os, random, secrets; "
+        "print(os.urandom(4).hex(), secrets.token_hex(4), random.random(), hash('a'), id(os))"
+    )
+    with tempfile.TemporaryFile() as out, Supervisor(start=START, seed=seed) as supervisor:
+        supervisor.start([sys.executable, "-S", "-c", program], stdout=out.fileno())
+        while supervisor.running:
+            supervisor.wait_idle()
+            supervisor.step()
+        out.seek(0)
+        return out.read().decode().split()
+
+
+def test_with_a_seed_programs_get_the_same_random_numbers_and_addresses_again():
+    first = random_numbers(7)
+    assert len(first) == 5
+    assert random_numbers(7) == first
+    assert not set(random_numbers(8)[:4]) & set(first)
+
+
+# Two threads that take turns to write, as fast as they can; then each waits for a descriptor.
+RACING = """
+import os, select, threading
+lines = []
+def race(name):
+    for n in range(50):
+        lines.append(name)
+        os.sched_yield()
+        with gate:
+            gate.notify_all()
+        with gate:
+            gate.wait(0.001)
+gate = threading.Condition()
+threads = [threading.Thread(target=race, args=(name,)) for name in "ab"]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print("".join(lines))
+"""
+
+
+def test_with_gates_threads_take_turns_in_the_same_order_each_time():
+    found = set()
+    for _ in range(3):
+        with (
+            tempfile.TemporaryFile() as out,
+            Supervisor(start=START, seed=1, gates=True) as supervisor,
+        ):
+            program = supervisor.start([sys.executable, "-S", "-c", RACING], stdout=out.fileno())
+            while supervisor.running:
+                supervisor.wait_idle()
+                supervisor.step()
+            assert program.returncode == 0
+            out.seek(0)
+            found.add(out.read())
+    assert len(found) == 1
+    assert len(found.pop().strip()) == 100
+
+
+def test_with_gates_what_waits_for_descriptors_sees_them_and_its_timeout():
+    program = (
+        "import os, select, threading, time; r, w = os.pipe(); e = select.epoll(); "
+        "e.register(r, select.EPOLLIN); began = time.monotonic(); "
+        "threading.Timer(5, os.write, (w, b'x')).start(); "
+        "assert e.poll(3) == []; assert time.monotonic() - began == 3; "
+        "assert e.poll(-1) == [(r, select.EPOLLIN)]; assert time.monotonic() - began == 5"
+    )
+    with Supervisor(start=START, gates=True) as supervisor:
+        done = supervisor.start([sys.executable, "-S", "-c", program])
+        while supervisor.running:
+            supervisor.wait_idle()
+            supervisor.step()
+    assert done.returncode == 0

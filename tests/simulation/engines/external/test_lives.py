@@ -94,6 +94,20 @@ def test_a_victim_has_its_grace_in_simulated_time_and_comes_again(scenario):
 
 @pytest.mark.conformance
 @needs_stock
+def test_the_stock_scheduler_decides_the_same_each_time(scenario):
+    loaded = scenario(
+        "{name: low, count: 20, cpu: 1, duration: 100s}, "
+        "{name: mid, count: 7, cpu: 2, at: 30s, every: 5s, priority: 10, duration: 60s}, "
+        "{name: high, count: 4, cpu: 3, at: 45s, every: 20s, priority: 100, duration: 50s}",
+        nodes="{name: node, count: 4, cpu: 4}", start="'2026-01-01T00:00:00Z'", **STOCK,
+    )  # fmt: skip
+    first = run(loaded)[0].tasks
+    assert sum(task.evictions for task in first)
+    assert run(loaded)[0].tasks == first
+
+
+@pytest.mark.conformance
+@needs_stock
 def test_the_stock_scheduler_preempts_in_simulated_time(scenario):
     result, _ = run(scenario(PREEMPTING, nodes="{name: node, count: 2, cpu: 1}", **STOCK))
     preempted(result)
