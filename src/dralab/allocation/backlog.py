@@ -10,7 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from dralab.objects.claims import PodClaim, allocation_of, extended_claim, is_shared, pod_claims
+from dralab.objects.claims import (
+    PodClaim,
+    allocation_of,
+    claim_names,
+    extended_claim,
+    is_shared,
+    pod_claims,
+)
 from dralab.objects.extended_resources import synthetic_claim
 from dralab.objects.metadata import controller_of, is_deleting, metadata_of, spec_of, uid_of
 from dralab.objects.pods import group_of, is_finished
@@ -89,6 +96,15 @@ class Backlog:
         """Return the claims of a pod, whether it waits for them or not; None if it has none."""
         metadata = pod["metadata"]
         namespace = metadata.get("namespace") or DEFAULT_NAMESPACE
+        if held := self._held(pod, namespace):
+            return Pending(
+                kind="pod",
+                namespace=namespace,
+                name=metadata["name"],
+                claims=(),
+                allocated=tuple(held),
+                pod=pod,
+            )
         claims: list[JsonDict] = []
         missing = ""
         for item in pod_claims(pod):
@@ -113,6 +129,18 @@ class Backlog:
             pod=pod,
             missing=missing,
         )
+
+    def _held(self, pod: JsonDict, namespace: str) -> list[JsonDict]:
+        """Return the claims of a pod that runs in a cluster if all of them have devices.
+
+        A quick look, because most pods of a cluster run.
+        """
+        if not (spec_of(pod).get("nodeName") and _is_stored(pod)):
+            return []
+        names = claim_names(pod)
+        claims = [self._claims.get((namespace, name)) or {} for name in names]
+        whole = len(names) >= len(spec_of(pod).get("resourceClaims") or ())
+        return claims if whole and all(allocation_of(claim) for claim in claims) else []
 
     def templates(self) -> Iterator[Mapping[str, Any]]:
         """Yield the pods, and what workloads make their pods from."""

@@ -14,13 +14,13 @@ from typing import Any, Final
 
 from dralab.allocation import v1
 from dralab.allocation.allocator import numbered_shares
-from dralab.allocation.backlog import Backlog, Pending, bad_quantity, key
+from dralab.allocation.backlog import Backlog, Pending, key
 from dralab.allocation.fleet import Fleet
 from dralab.allocation.inventory.placements import DevicePlacement
 from dralab.allocation.optimum import Optimum, allocate_batch
 from dralab.allocation.policy.policies import Policy
 from dralab.allocation.pools import SliceCatalog
-from dralab.allocation.problem import AllocationFeatures, Node, Problem
+from dralab.allocation.problem import AllocationFeatures, InUse, Node, Problem
 from dralab.allocation.selectors import CelSelectorCompiler
 from dralab.objects.claims import allocation_of
 from dralab.objects.device_taints import rule_selects
@@ -61,29 +61,39 @@ class Snapshot:
         self.by_kind: dict[str, list[JsonDict]] = {}
         for item in objects:
             self.by_kind.setdefault(str(item.get("kind")), []).append(item)
-        self.reader = v1.V1Reader(CelSelectorCompiler())
+        self.reader = v1.V1Reader(CelSelectorCompiler(), keeps=True)
         rules = self.by_kind.get("DeviceTaintRule", [])
         published = [_tainted(item, rules) for item in self.by_kind.get("ResourceSlice", ())]
         self.slices = tuple(self.reader.slice(item) for item in published)
         self.catalog = SliceCatalog(self.slices)
         self.claims = {key(item): item for item in self.by_kind.get("ResourceClaim", ())}
         self._shares = numbered_shares()
-        self._given = {share.share for share in v1.in_use(self.claims.values()).shares}
+        self._in_use: InUse | None = None
+        self._given = {share.share for share in self.in_use.shares}
         self.provided = classes_by_resource(self.by_kind.get("DeviceClass", ()))
         nodes = self._nodes()
         self.backlog = Backlog(self.by_kind, self.claims, self.provided)
-        bound = [pod for pod in self.by_kind.get("Pod", ()) if bad_quantity(pod) == ""]
-        self.filters = NodeFilters(nodes, bound, provided=self.provided)
+        self.filters = NodeFilters(nodes, self.by_kind.get("Pod", ()), provided=self.provided)
         self.fleet = Fleet(
             [node for node in nodes if not is_unschedulable(node) or self._is_wanted_cordoned()],
-            published,
+            self.slices,
             self.by_kind.get("DeviceClass", ()),
             features=self.features,
             reader=self.reader,
             share_ids=self._new_share,
         )
-        for claim in self.claims.values():
-            self._hold(claim)
+        self.fleet.mark_all_in_use(
+            allocation
+            for claim in self.claims.values()
+            if (allocation := allocation_of(claim)) is not None
+        )
+
+    @property
+    def in_use(self) -> InUse:
+        """What the claims hold, whether it is published here or not."""
+        if self._in_use is None:
+            self._in_use = v1.in_use(self.claims.values())
+        return self._in_use
 
     def pending(self) -> list[Pending]:
         """Return everything that wants devices: pods in their order, then claims of no pod."""
@@ -117,7 +127,7 @@ class Snapshot:
             claims=tuple(self.reader.claim(claim) for claim in pending.claims),
             classes=self.fleet.classes,
             slices=self.slices,
-            in_use=v1.in_use(self.claims.values()),
+            in_use=self.in_use,
             features=self.features,
         )
 
@@ -196,6 +206,7 @@ class Snapshot:
                 continue
             placed = Placed(pending=each, node=found.node, allocations=found.allocations)
             self.claims.update((key(claim), claim) for claim in placed.objects())
+            self._in_use = None
             self.note_pod(each.pod, found.node)
             places.append(placed)
         return places, optimum
@@ -236,6 +247,7 @@ class Snapshot:
             if known is None or not allocation_of(known):
                 self._hold(claim)
             self.claims[key(claim)] = claim
+            self._in_use = None
 
     def _hold(self, claim: JsonDict) -> None:
         """Mark what an allocated claim of the input holds; devices of no pool here hold nothing."""

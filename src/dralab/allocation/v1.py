@@ -64,11 +64,17 @@ class V1Reader:
 
     Fleets repeat themselves: ten thousand nodes publish the same two hundred devices. A reader
     keeps one tuple of devices per distinct content, so memory grows with kinds, not with nodes.
+    One that `keeps` the lists it has read, which nobody may change, knows them again at once: for
+    objects that are all there anyway, many of which may share their devices.
     """
 
-    def __init__(self, environment: SelectorCompiler) -> None:
+    def __init__(self, environment: SelectorCompiler, *, keeps: bool = False) -> None:
         self.environment = environment
+        self._keeps = keeps
+        # By identity of a list that is kept: what reads it and what was read.
+        self._read: dict[tuple[str, int], tuple[list[JsonObject], tuple[Device, ...]]] = {}
         self._devices: dict[bytes, tuple[Device, ...]] = {}
+        self._counter_sets: dict[bytes, tuple[CounterSet, ...]] = {}
         self._attributes: dict[str, dict[object, Attribute]] = {}
         self._capacities: dict[str, Capacity] = {}
         self._names: dict[tuple[str, str], str] = {}
@@ -94,10 +100,7 @@ class V1Reader:
             node_scope=_node_scope(spec),
             per_device_scope=bool(spec.get("perDeviceNodeSelection")),
             devices=devices,
-            counter_sets=tuple(
-                CounterSet(item["name"], _counters(item))
-                for item in spec.get("sharedCounters") or ()
-            ),
+            counter_sets=self._counter_sets_of(spec.get("sharedCounters") or []),
             skip_node_operations=tuple(spec.get("skipNodeOperations") or ()),
         )
 
@@ -113,9 +116,27 @@ class V1Reader:
             extended_resource=spec.get("extendedResourceName") or "",
         )
 
+    def _counter_sets_of(self, wires: list[JsonObject]) -> tuple[CounterSet, ...]:
+        if not wires:
+            return ()
+        key = blake2b(orjson.dumps(wires), digest_size=16, person=b"counters").digest()
+        found = self._counter_sets.get(key)
+        if found is None:
+            found = tuple(CounterSet(item["name"], _counters(item)) for item in wires)
+            self._counter_sets[key] = found
+        return found
+
     def _devices_of(self, driver: str, wires: list[JsonObject]) -> tuple[Device, ...]:
         if not wires:
             return ()
+        if self._keeps:
+            known = self._read.get((driver, id(wires)))
+            if known is None:
+                known = self._read[driver, id(wires)] = (wires, self._parsed(driver, wires))
+            return known[1]
+        return self._parsed(driver, wires)
+
+    def _parsed(self, driver: str, wires: list[JsonObject]) -> tuple[Device, ...]:
         content = orjson.dumps(wires, option=orjson.OPT_NON_STR_KEYS)
         key = blake2b(content, digest_size=16, person=b"devices", key=driver.encode()[:64]).digest()
         found = self._devices.get(key)

@@ -113,13 +113,15 @@ class Manifests:
     """What was read: the objects that are good, in the order of the input, and all problems.
 
     `newer` counts the unknown fields of stored objects, by kind and path. `skipped` are files of
-    a gathered dump that have no object of interest.
+    a gathered dump that have no object of interest. `is_snapshot`: all objects are those of one
+    snapshot, which has each once.
     """
 
     objects: list[Manifest] = field(default_factory=list)
     problems: list[ManifestProblem] = field(default_factory=list)
     newer: Counter[tuple[str, str]] = field(default_factory=Counter)
     skipped: set[str] = field(default_factory=set)
+    is_snapshot: bool = False
 
     def of_kind(self, kind: str, group: str | None = None) -> list[Manifest]:
         """Return the objects of a kind."""
@@ -191,12 +193,6 @@ def located(problems: Sequence[ManifestProblem]) -> list[ManifestProblem]:
 
 def objects_of(name: str, content: bytes) -> Iterator[Manifest | ManifestProblem]:
     """Yield the objects of one file, Lists taken apart, and what cannot be read of it."""
-    if is_snapshot(content):
-        try:
-            yield from (Manifest(item, Origin(name)) for item in unpacked(content))
-        except SnapshotError as error:
-            yield ManifestProblem(Origin(name, 0, 0), "", str(error))
-        return
     if name.endswith(".json") or content[:1] == b"{":
         try:
             yield from _taken_apart(orjson.loads(content), Origin(name))
@@ -226,9 +222,11 @@ def _unreadable(name: str, why: str) -> ManifestProblem:
 
 
 def _load_one(source: SourceFile, checks: Sequence[Check], result: Manifests) -> None:
+    if is_snapshot(source.content):
+        _load_snapshot(source, result)
+        return
+    result.is_snapshot = False
     wrong: list[tuple[Manifest, Sequence[FieldError]]] = []
-    # A snapshot has what a server had checked, in the hub's versions.
-    checks = () if is_snapshot(source.content) else checks
     for found in objects_of(source.name, source.content):
         if isinstance(found, ManifestProblem):
             result.problems.append(found)
@@ -237,12 +235,25 @@ def _load_one(source: SourceFile, checks: Sequence[Check], result: Manifests) ->
             result.skipped.add(source.name)  # settings of tools lie beside what was gathered
             continue
         checked = _checked(found.object, checks)
-        result.newer += unknown_fields(found.object, checked.unknown)
+        if checked.unknown:
+            result.newer += unknown_fields(found.object, checked.unknown)
         if checked.errors:
             wrong.append((found, checked.errors))
         else:
             result.objects.append(Manifest(checked.object, found.origin))
     result.problems += _problems(source.content, wrong)
+
+
+def _load_snapshot(source: SourceFile, result: Manifests) -> None:
+    """Add what a server had checked, in the hub's versions, each object once."""
+    try:
+        objects = unpacked(source.content)
+    except SnapshotError as error:
+        result.problems.append(ManifestProblem(Origin(source.name, 0, 0), "", str(error)))
+        return
+    origin = Origin(source.name, 1, 0)
+    result.is_snapshot = not result.objects
+    result.objects += [Manifest(item, origin) for item in objects]
 
 
 def is_stored(obj: Mapping[str, Any]) -> bool:

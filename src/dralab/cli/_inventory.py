@@ -93,13 +93,13 @@ def _with_source(command: Callable[..., Any], *, use_default: bool) -> Callable[
         *args: Any, files: tuple[str, ...], connection: Connection, **options: Any
     ) -> Any:
         if use_default and not files and not connection:
-            connection = replace(connection, kubeconfig=_default_kubeconfig())
+            connection = replace(connection, kubeconfig=default_kubeconfig())
         return command(*args, source=InventorySource(files=files, connection=connection), **options)
 
     return files_option(optional_cluster(with_source))
 
 
-def _default_kubeconfig() -> Path | None:
+def default_kubeconfig() -> Path | None:
     """Return the kubeconfig of $KUBECONFIG, or of the user's directory. UsageError: several."""
     named = [part for part in os.environ.get("KUBECONFIG", "").split(os.pathsep) if part]
     if len(named) > 1:

@@ -22,8 +22,9 @@ from dralab.cli._own_generation import generation_option
 from dralab.cli._spots import FileSpots
 from dralab.cli.allocate import placed_on
 from dralab.cli.generations import API_NAMES
-from dralab.objects.claims import results_of
-from dralab.objects.metadata import status_of
+from dralab.objects.claims import allocation_of, results_of
+from dralab.objects.metadata import spec_of, uid_of
+from dralab.values.json_types import JsonDict
 
 
 @click.command(
@@ -45,6 +46,7 @@ from dralab.objects.metadata import status_of
     help="The API generation of the input; default: detected.",
 )
 @click.option("--node", metavar="NODE", default="", help="Only look at this node.")
+@click.option("-n", "--namespace", default="", help="Only pods and claims of this namespace.")
 @click.option("--all", "every_node", is_flag=True, help="Add what every group of nodes lacks.")
 @click.option("--code", metavar="CODE", default="", help="Say what a code such as DRA014 means.")
 @output_option("text", "json")
@@ -54,6 +56,7 @@ def explain(
     *,
     api: str | None,
     node: str,
+    namespace: str,
     every_node: bool,
     code: str,
     output: str,
@@ -70,6 +73,8 @@ def explain(
     if code:
         _of_code(code, output)
         return
+    if namespace and name and "/" not in name:
+        name = f"{namespace}/{name}"
     if older := older_generation(source, api):
         sys.exit(explain_older(source, older, node=node, output=output, name=name))
     cluster, spots = objects.with_spots(source)
@@ -80,6 +85,8 @@ def explain(
         _print([already], output)
         return
     asked = objects.named(pending, name) if name else pending
+    if namespace:
+        asked = [each for each in asked if each.namespace == namespace]
     if not asked:
         click.echo("nothing in the input asks for devices", err=True)
     told: list[dict[str, Any]] = []
@@ -108,18 +115,27 @@ def _print(told: Sequence[dict[str, Any]], output: str) -> None:
 
 
 def _allocated(cluster: Snapshot, name: str) -> dict[str, Any] | None:
-    """Return the devices of a claim that the input has as allocated; None for all others."""
+    """Return the devices of a pod that runs, or of an allocated claim; None for all others."""
     namespace, slash, short = name.rpartition("/")
+    for pod, user in cluster.users():
+        runs = spec_of(pod).get("nodeName") and uid_of(pod) and not user.claims
+        if runs and user.name == short and (not slash or user.namespace == namespace):
+            held = [line for claim in user.allocated for line in _devices_of(claim)]
+            text = "\n".join([f"{user.title} runs on {spec_of(pod)['nodeName']}:", *held])
+            return {"object": user.title, "fits": True, "why": held, "text": text}
     for (where, known), claim in cluster.claims.items():
-        allocation = status_of(claim).get("allocation")
-        if allocation and known == short and (not slash or where == namespace):
-            why = [
-                f"  request {item['request']}: {item['driver']}/{item['pool']}/{item['device']}"
-                for item in results_of(allocation)
-            ]
+        if allocation_of(claim) and known == short and (not slash or where == namespace):
+            why = _devices_of(claim)
             text = "\n".join([f"claim {where}/{known} has its devices already:", *why])
             return {"object": f"claim {where}/{known}", "fits": True, "why": why, "text": text}
     return None
+
+
+def _devices_of(claim: JsonDict) -> list[str]:
+    return [
+        f"  request {item['request']}: {item['driver']}/{item['pool']}/{item['device']}"
+        for item in results_of(allocation_of(claim))
+    ]
 
 
 def _explained(

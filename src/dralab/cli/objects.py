@@ -1,7 +1,10 @@
 """Shared by the commands on files and clusters: the inventory, or exit code 2 with all errors."""
 
+import gc
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
 
 import click
 
@@ -26,6 +29,9 @@ from dralab.objects.metadata import key_of, spec_of, uid_of
 from dralab.objects.pods import is_finished
 from dralab.values.json_types import JsonDict
 
+MANY: Final = 500_000
+"""From so many new objects on, the collector does not look at them later either."""
+
 
 def snapshot(source: InventorySource) -> Snapshot:
     """Return the objects of files and of a cluster as one; exit with code 2 and every mistake.
@@ -37,9 +43,24 @@ def snapshot(source: InventorySource) -> Snapshot:
 
 def with_spots(source: InventorySource) -> tuple[Snapshot, FileSpots]:
     """Return the objects of files and of a cluster, and where those of files are written."""
-    found, written = _read(source)
-    cluster = Snapshot(found)
-    return cluster, FileSpots(written, templates_of(cluster))
+    with _without_collector():
+        found, written = _read(source)
+        cluster = Snapshot(found)
+        return cluster, FileSpots(written, templates_of(cluster))
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """Switch the cyclic garbage collector off: a large fleet is millions of objects that stay."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if gc.get_count()[0] > MANY:
+            gc.freeze()
+        if was_on:
+            gc.enable()
 
 
 def inventory(source: InventorySource) -> list[JsonDict]:
@@ -161,6 +182,6 @@ def _has_claim(each: Pending, name: str) -> bool:
 
 def check_node(cluster: Snapshot, node: str) -> None:
     """Raise UsageError if the named node is not in the input; "" names none."""
-    known = list(cluster.fleet.number_of)
+    known = list(cluster.filters.nodes)
     if node and node not in known:
         raise click.UsageError(f"no node {node!r}; known nodes: {', '.join(known) or 'none'}")

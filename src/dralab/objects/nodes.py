@@ -7,8 +7,11 @@ in columns; commands on files use `NodeFilters`.
 
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Literal
+
+import orjson
 
 from dralab.objects.metadata import spec_of, status_of
 from dralab.objects.pods import is_finished
@@ -16,8 +19,11 @@ from dralab.objects.requests import base_units, pod_requests
 from dralab.objects.taints import REPELLING, UNSCHEDULABLE, taints_of, tolerates, untolerated
 from dralab.values import labels
 from dralab.values.json_types import JsonObject
+from dralab.values.quantity import QuantityError
 
 PODS: Final = "pods"
+REQUESTING: Final = ("containers", "initContainers", "overhead", "resources")
+"""The fields of a pod's spec that its requests are computed from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,10 +129,13 @@ class NodeFilters:
         self._provided = provided
         self._free = {name: self._offered(node) for name, node in self.nodes.items()}
         self._counted: set[tuple[str, str]] = set()
+        self._requests: dict[bytes, dict[str, int]] = {}
         for pod in pods:
             name = spec_of(pod).get("nodeName")
             if name and not is_finished(pod):
-                self.count_pod(pod, name)
+                # One whose requests cannot be read counts for nothing.
+                with suppress(QuantityError):
+                    self.count_pod(pod, name)
 
     def count_pod(self, pod: JsonObject, node: str) -> None:
         """Count a pod on a node; a second time does nothing. QuantityError: a bad request."""
@@ -135,11 +144,23 @@ class NodeFilters:
         free = self._free.get(node)
         if key in self._counted or not free:
             return
-        needed = {**pod_requests(spec_of(pod)), PODS: 1}
+        needed = self._needed(spec_of(pod))
         self._counted.add(key)
         for resource, amount in needed.items():
             if resource in free:
                 free[resource] -= amount
+
+    def _needed(self, spec: JsonObject) -> dict[str, int]:
+        """Return what a pod takes of a node; pods of one template are read once."""
+        # Of the fields that `pod_requests` reads.
+        read = [
+            spec.get(name) for name in ("containers", "initContainers", "overhead", "resources")
+        ]
+        text = orjson.dumps(read)
+        found = self._requests.get(text)
+        if found is None:
+            found = self._requests[text] = {**pod_requests(spec), PODS: 1}
+        return found
 
     def refusals(self, pod: JsonObject, node: str) -> list[UnfitReason]:
         """Return why a node may not run a pod: the first rule against it, or all that it lacks.

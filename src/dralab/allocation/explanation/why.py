@@ -264,6 +264,8 @@ def templates_of(cluster: Snapshot) -> dict[str, str]:
     """Return, by claim (`namespace/name`), the template that it is made from."""
     found: dict[str, str] = {}
     for pod, user in cluster.users():
+        if not any(entry.template for entry in pod_claims(pod)):
+            continue
         made = {claim["metadata"]["name"] for claim in (*user.claims, *user.allocated)}
         for entry in pod_claims(pod):
             name = entry.made or f"{user.name}-{entry.entry}"

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
-from typing import NamedTuple
+from typing import Final
 
 from dralab.allocation.inventory.pool_states import PoolShape, PoolShapes, PoolState
 from dralab.allocation.pools import Offer, Pool, PoolId, PoolView, SliceCatalog, assembled, waits
@@ -11,6 +11,37 @@ from dralab.allocation.search.node_devices import bits, mask_of
 from dralab.values.labels import SelectorError
 
 Names = tuple[str, ...]
+# Contents of pools that are remembered; beyond it they are forgotten, which costs time alone.
+MOST_CONTENTS: Final = 20_000
+
+
+class PoolContent:
+    """What pools of the same devices and counters have in common, whatever their names.
+
+    `unusable` and `why` say how it contradicts itself; `waits` whether some device is bound only
+    under conditions. `slices` are those of one such pool.
+    """
+
+    __slots__ = ("counter_sets", "names", "numbers", "slices", "unusable", "waits", "why")
+
+    def __init__(
+        self,
+        slices: tuple[Slice, ...],
+        features: AllocationFeatures,
+        known: dict[Names, dict[str, int]],
+    ) -> None:
+        self.slices = slices
+        devices = [device for each in slices for device in each.devices]
+        self.names: Names = tuple(device.name for device in devices)
+        found = known.get(self.names)
+        if found is None:
+            # Devices that differ have the same names all the same: one index for all of them.
+            found = known[self.names] = {name: number for number, name in enumerate(self.names)}
+        self.numbers = found
+        self.waits = any(device.binding_conditions for device in devices)
+        pool = assembled(("", ""), slices, slices, None, features)
+        self.unusable, self.why = pool.unusable, pool.why
+        self.counter_sets = pool.counter_sets
 
 
 class PoolRecord:
@@ -21,36 +52,61 @@ class PoolRecord:
     """
 
     __slots__ = (
-        "_numbers", "driver", "home", "irregular", "name", "names", "nodes", "pool", "shape",
+        "_pool", "content", "driver", "features", "home", "irregular", "name", "nodes", "shape",
         "slices",
     )  # fmt: skip
 
     def __init__(
-        self, pool: Pool, slices: tuple[Slice, ...], shape: PoolShape, names: Names, nodes: int
+        self,
+        key: PoolId,
+        slices: tuple[Slice, ...],
+        content: PoolContent,
+        features: AllocationFeatures,
+        *,
+        irregular: bool,
+        nodes: int,
     ) -> None:
-        self.driver = pool.driver
-        self.name = pool.name
-        self.pool = pool
+        self.driver, self.name = key
         self.slices = slices
-        self.shape = shape
-        self.names = names
+        self.content = content
+        self.features = features
+        self.irregular = irregular
         self.nodes = nodes
-        self.irregular = bool(pool.unusable)
+        self.shape: PoolShape  # given by whoever finds it
         homes = {each.node_scope.node for each in slices}
         self.home = homes.pop() if len(homes) == 1 else ""
-        self._numbers: Mapping[str, int] | None = None
+        self._pool: Pool | None = None
+
+    @property
+    def names(self) -> Names:
+        """The names of its devices, in order."""
+        return self.content.names
+
+    @property
+    def pool(self) -> Pool:
+        """The pool with its offers; made when first asked for, since equal pools share a shape."""
+        if self._pool is None:
+            key = self.driver, self.name
+            if self.irregular:
+                why = self.content.why
+                self._pool = Pool(
+                    driver=self.driver,
+                    name=self.name,
+                    unusable=self.content.unusable if why else "incomplete",
+                    why=why,
+                )
+            else:
+                current = self.current
+                self._pool = assembled(key, current, current, None, self.features)
+        return self._pool
 
     def number_of(self, device: str) -> int:
         """Return the number of a device in the pool; KeyError if it has none of that name."""
-        if not self.has(device) or self._numbers is None:
-            raise KeyError(device)
-        return self._numbers[device]
+        return self.content.numbers[device]
 
     def has(self, device: str) -> bool:
         """Return whether the pool publishes a device of that name."""
-        if self._numbers is None:
-            self._numbers = {name: number for number, name in enumerate(self.names)}
-        return device in self._numbers
+        return device in self.content.numbers
 
     @property
     def current(self) -> list[Slice]:
@@ -59,12 +115,23 @@ class PoolRecord:
         return [each for each in self.slices if each.generation == newest]
 
 
-class PoolPart(NamedTuple):
+class PoolPart:
     """A pool as one node sees it; `key` tells parts of one shape apart."""
 
-    pool: Pool
-    visible: int
-    key: object
+    __slots__ = ("_part", "_record", "key", "visible")
+
+    def __init__(
+        self, record: PoolRecord, visible: int, key: object, part: Pool | None = None
+    ) -> None:
+        self._record = record
+        self._part = part
+        self.visible = visible
+        self.key = key
+
+    @property
+    def pool(self) -> Pool:
+        """The pool itself where all of it is seen."""
+        return self._record.pool if self._part is None else self._part
 
 
 class Pools:
@@ -79,7 +146,8 @@ class Pools:
         # Pools by the one node that they are on, and all others.
         self._by_home: dict[str, set[int]] = {}
         self._homeless: set[int] = set()
-        self._names: dict[tuple[Device, ...], Names] = {}
+        self._contents: dict[object, PoolContent] = {}
+        self._numbers: dict[Names, dict[str, int]] = {}
         self._parts: dict[tuple[PoolRecord, object], PoolPart] = {}
 
     def index_of(self, driver: str, pool: str) -> int:
@@ -166,29 +234,46 @@ class Pools:
         generation = max((each.generation for each in parts), default=0)
         current = tuple(each for each in parts if each.generation == generation)
         features = self.features
-        pool = Pool(driver=key[0], name=key[1], unusable="incomplete")
+        content = self._content(current)
         whole = bool(parts) and len(current) == len(parts) == current[0].slice_count
-        if whole and _all_known(parts, features) and _readable(parts):
-            pool = assembled(key, current, current, None, features)
-        names: Names = ()
-        for each in current:
-            names += self._names_of(each.devices)
-        if pool.unusable:
+        usable = whole and _all_known(parts, features) and _readable(parts)
+        record = PoolRecord(
+            key,
+            tuple(parts),
+            content,
+            features,
+            irregular=not usable or bool(content.unusable),
+            nodes=seen,
+        )
+        if record.irregular:
             # Numbers are still needed for what is in use in it.
             offers = tuple(
                 Offer(DeviceId(*key, device.name), device, each, here=False)
                 for each in current
                 for device in each.devices
             )
-            shape = PoolShape(Pool(driver=key[0], name=key[1], offers=_plain(offers)), features)
+            pool = Pool(driver=key[0], name=key[1], offers=_plain(offers))
+            record.shape = PoolShape(pool, features)
         else:
-            shape = self.shapes.shape(pool, current)
-        return PoolRecord(pool, tuple(parts), shape, names, seen)
+            record.shape = self._shape(record)
+        return record
 
-    def _names_of(self, devices: tuple[Device, ...]) -> Names:
-        found = self._names.get(devices)
+    def _shape(self, record: PoolRecord) -> PoolShape:
+        return self.shapes.shape(
+            record.driver, record.current, record.content.counter_sets, lambda: record.pool
+        )
+
+    def _content(self, current: tuple[Slice, ...]) -> PoolContent:
+        # Equal lists of devices or counters are one object each (V1Reader).
+        key = tuple(
+            (each.devices, id(each.counter_sets), each.per_device_scope) for each in current
+        )
+        found = self._contents.get(key)
         if found is None:
-            found = self._names[devices] = tuple(device.name for device in devices)
+            if len(self._contents) >= MOST_CONTENTS:
+                self._contents.clear()
+                self._numbers.clear()
+            found = self._contents[key] = PoolContent(current, self.features, self._numbers)
         return found
 
     def reshape(self, states: Sequence[PoolState]) -> list[PoolState]:
@@ -198,13 +283,10 @@ class Pools:
             if record.irregular:
                 after.append(state)
                 continue
-            generation = max(each.generation for each in record.slices)
-            current = tuple(each for each in record.slices if each.generation == generation)
-            shape = self.shapes.shape(record.pool, current)
+            shape = self._shape(record)
             if shape is not record.shape:
-                self.records[number] = PoolRecord(
-                    record.pool, record.slices, shape, record.names, record.nodes
-                )
+                self.records[number] = copy(record)
+                self.records[number].shape = shape
                 state = shape.interned(state.state)  # noqa: PLW2901 - the same state, re-shaped
             after.append(state)
         return after
@@ -234,14 +316,15 @@ class Pools:
         return tuple(sorted(found, key=order))
 
     def _waits(self, record: PoolRecord, node: Node) -> bool:
+        if not record.content.waits:
+            return False
         return waits(record.pool) and waits(self.part(record, node).pool)
 
     def part(self, record: PoolRecord, node: Node) -> PoolPart:
         """Return a pool as a node sees it."""
-        pool = record.pool
         if record.home:
             # A pool of one node is visible only to that node.
-            return PoolPart(pool, record.shape.everything, ())
+            return PoolPart(record, record.shape.everything, ())
         # Large pools are seen alike by most nodes: one part for all of them.
         flags = tuple(
             tuple(device.node_scope.accepts(node) for device in each.devices)
@@ -251,11 +334,14 @@ class Pools:
         )
         found = self._parts.get((record, flags))
         if found is None:
-            found = self._parts[record, flags] = self._part(pool, flags, node)
+            found = self._parts[record, flags] = self._part(record, flags, node)
         return found
 
     @staticmethod
-    def _part(pool: Pool, flags: tuple[tuple[bool, ...] | bool, ...], node: Node) -> PoolPart:
+    def _part(
+        record: PoolRecord, flags: tuple[tuple[bool, ...] | bool, ...], node: Node
+    ) -> PoolPart:
+        pool = record.pool
         offers = []
         visible = 0
         reaches = []
@@ -274,7 +360,7 @@ class Pools:
             counter_sets=pool.counter_sets,
             consuming=pool.consuming,
         )
-        return PoolPart(part, visible, (flags, tuple(reaches)))
+        return PoolPart(record, visible, (flags, tuple(reaches)), part)
 
     def view(self, node: Node, slices: Iterable[Slice]) -> PoolView:
         """Return what a node sees, by the rules that hold for pools in transition too."""

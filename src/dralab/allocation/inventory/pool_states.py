@@ -5,7 +5,7 @@ records what is in use in a pool. Equal states of one shape are one object, so t
 node applies to every node in the same state.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from dralab.allocation.pools import Pool, PoolView
@@ -252,16 +252,25 @@ class PoolShapes:
         self._shapes.clear()
         self._ids.clear()
 
-    def shape(self, pool: Pool, slices: Sequence[Slice]) -> PoolShape:
-        """Return the shape of a whole pool, made of these slices in order."""
+    def shape(
+        self,
+        driver: str,
+        slices: Sequence[Slice],
+        counter_sets: Mapping[str, Mapping[str, Number]],
+        pool: Callable[[], Pool],
+    ) -> PoolShape:
+        """Return the shape of a whole pool, made of these slices in order.
+
+        `pool` makes the example of a new shape.
+        """
         key = (
-            pool.driver,
+            driver,
             tuple(self._projection(each) for each in slices),
-            tuple(tuple(sets.items()) for sets in pool.counter_sets.values()),
+            tuple(tuple(sets.items()) for sets in counter_sets.values()),
         )
         found = self._shapes.get(key)
         if found is None:
-            found = self._shapes[key] = PoolShape(pool, self.features)
+            found = self._shapes[key] = PoolShape(pool(), self.features)
         return found
 
     def _projection(self, each: Slice) -> object:

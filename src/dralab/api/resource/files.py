@@ -75,6 +75,8 @@ def add_pool_problems(read: Manifests) -> None:
     as its driver published it, perhaps in the midst of a change. Of a stored object that was
     gathered twice, the newer copy remains.
     """
+    if read.is_snapshot:
+        return
     read.objects = _newest_copies(read.objects)
     found = _repeated(read.objects)
     pools: dict[tuple[str, str], list[Manifest]] = {}
