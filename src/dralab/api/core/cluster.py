@@ -9,7 +9,6 @@ from dralab.values import names, quantity
 from dralab.values.json_types import JsonDict
 
 NAME_LABEL: Final = "kubernetes.io/metadata.name"
-NOT_READY: Final = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
 SYSTEM_PREFIX: Final = "system-"
 HIGHEST_PRIORITY: Final = 1_000_000_000
 
@@ -60,13 +59,6 @@ class NodeStrategy(Strategy):
         if status.get("capacity") and not status.get("allocatable"):
             status["allocatable"] = dict(status["capacity"])
 
-    def prepare_create(self, value: JsonDict, now: str) -> None:  # noqa: ARG002
-        """Keep pods away until someone says that the node is ready (TaintNodesByCondition)."""
-        spec = value.setdefault("spec", {})
-        taints = spec.setdefault("taints", [])
-        if not any(_same_taint(taint) for taint in taints):
-            taints.append(dict(NOT_READY))
-
     def validate(self, value: JsonDict) -> list[FieldError]:
         """Return what is wrong with the spec."""
         errors = []
@@ -98,10 +90,6 @@ class NodeStrategy(Strategy):
             why = 'node updates may not change podCIDR except from "" to valid'
             errors.append(fields.forbidden("spec.podCIDRs", why))
         return errors
-
-
-def _same_taint(taint: JsonDict) -> bool:
-    return all(taint.get(part) == NOT_READY[part] for part in ("key", "effect"))
 
 
 class LeaseStrategy(Strategy):

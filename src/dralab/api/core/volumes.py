@@ -25,9 +25,8 @@ class ClaimStrategy(Strategy):
         value.setdefault("spec", {}).setdefault("volumeMode", "Filesystem")
 
     def prepare_create(self, value: JsonDict, now: str) -> None:  # noqa: ARG002
-        """Begin pending, and stay while a pod uses the claim."""
+        """Begin pending."""
         value["status"] = {"phase": "Pending"}
-        _protect(value, "kubernetes.io/pvc-protection")
 
     def validate(self, value: JsonDict) -> list[FieldError]:
         """Return what is wrong with the spec."""
@@ -60,13 +59,6 @@ class ClaimStrategy(Strategy):
         return []
 
 
-def _protect(value: JsonDict, finalizer: str) -> None:
-    meta = value["metadata"]
-    finalizers = list(meta.get("finalizers") or [])
-    if finalizer not in finalizers:
-        meta["finalizers"] = [*finalizers, finalizer]
-
-
 class VolumeStrategy(Strategy):
     """Persistent volumes."""
 
@@ -79,9 +71,8 @@ class VolumeStrategy(Strategy):
             spec["hostPath"].setdefault("type", "")
 
     def prepare_create(self, value: JsonDict, now: str) -> None:
-        """Begin pending, and stay while a claim is bound."""
+        """Begin pending."""
         value["status"] = {"phase": "Pending", "lastPhaseTransitionTime": now}
-        _protect(value, "kubernetes.io/pv-protection")
 
     def prepare_status(self, new: JsonDict, old: JsonDict, now: str) -> None:
         """Note when the phase changed."""

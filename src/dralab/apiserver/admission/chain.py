@@ -26,6 +26,10 @@ def no_options() -> JsonDict:
     return {}
 
 
+def not_put(_stored: Stored, _value: JsonDict) -> None:
+    """Leave other objects as they are."""
+
+
 class MustWait(Exception):  # noqa: N818 - a condition, which no client sees
     """A webhook has to be called, and this thread holds the store: retry in another thread."""
 
@@ -41,7 +45,8 @@ class Review:
     how many they are. `annotate` adds an annotation
     to the audit log's record.
 
-    `options` returns the request's options as it has them. `form` is group, version and kind of
+    `put` replaces another object, together with the write. `options` returns the request's
+    options as it has them. `form` is group, version and kind of
     the object where they are not those of `kind`, as for an eviction. `may_wait` says that this
     thread may wait for others, until `deadline` (nanoseconds of the wall clock; 0: for ever). An
     `internal` write is the server's own: no webhook or policy is asked about it.
@@ -64,6 +69,7 @@ class Review:
     warnings: list[str] = field(default_factory=list)
     annotate: Callable[[str, str], None] = unnoted
     options: Callable[[], JsonDict] = no_options
+    put: Callable[[Stored, JsonDict], None] = not_put
     form: tuple[str, str, str] | None = None
     may_wait: bool = False
     deadline: int = 0

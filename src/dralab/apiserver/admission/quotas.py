@@ -1,7 +1,8 @@
 """Enforces a namespace's ResourceQuotas, including devices by class (ResourceQuota).
 
-Usage is counted from the existing objects, not from the quota's status, which its controller writes
-a moment later. Each object is evaluated once, and again when it is written.
+Usage is counted from the existing objects, not from the quota's status, which is written with the
+object, and by a controller when objects are deleted. Each object is evaluated once, and again when
+it is written.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,9 +11,9 @@ from typing import Final
 
 from dralab.api.status import ApiError
 from dralab.apiserver.admission.chain import Review
-from dralab.apiserver.storage import Key
+from dralab.apiserver.storage import Key, Stored
 from dralab.objects import quota
-from dralab.objects.metadata import spec_of
+from dralab.objects.metadata import spec_of, status_of
 from dralab.values.json_types import JsonDict, JsonObject
 from dralab.values.quantity import Number, form_of, parse_any, render
 
@@ -62,10 +63,18 @@ class QuotaLimits:
             return
         kind = review.kind
         asked = quota.usage(kind.plural, kind.group, review.value)
+        grown = []
         for stored in review.all_of(HUB, review.namespace):
             spec = spec_of(stored.value)
             if quota.selects(spec, kind.plural, kind.group, review.value):
-                self._check(review, stored.value, accounts.get(stored.key.name), asked)
+                used = self._check(review, stored.value, accounts.get(stored.key.name), asked)
+                if used:
+                    grown.append((stored, used))
+        if review.dry_run or not grown:
+            return
+        if review.find(Key(kind.hub, review.namespace, review.name)) is None:
+            for stored, used in grown:
+                _note(review, stored, used)
 
     def _open(self, limits: JsonDict) -> None:
         metadata, spec = limits["metadata"], spec_of(limits)
@@ -87,14 +96,15 @@ class QuotaLimits:
         limits: JsonDict,
         account: "_Account | None",
         asked: dict[str, Number],
-    ) -> None:
+    ) -> Mapping[str, Number]:
+        """Return what will be used of a quota, as far as the write changes that. ApiError."""
         name, spec = limits["metadata"]["name"], spec_of(limits)
         hard = spec.get("hard") or {}
         if review.kind.hub == PODS:
             self._must_say(review, name, hard)
         names = sorted(item for item in asked if item in hard and asked[item])
         if not names:
-            return
+            return {}
         if account is None or account.spec != spec:  # the quota was written a moment ago
             account = _Account(spec)
         used = account.used(review)
@@ -113,6 +123,7 @@ class QuotaLimits:
                 f"limited: {told(limited)}",
                 group=review.kind.group,
             )
+        return {item: used[item] + asked[item] for item in names}
 
     def _must_say(self, review: Review, name: str, hard: JsonDict) -> None:
         """Check that every container requests the computing resources that a quota limits."""
@@ -128,6 +139,17 @@ class QuotaLimits:
             raise ApiError.forbidden(
                 review.kind.plural, review.given_name, f"failed quota: {name}: must specify {told}"
             )
+
+
+def _note(review: Review, stored: Stored, used: Mapping[str, Number]) -> None:
+    """Write into a quota's status what is used once the object is stored."""
+    hard = spec_of(stored.value).get("hard") or {}
+    status = status_of(stored.value)
+    told = {name: render(amount, form_of(hard[name])) for name, amount in used.items()}
+    before = status.get("used") or {}
+    if {**before, **told} != before:
+        changed = {"hard": hard, **status, "used": {**before, **told}}
+        review.put(stored, {**stored.value, "status": changed})
 
 
 class _Account:

@@ -26,23 +26,21 @@ CONFIGURE: Final = "--admission-control-config-file"
 OURS: Final = frozenset(
     {
         "CertificateApproval", "CertificateSigning", "CertificateSubjectRestriction",
-        "DefaultTolerationSeconds", "LimitRanger", "MutatingAdmissionPolicy",
-        "MutatingAdmissionWebhook",
-        "NamespaceLifecycle", "NodeRestriction", "PodSecurity", "Priority", "ResourceQuota",
-        "ServiceAccount", "ValidatingAdmissionPolicy", "ValidatingAdmissionWebhook",
+        "DefaultIngressClass", "DefaultStorageClass", "DefaultTolerationSeconds", "LimitRanger",
+        "MutatingAdmissionPolicy", "MutatingAdmissionWebhook", "NamespaceLifecycle",
+        "NodeRestriction", "PersistentVolumeClaimResize", "PodSecurity", "Priority",
+        "ResourceQuota", "RuntimeClass", "ServiceAccount", "StorageObjectInUseProtection",
+        "TaintNodesByCondition", "ValidatingAdmissionPolicy", "ValidatingAdmissionWebhook",
     }
 )  # fmt: skip
 # Those of kube-apiserver 1.36 that are not here; nothing is lost when they are switched off.
 OTHERS: Final = frozenset(
     {
         "AlwaysAdmit", "AlwaysDeny", "AlwaysPullImages", "ClusterTrustBundleAttest",
-        "DefaultIngressClass", "DefaultStorageClass", "DenyServiceExternalIPs", "EventRateLimit",
-        "ExtendedResourceToleration", "ImagePolicyWebhook", "LimitPodHardAntiAffinityTopology",
-        "NamespaceAutoProvision",
-        "NamespaceExists", "OwnerReferencesPermissionEnforcement",
-        "PersistentVolumeClaimResize", "PodNodeSelector", "PodTolerationRestriction",
-        "PodTopologyLabels", "RuntimeClass", "StorageObjectInUseProtection",
-        "TaintNodesByCondition",
+        "DenyServiceExternalIPs", "EventRateLimit", "ExtendedResourceToleration",
+        "ImagePolicyWebhook", "LimitPodHardAntiAffinityTopology", "NamespaceAutoProvision",
+        "NamespaceExists", "OwnerReferencesPermissionEnforcement", "PodNodeSelector",
+        "PodTolerationRestriction", "PodTopologyLabels",
     }
 )  # fmt: skip
 

@@ -11,6 +11,11 @@ from dralab.apiserver.admission.certificates import (
     CertificateSubjectRestriction,
 )
 from dralab.apiserver.admission.chain import Admission, ValidatingAdmission
+from dralab.apiserver.admission.classes import (
+    DefaultIngressClass,
+    NewNodeTaint,
+    RuntimeClasses,
+)
 from dralab.apiserver.admission.devices import AdminAccess
 from dralab.apiserver.admission.limits import LimitRanges
 from dralab.apiserver.admission.namespaces import NamespaceLifecycle
@@ -20,6 +25,11 @@ from dralab.apiserver.admission.quotas import HUB as QUOTAS
 from dralab.apiserver.admission.quotas import QuotaLimits
 from dralab.apiserver.admission.service_accounts import DEFAULT, PodServiceAccount
 from dralab.apiserver.admission.services import ServiceAddresses
+from dralab.apiserver.admission.storage import (
+    ClaimResize,
+    DefaultStorageClass,
+    ObjectInUseProtection,
+)
 from dralab.apiserver.authentication.service_accounts import STANDARD, ServiceAccountSettings
 from dralab.apiserver.resources.configured_admission import (
     ConfiguredAdmission,
@@ -148,11 +158,17 @@ def built_in_admission(
         NamespaceLifecycle(),
         LimitRanges(),
         *accounts,
-        DefaultTolerations(),
-        PodPriority(),
-        AdminAccess(),
+        NewNodeTaint(),
         PodSecurity(pod_security),
+        PodPriority(),
+        DefaultTolerations(),
+        DefaultStorageClass(),
+        ObjectInUseProtection(),
+        ClaimResize(),
+        RuntimeClasses(),
+        AdminAccess(),
         CertificateSubjectRestriction(),
+        DefaultIngressClass(),
     ]
 
 

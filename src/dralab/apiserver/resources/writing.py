@@ -239,6 +239,7 @@ def review_of(
         warnings=options.warnings,
         annotate=options.annotate,
         options=options.as_mapping,
+        put=context.put,
         may_wait=context.may_wait,
         deadline=context.deadline,
         # Of a binding others are asked when it is created.
