@@ -2,14 +2,15 @@
 
 from dralab.contracts.plugin import DeviceHealth
 from dralab.drivercheck import sdk_target
+from dralab.drivercheck.bench import Bench, Shared
 from dralab.drivercheck.limits import Limits
 from dralab.drivers.driver import ContainerEdits, Driver, PrepareError, SliceOf
 from dralab.drivers.sockets import SocketServer
 
 CONFIG = "reference.dralab.dev/v1"
 LIMITS = Limits(
-    ready=5, stop=3, info=0.4, notify=1, call=2, first_report=0.5, stale=0.6, repair=1.5, quiet=0.4,
-    crash_points=3, claims=48, slow=0.05, down=0.2, memory=1, descriptors=2,
+    ready=5, stop=3, info=0.4, notify=1, call=4, first_report=0.5, stale=2, repair=1.5, quiet=0.4,
+    crash_points=3, claims=48, slow=0.4, down=0.2, load=8, threads=2, memory=1, descriptors=2,
 )  # fmt: skip
 
 
@@ -18,6 +19,7 @@ class Lamps(Driver):
 
     name = "reference.dralab.dev"
     cdi_class = "lamp"
+    sick = ()
 
     def inventory(self):
         lamps = [
@@ -53,10 +55,32 @@ class Lamps(Driver):
 
     def health(self):
         return [
-            DeviceHealth(pool=self.node, device=device["name"], health="Healthy")
+            DeviceHealth(
+                pool=self.node,
+                device=device["name"],
+                health="Unhealthy" if device["name"] in self.sick else "Healthy",
+            )
             for part in self.inventory()
             for device in part.devices
         ]
+
+
+def bench(driver, previous=None):
+    """Return what makes benches for a driver, with all that checks may need."""
+    running, shared = {}, Shared()
+
+    class Watched(type(driver)):
+        def start(self, places, pod_uid=""):
+            found = running[places.root] = super().start(places, pod_uid)
+            return found
+
+    def hook(places, device, healthy):
+        running[places.root].code.sick = () if healthy else (device,)
+
+    watched = Watched(driver.parts, driver.title, driver.more)
+    return lambda: Bench(
+        watched, limits=LIMITS, previous=previous or target(), health_hook=hook, shared=shared
+    )
 
 
 class QuickServer(SocketServer):

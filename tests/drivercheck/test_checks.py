@@ -11,9 +11,8 @@ grpc = pytest.importorskip("grpc", reason="the extra dralab[grpc] is not install
 sys.path.insert(0, str(Path(__file__).parent))
 
 from mutants import MUTANTS  # noqa: E402 - beside this file
-from referencedriver import LIMITS, target  # noqa: E402
+from referencedriver import bench, target  # noqa: E402
 
-from dralab.drivercheck.bench import Bench  # noqa: E402
 from dralab.drivercheck.catalog import MUST, Catalog, selected  # noqa: E402
 from dralab.drivercheck.groups import CHECKS  # noqa: E402
 from dralab.drivercheck.runner import Outcome, Runner  # noqa: E402
@@ -31,7 +30,7 @@ def quiet():
 
 
 def run(driver, ids, lanes=8):
-    return Runner(lambda: Bench(driver, limits=LIMITS), selected(CHECKS, ids), lanes=lanes).run()
+    return Runner(bench(driver), selected(CHECKS, ids), lanes=lanes).run()
 
 
 def failed(report):

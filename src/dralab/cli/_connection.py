@@ -48,9 +48,16 @@ class Connection:
         return replace(access, server=server) if server else access
 
     def client(
-        self, *, verbose: bool = False, throttle: "Throttle | None" = None
+        self,
+        *,
+        verbose: bool = False,
+        throttle: "Throttle | None" = None,
+        patient: bool = False,
     ) -> "RemoteClient":
-        """Return a client once the cluster has answered. UsageError, UnusableInput."""
+        """Return a client once the cluster has answered. UsageError, UnusableInput.
+
+        A `patient` caller gets it also while there is no answer: it tries again.
+        """
         from dralab.api.status import ApiError
         from dralab.runtime.remote import RemoteClient
         from dralab.runtime.resources import NODES
@@ -64,8 +71,11 @@ class Connection:
             client.list(NODES)
         except ApiError as error:
             # Who may not list nodes, such as a node itself, has been answered all the same.
-            if error.reason != "Forbidden":
+            waits = patient and error.reason == "ServiceUnavailable"
+            if error.reason != "Forbidden" and not waits:
                 raise UnusableInput(error.message) from error
+            if waits:
+                click.echo(f"{error.message}; trying again", err=True)
         return client
 
 

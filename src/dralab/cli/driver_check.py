@@ -1,11 +1,15 @@
 """`dralab driver check` and `dralab driver checks`: conformance checks of DRA drivers."""
 
+import os
+import shlex
 import shutil
+import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -14,10 +18,10 @@ from dralab.cli._output import echo_json, echo_table, output_option
 from dralab.cli.errors import UnusableInput
 
 if TYPE_CHECKING:
-    from dralab.drivercheck.bench import Bench
+    from dralab.drivercheck.bench import HealthHook, Surroundings
     from dralab.drivercheck.catalog import Check
     from dralab.drivercheck.runner import Report, Result
-    from dralab.drivercheck.targets import Target
+    from dralab.drivercheck.targets import Places, Target
 
 # What `dralab driver run` imports when it runs.
 PRELOADED: Final = (
@@ -81,6 +85,25 @@ PRELOADED: Final = (
     "--claims", type=click.IntRange(min=8), default=1_000, show_default=True,
     help="How many claims the load checks prepare.",
 )  # fmt: skip
+@click.option(
+    "--crash-points",
+    type=click.IntRange(min=1),
+    default=10,
+    show_default=True,
+    help="At how many random moments the driver is killed during prepare, and during unprepare.",
+)
+@click.option(
+    "--previous",
+    metavar="COMMAND",
+    default="",
+    help="The command of an older version: upgrade and rollback are checked with it.",
+)
+@click.option(
+    "--health-hook",
+    metavar="COMMAND",
+    default="",
+    help="A command that makes {device} {health}: `healthy` or `unhealthy`.",
+)
 @click.option("--verbose", is_flag=True, help="Print each check as it ends.")
 @output_option("text", "json")
 @optional_cluster
@@ -99,6 +122,9 @@ def check(
     lanes: int,
     seed: int,
     claims: int,
+    crash_points: int,
+    previous: str,
+    health_hook: str,
     verbose: bool,
     output: str,
     connection: Connection,
@@ -117,9 +143,10 @@ def check(
     """
     from dralab.contracts.wire import SocketError, grpc
     from dralab.drivercheck import reports
+    from dralab.drivercheck.bench import Bench, Shared
     from dralab.drivercheck.limits import Limits
     from dralab.drivercheck.runner import Runner
-    from dralab.drivercheck.targets import TargetError
+    from dralab.drivercheck.targets import SocketTarget, TargetError
 
     try:
         grpc()
@@ -128,8 +155,20 @@ def check(
     if not target:
         raise click.UsageError("Missing argument 'TARGET': a command, module:Class or socket.")
     chosen = _chosen(only, skip)
-    limits = replace(Limits(), claims=claims)
-    make, lanes = _benches(target, variables, cdi_roots, node, connection, limits, seed, lanes)
+    options: dict[str, Any] = {
+        "limits": replace(Limits(), claims=claims, crash_points=crash_points),
+        "seed": seed,
+        "shared": Shared(),
+        "previous": _command(shlex.split(previous), variables) if previous else None,
+        "health_hook": _hook(health_hook) if health_hook else None,
+    }
+    where = _surroundings(target, cdi_roots, node, connection)
+    if where is None:
+        own = _command(target, variables)
+        make = partial(Bench, own, **options)
+    else:
+        lanes = 1
+        make = partial(Bench, SocketTarget(where.socket), surroundings=where, **options)
 
     def tell(result: "Result") -> None:
         if verbose:
@@ -198,41 +237,48 @@ def _chosen(only: Sequence[str], skip: Sequence[str]) -> "list[Check]":
     return found
 
 
-def _benches(
-    target: Sequence[str],
-    variables: Sequence[str],
-    cdi_roots: Sequence[Path],
-    node: str,
-    connection: Connection,
-    limits: object,
-    seed: int,
-    lanes: int,
-) -> "tuple[Callable[[], Bench], int]":
-    """Return what makes a bench for the target, and how many may work at once."""
-    from dralab.drivercheck.bench import Bench, Surroundings
-    from dralab.drivercheck.targets import SocketTarget
+def _surroundings(
+    target: Sequence[str], cdi_roots: Sequence[Path], node: str, connection: Connection
+) -> "Surroundings | None":
+    """Return where a driver runs already; None where the bench starts it."""
+    from dralab.drivercheck.bench import Surroundings
 
     path = Path(target[0])
-    options = {"limits": limits, "seed": seed}
     if len(target) == 1 and path.is_socket():
         if not connection or not node:
             raise click.UsageError("a socket needs --node and --kubeconfig: those of its driver")
-        client = connection.client()
-        surroundings = Surroundings(
-            client=client,
+        return Surroundings(
+            client=connection.client(),
             node=node,
             socket=path.absolute(),
             cdi=[root.absolute() for root in cdi_roots] or [Path("/etc/cdi"), Path("/var/run/cdi")],
         )
-        found = SocketTarget(path.absolute())
-        return lambda: Bench(found, surroundings=surroundings, **options), 1  # type: ignore[arg-type]  # named above
     if connection or node or cdi_roots:
         raise click.UsageError(
             "--kubeconfig, --server, --node and --cdi-root are for a driver's socket: a command "
             "gets a server and directories of the bench's own"
         )
-    command = _command(target, variables)
-    return lambda: Bench(command, **options), lanes  # type: ignore[arg-type]  # named above
+    return None
+
+
+def _hook(command: str) -> "HealthHook":
+    """Return what runs the command of --health-hook."""
+    from dralab.drivercheck.targets import filled
+
+    words = shlex.split(command)
+    if not words:
+        raise click.BadParameter("it is empty", param_hint="--health-hook")
+
+    def run(places: "Places", device: str, healthy: bool) -> None:
+        known = places.words() | {"device": device, "health": "healthy" if healthy else "unhealthy"}
+        subprocess.run(  # noqa: S603 - the user's own command
+            [filled(word, known) for word in words],
+            check=True,
+            timeout=30,
+            env={**os.environ, **places.variables()},
+        )
+
+    return run
 
 
 def _command(target: Sequence[str], variables: Sequence[str]) -> "Target":

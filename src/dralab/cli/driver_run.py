@@ -96,7 +96,7 @@ def run(
         grpc()
     except SocketError as error:
         raise UnusableInput(str(error)) from error
-    client = connection.client()
+    client = connection.client(patient=True)
     try:
         checkpoint = DriverFileCheckpoint(root / "plugins" / driver.name / "checkpoint.json")
         hosted = HostedPlugin(driver, client, FileDirectory(cdi_root), checkpoint)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Self, TypeVar
+from typing import Final, Self, TypeVar, cast
 
 from dralab.api.status import ApiError
 from dralab.cluster import Cluster
@@ -47,6 +47,25 @@ class Surroundings:
     cdi: Sequence[Path]
 
 
+# Makes a device, by its name, healthy or not.
+HealthHook = Callable[[Places, str, bool], None]
+
+
+class Shared:
+    """What several checks look at, and one of them has to find out."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._found: dict[str, object] = {}
+
+    def once(self, key: str, find: Callable[[], T]) -> T:
+        """Return what was found under a key; the first who asks finds it, others wait."""
+        with self._lock:
+            if key not in self._found:
+                self._found[key] = find()
+            return cast("T", self._found[key])
+
+
 class Bench:
     """A node for one driver. Use it as a context: nothing of it is left afterwards."""
 
@@ -58,12 +77,13 @@ class Bench:
         seed: int = 0,
         surroundings: Surroundings | None = None,
         previous: Target | None = None,
-        health_hook: Callable[[str, bool], None] | None = None,
+        health_hook: HealthHook | None = None,
+        shared: Shared | None = None,
     ) -> None:
         self.target = target
         self.previous = previous
-        # Makes a device, by its name, healthy or not.
-        self.health_hook = health_hook
+        self.shared = shared or Shared()
+        self._health_hook = health_hook
         self.limits = limits or Limits()
         self.randomness = Randomness(seed)
         self.clock = WallClock()
@@ -72,6 +92,7 @@ class Bench:
         self.instance: Instance | None = None
         self.others: list[Instance] = []
         self.info: PluginInfo | None = None
+        self.unwanted_end = True  # where the driver ends, it was not the bench
         self.broken = ""  # why it can't be used for another check
         self._pause = threading.Event()
         self._connections: list[Connection] = []
@@ -140,6 +161,11 @@ class Bench:
             raise NotApplicable("the driver uses an API server of its own")
         return self._gate
 
+    @property
+    def has_health_hook(self) -> bool:
+        """Whether devices can be made unhealthy."""
+        return self._health_hook is not None
+
     # --- the driver's process -----------------------------------------------------------------
 
     def start(
@@ -158,6 +184,7 @@ class Bench:
     def launch(self, pod_uid: str = "", *, target: Target | None = None) -> Instance:
         """Start the driver, and no more."""
         self.transcript.add("run", "the driver starts")
+        self.unwanted_end = True
         if self.instance is not None and self.instance.running:
             self.others.append(self.instance)
         self.instance = (target or self.target).start(self.places, pod_uid)
@@ -193,12 +220,19 @@ class Bench:
         return self.until(found, self.limits.ready, "no socket below plugins_registry answers")
 
     def restart(self, *, devices: bool = False, target: Target | None = None) -> None:
-        """Start the driver again after its end, with all that it has left behind."""
+        """Start the driver again after its end, with what it has left behind but its sockets.
+
+        Whether it starts in spite of stale sockets has a check of its own.
+        """
+        for path in (*sockets_in(self.places.registry), *sockets_in(self.places.plugins)):
+            if not is_served(path):
+                path.unlink(missing_ok=True)
         self.start(devices=devices, target=target)
 
     def kill(self) -> None:
         """Kill the driver (SIGKILL)."""
         self.transcript.add("run", "the driver is killed")
+        self.unwanted_end = False
         self._hang_up()
         if self.instance is not None:
             self.instance.kill()
@@ -206,6 +240,7 @@ class Bench:
     def stop(self) -> int | None:
         """Stop the driver (SIGTERM); return its exit code, None where it does not end."""
         self.transcript.add("run", "the driver is told to stop")
+        self.unwanted_end = False
         self._hang_up()
         code = self.instance.stop(self.limits.stop) if self.instance is not None else None
         self.transcript.add("run", f"its exit code is {code}")
@@ -379,6 +414,14 @@ class Bench:
         require(not found.error, f"the claim {claim.ref.name} was not prepared: {found.error}")
         return found
 
+    def set_health(self, device: str, *, healthy: bool) -> None:
+        """Make a device healthy or not, by the hook. NotApplicable: there is none."""
+        if self._health_hook is None:
+            raise NotApplicable("no hook makes devices unhealthy")
+        word = "healthy" if healthy else "unhealthy"
+        self.transcript.add("run", f"{device} is made {word}")
+        self._health_hook(self.places, device, healthy)
+
     def unprepare(self, claim: Claim, *, version: str = "", on: Connection | None = None) -> None:
         """Unprepare one claim. CheckFailed: it can't be unprepared."""
         try:
@@ -498,8 +541,8 @@ def _request(name: str, class_: str, alternative: str = "", *, admin: bool = Fal
     return {"name": name, "exactly": exactly}
 
 
-def needs_met(target: Target, needs: frozenset[Need]) -> str:
-    """Return why a check can't be run on a target; empty where it can."""
+def needs_met(bench: Bench, needs: frozenset[Need]) -> str:
+    """Return why a check can't be run on a bench; empty where it can."""
     reasons = {
         Need.RESTART: "the bench can't restart the driver: give its command",
         Need.INSTANCES: "two instances need {pod_uid} in the driver's command",
@@ -508,5 +551,10 @@ def needs_met(target: Target, needs: frozenset[Need]) -> str:
         Need.PREVIOUS: "an older version is needed: --previous COMMAND",
         Need.HEALTH_HOOK: "a command that makes a device unhealthy is needed: --health-hook",
     }
-    missing = sorted(needs - target.offers)
+    offers = set(bench.target.offers)
+    if bench.previous is not None:
+        offers.add(Need.PREVIOUS)
+    if bench.has_health_hook:
+        offers.add(Need.HEALTH_HOOK)
+    missing = sorted(needs - offers)
     return reasons[missing[0]] if missing else ""

@@ -40,7 +40,7 @@ class Check:
 
     `source` says where the rule comes from. A `fresh` check gets a bench whose driver has not been
     started; the others get one that is registered and has published its devices. `long` checks
-    wait most of the time and are started first.
+    wait most of the time and are started first; `last` ones look at what others have found.
     """
 
     id: str
@@ -51,6 +51,7 @@ class Check:
     needs: frozenset[Need] = frozenset()
     fresh: bool = False
     long: bool = False
+    last: bool = False
 
     @property
     def group(self) -> str:
@@ -74,6 +75,7 @@ class Catalog:
         needs: Sequence[Need] = (),
         fresh: bool = False,
         long: bool = False,
+        last: bool = False,
     ) -> Callable[[Callable[[Bench], None]], Callable[[Bench], None]]:
         """Add the decorated function as a check. ValueError: the id is taken or has no group."""
         if id.partition(".")[0] not in GROUPS:
@@ -91,6 +93,7 @@ class Catalog:
                 needs=frozenset(needs),
                 fresh=fresh,
                 long=long,
+                last=last,
             )
             self.checks.append(found)
             return run

@@ -147,9 +147,8 @@ class Gate(AsgiApp):
         if scope["type"] != "http":
             await super().__call__(scope, receive, send)
             return
-        if self.loop is None:
-            self.loop = asyncio.get_running_loop()
-            self.begin(self.loop)
+        # Without the server's short cut, which would pass by the log.
+        scope = {**scope, "extensions": {}}
         call = ApiCall(scope["method"], scope["path"], scope["query_string"].decode())
         # uvicorn's cycle of request and response: ASGI has no word for a broken connection.
         transport = send.__self__.transport
@@ -163,6 +162,8 @@ class Gate(AsgiApp):
                 if fault.cut:
                     self.transcript.add("API", f"{call} → the connection is broken")
                     transport.abort()
+                    while (await receive())["type"] != "http.disconnect":
+                        pass  # the rest of a body
                     return
                 if fault.status:
                     call.status, call.injected = fault.status, True

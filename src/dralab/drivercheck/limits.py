@@ -20,7 +20,9 @@ class Limits:
     reports: int = 10  # health reports a second without a change: more is a flood
     crash_points: int = 10
     claims: int = 1_000
+    load: float = 60.0  # the load ends then, however many claims are done
     memory: int = 48  # MiB by which a process may grow over all claims
     descriptors: int = 8  # by which a process may grow over all claims
+    threads: int = 16  # by which a process may grow over all claims
     slow: float = 1.0  # how long a slow API server takes for each answer
     down: float = 1.0  # how long the API server is gone

@@ -95,7 +95,7 @@ class Runner:
     def run(self) -> Report:
         """Run all checks. TargetError: the driver can't even be started."""
         begin = self.clock.now()
-        self._waiting = sorted(self.checks, key=lambda check: (check.long, check.fresh))
+        self._waiting = sorted(self.checks, key=lambda c: (not c.last, c.long, c.fresh))
         lanes = max(1, min(self.lanes, len(self._waiting)))
         with ThreadPoolExecutor(lanes, "driver-check") as pool:
             futures = [pool.submit(self._lane) for _ in range(lanes)]
@@ -163,7 +163,7 @@ class Runner:
         bench.__exit__()
 
     def _run(self, check: Check, bench: Bench) -> Result:
-        missing = needs_met(bench.target, check.needs)
+        missing = needs_met(bench, check.needs)
         if missing:
             return Result(check=check, outcome=Outcome.SKIPPED, text=missing)
         if not check.fresh and self._blocked:
@@ -205,6 +205,11 @@ class Runner:
     @staticmethod
     def _ended(check: Check, bench: Bench, outcome: Outcome, text: str) -> Result:
         lines = [] if outcome is Outcome.SKIPPED else bench.transcript.lines()
+        instance = bench.instance
+        if lines and instance is not None and bench.unwanted_end:
+            bench.wait(0.1)  # it may be about to end
+        if lines and instance is not None and not instance.running and bench.unwanted_end:
+            lines += ["the driver has ended; its last output:", *instance.output().splitlines()]
         return Result(check=check, outcome=outcome, text=text, transcript=lines)
 
     def _note(self, result: Result, seconds: float) -> None:

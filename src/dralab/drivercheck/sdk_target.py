@@ -145,10 +145,13 @@ class SdkInstance:
             manager, mend_after=MEND_AFTER, driver=self.code.name, node=places.node
         )
         self.publisher.publish(self.code)
-        if parts.before is not None:
-            parts.before(self)
         try:
+            if parts.before is not None:
+                parts.before(self)
             self.server.start()
+        except SystemExit:
+            self.kill()
+            return
         except (SocketError, OSError) as error:
             raise TargetError(str(error)) from error
         self.engine.soon(manager.start)
@@ -178,6 +181,7 @@ class SdkInstance:
         if not self.life.alive:
             return
         self.life.alive = False
+        self.client.close()
         self._silence()
         for server in self.server.servers:
             server.stop(0).wait()

@@ -4,8 +4,17 @@ from collections.abc import Sequence
 from typing import Final
 
 from dralab.drivercheck.catalog import Check
-from dralab.drivercheck.groups import prepare, registration, slices, unprepare
+from dralab.drivercheck.groups import (
+    crash,
+    faults,
+    health,
+    load,
+    prepare,
+    registration,
+    slices,
+    unprepare,
+)
 
-MODULES: Final = (registration, slices, prepare, unprepare)
+MODULES: Final = (registration, slices, prepare, unprepare, crash, health, faults, load)
 
 CHECKS: Final[Sequence[Check]] = [check for module in MODULES for check in module.catalog.checks]

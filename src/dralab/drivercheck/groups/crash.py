@@ -1,0 +1,385 @@
+"""Checks of crashes, restarts and updates: what a driver has to find again, and to clean up."""
+
+from typing import Any, Final
+
+from dralab.contracts.plugin import PrepareResult
+from dralab.drivercheck.bench import Bench
+from dralab.drivercheck.catalog import MUST, SHOULD, Catalog
+from dralab.drivercheck.devices import Claim, Published
+from dralab.drivercheck.gate import SLICES_PATH
+from dralab.drivercheck.rules import CheckFailed, Need, NotApplicable, fail, require
+from dralab.drivercheck.sockets import CallError
+from dralab.drivercheck.targets import Target
+from dralab.kernel.clock import SECOND
+
+catalog: Final = Catalog()
+KUBELET: Final = "kubernetes/pkg/kubelet/cm/dra/manager.go"
+LIBRARY: Final = "k8s.io/dynamic-resource-allocation/kubeletplugin/draplugin.go"
+KEP: Final = "KEP-4381"
+REBOOT: Final = (
+    "kubernetes/kubernetes#141433: after a reboot /var/run is empty, checkpoints are not"
+)
+OLD_POD: Final = "11111111-0000-4000-8000-000000000001"
+NEW_POD: Final = "11111111-0000-4000-8000-000000000002"
+
+
+@catalog.check(
+    "crash.stale-sockets", MUST,
+    "After SIGKILL a driver starts again although its old sockets are there.",
+    f"{LIBRARY}: a stale socket is removed before listening",
+    needs=[Need.RESTART], fresh=True,
+)  # fmt: skip
+def stale_sockets(bench: Bench) -> None:
+    bench.start(devices=False)
+    bench.kill()
+    bench.launch()
+    bench.register()
+    bench.ping(bench.connection)
+
+
+@catalog.check(
+    "crash.prepared", MUST,
+    "A claim that was prepared before a crash gets the same answer afterwards.",
+    f"{KUBELET}: containers of a running pod are created again with the same CDI ids",
+    needs=[Need.RESTART], fresh=True,
+)  # fmt: skip
+def prepared(bench: Bench) -> None:
+    claim, before = _prepared(bench)
+    bench.kill()
+    bench.restart()
+    after = _ids(bench.prepare(claim))
+    require(_ids(before) == after, f"the CDI ids were {sorted(_ids(before))}, now {sorted(after)}")
+
+
+@catalog.check(
+    "crash.unprepare", MUST,
+    "A claim that was prepared before a crash can be unprepared afterwards, and nothing is left.",
+    f"{KUBELET}: the pod may end while the driver is down",
+    needs=[Need.RESTART], fresh=True,
+)  # fmt: skip
+def unprepare(bench: Bench) -> None:
+    claim, own = _own(bench)
+    bench.kill()
+    bench.restart()
+    bench.unprepare(claim)
+    left = sorted(own & set(bench.cdi().devices))
+    require(not left, f"{', '.join(left)} is left of a claim that was prepared before the crash")
+
+
+@catalog.check(
+    "crash.exclusive", SHOULD,
+    "After a crash, a device that a claim holds is refused to others.",
+    f"{KEP}: a driver's checkpoint; what is prepared must outlive the process",
+    needs=[Need.RESTART], fresh=True,
+)  # fmt: skip
+def exclusive(bench: Bench) -> None:
+    bench.start()
+    device = next((each for each in bench.free(1) if not each.shared), None)
+    if device is None:
+        raise NotApplicable("every device may be shared")
+    bench.prepare(bench.claim(device))
+    if not _refuses(bench, device):
+        raise NotApplicable("it does not refuse them before a crash either")
+    bench.kill()
+    bench.restart()
+    require(_refuses(bench, device), f"{device.name} was prepared for a second claim")
+
+
+def _refuses(bench: Bench, device: Published) -> bool:
+    other = bench.claim(device)
+    return bool(bench.refusal(other, of=other))
+
+
+@catalog.check(
+    "crash.during-prepare", MUST,
+    "A driver that is killed while it prepares a claim can prepare it afterwards.",
+    f"{KUBELET}: the call is repeated until it succeeds; here at random moments",
+    needs=[Need.RESTART], fresh=True, long=True,
+)  # fmt: skip
+def during_prepare(bench: Bench) -> None:
+    bench.start()
+    [device] = bench.free(1)
+    typical, _ = _seconds_of(bench, device)
+    moments = bench.randomness.stream("crash.during-prepare")
+    for _ in range(bench.limits.crash_points):
+        claim = bench.claim(device)
+        _killed(bench, bench.connection.start_prepare(bench.version, [claim.ref]),
+                moments.uniform(0.0, 1.5) * typical)  # fmt: skip
+        bench.restart()
+        _complete(bench, claim)
+        bench.unprepare(claim)
+        bench.forget_claim(claim)
+
+
+@catalog.check(
+    "crash.during-unprepare", MUST,
+    "A driver that is killed while it unprepares a claim can unprepare it afterwards.",
+    f"{KUBELET}: the call is repeated until it succeeds; here at random moments",
+    needs=[Need.RESTART], fresh=True, long=True,
+)  # fmt: skip
+def during_unprepare(bench: Bench) -> None:
+    bench.start()
+    [device] = bench.free(1)
+    _, typical = _seconds_of(bench, device)
+    moments = bench.randomness.stream("crash.during-unprepare")
+    for _ in range(bench.limits.crash_points):
+        claim = bench.claim(device)
+        bench.prepare(claim)
+        _killed(bench, bench.connection.start_unprepare(bench.version, [claim.ref]),
+                moments.uniform(0.0, 1.5) * typical)  # fmt: skip
+        bench.restart()
+        bench.unprepare(claim)
+        bench.forget_claim(claim)
+    last = bench.claim(device)
+    _complete(bench, last)
+
+
+def _seconds_of(bench: Bench, device: Published) -> tuple[float, float]:
+    """Return how long the driver takes to prepare a claim, and to unprepare it, in seconds."""
+    claim = bench.claim(device)
+    begin = bench.clock.now()
+    bench.prepare(claim)
+    between = bench.clock.now()
+    bench.unprepare(claim)
+    end = bench.clock.now()
+    bench.forget_claim(claim)
+    return (between - begin) / SECOND, (end - between) / SECOND
+
+
+def _killed(bench: Bench, call: Any, after: float) -> None:
+    bench.wait(after)
+    bench.kill()
+    call.cancel()
+
+
+def _complete(bench: Bench, claim: Claim) -> None:
+    """Prepare a claim, and require that its own CDI ids can be resolved."""
+    result = bench.prepare(claim)
+    if not _ids(result):
+        return
+    for device in result.devices:
+        missing = {device.cdi_ids[0]} - bench.resolved(result) if device.cdi_ids else set()
+        require(not missing, f"after the crash, {', '.join(missing)} can't be resolved")
+
+
+# --- checkpoints --------------------------------------------------------------------------------
+
+
+@catalog.check(
+    "crash.checkpoint-damaged", SHOULD,
+    "With half a checkpoint, a driver starts, gives old claims back and prepares new ones.",
+    "a power failure during a write; a driver that does not start needs a person",
+    needs=[Need.RESTART], fresh=True,
+)  # fmt: skip
+def checkpoint_damaged(bench: Bench) -> None:
+    _with_state(bench, lambda data: data[: len(data) // 2], "half of its bytes")
+
+
+@catalog.check(
+    "crash.checkpoint-empty", SHOULD,
+    "With an empty checkpoint, a driver starts, gives old claims back and prepares new ones.",
+    "a file that was created and never synced has no bytes after a power failure",
+    needs=[Need.RESTART], fresh=True,
+)  # fmt: skip
+def checkpoint_empty(bench: Bench) -> None:
+    _with_state(bench, lambda _data: b"", "no bytes")
+
+
+def _with_state(bench: Bench, change: Any, what: str) -> None:
+    claim, _ = _prepared(bench)
+    bench.kill()
+    states = [p for p in bench.places.plugins.rglob("*") if p.is_file() and p.stat().st_size]
+    if not states:
+        raise NotApplicable("the driver keeps no file in its plugin directory")
+    for path in states:
+        bench.transcript.add("run", f"{path.name} has {what}")
+        path.write_bytes(change(path.read_bytes()))
+    bench.restart()
+    bench.unprepare(claim)
+    bench.forget_claim(claim)
+    bench.prepare(bench.claim(*bench.free(1)))
+
+
+@catalog.check(
+    "crash.upgrade", MUST,
+    "Claims of an older version of the driver are prepared and unprepared by the newer one.",
+    f"{KEP}: an update must not disturb running pods",
+    needs=[Need.RESTART, Need.PREVIOUS], fresh=True,
+)  # fmt: skip
+def upgrade(bench: Bench) -> None:
+    _handed_over(bench, bench.previous, bench.target)
+
+
+@catalog.check(
+    "crash.downgrade", SHOULD,
+    "Claims of the driver are prepared and unprepared by the older version: a rollback works.",
+    f"{KEP}: version skew and downgrade",
+    needs=[Need.RESTART, Need.PREVIOUS], fresh=True,
+)  # fmt: skip
+def downgrade(bench: Bench) -> None:
+    _handed_over(bench, bench.target, bench.previous)
+
+
+def _handed_over(bench: Bench, first: Target | None, second: Target | None) -> None:
+    bench.start(target=first)
+    claim = bench.claim(*bench.free(1))
+    bench.prepare(claim)
+    bench.kill()
+    bench.restart(target=second)
+    bench.prepare(claim)
+    bench.unprepare(claim)
+
+
+# --- reboots ------------------------------------------------------------------------------------
+
+
+@catalog.check(
+    "crash.reboot", MUST,
+    "After a reboot, which empties the CDI directory, a claim is prepared with all its files.",
+    REBOOT,
+    needs=[Need.RESTART], fresh=True,
+)  # fmt: skip
+def reboot(bench: Bench) -> None:
+    claim, result = _prepared(bench)
+    before = bench.resolved(result)
+    _reboot(bench)
+    after = bench.prepare(claim)
+    missing = (before & _ids(after)) - bench.resolved(after)
+    require(
+        not missing,
+        f"prepare succeeded, and {', '.join(sorted(missing))} can't be resolved: "
+        "no container of the pod could be created",
+    )
+
+
+@catalog.check(
+    "crash.reboot-unprepare", MUST,
+    "After a reboot, a claim that was prepared before can be unprepared.",
+    REBOOT,
+    needs=[Need.RESTART], fresh=True,
+)  # fmt: skip
+def reboot_unprepare(bench: Bench) -> None:
+    claim, _ = _prepared(bench)
+    _reboot(bench)
+    bench.unprepare(claim)
+
+
+def _reboot(bench: Bench) -> None:
+    bench.kill()
+    for path in bench.places.cdi.iterdir():
+        path.unlink()
+    bench.restart()
+
+
+@catalog.check(
+    "crash.claim-gone", MUST,
+    "A claim that was deleted while the driver was down can be unprepared.",
+    f"{KUBELET}: pods are force-deleted while nodes are down",
+    needs=[Need.RESTART], fresh=True,
+)  # fmt: skip
+def claim_gone(bench: Bench) -> None:
+    claim, _ = _prepared(bench)
+    bench.kill()
+    bench.forget_claim(claim)
+    bench.restart()
+    bench.unprepare(claim)
+
+
+@catalog.check(
+    "crash.publishing", MUST,
+    "A driver that is killed while it publishes its slices completes the pool afterwards.",
+    "k8s.io/api/resource/v1/types.go: ResourcePool; an incomplete pool is not used",
+    needs=[Need.RESTART, Need.API], fresh=True,
+)  # fmt: skip
+def publishing(bench: Bench) -> None:
+    bench.launch()
+    bench.until(
+        lambda: [c for c in bench.api.calls if c.writes and SLICES_PATH in c.path and c.status],
+        bench.limits.ready,
+        "it publishes no slice",
+    )
+    bench.kill()
+    bench.restart(devices=True)
+    end = bench.clock.now() + int(bench.limits.repair * SECOND)
+    while text := bench.settled(bench.incomplete):
+        require(bench.clock.now() < end, f"after a crash between two slices, {text}")
+
+
+# --- stops and updates --------------------------------------------------------------------------
+
+
+@catalog.check(
+    "crash.stop-keeps-claims", MUST,
+    "A driver that is stopped (SIGTERM) leaves prepared claims as they are.",
+    f"{KEP}: drivers are updated while pods run; a container may start again at any time",
+    needs=[Need.RESTART], fresh=True,
+)  # fmt: skip
+def stop_keeps_claims(bench: Bench) -> None:
+    _, result = _prepared(bench)
+    before = bench.resolved(result)
+    bench.stop()
+    missing = before - bench.resolved(result)
+    require(not missing, f"{', '.join(sorted(missing))} is gone since the driver was stopped")
+
+
+@catalog.check(
+    "crash.two-instances", MUST,
+    "A claim that the old instance has prepared is unprepared by the new one.",
+    f"{LIBRARY}: RollingUpdate; the kubelet calls the instance that registered last",
+    needs=[Need.INSTANCES], fresh=True,
+)  # fmt: skip
+def two_instances(bench: Bench) -> None:
+    bench.start(OLD_POD)
+    claim, own = _own(bench, start=False)
+    _second(bench)
+    bench.unprepare(claim)
+    left = sorted(own & set(bench.cdi().devices))
+    require(not left, f"{', '.join(left)} is left of a claim of the old instance")
+
+
+@catalog.check(
+    "crash.update", MUST,
+    "When the old instance stops, the sockets of the new one stay.",
+    f"{LIBRARY}: RollingUpdate; a seamless upgrade",
+    needs=[Need.INSTANCES], fresh=True,
+)  # fmt: skip
+def update(bench: Bench) -> None:
+    bench.start(OLD_POD)
+    _second(bench)
+    old = bench.others[-1]
+    old.stop(bench.limits.stop)
+    bench.register(known=[])
+    try:
+        bench.ping(bench.connect(bench.plugin.address))
+    except CallError as error:
+        fail(f"the new instance is not reachable since the old one stopped: {error}")
+
+
+def _second(bench: Bench) -> None:
+    """Start a new instance beside the old one, and let it be the registered one."""
+    old = bench.plugin
+    bench.launch(NEW_POD)
+    try:
+        bench.register(known=[old.socket])
+    except CheckFailed as error:
+        raise NotApplicable(f"the new instance has no socket of its own: {error}") from error
+
+
+def _prepared(bench: Bench) -> tuple[Claim, PrepareResult]:
+    """Start the driver and prepare a claim."""
+    bench.start()
+    claim = bench.claim(*bench.free(1))
+    return claim, bench.prepare(claim)
+
+
+def _own(bench: Bench, *, start: bool = True) -> tuple[Claim, set[str]]:
+    """Prepare a claim; return it with the CDI ids that were not there before."""
+    if start:
+        bench.start()
+    before = set(bench.cdi().devices)
+    claim = bench.claim(*bench.free(1))
+    return claim, _ids(bench.prepare(claim)) - before
+
+
+def _ids(result: PrepareResult) -> set[str]:
+    return {name for device in result.devices for name in device.cdi_ids}

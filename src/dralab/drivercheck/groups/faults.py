@@ -1,0 +1,321 @@
+"""Checks of faults around a driver: the API server, the kubelet's calls, the disk."""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Final
+
+from dralab.contracts import wire
+from dralab.contracts.plugin import ClaimRef
+from dralab.drivercheck.bench import Bench
+from dralab.drivercheck.catalog import MUST, SHOULD, Catalog
+from dralab.drivercheck.devices import Claim
+from dralab.drivercheck.gate import ApiFault, claim_reads, every, slice_writes
+from dralab.drivercheck.rules import Need, NotApplicable, fail, require
+from dralab.drivercheck.sockets import CallError
+from dralab.kernel.clock import SECOND
+
+catalog: Final = Catalog()
+KUBELET: Final = "kubernetes/pkg/kubelet/cm/dra/manager.go"
+API: Final = "Kubernetes API conventions: what a client does on errors"
+KEP: Final = "KEP-4381"
+ROUNDS: Final = 4
+
+
+# --- the API server -----------------------------------------------------------------------------
+
+
+@catalog.check(
+    "faults.api-gone-at-start", SHOULD,
+    "A driver that starts before the API server waits for it, and publishes then.",
+    f"{API}; nodes start before their control plane after a power failure",
+    needs=[Need.RESTART, Need.API], fresh=True,
+)  # fmt: skip
+def api_gone_at_start(bench: Bench) -> None:
+    with bench.api.down():
+        bench.launch()
+        bench.wait(bench.limits.down)
+    bench.register()
+    bench.until(
+        bench.devices, bench.limits.repair, "after the server came back, no device is there"
+    )
+
+
+@catalog.check(
+    "faults.api-gone", MUST,
+    "While the API server is gone, a claim is answered in time, and prepared only if it is known.",
+    f"{KUBELET}: the call has 45 s; a container must not start without its devices",
+    needs=[Need.API],
+)  # fmt: skip
+def api_gone(bench: Bench) -> None:
+    claim = bench.claim(*bench.free(1))
+    with bench.api.down():
+        _errs_or_prepares(bench, claim)
+    _later(bench, lambda: bench.refusal(claim, of=claim), "after the server came back")
+
+
+def _errs_or_prepares(bench: Bench, claim: Claim) -> None:
+    try:
+        found = bench.call_prepare(claim).get(claim.uid)
+    except CallError as error:
+        require(error.code != "DEADLINE_EXCEEDED", f"no answer: {error}")
+        return
+    if found is not None and not found.error:
+        names = {device.device for device in found.devices}
+        wanted = {str(each["device"]) for each in claim.results}
+        require(names == wanted, f"it was prepared without an error, with the devices {names}")
+
+
+def _later(bench: Bench, refusal: Callable[[], str], when: str) -> None:
+    """Require that a claim is not refused any more, at the latest within seconds."""
+    end = bench.clock.now() + int(bench.limits.ready / 3 * SECOND)
+    while text := refusal():
+        require(bench.clock.now() < end, f"{when}, the claim is refused still: {text}")
+        bench.wait(0.05)
+
+
+@catalog.check(
+    "faults.api-gone-unprepare", SHOULD,
+    "A claim is unprepared while the API server is gone.",
+    f"{KUBELET}: pods end while the control plane is away; the call has all that is needed",
+    needs=[Need.API],
+)  # fmt: skip
+def api_gone_unprepare(bench: Bench) -> None:
+    claim = bench.claim(*bench.free(1))
+    bench.prepare(claim)
+    with bench.api.down():
+        bench.unprepare(claim)
+
+
+@catalog.check(
+    "faults.api-slow", MUST,
+    "A claim is prepared in time on a slow API server.",
+    f"{KUBELET}: the call has 45 s, the server may take 10 of them",
+    needs=[Need.API],
+)  # fmt: skip
+def api_slow(bench: Bench) -> None:
+    with bench.api.fault(ApiFault(every, delay=bench.limits.slow)):
+        bench.prepare(bench.claim(*bench.free(1)))
+
+
+@catalog.check(
+    "faults.claim-forbidden", MUST,
+    "A claim that the driver may not read is refused, and prepared once it may.",
+    f"{API}: 403; roles are often installed after the driver",
+    needs=[Need.API],
+)  # fmt: skip
+def claim_forbidden(bench: Bench) -> None:
+    _claim_fault(bench, 403)
+
+
+@catalog.check(
+    "faults.claim-error", MUST,
+    "After an internal error of the API server, the claim is prepared the next time.",
+    f"{API}: 500; {KUBELET}: the pod is tried again",
+    needs=[Need.API],
+)  # fmt: skip
+def claim_error(bench: Bench) -> None:
+    _claim_fault(bench, 500)
+
+
+def _claim_fault(bench: Bench, status: int) -> None:
+    claim = bench.claim(*bench.free(1))
+    with bench.api.fault(ApiFault(claim_reads, status=status)) as fault:
+        _errs_or_prepares(bench, claim)
+    if not fault.hits:
+        raise NotApplicable("the driver reads no claim")
+    _later(bench, lambda: bench.refusal(claim, of=claim), f"after {status} is over")
+
+
+@contextmanager
+def _publishing(bench: Bench, status: int, times: int) -> Iterator[None]:
+    with bench.api.fault(ApiFault(slice_writes, status=status, times=times)) as fault:
+        bench.launch()
+        bench.register()
+        bench.until(lambda: fault.hits, bench.limits.ready, "it publishes no slice")
+        yield
+    bench.until(
+        bench.devices, bench.limits.repair, f"after {status} for a write, no device is published"
+    )
+
+
+@catalog.check(
+    "faults.slices-conflict", MUST,
+    "A slice whose write is answered with 409 is published in the end.",
+    f"{API}: 409; somebody else was faster",
+    needs=[Need.RESTART, Need.API], fresh=True,
+)  # fmt: skip
+def slices_conflict(bench: Bench) -> None:
+    with _publishing(bench, 409, 1):
+        pass
+
+
+@catalog.check(
+    "faults.slices-busy", MUST,
+    "A slice whose write is answered with 429 is published in the end.",
+    f"{API}: 429 with Retry-After; API priority and fairness",
+    needs=[Need.RESTART, Need.API], fresh=True,
+)  # fmt: skip
+def slices_busy(bench: Bench) -> None:
+    with _publishing(bench, 429, 1):
+        pass
+
+
+@catalog.check(
+    "faults.slices-error", MUST,
+    "A slice whose write is answered with 500 is published in the end.",
+    f"{API}: 500",
+    needs=[Need.RESTART, Need.API], fresh=True,
+)  # fmt: skip
+def slices_error(bench: Bench) -> None:
+    with _publishing(bench, 500, 2):
+        pass
+
+
+@catalog.check(
+    "faults.slices-forbidden", SHOULD,
+    "A driver that may not write slices goes on trying: it may be allowed soon.",
+    f"{API}: 403; roles are often installed after the driver",
+    needs=[Need.RESTART, Need.API], fresh=True,
+)  # fmt: skip
+def slices_forbidden(bench: Bench) -> None:
+    with _publishing(bench, 403, 0):
+        bench.wait(bench.limits.down)
+
+
+# --- the kubelet's calls ------------------------------------------------------------------------
+
+
+@catalog.check(
+    "faults.cancelled", MUST,
+    "A claim whose call was broken off can be prepared: the kubelet may restart at any time.",
+    f"{KUBELET}: the call is repeated",
+)  # fmt: skip
+def cancelled(bench: Bench) -> None:
+    claim = bench.claim(*bench.free(1))
+    for number in range(ROUNDS):
+        connection = bench.connect(bench.plugin.address)
+        call = connection.start_prepare(bench.version, [claim.ref])
+        bench.wait(0.01 * number)
+        call.cancel()
+        connection.close()
+    _later(bench, lambda: bench.refusal(claim, of=claim), "after calls that were broken off")
+
+
+@catalog.check(
+    "faults.duplicates", MUST,
+    "The same call several times at once gets the same answer each time.",
+    f"{KEP}: calls are idempotent; a kubelet that restarts repeats what is under way",
+)  # fmt: skip
+def duplicates(bench: Bench) -> None:
+    claim = bench.claim(*bench.free(1))
+    with ThreadPoolExecutor(ROUNDS) as pool:
+        answers = list(pool.map(bench.prepare, [claim] * ROUNDS))
+    ids = {frozenset(n for device in each.devices for n in device.cdi_ids) for each in answers}
+    require(len(ids) == 1, f"the answers differ: {[sorted(each) for each in ids]}")
+
+
+@catalog.check(
+    "faults.both-at-once", MUST,
+    "A claim is prepared while another is unprepared.",
+    f"{KUBELET}: pods come and go side by side",
+)  # fmt: skip
+def both_at_once(bench: Bench) -> None:
+    first, second = (bench.claim(device) for device in bench.free(2))
+    for _ in range(ROUNDS):
+        bench.prepare(first)
+        with ThreadPoolExecutor(2) as pool:
+            giving, taking = pool.submit(bench.unprepare, first), pool.submit(bench.prepare, second)
+            giving.result()
+            taking.result()
+        bench.unprepare(second)
+        # The next round has claims of its own.
+        first, second = (bench.claim(device) for device in bench.free(2))
+
+
+@catalog.check(
+    "faults.malformed", MUST,
+    "A request that is not a message is refused, and the driver goes on.",
+    "gRPC: a server survives what clients send",
+)  # fmt: skip
+def malformed(bench: Bench) -> None:
+    path = f"/{wire.PLUGIN_SERVICES[bench.version]}/NodePrepareResources"
+    code = bench.connection.raw(path, b"\xff\xff\xff\xff", bench.limits.notify)
+    require(code != "OK", "a request of four bytes 0xff was answered with OK")
+    _goes_on(bench, "a malformed request")
+
+
+@catalog.check(
+    "faults.nameless", MUST,
+    "A claim without a name is refused, and the driver goes on.",
+    "k8s.io/kubelet/pkg/apis/dra/v1/api.proto: Claim; empty fields are not on the wire",
+)  # fmt: skip
+def nameless(bench: Bench) -> None:
+    connection = bench.connect(bench.plugin.address)
+    try:
+        found = connection.prepare(bench.version, [ClaimRef("", "", "")])
+        require(
+            all(answer.error for answer in found.values()),
+            "a claim without name and UID was prepared",
+        )
+    except CallError:
+        pass  # the whole call may be refused
+    _goes_on(bench, "a claim without a name")
+
+
+def _goes_on(bench: Bench, what: str) -> None:
+    try:
+        bench.ping(bench.connect(bench.plugin.address))
+    except CallError as error:
+        fail(f"since {what} the driver does not answer: {error}")
+
+
+# --- the disk -----------------------------------------------------------------------------------
+
+
+@catalog.check(
+    "faults.cdi-unwritable", MUST,
+    "When CDI files can't be written, the claim is refused, and prepared once they can.",
+    "CDI: a container with unresolvable devices can't be created; an error can be read in events",
+    needs=[Need.RESTART],
+)  # fmt: skip
+def cdi_unwritable(bench: Bench) -> None:
+    first = bench.claim(*bench.free(1))
+    if not any(device.cdi_ids for device in bench.prepare(first).devices):
+        raise NotApplicable("the driver returns no CDI ids")
+    bench.unprepare(first)
+    bench.forget_claim(first)
+    place = bench.places.cdi
+    aside = place.with_name("cdi-aside")
+    claim = bench.claim(*bench.free(1))
+    place.rename(aside)
+    # A file in place of the directory: permissions would not stop a driver that is root.
+    place.write_text("not a directory")
+    try:
+        text = bench.refusal(claim, of=claim)
+    finally:
+        place.unlink()
+        aside.rename(place)
+    require(text, "it was prepared without an error, although no CDI file could be written")
+    _later(bench, lambda: bench.refusal(claim, of=claim), "after files can be written again")
+
+
+@catalog.check(
+    "faults.cdi-missing", SHOULD,
+    "A CDI directory that is missing is made.",
+    "CDI: /var/run/cdi is on a file system that is empty after each reboot",
+    needs=[Need.RESTART],
+)  # fmt: skip
+def cdi_missing(bench: Bench) -> None:
+    place = bench.places.cdi
+    aside = place.with_name("cdi-aside")
+    claim = bench.claim(*bench.free(1))
+    place.rename(aside)
+    try:
+        text = bench.refusal(claim, of=claim)
+        require(not text, f"without the directory the claim is refused: {text}")
+    finally:
+        place.mkdir(exist_ok=True)
+        for path in aside.iterdir():
+            path.rename(place / path.name)
+        aside.rmdir()

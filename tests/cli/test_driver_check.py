@@ -1,0 +1,63 @@
+"""`dralab driver check` and `dralab driver checks`: their options, and how a run ends."""
+
+import json
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from dralab.cli.main import main
+
+pytest.importorskip("grpc", reason="the extra dralab[grpc] is not installed")
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, ["driver", *arguments])
+
+
+def test_the_checks_are_listed_with_level_and_rule():
+    table = run("checks", "--only", "registration.type").output.splitlines()
+    assert table[0].split() == ["ID", "LEVEL", "RULE"]
+    assert table[1].split(maxsplit=2) == [
+        "registration.type", "MUST", "GetInfo answers the type DRAPlugin.",
+    ]  # fmt: skip
+    found = json.loads(run("checks", "-o", "json").output)
+    groups = dict.fromkeys(each["group"] for each in found)
+    assert list(groups) == [
+        "registration", "slices", "prepare", "unprepare", "crash", "health", "faults", "load",
+    ]  # fmt: skip
+    assert len(found) >= 100
+    assert all(each["source"] and each["level"] in {"MUST", "SHOULD"} for each in found)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ([], "Missing argument 'TARGET'"),
+        (["gpu", "--only", "crush"], "'crush' names no check"),
+        (["--only", "crash", "--skip", "crash.*", "gpu"], "leave no check"),
+        (["--env", "X", "gpu"], "'X' is not NAME=VALUE"),
+        (["no-such-driver"], "neither a program, nor a socket, nor one of fake, gpu"),
+        (["--node", "n1", "gpu"], "are for a driver's socket"),
+        (["--health-hook", "", "--previous", "no-such-driver", "gpu"], "neither a program"),
+    ],
+)
+def test_what_cannot_be_checked_is_refused(arguments, text):
+    found = run("check", *arguments)
+    assert found.exit_code == 2
+    assert text in found.output
+
+
+def test_a_program_that_is_no_driver_fails_and_reports_say_so(tmp_path):
+    reports = {name: tmp_path / name for name in ("junit", "markdown", "json", "badge")}
+    options = [word for name, path in reports.items() for word in (f"--{name}", str(path))]
+    only = ["--only", "registration.type", "--only", "slices.owner", "--lanes", "1"]
+    script = "print('no GPU here'); raise SystemExit(3)"
+    found = run("check", *only, *options, "--", sys.executable, "-c", script)
+    assert found.exit_code == 1
+    assert "the driver has ended; its last output" in found.output
+    assert "no GPU here" in found.output
+    assert "not conformant: 0 of 1 MUST, 0 of 1 SHOULD, 0 skipped" in found.output
+    document = json.loads(reports["json"].read_text())
+    assert [each["outcome"] for each in document["checks"]] == ["blocked", "blocked"]
+    assert all(path.stat().st_size for path in reports.values())
