@@ -2,3 +2,5 @@
 dralab what-if -f cluster.yaml -f waiting.yaml --add node-1=1
 # And who would have to leave if node-2 went?
 dralab what-if -f cluster.yaml --remove node-2
+# Which pods would have to move so that ml/train fits on the nodes that are there?
+dralab defragment -f cluster.yaml -f waiting.yaml --for ml/train --explain

@@ -424,7 +424,7 @@ class Fleet:
 
         Devices of pools that are not here hold nothing.
         """
-        for index, taken in self._devices(allocation).items():
+        for index, taken in self.devices_of(allocation).items():
             record = self.pools.records[index]
             for inside, amounts in taken:
                 self.held[index] |= 1 << inside
@@ -442,7 +442,7 @@ class Fleet:
         """Do what `mark_in_use` does for each of many; equal pools in equal use cost little."""
         taken: dict[int, list[tuple[int, tuple[Number, ...] | None]]] = {}
         for allocation in allocations:
-            for index, part in self._devices(allocation).items():
+            for index, part in self.devices_of(allocation).items():
                 taken.setdefault(index, []).extend(part)
         known: dict[object, PoolState] = {}
         for index, part in taken.items():
@@ -464,7 +464,7 @@ class Fleet:
 
     def release(self, allocation: JsonObject) -> None:
         """Give back the devices of an allocation."""
-        for index, taken in self._devices(allocation).items():
+        for index, taken in self.devices_of(allocation).items():
             record = self.pools.records[index]
             last = 0
             for inside, amounts in taken:
@@ -484,7 +484,7 @@ class Fleet:
             self.feasible_nodes.add_released(record.nodes)
             self._touch(record.nodes)
 
-    def _devices(
+    def devices_of(
         self, allocation: JsonObject
     ) -> dict[int, list[tuple[int, tuple[Number, ...] | None]]]:
         """Return per pool the devices of an allocation, with amounts where they are shared."""

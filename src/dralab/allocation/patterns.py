@@ -51,7 +51,7 @@ def parts_of(
     planners = [state.shape.planner(kind, effort.budget) for kind in kinds]
     if all(_usual(planner) for planner in planners):
         if all(planner.count <= 1 and not planner.kind.match for planner in planners):
-            return _cells(state, planners, demand, effort)
+            return cells(state, planners, demand, effort)
         if not any(planner.wanted & state.shape.node_devices.consuming for planner in planners):
             whole = _groups(state, planners, demand)
             if whole is not None:
@@ -65,7 +65,7 @@ def _usual(planner: Planner) -> bool:
     return planner.known is not None and (planner.single is not None or planner.impossible)
 
 
-def _cells(
+def cells(
     state: NodeState, planners: Sequence[Planner], demand: Sequence[int], effort: Effort
 ) -> list[NodePart] | None:
     """Return counter groups and single devices: they alone serve pods of one device each."""

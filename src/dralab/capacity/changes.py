@@ -88,8 +88,8 @@ class Cordon:
 
     def apply(self, model: CapacityModel) -> list[PodInfo]:
         """Cordon the node; its pods stay."""
-        node = node_named(model, self.name)
-        model.put_node({**node, "spec": {**spec_of(node), "unschedulable": True}})
+        node_named(model, self.name)
+        model.cordon(self.name)
         return []
 
 

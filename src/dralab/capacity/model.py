@@ -4,7 +4,7 @@ The state is the scheduler's own (`ClusterState`), filled from objects instead o
 change is noted with its inverse, so that a question leaves the cluster as it was.
 """
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
@@ -16,11 +16,19 @@ from dralab.allocation.selectors import CelSelectorCompiler
 from dralab.capacity.completion import ClusterObjects
 from dralab.objects.claims import allocation_of, claim_names, consumer_of, consumers_of
 from dralab.objects.extended_resources import classes_by_resource
-from dralab.objects.metadata import NamespacedName, key_of, labels_of, status_of, uid_of
+from dralab.objects.metadata import NamespacedName, key_of, labels_of, spec_of, status_of, uid_of
 from dralab.scheduler import gangs
 from dralab.scheduler.allocatable import ClaimPlan
 from dralab.scheduler.cluster_events import GATED
-from dralab.scheduler.cycle import ClusterState, PodPlacement, Refusal, on_node, schedule
+from dralab.scheduler.cycle import (
+    ClusterState,
+    PodPlacement,
+    Refusal,
+    kind_of,
+    on_node,
+    placement,
+    schedule,
+)
 from dralab.scheduler.demands import BlockedPod, DemandReader
 from dralab.scheduler.devices import ClusterDevices
 from dralab.scheduler.nodes import NodeTable
@@ -65,6 +73,10 @@ class CapacityModel:
         self._undo: list[Callable[[], object]] = []
         self._unbound: dict[str, PodInfo] = {}
         self._given: dict[str, int] = {}
+        # How often each node changed, and all of them together.
+        self._changes: dict[str, int] = {}
+        # Who uses a claim among the pods on nodes, by the claim's uid.
+        self._users_of: dict[str, set[str]] = {}
         self._reasons = ReasonWriter(lambda: 0)
         self._load(volumes)
 
@@ -186,16 +198,27 @@ class CapacityModel:
         finally:
             self.rollback(mark)
 
-    def place(self, placement: PodPlacement) -> None:
+    @contextmanager
+    def cordoned(self, name: str) -> Iterator[None]:
+        """Let a node take no new pods in between; what happens meanwhile is kept."""
+        table = self.state.table
+        before = table.objects[table.row_of[name]] or {}
+        table.put_node({**before, "spec": {**spec_of(before), "unschedulable": True}})
+        try:
+            yield
+        finally:
+            table.put_node(dict(before))
+
+    def place(self, decided: PodPlacement) -> None:
         """Let a pod run where the scheduler decided."""
-        self._note(placement)
-        self._undo.append(lambda: self._forget(placement.pod.uid))
+        self._note(decided)
+        self._undo.append(lambda: self._forget(decided.pod.uid))
 
     def take_away(self, uid: str) -> PodInfo:
         """Take a pod from its node, with its devices; return it as one that waits."""
-        placement = self._forget(uid)
-        self._undo.append(lambda: self._note(placement))
-        return self.unbound(placement.pod)
+        before = self._forget(uid)
+        self._undo.append(lambda: self._note(before))
+        return self.unbound(before.pod)
 
     def unbound(self, pod: PodInfo) -> PodInfo:
         """Return a pod as its controller would make it again: on no node, without devices."""
@@ -227,6 +250,11 @@ class CapacityModel:
         else:
             self._undo.append(lambda: table.put_node(before))
 
+    def cordon(self, name: str) -> None:
+        """Let a node take no new pods."""
+        node = self.node(name) or {}
+        self.put_node({**node, "spec": {**spec_of(node), "unschedulable": True}})
+
     def remove_node(self, name: str) -> None:
         """Remove a node; its pods must have been taken away, and its slices are removed apart."""
         table = self.state.table
@@ -254,16 +282,31 @@ class CapacityModel:
         self.devices.put_rule(name, wire)
         self._undo.append(lambda: self.devices.put_rule(name, None))
 
-    def _note(self, placement: PodPlacement) -> None:
-        self.running[placement.pod.uid] = placement
-        self.state.assume_placement(placement)
+    def changes_of(self, node: str) -> tuple[int, int]:
+        """Return a number that changes with a node and its pods; undoing is a change, too."""
+        return self._changes.get(node, 0), self._changes.get("", 0)
+
+    def _changed(self, node: str) -> None:
+        self._changes[node] = self._changes.get(node, 0) + 1
+
+    def _note(self, decided: PodPlacement) -> None:
+        uid = decided.pod.uid
+        self._changed(decided.node)
+        self.running[uid] = decided
+        for plan in decided.plans:
+            self._users_of.setdefault(_holder(plan, uid), set()).add(uid)
+        self.state.assume_placement(decided)
 
     def _forget(self, uid: str) -> PodPlacement:
-        placement = self.running.pop(uid)
-        self.state.forget_placement(placement)
-        return placement
+        before = self.running.pop(uid)
+        self._changed(before.node)
+        for plan in before.plans:
+            self._users_of[_holder(plan, uid)].discard(uid)
+        self.state.forget_placement(before)
+        return before
 
     def _set_slice(self, name: str, wire: JsonDict | None) -> None:
+        self._changed("")
         if wire is None:
             self.slices.pop(name, None)
         else:
@@ -289,6 +332,18 @@ class CapacityModel:
         there = self.state.table.pods[row]
         return self.in_order(self.running[uid] for uid in there if uid in self.running)
 
+    def released_by(self, leaving: Iterable[PodPlacement]) -> list[JsonObject]:
+        """Return the allocations that are given up if just these pods leave."""
+        going = list(leaving)
+        uids = {each.pod.uid for each in going}
+        found = {
+            holder: plan.allocation
+            for each in going
+            for plan in each.plans
+            if self._users_of[holder := _holder(plan, each.pod.uid)] <= uids
+        }
+        return list(found.values())
+
     def in_order(self, placements: Iterable[PodPlacement]) -> list[PodPlacement]:
         """Return pods on nodes in the order in which they were given."""
         return sorted(placements, key=lambda each: self._given.get(each.pod.uid, 0))
@@ -299,19 +354,38 @@ class CapacityModel:
             return Refusal(pod=pod, nodes=self.state.table.count, blocked=GATED)
         return schedule(self.state, pod)
 
+    def find_place(self, pod: PodInfo) -> PodPlacement | None:
+        """Return where a pod would go now; None: nowhere."""
+        return None if pod.gates else placement(self.state, pod)
+
     def run(self, pods: Iterable[PodInfo]) -> dict[str, Decision]:
-        """Schedule pods in the scheduler's order, gangs as a whole; return what became of each."""
+        """Schedule pods in the scheduler's order, gangs as a whole; return what became of each.
+
+        Nobody leaves meanwhile: what one pod was refused, the others of its kind are refused, too.
+        """
         found: dict[str, Decision] = {}
+        refused: dict[Hashable, Refusal] = {}
         ordered = self.ordered(pods)
         for pod in ordered:
             if pod.uid in found:
                 continue
             if not pod.group:
-                found[pod.uid] = self._placed(self.try_pod(pod))
+                kind = self.kind_of(pod)
+                if kind is not None and kind in refused:
+                    found[pod.uid] = replace(refused[kind], pod=pod)
+                    continue
+                decision = found[pod.uid] = self._placed(self.try_pod(pod))
+                if isinstance(decision, Refusal):
+                    refused[kind] = decision
                 continue
             members = [other for other in ordered if _same_group(pod, other)]
             found |= self._run_group(pod, members)
         return found
+
+    def kind_of(self, pod: PodInfo) -> Hashable:
+        """Return what pods have in common that fit or fail alike; None: it forms its own kind."""
+        demand = self.state.demands.demand_of(pod)
+        return None if isinstance(demand, BlockedPod) or pod.gates else kind_of(pod, demand)
 
     def _run_group(self, pod: PodInfo, members: list[PodInfo]) -> dict[str, Decision]:
         group = self.objects.group(NamespacedName(pod.key.namespace, pod.group))
@@ -329,7 +403,7 @@ class CapacityModel:
         result = gangs.schedule_gang(self.state, members, need)
         if isinstance(result, Refusal):
             return {member.uid: replace(result, pod=member) for member in members}
-        chosen = {placement.pod.uid: self._placed(placement) for placement in result}
+        chosen = {each.pod.uid: self._placed(each) for each in result}
         return {
             member.uid: chosen.get(member.uid) or self._placed(self.try_pod(member))
             for member in members
@@ -394,6 +468,10 @@ def _is_used_only_by(claim: JsonObject, pods: Sequence[PodInfo]) -> bool:
         or (consumer.get("resource") == "podgroups" and consumer.get("name") in groups)
         for consumer in consumers_of(claim)
     )
+
+
+def _holder(plan: ClaimPlan, pod: str) -> str:
+    return uid_of(plan.claim) or pod
 
 
 def _same_group(one: PodInfo, other: PodInfo) -> bool:

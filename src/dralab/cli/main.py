@@ -43,6 +43,10 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
         "dralab.cli.snapshot:snapshot",
         "Save the devices, claims and pods of a cluster to a file.",
     ),
+    "defragment": (
+        "dralab.cli.defragment:defragment",
+        "Find the fewest pods to move so that waiting pods fit.",
+    ),
     "allocations": (
         "dralab.cli.allocations:allocations",
         "Count or list a pod's possible device sets.",

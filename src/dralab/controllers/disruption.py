@@ -6,13 +6,13 @@ Source: kube-controller-manager's disruption controller. Evictions and preemptio
 from typing import Any, Final
 
 from dralab.controllers.workloads import each, percentage, write_status
+from dralab.objects.budgets import covers
 from dralab.objects.conditions import conditions_of, with_condition
 from dralab.objects.metadata import (
     NamespacedName,
     controller_of,
     is_deleting,
     key_of,
-    labels_of,
     spec_of,
 )
 from dralab.objects.pods import is_finished, is_ready
@@ -24,7 +24,6 @@ from dralab.runtime.resources import (
     REPLICA_SETS,
     STATEFUL_SETS,
 )
-from dralab.values import labels
 from dralab.values.json_types import JsonDict, JsonObject
 
 SIZED: Final = {"ReplicaSet": REPLICA_SETS, "StatefulSet": STATEFUL_SETS, "Deployment": DEPLOYMENTS}
@@ -49,7 +48,7 @@ class DisruptionBudgets:
         for pod in (old, new):
             if pod is not None and len(self.budgets):
                 for budget in self.budgets.namespace(key_of(pod).namespace):
-                    if _selects(budget, pod):
+                    if covers(budget, pod):
                         self.queue.add(key_of(budget))
 
     def _set(self, old: JsonDict | None, new: JsonDict | None) -> None:
@@ -66,7 +65,7 @@ class DisruptionBudgets:
         pods = [
             pod
             for pod in self.pods.find("namespace", key.namespace)
-            if _selects(budget, pod) and not is_finished(pod)
+            if covers(budget, pod) and not is_finished(pod)
         ]
         spec = spec_of(budget)
         expected = self._expected(spec, pods)
@@ -116,10 +115,3 @@ class DisruptionBudgets:
     def _owner(self, namespace: str, kind: str, name: str) -> JsonDict | None:
         cache = self.sets.get(kind)
         return cache.get(NamespacedName(namespace, name)) if cache is not None else None
-
-
-def _selects(budget: JsonDict, pod: JsonDict) -> bool:
-    wanted = spec_of(budget).get("selector")
-    if wanted is None or key_of(budget).namespace != key_of(pod).namespace:
-        return False
-    return labels.from_mapping(wanted).accepts(labels_of(pod))

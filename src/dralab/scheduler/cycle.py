@@ -168,22 +168,40 @@ def schedule(state: ClusterState, pod: PodInfo) -> PodPlacement | Refusal:
     kind = None if state.nominees else kind_of(pod, demand)
     if kind is not None and (known := state.refused(kind)) is not None:
         return replace(known, pod=pod, repeated=True)
-    fitting = fits(state, pod, demand)
     outcomes: dict[str, Outcome] = {}
     shortages: dict[str, NodeShortage] = {}
-    if fitting.any():
-        if not demand.claims and not demand.extended:
-            row = int(np.argmax(_scores(state, pod, fitting)))
-            volumes = state.volume_plans(demand, row)
-            return PodPlacement(pod, table.names[row], volumes=volumes or ())
-        found = _with_devices(state, pod, demand, fitting, outcomes, shortages)
-        if found is not None:
-            return found
+    found = _placed(state, pod, demand, outcomes, shortages)
+    if found is not None:
+        return found
     refused = refusal(state, pod, demand, outcomes, shortages)
     if kind is not None:
         refused = replace(refused, kind=kind)
         state.remember(refused)
     return refused
+
+
+def placement(state: ClusterState, pod: PodInfo) -> PodPlacement | None:
+    """Return where a pod goes, None if nowhere: as `schedule`, for those who do not ask why."""
+    demand = state.demands.demand_of(pod)
+    return None if isinstance(demand, BlockedPod) else _placed(state, pod, demand, {}, {})
+
+
+def _placed(
+    state: ClusterState,
+    pod: PodInfo,
+    demand: PodDemand,
+    outcomes: dict[str, Outcome],
+    shortages: dict[str, NodeShortage],
+) -> PodPlacement | None:
+    """Find the best place for a pod; what is found out on the way goes into the last two."""
+    fitting = fits(state, pod, demand)
+    if not fitting.any():
+        return None
+    if demand.claims or demand.extended:
+        return _with_devices(state, pod, demand, fitting, outcomes, shortages)
+    row = int(np.argmax(_scores(state, pod, fitting)))
+    volumes = state.volume_plans(demand, row)
+    return PodPlacement(pod, state.table.names[row], volumes=volumes or ())
 
 
 def ranked(state: ClusterState, pod: PodInfo) -> list[str]:

@@ -18,6 +18,12 @@ from dralab.allocation.inventory.holdings import Holdings
 from dralab.allocation.outcome import Unknown, Unsatisfiable
 from dralab.allocation.pools import PoolId, SliceCatalog
 from dralab.allocation.problem import Claim, Node, Problem, Slice
+from dralab.allocation.releasing import (
+    WantedDevices,
+    fits_without,
+    freed_at_most,
+    wanted_devices,
+)
 from dralab.allocation.results import ShareIds
 from dralab.objects.claims import consumer_of, requests_of, results_of
 from dralab.objects.extended_resources import synthetic_claim
@@ -262,6 +268,36 @@ class ClusterDevices:
         """Return how many devices of a node are free for some claims, and whether they fit."""
         self._catch_up()
         return self._free.on(row, claims)
+
+    def fits_without(
+        self, claims: Sequence[JsonDict], row: int, allocations: Iterable[JsonObject]
+    ) -> bool | None:
+        """Return whether claims fit on a node once others are released; None: it is not known."""
+        self._catch_up()
+        return fits_without(self._fleet, row, claims, allocations)
+
+    def wanted(self, claims: Sequence[JsonDict], row: int) -> WantedDevices | None:
+        """Return which devices of a node claims want; None where counting them says nothing."""
+        self._catch_up()
+        return wanted_devices(self._fleet, row, claims)
+
+    def freed_at_most(self, row: int, allocations: Iterable[JsonObject]) -> int:
+        """Return the devices of a node that may become free without some allocations, as bits."""
+        self._catch_up()
+        return freed_at_most(self._fleet, row, allocations)
+
+    def fleet_without(self, allocations: Iterable[JsonObject]) -> Fleet:
+        """Return the fleet as it would be without some allocations; it changes on its own."""
+        self._catch_up()
+        fleet = self._fleet.copied()
+        for allocation in allocations:
+            fleet.release(allocation)
+        return fleet
+
+    def state_of(self, row: int) -> object:
+        """Return what nodes with equal devices have in common; None: pools are in transition."""
+        self._catch_up()
+        return self._fleet.node_state(row)
 
     def everywhere(self, claims: Iterable[Claim]) -> tuple[SliceCatalog, Problem]:
         """Return the problem of claims on the whole cluster, with its slices in order."""

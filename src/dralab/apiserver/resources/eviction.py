@@ -12,9 +12,9 @@ from dralab.apiserver.resources import deleting, writing
 from dralab.apiserver.resources.context import Context
 from dralab.apiserver.resources.options import WriteOptions, delete_options
 from dralab.apiserver.storage import Stored
-from dralab.objects.metadata import is_deleting, labels_of, spec_of, status_of
+from dralab.objects.budgets import covers, disruptions_allowed
+from dralab.objects.metadata import is_deleting, status_of
 from dralab.objects.pods import is_finished
-from dralab.values import labels
 from dralab.values.json_types import JsonDict
 
 BUDGETS: Final = "policy/poddisruptionbudgets"
@@ -56,7 +56,7 @@ def _spend(context: Context, pod: JsonDict, namespace: str, *, dry_run: bool) ->
     budgets = [
         stored
         for stored in context.store.list(BUDGETS, namespace).items
-        if _covers(stored.value, pod)
+        if covers(stored.value, pod)
     ]
     if not budgets:
         return
@@ -69,7 +69,7 @@ def _spend(context: Context, pod: JsonDict, namespace: str, *, dry_run: bool) ->
         )
     budget = budgets[0]
     status = status_of(budget.value)
-    if status.get("disruptionsAllowed", 0) <= 0:
+    if disruptions_allowed(budget.value) <= 0:
         raise _refusal(budget, status)
     if dry_run:
         return
@@ -87,13 +87,6 @@ def _spend(context: Context, pod: JsonDict, namespace: str, *, dry_run: bool) ->
     writing.change(
         context, kind, budget.key.name, namespace, edit, options=how, subresource="status"
     )
-
-
-def _covers(budget: JsonDict, pod: JsonDict) -> bool:
-    selector = spec_of(budget).get("selector")
-    if selector is None:
-        return False
-    return labels.from_mapping(selector).accepts(labels_of(pod))
 
 
 def _refusal(budget: Stored, status: Any) -> ApiError:

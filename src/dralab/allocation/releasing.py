@@ -1,0 +1,118 @@
+"""Whether claims would fit on a node if others gave their devices back; nothing changes."""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from dralab.allocation.fleet import Fleet
+from dralab.allocation.inventory.plans import Plan
+from dralab.allocation.inventory.pool_states import PoolState
+from dralab.values.json_types import JsonObject
+
+
+def fits_without(
+    fleet: Fleet, number: int, claims: Sequence[JsonObject], allocations: Iterable[JsonObject]
+) -> bool | None:
+    """Return whether claims fit on a node without some allocations; None: that is not known.
+
+    It is not known where pools are in transition, a selector fails, or the search is too long.
+    """
+    kind = fleet.kind(claims)
+    state = fleet.node_state(number)
+    if kind.refused is not None:
+        return False
+    if state is None:
+        return None
+    states = _states_without(fleet, number, state.pools, allocations)
+    planner = state.shape.planner(kind, fleet.budget)
+    key = planner.key(states)
+    plan = planner.plans[key] if key in planner.plans else planner.plan(states, key)
+    if plan is None:
+        return False
+    return True if isinstance(plan, Plan) else None
+
+
+def _states_without(
+    fleet: Fleet, number: int, states: Sequence[PoolState], allocations: Iterable[JsonObject]
+) -> list[PoolState]:
+    seen = fleet.sees[number]
+    after = list(states)
+    held = {index: fleet.held[index] for index in seen}
+    whole = {index: fleet.whole[index] for index in seen}
+    sharers: dict[tuple[int, int], int] = {}
+    for allocation in allocations:
+        for index, taken in fleet.devices_of(allocation).items():
+            if index not in held:
+                continue  # another node's
+            for inside, amounts in taken:
+                if amounts is not None:
+                    key = (index, inside)
+                    sharers[key] = sharers.get(key, fleet.sharers.get(key, 0)) - 1
+                    if sharers[key] > 0:
+                        continue
+                held[index] &= ~(1 << inside)
+                whole[index] &= ~(1 << inside)
+            at = seen.index(index)
+            shape = fleet.pools.records[index].shape
+            after[at] = shape.released(after[at], tuple(taken), held[index], whole[index])
+    return after
+
+
+class WantedDevices(NamedTuple):
+    """Devices of a node as bit sets: those that claims would take, and which of them are free.
+
+    The claims fit only if at least `needed` of `wanted` are free.
+    """
+
+    wanted: int
+    free: int
+    needed: int
+
+
+def wanted_devices(fleet: Fleet, number: int, claims: Sequence[JsonObject]) -> WantedDevices | None:
+    """Return what claims want on a node; None where counting devices would say nothing."""
+    kind = fleet.kind(claims)
+    state = fleet.node_state(number)
+    if state is None or kind.refused is not None or kind.some_all:
+        return None
+    shape = state.shape
+    planner = shape.planner(kind, fleet.budget)
+    if planner.known is None or any(alternative.admin for alternative in planner.known):
+        return None
+    wanted = 0
+    for mask in planner.known.values():
+        wanted |= mask
+    if wanted & shape.node_devices.shareable:
+        return None
+    start = shape.state(state.pools)
+    free = wanted & shape.visible & shape.node_devices.fitting(start) & ~start.used
+    needed = sum(
+        min(alternative.count for alternative in request)
+        for claim in kind.alternatives
+        for request in claim
+    )
+    return WantedDevices(wanted, free, needed)
+
+
+def freed_at_most(fleet: Fleet, number: int, allocations: Iterable[JsonObject]) -> int:
+    """Return the devices of a node that may become free if allocations are released, as a bit set.
+
+    These are the devices themselves and all that share counters with them.
+    """
+    state = fleet.node_state(number)
+    if state is None:
+        return -1
+    node_devices, offsets = state.shape.node_devices, state.shape.offsets
+    seen = fleet.sees[number]
+    mask = 0
+    for allocation in allocations:
+        for index, taken in fleet.devices_of(allocation).items():
+            if index not in seen:
+                continue
+            offset = offsets[seen.index(index)]
+            for inside, _ in taken:
+                device = offset + inside
+                mask |= 1 << device
+                consumption = node_devices.consumptions[device]
+                if consumption is not None:
+                    mask |= node_devices.members[consumption.counter_group]
+    return mask

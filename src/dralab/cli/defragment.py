@@ -1,0 +1,255 @@
+"""`dralab defragment`: the fewest moves that make room for pods that wait."""
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from dralab.capacity.commands import commands, cordons
+from dralab.capacity.defragment import Defragmentation, carry_out
+from dralab.capacity.defragment import defragment as answer
+from dralab.capacity.model import CapacityModel
+from dralab.capacity.move_costs import MoveCosts
+from dralab.capacity.moves import Clearing
+from dralab.capacity.relocation import Move, devices_of
+from dralab.cli import objects
+from dralab.cli._inventory import InventorySource, inventory_options
+from dralab.cli._output import echo_json, echo_table, output_option
+from dralab.scheduler.cycle import PodPlacement
+from dralab.scheduler.pods import PodInfo
+
+
+@click.command(
+    epilog="""Examples:
+
+\b
+  dralab defragment -f cluster.yaml --for pod/ml/train
+  dralab defragment --kubeconfig config --all-pending --max-moves 20 --explain
+  dralab defragment -f cluster.yaml --for ml/train -o commands
+""",
+)
+@inventory_options
+@click.option("--for", "name", metavar="POD", default="", help="Make room for this pod.")
+@click.option("--all-pending", is_flag=True, help="Make room for every pod that waits.")
+@click.option("--max-moves", type=click.IntRange(0), help="Move at most so many pods.")
+@click.option(
+    "--least",
+    type=click.Choice(["moves", "cost"]),
+    default="moves",
+    show_default=True,
+    help="What to keep small: the number of moves, or their cost by priority and age.",
+)
+@click.option("--explain", is_flag=True, help="Say why each pod moves, and why it goes there.")
+@output_option("table", "json", "commands")
+def defragment(
+    source: InventorySource,
+    name: str,
+    all_pending: bool,
+    max_moves: int | None,
+    least: str,
+    explain: bool,
+    output: str,
+) -> None:
+    """Find the fewest pods to move so that waiting pods fit.
+
+    Nothing is changed. The moves are in an order in which each step has room: a pod is evicted and
+    runs elsewhere before the next one moves, with the devices that the scheduler would give it
+    there. Pods of DaemonSets, and those whose PodDisruptionBudget allows no disruption, stay. For
+    one pod the number of moves is proved to be the least, or the page says how far it is from
+    that at most. For several pods the moves of each are as few as possible when its turn comes;
+    how many pods could be served at best is a bound that needs the extra `optimal` (OR-Tools).
+    -o commands prints the moves as kubectl commands. Exit code 0: every pod fits after the moves;
+    1: some do not; 2: bad input.
+    """
+    if bool(name) == all_pending:
+        raise click.UsageError("give either --for POD or --all-pending")
+    model = CapacityModel(objects.inventory(source))
+    pods = list(model.waiting) if all_pending else [_waiting(model, name)]
+    costs = MoveCosts(model, "cost" if least == "cost" else "moves")
+    found = answer(model, pods, costs, most=max_moves)
+    if output == "json":
+        echo_json(_structured(found))
+    elif output == "commands":
+        with model.tentatively():
+            for placement in found.fitting:
+                model.place(placement)
+            for line in commands(model, found.clearings):
+                click.echo(line)
+    else:
+        _print(model, found, costs, explain=explain)
+    sys.exit(1 if found.unserved else 0)
+
+
+def _waiting(model: CapacityModel, name: str) -> PodInfo:
+    """Return the pod that waits of a name: POD, NAMESPACE/POD or pod/NAMESPACE/POD."""
+    short = name.removeprefix("pod/")
+    found = [pod for pod in model.waiting if short in {str(pod.key), pod.key.name}]
+    if len(found) == 1:
+        return found[0]
+    known = ", ".join(str(pod.key) for pod in model.waiting) or "none"
+    if found:
+        raise click.UsageError(f"several pods {name!r} wait: {known}; name one with its namespace")
+    running = [each for each in model.running.values() if short == str(each.pod.key)]
+    if running:
+        raise click.UsageError(f"pod {short!r} does not wait: it runs on {running[0].node}")
+    raise click.UsageError(f"no pod {name!r} waits; those that do: {known}")
+
+
+# --- output ----------------------------------------------------------------------------------
+
+
+def _print(
+    model: CapacityModel, found: Defragmentation, costs: MoveCosts, *, explain: bool
+) -> None:
+    for line in _verdict(found, costs):
+        click.echo(line)
+    if found.fitting or found.clearings:
+        click.echo()
+        echo_table([("STEP", "POD", "FROM", "TO", "DEVICES"), *_steps(found)])
+    if explain and found.clearings:
+        click.echo()
+        for line in _reasons(model, found):
+            click.echo(line)
+    if found.unserved:
+        click.echo("\nstill waiting:")
+        for each in found.unserved:
+            click.echo(f"  {each.pod.key}: {each.why}")
+    if found.clearings:
+        click.echo("\nNothing was changed. -o commands prints the kubectl commands.")
+
+
+def _verdict(found: Defragmentation, costs: MoveCosts) -> Iterator[str]:
+    if len(found.clearings) == 1 and not found.unserved and not found.fitting:
+        (clearing,) = found.clearings
+        place = clearing.placement.node if clearing.placement is not None else ""
+        yield f"{clearing.pod.key} fits on {place} after {_moves(len(clearing.moves))}: " + _proof(
+            clearing, costs
+        )
+        return
+    total = found.served + len(found.unserved)
+    text = f"{found.served} of {total} pods fit: {len(found.fitting)} as things are"
+    if found.clearings:
+        proved = sum(each.is_proved for each in found.clearings)
+        text += (
+            f", {len(found.clearings)} after {_moves(found.moves)} ({proved} of them proved to "
+            "need no fewer when their turn comes)"
+        )
+    yield text
+    if total > 1:
+        yield _gap(found)
+
+
+def _gap(found: Defragmentation) -> str:
+    if found.at_best is None:
+        return (
+            "How many any moves could serve is not known: the bound needs OR-Tools "
+            "(pip install '.[optimal]'), pools that are complete, and claims of one pod each."
+        )
+    if found.at_best <= found.served:
+        return "No moves serve more (proved)."
+    gap = (found.at_best - found.served) / found.at_best
+    return f"No moves serve more than {found.at_best} (proved): the gap is {100 * gap:.1f} %."
+
+
+def _proof(clearing: Clearing, costs: MoveCosts) -> str:
+    what = "moves" if costs.by == "moves" else "cost"
+    if clearing.is_proved:
+        return "no plan has fewer (proved)" if what == "moves" else "no plan costs less (proved)"
+    return f"no plan has less than {what} {clearing.bound}, this one has {clearing.cost}"
+
+
+def _moves(number: int) -> str:
+    return f"{number} move" if number == 1 else f"{number} moves"
+
+
+def _steps(found: Defragmentation) -> Iterator[tuple[str, ...]]:
+    for placement in found.fitting:
+        yield "-", str(placement.pod.key), "-", placement.node, _listed(placement)
+    step = 0
+    for clearing in found.clearings:
+        for move in clearing.moves:
+            step += 1
+            devices = f"{_listed(move.origin)} -> {_listed(move.placement)}"
+            yield str(step), str(move.pod.key), move.origin.node, move.placement.node, devices
+        if clearing.placement is not None:
+            place = clearing.placement
+            yield "then", str(clearing.pod.key), "-", place.node, _listed(place)
+
+
+def _listed(placement: PodPlacement) -> str:
+    return ", ".join(name.partition("/")[2] for name in devices_of(placement)) or "none"
+
+
+def _reasons(model: CapacityModel, found: Defragmentation) -> Iterator[str]:
+    with model.tentatively():
+        for placement in found.fitting:
+            model.place(placement)
+        step = 0
+        for clearing in found.clearings:
+            with model.tentatively():
+                for move in clearing.moves:
+                    step += 1
+                    yield f"{step}. {move.pod.key}: {_reason(model, move)}"
+                    model.take_away(move.pod.uid)
+                    model.place(move.placement)
+            carry_out(model, clearing)
+
+
+def _reason(model: CapacityModel, move: Move) -> str:
+    held = _listed(move.origin)
+    what = (
+        f"holds {held} on {move.origin.node}" if held != "none" else f"runs on {move.origin.node}"
+    )
+    needed, certain = cordons(model, move)
+    where = (
+        f"the scheduler puts it on {move.placement.node} while {', '.join(needed)} "
+        f"{'is' if len(needed) == 1 else 'are'} cordoned"
+        if certain
+        else f"{move.placement.node} has room for it, but the scheduler may choose another node"
+    )
+    return f"{what}, where {move.makes_room_for} needs room; {where}"
+
+
+def _structured(found: Defragmentation) -> dict[str, Any]:
+    return {
+        "served": found.served,
+        "moves": found.moves,
+        "atBest": found.at_best,
+        "fitting": [_placed(each) for each in found.fitting],
+        "clearings": [
+            {
+                **_placed(each.placement),
+                "moves": [_move(move) for move in each.moves],
+                "cost": each.cost,
+                "bound": each.bound,
+                "proved": each.is_proved,
+            }
+            for each in found.clearings
+            if each.placement is not None
+        ],
+        "waiting": [
+            {"pod": str(each.pod.key), "why": each.why, "proved": each.is_proved}
+            for each in found.unserved
+        ],
+    }
+
+
+def _placed(placement: PodPlacement) -> dict[str, Any]:
+    return {
+        "pod": str(placement.pod.key),
+        "node": placement.node,
+        "devices": devices_of(placement),
+    }
+
+
+def _move(move: Move) -> dict[str, Any]:
+    return {
+        "pod": str(move.pod.key),
+        "from": move.origin.node,
+        "to": move.placement.node,
+        "releases": devices_of(move.origin),
+        "devices": devices_of(move.placement),
+        "makesRoomFor": str(move.makes_room_for),
+        "cost": move.cost,
+    }
