@@ -1,9 +1,13 @@
 """Objects without some conditions: the test's own way, on v1 mappings, to judge explanations."""
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
+from dralab.allocation.explanation.causes import Help
 from dralab.allocation.explanation.conditions import Condition
+from dralab.allocation.explanation.patches import patch_of
+from dralab.values.patches import json_patch
 from problems import Case
 
 
@@ -23,6 +27,27 @@ def relaxed(case: Case, dropped: Iterable[Condition]) -> Case:
             if not rule.get("requests") or {name.split("/")[0] for name in rule["requests"]} & there
         ]
     return made
+
+
+def helped(case: Case, found: Help) -> Iterator[Case]:
+    """Yield the case after a help; several where each of those who hold devices is enough."""
+    if found.kind in {"wait", "add"}:
+        # A node like this one is this one without anything in use.
+        gone = [[name] for name in found.who] if found.note == "any" else [list(found.who)]
+        for names in gone:
+            others = [each for each in case.others if not _names(each) & set(names)]
+            yield replace(case, others=others if found.kind == "wait" else [])
+        return
+    if found.kind == "several":
+        yield relaxed(case, found.changes)
+        return
+    made = copy.deepcopy(case)
+    assert found.mark is not None
+    kind, name = found.mark.owner
+    objects = made.claims if kind == "claim" else made.classes
+    at = next(n for n, each in enumerate(objects) if name in _names(each))
+    objects[at] = json_patch(objects[at], patch_of(found))
+    yield made
 
 
 def _drop(case: Case, condition: Condition) -> None:
@@ -53,6 +78,10 @@ def _drop(case: Case, condition: Condition) -> None:
         ]
     else:
         _ease(_asked(devices, condition.request), condition)
+
+
+def _names(item) -> set[str]:
+    return {item["metadata"]["name"], _full(item)}
 
 
 def _full(item) -> str:

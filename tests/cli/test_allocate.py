@@ -324,7 +324,7 @@ def test_a_pod_that_may_run_nowhere_is_told(run):
     found = run("allocate", objects=[*GPUS, CLASS, ONE, asked])
     assert found.exit_code == 1
     why = "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector."
-    assert found.stdout.splitlines()[-1].startswith("pod ml/a: node-1 has the devices, but it ")
+    assert found.stdout.splitlines()[-1].startswith("pod ml/a: node-1 has the devices, but ")
     assert why in found.stdout
     assert why in run("explain", objects=[*GPUS, CLASS, ONE, asked]).stdout
 
@@ -372,7 +372,7 @@ def test_pods_take_room_from_those_that_come_after_them(run):
     pods = [asking("one", "c", "1"), asking("two", "d", "1")]
     found = run("allocate", objects=[SMALL, *NETWORK, CLASS, *claims("c", "d"), bound, *pods])
     assert [row[3] for row in table(found)] == ["small", "-"]
-    assert "small has the devices, but 500m of the 1 cpu it asks for (DRA053)" in found.stdout
+    assert "small has the devices, but 500m of the 1 cpu (DRA053)" in found.stdout
 
 
 def test_pods_of_a_batch_do_not_overcommit_a_node_together(run):
@@ -391,7 +391,7 @@ def test_a_cordoned_node_takes_pods_that_tolerate_its_cordon(run):
     )
     found = run("allocate", objects=[*objects, plain, patient])
     assert [row[3] for row in table(found)] == ["-", "n"]
-    assert "pod ml/a: n has the devices, but it is cordoned (DRA050)" in found.stdout
+    assert "pod ml/a: n has the devices, but is cordoned (DRA050)" in found.stdout
     assert "0/1 nodes are available: 1 node(s) were unschedulable." in found.stdout
     alone = run("allocate", objects=objects)
     assert alone.exit_code == 1
@@ -404,7 +404,7 @@ def test_what_devices_lack_is_told_beside_what_nodes_lack(run):
         found = run(command, objects=objects)
         why = "1 cannot allocate all claims, 1 node(s) had untolerated taint {age: 7}"
         assert f"0/2 nodes are available: {why}." in found.stdout
-        assert "worn has the devices, but it has taint age=7" in found.stdout
+        assert "worn has the devices, but has taint age=7" in found.stdout
 
 
 def test_a_claim_that_asks_for_nothing_is_served(run):

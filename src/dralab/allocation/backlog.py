@@ -213,7 +213,8 @@ class Backlog:
             return self._claims[namespace, named]
         # A cluster would add five random characters.
         name = made["metadata"]["generateName"].removesuffix("-")
-        made["metadata"] = {"name": name, "namespace": namespace}
+        annotations = made["metadata"]["annotations"]
+        made["metadata"] = {"name": name, "namespace": namespace, "annotations": annotations}
         return self._claims.get(key(made), made)
 
 

@@ -22,6 +22,8 @@ TEXTUAL: Final = frozenset({"startsWith", "endsWith", "contains", "matches"})
 CONSTRUCTORS: Final = frozenset({"quantity", "semver"})
 DEVICE_PATH: Final = 3
 """How many steps lead to one value: `attributes`, domain, name."""
+OWN_DOMAIN: Final = "@driver"
+"""The step of a path for the index `device.driver`: the domain of the device's own driver."""
 OPENING: Final = frozenset("([{")
 CLOSING: Final = frozenset(")]}")
 
@@ -233,6 +235,9 @@ class _Reader:
                     function="_[_]" | "_[?_]" | "_?._", args=[operand, Literal(value=str(key))]
                 ):
                     steps.append(key)
+                    tree = operand
+                case Call(function="_[_]" | "_[?_]", args=[operand, Select(name="driver")]):
+                    steps.append(OWN_DOMAIN)
                     tree = operand
                 case Call(function="orValue" | "value", target=Call() as operand):
                     tree = operand

@@ -7,10 +7,11 @@ Their pods are placed by their own rules, the first node by name. What the pages
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
-from typing import Any, Final
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
 
 import click
+import orjson
 
 from dralab.cli import generations
 from dralab.cli._inventory import InventorySource
@@ -22,10 +23,13 @@ from dralab.prototypes.findings import copied
 from dralab.prototypes.placement import GenerationCluster, PlacedPod, PlacementResult
 from dralab.values.json_types import JsonDict
 
+if TYPE_CHECKING:
+    from dralab.allocation.explanation.causes import Diagnosis
+
 # What no file of today's API holds: a quick look, before anything is parsed.
 MARKS: Final = (b"devmgmtproto.k8s.io/", b"resource.k8s.io/v1alpha2", b"deviceClaims")
 # Older generations number their pools for the search.
-NUMBERED: Final = re.compile(r"\b(?:(?:k8srm|evolution)/)?(\d{6})/([^\s,;:]+)")
+NUMBERED: Final = re.compile(r"\b(?:(?:k8srm|evolution)/)?(\d{6})/([^\s,;:\"]+)")
 COLUMNS: Final = ("NAMESPACE", "POD", "CLAIM", "NODE", "REQUEST", "DEVICE", "POOL", "DRIVER")
 
 
@@ -53,7 +57,7 @@ def allocate_older(
     """Place the pods of files and print their devices; return the exit code."""
     if policy != "kubernetes":
         raise click.UsageError(f"{api} places pods in its own order: omit --policy {policy}")
-    results = [(placement, why) for _, placement, why in _placed(named(api), source, node)]
+    results = [(placement, why.text) for _, placement, why in _placed(named(api), source, node)]
     refused = [each for each in results if not isinstance(each[0], PlacedPod)]
     if not results:
         click.echo("nothing in the input requests devices", err=True)
@@ -93,18 +97,45 @@ def explain_older(
     if output == "json":
         echo_json([{key: each[key] for key in each if key != "text"} for each in told])
     elif told:
-        click.echo("\n\n".join(f"{each['object']}\n{each['text']}" for each in told))
+        click.echo("\n\n".join(each["text"] for each in told))
     else:
         click.echo("nothing in the input asks for devices", err=True)
     return 0 if all(each["fits"] for each in told) else 1
 
 
 def why_not(cluster: GenerationCluster, placement: PlacementResult) -> str:
-    """Return a message that says why a pod has no node."""
+    """Return a page that says why a pod has no node; empty if it has one."""
+    return _reason(cluster, placement).text
+
+
+@dataclass(frozen=True, slots=True)
+class _Reason:
+    """Why a pod has no node: for people, and as `explain -o json` tells it."""
+
+    text: str = ""
+    facts: JsonDict = field(default_factory=dict)
+
+
+def _reason(cluster: GenerationCluster, placement: PlacementResult) -> _Reason:
+    found = _diagnosis(cluster, placement)
+    if found is None or isinstance(found, str):
+        return _Reason(found or "")
+    from dralab.allocation.explanation.structured import structured
+    from dralab.allocation.explanation.text import Names, NoFields, brief, page
+
+    def named(text: str) -> str:
+        return NUMBERED.sub(lambda match: cluster.shown(match[1], match[2]), text)
+
+    names = Names(spots=NoFields())
+    facts = structured(found, names) | {"reason": brief(found, names=names)}
+    return _Reason(named(page(found, names)), orjson.loads(named(orjson.dumps(facts).decode())))
+
+
+def _diagnosis(cluster: GenerationCluster, placement: PlacementResult) -> "Diagnosis | str | None":
+    """Return why a pod has no node: facts, or a plain reason; None if it has one."""
     if isinstance(placement, PlacedPod) or placement.reason:
-        return "" if isinstance(placement, PlacedPod) else placement.reason
+        return None if isinstance(placement, PlacedPod) else placement.reason
     from dralab.allocation.explanation.diagnose import diagnose
-    from dralab.allocation.explanation.text import Names, NoFields, page
 
     problems = cluster.problems(placement.pod)
     unfit = [reason for each in placement.nodes for reason in each.unfit]
@@ -115,15 +146,12 @@ def why_not(cluster: GenerationCluster, placement: PlacementResult) -> str:
     found = diagnose(problems[0][1], nodes, subject=_title(placement.pod))
     if found is None:
         return "no result within the search budget"
-    found = replace(found, unfit=tuple(Counter(map(str, unfit)).most_common()))
-    return NUMBERED.sub(
-        lambda match: cluster.shown(match[1], match[2]), page(found, Names(spots=NoFields()))
-    )
+    return replace(found, unfit=tuple(Counter(map(str, unfit)).most_common()))
 
 
 def _placed(
     generation: Any, source: InventorySource, node: str
-) -> Iterator[tuple[JsonDict, PlacementResult, str]]:
+) -> Iterator[tuple[JsonDict, PlacementResult, _Reason]]:
     """Place every pod without a node that asks for devices, one after the other."""
     cluster = generation.cluster(source.of_generation(generation.name))
     for pod in cluster.pods():
@@ -137,7 +165,7 @@ def _placed(
             if not placement.claims:
                 continue
             cluster.apply(placement)
-        yield pod, placement, why_not(cluster, placement)
+        yield pod, placement, _reason(cluster, placement)
 
 
 def _rows(placement: PlacementResult) -> Iterator[tuple[str, ...]]:
@@ -154,10 +182,11 @@ def _rows(placement: PlacementResult) -> Iterator[tuple[str, ...]]:
         yield (*start, shared, placement.node, "(allocated)", "-", "-", "-")
 
 
-def _told(placement: PlacementResult, why: str) -> dict[str, Any]:
+def _told(placement: PlacementResult, why: _Reason) -> dict[str, Any]:
     start: dict[str, Any] = {"object": _title(placement.pod)}
     if not isinstance(placement, PlacedPod):
-        return start | {"fits": False, "reason": why, "text": why}
+        text = why.text if why.facts else f"{start['object']}\n{why.text}"
+        return start | {"fits": False, "reason": why.text, "text": text} | why.facts
     lines = [f"fits on node {placement.node}:"]
     lines += [
         f"  {each.request or 'request'} of claim {each.claim}: {each} ({each.driver})"
@@ -165,7 +194,8 @@ def _told(placement: PlacementResult, why: str) -> dict[str, Any]:
     ]
     if not placement.devices:
         lines.append("  its claims have their devices already")
-    return start | {"fits": True, "node": placement.node, "why": lines, "text": "\n".join(lines)}
+    text = "\n".join([start["object"], *lines])
+    return start | {"fits": True, "node": placement.node, "why": lines, "text": text}
 
 
 def _title(pod: JsonDict) -> str:

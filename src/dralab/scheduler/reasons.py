@@ -75,7 +75,10 @@ class ReasonWriter:
         rows = [row for row in state.table.row_of.values() if not state.filters.reason(pod, row)]
         nodes = [state.devices.node(row) for row in rows[:MOST_NODES]]
         catalog, problem = state.devices.everywhere(anonymous)
-        found = diagnose(problem, nodes, budget=STEPS, questions=QUESTIONS, catalog=catalog)
+        found = diagnose(
+            problem, nodes, budget=STEPS, questions=QUESTIONS, catalog=catalog,
+            refused=bool(refusal.fatal),
+        )  # fmt: skip
         text = "" if found is None else brief(found, EVENT_BYTES - ROOM)
         self._told[shape] = now, text
         if len(self._told) > REMEMBERED:

@@ -19,9 +19,13 @@ from dralab.allocation.outcome import Allocated
 from dralab.allocation.pools import SliceCatalog
 from dralab.allocation.selectors import CelSelectorCompiler
 from problems import Case, TooBigError, by_cel, cases, matches, tried
-from relaxing import relaxed
+from relaxing import helped, relaxed
 
 FUZZ = SHARED / "cases" / "fuzz-cases.json"
+
+
+HELPED: Counter[str] = Counter()
+"""How many helps of each kind were confirmed."""
 
 
 def feasible(case, dropped=(), matches_=matches, limit=20_000):
@@ -52,8 +56,17 @@ def prove(case, problem, matches_=matches):
         assert without_(*remedy)
         for part in remedy:
             assert not without_(*(item for item in remedy if item != part))
-    told(problem, here)
+    every_help_works(case, told(problem, here), matches_)
     return found
+
+
+def every_help_works(case, cause, matches_):
+    """Change the objects as each help says, and let the oracle look for devices."""
+    for found in cause.helps:
+        if found.now:
+            for changed in helped(case, found):
+                assert feasible(changed, matches_=matches_), found
+            HELPED[found.kind] += 1
 
 
 def told(problem, here):
@@ -88,6 +101,8 @@ def test_every_no_of_the_generator_is_proved():
         seen.update({f"drop {item.kind}" for remedy in found.remedies for item in remedy})
 
     look()
+    for kind in ("wait", "count", "value", "drop", "several", "add"):
+        assert HELPED[kind], (kind, HELPED)
     assert seen["no"] > 60
     for kind in ("held", "taint", "count", "capacity", "constraint", "selector", "request"):
         assert seen[kind], (kind, seen)

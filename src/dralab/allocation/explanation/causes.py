@@ -7,9 +7,9 @@
 `diagnose` finds them, `text` and `structured` tell them to people and to programs.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from dralab.allocation.explanation.conditions import Condition
 from dralab.allocation.explanation.explain import NodeGroup
@@ -140,7 +140,7 @@ class NotTogether:
 class Lacking:
     """Suitable devices lack an attribute that a constraint reads, or an amount of a capacity.
 
-    `best` is the largest amount that one of them can give.
+    `best` is the largest amount that one of them can give, `number` the position of the constraint.
     """
 
     code: str
@@ -148,6 +148,7 @@ class Lacking:
     name: str
     total: int
     nodes: int
+    number: int = 0
     mark: Mark | None = None
     needed: str = ""
     best: str = ""
@@ -189,11 +190,12 @@ class Unmatched:
 
     `values` are on the node that comes nearest, `most` devices of them agree. `total` devices
     suit, `free` of them are free; `nodes` nodes have enough of them, but not with such values.
-    Of a total over all devices, `best` is the largest that a node has.
+    Of a total over all devices, `best` is the largest that a node has. `number` is the position of
+    the constraint.
     """
 
     code: str
-    asked: Asked
+    asked: tuple[Asked, ...]
     constraint: Constraint
     wanted: int
     most: int
@@ -202,6 +204,7 @@ class Unmatched:
     total: int
     nodes: int
     free: int
+    number: int = 0
     best: str = ""
     holders: tuple[str, ...] = ()
     mark: Mark | None = None
@@ -290,6 +293,7 @@ class Help:
     """One change that would help, the cheapest kinds first.
 
     spelling    write `to` at `mark` instead of what is there
+    guard       write `to` at `mark`: an expression that does not fail
     wait        `who` end
     value       write `to` at `mark` instead: another value, a lower threshold
     count       ask for `number` devices
@@ -298,6 +302,7 @@ class Help:
     tolerate    tolerate taint `to`
     node        change a node: `to` says how (uncordon, taint …), `who` which
     move        move `who` to node `to`
+    several     give up all of `changes`, which cannot be fewer
     add         add a node with such devices
 
     `now`: the allocator confirms that the whole pod fits then; otherwise it would fit once the
@@ -305,8 +310,8 @@ class Help:
     """
 
     kind: Literal[
-        "spelling", "wait", "node", "value", "count", "constraint", "tolerate", "drop", "move",
-        "preempt", "add",
+        "spelling", "guard", "wait", "node", "value", "count", "constraint", "tolerate", "drop",
+        "move", "preempt", "several", "add",
     ]  # fmt: skip
     now: bool
     mark: Mark | None = None
@@ -318,6 +323,7 @@ class Help:
     asked: Asked | None = None
     note: str = ""
     command: str = ""
+    changes: tuple[Condition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -325,20 +331,23 @@ class Diagnosis:
     """Why something waits: the cause, what would help, and what every group of nodes lacks.
 
     `unfit` counts nodes that are ruled out by their own state, in kube-scheduler's words.
-    `conflict` proves the "no" (see `Explanation`); it is empty unless it was asked for.
     """
 
     subject: str
     cause: Cause
     helps: tuple[Help, ...] = ()
     nodes: int = 0
-    groups: tuple[NodeGroup, ...] = ()
+    grouped: Callable[[], tuple[NodeGroup, ...]] = tuple
     unfit: tuple[tuple[str, int], ...] = ()
     error: str = ""
     settled: bool = True
-    places: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def code(self) -> str:
         """The stable code of the cause."""
         return self.cause.code
+
+    @property
+    def groups(self) -> tuple[NodeGroup, ...]:
+        """What every group of nodes lacks; it is only found out when it is asked for."""
+        return self.grouped()

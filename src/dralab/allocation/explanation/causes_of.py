@@ -32,27 +32,30 @@ from dralab.allocation.problem import Capacity, Problem
 from dralab.allocation.search.alternatives import Alternative
 from dralab.values.quantity import Number
 
-WAITING: Final = frozenset({"DRA030", "DRA032", "DRA038", "DRA039"})
+WAITING: Final = frozenset({"DRA030", "DRA032", "DRA038", "DRA039", "DRA044"})
 """Causes that end once others release their devices."""
 
 
-def cause_of(inquiry: Inquiry) -> Cause | None:
-    """Return why no node can serve what is asked; None where one can."""
-    return _CauseFinder(inquiry).cause()
+def cause_of(inquiry: Inquiry, *, refused: bool = False) -> Cause | None:
+    """Return why no node can serve what is asked; None where one can.
+
+    `refused`: the search ended with an error although some node could serve it.
+    """
+    return _CauseFinder(inquiry).cause(refused=refused)
 
 
 class _CauseFinder:
     def __init__(self, inquiry: Inquiry) -> None:
         self.of = inquiry
 
-    def cause(self) -> Cause | None:
+    def cause(self, *, refused: bool) -> Cause | None:
         """Return the cause; None where some node can serve the claims."""
-        refused = self.of.read_claims()
-        if refused is not None:
-            return refused
+        wrong = self.of.read_claims()
+        if wrong is not None:
+            return wrong
         feasible = self.of.asking.everywhere()
         if feasible is True:
-            return None
+            return (self._failing() or NothingThere(code="DRA060")) if refused else None
         if not self.of.asking.views:
             return NothingThere(code="DRA007", detail="there are no nodes")
         if feasible is None:
@@ -129,7 +132,7 @@ class _CauseFinder:
             if any(rule.name in kind.device.attributes for kind in suits):
                 continue
             return Lacking(
-                code="DRA027", asked=asked, name=rule.name, total=total_of(suits),
+                code="DRA027", asked=asked, number=number, name=rule.name, total=total_of(suits),
                 nodes=misses.nodes_of(suits), examples=examples,
                 known=misses.known_names("attributes", [kind.device for kind in suits]),
                 mark=Mark(
@@ -159,7 +162,9 @@ class _CauseFinder:
         supply, suits = self.of.supply(alternative), self.of.suits(alternative)
         empty = self.of.asking.serves(small, empty=True)
         code = "DRA030"
-        if empty is False:
+        if alternative.all and empty is not False:
+            code = "DRA044"
+        elif empty is False:
             code = "DRA040" if supply.blocked.get("taint") else "DRA031"
         elif supply.blocked.get("counters"):
             code = "DRA038"

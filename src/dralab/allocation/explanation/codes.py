@@ -54,7 +54,7 @@ _ALL: Final = (
         "DRA006", "An expression fails while it runs",
         "In CEL an error is not false: if a selector fails for one device, Kubernetes stops the "
         "search for the whole pod. Mostly some devices lack an attribute that others have.",
-        "train waits: an expression fails for 2 of 10 devices, which stops the search",
+        "train waits: 6 of 30 devices have no architecture, and the expression fails on them",
         "Guard the expression: has(device.attributes[…].name) && …, or .?name.orValue(…).",
     ),
     Code(
@@ -219,28 +219,34 @@ _ALL: Final = (
         "Ask for less, or for more devices.",
     ),
     Code(
+        "DRA044", "Not all devices of a node are free",
+        "allocationMode All wants every suitable device of one node, and on every node some of "
+        "them are in use or tainted.",
+        "train waits: it wants all gpus of a node, and no node has all of them free",
+        "Wait for those who hold the others, or ask for a number of devices.",
+    ),
+    Code(
         "DRA050", "The node is cordoned",
         "A node with the devices is marked unschedulable.",
-        "train waits: node-7 has the devices, but it is cordoned",
+        "train waits: node-7 has the devices, but is cordoned",
         "kubectl uncordon NODE",
     ),
     Code(
         "DRA051", "The node has a taint",
         "A node with the devices has a taint that the pod does not tolerate.",
-        "train waits: node-7 has the devices, but it has taint gpu=only",
+        "train waits: node-7 has the devices, but has taint gpu=only",
         "Add a toleration to the pod.",
     ),
     Code(
         "DRA052", "The node does not match the pod's node selector",
         "A node with the devices is excluded by the pod's nodeSelector, affinity or nodeName.",
-        "train waits: node-7 has the devices, but it does not match the pod's node selector or "
-        "affinity",
+        "train waits: node-7 has the devices, but does not match its node selector",
         "Change the node selector, or label the node.",
     ),
     Code(
         "DRA053", "The node lacks CPU, memory or another resource",
         "A node with the devices has too little left of what the pod requests besides.",
-        "train waits: node-7 has the devices, but it lacks cpu",
+        "train waits: node-7 has the devices, but 2 of the 6 cpu",
         "Request less, or free the node.",
     ),
     Code(

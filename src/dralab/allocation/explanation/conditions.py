@@ -175,8 +175,8 @@ def _repelling(views: Sequence[PoolView]) -> list[DeviceTaint]:
 
 def said_by(constraint: Constraint) -> str:
     """Return a constraint in a few words."""
-    words = {"match": "the same", "distinct": "each another", "total": "in total enough"}
-    return f"{words.get(constraint.kind, 'an unknown rule on')} {constraint.name}".strip()
+    words = {"match": "matchAttribute", "distinct": "distinctAttribute", "total": "total"}
+    return f"{words.get(constraint.kind, 'unknown rule')} {constraint.name}".strip()
 
 
 def _claim(claim: Claim, gone: frozenset[Condition]) -> Claim:

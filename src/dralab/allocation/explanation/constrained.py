@@ -10,7 +10,7 @@ from dralab.allocation.explanation.findings import findings
 from dralab.allocation.explanation.inquiry import Inquiry
 from dralab.allocation.explanation.names import shown_value
 from dralab.allocation.explanation.supply import total_of
-from dralab.allocation.problem import Constraint, Device, InUse, Problem
+from dralab.allocation.problem import Constraint, Device, Problem
 from dralab.allocation.search.alternatives import Alternative
 from dralab.allocation.search.node_devices import bits
 from dralab.values.quantity import Number
@@ -95,8 +95,8 @@ def _cause(
     best = _Nearest(0, 0, "", Counter())
     nodes = free = 0
     holders: dict[str, None] = {}
-    for place in inquiry.asking.places:
-        devices = _had(only, place, rule, place.in_use if held else InUse())
+    for place in inquiry.asking.places if held else inquiry.asking.emptied:
+        devices = _had(only, place, rule)
         if rule.kind == "total":
             amounts = sorted(
                 item.value for each in devices if (item := each.capacity.get(rule.name))
@@ -118,8 +118,9 @@ def _cause(
                     holders |= dict.fromkeys(inquiry.in_use.holders.get(offer.id, ()))
     return Unmatched(
         code="DRA033" if held else CODES[rule.kind],
-        asked=inquiry.asked(covered[0]),
+        asked=tuple(inquiry.asked(each) for each in covered),
         constraint=rule,
+        number=number,
         wanted=wanted,
         most=int(best.agree),
         best=shown_value(best.agree) if rule.kind == "total" else "",
@@ -142,9 +143,9 @@ def _cause(
     )
 
 
-def _had(only: Problem, place: AlikeNodes, rule: Constraint, in_use: InUse) -> list[Device]:
+def _had(only: Problem, place: AlikeNodes, rule: Constraint) -> list[Device]:
     """Return the devices of a node that could be had for the requests of a constraint."""
-    found = findings(replace(only, in_use=in_use), place.view)
+    found = findings(replace(only, in_use=place.in_use), place.view)
     mask = 0
     for alternative, eligible in found.eligible:
         if rule.covers(alternative.name):

@@ -1,6 +1,7 @@
 """`diagnose`: the cause of a "no", and what would help."""
 
 from collections.abc import Sequence
+from functools import partial
 
 from dralab.allocation.allocator import DEFAULT_BUDGET
 from dralab.allocation.explanation.causes import Diagnosis
@@ -21,15 +22,17 @@ def diagnose(
     catalog: SliceCatalog | None = None,
     budget: int = DEFAULT_BUDGET,
     questions: int = MOST_QUESTIONS,
+    refused: bool = False,
 ) -> Diagnosis | None:
     """Return why no node can serve the claims of a problem, and what would help.
 
     None where one can. `subject` names what waits (`pod ml/train`); `budget` limits the steps of
-    each question to the allocator, `questions` their number.
+    each question to the allocator, `questions` their number. `refused`: the search ended with an
+    error although some node could serve them.
     """
     asking = FleetQuestions(problem, nodes, catalog=catalog, budget=budget, questions=questions)
     inquiry = Inquiry(asking)
-    cause = cause_of(inquiry)
+    cause = cause_of(inquiry, refused=refused)
     if cause is None:
         return None
     helps = helps_for(inquiry, cause)
@@ -38,7 +41,7 @@ def diagnose(
         cause=cause,
         helps=helps,
         nodes=len(asking.views),
-        groups=node_groups(asking),
+        grouped=partial(node_groups, asking),
         error=asking.error,
         settled=asking.allowance.left >= 0 and cause.code != "DRA060",
     )

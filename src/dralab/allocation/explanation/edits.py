@@ -71,20 +71,11 @@ def tolerating(problem: Problem, alternative: Alternative, taint: DeviceTaint) -
     )
 
 
-def with_attribute(problem: Problem, position: int, old: str, new: str) -> Problem:
-    """Return a problem in which constraints of a claim compare another attribute; "": none."""
-    return with_claim(
-        problem,
-        position,
-        lambda claim: replace(
-            claim,
-            constraints=tuple(
-                replace(rule, name=new) if rule.name == old else rule
-                for rule in claim.constraints
-                if new or rule.name != old
-            ),
-        ),
-    )
+def with_attribute(problem: Problem, position: int, number: int, name: str) -> Problem:
+    """Return a problem in which one constraint of a claim compares another attribute; "": none."""
+    rules = list(problem.claims[position].constraints)
+    rules[number : number + 1] = [replace(rules[number], name=name)] if name else []
+    return with_claim(problem, position, lambda claim: replace(claim, constraints=tuple(rules)))
 
 
 def without(expression: str, part: str) -> str:

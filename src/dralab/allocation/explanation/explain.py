@@ -104,14 +104,14 @@ def node_groups(asking: FleetQuestions, *, empty: bool = False) -> tuple[NodeGro
     """
     return tuple(
         sorted(
-            (_group(asking, place, empty=empty) for place in asking.places),
+            (_group(asking, place) for place in (asking.emptied if empty else asking.places)),
             key=lambda group: (-len(group.nodes), group.nodes),
         )
     )
 
 
-def _group(asking: FleetQuestions, place: AlikeNodes, *, empty: bool) -> NodeGroup:
-    local = replace(asking.problem, in_use=InUse() if empty else place.in_use)
+def _group(asking: FleetQuestions, place: AlikeNodes) -> NodeGroup:
+    local = replace(asking.problem, in_use=place.in_use)
     return NodeGroup(
         nodes=tuple(place.names),
         facts=tuple(

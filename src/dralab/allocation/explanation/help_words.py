@@ -1,16 +1,19 @@
 """What would help, as a person would say it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from dralab.allocation.explanation.causes import Help
-from dralab.allocation.explanation.names import counted, joined, shortened
+from dralab.allocation.explanation.conditions import Condition
+from dralab.allocation.explanation.names import counted, joined, listed, shortened, taint_text
 
 
 def help_text(found: Help, holders: Mapping[str, str] | None = None) -> str:
     """Return what somebody could do; `holders` names the pods that hold claims."""
     names = [(holders or {}).get(name, f"claim {shortened(name)}") for name in found.who]
     text = _help(found, list(dict.fromkeys(names)))
-    if found.kind in {"spelling", "value", "drop"} and found.devices:
+    if found.kind in {"value", "drop"} and found.note:
+        text += f" {found.note}"
+    if found.kind in {"spelling", "value", "drop", "guard"} and found.devices:
         match = "matches" if found.devices == 1 else "match"
         numbers = f"{counted(found.devices, 'device')} {match}, {found.free} free"
         text += f" {numbers}" if found.kind == "spelling" else f": {numbers}"
@@ -23,6 +26,8 @@ def _help(found: Help, names: Sequence[str]) -> str:
     match found.kind:
         case "spelling":
             return f"did you mean {found.to}?"
+        case "guard":
+            return f"write {found.to}"
         case "wait" if found.note == "any" and len(names) > 1:
             return f"wait until {joined(names, 'or')} ends: each is enough"
         case "wait":
@@ -33,6 +38,8 @@ def _help(found: Help, names: Sequence[str]) -> str:
             return " ".join(["ask for", counted(found.number, "device"), found.note]).rstrip()
         case "move":
             return f"move {joined(names)} to {found.to}"
+        case "several":
+            return joined(list(_changes(found.changes)))
         case "preempt":
             return f"preempt {joined(names)}"
         case _:
@@ -49,3 +56,30 @@ def _plain(found: Help) -> str:
             return f"leave out {found.to}"
         case _:
             return found.to
+
+
+def _changes(conditions: Sequence[Condition]) -> Iterator[str]:
+    """Yield what has to be given up, what others hold as one."""
+    holders = sorted({name for each in conditions for name in each.holders})
+    if any(each.kind == "held" for each in conditions):
+        who = [f"claim {shortened(name)}" for name in holders]
+        yield f"wait until {listed(who)} {'ends' if len(who) == 1 else 'end'}"
+    for each in conditions:
+        request = f"request {each.request}"
+        match each.kind:
+            case "taint":
+                yield f"tolerate taint {taint_text(each.taint) if each.taint else ''}"
+            case "count":
+                yield f"ask for fewer devices in {request}"
+            case "capacity":
+                yield f"ask for less {each.text} in {request}"
+            case "constraint":
+                yield f"leave out the constraint on {each.text}"
+            case "selector":
+                yield f"leave out `{' '.join(each.text.split())}` in {request}"
+            case "class-selector":
+                yield f"use another class than {each.request}"
+            case "request":
+                yield f"leave out {request}"
+            case _:
+                pass

@@ -4,43 +4,44 @@ Nothing is proposed that the allocator does not confirm: either the whole pod fi
 as things are now, or it would fit once devices in use are released, which the text then says.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from dralab.allocation.explanation import edits, misses
 from dralab.allocation.explanation.causes import (
     Cause,
     Competing,
-    ConditionText,
     FailingSelector,
     Help,
     Lacking,
     Mark,
     NoAlternative,
     NoSuchDevice,
+    NothingThere,
     NotTogether,
     Refused,
     Together,
     TooFew,
     Unmatched,
 )
+from dralab.allocation.explanation.conditions import conditions_of
 from dralab.allocation.explanation.constrained import wider_attributes
 from dralab.allocation.explanation.inquiry import Inquiry
+from dralab.allocation.explanation.minimal_conflict import remedies
 from dralab.allocation.explanation.names import similar, taint_text
-from dralab.allocation.explanation.questions import FleetQuestions
-from dralab.allocation.explanation.supply import total_of
+from dralab.allocation.explanation.proposals import Proposals, with_text
+from dralab.allocation.explanation.questions import MOST_GROUPS
 from dralab.allocation.explanation.waiting import waits_for
-from dralab.allocation.explanation.words import condition_text
-from dralab.allocation.problem import Problem
 from dralab.allocation.search.alternatives import Alternative
 from dralab.cel.conjuncts import Comparison
 from dralab.values.quantity import parse as parse_quantity
 
 MOST_HELPS: Final = 4
 RANKS: Final = (
-    "spelling", "node", "wait", "value", "count", "constraint", "tolerate", "drop", "move",
-    "preempt", "add",
+    "spelling", "guard", "tolerate", "wait", "value", "count", "constraint", "node", "drop",
+    "move", "preempt", "several", "add",
 )  # fmt: skip
 
 
@@ -51,10 +52,17 @@ def helps_for(inquiry: Inquiry, cause: Cause) -> tuple[Help, ...]:
         if all((each.kind, each.to, each.who, each.number) != (o.kind, o.to, o.who, o.number)
                for o in found):  # fmt: skip
             found.append(each)
-    found.sort(key=lambda each: (not each.now, RANKS.index(each.kind)))
-    spelled = [each for each in found if each.kind == "spelling"]
+    if not found and not isinstance(cause, (NothingThere, Refused)):
+        found = list(_together(inquiry))
+    return ordered(found)
+
+
+def ordered(found: Iterable[Help]) -> tuple[Help, ...]:
+    """Return the cheapest helps first; a correction of a spelling stands alone."""
+    best = sorted(found, key=lambda each: (not each.now, RANKS.index(each.kind)))
+    spelled = [each for each in best if each.kind == "spelling"]
     # A typo explains everything: to ask for something else would only distract.
-    return tuple(spelled[:1] if spelled else found[:MOST_HELPS])
+    return tuple(spelled[:1] if spelled else best[:MOST_HELPS])
 
 
 def _candidates(inquiry: Inquiry, cause: Cause) -> Iterator[Help]:
@@ -83,13 +91,19 @@ def _candidates(inquiry: Inquiry, cause: Cause) -> Iterator[Help]:
             return
 
 
-class _Checks:
-    """Makes proposals and asks the allocator about each."""
+def _together(inquiry: Inquiry) -> Iterator[Help]:
+    """Yield the smallest sets of changes that are enough, where no single change is."""
+    places = inquiry.asking.places[:MOST_GROUPS]
+    conditions = conditions_of(inquiry.problem, [place.view for place in places])
+    feasible = partial(inquiry.asking.among, places=places)
+    for found in remedies(conditions, feasible)[:2]:
+        if any(each.kind in {"class-selector", "request"} for each in found):
+            continue
+        yield Help(kind="several", now=True, changes=found)
 
-    def __init__(self, inquiry: Inquiry) -> None:
-        self.inquiry = inquiry
-        self.asking = inquiry.asking
-        self.problem = inquiry.problem
+
+class _Checks(Proposals):
+    """Makes the proposals for one cause."""
 
     # --- by cause
 
@@ -120,7 +134,7 @@ class _Checks:
             ),
         )
         yield from self.confirmed(
-            Help(kind="spelling", now=True, to=near, mark=_with(cause.mark, near)), renamed,
+            Help(kind="spelling", now=True, to=near, mark=with_text(cause.mark, near)), renamed,
             even_if_not=True,
         )  # fmt: skip
 
@@ -145,7 +159,7 @@ class _Checks:
         guard = f'"{name}" in device.{sort}["{domain}"] && {inner}'
         text = cause.mark.text[: at.start] + guard + cause.mark.text[at.end :]
         yield from self.edited(
-            alternative, cause.mark, text, Help(kind="value", now=True, to=f"`{guard}`")
+            alternative, cause.mark, text, Help(kind="guard", now=True, to=guard)
         )
 
     def no_such_device(self, cause: NoSuchDevice) -> Iterator[Help]:
@@ -156,15 +170,18 @@ class _Checks:
             kinds = misses.of_class(alternative, self.inquiry.kinds) or self.inquiry.kinds
             known = misses.known_names(comparison.path[0], [kind.device for kind in kinds])
             yield from self.renamed(alternative, mark, comparison.path, known, cause.code)
-        elif comparison is not None and comparison.span is not None:
+        found: list[Help] = []
+        if comparison is not None and comparison.span is not None:
             if cause.best:
-                yield from self.threshold(alternative, mark, comparison, cause.best)
-            else:
-                yield from self.other_values(alternative, cause, comparison)
-        if comparison is None or comparison.span is None:
+                found += self.threshold(alternative, mark, comparison, cause.best)
+            elif cause.code not in {"DRA022", "DRA023"}:
+                found += self.other_values(alternative, cause, comparison)
+        yield from found
+        if not found:
             yield from self.dropped(alternative, mark, cause.condition)
-        if cause.code == "DRA014" and cause.of_class:
-            size = "larger" if comparison and comparison.operator in {">", ">="} else "smaller"
+        of_capacity = comparison is not None and comparison.path[0] == "capacity"
+        if cause.code == "DRA014" and cause.of_class and comparison and of_capacity:
+            size = "larger" if comparison.operator in {">", ">="} else "smaller"
             yield Help(kind="add", now=False, to=f"add a node with a {size} {_noun(cause)}")
 
     def other_values(
@@ -204,16 +221,16 @@ class _Checks:
             )  # fmt: skip
             found = Help(
                 kind="value", now=True, to=f"{cause.best} {cause.name} or less",
-                mark=_with(cause.mark, cause.best),
+                mark=with_text(cause.mark, cause.best),
             )  # fmt: skip
             yield from self.confirmed(found, smaller)
             return
         near = similar(cause.name, cause.known)
         if near:
-            changed = edits.with_attribute(self.problem, alternative.claim, cause.name, near)
-            found = Help(kind="spelling", now=True, to=near, mark=_with(cause.mark, near))
-            yield from self.confirmed(found, changed)
-        yield from self.no_constraint(alternative.claim, cause.name, cause.mark)
+            changed = edits.with_attribute(self.problem, alternative.claim, cause.number, near)
+            found = Help(kind="spelling", now=True, to=near, mark=with_text(cause.mark, near))
+            yield from self.confirmed(found, changed, even_if_not=True)
+        yield from self.no_constraint(alternative.claim, cause.number)
 
     def too_few(self, cause: TooFew) -> Iterator[Help]:
         """Propose to wait, to ask for less, to tolerate a taint."""
@@ -225,7 +242,12 @@ class _Checks:
             for taint in kind.device.taints:
                 if taint.repels and any(text == taint_text(taint) for text, _ in cause.taints):
                     tolerant = edits.tolerating(self.problem, alternative, taint)
-                    found = Help(kind="tolerate", now=True, to=taint_text(taint))
+                    field = f"{misses.request_field(alternative)}.tolerations"
+                    found = Help(
+                        kind="tolerate", now=True, to=taint_text(taint),
+                        mark=Mark(owner=("claim", cause.asked.claim), field=field),
+                        note="" if alternative.subrequest.tolerations else "first",
+                    )  # fmt: skip
                     yield from self.confirmed(found, tolerant)
         if cause.code == "DRA039":
             yield from self.less_capacity(alternative, cause)
@@ -235,15 +257,17 @@ class _Checks:
 
     def unmatched(self, cause: Unmatched) -> Iterator[Help]:
         """Propose to wait, another attribute, fewer devices, or to leave the constraint out."""
-        alternative = self.alternative(cause.asked.claim, cause.asked.request)
+        alternative = self.alternative(cause.asked[0].claim, cause.asked[0].request)
         if cause.holders:
             yield from waits_for(self.inquiry, cause.holders)
-        yield from self.fewer(alternative)
+        for asked in cause.asked:
+            one = self.alternative(asked.claim, asked.request)
+            yield from self.fewer(one)
         name = cause.constraint.name
         if cause.constraint.kind == "match":
             wider = wider_attributes(self.inquiry, alternative, name, cause.where)
-            yield from self.other_attributes(alternative.claim, name, cause.mark, wider)
-        yield from self.no_constraint(alternative.claim, name, cause.mark)
+            yield from self.other_attributes(alternative.claim, cause, wider)
+        yield from self.no_constraint(alternative.claim, cause.number)
 
     def together(self, cause: Competing | Together) -> Iterator[Help]:
         """Propose to wait, or to ask for less in one of the requests."""
@@ -251,224 +275,13 @@ class _Checks:
             yield from waits_for(self.inquiry, cause.holders)
         for asked in cause.asked:
             alternative = self.alternative(asked.claim, asked.request)
-            yield from self.fewer(alternative, name=True)
+            yield from self.fewer(alternative)
             yield from self.relaxed(alternative)
         for position, claim in enumerate(self.problem.claims):
-            for number, rule in enumerate(claim.constraints):
-                field = f"spec.devices.constraints[{number}]"
-                mark = Mark(owner=("claim", str(claim)), field=field, text=rule.name)
-                yield from self.no_constraint(position, rule.name, mark)
-
-    # --- kinds of proposals
-
-    def renamed(
-        self, alternative: Alternative, mark: Mark, path: Sequence[str], known: Sequence[str],
-        code: str,
-    ) -> Iterator[Help]:  # fmt: skip
-        """Propose a domain or a name that is spelled nearly the same."""
-        span = mark.span
-        if span is None:
-            return
-        if code == "DRA023":
-            wrong, names = path[1], [name.partition("/")[0] for name in known]
-        else:
-            wrong = path[2]
-            names = [name.partition("/")[2] for name in known if name.startswith(f"{path[1]}/")]
-        near = similar(wrong, names)
-        if not near:
-            return
-        text = mark.text[: span.start] + span.of(mark.text).replace(wrong, near)
-        text += mark.text[span.end :]
-        found = Help(kind="spelling", now=True, to=f"'{near}'")
-        yield from self.edited(alternative, mark, text, found, even_if_not=True)
-
-    def valued(
-        self, alternative: Alternative, mark: Mark, comparison: Comparison, value: str, *,
-        old: str = "",
-    ) -> Iterator[Help]:  # fmt: skip
-        """Propose another literal in a comparison; `old` is what it is a correction of."""
-        text = edits.with_literal(mark.text, comparison, value, old)
-        if text is None:
-            return
-        shown = f"'{value}'" if old else f"{comparison.path[-1]} {edits.quoted(comparison, value)}"
-        made = Help(kind="spelling" if old else "value", now=True, to=shown)
-        yield from self.edited(alternative, mark, text, made, even_if_not=bool(old))
-
-    def threshold(
-        self, alternative: Alternative, mark: Mark, comparison: Comparison, best: str
-    ) -> Iterator[Help]:
-        """Propose the best that there is as the threshold."""
-        text = edits.with_literal(mark.text, comparison, best)
-        if text is None:
-            return
-        less = "or less" if comparison.operator in {">", ">="} else "or more"
-        what = f"{best} {comparison.path[-1]} {less}"
-        yield from self.edited(alternative, mark, text, Help(kind="value", now=True, to=what))
-
-    def nearest(self, alternative: Alternative, mark: Mark, comparison: Comparison) -> str:
-        """Return the best value of devices that meet every other condition; empty if none."""
-        if comparison.operator not in misses.THRESHOLDS or comparison.span is None:
-            return ""
-        others = [
-            part
-            for part in misses.parts_of(alternative.conditions)
-            if not (part.located.selector.text == mark.text and part.conjunct.span == mark.span)
-        ]
-        near = [
-            kind
-            for kind in misses.of_class(alternative, self.inquiry.kinds)
-            if all(part.answer(kind.device) for part in others)
-        ]
-        return misses.best_of(comparison, near)
-
-    def dropped(
-        self, alternative: Alternative, mark: Mark, condition: ConditionText
-    ) -> Iterator[Help]:
-        """Propose to leave a condition out, where it is not all of a class."""
-        if mark.owner[0] == "class":
-            return
-        text = edits.without(mark.text, condition.text)
-        shown = condition_text(condition)
-        yield from self.edited(alternative, mark, text, Help(kind="drop", now=True, to=shown))
-
-    def relaxed(self, alternative: Alternative) -> Iterator[Help]:
-        """Propose lower thresholds and other values for devices that are free now."""
-        claim = self.inquiry.claim_of(alternative)
-        for part in misses.parts_of(alternative.conditions):
-            comparison = part.conjunct.comparison
-            if part.located.where.startswith("class ") or comparison is None:
-                continue
-            mark = misses.mark_of(alternative, claim, part.located, part.conjunct.span)
-            near = [
-                kind
-                for kind in misses.of_class(alternative, self.inquiry.kinds)
-                if not part.answer(kind.device) and kind.free(self.inquiry.in_use)
-            ]
-            if comparison.operator in misses.THRESHOLDS:
-                if best := misses.best_of(comparison, near):
-                    yield from self.threshold(alternative, mark, comparison, best)
-                continue
-            if comparison.operator in {"==", "in"} and comparison.span is not None:
-                values = misses.values_of(comparison.path, near, self.inquiry.in_use)
-                for each in sorted(values, key=lambda each: -each.free)[:1]:
-                    yield from self.valued(alternative, mark, comparison, each.value)
-
-    def fewer(self, alternative: Alternative, *, name: bool = False) -> Iterator[Help]:
-        """Propose the largest count that fits now, or that would fit."""
-        if alternative.count < 2:
-            return
-        claim = self.inquiry.claim_of(alternative)
-        mark = Mark(
-            owner=("claim", claim), field=f"{misses.request_field(alternative)}.count",
-            text=str(alternative.count),
-        )  # fmt: skip
-        note = f"in request {alternative.name}" if name else ""
-        for empty in (False, True):
-            most = self.inquiry.largest(self.problem, alternative, empty=empty)
-            if most:
-                yield Help(kind="count", now=not empty, number=most, mark=_with(mark, str(most)),
-                           note=note)  # fmt: skip
-                return
-
-    def less_capacity(self, alternative: Alternative, cause: TooFew) -> Iterator[Help]:
-        """Propose the amount that is left."""
-        left = cause.offered
-        if left in {"", "0"}:
-            return
-        name = next(
-            (each for each in cause.asked.capacity if cause.name.endswith(each.rpartition("/")[2])),
-            "",
-        )
-        if not name:
-            return
-        amount = parse_quantity(left)
-        smaller = edits.with_request(
-            self.problem, alternative,
-            lambda each: replace(each, capacity={**each.capacity, name: amount}),
-        )  # fmt: skip
-        yield from self.confirmed(
-            Help(kind="value", now=True, to=f"{left} {name} or less"), smaller
-        )
-
-    def other_attributes(
-        self, position: int, name: str, mark: Mark | None, known: Sequence[str]
-    ) -> Iterator[Help]:
-        """Propose the first of some other attributes for a constraint that is enough."""
-        for each in known:
-            changed = edits.with_attribute(self.problem, position, name, each)
-            found = Help(kind="constraint", now=True, to=each, note=name, mark=_with(mark, each))
-            confirmed = list(self.confirmed(found, changed, only_now=True))
-            if confirmed:
-                yield confirmed[0]
-                return
-
-    def no_constraint(self, position: int, name: str, mark: Mark | None) -> Iterator[Help]:
-        """Propose to leave a constraint out."""
-        changed = edits.with_attribute(self.problem, position, name, "")
-        found = Help(kind="drop", now=True, to=f"the constraint on {name}", mark=mark)
-        yield from self.confirmed(found, changed, only_now=True)
-
-    def add_like(self, where: str) -> Iterator[Help]:
-        """Propose one more node like one that could serve the pod if it were empty."""
-        able = self.asking.servers(empty=True)
-        if not able:
-            return
-        names = {name for place in able for name in place.names}
-        like = where if where in names else able[0].names[0]
-        yield Help(kind="add", now=True, to=f"add a node like {like}")
-
-    # --- asking
-
-    def edited(
-        self, alternative: Alternative, mark: Mark, text: str, found: Help, *,
-        even_if_not: bool = False,
-    ) -> Iterator[Help]:  # fmt: skip
-        """Yield a proposal to write another expression, with the devices that it would match."""
-        changed = edits.with_expression(self.problem, alternative, mark, text)
-        asking = self.asking.about(changed)
-        again = Inquiry(asking)
-        again.read_claims()
-        same = next(
-            each
-            for each in again.each_alternative()
-            if (each.claim, each.name) == (alternative.claim, alternative.name)
-        )
-        suits = [
-            kind
-            for kind in misses.of_class(same, again.kinds)
-            if misses.selects(same.conditions, kind.device)
-        ]
-        free = sum(len(kind.free(self.inquiry.in_use)) for kind in suits)
-        counted = replace(found, mark=_with(mark, text), devices=total_of(suits), free=free)
-        if even_if_not and not suits:
-            return
-        yield from self.confirmed(counted, changed, asking=asking, even_if_not=even_if_not)
-
-    def confirmed(
-        self, found: Help, changed: Problem, *, asking: FleetQuestions | None = None,
-        only_now: bool = False, even_if_not: bool = False,
-    ) -> Iterator[Help]:  # fmt: skip
-        """Yield a proposal if the pod fits then, now or once devices are released.
-
-        `even_if_not`: a correction is right even where something else is wrong, too.
-        """
-        asking = asking or self.asking.about(changed)
-        if asking.serves() is True:
-            yield replace(found, now=True)
-        elif not only_now and (even_if_not or asking.serves(empty=True) is True):
-            yield replace(found, now=False)
-
-    def alternative(self, claim: str, request: str) -> Alternative:
-        """Return the alternative that a cause is about."""
-        return next(
-            each
-            for each in self.inquiry.each_alternative()
-            if (self.inquiry.claim_of(each), each.name) == (claim, request)
-        )
-
-
-def _with(mark: Mark | None, text: str) -> Mark | None:
-    return None if mark is None else replace(mark, text=text, span=None)
+            for number in range(len(claim.constraints)):
+                yield from self.no_constraint(position, number)
+            if len(claim.requests) > 1:
+                yield from self.no_request(position)
 
 
 def _noun(cause: NoSuchDevice) -> str:

@@ -122,7 +122,7 @@ class Inquiry:
             capacity=alternative.subrequest.capacity,
             constraints=tuple(each for each in claim.constraints if each.covers(alternative.name)),
             admin=alternative.admin,
-            only=len(claim.requests) == 1,
+            only=len(claim.requests) == 1 and not alternative.prioritized,
         )
 
     def by_itself(self, alternative: Alternative) -> Problem:

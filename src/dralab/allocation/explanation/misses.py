@@ -25,7 +25,7 @@ from dralab.allocation.problem import (
 from dralab.allocation.search.alternatives import Alternative, LocatedSelector
 from dralab.allocation.selectors import CelSelectorCompiler
 from dralab.cel import environment
-from dralab.cel.conjuncts import Comparison, Conjunct, Span, conjuncts
+from dralab.cel.conjuncts import OWN_DOMAIN, Comparison, Conjunct, Span, conjuncts
 from dralab.values.quantity import QuantityError
 from dralab.values.quantity import parse as parse_quantity
 from dralab.values.version import Version
@@ -240,11 +240,17 @@ def known_names(sort: str, devices: Iterable[Device]) -> tuple[str, ...]:
 
 def _carries(device: Device, path: Sequence[str]) -> bool:
     held: Any = device.attributes if path[0] == "attributes" else device.capacity
-    return f"{path[1]}/{path[2]}" in held
+    return full_name(device, path) in held
+
+
+def full_name(device: Device, path: Sequence[str]) -> str:
+    """Return the qualified name of what a device has at a path."""
+    domain = device.driver if path[1] == OWN_DOMAIN else path[1]
+    return f"{domain}/{path[2]}"
 
 
 def _has_domain(path: Sequence[str], kinds: Iterable[DeviceKind]) -> bool:
-    return any(
+    return path[1] == OWN_DOMAIN or any(
         name.startswith(f"{path[1]}/")
         for kind in kinds
         for name in (*kind.device.attributes, *kind.device.capacity)
@@ -315,7 +321,7 @@ def value_at(device: Device, path: Sequence[str]) -> str | None:
         return device.driver
     if len(path) != 3:
         return None
-    name = f"{path[1]}/{path[2]}"
+    name = full_name(device, path)
     if path[0] == "capacity":
         item = device.capacity.get(name)
         return None if item is None else shown_value(item.text or item.value)

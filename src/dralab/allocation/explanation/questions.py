@@ -59,6 +59,7 @@ class FleetQuestions:
             views = [catalog.view(node, problem.features) for node in nodes]
         self.views = list(views)
         self.places = groups_of(self.views, self.likeness, problem.in_use)
+        self._emptied: list[AlikeNodes] | None = None
         self.known: dict[tuple[int, frozenset[Condition]], bool | None] = {}
         self.unsettled = False
         self.error = ""
@@ -140,8 +141,8 @@ class FleetQuestions:
         """
         asked = problem or self.problem
         answer: bool | None = False
-        for place in self._near(nodes):
-            found = self._ask(asked, place, freed, empty=empty)
+        for place in self.emptied if empty else self._near(nodes):
+            found = self._ask(asked, place, freed)
             if found is True:
                 return True
             answer = None if found is None else answer
@@ -150,7 +151,15 @@ class FleetQuestions:
     def servers(self, problem: Problem | None = None, *, empty: bool = False) -> list[AlikeNodes]:
         """Return the nodes that can serve a problem."""
         asked = problem or self.problem
-        return [place for place in self.places if self._ask(asked, place, set(), empty=empty)]
+        places = self.emptied if empty else self.places
+        return [place for place in places if self._ask(asked, place, frozenset())]
+
+    @property
+    def emptied(self) -> list[AlikeNodes]:
+        """The nodes as if every device were released: far more of them are alike."""
+        if self._emptied is None:
+            self._emptied = groups_of(self.views, self.likeness, InUse())
+        return self._emptied
 
     def _near(self, nodes: AbstractSet[str]) -> Iterator[AlikeNodes]:
         if not nodes:
@@ -161,23 +170,15 @@ class FleetQuestions:
             if view.node.name in nodes:
                 yield AlikeNodes([view], uses.on(view))
 
-    def _ask(
-        self,
-        asked: Problem,
-        place: AlikeNodes,
-        freed: AbstractSet[DeviceId],
-        *,
-        empty: bool = False,
-    ) -> bool | None:
+    def _ask(self, asked: Problem, place: AlikeNodes, freed: AbstractSet[DeviceId]) -> bool | None:
         if not self.allowance.take():
             return None
-        in_use = InUse() if empty else released(place.in_use, freed)
-        here = replace(asked, in_use=in_use)
+        here = replace(asked, in_use=released(place.in_use, freed))
         outcome = allocate_on(here, place.view, budget=self.budget, share_ids=numbered_shares())
         if isinstance(outcome, Allocated):
             return True
         if isinstance(outcome, Unknown):
             return None
-        if not freed and not empty and asked.claims == self.problem.claims:
+        if not freed and asked.claims == self.problem.claims:
             self.error = self.error or outcome.error
         return False

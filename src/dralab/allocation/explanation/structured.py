@@ -3,7 +3,7 @@
 The form is described in docs/reference/explanation.schema.json.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from dralab.allocation.explanation.causes import (
@@ -17,12 +17,13 @@ from dralab.allocation.explanation.causes import (
 )
 from dralab.allocation.explanation.help_words import help_text
 from dralab.allocation.explanation.names import shown_value
+from dralab.allocation.explanation.offers import there
+from dralab.allocation.explanation.patches import command_of, patch_of
 from dralab.allocation.explanation.text import Names, Spots
 from dralab.allocation.explanation.words import (
     condition_text,
     constraint_text,
     headline,
-    there,
     wanted,
 )
 
@@ -39,7 +40,7 @@ def structured(found: Diagnosis, names: Names | None = None) -> dict[str, Any]:
         "object": found.subject,
         "fits": False,
         **_cause(found.cause, names.spots),
-        "helps": [_help(each, names.holders) for each in found.helps],
+        "helps": [_help(each, names) for each in found.helps],
         "nodes": found.nodes,
         "unfit": [{"reason": reason, "nodes": count} for reason, count in found.unfit],
         "settled": found.settled,
@@ -113,10 +114,10 @@ def _place(mark: Mark, spots: Spots) -> dict[str, Any]:
     return found
 
 
-def _help(each: Help, holders: Mapping[str, str]) -> dict[str, Any]:
+def _help(each: Help, names: Names) -> dict[str, Any]:
     found: dict[str, Any] = {
         "kind": each.kind,
-        "text": help_text(each, holders),
+        "text": help_text(each, names.holders),
         "fitsNow": each.now,
     }
     if each.who:
@@ -125,14 +126,10 @@ def _help(each: Help, holders: Mapping[str, str]) -> dict[str, Any]:
         found["number"] = each.number
     if each.devices:
         found |= {"devices": each.devices, "free": each.free}
-    if each.mark is not None and each.mark.text:
-        found["patch"] = {
-            "object": " ".join(each.mark.owner),
-            "field": each.mark.field,
-            "value": each.mark.text,
-        }
-    if each.command:
-        found["command"] = each.command
+    if each.mark is not None and (patch := patch_of(each)):
+        found |= {"object": " ".join(each.mark.owner), "patch": patch}
+    if command := command_of(each, names.templates):
+        found["command"] = command
     return found
 
 

@@ -1,14 +1,23 @@
 """A diagnosis as text: one screen for a person, and a few words for a condition or an event."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
-from dralab.allocation.explanation.causes import Cause, Diagnosis, Mark, NotTogether
+from dralab.allocation.explanation.causes import (
+    Cause,
+    Diagnosis,
+    Mark,
+    NotTogether,
+    Together,
+    TooFew,
+    Unmatched,
+)
 from dralab.allocation.explanation.facts_text import group_lines
 from dralab.allocation.explanation.help_words import help_text
 from dralab.allocation.explanation.names import shortened
-from dralab.allocation.explanation.words import Line, asks, headline, there
+from dralab.allocation.explanation.offers import there
+from dralab.allocation.explanation.words import Line, asks, headline
 
 EVENT_BYTES: Final = 1024
 """As much as the note of an events.k8s.io Event holds."""
@@ -57,16 +66,37 @@ class NoFields:
 class Names:
     """What people call things: `holders` names pods by the claims that they hold.
 
-    `templates` names the ResourceClaimTemplate of claims that were made from one.
+    `templates` names the ResourceClaimTemplate of claims that were made from one, `extended` the
+    pod and field that claims for extended resources stand for.
     """
 
     spots: Spots = field(default_factory=ObjectFields)
     holders: Mapping[str, str] = field(default_factory=dict)
     templates: Mapping[str, str] = field(default_factory=dict)
+    extended: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+
+    def named(self, found: Diagnosis) -> Diagnosis:
+        """Return a diagnosis whose cause names pods instead of the claims that they hold."""
+        cause = found.cause
+        if not isinstance(cause, (TooFew, Unmatched, Together)) or not cause.holders:
+            return found
+        pods = dict.fromkeys(
+            self.holders.get(name, f"claim {shortened(name)}") for name in cause.holders
+        )
+        return replace(found, cause=replace(cause, holders=tuple(pods)))
+
+    def moved(self, mark: Mark) -> Mark:
+        """Return a mark in a claim for extended resources as one in its pod."""
+        if mark.owner[1] not in self.extended or mark.owner[0] != "claim":
+            return mark
+        pod, field = self.extended[mark.owner[1]]
+        return Mark(owner=("pod", pod), field=field, text=mark.text)
 
     def source(self, claim: str) -> str:
         """Return where what a claim asks for was written: `claim whole`, `template small`."""
         name, _, rest = claim.partition(",")
+        if name in self.extended:
+            return f"pod {shortened(self.extended[name][0])}"
         known = self.templates.get(name)
         text = f"claim {shortened(name)}" if known is None else f"template {shortened(known)}"
         return f"{text},{rest}" if rest else text
@@ -74,7 +104,8 @@ class Names:
 
 def page(found: Diagnosis, names: Names | None = None, *, every_node: bool = False) -> str:
     """Return a diagnosis as one screen; `every_node` adds what each group of nodes lacks."""
-    lines = list(_lines(found, names or Names()))
+    names = names or Names()
+    lines = list(_lines(names.named(found), names))
     if every_node:
         lines += ["", *group_lines(found.groups)]
     return "\n".join(line.rstrip() for line in lines)
@@ -85,10 +116,12 @@ def brief(found: Diagnosis, limit: int = EVENT_BYTES, names: Names | None = None
 
     What does not fit is left out as a whole: nothing is cut inside an expression.
     """
+    names = names or Names()
+    found = names.named(found)
     text = f"{headline(found.cause)} ({found.code})"
     parts = [f": {line.removesuffix('.')}." for line, _ in list(there(found.cause))[:1]] or ["."]
     for each in found.helps[:1]:
-        told = help_text(each, (names or Names()).holders)
+        told = help_text(each, names.holders)
         parts.append(f" Help: {told}" if told.endswith("?") else f" Help: {told}.")
     if found.unfit:
         parts.append(f" Other nodes: {_unfit(found)}.")
@@ -104,7 +137,7 @@ def _lines(found: Diagnosis, names: Names) -> Iterator[str]:
     first = f"{short_subject(found.subject)} waits: {headline(found.cause)}"
     yield f"{first.ljust(CODE_COLUMN)} {found.code}"
     for mark in _marks(found.cause):
-        yield from _marked(mark, names.spots)
+        yield from _marked(names.moved(mark), names.spots)
     asked = [(text, names.source(claim)) for text, claim in asks(found.cause)]
     yield from _told("asks for", asked)
     yield from _told("there are", there(found.cause))
@@ -153,7 +186,8 @@ def _marked(mark: Mark, spots: Spots) -> Iterator[str]:
 def _one_line(mark: Mark) -> tuple[str, int, int]:
     """Return the line of a text on which its marked piece begins, and where it stands there."""
     if mark.span is None:
-        name = mark.field.rpartition(".")[2].rpartition("[")[2].rstrip("]")
+        inside = mark.field.endswith("]")
+        name = mark.field.rpartition("[" if inside else ".")[2].rstrip("]")
         lead = "" if name == "expression" else f"{name}: "
         text = " ".join(mark.text.split())
         return f"{lead}{text}", len(lead), len(lead) + (len(text) if lead else 0)

@@ -7,11 +7,11 @@ claims that hold devices, templates for claims made from them.
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from dralab.allocation.backlog import DEFAULT_NAMESPACE, Pending, key
+from dralab.allocation.backlog import Pending, key
 from dralab.allocation.explanation.causes import (
     Cause,
     Diagnosis,
@@ -22,15 +22,18 @@ from dralab.allocation.explanation.causes import (
     Refused,
 )
 from dralab.allocation.explanation.diagnose import diagnose
-from dralab.allocation.explanation.names import similar
+from dralab.allocation.explanation.helps import ordered
+from dralab.allocation.explanation.names import listed, shortened, similar
 from dralab.allocation.explanation.questions import FleetQuestions
 from dralab.allocation.explanation.structured import structured
 from dralab.allocation.explanation.text import EVENT_BYTES, Names, ObjectFields, Spots, brief, page
 from dralab.allocation.snapshot import CLAIM_ELSEWHERE, Snapshot
 from dralab.objects.claims import pod_claims
+from dralab.objects.extended_resources import SYNTHETIC
 from dralab.objects.metadata import spec_of, status_of
 from dralab.objects.nodes import UnfitReason
 from dralab.objects.requests import amount_of
+from dralab.values.json_types import JsonDict
 
 MISSING: Final = re.compile(r'(resourceclaim|resourceclaimtemplate) "(.*)" not found')
 KINDS: Final = {
@@ -99,7 +102,10 @@ def why(
         return None
     templates = templates_of(cluster)
     names = Names(
-        spots=spots or ObjectFields(templates), holders=holders_of(cluster), templates=templates
+        spots=spots or ObjectFields(templates),
+        holders=holders_of(cluster),
+        templates=templates,
+        extended=extended_of(cluster),
     )
     return Why(diagnosis=diagnosis, names=names)
 
@@ -114,7 +120,12 @@ def _diagnosis(cluster: Snapshot, pending: Pending, node: str) -> Diagnosis | No
     if nodes or not unfit:
         found = diagnose(problem, nodes, subject=pending.title, catalog=cluster.catalog)
         if found is None:
-            return None
+            if pending.claims and nodes and cluster.place(pending, nodes) is None:
+                # An expression that fails for some device ends the search on all nodes.
+                found = diagnose(
+                    problem, nodes, subject=pending.title, catalog=cluster.catalog, refused=True
+                )
+            return found
         if isinstance(found.cause, Refused) or not unfit:
             return found
     reasons = Counter(str(each) for several in unfit.values() for each in several)
@@ -124,7 +135,7 @@ def _diagnosis(cluster: Snapshot, pending: Pending, node: str) -> Diagnosis | No
     able = [name for place in asking.servers() for name in place.names]
     helps = tuple(_node_helps(cluster, pending, unfit, able))
     if found is not None and (not able or found.code in SCATTERED):
-        return replace(found, unfit=others, helps=(*found.helps[:3], *helps[:1]))
+        return replace(found, unfit=others, helps=ordered([*found.helps[:3], *helps[:1]]))
     cause = _unfit(cluster, pending, unfit, able)
     if nodes:
         without = (*cause.reasons, (CANNOT_ALLOCATE, len(nodes)))
@@ -180,13 +191,14 @@ def _unfit(
     code = next((code for start, code in CODES if text.startswith(start)), "DRA059")
     detail = ""
     if code == "DRA053" and able and text.startswith("Insufficient"):
-        lacks = cluster.filters.shortages(pending.pod, able[0])
-        if lacks:
-            resource, needed, free = lacks[0]
-            detail = (
-                f"{able[0]} has the devices, but {amount_of(resource, max(free, 0))} of the "
-                f"{amount_of(resource, needed)} {resource} it asks for"
-            )
+        best = max(alike, key=lambda name: cluster.filters.shortages(pending.pod, name)[0][2])
+        resource, needed, free = cluster.filters.shortages(pending.pod, best)[0]
+        have = "has" if len(alike) == 1 else "have"
+        most = "" if len(alike) == 1 else "at most "
+        detail = (
+            f"{listed(alike, 2)} {have} the devices, but {most}"
+            f"{amount_of(resource, max(free, 0))} of the {amount_of(resource, needed)} {resource}"
+        )
     return NodesUnfit(
         code=code, total=len(unfit), reasons=tuple(ordered), able=tuple(alike), detail=detail
     )
@@ -247,32 +259,55 @@ def _label_help(cluster: Snapshot, pending: Pending, name: str) -> str:
 
 
 def holders_of(cluster: Snapshot) -> dict[str, str]:
-    """Return, by claim (`namespace/name`), the pod that uses it, as people call it."""
+    """Return, by claim as explanations name it, the pod that uses it, as people call it."""
     found: dict[str, str] = {}
-    for (namespace, name), claim in cluster.claims.items():
-        for user in status_of(claim).get("reservedFor") or ():
-            if user.get("resource") == "pods":
-                found.setdefault(f"{namespace}/{name}", _short(namespace, user["name"]))
+    for claim in cluster.claims.values():
+        for consumer in status_of(claim).get("reservedFor") or ():
+            if consumer.get("resource") == "pods":
+                found.setdefault(_name(claim), shortened(f"{key(claim)[0]}/{consumer['name']}"))
     for _, user in cluster.users():
         for claim in (*user.claims, *user.allocated):
-            name = "/".join(key(claim))
-            found.setdefault(name, _short(user.namespace, user.name))
+            found.setdefault(_name(claim), shortened(f"{user.namespace}/{user.name}"))
     return found
 
 
 def templates_of(cluster: Snapshot) -> dict[str, str]:
-    """Return, by claim (`namespace/name`), the template that it is made from."""
+    """Return, by claim as explanations name it, the template that it is made from."""
     found: dict[str, str] = {}
     for pod, user in cluster.users():
         if not any(entry.template for entry in pod_claims(pod)):
             continue
-        made = {claim["metadata"]["name"] for claim in (*user.claims, *user.allocated)}
+        made = {claim["metadata"]["name"]: claim for claim in (*user.claims, *user.allocated)}
         for entry in pod_claims(pod):
             name = entry.made or f"{user.name}-{entry.entry}"
             if entry.template and name in made:
-                found[f"{user.namespace}/{name}"] = f"{user.namespace}/{entry.template}"
+                found[_name(made[name])] = f"{user.namespace}/{entry.template}"
     return found
 
 
-def _short(namespace: str, name: str) -> str:
-    return name if namespace == DEFAULT_NAMESPACE else f"{namespace}/{name}"
+def extended_of(cluster: Snapshot) -> dict[str, tuple[str, str]]:
+    """Return, by claim for extended resources, the pod and the field that ask for them."""
+    found: dict[str, tuple[str, str]] = {}
+    for pod, user in cluster.users():
+        for claim in (*user.claims, *user.allocated):
+            if SYNTHETIC in (claim["metadata"].get("annotations") or {}):
+                field = _resource_field(pod, cluster.provided)
+                found[_name(claim)] = f"{user.namespace}/{user.name}", field
+    return found
+
+
+def _resource_field(pod: JsonDict, provided: Container[str]) -> str:
+    """Return where a pod first asks for a resource that devices provide."""
+    for number, container in enumerate(spec_of(pod).get("containers") or ()):
+        for part in ("requests", "limits"):
+            for resource in (container.get("resources") or {}).get(part) or ():
+                if resource in provided:
+                    return f"spec.containers[{number}].resources.{part}[{resource}]"
+    return "spec.containers"
+
+
+def _name(claim: JsonDict) -> str:
+    """Return the name of a claim as problems have it: with its namespace where one is written."""
+    metadata = claim["metadata"]
+    name: str = metadata["name"]
+    return f"{metadata['namespace']}/{name}" if metadata.get("namespace") else name

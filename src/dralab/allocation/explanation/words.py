@@ -15,27 +15,22 @@ from dralab.allocation.explanation.causes import (
     NoSuchDevice,
     NothingThere,
     NotTogether,
-    Offered,
     Refused,
     Together,
     TooFew,
     Unmatched,
 )
-from dralab.allocation.explanation.conditions import Condition
 from dralab.allocation.explanation.names import (
     SIGNS,
     counted,
-    device_name,
     joined,
     listed,
     of_class,
     plural,
     short_path,
     shown_value,
-    taint_text,
 )
 from dralab.allocation.problem import Constraint
-from dralab.objects.nodes import unavailable
 
 Line = tuple[str, str]
 """A line of the page: what it says, and an aside to its right."""
@@ -69,49 +64,12 @@ def asks(cause: Cause) -> Iterator[Line]:
         case NoAlternative():
             for each in cause.causes:
                 yield from asks(each)
-        case Competing() | Together():
+        case Competing() | Together() | Unmatched():
             for asked in cause.asked:
                 yield wanted(asked)
         case FailingSelector() | NoSuchDevice() | NotTogether() | Lacking() | TooFew():
             first = cause.condition if isinstance(cause, NoSuchDevice) else None
             yield wanted(cause.asked, first)
-        case Unmatched():
-            yield wanted(cause.asked)
-        case _:
-            return
-
-
-def there(cause: Cause) -> Iterator[Line]:
-    """Yield what there is instead."""
-    match cause:
-        case NoAlternative():
-            for each in cause.causes:
-                asked = getattr(each, "asked", None)
-                name = asked.request.partition("/")[2] if isinstance(asked, Asked) else ""
-                yield f"{name}: {headline(each)}", each.code
-        case NoSuchDevice():
-            yield _instead(cause), listed(cause.examples)
-        case NotTogether():
-            yield _devices(cause.total, cause.asked, cause.nodes), ""
-            for condition, count in cause.met:
-                yield f"  {count} with {condition_text(condition)}", ""
-        case FailingSelector():
-            yield _failed(cause)
-        case Lacking():
-            yield from _lacking(cause)
-        case TooFew():
-            yield from _few(cause)
-        case Unmatched():
-            yield from _values(cause)
-        case Competing():
-            yield _compete(cause)
-        case Together():
-            yield from ((text, "") for text in conflict_lines(cause.conflict))
-        case NodesUnfit():
-            yield from _nodes(cause)
-        case Refused() if cause.missing:
-            known = listed(cause.known, 6)
-            yield f"{plural(cause.missing)} {known}" if known else f"no {plural(cause.missing)}", ""
         case _:
             return
 
@@ -148,7 +106,7 @@ def _several(cause: NotTogether | Competing | Together | NoAlternative) -> str:
 def _lacking_what(cause: Lacking) -> str:
     if cause.code == "DRA027":
         return f"no {one(cause.asked)} has attribute {cause.name}, which a constraint reads"
-    have = f"offers {cause.needed} {cause.name}" if cause.best else f"has a {cause.name}"
+    have = f"offers {cause.needed} {cause.name}" if cause.best else f"has capacity {cause.name}"
     return f"no {one(cause.asked)} {have}"
 
 
@@ -171,7 +129,9 @@ def _failing(cause: FailingSelector) -> str:
         word = "capacity" if cause.lacking[0] == "capacity" else "attribute"
         return f'no {one(cause.asked)} has {word} "{cause.lacking[2]}"'
     count = f"{cause.devices} of {counted(cause.total, 'device')}"
-    return f"an expression fails for {count}, which stops the search"
+    if cause.lacking:
+        return f"{count} have no {cause.lacking[-1]}, and the expression fails on them"
+    return f"an expression fails on {count}"
 
 
 def _no_such_device(cause: NoSuchDevice) -> str:
@@ -197,35 +157,34 @@ def _too_few(cause: TooFew) -> str:
     devices = "all devices" if not asked.count else of_class(asked.count, asked.class_name)
     match cause.code:
         case "DRA031":
-            if cause.most:
+            if 0 < cause.most < asked.count:
                 return f"no node has {devices}, the largest has {cause.most}"
             return f"no node can give {devices}"
         case "DRA032":
             return f"{cause.free} suitable devices are free, but no node has {asked.count} free"
         case "DRA038":
             left = f"the nearest has {cause.offered}"
-            return f"no {one(asked)} has the {cause.needed} {_last(cause.name)} left, {left}"
+            return f"no {one(asked)} has the {cause.needed} {last(cause.name)} left, {left}"
         case "DRA039":
-            return f"no {one(asked)} has {cause.needed} {_last(cause.name)} left"
+            left = f"the best has {cause.offered}"
+            return f"no {one(asked)} has {cause.needed} {last(cause.name)} left, {left}"
         case "DRA040":
             taint = cause.taints[0][0] if cause.taints else "a taint"
             every = "every" if not cause.free else "every other"
             return f"{every} suitable device has taint {taint}"
+        case "DRA044":
+            every = plural(one(asked)) if "." not in asked.class_name else "devices"
+            return f"it wants all {every} of a node, and no node has all of them free"
         case _:
-            if not asked.count:
-                return "it wants all devices of a node, and some are in use on every node"
             if not cause.free:
-                every = (
-                    "the only suitable device is"
-                    if cause.total == 1
-                    else (f"all {cause.total} suitable devices are")
-                )
-                return f"{every} in use"
+                few = {1: "the only suitable device is", 2: "both suitable devices are"}
+                many = f"all {cause.total} suitable devices are"
+                return f"{few.get(cause.total, many)} in use"
             return f"no node has {devices} free, the best has {cause.most_free}"
 
 
 def _unmatched(cause: Unmatched) -> str:
-    name = _last(cause.constraint.name)
+    name = last(cause.constraint.name)
     if cause.constraint.kind == "total":
         free = "free " if cause.code == "DRA033" else ""
         amount = f"{shown_value(cause.constraint.amount)} {free}{name}"
@@ -245,8 +204,8 @@ def _unfit(cause: NodesUnfit) -> str:
     reason = cause.reasons[0][0] if cause.reasons else "no node may run it"
     if cause.able:
         nodes = listed(cause.able, 2)
-        word = "has the devices, but it" if len(cause.able) == 1 else "have the devices, but they"
-        return f"{nodes} {word} {_reason(reason, len(cause.able))}"
+        have = "has" if len(cause.able) == 1 else "have"
+        return f"{nodes} {have} the devices, but {_reason(reason, len(cause.able))}"
     return f"no node may run it: {reason}"
 
 
@@ -259,7 +218,7 @@ def _reason(reason: str, count: int) -> str:
         key, _, value = reason.removeprefix("node(s) had untolerated taint ")[1:-1].partition(": ")
         return f"{'has' if count == 1 else 'have'} taint {f'{key}={value}' if value else key}"
     if reason.startswith("node(s) didn't match Pod's node affinity"):
-        return f"{'does' if count == 1 else 'do'} not match the pod's node selector or affinity"
+        return f"{'does' if count == 1 else 'do'} not match its node selector"
     if reason.startswith("Insufficient "):
         return f"{'lacks' if count == 1 else 'lack'} {reason.removeprefix('Insufficient ')}"
     return f"{be} ruled out: {reason}"
@@ -333,7 +292,7 @@ def condition_text(condition: ConditionText) -> str:
 
 def constraint_text(rule: Constraint) -> str:
     """Return a constraint in a few words."""
-    name = _last(rule.name)
+    name = last(rule.name)
     match rule.kind:
         case "match":
             return f"all with the same {name}"
@@ -352,147 +311,6 @@ def _values_text(values: Sequence[object]) -> str:
     return joined(shown, "or")
 
 
-def _last(name: str) -> str:
+def last(name: str) -> str:
+    """Return a qualified name without its domain."""
     return name.rpartition("/")[2]
-
-
-# --- what there is
-
-
-def _devices(total: int, asked: Asked, nodes: int) -> str:
-    return f"{of_class(total, asked.class_name)} on {counted(nodes, 'node')}"
-
-
-def _instead(cause: NoSuchDevice) -> str:
-    base = (
-        _devices(cause.total, cause.asked, cause.nodes)
-        if cause.of_class
-        else f"{counted(cause.total, 'device')} on {counted(cause.nodes, 'node')}"
-    )
-    comparison = cause.condition.comparison
-    if comparison is None:
-        return base
-    name = short_path(comparison.path)
-    if cause.best:
-        word = "largest" if comparison.operator in {">", ">="} else "smallest"
-        if cause.total == 1:
-            return f"{base}, with {name} {cause.best}"
-        return f"{base}, the {word} {name} is {cause.best}"
-    if cause.values:
-        return f"{base}; {name}: {offered(cause.values)}"
-    return base
-
-
-def offered(values: Sequence[Offered], most: int = 6) -> str:
-    """Return values with the number of their devices."""
-    return listed([f"{each.value} ({each.devices})" for each in values], most)
-
-
-def _failed(cause: FailingSelector) -> Line:
-    if cause.known and cause.code == "DRA023":
-        domains = dict.fromkeys(name.partition("/")[0] for name in cause.known)
-        return f"{counted(cause.total, 'device')}, with domain {listed(domains, 4)}", cause.example
-    if cause.known and cause.lacking:
-        names = [_last(name) for name in cause.known if name.startswith(f"{cause.lacking[1]}/")]
-        every = listed(names or [_last(name) for name in cause.known], 8)
-        return f"{counted(cause.total, 'device')}, which have: {every}", cause.example
-    return f"{cause.example}: {cause.message}", ""
-
-
-def _lacking(cause: Lacking) -> Iterator[Line]:
-    base = _devices(cause.total, cause.asked, cause.nodes)
-    if cause.best:
-        yield f"{base}, the largest offers {cause.best} {cause.name}", listed(cause.examples)
-    elif cause.known:
-        yield f"{base}, which have: {listed([_last(name) for name in cause.known], 8)}", ""
-    else:
-        yield base, listed(cause.examples)
-
-
-def _few(cause: TooFew) -> Iterator[Line]:
-    text = f"{counted(cause.total, 'suitable device')} on {counted(cause.nodes, 'node')}"
-    if cause.asked.count > 1 and cause.code != "DRA031":
-        text += f", {cause.free} free, at most {cause.most_free} on one node"
-    elif cause.code == "DRA031":
-        text += f", at most {cause.most} on one node"
-    yield text, cause.where if cause.most_free and cause.code != "DRA031" else ""
-    words = {
-        "in-use": "in use", "taint": "tainted", "capacity": "without the room",
-        "counters": "blocked by what shares their counters", "groups": "of another group",
-    }  # fmt: skip
-    if cause.code != "DRA031":
-        told = [f"{count} {words[why]}" for why, count in cause.blocked.items()]
-        held = f"held by {listed(cause.holders)}" if cause.holders else ""
-        if told and (len(told) > 1 or held or cause.total > 1):
-            yield joined(told), held
-    if cause.name:
-        yield f"nearest: {cause.name} has {cause.offered} of the {cause.needed} needed", ""
-    if len(cause.taints) > 1:
-        yield "taints: " + listed([f"{taint} ({count})" for taint, count in cause.taints], 4), ""
-
-
-def _values(cause: Unmatched) -> Iterator[Line]:
-    name = _last(cause.constraint.name)
-    held = cause.code == "DRA033"
-    if cause.constraint.kind == "total":
-        free = " free" if held else ""
-        yield f"at most {cause.best} {name}{free} on one node", cause.where
-        return
-    text = of_class(cause.free if held else cause.total, cause.asked.class_name)
-    text += " free" if held else ""
-    rule = f"with the same {name}" if cause.constraint.kind == "match" else f"with different {name}"
-    shown = offered(cause.values) if cause.values else "none"
-    yield f"{text}, at most {cause.most} {rule} on one node", f"{cause.where}: {name} {shown}"
-    if held and cause.holders:
-        yield f"the others are held by {listed(cause.holders)}", ""
-
-
-def _compete(cause: Competing) -> Line:
-    if cause.code == "DRA037":
-        return (
-            f"counter {cause.counter} has {cause.offered} of the {cause.needed} needed at least",
-            cause.where,
-        )
-    names = joined([each.request for each in cause.asked])
-    return (
-        f"{counted(cause.devices, 'device')} that suit {names}, which want {cause.wanted}",
-        cause.where,
-    )
-
-
-def _nodes(cause: NodesUnfit) -> Iterator[Line]:
-    # The sentence that kube-scheduler writes into events.
-    yield unavailable(cause.total, cause.each_reason()), ""
-
-
-def conflict_lines(conflict: Sequence[Condition]) -> Iterator[str]:
-    """Yield the parts of a minimal conflict; devices in use are told as one."""
-    held = [device for item in conflict if item.kind == "held" for device in item.devices]
-    holders = sorted({name for item in conflict for name in item.holders})
-    if held:
-        by = f" by {listed(holders)}" if holders else ""
-        names = listed([device_name(device) for device in held])
-        yield f"{counted(len(held), 'device')} in use{by}: {names}"
-    for item in conflict:
-        if text := _condition(item):
-            yield text
-
-
-def _condition(item: Condition) -> str:
-    request = f"request {item.request}"
-    match item.kind:
-        case "taint":
-            return f"{request} does not tolerate {taint_text(item.taint) if item.taint else ''}"
-        case "count":
-            return f"{request} wants {counted(item.number, 'device')}"
-        case "capacity":
-            return f"{request} asks for an amount of {item.text}"
-        case "constraint":
-            return f"claim {item.claim}: {item.text}"
-        case "selector" | "class-selector":
-            owner = request if item.kind == "selector" else f"class {item.request}"
-            return f"{owner}: {' '.join(item.text.split())}"
-        case "request":
-            return f"{request} of claim {item.claim}"
-        case _:
-            return ""
