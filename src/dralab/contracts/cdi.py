@@ -17,6 +17,8 @@ import yaml
 from dralab.api.yaml_documents import YamlError, documents
 from dralab.values.json_types import JsonObject
 
+# libyaml writes the same text about five times as fast.
+DUMPER: Final[Any] = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 VERSIONS: Final = (
     "0.1.0", "0.2.0", "0.3.0", "0.4.0", "0.5.0", "0.6.0", "0.7.0", "0.8.0", "1.0.0", "1.1.0",
 )  # fmt: skip
@@ -131,7 +133,7 @@ def write(spec: CdiSpec) -> str:
     ]
     if spec.edits:
         document["containerEdits"] = spec.edits.wire()
-    return "---\n" + yaml.safe_dump(document, sort_keys=False, width=1000)
+    return "---\n" + yaml.dump(document, Dumper=DUMPER, sort_keys=False, width=1000)
 
 
 def read(text: str) -> CdiSpec:

@@ -75,11 +75,15 @@ class HostedPlugin:
             except ValueError as error:
                 raise PluginError(str(error)) from error
             self._write_common()
+            known = set(held)
             for uid, claim in found.items():
                 try:
                     answers[uid] = self._prepare(claim, held)
                 except ApiError as error:
                     answers[uid] = PrepareResult(error=f"get resource claim: {error}")
+            if set(held) != known:
+                # Before the answer: a restarted driver then knows the claims.
+                self.checkpoint.save(held)
             self.after("prepare", claims)
             return answers
 
@@ -156,8 +160,6 @@ class HostedPlugin:
         if uid not in held:
             self._tell_status(claim)
             held[uid] = PreparedClaim(claim.ref, _alone(claim))
-            # Before the answer: a restarted driver then knows the claim.
-            self.checkpoint.save(held)
         common = qualified(self.kind, "common")
         return PrepareResult(
             devices=tuple(
