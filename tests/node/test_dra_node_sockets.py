@@ -5,6 +5,7 @@ import threading
 from pathlib import Path
 
 import pytest
+
 from dralab.contracts.plugin import ClaimRef, DeviceHealth, PreparedDevice, PrepareResult
 from dralab.kernel.clock import SECOND
 from dralab.node.plugins import Plugins
