@@ -143,9 +143,9 @@ def node():
     with tempfile.TemporaryDirectory(prefix="dralab") as name:
         found = Node(Path(name))
         yield found
-        found.end()
         for server in found.servers:
             server.stop()
+        found.end()
 
 
 def test_must_register_after_kubelet_restart(node):
