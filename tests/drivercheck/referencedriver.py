@@ -9,7 +9,7 @@ from dralab.drivers.sockets import SocketServer
 
 CONFIG = "reference.dralab.dev/v1"
 LIMITS = Limits(
-    ready=5, stop=3, info=0.4, notify=1, call=4, first_report=0.5, stale=2, repair=1.5, quiet=0.4,
+    ready=5, stop=3, info=0.4, notify=1, call=4, first_report=2, stale=2, repair=1.5, quiet=0.4,
     crash_points=3, claims=48, slow=0.4, down=0.2, load=8, threads=2, memory=1, descriptors=2,
 )  # fmt: skip
 

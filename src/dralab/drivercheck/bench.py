@@ -34,6 +34,7 @@ T = TypeVar("T")
 NODE: Final = "dralab-check-node"
 NAMESPACE: Final = "dralab-check"
 OTHER_NAMESPACE: Final = "dralab-check-2"
+CLASS: Final = "dralab-check"  # of requests; drivers look at allocations alone
 LOOK_EVERY: Final = 0.01  # seconds
 
 
@@ -322,13 +323,13 @@ class Bench:
         requests: list[JsonDict] = []
         results: list[JsonDict] = []
         for index, device in enumerate(devices):
-            requests.append(_request(f"r{index}", self.plugin.name, alternative, admin=admin))
+            requests.append(_request(f"r{index}", CLASS, alternative, admin=admin))
             request = f"r{index}/{alternative}" if alternative else f"r{index}"
             results.append(self._result(request, device, admin=admin))
         results += [dict(each) for each in more]
-        requests += [_request(each["request"], "other.example.com") for each in more]
+        requests += [_request(each["request"], CLASS) for each in more]
         if not requests:
-            requests = [_request("r0", self.plugin.name)]
+            requests = [_request("r0", CLASS)]
         body = {
             "apiVersion": "resource.k8s.io/v1",
             "kind": "ResourceClaim",

@@ -178,7 +178,12 @@ MUTANTS = {
     "registration.type": lambda: saying(type="CSIPlugin"),
     "registration.name": lambda: saying(name="Reference.dralab.dev"),
     "registration.name-of-slices": lambda: saying(name="other.dralab.dev"),
-    "registration.versions": lambda: saying(supported_versions=["v9.DRAPlugin"]),
+    "registration.versions": lambda: saying(
+        supported_versions=lambda info: [
+            "v9.DRAPlugin",
+            *(name for name in info.supported_versions if "Health" in name),
+        ]
+    ),
     "registration.versions-served": half_served,
     "registration.newest-first": oldest_first,
     "registration.versions-once": lambda: saying(

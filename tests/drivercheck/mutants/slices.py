@@ -4,7 +4,7 @@ import copy
 from contextlib import suppress
 
 import urllib3
-from referencedriver import target
+from referencedriver import Lamps, target
 
 from dralab.api.status import ApiError
 from dralab.drivers.publishing import SlicePublisher
@@ -13,7 +13,7 @@ from dralab.runtime.remote import RemoteClient
 from dralab.runtime.resources import NODES, SLICES
 
 
-def disguised(outgoing, incoming=lambda obj: None):
+def disguised(outgoing, incoming=lambda obj: None, driver=Lamps):
     """A driver whose slices are changed on their way to the server, and back on their way home."""
 
     def back(obj):
@@ -50,7 +50,7 @@ def disguised(outgoing, incoming=lambda obj: None):
         def __getattr__(self, name):
             return getattr(self._watch, name)
 
-    return target(client=Client)
+    return target(driver, client=Client)
 
 
 def extra(**spec):
@@ -61,13 +61,11 @@ def extra(**spec):
             return
         node, name = instance.places.node, instance.code.name
         pool = {"name": "extra", "generation": 1, "resourceSliceCount": 1}
-        metadata = {
-            "generateName": f"extra-{node}-",
-            "ownerReferences": [owner(instance.client, node)],
-        }
-        spec_ = {"driver": name, "nodeName": node, "pool": pool, **spec}
+        own = {"driver": name, "nodeName": node, "pool": pool, **spec}
         with suppress(ApiError):
-            instance.client.create(SLICES, {"metadata": metadata, "spec": spec_})
+            owners = [owner(instance.client, node)]
+            metadata = {"generateName": f"extra-{node}-", "ownerReferences": owners}
+            instance.client.create(SLICES, {"metadata": metadata, "spec": own})
 
     return target(before=before, publisher=keeping_extra())
 
@@ -126,7 +124,13 @@ def same_name():
 
         return change
 
-    return disguised(rename("big-0", "lamp-11"), rename("lamp-11", "big-0"))
+    class Silent(Lamps):
+        """Says nothing of the lamp that has another's name."""
+
+        def health(self):
+            return [one for one in super().health() if one.device != "big-0"]
+
+    return disguised(rename("big-0", "lamp-11"), rename("lamp-11", "big-0"), Silent)
 
 
 def consuming(**entry):
@@ -172,8 +176,17 @@ def marked(instance):
 
 def restless():
     def before(instance):
-        if not marked(instance):
-            instance.manager.every(150_000_000, lambda: instance.publisher.renew(instance.code))
+        again = marked(instance)
+
+        def touch():
+            mine = f"spec.driver={instance.code.name}"
+            for one in instance.client.list(SLICES, field_selector=mine).items:
+                note = {"touched": str(instance.engine.clock.now())}
+                patch = {"metadata": {"annotations": note}}
+                instance.client.patch(SLICES, one["metadata"]["name"], patch)
+
+        if not again:
+            instance.manager.every(150_000_000, touch)
 
     return target(before=before)
 
@@ -255,7 +268,7 @@ def insisting():
         url = f"{instance.client.access.server}/apis/resource.k8s.io/v1/resourceslices"
         query = "watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
         selector = f"fieldSelector=spec.driver={instance.code.name}"
-        with urllib3.PoolManager() as pool:
+        with suppress(urllib3.exceptions.HTTPError), urllib3.PoolManager(retries=False) as pool:
             found = pool.request(
                 "GET", f"{url}?{selector}&{query}&timeoutSeconds=1", preload_content=False
             )

@@ -8,9 +8,10 @@ from dralab.drivercheck.catalog import MUST, SHOULD, Catalog
 from dralab.drivercheck.devices import Claim, Published
 from dralab.drivercheck.gate import SLICES_PATH
 from dralab.drivercheck.rules import CheckFailed, Need, NotApplicable, fail, require
-from dralab.drivercheck.sockets import CallError
+from dralab.drivercheck.sockets import CallError, is_served
 from dralab.drivercheck.targets import Target
 from dralab.kernel.clock import SECOND
+from dralab.runtime.resources import SLICES
 
 catalog: Final = Catalog()
 KUBELET: Final = "kubernetes/pkg/kubelet/cm/dra/manager.go"
@@ -302,7 +303,15 @@ def publishing(bench: Bench) -> None:
     bench.restart(devices=True)
     end = bench.clock.now() + int(bench.limits.repair * SECOND)
     while text := bench.settled(bench.incomplete):
-        require(bench.clock.now() < end, f"after a crash between two slices, {text}")
+        if bench.clock.now() < end:
+            continue
+        bench.kill()
+        for one in bench.slices():
+            bench.client.delete(SLICES, one["metadata"]["name"])
+        bench.restart(devices=True)
+        if bench.settled(bench.incomplete):
+            raise NotApplicable("its pools are not complete without a crash either")
+        fail(f"after a crash between two slices, {text}")
 
 
 # --- stops and updates --------------------------------------------------------------------------
@@ -348,9 +357,10 @@ def update(bench: Bench) -> None:
     _second(bench)
     old = bench.others[-1]
     old.stop(bench.limits.stop)
-    bench.register(known=[])
+    new = bench.plugin
+    require(is_served(new.socket), f"since the old instance stopped, {new.socket} is not served")
     try:
-        bench.ping(bench.connect(bench.plugin.address))
+        bench.ping(bench.connect(new.address))
     except CallError as error:
         fail(f"the new instance is not reachable since the old one stopped: {error}")
 
