@@ -1,7 +1,11 @@
 """`--kubeconfig` on commands that answer questions: a cluster is read, and never changed."""
 
+import re
+from pathlib import Path
+
 import orjson
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from builders import claim, device, device_class, pod, pool, request, worker
@@ -10,10 +14,12 @@ from dralab.apiserver.authentication.settings import AuthenticationFlags
 from dralab.apiserver.http.auditing import AuditSettings
 from dralab.cli.main import main
 from dralab.cluster import Cluster, Options
+from dralab.components.roles import CLUSTER_BINDINGS, GROUP
 from dralab.runtime.client import amend
 from dralab.runtime.remote import RemoteClient
-from dralab.runtime.resources import CLAIMS, CLASSES, NODES, PODS, SLICES
+from dralab.runtime.resources import CLAIMS, CLASSES, CLUSTER_ROLES, NODES, PODS, SLICES
 
+GUIDES = Path(__file__).parents[2] / "docs/guides"
 EVERYTHING = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [{"level": "Metadata"}]}
 QUESTIONS = (["explain"], ["explain", "late"], ["allocate"], ["allocate", "-o", "json"])
 
@@ -155,6 +161,28 @@ def test_a_list_that_is_forbidden_is_one_line(tmp_path):
     assert result.stdout == ""
     assert 'cannot list nodes: nodes is forbidden: User "jane" cannot list' in result.stderr
     assert len(result.stderr.splitlines()) == 1
+
+
+def test_the_role_of_the_guide_is_enough(tmp_path):
+    guide = (GUIDES / "why-pending.md").read_text()
+    (text,) = re.findall(r"^```yaml\n(.*?)^```", guide, re.MULTILINE | re.DOTALL)
+    role = yaml.safe_load(text)
+    tokens = tmp_path / "tokens.csv"
+    tokens.write_text("secret,jane,7\n")
+    flags = AuthenticationFlags(token_auth_file=tokens)
+    options = Options(tls=True, authentication=flags, authorization=("RBAC",))
+    with Cluster(options) as cluster:
+        fill(cluster.client)
+        cluster.client.create(CLUSTER_ROLES, role)
+        binding = {
+            "metadata": {"name": "jane"},
+            "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": role["metadata"]["name"]},
+            "subjects": [{"apiGroup": GROUP, "kind": "User", "name": "jane"}],
+        }
+        cluster.client.create(CLUSTER_BINDINGS, binding)
+        file = tmp_path / "jane.kubeconfig"
+        file.write_text(cluster.kubeconfig.read_text().replace(cluster.token, "secret"))
+        assert run("explain", "early", "--kubeconfig", str(file)).exit_code == 0
 
 
 def test_nothing_to_read_is_a_usage_error_and_the_environment_names_no_cluster(cluster):

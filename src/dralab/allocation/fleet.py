@@ -17,15 +17,8 @@ from dralab.allocation.allocator import DEFAULT_BUDGET, allocate_on, numbered_sh
 from dralab.allocation.inventory.feasible_nodes import FeasibleNodes
 from dralab.allocation.inventory.holdings import PoolUse
 from dralab.allocation.inventory.placements import DevicePlacement, placement
-from dralab.allocation.inventory.plans import (
-    ERROR,
-    ClaimKind,
-    NodeShape,
-    Plan,
-    PlanFailure,
-    Planned,
-    paths_read_by,
-)
+from dralab.allocation.inventory.plan_results import ERROR, Plan, PlanFailure, Planned
+from dralab.allocation.inventory.plans import ClaimKind, NodeShape, paths_read_by
 from dralab.allocation.inventory.pool_records import PoolRecord, Pools
 from dralab.allocation.inventory.pool_states import NOWHERE, PoolShapes, PoolState
 from dralab.allocation.outcome import Allocated, Unknown, Unsatisfiable

@@ -78,8 +78,8 @@ def read(path: str | Path, context: str = "") -> ClusterAccess:
     if "exec" in user or "auth-provider" in user:
         raise KubeconfigError(
             f"{path}: users[{user_name}].user: credentials from a helper program are not "
-            f"supported: "
-            "use a token or a client certificate"
+            "supported: use a token or a client certificate, or run kubectl proxy and connect "
+            "with --server http://127.0.0.1:8001"
         )
     token = user.get("token") or ""
     if user.get("tokenFile"):  # it wins over a token (client-go, clientcmdapi.AuthInfo)

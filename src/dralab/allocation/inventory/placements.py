@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from dralab.allocation import v1
-from dralab.allocation.inventory.plans import Plan
+from dralab.allocation.inventory.plan_results import Plan
 from dralab.allocation.inventory.pool_records import PoolRecord
 from dralab.allocation.problem import DeviceId
 from dralab.allocation.results import ShareIds

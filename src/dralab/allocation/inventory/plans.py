@@ -6,10 +6,18 @@ states are the states of the pools that matter to the kind, and whose transition
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
+from dralab.allocation.inventory.plan_results import (
+    ERROR,
+    UNKNOWN,
+    Plan,
+    Planned,
+    PlannedDevice,
+)
 from dralab.allocation.inventory.pool_states import PoolShape, PoolState
+from dralab.allocation.inventory.several import SeveralRequests, several_requests
 from dralab.allocation.outcome import Chosen
 from dralab.allocation.pools import Pool, PoolView
 from dralab.allocation.problem import AllocationFeatures, Claim, DeviceClass, DevicePath, Node
@@ -88,46 +96,6 @@ def _reads(claims: Iterable[Claim], alternatives: Iterable[Alternative]) -> Iter
                 yield ("attributes", domain, name)
             else:
                 yield ("capacity",)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class PlannedDevice:
-    """One device of a plan: where it is, and what its result says beside its identity."""
-
-    request: str
-    pool: int
-    number: int
-    chosen: Chosen | None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Plan:
-    """What a pod gets on a node in one state.
-
-    `rows` and `configs` are per claim; `selectors` is per claim too: True for "this node alone",
-    else a NodeSelector mapping or None. `after` are the pools that change, their
-    next states and the devices taken; `shared` are those of them that are shared.
-    """
-
-    rows: tuple[tuple[PlannedDevice, ...], ...]
-    configs: tuple[tuple[Mapping[str, Any], ...], ...]
-    selectors: tuple[Mapping[str, Any] | bool | None, ...]
-    after: tuple[tuple[int, PoolState, int], ...]
-    shared: tuple[tuple[int, int], ...] = ()
-
-
-class PlanFailure:
-    """No plan, for a reason that is not "no": an error, or too little effort."""
-
-    __slots__ = ("unknown",)
-
-    def __init__(self, *, unknown: bool) -> None:
-        self.unknown = unknown
-
-
-ERROR: Final = PlanFailure(unknown=False)
-UNKNOWN: Final = PlanFailure(unknown=True)
-Planned = Plan | PlanFailure | None
 
 
 class NodeShape:
@@ -221,9 +189,28 @@ class Planner:
         self.special = self._special()
         self._configs: dict[tuple[Alternative, ...], tuple[tuple[Mapping[str, Any], ...], ...]] = {}
         self.offset = shape.offsets[self.only] if self.only >= 0 else 0
+        self.several = (
+            several_requests(
+                shape.pools[self.only],
+                claims=kind.claims,
+                alternatives=kind.alternatives,
+                known=self.known,
+                offset=self.offset,
+                eligibility=self.eligibility,
+            )
+            if self.known is not None and self.only >= 0
+            else None
+        )
         self.node_bound = all(
             offer.slice.scope_of(offer.device).node for offer in self.node_devices.offers
         )
+        self.plain = (
+            self.several is not None
+            and self.several.plain
+            and self.node_bound
+            and not any(mask & self.special for mask in (self.known or {}).values())
+        )
+        self._planned: dict[tuple[Alternative, int], PlannedDevice] = {}
         single = self.single
         self.bare = (
             single is not None
@@ -294,6 +281,8 @@ class Planner:
             found = None
         elif self.single is not None:
             found = self._quick(self.single, states)
+        elif self.several is not None:
+            found = self._of_several(self.several, states)
         else:
             found = self._full(states)
         if len(self.plans) >= MOST_PLANS:
@@ -331,6 +320,43 @@ class Planner:
         if self.bare and not any(self.special >> number & 1 for number in best):
             return self._bare(alternative, best, states[self.only])
         return self.planned((PickedAlternative(alternative, best),), states)
+
+    def _of_several(self, several: SeveralRequests, states: Sequence[PoolState]) -> Planned:
+        """Serve several requests from the counter groups of one pool."""
+        rows = several.first(states[self.only])
+        if rows is None:
+            return None
+        if self.plain:
+            return self._of_rows(several.alternatives, rows, states[self.only])
+        picked = [
+            PickedAlternative(alternative, tuple([number + self.offset for number in row]))
+            for alternative, row in zip(several.alternatives, rows, strict=True)
+        ]
+        return self.planned(picked, states)
+
+    def _of_rows(
+        self,
+        alternatives: Sequence[Alternative],
+        rows: Sequence[Sequence[int]],
+        state: PoolState,
+    ) -> Plan:
+        """Return the plan for whole devices of one pool, by request, and nothing to copy."""
+        planned: list[PlannedDevice] = []
+        for alternative, row in zip(alternatives, rows, strict=True):
+            for number in row:
+                key = (alternative, number)
+                found = self._planned.get(key)
+                if found is None:
+                    found = PlannedDevice(alternative.name, self.only, number, None)
+                    self._planned[key] = found
+                planned.append(found)
+        after = state.after(tuple([(each.number, None) for each in planned]))
+        return Plan(
+            rows=(tuple(planned),),
+            configs=((),),
+            selectors=(True,),
+            after=((self.only, after, mask_of([each.number for each in planned])),),
+        )
 
     def _bare(self, alternative: Alternative, devices: tuple[int, ...], state: PoolState) -> Plan:
         """Return the plan of the usual kind: whole devices of one pool, and nothing to copy."""

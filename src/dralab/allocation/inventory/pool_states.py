@@ -8,6 +8,7 @@ node applies to every node in the same state.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
+from dralab.allocation.inventory.units import Units, UnitState
 from dralab.allocation.pools import Pool, PoolView
 from dralab.allocation.problem import (
     NO_NODE_SCOPE,
@@ -44,13 +45,21 @@ class PoolState:
     really in use is kept by the fleet, pool by pool.
     """
 
-    __slots__ = ("free", "moves", "shape", "state")
+    __slots__ = ("_units", "free", "moves", "shape", "state")
 
     def __init__(self, shape: "PoolShape", state: DeviceState, free: int) -> None:
         self.shape = shape
         self.state = state
         self.free = free
         self.moves: dict[Taking, PoolState] = {}
+        self._units: tuple[UnitState, ...] | None = None
+
+    @property
+    def units(self) -> tuple[UnitState, ...]:
+        """The states of its counter groups."""
+        if self._units is None:
+            self._units = self.shape.units.states(self.state.remaining, self.free)
+        return self._units
 
     def after(self, taking: Taking) -> "PoolState":
         """Return the state once these devices are taken; they must fit."""
@@ -77,11 +86,19 @@ class PoolShape:
         self.members = self.node_devices.members
         self.consuming = self.node_devices.consuming
         self._states: dict[object, PoolState] = {}
+        self._units: Units | None = None
         totals = tuple(counter_group.total for counter_group in self.node_devices.counter_groups)
         self.spent = [
             Remaining((0,) * len(total.counters), (None,) * len(total.groups)) for total in totals
         ]
         self.empty = self.interned(DeviceState(0, 0, totals, {}))
+
+    @property
+    def units(self) -> Units:
+        """The counter groups on their own."""
+        if self._units is None:
+            self._units = Units(self.node_devices)
+        return self._units
 
     def interned(self, state: DeviceState, before: PoolState | None = None) -> PoolState:
         """Return the one object for a state; `before` is a state that differs in little."""

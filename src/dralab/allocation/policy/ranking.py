@@ -7,15 +7,8 @@ and a kind keeps its states sorted by cost. An allocation creates at most one ne
 from bisect import insort
 from typing import NamedTuple, Protocol
 
-from dralab.allocation.inventory.plans import (
-    ERROR,
-    UNKNOWN,
-    ClaimKind,
-    NodeShape,
-    Plan,
-    Planned,
-    Planner,
-)
+from dralab.allocation.inventory.plan_results import ERROR, UNKNOWN, Plan, Planned
+from dralab.allocation.inventory.plans import ClaimKind, NodeShape, Planner
 from dralab.allocation.inventory.pool_states import PoolState
 from dralab.allocation.policy.choosing import LikelyRequests, chosen_by, worth_on
 from dralab.allocation.policy.policies import Policy

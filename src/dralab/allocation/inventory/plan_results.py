@@ -1,0 +1,48 @@
+"""What planning comes to: a plan, "no" (None), or why neither is known."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from dralab.allocation.inventory.pool_states import PoolState
+from dralab.allocation.outcome import Chosen
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlannedDevice:
+    """One device of a plan: where it is, and what its result says beside its identity."""
+
+    request: str
+    pool: int
+    number: int
+    chosen: Chosen | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """What a pod gets on a node in one state.
+
+    `rows` and `configs` are per claim; `selectors` is per claim too: True for "this node alone",
+    else a NodeSelector mapping or None. `after` are the pools that change, their
+    next states and the devices taken; `shared` are those of them that are shared.
+    """
+
+    rows: tuple[tuple[PlannedDevice, ...], ...]
+    configs: tuple[tuple[Mapping[str, Any], ...], ...]
+    selectors: tuple[Mapping[str, Any] | bool | None, ...]
+    after: tuple[tuple[int, PoolState, int], ...]
+    shared: tuple[tuple[int, int], ...] = ()
+
+
+class PlanFailure:
+    """No plan, for a reason that is not "no": an error, or too little effort."""
+
+    __slots__ = ("unknown",)
+
+    def __init__(self, *, unknown: bool) -> None:
+        self.unknown = unknown
+
+
+ERROR: Final = PlanFailure(unknown=False)
+UNKNOWN: Final = PlanFailure(unknown=True)
+Planned = Plan | PlanFailure | None

@@ -1,0 +1,201 @@
+"""Counter groups on their own: what the partitions of one GPU can still give, whatever the others.
+
+What a group can give is a set of vectors: how many devices for each request of a claim. It depends
+on the group's state alone, of which there are few, however different the nodes are. Which devices a
+claim gets is left to `several`.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Final
+
+from dralab.allocation.search.node_devices import Consumption, NodeDevices, Remaining, bits
+
+# More vectors than this make sets too large to be quick.
+MOST_VECTORS: Final = 64
+MOST_ASKS: Final = 20_000
+# States of groups that are remembered; beyond it they are forgotten, which costs time alone.
+MOST_UNITS: Final = 50_000
+
+
+class Needs:
+    """How many devices each request asks for, and sets of vectors of at most so many, as bits."""
+
+    def __init__(self, counts: Sequence[int]) -> None:
+        self.counts = tuple(counts)
+        self.strides: list[int] = []
+        size = 1
+        for count in counts:
+            self.strides.append(size)
+            size *= count + 1
+        self.size = size
+        self.full = size - 1
+        self._sums: dict[tuple[int, int], int] = {}
+
+    def total(self, one: int, other: int) -> int:
+        """Return the set of sums of a vector of each set, no number larger than it needs to be."""
+        key = (one, other)
+        found = self._sums.get(key)
+        if found is None:
+            found = 0
+            for left in bits(one):
+                for right in bits(other):
+                    found |= 1 << self._sum(left, right)
+            self._sums[key] = found
+        return found
+
+    def _sum(self, one: int, other: int) -> int:
+        found = 0
+        for count, stride in zip(self.counts, self.strides, strict=True):
+            both = one // stride % (count + 1) + other // stride % (count + 1)
+            found += min(both, count) * stride
+        return found
+
+
+class Ask:
+    """What requests may have of a group: the devices that suit each, counted from its first."""
+
+    __slots__ = ("masks", "needs")
+
+    def __init__(self, needs: Needs, masks: tuple[int, ...]) -> None:
+        self.needs = needs
+        self.masks = masks
+
+
+class UnitKind:
+    """What groups whose devices draw alike have in common: the states that they go through."""
+
+    def __init__(self, consumptions: Mapping[int, Consumption]) -> None:
+        self.consumptions = consumptions
+        self._fitting: dict[Remaining, int] = {}
+        self._states: dict[tuple[Remaining, int], UnitState] = {}
+
+    def state(self, remaining: Remaining, free: int) -> "UnitState":
+        """Return the one object for a state; `free` may have devices that do not fit any more."""
+        fitting = self._fitting.get(remaining)
+        if fitting is None:
+            fitting = 0
+            for number, consumption in self.consumptions.items():
+                if remaining.without(consumption) is not None:
+                    fitting |= 1 << number
+            self._fitting[remaining] = fitting
+        key = (remaining, free & fitting)
+        found = self._states.get(key)
+        if found is None:
+            if len(self._states) >= MOST_UNITS:
+                self.forget()
+            found = self._states[key] = UnitState(self, *key)
+        return found
+
+    def forget(self) -> None:
+        """Forget all states, which costs time alone."""
+        for each in self._states.values():
+            each.moves.clear()  # states hold on to those that follow them
+        self._states.clear()
+        self._fitting.clear()
+
+
+class UnitState:
+    """A counter group in one state."""
+
+    __slots__ = ("_can", "free", "kind", "moves", "remaining", "ways")
+
+    def __init__(self, kind: UnitKind, remaining: Remaining, free: int) -> None:
+        self.kind = kind
+        self.remaining = remaining
+        self.free = free
+        self.moves: dict[int, UnitState] = {}
+        # The devices that serve an ask from this group alone, None where it cannot.
+        self.ways: dict[Ask, tuple[int, ...] | None] = {}
+        self._can: dict[tuple[Ask, tuple[int, ...]], int] = {}
+
+    def without(self, number: int) -> "UnitState":
+        """Return the state once a free device is taken."""
+        found = self.moves.get(number)
+        if found is None:
+            rest = self.remaining.without(self.kind.consumptions[number])
+            if rest is None:
+                raise ValueError(f"device {number} does not fit")
+            found = self.moves[number] = self.kind.state(rest, self.free & ~(1 << number))
+        return found
+
+    def can(self, ask: Ask) -> int:
+        """Return the vectors that this group can give, as a set; smaller ones are in it too."""
+        return self._within(ask, ask.needs.counts)
+
+    def _within(self, ask: Ask, counts: tuple[int, ...]) -> int:
+        key = (ask, counts)
+        found = self._can.get(key)
+        if found is None:
+            found = 1
+            for request, count in enumerate(counts):
+                if count:
+                    none = (*counts[:request], 0, *counts[request + 1 :])
+                    found = self._within(ask, none)
+                    less = (*counts[:request], count - 1, *counts[request + 1 :])
+                    for number in bits(self.free & ask.masks[request]):
+                        more = self.without(number)._within(ask, less)  # noqa: SLF001 - its own kind
+                        found |= more << ask.needs.strides[request]
+                    break
+            self._can[key] = found
+        return found
+
+
+class Units:
+    """The counter groups of a pool's shape.
+
+    `apart`: each has its devices in a row, none of another group's between them. `order` is the
+    order of those rows.
+    """
+
+    def __init__(self, devices: NodeDevices) -> None:
+        members = devices.members
+        self.lows = [(mask & -mask).bit_length() - 1 for mask in members]
+        self.members = members
+        kinds: dict[object, UnitKind] = {}
+        self.kinds: list[UnitKind] = []
+        for mask, low in zip(members, self.lows, strict=True):
+            drawn: dict[int, Consumption] = {}
+            for number in bits(mask):
+                consumption = devices.consumptions[number]
+                if consumption is not None:
+                    drawn[number - low] = consumption._replace(counter_group=0)
+            key = tuple(drawn.items())
+            self.kinds.append(kinds.setdefault(key, UnitKind(drawn)))
+        order = sorted(range(len(members)), key=self.lows.__getitem__)
+        self.apart = all(members) and all(
+            members[one].bit_length() <= self.lows[next_] for one, next_ in pairwise(order)
+        )
+        self.order = order
+        self._needs: dict[tuple[int, ...], Needs] = {}
+        self._asks: dict[tuple[int, tuple[int, ...], tuple[int, ...]], Ask] = {}
+
+    def states(self, remaining: Sequence[Remaining], free: int) -> tuple[UnitState, ...]:
+        """Return the states of the groups, by what they have left and which devices are free."""
+        return tuple(
+            [
+                kind.state(rest, (free & members) >> low)
+                for kind, rest, members, low in zip(
+                    self.kinds, remaining, self.members, self.lows, strict=True
+                )
+            ]
+        )
+
+    def needs(self, counts: tuple[int, ...]) -> Needs:
+        """Return the one object for so many devices of each request."""
+        return self._needs.setdefault(counts, Needs(counts))
+
+    def asked(self, counts: tuple[int, ...], masks: Sequence[int]) -> list[tuple[int, Ask]]:
+        """Return what requests for so many of these devices ask of each group, in their order."""
+        if len(self._asks) >= MOST_ASKS:
+            self._asks.clear()
+            for kind in self.kinds:
+                kind.forget()
+        needs = self.needs(counts)
+        found = []
+        for group in self.order:
+            inside = tuple((mask & self.members[group]) >> self.lows[group] for mask in masks)
+            if any(inside):
+                key = (id(self.kinds[group]), counts, inside)
+                found.append((group, self._asks.setdefault(key, Ask(needs, inside))))
+        return found
