@@ -73,6 +73,7 @@ class V1Reader:
         self._keeps = keeps
         # By identity of a list that is kept: what reads it and what was read.
         self._read: dict[tuple[str, int], tuple[list[JsonObject], tuple[Device, ...]]] = {}
+        self._one_by_one: dict[tuple[str, int], tuple[JsonObject, Device]] = {}
         self._devices: dict[bytes, tuple[Device, ...]] = {}
         self._counter_sets: dict[bytes, tuple[CounterSet, ...]] = {}
         self._attributes: dict[str, dict[object, Attribute]] = {}
@@ -132,9 +133,22 @@ class V1Reader:
         if self._keeps:
             known = self._read.get((driver, id(wires)))
             if known is None:
-                known = self._read[driver, id(wires)] = (wires, self._parsed(driver, wires))
+                known = self._read[driver, id(wires)] = (wires, self._kept(driver, wires))
             return known[1]
         return self._parsed(driver, wires)
+
+    def _kept(self, driver: str, wires: list[JsonObject]) -> tuple[Device, ...]:
+        """Read a list that is kept; most of its devices may be in other lists too."""
+        one_by_one = self._one_by_one
+        if any((driver, id(wire)) in one_by_one for wire in wires):
+            for wire in wires:
+                if (driver, id(wire)) not in one_by_one:
+                    one_by_one[driver, id(wire)] = (wire, self.device(driver, wire))
+            return tuple([one_by_one[driver, id(wire)][1] for wire in wires])
+        found = self._parsed(driver, wires)
+        for wire, device in zip(wires, found, strict=True):
+            one_by_one[driver, id(wire)] = (wire, device)
+        return found
 
     def _parsed(self, driver: str, wires: list[JsonObject]) -> tuple[Device, ...]:
         content = orjson.dumps(wires, option=orjson.OPT_NON_STR_KEYS)

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
-from typing import Final
+from typing import Final, Literal
 
 from dralab.allocation.inventory.pool_states import PoolShape, PoolShapes, PoolState
 from dralab.allocation.pools import Offer, Pool, PoolId, PoolView, SliceCatalog, assembled, waits
 from dralab.allocation.problem import AllocationFeatures, Device, DeviceId, Node, Slice
 from dralab.allocation.search.node_devices import bits, mask_of
 from dralab.values.labels import SelectorError
+from dralab.values.quantity import Number
 
 Names = tuple[str, ...]
 # Contents of pools that are remembered; beyond it they are forgotten, which costs time alone.
@@ -29,6 +30,7 @@ class PoolContent:
         slices: tuple[Slice, ...],
         features: AllocationFeatures,
         known: dict[Names, dict[str, int]],
+        judged: "JudgedDevices",
     ) -> None:
         self.slices = slices
         devices = [device for each in slices for device in each.devices]
@@ -39,9 +41,46 @@ class PoolContent:
             found = known[self.names] = {name: number for number, name in enumerate(self.names)}
         self.numbers = found
         self.waits = any(device.binding_conditions for device in devices)
-        pool = assembled(("", ""), slices, slices, None, features)
-        self.unusable, self.why = pool.unusable, pool.why
-        self.counter_sets = pool.counter_sets
+        self.unusable: Literal["", "incomplete", "invalid"] = ""
+        self.why = ""
+        sets = {item.name: item.counters for each in slices for item in each.counter_sets}
+        self.counter_sets: Mapping[str, Mapping[str, Number]] = sets
+        several = len(sets) < sum(len(each.counter_sets) for each in slices)
+        if several or len(found) < len(self.names) or not judged.fine(slices, devices, sets):
+            pool = assembled(("", ""), slices, slices, None, features)
+            self.unusable, self.why = pool.unusable, pool.why
+            self.counter_sets = pool.counter_sets
+
+
+class JudgedDevices:
+    """Remembers which devices draw on nothing but counters that their pool has."""
+
+    def __init__(self) -> None:
+        self._fine: set[tuple[Device, tuple[int, ...]]] = set()
+
+    def fine(
+        self,
+        slices: Sequence[Slice],
+        devices: Sequence[Device],
+        sets: Mapping[str, Mapping[str, Number]],
+    ) -> bool:
+        """Return whether no device draws on counters that are not among these sets of slices."""
+        # Equal counter sets are one object each; who remembers the devices keeps them too.
+        key = tuple([id(each.counter_sets) for each in slices if each.counter_sets])
+        for device in devices:
+            if device.consumes and (device, key) not in self._fine:
+                if not all(
+                    drawn.counter_set in sets
+                    and drawn.counters.keys() <= sets[drawn.counter_set].keys()
+                    for drawn in device.consumes
+                ):
+                    return False
+                self._fine.add((device, key))
+        return True
+
+    def forget(self) -> None:
+        """Forget everything, which costs time alone."""
+        self._fine.clear()
 
 
 class PoolRecord:
@@ -148,6 +187,7 @@ class Pools:
         self._homeless: set[int] = set()
         self._contents: dict[object, PoolContent] = {}
         self._numbers: dict[Names, dict[str, int]] = {}
+        self._judged = JudgedDevices()
         self._parts: dict[tuple[PoolRecord, object], PoolPart] = {}
 
     def index_of(self, driver: str, pool: str) -> int:
@@ -273,7 +313,10 @@ class Pools:
             if len(self._contents) >= MOST_CONTENTS:
                 self._contents.clear()
                 self._numbers.clear()
-            found = self._contents[key] = PoolContent(current, self.features, self._numbers)
+                self._judged.forget()
+            found = self._contents[key] = PoolContent(
+                current, self.features, self._numbers, self._judged
+            )
         return found
 
     def reshape(self, states: Sequence[PoolState]) -> list[PoolState]:

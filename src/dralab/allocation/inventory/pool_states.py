@@ -6,6 +6,7 @@ node applies to every node in the same state.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Final
 
 from dralab.allocation.inventory.units import Units, UnitState
@@ -221,6 +222,8 @@ class PoolShapes:
         self._shapes: dict[object, PoolShape] = {}
         self._projections: dict[tuple[Device, ...], tuple[object, ...]] = {}
         self._ids: dict[object, int] = {}
+        # Pools that differ in few devices share all others.
+        self._device_numbers: dict[Device, int] = {}
 
     def look_at(self, groups: Iterable[tuple[Device, ...]]) -> None:
         """Read from the start what tells few devices apart: it is likely to be asked about.
@@ -229,18 +232,17 @@ class PoolShapes:
         splitting them by a serial number would leave every node its own shape.
         """
         values: dict[str, set[int] | None] = {}
-        for devices in groups:
-            for device in devices:
-                for name, value in device.attributes.items():
-                    known = values.get(name)
-                    if known is None:
-                        if name not in values:
-                            values[name] = {id(value)}
-                        continue
-                    # Readers keep one object per value; where one does not, nothing is lost.
-                    known.add(id(value))
-                    if len(known) > FEW:
-                        values[name] = None
+        for device in set(chain.from_iterable(groups)):
+            for name, value in device.attributes.items():
+                known = values.get(name)
+                if known is None:
+                    if name not in values:
+                        values[name] = {id(value)}
+                    continue
+                # Readers keep one object per value; where one does not, nothing is lost.
+                known.add(id(value))
+                if len(known) > FEW:
+                    values[name] = None
         paths = []
         for name, few in values.items():
             if few is not None:
@@ -261,11 +263,13 @@ class PoolShapes:
                 len(path) < 3 and path[:1] in {(), ("attributes",)} for path in self.live
             )
             self._projections.clear()
+            self._device_numbers.clear()
             self._shapes.clear()
 
     def forget_shapes(self) -> None:
         """Forget the shapes of pools: equal pools that come later have another."""
         self._projections.clear()
+        self._device_numbers.clear()
         self._shapes.clear()
         self._ids.clear()
 
@@ -293,11 +297,17 @@ class PoolShapes:
     def _projection(self, each: Slice) -> object:
         known = self._projections.get(each.devices)
         if known is None:
-            known = tuple(self._number(self._seen(device)) for device in each.devices)
+            known = tuple([self._device_number(device) for device in each.devices])
             # Long tuples of numbers become one number: equal pools are compared often.
             known = (self._number(known),)
             self._projections[each.devices] = known
         return known, each.per_device_scope, each.skip_node_operations
+
+    def _device_number(self, device: Device) -> int:
+        found = self._device_numbers.get(device)
+        if found is None:
+            found = self._device_numbers[device] = self._number(self._seen(device))
+        return found
 
     def _number(self, value: object) -> int:
         return self._ids.setdefault(value, len(self._ids))
