@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from dralab.allocation.fleet import Fleet
-from dralab.allocation.inventory.plans import Plan
+from dralab.allocation.inventory.plan_results import Plan
 from dralab.allocation.inventory.pool_states import PoolState
 from dralab.values.json_types import JsonObject
 

@@ -7,7 +7,7 @@ import orjson
 import pytest
 
 from builders import device, node, pod, pool
-from dralab.api.snapshots.files import SnapshotError, read, read_file, written
+from dralab.api.snapshots.files import MARK, SnapshotError, read, read_file, written
 
 OBJECTS = [
     node("node-1"),
@@ -59,7 +59,7 @@ def test_equal_devices_are_written_once_and_read_as_one():
             document(objects=[{"kind": 1, "apiVersion": "v1", "metadata": {"name": "x"}}]),
             "is damaged: TypeError: an object without a kind",
         ),
-        (written(OBJECTS)[:-20], "is not a snapshot: the archive is damaged or breaks off"),
+        (written(OBJECTS)[:-20], "cannot be read: the archive is damaged or breaks off"),
         (gzip.decompress(written(OBJECTS))[:-1], "is damaged: it is not JSON"),
         (b"apiVersion: v1", "is not a snapshot: make one with dralab snapshot"),
         (b"", "is not a snapshot: make one with dralab snapshot"),
@@ -72,6 +72,21 @@ def test_what_cannot_be_read_is_told_in_one_line(packed, message, tmp_path):
     file.write_bytes(packed)
     with pytest.raises(SnapshotError, match=f"^{file}: {message}"):
         read_file(file)
+
+
+def test_no_more_is_read_than_of_any_other_input(tmp_path, monkeypatch):
+    monkeypatch.setattr("dralab.api.snapshots.files.MAX_BYTES", 1000)
+    file = tmp_path / "bomb.snapshot"
+    file.write_bytes(gzip.compress(MARK + b" " * 2000))
+    with pytest.raises(SnapshotError, match="the input is larger than 1000 bytes"):
+        read_file(file)
+
+
+def test_a_directory_is_not_a_snapshot(tmp_path):
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "a.json").write_bytes(b"{}")
+    with pytest.raises(SnapshotError, match="is not a snapshot: make one with"):
+        read_file(tmp_path)
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path):

@@ -6,13 +6,13 @@ and slices have their numbers. Who reads gets the same mapping each time and mus
 
 import gzip
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import orjson
 
-from dralab.api.sources import SourceError, files_of
+from dralab.api.sources import MAX_BYTES, SourceError, files_of
 from dralab.values.json_types import JsonDict
 
 GROUP: Final = "dralab.dev"
@@ -63,21 +63,25 @@ def written(objects: Iterable[JsonDict], *, anonymized: bool = False) -> bytes:
 
 def read(packed: bytes) -> list[JsonDict]:
     """Return the objects of a snapshot file. SnapshotError."""
-    found = list(files_of(["-"], lambda: packed))
-    if len(found) != 1 or isinstance(found[0], SourceError):
-        why = found[0].why if found and isinstance(found[0], SourceError) else "it is an archive"
-        raise SnapshotError(f"is not a snapshot: {why}")
-    return unpacked(found[0].content)
+    return _read("-", lambda: packed)
 
 
 def read_file(path: Path) -> list[JsonDict]:
     """Return the objects of a snapshot file. SnapshotError, which names the file."""
     try:
-        return read(path.read_bytes())
-    except OSError as error:
-        raise SnapshotError(f"{path}: cannot be read: {error.strerror or error}") from error
+        return _read(path)
     except SnapshotError as error:
         raise SnapshotError(f"{path}: {error}") from error
+
+
+def _read(source: str | Path, stdin: Callable[[], bytes] | None = None) -> list[JsonDict]:
+    """Read one file, no more of it than any other input may have."""
+    for found in files_of([source], stdin, max_bytes=MAX_BYTES):
+        if isinstance(found, SourceError):
+            raise SnapshotError(f"cannot be read: {found.why}")
+        if not found.gathered:
+            return unpacked(found.content)
+    raise SnapshotError("is not a snapshot: make one with dralab snapshot")
 
 
 def is_snapshot(content: bytes) -> bool:
