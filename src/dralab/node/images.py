@@ -96,7 +96,7 @@ def _files(path: Path) -> list[Path]:
 
 def _file(path: Path) -> dict[str, list[str]]:
     try:
-        document: Any = single(path.read_text(encoding="utf-8"))
+        document: Any = single(path.read_bytes())
     except (OSError, YamlError) as error:
         raise ImageMapError(f"{path}: {error}") from error
     if not isinstance(document, Mapping):
