@@ -1,9 +1,11 @@
 """Custom resources: served, checked, pruned, defaulted, converted, cleaned up."""
 
+import orjson
 import pytest
 
 from apiserver.resources.asking import Asked
-from dralab.apiserver.storage import MemoryStore, StorageUnavailable
+from dralab.apiserver.http.encoding import ObjectEncoder
+from dralab.apiserver.storage import Key, MemoryStore, StorageUnavailable
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 FOOS = "/apis/x.io/v1/namespaces/default/foos"
@@ -136,6 +138,37 @@ def test_objects_follow_the_version_in_which_they_are_stored():
     assert ask("GET", f"{FOOS.replace('/v1/', '/v2/')}/a")[1]["apiVersion"] == "x.io/v2"
     _, after = ask("GET", f"{CRDS}/foos.x.io")
     assert after["status"]["storedVersions"] == ["v1", "v2"]
+
+
+def test_another_stored_version_writes_no_objects():
+    store = MemoryStore()
+    ask = Asked(store)
+    ask("POST", CRDS, definition())
+    _, made = ask("POST", FOOS, foo(n=1))
+    old = ask.resources.kind("x.io", "v1", "foos")
+    watching = ObjectEncoder(old, ask.resources.context.rules)
+    _, found = ask("GET", f"{CRDS}/foos.x.io")
+    found["spec"]["versions"] = [version("v1", storage=False), version("v2")]
+    ask("PUT", f"{CRDS}/foos.x.io", found)
+    newer = FOOS.replace("/v1/", "/v2/")
+    ask("POST", newer, foo("b", api="v2", n=1))
+
+    for server in (ask, Asked(store)):  # and after a restart
+        for path, api in ((FOOS, "x.io/v1"), (newer, "x.io/v2")):
+            _, listed = server("GET", path)
+            assert [item["apiVersion"] for item in listed["items"]] == [api, api]
+            _, one = server("GET", f"{path}/a")
+            assert one["apiVersion"] == api
+            assert one["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]
+            assert server("GET", f"{path}/b")[1]["apiVersion"] == api
+    # A watch of the old version that goes on.
+    for name in ("a", "b"):
+        stored = store.get(Key("x.io/foos", "default", name))
+        assert orjson.loads(watching.object(stored))["apiVersion"] == "x.io/v1"
+    # A write stores the object in the new version.
+    _, one = ask("GET", f"{newer}/a")
+    assert ask("PUT", f"{newer}/a", one)[0] == 200
+    assert store.get(Key("x.io/foos", "default", "a")).value["apiVersion"] == "x.io/v2"
 
 
 def test_a_definition_takes_its_objects_along(ask):

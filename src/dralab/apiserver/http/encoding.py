@@ -30,9 +30,13 @@ class ObjectEncoder:
     def __init__(self, kind: Kind, rules: Rules) -> None:
         self.kind = kind
         self.rules = rules
-        self.plain = rules.is_hub(kind)
         version, name = rules.hub_type(kind)
         self._prefix = len(orjson.dumps({"kind": name, "apiVersion": version})) - 1
+
+    @property
+    def plain(self) -> bool:
+        """Whether objects are sent as they are stored: that may change while a watch goes on."""
+        return self.rules.is_hub(self.kind)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ObjectEncoder) and other.kind is self.kind
@@ -46,11 +50,11 @@ class ObjectEncoder:
             return stored.encoded
         return orjson.dumps(self.rules.from_hub(self.kind, stored.value))
 
-    def item(self, stored: Stored) -> bytes:
+    def item(self, stored: Stored, *, plain: bool) -> bytes:
         """Return one object as an item of a list: built-in ones leave out what they are."""
         if self.kind.custom is not None:
-            return self.object(stored)
-        if self.plain:
+            return stored.encoded if plain else self.object(stored)
+        if plain:
             encoded = stored.encoded
             return b"{" + encoded[self._prefix + 1 :]
         value = dict(self.rules.from_hub(self.kind, stored.value))
@@ -63,7 +67,8 @@ class ObjectEncoder:
         head = list_head(self.kind, page)
         if not page.items:
             return [head + b"]}"]
-        items = b",".join([self.item(stored) for stored in page.items])
+        plain = self.plain
+        items = b",".join([self.item(stored, plain=plain) for stored in page.items])
         return [head, items, b"]}"]
 
     def event(self, type: EventType, stored: Stored) -> bytes:

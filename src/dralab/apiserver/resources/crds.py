@@ -42,7 +42,10 @@ class CustomResources:
             self._forget(name)
         for name, definition in there.items():
             if _is_established(definition):
-                self.serve(name, definition["spec"])
+                spec = definition["spec"]
+                if len(status_of(definition).get("storedVersions") or ()) > 1:
+                    self.context.rules.mixed.add(f"{spec['group']}/{spec['names']['plural']}")
+                self.serve(name, spec)
 
     def serve_own(self, name: str, spec: Mapping[str, Any]) -> None:
         """Serve the kinds of a definition that belongs to the server and is not stored."""
@@ -161,22 +164,14 @@ class CustomResources:
         for kind in kinds:
             context.kinds.add(kind)
         self._served[name] = kinds
-        if had is not None and had[0] != api_version:
-            self._migrate(hub, api_version)
+        if had is not None and had[0] != api_version and context.store.count(hub):
+            context.rules.mixed.add(hub)
         if name not in self._watched:
             self._watched.add(name)
             context.rules.observe(
                 hub, lambda _, after: self._object_changed(name, after), writes=True
             )
         self._tell()
-
-    def _migrate(self, hub: str, api_version: str) -> None:
-        """Write objects again in the version in which they are stored from now on."""
-        store = self.context.store
-        for stored in store.list(hub).items:
-            value = {**stored.value, "apiVersion": api_version}
-            value["metadata"] = dict(value["metadata"])
-            store.update(stored.key, value, expect=stored.revision)
 
     def _tell(self) -> None:
         for listener in self.context.on_kinds_changed:
@@ -252,6 +247,7 @@ class CustomResources:
                 self.context.kinds.remove(kind.group, kind.version, kind.plural)
             self.context.rules.strategies.pop(kind.hub, None)
             self.context.rules.hub_types.pop(kind.hub, None)
+            self.context.rules.mixed.discard(kind.hub)
         self._tell()
 
 

@@ -34,6 +34,9 @@ class Rules:
         self.strategies: dict[str, Strategy] = dict(strategies or {})
         self.conversions: dict[str, tuple[Conversion, Conversion]] = {}
         self.hub_types: dict[str, tuple[str, str]] = {}
+        # Collections with objects of several versions: each is stored in the version that was the
+        # stored one when it was last written, as in a real server.
+        self.mixed: set[str] = set()
         self._observers: dict[str, list[Observer]] = {}
         self._writers: dict[str, list[Observer]] = {}
         self._of_all: list[ObserverOfAll] = []
@@ -109,7 +112,7 @@ class Rules:
 
     def is_hub(self, kind: Kind) -> bool:
         """Return whether objects of that version are stored as they are."""
-        return self.hub_type(kind)[0] == kind.api_version
+        return self.hub_type(kind)[0] == kind.api_version and kind.hub not in self.mixed
 
     def to_hub(self, kind: Kind, value: JsonDict) -> JsonDict:
         """Return an object in its stored form."""
