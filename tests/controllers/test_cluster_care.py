@@ -252,6 +252,18 @@ class TestNodes:
             "node.kubernetes.io/unschedulable",
         }
 
+    def test_a_lease_renewed_in_the_year_0_has_run_out_and_hides_no_other(self, lab):
+        lease = self.lease(lab)
+        lease["spec"]["renewTime"] = "0000-01-01T00:00:00.000000Z"
+        lab.add(LEASES, lease)
+        lab.add_node("n1")
+        other = self.lease(lab)
+        other["metadata"]["name"] = other["spec"]["holderIdentity"] = "n1"
+        lab.add(LEASES, other)
+        lab.wait(49)
+        assert self.taints(lab) == [("unreachable", "NoSchedule"), ("unreachable", "NoExecute")]
+        assert not lab.get(NODES, "n1")["spec"].get("taints")
+
     def test_a_node_whose_lease_runs_out_is_unknown_until_it_reports_again(self, lab):
         lab.add(LEASES, self.lease(lab))
         lab.wait(49)

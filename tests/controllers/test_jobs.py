@@ -127,6 +127,18 @@ def test_a_job_past_its_deadline_fails_and_stops_its_pods(lab):
     assert active(lab) == []
 
 
+def test_one_job_that_began_in_the_year_0_is_late_and_stops_no_other(lab):
+    lab.add(JOBS, job("j", activeDeadlineSeconds=30), job("k", ttlSecondsAfterFinished=60))
+    lab.wait(1)
+    lab.set_status(JOBS, "j", startTime="0000-01-01T00:00:00Z")
+    lab.wait(31)
+    assert conditions(lab)["Failed"] == "DeadlineExceeded"
+    ended = [{"type": "Complete", "status": "True", "lastTransitionTime": "0000-01-01T00:00:00Z"}]
+    lab.set_status(JOBS, "k", conditions=ended, completionTime="0000-01-01T00:00:00Z")
+    lab.wait(5)
+    assert lab.find(JOBS, "k") is None
+
+
 def test_a_suspended_job_has_no_pods_until_it_is_resumed(lab):
     lab.add(JOBS, job("j", suspend=True))
     lab.wait(1)

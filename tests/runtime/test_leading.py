@@ -120,3 +120,20 @@ def test_who_stops_does_not_give_back_what_another_holds_by_now(engine, server):
     assert first.holds, "it has not heard of it"
     first.stop()
     assert holder(server) == "b"
+
+
+def test_a_lease_that_says_the_year_0_is_taken_over_when_it_has_been_seen_for_long_enough(
+    engine, server
+):
+    spec = {
+        "holderIdentity": "gone",
+        "leaseDurationSeconds": 15,
+        "acquireTime": "0000-01-01T00:00:00.000000Z",
+        "renewTime": "0000-01-01T00:00:00.000000Z",
+    }
+    server.add(LEASES, {"metadata": {"name": "lead", "namespace": NAMESPACE}, "spec": spec})
+    candidate = Candidate(engine, server, "a")
+    wait(engine, DURATION - RETRY)
+    assert not candidate.holds
+    wait(engine, 3 * RETRY)
+    assert candidate.holds

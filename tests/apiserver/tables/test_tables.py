@@ -37,6 +37,19 @@ def test_every_kind_has_the_columns_people_know():
         assert shown == [list(column) for column in columns], path
 
 
+@pytest.mark.parametrize(
+    ("made", "shown"), [("0000-01-01T00:00:00Z", "292y"), ("9999-12-31T23:59:59Z", "<invalid>")]
+)
+def test_objects_of_any_year_have_an_age_and_hide_no_others(made, shown):
+    pods = [
+        {"metadata": {"name": "odd", "creationTimestamp": made}, "spec": {}, "status": {}},
+        {"metadata": {"name": "new", "creationTimestamp": CREATED}, "spec": {}, "status": {}},
+    ]
+    rows = table(printer_for("", "pods"), pods, now=NOW, metadata={})["rows"]
+    ages = [row["cells"][4] for row in rows]
+    assert ages == [shown, "0s"]
+
+
 @pytest.mark.parametrize("number", range(17))
 def test_the_row_of_a_pod_says_what_its_containers_do(number):
     row = recorded("tables.json")["podRows"][number]

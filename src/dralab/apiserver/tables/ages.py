@@ -13,6 +13,7 @@ UNKNOWN: Final = "<unknown>"
 UNSET: Final = "<unset>"
 DAY: Final = 24
 YEAR: Final = 365 * DAY
+LONGEST: Final = (1 << 63) - 1  # nanoseconds: Go's time.Duration stays there
 
 
 def human(nanoseconds: int) -> str:
@@ -21,7 +22,7 @@ def human(nanoseconds: int) -> str:
     >>> human(97 * 60 * SECOND), human(179 * SECOND), human(50 * 3600 * SECOND)
     ('97m', '2m59s', '2d2h')
     """
-    seconds = int(nanoseconds / SECOND)
+    seconds = int(min(nanoseconds, LONGEST) / SECOND)
     if seconds < -1:
         return "<invalid>"
     if seconds < 120:
