@@ -3,7 +3,7 @@
     python tools/mutants.py --count 20 storage scheduler
 
 Each mutant changes one operator, constant or condition in a copy of the sources and runs the tests
-of its package. A mutant that no test notices survives, and its line is printed: either a test is
+of its package, those that import the changed module first. A mutant that no test notices survives, and its line is printed: either a test is
 missing or the code does nothing. The same seed makes the same mutants.
 """
 
@@ -114,20 +114,40 @@ def is_noticed(mutant: Mutant, tests: list[str]) -> bool:
         shutil.copytree(HERE / "src", source, ignore=shutil.ignore_patterns("__pycache__"))
         changed = Path(folder) / mutant.path
         changed.write_text(mutant.applied(changed.read_text(encoding="utf-8")), encoding="utf-8")
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-m", "not conformance", *tests]
-        command += ["-p", "no:cacheprovider", "--timeout", "120"]
-        try:
-            done = subprocess.run(  # noqa: S603 - our own tests
-                command,
-                cwd=HERE,
-                env=os.environ | {"PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"},
-                capture_output=True,
-                timeout=TIMEOUT,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            return True
-        return done.returncode != 0
+        nearest = tests_of(mutant.path, tests)
+        return (bool(nearest) and _fail(nearest, source)) or _fail(tests, source)
+
+
+def tests_of(path: Path, tests: list[str]) -> list[str]:
+    """Return the test files that import a module, or are named after it."""
+    name = path.stem
+    imports = (f".{name} import", f"import {name}", f", {name}")
+    found = []
+    for each in map(Path, tests):
+        files = sorted((HERE / each).rglob("test_*.py")) if (HERE / each).is_dir() else [HERE / each]
+        found += [
+            str(file.relative_to(HERE))
+            for file in files
+            if name in file.stem or any(text in file.read_text("utf-8") for text in imports)
+        ]
+    return found
+
+
+def _fail(tests: list[str], source: Path) -> bool:
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-m", "not conformance", *tests]
+    command += ["-p", "no:cacheprovider", "--timeout", "120"]
+    try:
+        done = subprocess.run(  # noqa: S603 - our own tests
+            command,
+            cwd=HERE,
+            env=os.environ | {"PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"},
+            capture_output=True,
+            timeout=TIMEOUT,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return True
+    return done.returncode != 0
 
 
 def main() -> None:
