@@ -3,8 +3,9 @@
     python tools/mutants.py --count 20 storage scheduler
 
 Each mutant changes one operator, constant or condition in a copy of the sources and runs the tests
-of its package, those that import the changed module first. A mutant that no test notices survives, and its line is printed: either a test is
-missing or the code does nothing. The same seed makes the same mutants.
+of its package, those that import the changed module first. A mutant that no test notices survives,
+and its line is printed: either a test is missing or the code does nothing. The same seed makes the
+same mutants.
 """
 
 import argparse
@@ -124,7 +125,9 @@ def tests_of(path: Path, tests: list[str]) -> list[str]:
     imports = (f".{name} import", f"import {name}", f", {name}")
     found = []
     for each in map(Path, tests):
-        files = sorted((HERE / each).rglob("test_*.py")) if (HERE / each).is_dir() else [HERE / each]
+        files = (
+            sorted((HERE / each).rglob("test_*.py")) if (HERE / each).is_dir() else [HERE / each]
+        )
         found += [
             str(file.relative_to(HERE))
             for file in files

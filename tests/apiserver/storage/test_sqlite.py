@@ -2,6 +2,7 @@
 
 import os
 import sqlite3
+import threading
 from pathlib import Path
 
 import pytest
@@ -183,3 +184,28 @@ def test_copies_overwrite_nothing(tmp_path: Path) -> None:
     with pytest.raises(StorageUnavailable, match="not a database"):
         restore(tmp_path / "there", tmp_path / "other")
     assert (tmp_path / "there").read_text() == "precious"
+
+
+def test_any_thread_may_write(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path)
+    writer = threading.Thread(target=fill, args=(store,))
+    writer.start()
+    writer.join()
+    assert specs(store) == [0, 1, 2]
+    store.close()
+    again = SqliteStore(tmp_path)
+    assert specs(again) == [0, 1, 2]
+    again.close()
+
+
+def test_the_log_is_moved_into_the_database_while_the_store_is_open(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path)
+    fill(store, 200)
+    before = (tmp_path / FILE).stat().st_size
+    store._checkpoints.due.set()
+    for _ in range(1_000):  # in a thread of its own, soon
+        if (tmp_path / FILE).stat().st_size > before:
+            break
+        threading.Event().wait(0.01)
+    assert (tmp_path / FILE).stat().st_size > before
+    store.close()

@@ -268,6 +268,46 @@ def test_a_watcher_is_told_when_there_is_news(place: Place) -> None:
     assert watch.waiting
 
 
+def test_a_watch_that_begins_with_objects_tells_at_once_that_there_is_something(
+    place: Place,
+) -> None:
+    told: list[str] = []
+    nothing = place.hub.open(Watching(since=place.store.revision), Lines())
+    nothing.notify(lambda: told.append("nothing"))
+    assert told == []
+    assert not nothing.waiting
+    place.paint("a", "red")
+    first = place.hub.open(place.present(), Lines())
+    assert first.waiting
+    first.notify(lambda: told.append("first"))
+    assert told == ["nothing", "first"]
+
+
+def test_a_watch_that_is_over_before_it_was_read_still_begins(place: Place) -> None:
+    place.paint("a", "red")
+    watch = place.hub.open(place.present(), Lines())
+    watch.finish()
+    assert not watch.done
+    assert read(watch)[0].startswith("ADDED ns/a")
+    assert watch.done
+
+
+def test_a_watch_that_is_over_is_read_to_its_end_its_beginning_included(place: Place) -> None:
+    place.paint("a", "red")
+    watch = place.hub.open(place.present(), Lines())
+    place.paint("b", "red")
+    watch.finish()
+    place.paint("c", "red")
+    assert not watch.done
+    assert watch.take_items()
+    assert not watch.done
+    lines = read(watch)
+    assert watch.done
+    assert watch.cut is None
+    assert lines[-1].startswith("ADDED ns/b")
+    assert not watch.take_items()
+
+
 def test_a_start_of_many_objects_comes_in_pieces(place: Place) -> None:
     with place.store.batch():
         for index in range(1_000):

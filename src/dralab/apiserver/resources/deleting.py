@@ -199,7 +199,9 @@ def _mark(context: Context, kind: Kind, value: JsonDict, grace: int) -> None:
             if part == "creationTimestamp":
                 ordered.update(marks)
         value["metadata"] = meta = {**ordered, **marks}
-        if "generation" in meta and _is_graceful(kind):
+        # Source: k8s.io/apiserver `registry/generic/registry` (markAsDeleting); definitions are
+        # marked elsewhere there.
+        if "generation" in meta and kind.hub != CRDS:
             meta["generation"] += 1
     context.rules.strategy_of(kind).marked(value, rfc3339(now))
 

@@ -238,6 +238,11 @@ def delete_options(query: Query, body: Mapping[str, Any] | None) -> DeleteOption
     dry_run = _dry_run(source.get("dryRun") or query.get("dryRun"), errors)
     policy = source.get("propagationPolicy") or ""
     orphan_dependents = source.get("orphanDependents")
+    if orphan_dependents is not None and not isinstance(orphan_dependents, bool):
+        raise ApiError.bad_request(
+            'DeleteOptions in version "v1" cannot be handled as a DeleteOptions: '
+            "orphanDependents must be a boolean"
+        )
     if policy and orphan_dependents is not None:
         why = "orphanDependents and deletionPropagation cannot be both set"
         errors.append(fields.invalid_value("propagationPolicy", policy, why))
