@@ -164,14 +164,20 @@ class CustomResources:
         for kind in kinds:
             context.kinds.add(kind)
         self._served[name] = kinds
-        if had is not None and had[0] != api_version and context.store.count(hub):
-            context.rules.mixed.add(hub)
+        if had is not None and had[0] != api_version:
+            self._migrate(hub, api_version)
         if name not in self._watched:
             self._watched.add(name)
             context.rules.observe(
                 hub, lambda _, after: self._object_changed(name, after), writes=True
             )
         self._tell()
+
+    def _migrate(self, hub: str, api_version: str) -> None:
+        """Take note of objects in another version: they stay in it until they are written again."""
+        for stored in self.context.store.list(hub, limit=1).items:
+            if stored.value.get("apiVersion") != api_version:
+                self.context.rules.mixed.add(hub)
 
     def _tell(self) -> None:
         for listener in self.context.on_kinds_changed:
@@ -245,9 +251,9 @@ class CustomResources:
         for kind in self._served.pop(name, ()):
             if self.context.kinds.get(kind.group, kind.version, kind.plural) is kind:
                 self.context.kinds.remove(kind.group, kind.version, kind.plural)
+            self.context.rules.mixed.discard(kind.hub)
             self.context.rules.strategies.pop(kind.hub, None)
             self.context.rules.hub_types.pop(kind.hub, None)
-            self.context.rules.mixed.discard(kind.hub)
         self._tell()
 
 
