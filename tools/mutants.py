@@ -80,13 +80,19 @@ def mutants_of(path: Path) -> Iterator[Mutant]:
                 yield Mutant(path, after.lineno, at + 1, old, new)
 
     tree = ast.parse(text)
-    # What a dataclass is made of changes speed and nothing that a test could see.
+    # What a dataclass is made of changes speed and nothing that a test could see; named constants
+    # are sizes and times that were chosen, and one more of them is as good.
     skipped = {
         id(part)
         for node in ast.walk(tree)
         if isinstance(node, ast.ClassDef)
         for decorator in node.decorator_list
         for part in ast.walk(decorator)
+    } | {
+        id(part)
+        for node in tree.body
+        if isinstance(node, (ast.Assign, ast.AnnAssign))
+        for part in ast.walk(node)
     }
     for node in ast.walk(tree):
         if id(node) in skipped:
@@ -163,7 +169,11 @@ def main() -> None:
     noticed = total = 0
     for name in options.packages or PACKAGES:
         folder, tests = PACKAGES[name]
-        files = sorted((HERE / "src" / "dralab" / folder).rglob("*.py"))
+        files = [
+            file
+            for file in sorted((HERE / "src" / "dralab" / folder).rglob("*.py"))
+            if "_generated" not in file.parts
+        ]
         every = [one for file in files for one in mutants_of(file.relative_to(HERE))]
         chance = random.Random(options.seed)  # noqa: S311 - a choice of lines
         chosen = chance.sample(every, min(options.count, len(every)))

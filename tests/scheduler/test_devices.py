@@ -1,9 +1,12 @@
+from types import SimpleNamespace
+
 import pytest
 
 from builders import ask as asking
 from builders import claim, device, device_class, first_of, pod, pool, request, worker
 from dralab.api.status import ApiError
 from dralab.runtime.resources import CLAIMS, CLASSES, EVENTS, NODES, PODS, SLICES, TAINT_RULES
+from dralab.scheduler.binding import unreserve
 
 GPU = "gpu.example.com"
 MODEL = f'device.attributes["{GPU}"].model'
@@ -46,6 +49,26 @@ def test_a_pod_gets_its_device_where_it_is(cluster):
     assert cluster.get(CLAIMS, "c")["metadata"]["finalizers"] == [
         "resource.kubernetes.io/delete-protection"
     ]
+
+
+def test_a_pod_is_taken_off_its_claims_and_off_no_others(cluster):
+    cluster.add(CLAIMS, named("c", request("r")))
+    pods = cluster.add(PODS, *(pod(name, claims={"gpu": "c"}) for name in "pq"))
+    first, second = (SimpleNamespace(uid=each["metadata"]["uid"]) for each in pods)
+
+    def taken_off(who, *, deallocate):
+        client, before = cluster.client, cluster.get(CLAIMS, "c")
+        unreserve(client, who, [before], deallocate=deallocate)
+        after = cluster.get(CLAIMS, "c")
+        users = [each["name"] for each in after["status"].get("reservedFor", ())]
+        written = after["metadata"]["resourceVersion"] != before["metadata"]["resourceVersion"]
+        return users, "allocation" in after["status"], written
+
+    assert taken_off(first, deallocate=True) == (["q"], True, True)
+    assert taken_off(first, deallocate=True) == (["q"], True, False)
+    assert taken_off(second, deallocate=False) == ([], True, True)
+    assert taken_off(second, deallocate=False) == ([], True, False)
+    assert taken_off(second, deallocate=True) == ([], False, True)
 
 
 def test_no_device_is_given_twice(cluster):

@@ -228,6 +228,32 @@ def test_a_slow_watcher_is_cut_off_and_stops_no_other(place: Place) -> None:
     assert (quick.cut, place.hub.watchers, place.hub.held) == (None, 1, 0)
 
 
+def test_a_watcher_may_have_just_as_much_queued_as_is_allowed() -> None:
+    for limits in ({"each": 72}, {"total": 72}):
+        place = Place(**limits)
+        slow = place.hub.open(Watching(), Lines())
+        for index in range(4):
+            place.paint(f"p{index}", "red")
+        assert (slow.cut, place.hub.held) == (None, 72)
+        place.paint("p4", "red")
+        assert slow.cut == "the watcher reads too slowly: 90 bytes are queued for it"
+
+
+def test_a_watcher_that_leaves_takes_no_other_of_the_same_value_along(place: Place) -> None:
+    red_ones = [
+        Watching(accepts=red, exact=("colour", colour, "red"), namespace=namespace)
+        for namespace in ("ns", "")
+    ]
+    gone, stays = (place.hub.open(wanted, Lines()) for wanted in red_ones)
+    gone.close()
+    place.paint("a", "red")
+    assert read(stays) == ["ADDED ns/a red 2"]
+    stays.close()
+    again = place.hub.open(red_ones[0], Lines())
+    place.paint("b", "red")
+    assert read(again)[-1] == "ADDED ns/b red 3"
+
+
 def test_shared_bytes_count_once_against_the_memory_of_all(place: Place) -> None:
     place = Place(total=100)
     watches = [place.hub.open(Watching(), Lines()) for _ in range(50)]
