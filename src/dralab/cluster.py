@@ -9,16 +9,18 @@ import asyncio
 import ipaddress
 import selectors
 import shutil
+import socket
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, Self
 
 from dralab.api.kinds import Kinds
 from dralab.api.resource.features import Features
+from dralab.apiserver.admission.services import NETWORK
 from dralab.apiserver.authentication.settings import (
     AuthenticationFlags,
     AuthenticationSettings,
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from dralab.apiserver.http.asgi import AsgiApp
     from dralab.apiserver.http.auditing import AuditSettings
     from dralab.apiserver.http.serving import HttpServer
+    from dralab.apiserver.resources.own_objects import OwnAddress
     from dralab.apiserver.storage.etcd.address import EtcdAddress
     from dralab.apiserver.storage.files import Durability
 
@@ -88,6 +91,10 @@ class Options:
     With `store` the objects are in that etcd, which other servers may share; `data` then has only
     the CA, certificate and token. Without `timers` no watch ends and no event is deleted because
     real time passes: the owner of a simulated clock calls `server.tick` instead.
+    `serving` are the files of a certificate for HTTPS and its key, instead of one that is made.
+    `runtime_config` switches API versions on and off (`apiserver.runtime_config`);
+    `service_network` (CIDR) is where Services get their addresses. With `own_objects` the server
+    tells about itself as a real one does: the Service `kubernetes`, its lease and the like.
     """
 
     host: str = "127.0.0.1"
@@ -112,6 +119,10 @@ class Options:
     admission: "AdmissionSettings | None" = None
     outgoing: OutgoingSettings | None = None
     timers: bool = True
+    serving: tuple[Path, Path] | None = None
+    runtime_config: Mapping[str, bool] = field(default_factory=dict)
+    service_network: str = NETWORK
+    own_objects: bool = False
 
 
 class Cluster:
@@ -150,6 +161,7 @@ class Cluster:
         self._place: Path | None = None
         self._token = ""
         self._ca: Path | None = None
+        self._trusted: Path | None = None
         self._authentication = AuthenticationSettings()
 
     # --- what callers use -----------------------------------------------------------------
@@ -185,12 +197,12 @@ class Cluster:
 
     @property
     def ca(self) -> str:
-        """The certificate authority of a server with `tls`, as PEM; else empty."""
-        return self._ca.read_text("ascii") if self._ca is not None else ""
+        """What clients of a server with `tls` have to trust, as PEM; else empty."""
+        return self._trusted.read_text("ascii") if self._trusted is not None else ""
 
     @property
     def signing_files(self) -> tuple[Path, Path] | None:
-        """The files of that authority's certificate and private key; None without `tls`."""
+        """The files of the cluster's own authority: certificate and key; None without `tls`."""
         return (self._ca, self._ca.with_suffix(".key")) if self._ca is not None else None
 
     @property
@@ -332,7 +344,10 @@ class Cluster:
                         clients=self.clock.now(),
                     )
                     self._token = options.token or tls.token(place)
-                    self._ca = certificate.ca
+                    self._ca = self._trusted = certificate.ca
+                    if options.serving is not None:
+                        certificate = tls.given(*options.serving)
+                        self._trusted = certificate.ca
                 self._address = "{}:{}".format(*address(listener))
                 self._authentication = settings_of(
                     options.authentication,
@@ -371,7 +386,7 @@ class Cluster:
             authentication=self._authentication,
             address=self._address,
             limits=self.options.limits,
-            kinds=None if self.options.all_versions else Kinds.standard(also=()),
+            kinds=self._kinds(),
             service_accounts=self.options.service_accounts,
             mount_tokens=self.options.mount_tokens,
             features=self.options.features,
@@ -382,10 +397,46 @@ class Cluster:
             admission=self.options.admission,
             outgoing=self.options.outgoing,
             audit=None if self.options.audit is None else self.options.audit(),
+            service_network=self.options.service_network,
         )
         if self.options.all_versions:
             profiles.install(server.resources, self.options.profiles)
+        if self.options.own_objects:
+            server.publish(self._own_address())
         return server
+
+    def _kinds(self) -> Kinds | None:
+        options = self.options
+        if options.runtime_config:
+            from dralab.apiserver.runtime_config import kinds_of
+
+            return kinds_of(options.runtime_config, all_versions=options.all_versions)
+        return None if options.all_versions else Kinds.standard(also=())
+
+    def _own_address(self) -> "OwnAddress":
+        from dralab.apiserver.resources.own_objects import OwnAddress, authentication_data
+
+        host, _, port = self._address.rpartition(":")
+        flags = self.options.authentication
+        given = [file for file in (self._ca, flags.client_ca_file) if file is not None]
+        proxies = flags.requestheader_client_ca_file
+        return OwnAddress(
+            host=host,
+            port=int(port),
+            machine=socket.gethostname(),
+            network=self.options.service_network,
+            authentication=authentication_data(
+                client_cas="".join(file.read_text("ascii") for file in given),
+                proxy_cas="" if proxies is None else proxies.read_text("ascii"),
+                names={
+                    "allowed-names": flags.requestheader_allowed_names,
+                    "username-headers": flags.requestheader_username_headers,
+                    "uid-headers": flags.requestheader_uid_headers,
+                    "group-headers": flags.requestheader_group_headers,
+                    "extra-headers-prefix": flags.requestheader_extra_headers_prefix,
+                },
+            ),
+        )
 
     def _load(self, snapshot: Path) -> None:
         from dralab.api.snapshots.files import SnapshotError, read_file

@@ -17,6 +17,8 @@ from typing import Any
 
 import pytest
 
+from dralab.apiserver.http import tls
+from dralab.kernel.clock import WallClock
 from dralab.runtime.kubeconfig import read
 
 DRALAB = [sys.executable, "-m", "dralab"]
@@ -266,3 +268,16 @@ def test_a_name_of_the_operator_is_in_the_certificate(start: Starter, tmp_path: 
     for name in ("lab.example", "other.example", "localhost"):
         with socket.create_connection(address) as plain:
             trusting.wrap_socket(plain, server_hostname=name).close()
+
+
+def test_a_certificate_of_the_operator_is_served(start: Starter, tmp_path: Path) -> None:
+    made = tls.certificate(tmp_path / "theirs", WallClock().now())
+    chain = tmp_path / "chain.pem"
+    chain.write_text(made.certificate.read_text() + made.ca.read_text())
+    files = ("--tls-cert-file", str(chain), "--tls-private-key-file", str(made.key))
+    given = ("--secure-port", "0", "--service-cluster-ip-range", "10.7.0.0/24")
+    server = start("apiserver", "--data", ":memory:", *files, *given,
+                   "--kubeconfig", str(tmp_path / "k"))  # fmt: skip
+    service = server.ask("/api/v1/namespaces/default/services/kubernetes")
+    assert service["spec"]["clusterIP"] == "10.7.0.1"
+    assert read(server.kubeconfig).ca == chain.read_text()

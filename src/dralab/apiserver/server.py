@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from dralab.api.kinds import Kinds
 from dralab.api.resource.features import Features
 from dralab.api.status import ApiError
+from dralab.apiserver.admission.services import NETWORK
 from dralab.apiserver.authentication.chain import Authentication
 from dralab.apiserver.authentication.errors import UnusableSetting
 from dralab.apiserver.authentication.settings import AuthenticationSettings
@@ -27,6 +28,7 @@ from dralab.kernel.randomness import Randomness
 if TYPE_CHECKING:
     from dralab.apiserver.admission.selection import AdmissionSettings
     from dralab.apiserver.http.auditing import Auditing, AuditSettings
+    from dralab.apiserver.resources.own_objects import OwnAddress, OwnObjects
 
 
 class ApiServer:
@@ -60,6 +62,7 @@ class ApiServer:
         audit: "AuditSettings | None" = None,
         admission: "AdmissionSettings | None" = None,
         outgoing: OutgoingSettings | None = None,
+        service_network: str = NETWORK,
     ) -> None:
         chance = randomness or Randomness.from_system()
         clock = clock or WallClock()
@@ -80,7 +83,9 @@ class ApiServer:
             service_accounts=settings.service_accounts,
             outgoing=outgoing,
             disabled=admission.disabled if admission is not None else frozenset(),
+            service_network=service_network,
         )
+        self.own_objects: OwnObjects | None = None
         if authorization:
             self._authorize(authorization)
         if settings.anonymous and self.resources.context.authorizer is None:
@@ -134,6 +139,13 @@ class ApiServer:
         context.authorizer = found.authorizer
         context.admission.extend(found.admission)
         context.connecting.extend(found.connecting)
+
+    def publish(self, address: "OwnAddress") -> None:
+        """Write the objects by which a server tells about itself, from now on."""
+        from dralab.apiserver.resources.own_objects import OwnObjects
+
+        self.own_objects = OwnObjects(self.resources, address)
+        self.own_objects.publish()
 
     def _audited(self, audit: "AuditSettings", chance: Randomness) -> "Auditing":
         from dralab.apiserver.audit.events import Auditor
@@ -197,6 +209,8 @@ class ApiServer:
         """Send bookmarks and delete expired events. Call it every few seconds."""
         self.hub.tick()
         self.leases.expire()
+        if self.own_objects is not None:
+            self.own_objects.renew()
 
     def close(self) -> None:
         """End the watches and close the store."""

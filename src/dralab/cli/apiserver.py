@@ -25,6 +25,7 @@ from dralab.cli._authentication import (
     outgoing_of,
 )
 from dralab.cli._components import address_of, duration_of
+from dralab.cli._serving import SERVICES, files_of, listening_on, range_of, switches_of
 from dralab.cli.errors import UnusableInput
 from dralab.kernel.clock import SECOND
 
@@ -37,6 +38,7 @@ P = ParamSpec("P")
 MODES: Final = "Node,RBAC"
 # This port is free in every list of well-known ports.
 DEFAULT: Final = "127.0.0.1:55441"
+EXISTING: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 def server_options(command: Command) -> Command:
@@ -82,6 +84,42 @@ def server_options(command: Command) -> Command:
                 show_default=True,
                 help="--tls serves HTTPS with a private CA and requires a token. --plain serves "
                 "HTTP without authentication, on loopback only, and not with --runtime process.",
+            ),
+            click.option(
+                "--bind-address",
+                metavar="ADDR",
+                help="The address to listen on, as in --listen.",
+            ),
+            click.option(
+                "--secure-port",
+                type=click.IntRange(0, 65535),
+                metavar="PORT",
+                help="The port to listen on, as in --listen.",
+            ),
+            click.option(
+                "--tls-cert-file",
+                type=EXISTING,
+                metavar="FILE",
+                help="Serve HTTPS with this certificate (PEM, followed by its authorities) instead "
+                "of a generated one.",
+            ),
+            click.option(
+                "--tls-private-key-file",
+                type=EXISTING,
+                metavar="FILE",
+                help="The key of --tls-cert-file (PEM).",
+            ),
+            click.option(
+                "--service-cluster-ip-range",
+                metavar="CIDR",
+                help=f"Where Services get their addresses (IPv4).  [default: {SERVICES}]",
+            ),
+            click.option(
+                "--runtime-config",
+                metavar="API=true|false[,…]",
+                default="",
+                help="API versions to switch on or off: GROUP/VERSION, GROUP/VERSION/RESOURCE, "
+                "api/all, api/ga, api/beta, api/alpha.",
             ),
             click.option(
                 "--accept-hosts",
@@ -234,6 +272,12 @@ def serve(
     services: Sequence[str] = (),
     webhook_networks: Sequence[str] = (),
     snapshot: Path | None = None,
+    bind_address: str | None = None,
+    secure_port: int | None = None,
+    tls_cert_file: Path | None = None,
+    tls_private_key_file: Path | None = None,
+    service_cluster_ip_range: str | None = None,
+    runtime_config: str = "",
     **authentication: Any,
 ) -> None:
     """Serve until stopped; `begin` is called once with the running cluster, before `ready`.
@@ -252,6 +296,8 @@ def serve(
         features = with_gates(feature_gates)
     except GateError as error:
         raise click.BadParameter(str(error), param_hint="--feature-gates") from error
+    listen = listening_on(listen, bind_address, secure_port)
+    serving = files_of(tls_cert_file, tls_private_key_file, tls=tls)
     host, port = address_of(listen or DEFAULT, DEFAULT)
     if not tls:
         _check_plain(host, token_file)
@@ -280,6 +326,10 @@ def serve(
         outgoing=outgoing_of(services, webhook_networks),
         authorization=_modes(authorization_mode, tls=tls),
         audit=audit_of(audit_policy_file, audit_log_path, audit_log_maxsize, audit_log_maxbackup),
+        serving=serving,
+        runtime_config=switches_of(runtime_config),
+        service_network=range_of(service_cluster_ip_range),
+        own_objects=True,
     )
     if kubeconfig is None and place != MEMORY:
         kubeconfig = Path(place) / "kubeconfig"

@@ -61,6 +61,25 @@ def certificate(
     return found
 
 
+def given(certificate: Path, key: Path) -> Certificate:
+    """Return an operator's certificate, with its chain, and its key. ServingError: unusable.
+
+    Clients are told to trust the chain itself: its authority, where that is in it.
+    """
+    import ssl
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        context.load_cert_chain(certificate, key, password=lambda: b"")
+    except ssl.SSLError as error:
+        why = (error.reason or str(error)).lower().replace("_", " ")
+        raise ServingError(f"{certificate} and {key} cannot be used for TLS: {why}") from error
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise ServingError(f"cannot read {certificate} or {key}: {why}") from error
+    return Certificate(certificate=certificate, key=key, ca=certificate)
+
+
 def token(directory: Path) -> str:
     """Return the administrator's bearer token of a directory, made at first."""
     file = directory / "token"

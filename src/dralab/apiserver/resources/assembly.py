@@ -24,7 +24,7 @@ from dralab.apiserver.admission.pods import DefaultTolerations, PodPriority
 from dralab.apiserver.admission.quotas import HUB as QUOTAS
 from dralab.apiserver.admission.quotas import QuotaLimits
 from dralab.apiserver.admission.service_accounts import DEFAULT, PodServiceAccount
-from dralab.apiserver.admission.services import ServiceAddresses
+from dralab.apiserver.admission.services import NETWORK, ServiceAddresses
 from dralab.apiserver.admission.storage import (
     ClaimResize,
     DefaultStorageClass,
@@ -64,19 +64,20 @@ def new_resources(
     service_accounts: ServiceAccountSettings = STANDARD,
     outgoing: OutgoingSettings | None = None,
     disabled: frozenset[str] = frozenset(),
+    service_network: str = NETWORK,
 ) -> Resources:
     """Return the verbs of a server over `store`.
 
     `kinds` defaults to all that are known; `admission` to `built_in_admission()`, `features` to
     the gates of 1.36; `service_accounts` signs their tokens, `outgoing` says where webhooks may be
-    called; `disabled` names plugins of webhooks and policies. Services get their
-    addresses, and quotas are enforced, whatever the admission. With
+    called; `disabled` names plugins of webhooks and policies. Services get
+    addresses of `service_network` (CIDR), and quotas are enforced, whatever the admission. With
     `bootstrap` the objects that every cluster has are made where they are missing.
     """
     found = kinds if kinds is not None else Kinds.standard()
     rules = Rules.standard(features)
     rules.adopt(found)
-    addresses = ServiceAddresses(randomness.stream("services"))
+    addresses = ServiceAddresses(randomness.stream("services"), service_network)
     rules.observe("services", addresses.stored)
     limits = QuotaLimits()
     rules.observe_all(limits.written)
@@ -189,7 +190,9 @@ def make_first_objects(resources: Resources) -> None:
     ]
     with context.store.lock, context.store.batch():
         for group, version, plural, value in first:
-            kind = resources.kind(group, version, plural)
+            kind = resources.kinds.get(group, version, plural)
+            if kind is None:
+                continue  # switched off
             key = key_of(kind, "", value["metadata"]["name"])
             if key not in context.store.damaged(kind.hub) and context.store.get(key) is None:
                 try:

@@ -1,0 +1,113 @@
+"""What a server tells its cluster about itself."""
+
+import json
+
+import pytest
+
+from dralab.apiserver.resources.own_objects import RENEWAL, OwnAddress, authentication_data
+from dralab.apiserver.server import ApiServer
+from dralab.apiserver.storage import MemoryStore
+from dralab.kernel.clock import ManualClock
+from dralab.kernel.randomness import Randomness
+from dralab.runtime.client import Resource
+from dralab.runtime.local import LocalClient
+
+SERVICES = Resource("", "v1", "services")
+ENDPOINTS = Resource("", "v1", "endpoints")
+SLICES = Resource("discovery.k8s.io", "v1", "endpointslices")
+ADDRESSES = Resource("networking.k8s.io", "v1", "ipaddresses")
+RANGES = Resource("networking.k8s.io", "v1", "servicecidrs")
+LEASES = Resource("coordination.k8s.io", "v1", "leases")
+CONFIG_MAPS = Resource("", "v1", "configmaps")
+
+
+class Lab:
+    """A store, and the servers that start on it one after the other."""
+
+    def __init__(self):
+        self.store, self.clock = MemoryStore(), ManualClock(1_800_000_000 * 10**9)
+
+    def start(self, host="192.0.2.7", port=6443):
+        self.server = ApiServer(
+            self.store,
+            clock=self.clock,
+            randomness=Randomness(1),
+            service_network="10.0.0.0/16",
+        )
+        data = authentication_data(
+            client_cas="CA", proxy_cas="PROXY", names={"allowed-names": ["front"]}
+        )
+        self.server.publish(
+            OwnAddress(
+                host=host, port=port, machine="m", network="10.0.0.0/16", authentication=data
+            )
+        )
+        self.client = LocalClient(self.server.resources, self.server.hub)
+        return self.client
+
+    def names(self, resource):
+        return [item["metadata"]["name"] for item in self.client.list(resource, "").items]
+
+
+@pytest.fixture
+def lab():
+    return Lab()
+
+
+def test_the_service_kubernetes_leads_to_the_server(lab):
+    client = lab.start()
+    service = client.get(SERVICES, "kubernetes", "default")
+    assert service["spec"]["clusterIP"] == "10.0.0.1"
+    assert service["spec"]["ports"][0]["targetPort"] == 6443
+    (subset,) = client.get(ENDPOINTS, "kubernetes", "default")["subsets"]
+    assert subset["addresses"] == [{"ip": "192.0.2.7"}]
+    assert client.get(SLICES, "kubernetes", "default")["addressType"] == "IPv4"
+    assert client.get(RANGES, "kubernetes")["status"]["conditions"][0]["status"] == "True"
+
+
+def test_a_server_on_the_loopback_has_no_endpoints(lab):
+    client = lab.start(host="127.0.0.1")
+    assert client.get(SERVICES, "kubernetes", "default")
+    assert lab.names(ENDPOINTS) == lab.names(SLICES) == []
+
+
+def test_a_server_that_starts_again_corrects_its_port_and_writes_nothing_else(lab):
+    first = lab.start().get(SERVICES, "kubernetes", "default")
+    lab.start(port=6444)
+    again = lab.client.get(SERVICES, "kubernetes", "default")
+    assert again["metadata"]["uid"] == first["metadata"]["uid"]
+    assert again["spec"]["ports"][0]["targetPort"] == 6444
+    revision = lab.store.revision
+    lab.start(port=6444)
+    assert lab.store.revision == revision
+
+
+def test_each_address_of_a_service_is_an_object(lab):
+    client = lab.start()
+    made = client.create(
+        SERVICES, {"metadata": {"name": "a"}, "spec": {"ports": [{"port": 80}]}}, "default"
+    )
+    address = made["spec"]["clusterIP"]
+    assert lab.names(ADDRESSES) == sorted(["10.0.0.1", address])
+    parent = client.get(ADDRESSES, address)["spec"]["parentRef"]
+    assert parent == {"resource": "services", "namespace": "default", "name": "a"}
+    client.delete(SERVICES, "a", "default")
+    assert lab.names(ADDRESSES) == ["10.0.0.1"]
+
+
+def test_the_lease_is_renewed_while_the_server_runs(lab):
+    client = lab.start()
+    (name,) = [name for name in lab.names(LEASES) if name.startswith("apiserver-")]
+    before = client.get(LEASES, name, "kube-system")["spec"]["renewTime"]
+    lab.server.tick()
+    assert client.get(LEASES, name, "kube-system")["spec"]["renewTime"] == before
+    lab.clock.advance(RENEWAL)
+    lab.server.tick()
+    assert client.get(LEASES, name, "kube-system")["spec"]["renewTime"] > before
+
+
+def test_aggregated_servers_find_whom_to_trust(lab):
+    name = "extension-apiserver-authentication"
+    data = lab.start().get(CONFIG_MAPS, name, "kube-system")["data"]
+    assert data["client-ca-file"] == "CA"
+    assert json.loads(data["requestheader-allowed-names"]) == ["front"]
