@@ -312,14 +312,14 @@ def test_a_server_that_does_not_hear_of_writes_is_alive_and_not_ready(etcd, serv
         found = [server.handle(request("GET", path)) for path in paths]
         return [(page.status, page.content.decode()) for page in found]
 
-    assert pages("/readyz", "/readyz/storage") == [(200, "ok"), (200, "ok")]
+    assert pages("/readyz", "/readyz/etcd") == [(200, "ok"), (200, "ok")]
     etcd.fail("Watch", *["refused"] * 1000)
     etcd.cut_watches()
     while server.store.connected:
         threading.Event().wait(0.01)
-    ready, storage, live = pages("/readyz", "/readyz/storage", "/livez")
+    ready, storage, live = pages("/readyz", "/readyz/etcd", "/livez")
     assert ready[0] == storage[0] == 500
-    assert "[-]storage failed: reason withheld" in ready[1]
+    assert "[-]etcd failed: reason withheld" in ready[1]
     assert ready[1].endswith("readyz check failed\n")
     assert live == (200, "ok")
     etcd.faults.clear()

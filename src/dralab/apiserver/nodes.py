@@ -141,6 +141,9 @@ class NodeProxy:
         if found is None:
             raise _none(f"no node {node} to ask")
         status = status_of(found)
+        if not status.get("addresses"):
+            # As upstream: an error without a reason.
+            raise ApiError("", "no preferred addresses found; known addresses: []", code=500)
         daemons = status.get("daemonEndpoints") or {}
         port = (daemons.get("kubeletEndpoint") or {}).get("Port") or 0
         if not 0 < port < 1 << 16:

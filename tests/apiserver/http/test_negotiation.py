@@ -150,6 +150,9 @@ def test_what_only_a_client_can_mend_is_said_in_a_warning():
         ("POST", "/version", 405),
         ("GET", "/version/", 200),
         ("GET", "/healthz/ping", 200),
+        ("GET", "/readyz/etcd", 200),
+        ("GET", "/readyz/poststarthook/scheduling/bootstrap-system-priority-classes", 200),
+        ("GET", "/readyz/poststarthook/rbac/bootstrap-roles", 404),  # not without RBAC
         ("GET", "/api/v1/namespaces/default/", 200),
         ("GET", "/api/v1/namespaces/def%61ult", 200),
         ("GET", "/openid/v1/jwks", 200),

@@ -198,6 +198,15 @@ def test_a_spelling_of_its_own_is_asked_by_each_watch(place: Place) -> None:
     assert len(spelling.made) == 3
 
 
+def test_a_bookmark_that_says_nothing_new_is_not_sent(place: Place) -> None:
+    asked = place.hub.open(Watching(bookmarks=True, since=place.store.revision), Lines())
+    place.hub.bookmark(asked)
+    assert read(asked) == []
+    place.store.create(Key("nodes", "", "n"), {"metadata": {}})
+    place.hub.bookmark(asked)
+    assert read(asked) == ["BOOKMARK 2"]
+
+
 def test_bookmarks_come_about_once_a_minute_to_those_who_asked(place: Place) -> None:
     asked = place.hub.open(Watching(bookmarks=True), Lines())
     other = place.hub.open(Watching(), Lines())

@@ -46,7 +46,7 @@ from dralab.apiserver.http.routing import (
     is_watch,
     query_of,
 )
-from dralab.apiserver.http.trying import JSON, refusal, tried, unavailable
+from dralab.apiserver.http.trying import JSON, NO_CACHE, refusal, tried, unavailable
 from dralab.apiserver.http.weighing import Weights
 from dralab.apiserver.resources import waiting
 from dralab.apiserver.resources.context import shown
@@ -583,7 +583,7 @@ def response(
     """Return an answer in a form, with its warnings."""
     if form.encoding == "yaml":
         body = as_yaml(body if isinstance(body, bytes) else b"".join(body))
-        headers: Sequence[tuple[str, str]] = (("Content-Type", "application/yaml"),)
+        headers: Sequence[tuple[str, str]] = (NO_CACHE, ("Content-Type", "application/yaml"))
     else:
         headers = JSON
     if warnings:

@@ -14,6 +14,7 @@ from dralab.apiserver.http import negotiation, routing
 from dralab.apiserver.http.encoding import as_yaml
 from dralab.apiserver.http.messages import HttpRequest, HttpResponse
 from dralab.apiserver.http.routing import NoSuchGroup
+from dralab.apiserver.http.trying import JSON, NO_CACHE
 from dralab.apiserver.resources.server import Resources
 
 if TYPE_CHECKING:
@@ -21,11 +22,16 @@ if TYPE_CHECKING:
 
 TEXT: Final = (("Content-Type", "text/plain; charset=utf-8"),)
 JWKS: Final = "application/jwk-set+json"
+# As kube-apiserver names them: `etcd` is whatever keeps the objects, and what a server makes at its
+# start has been made when it answers.
+STORAGE: Final = "etcd"
 CHECKS: Final = {
-    "livez": ("ping", "log", "storage"),
-    "readyz": ("ping", "log", "informer-sync", "storage", "shutdown"),
-    "healthz": ("ping", "log", "storage"),
+    "livez": ("ping", "log", STORAGE),
+    "readyz": ("ping", "log", STORAGE, "etcd-readiness", "informer-sync", "shutdown"),
+    "healthz": ("ping", "log", STORAGE),
 }
+FIRST_OBJECTS: Final = "poststarthook/scheduling/bootstrap-system-priority-classes"
+FIRST_ROLES: Final = "poststarthook/rbac/bootstrap-roles"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,8 +88,10 @@ class Pages:
                 return self._json(request, orjson.dumps(asdict(self.version)))
             case [("livez" | "readyz" | "healthz") as name]:
                 return self._health(name, verbose="verbose" in request.query)
-            case [("livez" | "readyz" | "healthz") as name, check] if check in CHECKS[name]:
-                return self._check(name, check)
+            case [("livez" | "readyz" | "healthz") as name, *rest] if "/".join(
+                rest
+            ) in self._checks(name):
+                return self._check(name, "/".join(rest))
             case ["openapi", *rest] if (found := self._openapi.answer(request, rest)) is not None:
                 return found
             case [".well-known", "openid-configuration"]:
@@ -166,8 +174,9 @@ class Pages:
     def _json(self, request: HttpRequest, body: bytes) -> HttpResponse:
         form = negotiation.discovery_form(request.headers.get("accept", ""))
         if form == "yaml":
-            return HttpResponse(headers=(("Content-Type", "application/yaml"),), body=as_yaml(body))
-        return HttpResponse(headers=(("Content-Type", "application/json"),), body=body)
+            headers = (NO_CACHE, ("Content-Type", "application/yaml"))
+            return HttpResponse(headers=headers, body=as_yaml(body))
+        return HttpResponse(headers=JSON, body=body)
 
     def _keys(self, request: HttpRequest) -> HttpResponse:
         """Answer with the public keys of service accounts, in their own media type alone."""
@@ -178,15 +187,22 @@ class Pages:
         return HttpResponse(headers=headers, body=orjson.dumps(self.issuer.key_set()))
 
     def _health(self, name: str, *, verbose: bool) -> HttpResponse:
-        failed = [check for check in CHECKS[name] if self._fails(name, check)]
+        checks = self._checks(name)
+        failed = [check for check in checks if self._fails(name, check)]
         if not verbose and not failed:
             return HttpResponse(headers=TEXT, body=b"ok")
         lines = [
             f"[-]{check} failed: reason withheld" if check in failed else f"[+]{check} ok"
-            for check in CHECKS[name]
+            for check in checks
         ]
         text = "\n".join([*lines, f"{name} check {'failed' if failed else 'passed'}", ""])
         return HttpResponse(status=500 if failed else 200, headers=TEXT, body=text.encode())
+
+    def _checks(self, name: str) -> Sequence[str]:
+        """Return the checks of a page, as kube-apiserver names them."""
+        if self.resources.context.authorizer is None:
+            return (*CHECKS[name], FIRST_OBJECTS)
+        return (*CHECKS[name], FIRST_ROLES, FIRST_OBJECTS)
 
     def _check(self, name: str, check: str) -> HttpResponse:
         if self._fails(name, check):
@@ -197,7 +213,7 @@ class Pages:
     def _fails(self, name: str, check: str) -> bool:
         """Whether a check fails: a server cut off from other writers is alive, but not ready."""
         connected = self.resources.context.store.connected
-        return name == "readyz" and check == "storage" and not connected
+        return name == "readyz" and check in {STORAGE, "etcd-readiness"} and not connected
 
     def _metrics(self) -> HttpResponse:
         store = self.resources.context.store

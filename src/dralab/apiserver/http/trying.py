@@ -12,7 +12,9 @@ from dralab.api.status import ApiError
 from dralab.apiserver.http.messages import Answer, HttpRequest, HttpResponse
 from dralab.apiserver.storage import Changed, StorageUnavailable, Store, Undecided
 
-JSON: Final = (("Content-Type", "application/json"),)
+# As kube-apiserver: a proxy between must not keep what a user may see.
+NO_CACHE: Final = ("Cache-Control", "no-cache, private")
+JSON: Final = (NO_CACHE, ("Content-Type", "application/json"))
 TRIES: Final = 8  # tries of a write whose object others keep changing
 # Here only other servers interfere, and a try costs little: of two that compete, one succeeds.
 TRIES_AMONG_SERVERS: Final = 32

@@ -106,6 +106,9 @@ class Hub:
         for watch in due:
             watch.bookmarked = self.clock.now()
             revision = max(self.announced, watch.since)
+            # Nothing new since it began (k8s.io/apiserver `storage/cacher`, cacheWatcher.process).
+            if revision == watch.since:
+                continue
             spelling = watch.spelling
             place = (revision, spelling) if spelling.shared else (revision, id(spelling))
             pieces = memo.get(place)
