@@ -4,3 +4,6 @@ dralab what-if -f cluster.yaml -f waiting.yaml --add node-1=1
 dralab what-if -f cluster.yaml --remove node-2
 # Which pods would have to move so that ml/train fits on the nodes that are there?
 dralab defragment -f cluster.yaml -f waiting.yaml --for ml/train --explain
+# How many nodes would have to be added instead, and which could go?
+dralab plan -f cluster.yaml -f waiting.yaml --shapes node-1,l40s
+dralab plan -f cluster.yaml --removable

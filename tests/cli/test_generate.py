@@ -45,7 +45,7 @@ def test_nodes_carry_labels_and_taints():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["bogus"], 'unknown shape "bogus"; known shapes: a100, b200'),
+        (["bogus"], 'unknown shape "bogus"; known shapes: a100, a100-40, b200'),
         (["tpu", "--label", "a=b"], "--label and --taint apply to Node objects"),
         (["tpu", "--with-nodes", "--label", "a b=c"], '--label "a b=c": name part must consist'),
         (

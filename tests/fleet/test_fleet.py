@@ -91,7 +91,7 @@ def test_trays_of_one_rack_share_an_nvlink_domain():
 
 
 def test_an_unknown_shape_lists_the_known_ones():
-    with pytest.raises(shapes.UnknownShape, match="known shapes: a100, b200"):
+    with pytest.raises(shapes.UnknownShape, match="known shapes: a100, a100-40, b200"):
         shapes.sample("x")
 
 

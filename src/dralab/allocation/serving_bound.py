@@ -45,7 +45,7 @@ def most_served(
         if state is None or not fleet.alone(number):
             return None
         states[state] += 1
-    supply = _Supply(kinds, [wanted[kind] for kind in range(len(kinds))])
+    supply = Supply(kinds, [wanted[kind] for kind in range(len(kinds))])
     for state, nodes in states.items():
         if not supply.add(state, nodes, fleet.budget):
             return None
@@ -53,7 +53,7 @@ def most_served(
 
 
 @dataclass(slots=True)
-class _Supply:
+class Supply:
     """What all nodes together can serve; `loose` are kinds about which nothing is known."""
 
     kinds: Sequence[ClaimKind]
@@ -116,12 +116,38 @@ class _Supply:
         ):
             self.unions.append((size, nodes, tuple(large)))
 
+    def constrain(self, model: Any, served: Sequence[Any], times: Any, label: str = "") -> None:
+        """Add what so many times these nodes can serve to a CP-SAT model.
+
+        `served` are the numbers of pods of each kind, `times` a number or a variable.
+        """
+        devices: list[list[Any]] = [[] for _ in served]
+        highest = sum(self.parts.values()) * sum(self.wanted)
+        for number, (patterns, parts) in enumerate(self.parts.items()):
+            used = [
+                model.new_int_var(0, highest, f"part {label} {number} pattern {place}")
+                for place in range(len(patterns))
+            ]
+            model.add(sum(used) <= parts * times)
+            for pattern, often in zip(patterns, used, strict=True):
+                for kind, most in enumerate(pattern):
+                    if most:
+                        devices[kind].append(most * often)
+        firm = [kind for kind in range(len(served)) if kind not in self.loose]
+        for kind in firm:
+            model.add(served[kind] * self.counts.get(kind, 1) <= sum(devices[kind]))
+            model.add(served[kind] <= self.hosts[kind] * times)
+        large = [kind for kind in firm if self.counts.get(kind, 1) > 1 and kind not in self.small]
+        if large:
+            nodes = sum(count for _, count, able in self.unions if set(able) & set(large))
+            model.add(sum(served[kind] for kind in large) <= nodes * times)
+
 
 def _is_plain(planner: Planner) -> bool:
     return planner.known is not None and (planner.single is not None or planner.impossible)
 
 
-def _solved(supply: _Supply, least: Counter[int], effort: float) -> int:
+def _solved(supply: Supply, least: Counter[int], effort: float) -> int:
     try:
         from ortools.sat.python import cp_model
     except ImportError as error:
@@ -131,25 +157,7 @@ def _solved(supply: _Supply, least: Counter[int], effort: float) -> int:
         model.new_int_var(least[kind], most, f"served {kind}")
         for kind, most in enumerate(supply.wanted)
     ]
-    devices: list[list[Any]] = [[] for _ in served]
-    for number, (patterns, parts) in enumerate(supply.parts.items()):
-        used = [
-            model.new_int_var(0, parts, f"part {number} pattern {place}")
-            for place in range(len(patterns))
-        ]
-        model.add(sum(used) <= parts)
-        for pattern, times in zip(patterns, used, strict=True):
-            for kind, most in enumerate(pattern):
-                if most:
-                    devices[kind].append(most * times)
-    firm = [kind for kind in range(len(served)) if kind not in supply.loose]
-    for kind in firm:
-        model.add(served[kind] * supply.counts.get(kind, 1) <= sum(devices[kind]))
-        model.add(served[kind] <= supply.hosts[kind])
-    large = [kind for kind in firm if supply.counts.get(kind, 1) > 1 and kind not in supply.small]
-    if large:
-        nodes = sum(count for _, count, able in supply.unions if set(able) & set(large))
-        model.add(sum(served[kind] for kind in large) <= nodes)
+    supply.constrain(model, served, 1)
     model.maximize(sum(served))
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1

@@ -18,6 +18,7 @@ By = Literal["moves", "cost"]
 PER_MOVE: Final = 10
 PER_PRIORITY: Final = 10
 MOST_FOR_AGE: Final = 9
+BELONGS: Final = "it belongs to its node"
 
 
 class MoveCosts:
@@ -57,7 +58,7 @@ class MoveCosts:
 
 def _why_not(pod: PodInfo, budgets: Iterable[tuple[JsonDict, int]]) -> str:
     if of_daemon_set(pod.obj):
-        return "it belongs to its node"
+        return BELONGS
     if is_deleting(pod.obj):
         return "it is being deleted"
     for budget, allowed in budgets:

@@ -47,6 +47,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
         "dralab.cli.defragment:defragment",
         "Find the fewest pods to move so that waiting pods fit.",
     ),
+    "plan": ("dralab.cli.plan:plan", "Find nodes to add for waiting pods, or nodes that can go."),
     "allocations": (
         "dralab.cli.allocations:allocations",
         "Count or list a pod's possible device sets.",

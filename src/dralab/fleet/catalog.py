@@ -134,6 +134,23 @@ A100: Final = GpuModel(
         engines=0,
     ),
 )
+# Ada Lovelace has no MIG: a card is handed out whole.
+L40S: Final = GpuModel(
+    product="L40S",
+    architecture="Ada Lovelace",
+    compute_capability="8.9.0",
+    driver_version="570.86.15",
+    cuda_version="12.8.0",
+    memory="48Gi",
+    totals={
+        "multiprocessors": 142,
+        "copy-engines": 2,
+        "decoders": 3,
+        "encoders": 3,
+        "jpeg-engines": 4,
+        "ofa-engines": 1,
+    },
+)
 H100: Final = GpuModel(
     product="H100-SXM5-80GB",
     architecture="Hopper",

@@ -388,6 +388,8 @@ SHAPES: Final[Mapping[str, tuple[int, Builder]]] = {
     },
     "dgxa100": (2, lambda count, chance: _dgxa100(count, chance, 8)),
     "a100": (2, _gpu_nodes("a100", catalog.A100, 8, 4)),
+    "a100-40": (2, _gpu_nodes("a100-40", catalog.A100, 8, 4)),
+    "l40s": (2, _gpu_nodes("l40s", catalog.L40S, 8, 2)),
     "h100": (2, _gpu_nodes("h100", catalog.H100, 8, 8)),
     "b200": (2, _gpu_nodes("b200", catalog.B200, 8, 8)),
     "gb200-nvl72": (18, _nvl72),

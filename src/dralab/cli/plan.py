@@ -1,0 +1,183 @@
+"""`dralab plan`: the nodes to add so that waiting pods run, and the nodes that can go."""
+
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+import yaml
+
+from dralab.capacity.changes import UnknownName
+from dralab.capacity.model import CapacityModel
+from dralab.capacity.move_costs import MoveCosts
+from dralab.capacity.planning import NodePlan, Removable
+from dralab.capacity.planning import plan as answer
+from dralab.capacity.planning import removable as nodes_that_can_go
+from dralab.cli import objects
+from dralab.cli._inventory import InventorySource, inventory_options
+from dralab.cli._output import echo_json, echo_table, output_option
+
+SHOWN = 10
+
+
+@click.command(
+    epilog="""Examples:
+
+\b
+  dralab plan -f cluster.yaml --shapes h100,l40s --price prices.yaml
+  dralab plan -f cluster.yaml --shapes node-3 --budget 4
+  dralab plan --kubeconfig config --removable
+
+\b
+A file of prices maps shapes to the price of a node, in any unit:
+  h100: 24.5
+  l40s: 6
+""",
+)
+@inventory_options
+@click.option(
+    "--shapes",
+    default="",
+    metavar="SHAPE,...",
+    help="Shapes of nodes that can be added (see `dralab generate -h`), or nodes of the input to "
+    "copy.",
+)
+@click.option(
+    "--price",
+    type=click.Path(dir_okay=False, exists=True, path_type=Path),
+    metavar="FILE",
+    help="The price of a node of each shape; default: 1, so that the number of nodes counts.",
+)
+@click.option("--budget", type=click.FloatRange(0), help="Spend at most so much.")
+@click.option("--removable", is_flag=True, help="Find nodes that can go instead.")
+@output_option("table", "json")
+def plan(
+    source: InventorySource,
+    shapes: str,
+    price: Path | None,
+    budget: float | None,
+    removable: bool,
+    output: str,
+) -> None:
+    """Find the fewest or cheapest nodes to add so that waiting pods run.
+
+    Nothing is changed. Pods that fit on the nodes that are there need none. The plan was tried
+    with the scheduler on the whole cluster. With the extra `optimal` (OR-Tools) the page says how
+    much cheaper any plan for the same pods could be at most. --removable answers the reverse:
+    nodes that can go while all pods run on; it is a set that works, not the largest there is.
+    Exit code 0: every pod runs then (with --removable: some node can go); 1: some do not (no node
+    can go); 2: bad input.
+    """
+    if removable and (shapes or price or budget is not None):
+        raise click.UsageError("--removable needs no --shapes, --price and --budget")
+    if not (removable or shapes):
+        raise click.UsageError("give the --shapes that can be added, or --removable")
+    prices = _prices([name for name in shapes.split(",") if name], price)
+    model = CapacityModel(objects.inventory(source))
+    if removable:
+        found = nodes_that_can_go(model, MoveCosts(model).refused)
+        _tell_removable(found, output)
+        sys.exit(0 if found.nodes else 1)
+    try:
+        planned = answer(model, prices, budget)
+    except UnknownName as error:
+        raise click.UsageError(str(error)) from None
+    if output == "json":
+        echo_json(_structured(planned))
+    else:
+        for line in _page(planned, prices):
+            click.echo(line)
+    sys.exit(1 if planned.unserved else 0)
+
+
+def _prices(shapes: list[str], file: Path | None) -> dict[str, float]:
+    given: Any = {}
+    if file is not None:
+        try:
+            given = yaml.safe_load(file.read_text())
+        except (yaml.YAMLError, UnicodeDecodeError) as error:
+            raise click.UsageError(f"{file}: {error}") from None
+        if not isinstance(given, dict):
+            raise click.UsageError(f"{file}: expected a mapping of shapes to prices")
+    for name, value in given.items():
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not number or not 0 <= value < 1e9:
+            raise click.UsageError(f"{file}: {name}: {value!r} is not a price (0 to 1,000,000,000)")
+    missing = [name for name in shapes if file is not None and name not in given]
+    if missing:
+        raise click.UsageError(f"{file}: there is no price for {', '.join(missing)}")
+    return {name: float(given.get(name, 1)) for name in shapes}
+
+
+def _page(planned: NodePlan, prices: Mapping[str, float]) -> Iterator[str]:
+    total = len(planned.fitting) + len(planned.served) + len(planned.unserved)
+    count = sum(planned.nodes.values())
+    yield (
+        f"waiting pods: {total}; {len(planned.fitting)} fit as things are, {len(planned.served)} "
+        f"run with {_nodes(count)} more, {len(planned.unserved)} still wait"
+    )
+    if planned.nodes:
+        yield ""
+        for name, number in planned.nodes.items():
+            yield f"  {number} x {name}, {prices[name]:g} each"
+        yield f"  price {planned.price:g}: {_bound(planned)}"
+    if planned.unserved:
+        yield "\nstill waiting:"
+        shown = list(planned.unserved.values())
+        for pod, why in shown[:SHOWN]:
+            yield f"  {pod.key}: {why}"
+        if len(shown) > SHOWN:
+            yield f"  and {len(shown) - SHOWN} more"
+
+
+def _bound(planned: NodePlan) -> str:
+    if planned.least is None:
+        return "how much less would do is not known (the bound needs pip install '.[optimal]')"
+    if planned.least >= planned.price - 1e-9:
+        return "no plan for these pods costs less (proved)"
+    gap = 100 * (planned.price - planned.least) / planned.price
+    return (
+        f"no plan for these pods costs less than {planned.least:g} (proved): the gap is {gap:.1f} %"
+    )
+
+
+def _structured(planned: NodePlan) -> dict[str, Any]:
+    return {
+        "nodes": dict(planned.nodes),
+        "price": planned.price,
+        "least": planned.least,
+        "fitting": [str(pod.key) for pod in planned.fitting],
+        "served": [str(pod.key) for pod in planned.served],
+        "waiting": [{"pod": str(pod.key), "why": why} for pod, why in planned.unserved.values()],
+    }
+
+
+def _tell_removable(found: Removable, output: str) -> None:
+    if output == "json":
+        echo_json(
+            {
+                "nodes": [
+                    {"node": name, "moves": [{"pod": str(p.key), "to": to} for p, to in moves]}
+                    for name, moves in found.nodes
+                ],
+                "stay": dict(found.stay),
+            }
+        )
+        return
+    click.echo(f"{_nodes(len(found.nodes))} can go, in this order; {_nodes(len(found.stay))} stay")
+    if found.nodes:
+        rows = [
+            (name, ", ".join(f"{pod.key} to {to}" for pod, to in moves) or "-")
+            for name, moves in found.nodes
+        ]
+        click.echo()
+        echo_table([("NODE", "PODS THAT MOVE"), *rows])
+    for name, why in list(found.stay.items())[:SHOWN]:
+        click.echo(f"{name} stays: {why}")
+    if len(found.stay) > SHOWN:
+        click.echo(f"and {len(found.stay) - SHOWN} more stay")
+
+
+def _nodes(number: int) -> str:
+    return f"{number} node" if number == 1 else f"{number} nodes"
