@@ -93,8 +93,8 @@ def test_a_protected_pod_is_spared_where_another_will_do(lab):
     assert "deletionTimestamp" not in lab.get(PODS, "db")["metadata"]
 
 
-def test_nobody_is_pushed_away_for_a_device_that_is_not_free(lab):
-    lab.server.add(NODES, worker("n", cpu="1"))
+def test_a_pod_is_pushed_away_for_its_device_and_its_claim_is_awaited(lab):
+    lab.server.add(NODES, worker("n", cpu="4"), worker("other", cpu="1"))
     lab.server.add(CLASSES, device_class("gpu"))
     lab.server.add(SLICES, *pool("n", device("d"), node="n"))
     lab.start()
@@ -104,8 +104,19 @@ def test_nobody_is_pushed_away_for_a_device_that_is_not_free(lab):
         claim("c1", request("r"), namespace="default"),
     )
     lab.add(PODS, pod("low", requests={"cpu": "1"}, claims={"c": "c0"}, priority=1))
+    lab.add(PODS, pod("bystander", requests={"cpu": "1"}, priority=1))
     lab.add(PODS, pod("high", requests={"cpu": "1"}, claims={"c": "c1"}, priority=9))
-    assert "deletionTimestamp" not in lab.get(PODS, "low")["metadata"]
+    assert "deletionTimestamp" in lab.get(PODS, "low")["metadata"]
+    assert lab.get(PODS, "high")["status"]["nominatedNodeName"] == "n"
+    kill(lab)
+    lab.wait(30)
+    # Nobody else goes while the claim of the victim waits to be released.
+    assert set(lab.names(PODS)) == {"bystander", "high"}
+    assert not lab.node_of("high")
+    held = lab.get(CLAIMS, "c0")
+    lab.server.update(CLAIMS, {**held, "status": {}}, subresource="status")
+    lab.wait(2)
+    assert lab.node_of("high") == "n"
 
 
 @settings(deadline=None)

@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 
 from dralab.allocation.outcome import Outcome, Unknown, Unsatisfiable
+from dralab.objects.metadata import NamespacedName
 from dralab.scheduler import filters, topology
 from dralab.scheduler.allocatable import ClaimPlan, InsufficientResource, NodeShortage
 from dralab.scheduler.demands import BlockedPod, DemandReader, PodDemand
@@ -90,10 +91,15 @@ class NodeAttempt:
 
 @dataclass(slots=True)
 class NominatedPod:
-    """A pod for which others are being evicted from a node."""
+    """A pod for which others are being evicted from a node: the victims, by uid.
+
+    `claims` are those of victims whose devices it awaits.
+    """
 
     pod: PodInfo
     node: str
+    victims: frozenset[str] = frozenset()
+    claims: tuple[NamespacedName, ...] = ()
 
 
 class ClusterState:
@@ -246,7 +252,7 @@ def fits(state: ClusterState, pod: PodInfo, demand: PodDemand) -> Mask:
         for _, mask in topology.restrictions(table, state.filters, pod):
             found &= mask
     if state.nominees:
-        _leave_to_nominees(state, pod, found)
+        _leave_to_nominees(state, pod, demand, found)
     devices = state.devices.candidates(demand)
     if devices is not None:
         found &= devices
@@ -419,15 +425,28 @@ def _promised(state: ClusterState, pod: PodInfo, node: str) -> list[PodInfo]:
     ]
 
 
-def _leave_to_nominees(state: ClusterState, pod: PodInfo, found: Mask) -> None:
-    """Keep the room that was cleared for pods of no lower priority."""
+def _leave_to_nominees(state: ClusterState, pod: PodInfo, demand: PodDemand, found: Mask) -> None:
+    """Keep the room that was cleared for pods of no lower priority.
+
+    Where devices are cleared for one, no other pod that wants devices may go: which of them it
+    will need is known once they are all free.
+    """
     for node in sorted({nominee.node for nominee in state.nominees.values()}):
         row = state.table.row_of.get(node)
         others = _promised(state, pod, node)
         if row is None or not found[row] or not others:
+            continue
+        if demand.signature and _awaits_devices(state, others):
+            found[row] = False
             continue
         for other in others:
             state.table.add_pod(node, other)
         found[row] = bool(filters.room(state.table, pod)[row])
         for other in others:
             state.table.remove_pod(node, other.uid)
+
+
+def _awaits_devices(state: ClusterState, pods: list[PodInfo]) -> bool:
+    return any(
+        nominee.claims for pod in pods if (nominee := state.nominees.get(pod.uid)) is not None
+    )

@@ -14,6 +14,7 @@ from dralab.objects.claims import (
     PodClaim,
     allocation_of,
     alternatives_of,
+    claim_names,
     consumer_of,
     consumers_of,
     has_device_claims,
@@ -21,6 +22,7 @@ from dralab.objects.claims import (
     is_shared,
     pod_claims,
     requests_of,
+    uses_claims,
 )
 from dralab.objects.extended_resources import classes_by_resource
 from dralab.objects.metadata import NamespacedName, is_deleting, key_of, owner_uids, uid_of
@@ -109,6 +111,16 @@ class DemandReader:
         else:
             self.classes[name] = obj
         self._by_resource = classes_by_resource(self.classes.values())
+
+    def claim(self, key: NamespacedName) -> JsonDict | None:
+        """Return a claim; None if there is none of that name."""
+        return self._claim(key)
+
+    def claims_of(self, pod: PodInfo) -> list[JsonDict]:
+        """Return the claims that a pod names and that are there."""
+        names = claim_names(pod.obj) if uses_claims(pod.obj) else ()
+        found = (self._claim(NamespacedName(pod.key.namespace, name)) for name in names)
+        return [claim for claim in found if claim is not None]
 
     def demand_of(self, pod: PodInfo) -> PodDemand | BlockedPod:
         """Return what a pod demands, or why it cannot be tried."""

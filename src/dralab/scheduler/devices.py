@@ -25,7 +25,7 @@ from dralab.allocation.releasing import (
     wanted_devices,
 )
 from dralab.allocation.results import ShareIds
-from dralab.objects.claims import consumer_of, requests_of, results_of
+from dralab.objects.claims import consumer_of, consumers_of, requests_of, results_of
 from dralab.objects.extended_resources import synthetic_claim
 from dralab.objects.metadata import key_of, status_of, uid_of
 from dralab.scheduler.allocatable import (
@@ -56,6 +56,14 @@ class DevicePlans(NamedTuple):
     refused: Unsatisfiable | Unknown | None = None
     allocated: bool = False
     points: int = 0
+
+
+class LentDevices(NamedTuple):
+    """What a claim holds, while it is taken to hold nothing."""
+
+    claim: str
+    holder: str
+    results: Sequence[JsonObject]
 
 
 class ClusterDevices:
@@ -178,6 +186,35 @@ class ClusterDevices:
             self._holdings.rename(pending, uid)
             self._in_flight[uid] = allocation
             self._counting_on[uid] = {pod.uid}
+
+    def claims_held_by(self, pod: PodInfo, claims: Iterable[JsonDict]) -> dict[str, set[str]]:
+        """Return the claims of a pod that hold devices, by uid, with the uids of their users."""
+        found = {}
+        for claim in claims:
+            uid = uid_of(claim)
+            if self._holdings.results_of(uid):
+                known = {str(user.get("uid")) for user in consumers_of(claim)}
+                found[uid] = known | self._counting_on.get(uid, set())
+        pending = _pending_uid(pod)
+        if self._holdings.results_of(pending):
+            found[pending] = {pod.uid}
+        return found
+
+    def claims_named(self, pod: PodInfo, claims: Iterable[JsonDict]) -> set[str]:
+        """Return the uids of all claims of a pod, the one for extended resources included."""
+        return {uid_of(claim) for claim in claims} | {_pending_uid(pod)}
+
+    def lend(self, uid: str) -> LentDevices:
+        """Take it that a claim holds nothing, until `take_back`; versions stay as they are."""
+        holder = self._holdings.holder_of(uid)
+        results = self._holdings.remove_claim(uid)
+        self._fleet.release({"devices": {"results": results}})
+        return LentDevices(uid, holder, results)
+
+    def take_back(self, lent: LentDevices) -> None:
+        """Let a claim hold again what it held."""
+        self._holdings.add_claim(lent.claim, lent.holder, lent.results)
+        self._fleet.mark_in_use({"devices": {"results": lent.results}})
 
     # --- allocation
 

@@ -294,7 +294,12 @@ class Scheduler:
             eviction = eviction_for(self.state, pod, list(self._budgets))
             if eviction is not None:
                 nominated = eviction.node
-                self.state.nominees[pod.uid] = NominatedPod(eviction.winner, eviction.node)
+                self.state.nominees[pod.uid] = NominatedPod(
+                    eviction.winner,
+                    eviction.node,
+                    frozenset(victim.uid for victim in eviction.victims),
+                    eviction.claims,
+                )
                 for victim in eviction.victims:
                     self._evict(victim, pod, eviction.node)
         if item.attempts == 1 and refusal.blocked.endswith(NOT_CREATED_YET):

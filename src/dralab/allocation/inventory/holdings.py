@@ -47,6 +47,11 @@ class Holdings:
         held = self._held.get(uid)
         return held.results if held is not None else ()
 
+    def holder_of(self, uid: str) -> str:
+        """Return a claim's name in explanations; empty if it is not known to hold anything."""
+        held = self._held.get(uid)
+        return held.holder if held is not None else ""
+
     def pool_use(self, pool: PoolId) -> PoolUse:
         """Return what is held of a pool."""
         return self._use.get(pool) or PoolUse()
