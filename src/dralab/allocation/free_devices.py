@@ -56,6 +56,7 @@ class FreeDeviceCounter:
         free = wanted & shape.visible & shape.node_devices.fitting(start) & ~start.used
         if not free:
             return NONE_FREE
-        return FreeDevices(
-            free.bit_count(), fits=isinstance(self._fleet.find_on_node(number, claims), list)
-        )
+        # Where one device is all that is asked for, any that is free will do.
+        fits = planner.single is not None and planner.count == 1
+        fits = fits or isinstance(self._fleet.find_on_node(number, claims), list)
+        return FreeDevices(free.bit_count(), fits)

@@ -55,7 +55,7 @@ def pod_kinds(model: CapacityModel, most: int = MOST_KINDS) -> list[PodKind]:
     found: dict[bytes, PodKind] = {}
     for pod, claims in _pods_with_claims(model):
         specs = [claim["spec"] for claim in claims]
-        room = sorted(model.unbound(pod).requests.items())
+        room = sorted(pod.requests.items())
         key = orjson.dumps([specs, room], option=orjson.OPT_SORT_KEYS) + pod.placement
         known = found.get(key)
         found[key] = PodKind(pod, claims, 1) if known is None else _one_more(known)
