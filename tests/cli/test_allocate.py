@@ -186,9 +186,8 @@ def test_a_yes_is_explained_too(run):
     found = run("explain", objects=[*GPUS, CLASS, asked])
     assert found.exit_code == 0
     assert found.stdout.splitlines() == [
-        "claim default/c",
-        "claim c on node node-1:",
-        "  request r: gpu.example.com/p/d1, the only device that could serve it",
+        "claim c fits on node-1:",
+        "  r of claim c: p/d1, the only device that could serve it",
         "    passed over: 1 not of claim c `device.attributes[\"gpu.example.com\"].model == \"b\"`",
     ]  # fmt: skip
 

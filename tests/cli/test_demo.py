@@ -27,7 +27,8 @@ def test_the_demo_shows_which_pod_got_which_device_where(shown):
 
 
 def test_the_demo_says_why_one_pod_stays_pending(shown):
-    assert "dreamer stays pending: 0/2 nodes are available" in shown.stdout
+    assert "dreamer waits: no foozer-gpu has memory ≥ 80Gi" in shown.stdout
+    assert "help: ask for 48Gi memory or less: 3 devices match, " in shown.stdout
 
 
 def test_the_demo_takes_a_free_port_where_its_own_is_taken_and_says_so():

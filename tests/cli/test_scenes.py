@@ -20,6 +20,37 @@ NAMES = sorted(path.stem for path in SCENES.glob("*.yaml") if path.stem != "flee
 ARGUMENTS = re.compile(r"# dralab explain (.*)")
 
 
+SCHEMA = json.loads(
+    (Path(__file__).parents[2] / "docs/reference/explanation.schema.json").read_text()
+)
+TYPES = {"object": dict, "array": list, "string": str, "integer": int, "boolean": bool}
+
+
+def violations(value, schema, path="$"):
+    """Yield where a value is not as a schema says: the few keywords that ours uses."""
+    kinds = schema.get("type", [])
+    kinds = [kinds] if isinstance(kinds, str) else kinds
+    if kinds and not isinstance(value, tuple(TYPES[kind] for kind in kinds)):
+        yield f"{path}: not {kinds}"
+    if value not in schema.get("enum", [value]) or value != schema.get("const", value):
+        yield f"{path}: {value!r}"
+    if "pattern" in schema and not re.search(schema["pattern"], value):
+        yield f"{path}: {value!r} does not match"
+    if isinstance(value, dict):
+        known = schema.get("properties", {})
+        yield from (
+            f"{path}: lacks {name}" for name in schema.get("required", ()) if name not in value
+        )
+        for name, item in value.items():
+            if name in known:
+                yield from violations(item, known[name], f"{path}.{name}")
+            elif not schema.get("additionalProperties", True):
+                yield f"{path}: unknown {name}"
+    if isinstance(value, list):
+        for number, item in enumerate(value):
+            yield from violations(item, schema.get("items", {}), f"{path}[{number}]")
+
+
 @pytest.fixture(autouse=True)
 def here(monkeypatch):
     monkeypatch.chdir(SCENES)
@@ -48,6 +79,7 @@ def test_a_page_fits_on_a_screen_and_ends_in_words_for_an_event(name):
     assert len(lines) <= 24
     (told,) = json.loads(explained(name, "-o", "json").stdout)
     assert told["code"] in CODES
+    assert list(violations(told, SCHEMA)) == []
     assert told["code"] in lines[0]
     assert len(told["reason"].encode()) <= 1024
     assert told["headline"][1:] in told["reason"]

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from dralab.objects import quota
 from dralab.objects.claims import (
     PodClaim,
     allocation_of,
@@ -24,9 +25,10 @@ from dralab.objects.pods import group_of, is_finished
 from dralab.objects.requests import pod_requests
 from dralab.objects.workloads import KINDS, job_end, pods_of
 from dralab.values.json_types import JsonDict
-from dralab.values.quantity import QuantityError
+from dralab.values.quantity import QuantityError, parse_any
 
 DEFAULT_NAMESPACE: Final = "default"
+CLAIMS: Final = ("resourceclaims", "resource.k8s.io")
 Key = tuple[str, str]
 """Namespace and name."""
 
@@ -201,7 +203,28 @@ class Backlog:
             | {"name": f"{owner}-{entry.entry}", "namespace": namespace},
             "spec": spec["spec"],
         }
-        return self._claims.get(key(made), made)
+        stored = self._claims.get(key(made))
+        return stored or self._exceeded(made, namespace) or made
+
+    def _exceeded(self, claim: JsonDict, namespace: str) -> str:
+        """Return which ResourceQuota keeps a claim from being made, in the words of admission."""
+        for item in self._by_kind.get("ResourceQuota", ()):
+            if key(item)[0] != namespace:
+                continue
+            spec = spec_of(item)
+            asked = quota.usage(*CLAIMS, claim)
+            hard = {name: parse_any(limit) for name, limit in (spec.get("hard") or {}).items()}
+            stored = (
+                (*CLAIMS, each) for name, each in self._claims.items() if name[0] == namespace
+            )
+            used = quota.total(spec, stored, [name for name in hard if asked.get(name)])
+            for name, amount in used.items():
+                if amount + asked[name] > hard[name]:
+                    return (
+                        f"exceeded quota: {item['metadata']['name']}, requested: {name}="
+                        f"{asked[name]}, used: {name}={amount}, limited: {name}={hard[name]}"
+                    )
+        return ""
 
     def _extended(self, pod: JsonDict, namespace: str) -> JsonDict | None:
         """Return the claim that stands for a pod's extended resources (KEP-5004), if it has any."""

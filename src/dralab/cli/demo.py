@@ -52,7 +52,7 @@ def demo(show: bool) -> None:
                 f"the example was not scheduled within {SCHEDULE_WAIT:.0f} s; the machine may be "
                 f"overloaded"
             )
-        _show(example.placements(cluster.client, pods))
+        _show(example.placements(cluster.client, pods), _pages(cluster))
     finally:
         cluster.__exit__(None, None, None)
 
@@ -72,7 +72,18 @@ def _wait(cluster: "Cluster", pods: "list[NamespacedName]") -> bool:
     return False
 
 
-def _show(outcomes: "list[PodOutcome]") -> None:
+def _pages(cluster: "Cluster") -> dict[str, str]:
+    """Return, by pod, the page that says why it waits."""
+    from dralab.allocation.explanation.why import why
+    from dralab.allocation.snapshot import Snapshot
+    from dralab.runtime.reading import read_cluster
+
+    snapshot = Snapshot(read_cluster(cluster.client))
+    found = {each.name: why(snapshot, each) for each in snapshot.pending()}
+    return {name: told.page() for name, told in found.items() if told is not None}
+
+
+def _show(outcomes: "list[PodOutcome]", pages: dict[str, str]) -> None:
     # Wide enough for the example, so that a pipe gets whole lines.
     console = Console(width=None if Console().is_terminal else 118, highlight=False)
     table = Table(box=None, pad_edge=False)
@@ -93,4 +104,4 @@ def _show(outcomes: "list[PodOutcome]") -> None:
     console.print(table)
     for outcome in outcomes:
         if not outcome.node:
-            console.print(f"\n{outcome.pod} stays pending: {outcome.why}")
+            click.echo(f"\n{pages.get(outcome.pod, outcome.why)}")

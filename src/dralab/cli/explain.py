@@ -10,6 +10,7 @@ import click
 from dralab.allocation.backlog import Pending
 from dralab.allocation.explanation.codes import CODES, code_text
 from dralab.allocation.explanation.names import similar
+from dralab.allocation.explanation.text import Spots, short_subject
 from dralab.allocation.explanation.why import why
 from dralab.allocation.explanation.why_chosen import why_these
 from dralab.allocation.problem import Node
@@ -19,7 +20,6 @@ from dralab.cli._inventory import InventorySource, inventory_options
 from dralab.cli._older import explain_older, older_generation
 from dralab.cli._output import echo_json, output_option
 from dralab.cli._own_generation import generation_option
-from dralab.cli._spots import FileSpots
 from dralab.cli.allocate import placed_on
 from dralab.cli.generations import API_NAMES
 from dralab.objects.claims import allocation_of, results_of
@@ -139,7 +139,7 @@ def _devices_of(claim: JsonDict) -> list[str]:
 
 
 def _explained(
-    cluster: Snapshot, pending: Pending, node: str, spots: FileSpots, every_node: bool
+    cluster: Snapshot, pending: Pending, node: str, spots: Spots, every_node: bool
 ) -> dict[str, Any]:
     found = why(cluster, pending, node=node, spots=spots)
     if found is not None:
@@ -154,7 +154,7 @@ def _explained(
     text = why_these(problem, _named(nodes, placed.node), placed.allocations, cluster.catalog)
     lines = text.split("\n")
     start = {"object": pending.title, "fits": True, "node": placed.node, "why": lines}
-    return start | {"text": f"{pending.title}\n{text}"}
+    return start | {"text": f"{short_subject(pending.title)} fits on {placed.node}:\n{text}"}
 
 
 def _named(nodes: Sequence[Node], name: str) -> Node:

@@ -10,6 +10,7 @@ import click
 
 from dralab.allocation.backlog import Pending
 from dralab.allocation.cel_compiler import compiled
+from dralab.allocation.explanation.text import ObjectFields, Spots
 from dralab.allocation.explanation.why import templates_of
 from dralab.allocation.snapshot import Snapshot
 from dralab.api.manifests import Check, Manifest, Manifests, load, unknown_fields
@@ -41,12 +42,13 @@ def snapshot(source: InventorySource) -> Snapshot:
     return with_spots(source)[0]
 
 
-def with_spots(source: InventorySource) -> tuple[Snapshot, FileSpots]:
+def with_spots(source: InventorySource) -> tuple[Snapshot, Spots]:
     """Return the objects of files and of a cluster, and where those of files are written."""
     with _without_collector():
         found, written = _read(source)
         cluster = Snapshot(found)
-        return cluster, FileSpots(written, templates_of(cluster))
+        templates = templates_of(cluster)
+        return cluster, FileSpots(written, templates) if written else ObjectFields(templates)
 
 
 @contextmanager

@@ -161,10 +161,27 @@ class AlikeNodes:
             offer.here and offer.id not in in_use.exclusive for offer in self.view.offers()
         )
 
+        self._held: list[list[tuple[int, tuple[str, ...]]]] = []
+
     @property
     def names(self) -> list[str]:
         """The names of the nodes."""
         return [view.node.name for view in self.views]
+
+    def held(self, likeness: Likeness, in_use: InUse) -> list[list[tuple[int, tuple[str, ...]]]]:
+        """Return, node by node, the kinds of the devices that are held, and by whom."""
+        if not self._held:
+            holders = in_use.holders
+            self._held = [
+                [
+                    (likeness.number(offer.device), holders[offer.id])
+                    for pool in view.pools
+                    for offer in pool.offers
+                    if offer.id in holders
+                ]
+                for view in self.views
+            ]
+        return self._held
 
 
 def groups_of(views: Sequence[PoolView], likeness: Likeness, in_use: InUse) -> list[AlikeNodes]:

@@ -161,19 +161,21 @@ class _CauseFinder:
     def _too_few(self, alternative: Alternative, asked: Asked, small: Problem) -> TooFew:
         supply, suits = self.of.supply(alternative), self.of.suits(alternative)
         empty = self.of.asking.serves(small, empty=True)
-        code = "DRA030"
+        many = alternative.count > 1
         if alternative.all and empty is not False:
             code = "DRA044"
         elif empty is False:
             code = "DRA040" if supply.blocked.get("taint") else "DRA031"
+        elif many:
+            code = "DRA032" if supply.free >= alternative.count else "DRA030"
         elif supply.blocked.get("counters"):
             code = "DRA038"
         elif supply.blocked.get("capacity"):
             code = "DRA039"
-        elif alternative.count and supply.free >= alternative.count:
-            code = "DRA032"
         elif supply.blocked.get("taint", 0) > supply.blocked.get("in-use", 0):
             code = "DRA040"
+        else:
+            code = "DRA030"
         most = supply.most
         if code == "DRA031" and alternative.count > 1:
             # Parts that share a counter are more than fit at once.

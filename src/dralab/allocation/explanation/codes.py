@@ -268,6 +268,12 @@ _ALL: Final = (
         "train waits: the search for devices was given up before it ended",
         "Simplify the claim: fewer requests, fewer constraints.",
     ),
+    Code(
+        "DRA061", "A quota is exhausted",
+        "A ResourceQuota of the namespace keeps the claim from being made from its template.",
+        "train waits: quota team allows 4 of gpu, 4 in use and 1 more asked for",
+        "Wait until claims of the namespace are deleted, ask for less, or raise the quota.",
+    ),
 )  # fmt: skip
 
 CODES: Final = MappingProxyType({each.code: each for each in _ALL})

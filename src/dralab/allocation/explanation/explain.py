@@ -138,15 +138,12 @@ def _holders(
     item: Excluded, place: AlikeNodes, likeness: Likeness, in_use: InUse
 ) -> tuple[str, ...]:
     names = set(item.holders)
-    kinds = {
-        likeness.number(offer.device)
-        for offer in place.view.offers()
-        if names.intersection(in_use.holders.get(offer.id, ()))
-    }
-    for view in place.views[1:]:
-        for offer in view.offers():
-            if likeness.number(offer.device) in kinds:
-                names.update(in_use.holders.get(offer.id, ()))
+    held = place.held(likeness, in_use)
+    kinds = {kind for kind, holders in held[0] if names.intersection(holders)}
+    for view in held[1:]:
+        for kind, holders in view:
+            if kind in kinds:
+                names.update(holders)
     return tuple(sorted(names))
 
 

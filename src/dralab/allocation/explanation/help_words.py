@@ -37,7 +37,7 @@ def _help(found: Help, names: Sequence[str]) -> str:
         case "count":
             return " ".join(["ask for", counted(found.number, "device"), found.note]).rstrip()
         case "move":
-            return f"move {joined(names)} to {found.to}"
+            return f"move {joined(names)} from {found.note} to {found.to}"
         case "several":
             return joined(list(_changes(found.changes)))
         case "preempt":

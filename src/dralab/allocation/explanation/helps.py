@@ -30,7 +30,7 @@ from dralab.allocation.explanation.conditions import conditions_of
 from dralab.allocation.explanation.constrained import wider_attributes
 from dralab.allocation.explanation.inquiry import Inquiry
 from dralab.allocation.explanation.minimal_conflict import remedies
-from dralab.allocation.explanation.names import similar, taint_text
+from dralab.allocation.explanation.names import counted, similar, taint_text
 from dralab.allocation.explanation.proposals import Proposals, with_text
 from dralab.allocation.explanation.questions import MOST_GROUPS
 from dralab.allocation.explanation.waiting import waits_for
@@ -110,6 +110,15 @@ class _Checks(Proposals):
     def class_name(self, cause: Refused) -> Iterator[Help]:
         """Propose a class of nearly the same name."""
         near = similar(cause.name, cause.known)
+        if not near:
+            count = sum(
+                len(kind.ids) for kind in self.inquiry.kinds if kind.device.driver == cause.name
+            )
+            if count:
+                text = (
+                    f"create the class: {counted(count, 'device')} of driver {cause.name} are there"
+                )
+                yield Help(kind="add", now=False, to=text)
         if not near or cause.asked is None:
             return
         renamed = replace(

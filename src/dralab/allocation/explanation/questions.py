@@ -60,6 +60,8 @@ class FleetQuestions:
         self.views = list(views)
         self.places = groups_of(self.views, self.likeness, problem.in_use)
         self._emptied: list[AlikeNodes] | None = None
+        self._uses: Uses | None = None
+        self._view_of: dict[str, PoolView] = {}
         self.known: dict[tuple[int, frozenset[Condition]], bool | None] = {}
         self.unsettled = False
         self.error = ""
@@ -165,10 +167,12 @@ class FleetQuestions:
         if not nodes:
             yield from self.places
             return
-        uses = Uses(self.problem.in_use)
-        for view in self.views:
-            if view.node.name in nodes:
-                yield AlikeNodes([view], uses.on(view))
+        if self._uses is None:
+            self._uses = Uses(self.problem.in_use)
+            self._view_of = {view.node.name: view for view in self.views}
+        for name in sorted(nodes & self._view_of.keys()):
+            view = self._view_of[name]
+            yield AlikeNodes([view], self._uses.on(view))
 
     def _ask(self, asked: Problem, place: AlikeNodes, freed: AbstractSet[DeviceId]) -> bool | None:
         if not self.allowance.take():

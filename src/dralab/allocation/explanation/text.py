@@ -17,6 +17,7 @@ from dralab.allocation.explanation.facts_text import group_lines
 from dralab.allocation.explanation.help_words import help_text
 from dralab.allocation.explanation.names import shortened
 from dralab.allocation.explanation.offers import there
+from dralab.allocation.explanation.patches import command_of
 from dralab.allocation.explanation.words import Line, asks, headline
 
 EVENT_BYTES: Final = 1024
@@ -67,13 +68,15 @@ class Names:
     """What people call things: `holders` names pods by the claims that they hold.
 
     `templates` names the ResourceClaimTemplate of claims that were made from one, `extended` the
-    pod and field that claims for extended resources stand for.
+    pod and field that claims for extended resources stand for. `commands`: the objects are in a
+    cluster, so that the best help comes with the command that does it.
     """
 
     spots: Spots = field(default_factory=ObjectFields)
     holders: Mapping[str, str] = field(default_factory=dict)
     templates: Mapping[str, str] = field(default_factory=dict)
     extended: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    commands: bool = False
 
     def named(self, found: Diagnosis) -> Diagnosis:
         """Return a diagnosis whose cause names pods instead of the claims that they hold."""
@@ -146,8 +149,9 @@ def _lines(found: Diagnosis, names: Names) -> Iterator[str]:
     start = "help: "
     for each in found.helps:
         yield f"  {start}{help_text(each, names.holders)}"
-        if each.command:
-            yield f"        $ {each.command}"
+        command = command_of(each, names.templates) if names.commands else each.command
+        if command and (each.command or each is found.helps[0]):
+            yield f"        $ {command}"
         start = "  or: "
     if not found.settled:
         yield "  More steps would be needed to say more."

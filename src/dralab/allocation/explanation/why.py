@@ -23,6 +23,7 @@ from dralab.allocation.explanation.causes import (
 )
 from dralab.allocation.explanation.diagnose import diagnose
 from dralab.allocation.explanation.helps import ordered
+from dralab.allocation.explanation.moves import claim_name, move_for
 from dralab.allocation.explanation.names import listed, shortened, similar
 from dralab.allocation.explanation.questions import FleetQuestions
 from dralab.allocation.explanation.structured import structured
@@ -32,10 +33,14 @@ from dralab.objects.claims import pod_claims
 from dralab.objects.extended_resources import SYNTHETIC
 from dralab.objects.metadata import spec_of, status_of
 from dralab.objects.nodes import UnfitReason
+from dralab.objects.quota import CLASS_SUFFIX
 from dralab.objects.requests import amount_of
 from dralab.values.json_types import JsonDict
 
 MISSING: Final = re.compile(r'(resourceclaim|resourceclaimtemplate) "(.*)" not found')
+EXCEEDED: Final = re.compile(
+    r"exceeded quota: (.*), requested: (.*)=(.*), used: .*=(.*), limited: .*=(.*)"
+)
 KINDS: Final = {
     "resourceclaim": "ResourceClaim",
     "resourceclaimtemplate": "ResourceClaimTemplate",
@@ -100,12 +105,15 @@ def why(
     diagnosis = _diagnosis(cluster, pending, node)
     if diagnosis is None:
         return None
+    if not node and (move := move_for(cluster, pending, diagnosis.helps)):
+        diagnosis = replace(diagnosis, helps=ordered([*diagnosis.helps, move]))
     templates = templates_of(cluster)
     names = Names(
         spots=spots or ObjectFields(templates),
         holders=holders_of(cluster),
         templates=templates,
         extended=extended_of(cluster),
+        commands=spots is None or isinstance(spots, ObjectFields),
     )
     return Why(diagnosis=diagnosis, names=names)
 
@@ -153,6 +161,11 @@ def _diagnosis(cluster: Snapshot, pending: Pending, node: str) -> Diagnosis | No
 
 def _missing(cluster: Snapshot, pending: Pending) -> Diagnosis:
     match = MISSING.fullmatch(pending.missing)
+    if exceeded := EXCEEDED.fullmatch(pending.missing):
+        name, resource, asked, used, limit = exceeded.groups()
+        what = resource.removesuffix(CLASS_SUFFIX)
+        text = f"quota {name} allows {limit} of {what}, {used} in use and {asked} more asked for"
+        return Diagnosis(subject=pending.title, cause=Refused(code="DRA061", text=text))
     if match is None:
         cause: Cause = Refused(code="DRA003", text=pending.missing)
         return Diagnosis(subject=pending.title, cause=cause)
@@ -264,10 +277,12 @@ def holders_of(cluster: Snapshot) -> dict[str, str]:
     for claim in cluster.claims.values():
         for consumer in status_of(claim).get("reservedFor") or ():
             if consumer.get("resource") == "pods":
-                found.setdefault(_name(claim), shortened(f"{key(claim)[0]}/{consumer['name']}"))
+                found.setdefault(
+                    claim_name(claim), shortened(f"{key(claim)[0]}/{consumer['name']}")
+                )
     for _, user in cluster.users():
         for claim in (*user.claims, *user.allocated):
-            found.setdefault(_name(claim), shortened(f"{user.namespace}/{user.name}"))
+            found.setdefault(claim_name(claim), shortened(f"{user.namespace}/{user.name}"))
     return found
 
 
@@ -279,9 +294,11 @@ def templates_of(cluster: Snapshot) -> dict[str, str]:
             continue
         made = {claim["metadata"]["name"]: claim for claim in (*user.claims, *user.allocated)}
         for entry in pod_claims(pod):
-            name = entry.made or f"{user.name}-{entry.entry}"
+            # The claim of a PodGroup is named after the group.
+            ends = [each for each in made if each.endswith(f"-{entry.entry}")]
+            name = entry.made or (ends[0] if ends else "")
             if entry.template and name in made:
-                found[_name(made[name])] = f"{user.namespace}/{entry.template}"
+                found[claim_name(made[name])] = f"{user.namespace}/{entry.template}"
     return found
 
 
@@ -292,7 +309,7 @@ def extended_of(cluster: Snapshot) -> dict[str, tuple[str, str]]:
         for claim in (*user.claims, *user.allocated):
             if SYNTHETIC in (claim["metadata"].get("annotations") or {}):
                 field = _resource_field(pod, cluster.provided)
-                found[_name(claim)] = f"{user.namespace}/{user.name}", field
+                found[claim_name(claim)] = f"{user.namespace}/{user.name}", field
     return found
 
 
@@ -304,10 +321,3 @@ def _resource_field(pod: JsonDict, provided: Container[str]) -> str:
                 if resource in provided:
                     return f"spec.containers[{number}].resources.{part}[{resource}]"
     return "spec.containers"
-
-
-def _name(claim: JsonDict) -> str:
-    """Return the name of a claim as problems have it: with its namespace where one is written."""
-    metadata = claim["metadata"]
-    name: str = metadata["name"]
-    return f"{metadata['namespace']}/{name}" if metadata.get("namespace") else name

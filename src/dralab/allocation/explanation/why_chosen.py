@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from dralab.allocation.explanation.facts_text import left_out
 from dralab.allocation.explanation.findings import NodeFindings, findings, reason_against
-from dralab.allocation.explanation.names import counted, listed
+from dralab.allocation.explanation.names import counted, device_name, listed, shortened
 from dralab.allocation.facts import Excluded
 from dralab.allocation.pools import SliceCatalog
 from dralab.allocation.problem import DeviceId, Node, Problem
@@ -48,24 +48,26 @@ def _claim(
     results: Sequence[tuple[str, DeviceId]],
     taken: AbstractSet[DeviceId],
 ) -> Iterator[str]:
-    yield f"claim {claim} on node {found.node_devices.view.node.name}:"
+    node = found.node_devices.view.node.name
     masks = {
         (str(problem.claims[alternative.claim]), alternative.name): (alternative, mask)
         for alternative, mask in found.eligible
     }
     for request, device in results:
         alternative, mask = masks[claim, request]
-        yield f"  request {request}: {device}, {_among(mask.bit_count())} that could serve it"
+        reasons = list(_passed(problem, found, alternative, device, taken))
+        among = _among(mask.bit_count(), first=not reasons)
+        yield f"  {request} of claim {shortened(claim)}: {device_name(device, node)}, {among}"
         if alternative.rank:
             yield f"    the {_earlier(alternative)} could not be had"
-        yield from (
-            f"    passed over: {text}"
-            for text in _passed(problem, found, alternative, device, taken)
-        )
+        yield from (f"    passed over: {text}" for text in reasons)
 
 
-def _among(count: int) -> str:
-    return "the only device" if count == 1 else f"one of {counted(count, 'device')}"
+def _among(count: int, *, first: bool) -> str:
+    if count == 1:
+        return "the only device that could serve it"
+    which = "the first" if first else "one"
+    return f"{which} of {counted(count, 'device')} that could serve it"
 
 
 def _earlier(alternative: Alternative) -> str:
