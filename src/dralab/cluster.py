@@ -28,8 +28,8 @@ from dralab.apiserver.authentication.settings import (
 )
 from dralab.apiserver.http.browser_guard import is_loopback
 from dralab.apiserver.nodes import LOOPBACK
-from dralab.apiserver.resources.configured_admission import OutgoingSettings
 from dralab.apiserver.resources.event_ttl import TTL
+from dralab.apiserver.resources.outgoing_calls import OutgoingSettings
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import MemoryStore, Store
 from dralab.apiserver.users import user_named

@@ -148,6 +148,8 @@ def _check(schema: Schema, value: Any, path: str, depth: int) -> Iterator[FieldE
     if isinstance(value, str):
         yield from _string_errors(schema, value, path)
     elif isinstance(value, dict):
+        if schema.get("x-kubernetes-embedded-resource"):
+            yield from _embedded_errors(value, path)
         yield from _object_errors(schema, value, path, depth)
     elif isinstance(value, list):
         yield from _array_errors(schema, value, path, depth)
@@ -260,6 +262,23 @@ def _array_errors(schema: Schema, value: list[Any], path: str, depth: int) -> It
         for index, item in enumerate(value):
             yield from _check(items, item, f"{path}[{index}]", depth + 1)
     yield from _duplicates(schema, value, path)
+
+
+def _embedded_errors(value: Mapping[str, Any], path: str) -> Iterator[FieldError]:
+    """Yield what an embedded object lacks to be one.
+
+    Source: k8s.io/apiextensions-apiserver `pkg/apiserver/schema/objectmeta/validation.go`.
+    """
+    for name in ("apiVersion", "kind"):
+        given = value.get(name)
+        if given is None or given == "":
+            yield required(_join(path, name))
+        elif not isinstance(given, str):
+            yield invalid_value(_join(path, name), given, "must be a string")
+    metadata = value.get("metadata")
+    if metadata is not None and not isinstance(metadata, Mapping):
+        why = "must be an object"
+        yield invalid_value(_join(path, "metadata"), metadata, why)
 
 
 def _duplicates(schema: Schema, value: list[Any], path: str) -> Iterator[FieldError]:

@@ -16,8 +16,8 @@ from dralab.apiserver.http.application import Application
 from dralab.apiserver.http.messages import Answer, HttpRequest, with_headers
 from dralab.apiserver.nodes import LOOPBACK, Network, NodeProxy
 from dralab.apiserver.resources.assembly import built_in_admission, new_resources
-from dralab.apiserver.resources.configured_admission import OutgoingSettings
 from dralab.apiserver.resources.event_ttl import TTL, EventLeases
+from dralab.apiserver.resources.outgoing_calls import OutgoingSettings
 from dralab.apiserver.storage import Store, Stored
 from dralab.apiserver.storage.following import follow
 from dralab.apiserver.users import User
@@ -215,7 +215,7 @@ class ApiServer:
     def close(self) -> None:
         """End the watches and close the store."""
         self.hub.close()
-        self.resources.context.dynamic.close()
+        self.resources.context.outgoing.close()
         following = self.resources.context.following
         self.store.close()
         if following is not None:

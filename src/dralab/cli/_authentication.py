@@ -11,7 +11,7 @@ from dralab.cli._components import duration_of
 if TYPE_CHECKING:
     from dralab.apiserver.admission.selection import AdmissionSettings
     from dralab.apiserver.authentication.settings import AuthenticationFlags
-    from dralab.apiserver.resources.configured_admission import OutgoingSettings
+    from dralab.apiserver.resources.outgoing_calls import OutgoingSettings
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -255,7 +255,7 @@ def outgoing_of(services: Sequence[str], networks: Sequence[str]) -> "OutgoingSe
     import ipaddress
 
     from dralab.apiserver.outgoing.targets import read_service
-    from dralab.apiserver.resources.configured_admission import OutgoingSettings
+    from dralab.apiserver.resources.outgoing_calls import OutgoingSettings
 
     try:
         found = [read_service(text) for text in services]

@@ -11,7 +11,7 @@ from admissions import GROUP, MAPS, ask, config_map
 from authorities import Authority
 from dralab.api.status import ApiError
 from dralab.apiserver.outgoing.targets import read_service
-from dralab.apiserver.resources.configured_admission import OutgoingSettings
+from dralab.apiserver.resources.outgoing_calls import OutgoingSettings
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import MemoryStore
 from dralab.cluster import Cluster

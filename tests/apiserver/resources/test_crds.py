@@ -280,17 +280,6 @@ def test_a_built_in_kind_can_have_more_fields():
     assert (status, "spec.deviceClaims[0].name" in refused["message"]) == (422, True)
 
 
-def test_webhooks_that_are_not_called_are_told():
-    body = definition()
-    body["spec"]["conversion"] = {
-        "strategy": "Webhook",
-        "webhook": {"conversionReviewVersions": ["v1"]},
-    }
-    answer = Asked().full("POST", CRDS, body)
-    assert answer.status == 201
-    assert "conversion webhooks are not called" in dict(answer.headers)["Warning"]
-
-
 class Refusing(MemoryStore):
     """A store whose medium fails when it is told to."""
 

@@ -96,12 +96,6 @@ class DefinitionStrategy(Strategy):
         errors += _version_errors(spec.get("versions") or ())
         return errors
 
-    def warnings(self, value: JsonDict) -> list[str]:
-        """Say what is not done."""
-        if (value["spec"].get("conversion") or {}).get("strategy") == "Webhook":
-            return ["conversion webhooks are not called: versions differ in apiVersion alone"]
-        return []
-
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """Return what is wrong with the change: group, scope and names of the kind stay."""
         errors = self.validate(new)

@@ -30,10 +30,6 @@ def not_put(_stored: Stored, _value: JsonDict) -> None:
     """Leave other objects as they are."""
 
 
-class MustWait(Exception):  # noqa: N818 - a condition, which no client sees
-    """A webhook has to be called, and this thread holds the store: retry in another thread."""
-
-
 @dataclass(slots=True, kw_only=True)
 class Review:
     """One write about to happen.

@@ -3,15 +3,11 @@
 `active` is false while nothing is configured, and callers skip the rest.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
-from dralab.apiserver.admission.chain import (
-    Admission,
-    MustWait,
-    Review,
-    ValidatingAdmission,
-)
+from dralab.apiserver.admission.chain import Admission, Review, ValidatingAdmission
+from dralab.apiserver.outgoing.waiting import MustWait
 
 
 class Configured(Protocol):
@@ -43,12 +39,6 @@ class DynamicAdmission:
         self.mutating: list[Mutating] = []
         self.validating: list[Validating] = []
         self.active = False
-        self.closing: list[Callable[[], None]] = []
-
-    def close(self) -> None:
-        """Close the connections to webhooks."""
-        for close in self.closing:
-            close()
 
     def add_plugins(self, mutating: Sequence[Mutating], validating: Sequence[Validating]) -> None:
         """Ask these plugins from now on, but for those that are switched off."""

@@ -9,8 +9,9 @@ from typing import Any, ClassVar, Final, Protocol
 
 from dralab import cel
 from dralab.api.kinds import Kind
-from dralab.apiserver.admission.chain import MustWait, Review
+from dralab.apiserver.admission.chain import Review
 from dralab.apiserver.admission.matching import namespace_of
+from dralab.apiserver.outgoing.waiting import MustWait
 from dralab.cel import types
 from dralab.cel.bounds import bound
 from dralab.cel.environment import Environment

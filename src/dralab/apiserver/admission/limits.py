@@ -74,8 +74,9 @@ def _defaulted(container: JsonDict, words: str, limits: Sequence[JsonObject]) ->
     for part, amounts in defaults.items():
         given = (container.get("resources") or {}).get(part) or {}
         if names := sorted(name for name in amounts if name not in given):
-            resources = container.setdefault("resources", {})
+            resources = container.get("resources") or {}
             resources[part] = {**given, **{name: amounts[name] for name in names}}
+            container["resources"] = {key: resources[key] for key in sorted(resources)}
             yield f"{', '.join(names)} {part[:-1]} for {words} {container.get('name')}"
 
 

@@ -147,8 +147,10 @@ def _note(review: Review, stored: Stored, used: Mapping[str, Number]) -> None:
     status = status_of(stored.value)
     told = {name: render(amount, form_of(hard[name])) for name, amount in used.items()}
     before = status.get("used") or {}
-    if {**before, **told} != before:
-        changed = {"hard": hard, **status, "used": {**before, **told}}
+    after = {**before, **told}
+    if after != before:
+        used_now = {name: after[name] for name in sorted(after)}
+        changed = {"hard": hard, **status, "used": used_now}
         review.put(stored, {**stored.value, "status": changed})
 
 

@@ -16,7 +16,6 @@ import orjson
 
 from dralab.api.core.definitions import HUB as DEFINITIONS
 from dralab.api.status import ApiError
-from dralab.apiserver.admission.chain import MustWait
 from dralab.apiserver.authentication import impersonation
 from dralab.apiserver.authentication.chain import (
     WEBSOCKET_TOKEN,
@@ -48,7 +47,8 @@ from dralab.apiserver.http.routing import (
 )
 from dralab.apiserver.http.trying import JSON, NO_CACHE, refusal, tried, unavailable
 from dralab.apiserver.http.weighing import Weights
-from dralab.apiserver.resources import waiting
+from dralab.apiserver.outgoing import waiting
+from dralab.apiserver.outgoing.waiting import MustWait
 from dralab.apiserver.resources.context import shown
 from dralab.apiserver.resources.options import (
     Query,
@@ -177,7 +177,8 @@ class Application:
         """
         below = self.resources.context.store
         if request.method not in (DELETES if below.shared or request.waits else WRITES):
-            return self.handle(request)
+            with waiting.waiting_until(waiting.deadline() if request.waits else 0):
+                return self.handle(request)
         route = self._route(request) if below.shared else None
         if route is None or not route.name:
             return tried(request, below, lambda store: self._attempt(request, store))
@@ -192,7 +193,8 @@ class Application:
         until = waiting.deadline() if request.waits else 0
         found.resources = self.resources.over(store, deadline=until)
         self._keep_kind(request, store)
-        return found.handle(request)
+        with waiting.waiting_until(until):
+            return found.handle(request)
 
     def reads_now(self, request: HttpRequest) -> bool:
         """Whether a request reads the latest state, and not an earlier one.
@@ -301,6 +303,7 @@ class Application:
         form = form_for(request, listing=True)
         self.weights.check_selection(request, route, options)
         page = self.resources.list(route.kind, route.namespace, options)
+        self.resources.prepare(route.kind, page.items)
         plain = self._is_plain(route, form)
         self.weights.check_page(request, route.kind, form, page.items, plain=plain)
         body: bytes | Sequence[bytes]
@@ -325,6 +328,7 @@ class Application:
             # Watchers get an error event: clients list again.
             line = orjson.dumps({"type": "ERROR", "object": error.status()}) + b"\n"
             return HttpResponse(headers=JSON, body=line)
+        self.resources.prepare(route.kind, watching.initial)
         encoder: ObjectEncoder | PartialEncoder | TableEncoder = self.encoder(route)
         if form.as_ == "Table":
             encoder = self._tables(route, form, query)

@@ -11,6 +11,8 @@ from typing import Any, Final
 import orjson
 
 from dralab.api.kinds import Kind
+from dralab.api.status import ApiError
+from dralab.apiserver.outgoing.waiting import MustWait
 from dralab.apiserver.resources.reading import ListPage
 from dralab.apiserver.resources.rules import Rules
 from dralab.apiserver.storage import Stored
@@ -73,7 +75,15 @@ class ObjectEncoder:
 
     def event(self, type: EventType, stored: Stored) -> bytes:
         """Return one change as a line."""
-        return b'{"type":"%b","object":%b}\n' % (type.encode(), self.object(stored))
+        try:
+            return b'{"type":"%b","object":%b}\n' % (type.encode(), self.object(stored))
+        except ApiError as error:
+            status = error.status()
+        except MustWait:
+            # Who lists again gets it, or hears why the webhook could not convert it.
+            text = f"{stored.key.name} could not be converted to {self.kind.api_version} in time"
+            status = ApiError("InternalError", text, code=500).status()
+        return orjson.dumps({"type": "ERROR", "object": status}, option=orjson.OPT_APPEND_NEWLINE)
 
     def bookmark(self, revision: int, *, initial_end: bool = False) -> bytes:
         """Return a bookmark as a line."""

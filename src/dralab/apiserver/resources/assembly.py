@@ -31,12 +31,10 @@ from dralab.apiserver.admission.storage import (
     ObjectInUseProtection,
 )
 from dralab.apiserver.authentication.service_accounts import STANDARD, ServiceAccountSettings
-from dralab.apiserver.resources.configured_admission import (
-    ConfiguredAdmission,
-    OutgoingSettings,
-)
+from dralab.apiserver.resources.configured_admission import ConfiguredAdmission
 from dralab.apiserver.resources.context import Context, key_of
 from dralab.apiserver.resources.options import WriteOptions
+from dralab.apiserver.resources.outgoing_calls import OutgoingSettings
 from dralab.apiserver.resources.rules import Rules
 from dralab.apiserver.resources.server import Resources
 from dralab.apiserver.storage import Store
@@ -90,11 +88,12 @@ def new_resources(
         rules=rules,
         admission=_mutating([*plugins, addresses, CertificateRequester()]),
         validating=_validating(plugins),
+        outgoing_settings=outgoing or OutgoingSettings(),
         service_accounts=service_accounts,
     )
 
     context.dynamic.disabled = disabled
-    configured = ConfiguredAdmission(context, outgoing or OutgoingSettings())
+    configured = ConfiguredAdmission(context)
     # What is counted for a quota comes after all that may refuse.
     context.validating += [context.dynamic, configured, limits]
 

@@ -4,10 +4,10 @@ Servers start faster, and most of them never read what webhooks and policies nee
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from dralab.api import fields
+from dralab.api.core.definitions import HUB as DEFINITIONS
 from dralab.apiserver.admission.chain import Review
 from dralab.apiserver.admission.matching import GROUP
 from dralab.apiserver.authorization.attributes import Attributes
@@ -16,7 +16,6 @@ from dralab.values.json_types import JsonDict
 
 if TYPE_CHECKING:
     from dralab.apiserver.admission.webhooks.configurations import Webhooks
-    from dralab.apiserver.outgoing.targets import Network, ServiceAt, Targets
 
 MUTATING: Final = f"{GROUP}/mutatingwebhookconfigurations"
 VALIDATING: Final = f"{GROUP}/validatingwebhookconfigurations"
@@ -28,14 +27,6 @@ BINDINGS: Final = tuple(
 CONFIGURATIONS: Final = (*HOOKS, *POLICIES, *BINDINGS)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutgoingSettings:
-    """Where the server may call: networks beside the loopback, and the addresses of Services."""
-
-    networks: "Sequence[Network]" = ()
-    services: "Sequence[ServiceAt]" = ()
-
-
 class ConfiguredAdmission:
     """Follows what users configure, and fills `admission` with the plugins that do it.
 
@@ -44,13 +35,11 @@ class ConfiguredAdmission:
 
     name = "ConfiguredAdmission"
 
-    def __init__(self, context: Context, outgoing: OutgoingSettings) -> None:
+    def __init__(self, context: Context) -> None:
         self.admission = context.dynamic
         self._context = context
-        self._outgoing = outgoing
         self._changed: dict[str, Callable[[JsonDict | None, JsonDict | None], None]] = {}
         self._reset: dict[str, Callable[[Sequence[JsonDict]], None]] = {}
-        self._targets: Targets | None = None
         for hub in CONFIGURATIONS:
             context.rules.observe(hub, self._written(hub))
         context.reloads.append(self.load)
@@ -66,20 +55,28 @@ class ConfiguredAdmission:
 
     def validate(self, review: Review) -> None:
         """Warn of a webhook that cannot be called from here."""
+        if review.value is not None and review.kind.hub == DEFINITIONS:
+            conversion = (review.value.get("spec") or {}).get("conversion") or {}
+            if conversion.get("strategy") == "Webhook":
+                config = (conversion.get("webhook") or {}).get("clientConfig") or {}
+                self._warn(review, "the conversion webhook", config)
+            return
         if review.kind.hub not in CONFIGURATIONS or review.value is None:
             return
         self._begin()
         self._check_parameters(review)
+        for hook in review.value.get("webhooks") or ():
+            self._warn(review, f"webhook {hook.get('name')}", hook.get("clientConfig") or {})
+
+    def _warn(self, review: Review, what: str, config: JsonDict) -> None:
         from dralab.apiserver.outgoing.targets import NotAllowed, Unreachable
 
-        for hook in review.value.get("webhooks") or ():
-            try:
-                if self._targets is not None:
-                    self._targets.of_config(hook.get("clientConfig") or {})
-            except NotAllowed as error:
-                review.warnings.append(f"webhook {hook.get('name')} cannot be called: {error}")
-            except Unreachable:
-                pass  # what is not there now may come
+        try:
+            self._context.outgoing.targets.of_config(config)
+        except NotAllowed as error:
+            review.warnings.append(f"{what} cannot be called: {error}")
+        except Unreachable:
+            pass  # what is not there now may come
 
     def _check_parameters(self, review: Review) -> None:
         """Refuse a policy with parameters that its author may not read. ApiError Invalid.
@@ -139,22 +136,12 @@ class ConfiguredAdmission:
             ValidatingWebhooks,
             WebhookCalls,
         )
-        from dralab.apiserver.outgoing.client import CallClient
-        from dralab.apiserver.outgoing.targets import Targets
         from dralab.apiserver.resources.admission_forms import AdmissionForms
 
         context = self._context
-        self._targets = targets = Targets(
-            # Not by a request's view of the store: what is found there decides nothing.
-            context.find,
-            context.all_of,
-            networks=self._outgoing.networks,
-            services=self._outgoing.services,
-        )
-        client = CallClient()
-        self.admission.closing.append(client.close)
         forms = AdmissionForms(context)
-        calls = WebhookCalls(forms, targets, client)
+        outgoing = context.outgoing
+        calls = WebhookCalls(forms, outgoing.targets, outgoing.client)
         mutating, validating = Webhooks(context.kinds), Webhooks(context.kinds)
         changing = Policies(context.kinds, mutating=True)
         checking = Policies(context.kinds, mutating=False)

@@ -19,6 +19,7 @@ from dralab.apiserver.authentication.service_accounts import (
 from dralab.apiserver.authorization.attributes import Attributes, Authorizer, forbidden
 from dralab.apiserver.resources.following import Following
 from dralab.apiserver.resources.indexes import Indexes
+from dralab.apiserver.resources.outgoing_calls import OutgoingCalls, OutgoingSettings
 from dralab.apiserver.resources.rules import Rules
 from dralab.apiserver.storage import Damaged, Key, RevisionConflict, Store, Stored
 from dralab.kernel.clock import SECOND, Clock, rfc3339
@@ -57,9 +58,11 @@ class Context:
     managed_fields: bool = True
     authorizer: Authorizer | None = None
     service_accounts: ServiceAccountSettings = STANDARD
+    outgoing_settings: OutgoingSettings = field(default_factory=OutgoingSettings)
     on_kinds_changed: list[Callable[[], None]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self.outgoing = OutgoingCalls(self.outgoing_settings, self.find, self.all_of)
         self.issuer = ServiceAccountTokens(
             self.clock, self, lambda: self.randomness.uuid("tokens"), self.service_accounts
         )

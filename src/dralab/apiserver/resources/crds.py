@@ -153,12 +153,16 @@ class CustomResources:
             _kind(spec, version) for version in _in_order(spec["versions"]) if version.get("served")
         ]
         storage = next(version["name"] for version in spec["versions"] if version.get("storage"))
+        by_webhook = (spec.get("conversion") or {}).get("strategy") == "Webhook"
+        if by_webhook:
+            storage = self._kept_version(hub, spec) or storage
         context.rules.strategies[hub] = CustomStrategy(
             {version["name"]: version for version in spec["versions"]}
         )
         api_version = f"{spec['group']}/{storage}"
         had = context.rules.hub_types.get(hub)
         context.rules.hub_types[hub] = (api_version, spec["names"]["kind"])
+        self._convert(hub, spec, api_version, by_webhook=by_webhook)
         for version, plural in before - {(kind.version, kind.plural) for kind in kinds}:
             context.kinds.remove(spec["group"], version, plural)
         for kind in kinds:
@@ -172,6 +176,30 @@ class CustomResources:
                 hub, lambda _, after: self._object_changed(name, after), writes=True
             )
         self._tell()
+
+    def _kept_version(self, hub: str, spec: Mapping[str, Any]) -> str | None:
+        """Return the version in which objects are stored, which only a webhook could change."""
+        for stored in self.context.store.list(hub, limit=1).items:
+            found = str(stored.value.get("apiVersion")).rpartition("/")[2]
+            if any(version["name"] == found for version in spec["versions"]):
+                return found
+        return None
+
+    def _convert(
+        self, hub: str, spec: Mapping[str, Any], api_version: str, *, by_webhook: bool
+    ) -> None:
+        """Convert the objects of a definition by its webhook, if it has one."""
+        rules = self.context.rules
+        rules.webhooks.pop(hub, None)
+        rules.conversions.pop(hub, None)
+        if by_webhook:
+            from dralab.apiserver.resources.conversion_webhooks import ConversionWebhook
+
+            webhook = ConversionWebhook(
+                spec, api_version, self.context.outgoing, self.context.randomness
+            )
+            rules.webhooks[hub] = webhook
+            rules.conversions[hub] = (webhook.to_hub, webhook.from_hub)
 
     def _migrate(self, hub: str, api_version: str) -> None:
         """Take note of objects in another version: they stay in it until they are written again."""
@@ -254,6 +282,8 @@ class CustomResources:
             self.context.rules.mixed.discard(kind.hub)
             self.context.rules.strategies.pop(kind.hub, None)
             self.context.rules.hub_types.pop(kind.hub, None)
+            self.context.rules.webhooks.pop(kind.hub, None)
+            self.context.rules.conversions.pop(kind.hub, None)
         self._tell()
 
 

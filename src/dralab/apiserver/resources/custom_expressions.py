@@ -10,6 +10,7 @@ from dralab.api import fields
 from dralab.api.fields import OMITTED, FieldError
 from dralab.cel import types
 from dralab.cel.json_values import from_json
+from dralab.cel.values import NOTHING, Optional
 from dralab.values.remembering import remembered
 
 OLD: Final = re.compile(r"\boldSelf\b")
@@ -55,7 +56,11 @@ class _Write:
         rules = schema.get("x-kubernetes-validations")
         if rules:
             variables = {"self": from_json(value), "oldSelf": from_json(old)}
+            # What was so before need not be mended, unless a rule is about the change.
+            same = old is not None and value == old
             for rule in rules:
+                if same and not OLD.search(rule.get("rule") or ""):
+                    continue
                 error = self._broken(rule, schema, value, old, path=path, variables=variables)
                 if error is not None:
                     yield error
@@ -84,12 +89,16 @@ class _Write:
         variables: Mapping[str, Any],
     ) -> FieldError | None:
         expression = (rule.get("rule") or "").strip()
-        if OLD.search(expression) and old is None and not rule.get("optionalOldSelf"):
+        optional = bool(rule.get("optionalOldSelf"))
+        if OLD.search(expression) and old is None and not optional:
             return None
+        if optional:
+            before = NOTHING if old is None else Optional(present=True, value=variables["oldSelf"])
+            variables = {**variables, "oldSelf": before}
         told = (rule.get("message") or "").strip() or expression
         kind = schema.get("type") or ""
         try:
-            met, cost = _program(expression).outcome(variables, PER_RULE)
+            met, cost = _program(expression, optional).outcome(variables, PER_RULE)
         except cel.CompileError as error:
             return fields.invalid_value(path, kind, f"rule error: {error}")
         if isinstance(met, cel.CostExceededError):
@@ -110,13 +119,22 @@ class _Write:
         where = f"{path}{rule.get('fieldPath', '')}".removeprefix(".")
         message = (rule.get("message") or "").strip() or f"failed rule: {expression}"
         if by_expression := rule.get("messageExpression"):
-            message = self._message(by_expression, variables, where, kind) or message
+            said = self._message(by_expression, variables, where, kind, optional=optional)
+            message = said or message
         shown = OMITTED if kind in {"object", "array"} else value
         return _failure(where, rule, message, shown)
 
-    def _message(self, expression: str, variables: Mapping[str, Any], where: str, kind: str) -> str:
+    def _message(
+        self,
+        expression: str,
+        variables: Mapping[str, Any],
+        where: str,
+        kind: str,
+        *,
+        optional: bool,
+    ) -> str:
         try:
-            found, cost = _program(expression).outcome(variables, PER_RULE)
+            found, cost = _program(expression, optional).outcome(variables, PER_RULE)
         except cel.CompileError:
             return ""
         if isinstance(found, cel.CostExceededError):
@@ -144,13 +162,15 @@ def _failure(where: str, rule: Mapping[str, Any], message: str, value: Any) -> F
 
 
 @remembered(1024, longest=2048)
-def _program(expression: str) -> cel.Program:
-    return cel.compile_expression(expression, _environment())
+def _program(expression: str, optional: bool) -> cel.Program:  # noqa: FBT001 - by position
+    return cel.compile_expression(expression, _environment(optional))
 
 
-@lru_cache(maxsize=1)
-def _environment() -> cel.Environment:
-    return cel.kubernetes().extended(variables={"self": types.DYN, "oldSelf": types.DYN})
+@lru_cache(maxsize=2)
+def _environment(optional: bool) -> cel.Environment:  # noqa: FBT001 - by position
+    """Return what rules may use; with `optionalOldSelf` the old value is optional."""
+    old = types.optional_of(types.DYN) if optional else types.DYN
+    return cel.kubernetes().extended(variables={"self": types.DYN, "oldSelf": old})
 
 
 def rule_errors(versions: Sequence[Mapping[str, Any]]) -> Iterator[FieldError]:
@@ -170,7 +190,7 @@ def _rule_errors(schema: Mapping[str, Any], path: str) -> Iterator[FieldError]:
             yield fields.required(where, "rule is not specified")
             continue
         try:
-            _program(expression.strip())
+            _program(expression.strip(), bool(rule.get("optionalOldSelf")))
         except cel.CompileError as error:
             yield fields.invalid_value(where, dict(rule), str(error))
     for name, part in (schema.get("properties") or {}).items():

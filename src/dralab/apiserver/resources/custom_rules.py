@@ -134,6 +134,8 @@ class CustomStrategy(Strategy):
         if raw is None:
             return []
         found = sorted(structural.errors(raw, value), key=lambda error: error.field)
+        if old is not None:
+            found = [error for error in found if not _was_so(error.field, value, old)]
         if not _has_rules(raw):
             return found
         if found:
@@ -141,6 +143,23 @@ class CustomStrategy(Strategy):
         from dralab.apiserver.resources.custom_expressions import broken_rules
 
         return list(broken_rules(raw, value, old, ""))
+
+
+def _was_so(path: str, value: JsonDict, old: JsonDict) -> bool:
+    """Whether what is wrong at a path was so before: a change need not mend it.
+
+    Items of a list are not told apart: it is the same if the whole list is. Source:
+    k8s.io/apiextensions-apiserver `pkg/apiserver/validation/ratcheting.go`.
+    """
+    new: Any = value
+    before: Any = old
+    for part in path.partition("[")[0].split("."):
+        if not isinstance(new, dict) or not isinstance(before, dict) or part not in before:
+            return False
+        new, before = new.get(part), before[part]
+        if new == before:
+            return True
+    return False
 
 
 def _path(text: str) -> tuple[str, ...]:

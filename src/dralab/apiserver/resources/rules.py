@@ -1,7 +1,7 @@
 """The strategy of each kind, and the conversion between versions of one store."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from dralab.api.core import definitions
 from dralab.api.core.cluster import event_from_core, event_to_core
@@ -13,7 +13,11 @@ from dralab.api.strategy import Strategy
 from dralab.apiserver.resources import devices
 from dralab.apiserver.resources.checked_policies import CheckedBindings, CheckedPolicies
 from dralab.apiserver.resources.custom_rules import CheckedDefinitions
+from dralab.apiserver.storage import Stored
 from dralab.values.json_types import JsonDict
+
+if TYPE_CHECKING:
+    from dralab.apiserver.resources.conversion_webhooks import ConversionWebhook
 
 # (kind of the version asked for, object) → the same object in another version, a new mapping.
 Conversion = Callable[[Kind, JsonDict], JsonDict]
@@ -33,6 +37,7 @@ class Rules:
     def __init__(self, strategies: Mapping[str, Strategy] | None = None) -> None:
         self.strategies: dict[str, Strategy] = dict(strategies or {})
         self.conversions: dict[str, tuple[Conversion, Conversion]] = {}
+        self.webhooks: dict[str, ConversionWebhook] = {}
         self.hub_types: dict[str, tuple[str, str]] = {}
         # Collections with objects of several versions: each is stored in the version that was the
         # stored one when it was last written, as in a real server.
@@ -113,6 +118,18 @@ class Rules:
     def is_hub(self, kind: Kind) -> bool:
         """Return whether objects of that version are stored as they are."""
         return self.hub_type(kind)[0] == kind.api_version and kind.hub not in self.mixed
+
+    def prepare(self, kind: Kind, found: Sequence[Stored]) -> None:
+        """Have all of these objects converted, if a webhook does that. ApiError, MustWait."""
+        webhook = self.webhooks.get(kind.hub) if kind.custom is not None else None
+        if webhook is not None and found:
+            webhook.prepare(kind, [stored.value for stored in found])
+
+    def foresee(self, kind: Kind, value: JsonDict) -> None:
+        """Have an object that is about to be stored converted, if a webhook does. MustWait."""
+        webhook = self.webhooks.get(kind.hub) if kind.custom is not None else None
+        if webhook is not None:
+            webhook.foresee(value)
 
     def to_hub(self, kind: Kind, value: JsonDict) -> JsonDict:
         """Return an object in its stored form."""

@@ -90,6 +90,10 @@ def put(
             f"{'string' if isinstance(replicas, str) else 'number'} into Go struct field "
             "ScaleSpec.spec.replicas of type int32"
         )
+    if replicas < 0 and kind.custom is not None:
+        why = "should be a non-negative integer"
+        error = fields.invalid_value(".spec.replicas", replicas, why)
+        raise fields.invalid(kind.kind, name, [error], group=kind.group)
     if replicas < 0:
         why = "must be greater than or equal to 0"
         error = fields.invalid_value("spec.replicas", replicas, why)

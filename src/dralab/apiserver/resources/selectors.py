@@ -174,7 +174,7 @@ def getter(kind: Kind, field: str) -> Getter:
         return lambda value: str(value["metadata"].get("namespace", ""))
     if field not in kind.fields:
         known = ["metadata.name", "metadata.namespace"] if kind.namespaced else ["metadata.name"]
-        if kind.fields and kind.custom is None:
+        if kind.fields:
             raise ApiError.bad_request(f"field label not supported: {field}")
         # Upstream names the namespace for kinds of the cluster, too.
         only = ", ".join(f'"{name}"' for name in known)

@@ -1,6 +1,6 @@
 """The verbs as one object: what in-process clients and the HTTP edge call."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import Any, Final
@@ -72,6 +72,10 @@ class Resources:
         if self.context.rules.is_hub(kind):
             return stored.encoded
         return orjson.dumps(self.context.rules.from_hub(kind, stored.value))
+
+    def prepare(self, kind: Kind, found: Sequence[Stored]) -> None:
+        """Make sure that objects can be shown in a version without waiting. ApiError, MustWait."""
+        self.context.rules.prepare(kind, found)
 
     def get(self, kind: Kind, name: str, namespace: str = "", *, revision: str = "") -> Stored:
         """Return one object."""

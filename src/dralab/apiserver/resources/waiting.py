@@ -4,19 +4,12 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from dralab.api.status import ApiError
-from dralab.apiserver.admission.chain import MustWait
+from dralab.apiserver.outgoing.waiting import MustWait, deadline, waiting_until
 from dralab.apiserver.resources.server import Resources
 from dralab.apiserver.storage import Changed
-from dralab.kernel.clock import SECOND, WallClock
 
 Found = TypeVar("Found")
 TRIES: Final = 8
-LONGEST: Final = 34 * SECOND  # of a write (k8s.io/apiserver `endpoints/handlers`)
-
-
-def deadline() -> int:
-    """Return until when a write that begins now may wait for others."""
-    return WallClock().now() + LONGEST
 
 
 def waited(resources: Resources, call: Callable[[Resources], Found]) -> Found:
@@ -32,7 +25,8 @@ def waited(resources: Resources, call: Callable[[Resources], Found]) -> Found:
     for _ in range(TRIES):
         view = resources.over(resources.context.store.view(), deadline=until)
         try:
-            return call(view)
+            with waiting_until(until):
+                return call(view)
         except Changed:
             continue
     raise ApiError(

@@ -6,7 +6,7 @@ then who owns which field, then the store. Source: k8s.io/apiserver `registry/re
 """
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Any, Final
 
 import orjson
 
@@ -83,6 +83,7 @@ def create(
     options.warnings += rules.warnings(value)
     review.name = meta["name"]
     admission.validate(context, review)
+    context.rules.foresee(kind, value)
     ordered = _ordered(kind, context, value)
     key = key_of(kind, namespace, meta["name"])
     if options.dry_run:
@@ -206,8 +207,23 @@ def _ordered(kind: Kind, context: Context, value: JsonDict) -> JsonDict:
     value.pop("kind", None)
     value.pop("apiVersion", None)
     ordered: JsonDict = {"kind": name, "apiVersion": version}
-    ordered.update(value)
+    if kind.custom is None:
+        ordered.update(value)
+        return ordered
+    # A server written in Go has no structs for these, and writes the keys of maps sorted.
+    if "metadata" in value:
+        ordered["metadata"] = value["metadata"]
+    ordered |= {part: _sorted(value[part]) for part in sorted(value) if part != "metadata"}
     return ordered
+
+
+def _sorted(value: Any) -> Any:
+    """Return a value with the keys of all mappings in it sorted."""
+    if isinstance(value, dict):
+        return {key: _sorted(value[key]) for key in sorted(value)}
+    if isinstance(value, list):
+        return [_sorted(item) for item in value]
+    return value
 
 
 def review_of(
@@ -402,6 +418,7 @@ def _replace(
         deleting.remove(context, kind, live)
         # The writer who took the last finalizer away sees the object as it left it.
         return Stored(live.key, value, live.revision, live.created)
+    context.rules.foresee(kind, value)
     try:
         stored = context.store.update(live.key, value, expect=live.revision)
     except RevisionConflict as error:

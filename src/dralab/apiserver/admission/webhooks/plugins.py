@@ -14,7 +14,7 @@ import orjson
 
 from dralab.api.kinds import Kind
 from dralab.api.status import ApiError
-from dralab.apiserver.admission.chain import MustWait, Review
+from dralab.apiserver.admission.chain import Review
 from dralab.apiserver.admission.conditions import ConditionError
 from dralab.apiserver.admission.expressions import ReviewValues
 from dralab.apiserver.admission.forms import Forms, internal_error, replace_object
@@ -28,6 +28,7 @@ from dralab.apiserver.admission.webhooks.reviews import (
 )
 from dralab.apiserver.outgoing.client import CallClient
 from dralab.apiserver.outgoing.targets import Targets, Unreachable
+from dralab.apiserver.outgoing.waiting import MustWait
 from dralab.kernel.clock import SECOND, WallClock
 from dralab.values.labels import SelectorError
 from dralab.values.patches import PatchError, TooManyOperations, json_patch

@@ -1,0 +1,42 @@
+"""Whether the thread of a request may wait for others, and until when.
+
+A request begins in the loop, where nobody may wait. If somebody has to be asked, MustWait ends it,
+and it begins again in a thread that may.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Final
+
+from dralab.kernel.clock import SECOND, WallClock
+
+LONGEST: Final = 34 * SECOND  # of a request (k8s.io/apiserver `endpoints/handlers`)
+_until: ContextVar[int] = ContextVar("until", default=0)
+
+
+class MustWait(Exception):  # noqa: N818 - a condition, which no client sees
+    """Somebody else has to be asked, and this thread holds the store: ask again from another."""
+
+
+def deadline() -> int:
+    """Return until when a request that begins now may wait, in nanoseconds of the wall clock."""
+    return WallClock().now() + LONGEST
+
+
+@contextmanager
+def waiting_until(until: int) -> Iterator[None]:
+    """Let the calls inside wait until then; 0 lets nobody wait."""
+    token = _until.set(until)
+    try:
+        yield
+    finally:
+        _until.reset(token)
+
+
+def time_left(most: float) -> float:
+    """Return how many seconds may be waited, `most` at the most; 0 if no time is left. MustWait."""
+    until = _until.get()
+    if not until:
+        raise MustWait
+    return max(0.0, min(most, (until - WallClock().now()) / SECOND))

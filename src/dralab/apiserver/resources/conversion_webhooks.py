@@ -1,0 +1,241 @@
+"""Conversion webhooks: the versions of a custom resource, as another program converts them.
+
+An object is stored in one version. What a webhook made of it for another version is kept and used
+again while the object is the same: the loop, which encodes lists and watches, cannot wait for a
+webhook. A write converts ahead, to the versions that were asked for so far.
+
+Source of checks and words: k8s.io/apiextensions-apiserver `pkg/apiserver/conversion`.
+"""
+
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any, Final, NamedTuple
+from urllib.parse import urlencode
+
+import orjson
+
+from dralab.api.kinds import Kind
+from dralab.api.status import ApiError
+from dralab.apiserver.outgoing.targets import Unreachable
+from dralab.apiserver.outgoing.waiting import time_left
+from dralab.apiserver.resources.outgoing_calls import OutgoingCalls
+from dralab.kernel.randomness import Randomness
+from dralab.values.json_types import JsonDict
+
+GROUP: Final = "apiextensions.k8s.io"
+KNOWN: Final = ("v1", "v1beta1")
+TIMEOUT: Final = 30.0
+KEPT: Final = 100_000  # objects
+FREE: Final = ("labels", "annotations")  # of the metadata; the rest stays as it was
+
+
+class _Kept(NamedTuple):
+    """An object as it was converted, and what the webhook made of it."""
+
+    before: JsonDict
+    after: JsonDict
+
+
+class ConversionWebhook:
+    """Converts the objects of one custom resource between its versions.
+
+    `hub` is the apiVersion in which they are stored, `spec` that of the definition.
+    """
+
+    def __init__(
+        self, spec: Mapping[str, Any], hub: str, calls: OutgoingCalls, randomness: Randomness
+    ) -> None:
+        webhook = spec["conversion"].get("webhook") or {}
+        self.kind: str = spec["names"]["kind"]
+        self.hub = hub
+        self._client: Mapping[str, Any] = webhook.get("clientConfig") or {}
+        self._version = next(
+            (each for each in webhook.get("conversionReviewVersions") or () if each in KNOWN), None
+        )
+        self._calls = calls
+        self._randomness = randomness
+        self._kept: dict[tuple[str, str, str], _Kept] = {}
+        self._wanted: set[str] = set()
+
+    def to_hub(self, kind: Kind, value: JsonDict) -> JsonDict:
+        """Return an object in the version in which it is stored. ApiError, MustWait."""
+        self._wanted.add(kind.api_version)
+        return self._converted([value], self.hub)[0]
+
+    def from_hub(self, kind: Kind, value: JsonDict) -> JsonDict:
+        """Return a stored object in another version. ApiError, MustWait."""
+        return self._in_version([value], kind.api_version)[0]
+
+    def prepare(self, kind: Kind, values: Sequence[JsonDict]) -> None:
+        """Convert several objects in one call. ApiError, MustWait."""
+        if kind.api_version != self.hub:
+            self._in_version(values, kind.api_version)
+
+    def foresee(self, value: JsonDict) -> None:
+        """Convert an object that is about to be stored to the versions that are asked for.
+
+        If that fails, whoever asks for it hears why. MustWait.
+        """
+        for api_version in tuple(self._wanted):
+            try:
+                self._in_version([value], api_version)
+            except ApiError:
+                continue
+
+    def _in_version(self, values: Sequence[JsonDict], api_version: str) -> list[JsonDict]:
+        self._wanted.add(api_version)
+        known = [self._known(value, api_version) for value in values]
+        missing = [value for value, found in zip(values, known, strict=True) if found is None]
+        if not missing:
+            return [found for found in known if found is not None]
+        made = iter(self._converted(missing, api_version))
+        result = []
+        for value, found in zip(values, known, strict=True):
+            if found is not None:
+                result.append(found)
+                continue
+            if len(self._kept) >= KEPT:
+                self._kept.clear()
+            after = next(made)
+            self._kept[_place(value, api_version)] = _Kept(value, after)
+            result.append(after)
+        return result
+
+    def _known(self, value: JsonDict, api_version: str) -> JsonDict | None:
+        """Return what is kept of an object, if it is still the same."""
+        kept = self._kept.get(_place(value, api_version))
+        if kept is None:
+            return None
+        before = kept.before
+        if before is not value:
+            if value.keys() != before.keys() or any(
+                part != "metadata" and item != before[part] for part, item in value.items()
+            ):
+                return None
+            old, new = before.get("metadata") or {}, value.get("metadata") or {}
+            if any(old.get(part) != new.get(part) for part in (*FREE, "uid")):
+                return None
+        return {**kept.after, "metadata": _restored(value, kept.after["metadata"])}
+
+    def _converted(self, values: Sequence[JsonDict], api_version: str) -> list[JsonDict]:
+        """Ask the webhook. ApiError, MustWait."""
+        left = time_left(TIMEOUT)
+        of = values[0].get("apiVersion")
+        name = f"{of}, Kind={self.kind}"
+        try:
+            found = self._asked(values, api_version, left)
+            if len(found) != len(values):
+                raise _failure(
+                    f"conversion webhook for {name} returned {len(found)} objects, expected "
+                    f"{len(values)}"
+                )
+        except _Malformed as error:
+            raise _failure(f"conversion webhook for {name} failed: {error}") from error
+        result = []
+        for index, (value, made) in enumerate(zip(values, found, strict=True)):
+            try:
+                result.append(_checked(value, made, api_version, self.kind))
+            except _Malformed as error:
+                at = f"at index {index}: {error}"
+                raise _failure(
+                    f"conversion webhook for {name} returned invalid converted object {at}"
+                ) from error
+        return result
+
+    def _asked(self, values: Sequence[JsonDict], api_version: str, left: float) -> Sequence[Any]:
+        """Return what a webhook makes of objects. _Malformed."""
+        if self._version is None:
+            raise _Malformed("no supported conversion review versions")
+        uid = self._randomness.uuid("conversions")
+        review = {
+            "kind": "ConversionReview",
+            "apiVersion": f"{GROUP}/{self._version}",
+            "request": {
+                "uid": uid,
+                "desiredAPIVersion": api_version,
+                "objects": list(values),
+            },
+        }
+        query = urlencode({"timeout": f"{int(TIMEOUT)}s"})
+        url = str(self._client.get("url") or "the webhook's service")
+        try:
+            target = self._calls.targets.of_config(self._client)
+            url = target.url
+            answer = self._calls.client.call(
+                target, orjson.dumps(review), timeout=left, query=query
+            )
+        except Unreachable as error:
+            raise _Malformed(f'Post "{url}?{query}": {error}') from error
+        if answer.status != HTTPStatus.OK:
+            text = answer.body[:500].decode(errors="replace").strip()
+            raise _Malformed(f"the server answered {answer.status}: {text}")
+        try:
+            found = orjson.loads(answer.body)
+            response = found.get("response")
+        except (orjson.JSONDecodeError, AttributeError) as error:
+            raise _Malformed("couldn't get version/kind; json parse error") from error
+        wanted = f"{GROUP}/{self._version}"
+        if (found.get("apiVersion"), found.get("kind")) != (wanted, "ConversionReview"):
+            raise _Malformed(
+                f"expected webhook response of {wanted}, Kind=ConversionReview, got "
+                f"{found.get('apiVersion')}, Kind={found.get('kind')}"
+            )
+        if not isinstance(response, dict):
+            raise _Malformed("no response provided")
+        if self._version == "v1" and response.get("uid") != uid:
+            raise _Malformed(f'expected response.uid="{uid}", got "{response.get("uid") or ""}"')
+        result = response.get("result") or {}
+        if result.get("status") != "Success":
+            why = f"response.result.status was '{result.get('status') or ''}', not 'Success'"
+            raise _Malformed(result.get("message") or why)
+        converted = response.get("convertedObjects") or ()
+        return converted if isinstance(converted, list) else ()
+
+
+class _Malformed(Exception):  # noqa: N818 - a fact, which messages tell
+    """An answer is not what was asked for, or there is none."""
+
+
+def _failure(message: str) -> ApiError:
+    # As kube-apiserver: an error of no kind.
+    return ApiError("", message, code=HTTPStatus.INTERNAL_SERVER_ERROR)
+
+
+def _place(value: JsonDict, api_version: str) -> tuple[str, str, str]:
+    metadata = value.get("metadata") or {}
+    return metadata.get("namespace") or "", metadata.get("name") or "", api_version
+
+
+def _checked(value: JsonDict, made: Any, api_version: str, kind: str) -> JsonDict:
+    """Return a converted object with the metadata that it may not change. _Malformed."""
+    if not isinstance(made, dict):
+        raise _Malformed("it is not an object")
+    if made.get("apiVersion") != api_version:
+        raise _Malformed(
+            f"invalid groupVersion (expected {api_version}, received {made.get('apiVersion')})"
+        )
+    if made.get("kind") != kind:
+        raise _Malformed(f"invalid kind (expected {kind}, received {made.get('kind')})")
+    metadata = made.get("metadata")
+    if not isinstance(metadata, dict):
+        raise _Malformed("missing metadata in converted object")
+    before = value.get("metadata") or {}
+    for part in ("name", "namespace", "uid"):
+        old, new = before.get(part) or "", metadata.get(part) or ""
+        if old != new:
+            words = part.upper() if part == "uid" else part
+            raise _Malformed(f"must have the same {words}: {old} != {new}")
+    for part in FREE:
+        texts = metadata.get(part)
+        if texts is not None and not (
+            isinstance(texts, dict) and all(isinstance(each, str) for each in texts.values())
+        ):
+            raise _Malformed(f"invalid metadata.{part} in converted object")
+    return {**made, "metadata": _restored(value, metadata)}
+
+
+def _restored(value: JsonDict, converted: Mapping[str, Any]) -> JsonDict:
+    """Return the metadata of an object with the labels and annotations of a converted one."""
+    found = {part: item for part, item in (value.get("metadata") or {}).items() if part not in FREE}
+    found |= {part: converted[part] for part in FREE if converted.get(part)}
+    return found

@@ -1,0 +1,56 @@
+"""The server's own calls: of webhooks, conversions and aggregated API servers."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from dralab.apiserver.storage import Key, Stored
+
+if TYPE_CHECKING:
+    from dralab.apiserver.outgoing.client import CallClient
+    from dralab.apiserver.outgoing.targets import Network, ServiceAt, Targets
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutgoingSettings:
+    """Where the server may call: networks beside the loopback, and the addresses of Services."""
+
+    networks: "Sequence[Network]" = ()
+    services: "Sequence[ServiceAt]" = ()
+
+
+class OutgoingCalls:
+    """What calls need, made with the first of them: servers start faster."""
+
+    def __init__(
+        self,
+        settings: OutgoingSettings,
+        find: Callable[[Key], Stored | None],
+        all_of: Callable[[str, str], Sequence[Stored]],
+    ) -> None:
+        self.settings = settings
+        self._find = find
+        self._all_of = all_of
+
+    @cached_property
+    def targets(self) -> "Targets":
+        """Where calls may go."""
+        from dralab.apiserver.outgoing.targets import Targets
+
+        settings = self.settings
+        return Targets(
+            self._find, self._all_of, networks=settings.networks, services=settings.services
+        )
+
+    @cached_property
+    def client(self) -> "CallClient":
+        """What makes the calls."""
+        from dralab.apiserver.outgoing.client import CallClient
+
+        return CallClient()
+
+    def close(self) -> None:
+        """Close the connections that are kept."""
+        if "client" in self.__dict__:
+            self.client.close()

@@ -1,0 +1,187 @@
+"""Conversion webhooks: the versions of a custom resource, as another program converts them."""
+
+import json
+import threading
+from urllib.request import Request, urlopen
+
+import pytest
+
+from admissions import MERGE, ask
+from dralab.apiserver.server import ApiServer
+from dralab.apiserver.storage import MemoryStore
+from dralab.cluster import Cluster
+from dralab.kernel.clock import ManualClock
+from dralab.kernel.randomness import Randomness
+from webhookserver import WebhookServer
+
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+FIGS = "/apis/x.io/{}/namespaces/default/figs"
+ONE, TWO = FIGS.format("v1"), FIGS.format("v2")
+FIELDS = {"v1": "size", "v2": "length"}
+
+
+@pytest.fixture
+def hook():
+    server = WebhookServer()
+    server.answers["/convert"] = converted
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def server(hook):
+    clock = ManualClock(1_800_000_000 * 10**9)
+    found = ApiServer(MemoryStore(), clock=clock, randomness=Randomness(1))
+    code, made = ask(found, "POST", CRDS, definition(hook))
+    assert (code, made["warnings"]) == (201, [])
+    yield found
+    found.close()
+
+
+def definition(hook):
+    def version(name):
+        properties = {"spec": {"type": "object", "properties": {FIELDS[name]: {"type": "integer"}}}}
+        schema = {"openAPIV3Schema": {"type": "object", "properties": properties}}
+        return {"name": name, "served": True, "storage": name == "v1", "schema": schema}
+
+    webhook = {"clientConfig": hook.client("/convert"), "conversionReviewVersions": ["v1"]}
+    return {
+        "metadata": {"name": "figs.x.io"},
+        "spec": {
+            "group": "x.io",
+            "scope": "Namespaced",
+            "names": {"plural": "figs", "singular": "fig", "kind": "Fig"},
+            "versions": [version("v1"), version("v2")],
+            "conversion": {"strategy": "Webhook", "webhook": webhook},
+        },
+    }
+
+
+def converted(request):
+    """Rename the field of each object."""
+    found, wanted = [], request["desiredAPIVersion"]
+    for obj in request["objects"]:
+        numbers = list((obj.get("spec") or {}).values())
+        spec = {FIELDS[wanted.partition("/")[2]]: number for number in numbers}
+        found.append({**obj, "apiVersion": wanted, "spec": spec})
+    return {"result": {"status": "Success"}, "convertedObjects": found}
+
+
+def fig(version, name="f", **spec):
+    return {
+        "apiVersion": f"x.io/{version}",
+        "kind": "Fig",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+
+
+def test_an_object_is_read_and_written_in_every_version(server, hook):
+    assert ask(server, "POST", ONE, fig("v1", size=4))[0] == 201
+    code, found = ask(server, "GET", f"{TWO}/f")
+    assert (code, found["apiVersion"], found["spec"]) == (200, "x.io/v2", {"length": 4})
+    code, found = ask(server, "PATCH", f"{TWO}/f", {"spec": {"length": 5}}, MERGE)
+    assert (code, found["spec"]) == (200, {"length": 5})
+    assert ask(server, "GET", f"{ONE}/f")[1]["spec"] == {"size": 5}
+    code, found = ask(server, "POST", TWO, fig("v2", "g", length=7))
+    assert (code, found["spec"]) == (201, {"length": 7})
+    assert ask(server, "GET", f"{ONE}/g")[1]["spec"] == {"size": 7}
+
+
+def test_a_list_is_converted_in_one_call_and_then_known(server, hook):
+    for name in "abc":
+        assert ask(server, "POST", ONE, fig("v1", name, size=1))[0] == 201
+    assert hook.asked == [], "nobody has asked for another version"
+    for _ in range(2):
+        items = ask(server, "GET", TWO)[1]["items"]
+        assert [item["spec"] for item in items] == [{"length": 1}] * 3
+    ((_, asked),) = hook.asked
+    assert (asked["desiredAPIVersion"], len(asked["objects"])) == ("x.io/v2", 3)
+    assert ask(server, "PATCH", f"{ONE}/a", {"spec": {"size": 2}}, MERGE)[0] == 200
+    assert ask(server, "GET", f"{TWO}/a")[1]["spec"] == {"length": 2}
+    assert len(hook.asked) == 2, "a write converts ahead"
+
+
+LIES = {
+    "too few": (
+        lambda r: {"result": {"status": "Success"}, "convertedObjects": []},
+        "returned 0 objects, expected 1",
+    ),
+    "a refusal": (
+        lambda r: {"result": {"status": "Failed", "message": "not today"}},
+        "failed: not today",
+    ),
+    "another name": (
+        lambda r: {
+            "result": {"status": "Success"},
+            "convertedObjects": [
+                {
+                    **r["objects"][0],
+                    "apiVersion": "x.io/v2",
+                    "metadata": {**r["objects"][0]["metadata"], "name": "other"},
+                }
+            ],
+        },
+        "must have the same name: f != other",
+    ),
+    "another version": (
+        lambda r: {"result": {"status": "Success"}, "convertedObjects": r["objects"]},
+        "invalid groupVersion (expected x.io/v2, received x.io/v1)",
+    ),
+    "another uid": (lambda r: b'{"kind":"ConversionReview"}', "expected webhook response of"),
+    "an error": (lambda r: (500, b"boom"), "the server answered 500: boom"),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_webhook_that_lies_is_told_of_and_changes_nothing(server, hook, lie):
+    assert ask(server, "POST", ONE, fig("v1", size=4))[0] == 201
+    hook.answers["/convert"], words = LIES[lie]
+    code, found = ask(server, "GET", f"{TWO}/f")
+    assert code == 500
+    assert found["message"].startswith("conversion webhook for x.io/v1, Kind=Fig ")
+    assert words in found["message"]
+    code, _ = ask(server, "POST", TWO, fig("v2", "g", length=7))
+    assert code == 500
+    assert ask(server, "GET", f"{ONE}/g")[0] == 404
+    assert ask(server, "PATCH", f"{ONE}/f", {"spec": {"size": 5}}, MERGE)[0] == 200
+
+
+def test_only_labels_and_annotations_of_the_metadata_are_the_webhooks(server, hook):
+    def relabelled(request):
+        answer = converted(request)
+        for obj in answer["convertedObjects"]:
+            obj["metadata"] = {
+                **obj["metadata"],
+                "labels": {"by": "webhook"},
+                "finalizers": ["x.io/hold"],
+            }
+        return answer
+
+    hook.answers["/convert"] = relabelled
+    assert ask(server, "POST", ONE, fig("v1", size=4))[0] == 201
+    metadata = ask(server, "GET", f"{TWO}/f")[1]["metadata"]
+    assert metadata["labels"] == {"by": "webhook"}
+    assert "finalizers" not in metadata
+
+
+def test_a_watch_sees_the_version_that_it_asks_for(hook):
+    with Cluster(seed=1) as cluster:
+        api = cluster.server
+        assert ask(api, "POST", CRDS, definition(hook))[0] == 201
+        assert ask(api, "POST", ONE, fig("v1", "a", size=1))[0] == 201
+        found = []
+
+        def write():
+            body = json.dumps(fig("v1", "b", size=2)).encode()
+            headers = {"Content-Type": "application/json", "User-Agent": "test"}
+            urlopen(Request(f"{cluster.url}{ONE}", body, headers)).close()
+
+        with urlopen(f"{cluster.url}{TWO}?watch=1") as answer:
+            found.append(json.loads(answer.readline()))
+            writer = threading.Thread(target=write)
+            writer.start()
+            found.append(json.loads(answer.readline()))
+            writer.join()
+        assert [each["type"] for each in found] == ["ADDED", "ADDED"]
+        assert [each["object"]["spec"] for each in found] == [{"length": 1}, {"length": 2}]
