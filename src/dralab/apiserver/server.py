@@ -208,6 +208,7 @@ class ApiServer:
     def tick(self) -> None:
         """Send bookmarks and delete expired events. Call it every few seconds."""
         self.hub.tick()
+        self.application.pages.remote.check_soon()
         self.leases.expire()
         if self.own_objects is not None:
             self.own_objects.renew()

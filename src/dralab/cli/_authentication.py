@@ -221,6 +221,13 @@ ADMISSION_OPTIONS: Final = [
         metavar="CIDR",
         help="A network, beside loopback, where the server may call webhooks.",
     ),
+    *(
+        click.option(f"--proxy-client-{name}-file", type=FILE, metavar="FILE", help=text)
+        for name, text in (
+            ("cert", "The certificate that the server shows to aggregated API servers."),
+            ("key", "The key of that certificate."),
+        )
+    ),
 ]
 
 
@@ -248,9 +255,16 @@ def admission_of(
         raise click.BadParameter(str(error), param_hint=error.flag) from error
 
 
-def outgoing_of(services: Sequence[str], networks: Sequence[str]) -> "OutgoingSettings | None":
+def outgoing_of(
+    services: Sequence[str],
+    networks: Sequence[str],
+    certificate: Path | None = None,
+    key: Path | None = None,
+) -> "OutgoingSettings | None":
     """Return where the server may call; None where no option says. BadParameter."""
-    if not services and not networks:
+    if (certificate is None) != (key is None):
+        raise click.UsageError("--proxy-client-cert-file and --proxy-client-key-file go together")
+    if not services and not networks and certificate is None:
         return None
     import ipaddress
 
@@ -265,7 +279,8 @@ def outgoing_of(services: Sequence[str], networks: Sequence[str]) -> "OutgoingSe
         allowed = [ipaddress.ip_network(text) for text in networks]
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--webhook-network") from error
-    return OutgoingSettings(networks=allowed, services=found)
+    shown = (str(certificate), str(key)) if certificate is not None else None
+    return OutgoingSettings(networks=allowed, services=found, proxy_certificate=shown)
 
 
 def flags_of(options: Mapping[str, Any]) -> "AuthenticationFlags":

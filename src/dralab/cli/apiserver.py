@@ -271,6 +271,8 @@ def serve(
     admission_control_config_file: Path | None = None,
     services: Sequence[str] = (),
     webhook_networks: Sequence[str] = (),
+    proxy_client_cert_file: Path | None = None,
+    proxy_client_key_file: Path | None = None,
     snapshot: Path | None = None,
     bind_address: str | None = None,
     secure_port: int | None = None,
@@ -323,7 +325,9 @@ def serve(
         admission=admission_of(
             enable_admission_plugins, disable_admission_plugins, admission_control_config_file
         ),
-        outgoing=outgoing_of(services, webhook_networks),
+        outgoing=outgoing_of(
+            services, webhook_networks, proxy_client_cert_file, proxy_client_key_file
+        ),
         authorization=_modes(authorization_mode, tls=tls),
         audit=audit_of(audit_policy_file, audit_log_path, audit_log_maxsize, audit_log_maxbackup),
         serving=serving,

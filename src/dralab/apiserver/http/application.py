@@ -24,6 +24,7 @@ from dralab.apiserver.authentication.chain import (
     without_token,
 )
 from dralab.apiserver.http import access, bodies, negotiation, routing, weighing
+from dralab.apiserver.http.aggregated import AggregatedApis
 from dralab.apiserver.http.browser_guard import Guard, name_of
 from dralab.apiserver.http.encoding import ObjectEncoder, PartialEncoder, as_yaml
 from dralab.apiserver.http.messages import (
@@ -125,6 +126,7 @@ class Application:
             resources.context.authentication = authentication
         self.authentication = resources.context.authentication
         self.pages = Pages(resources, version or ServerVersion(), address)
+        self.aggregated = AggregatedApis(self.pages.remote)
         self.connectors: dict[tuple[str, str], Connector] = {}
         self._encoders: dict[int, ObjectEncoder] = {}
         self._turns = [Lock() for _ in range(TURNS)]
@@ -247,13 +249,16 @@ class Application:
             except (ApiError, NoSuchGroup):
                 if authorizer is not None:
                     access.check_unknown(authorizer, request, parts, user)
+                elsewhere = self.aggregated.answer(request, parts, user)
+                if elsewhere is not None:
+                    return elsewhere
                 raise
             if authorizer is not None:
                 access.check_route(authorizer, request, route, user)
             return self._resource(request, route, user)
         if authorizer is not None:
             access.check_path(authorizer, request, parts, user)
-        return self.pages.answer(request, parts)
+        return self.aggregated.answer(request, parts, user) or self.pages.answer(request, parts)
 
     def _resource(self, request: HttpRequest, route: Route, user: User) -> Answer:
         kind, method = route.kind, request.method

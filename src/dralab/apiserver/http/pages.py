@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
+from dralab.api.kinds import Kinds
 from dralab.api.status import ApiError
+from dralab.apiserver.aggregation import discovery
+from dralab.apiserver.aggregation.services import RemoteVersions
 from dralab.apiserver.discovery import documents
 from dralab.apiserver.http import negotiation, routing
 from dralab.apiserver.http.encoding import as_yaml
@@ -16,6 +19,7 @@ from dralab.apiserver.http.messages import HttpRequest, HttpResponse
 from dralab.apiserver.http.routing import NoSuchGroup
 from dralab.apiserver.http.trying import JSON, NO_CACHE
 from dralab.apiserver.resources.server import Resources
+from dralab.values.json_types import JsonDict
 
 if TYPE_CHECKING:
     from dralab.apiserver.http.openapi_pages import OpenApiPages
@@ -61,6 +65,7 @@ class Pages:
         self.version = version
         self.address = address
         self.issuer = resources.context.issuer
+        self.remote = RemoteVersions(resources.context)
         self._cached: dict[tuple[str, ...], tuple[bytes, str]] = {}
         self._changes = -1
 
@@ -105,11 +110,7 @@ class Pages:
             case ["api", version]:
                 return self._resources(request, "", version)
             case ["apis", group]:
-                if not self.resources.kinds.versions(group):
-                    raise NoSuchGroup(group)
-                return self._document(
-                    request, ("group", group), lambda kinds: documents.api_group(kinds, group)
-                )
+                return self._group(request, group)
             case ["apis", group, version]:
                 return self._resources(request, group, version)
             case _:
@@ -123,14 +124,32 @@ class Pages:
             return self._document(
                 request,
                 ("aggregated", "core" if core else "groups"),
-                lambda kinds: documents.aggregated(kinds, core=core),
+                lambda kinds: self._aggregated(kinds, core=core),
                 content_type=negotiation.DISCOVERY,
                 headers=(("Cache-Control", "public"), ("Vary", "Accept")),
             )
         if core:
             body = orjson.dumps(documents.api_versions(self.address))
             return self._json(request, body)
-        return self._document(request, ("groups",), documents.api_groups)
+        return self._document(
+            request,
+            ("groups",),
+            lambda kinds: discovery.with_groups(documents.api_groups(kinds), self.remote),
+        )
+
+    def _group(self, request: HttpRequest, group: str) -> HttpResponse:
+        if self.resources.kinds.versions(group):
+            return self._document(
+                request, ("group", group), lambda kinds: documents.api_group(kinds, group)
+            )
+        elsewhere = discovery.group_of(self.remote, group)
+        if elsewhere is None:
+            raise NoSuchGroup(group)
+        return self._json(request, orjson.dumps(elsewhere))
+
+    def _aggregated(self, kinds: Kinds, *, core: bool) -> JsonDict:
+        found = documents.aggregated(kinds, core=core)
+        return found if core else discovery.with_discovery(found, self.remote)
 
     def _resources(self, request: HttpRequest, group: str, version: str) -> HttpResponse:
         kinds = self.resources.kinds

@@ -7,7 +7,7 @@ are not followed. Texts of errors are those of Go's client, which operators sear
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from http import HTTPStatus
@@ -18,6 +18,7 @@ import httptools
 from dralab.apiserver.outgoing.targets import Address, Target, Unreachable
 from dralab.kernel.clock import SECOND, Clock, WallClock
 
+JSON: Final = "application/json"
 LARGEST: Final = 8 * 1024 * 1024  # bytes of an answer's body
 HEAD: Final = 64 * 1024
 PIECE: Final = 64 * 1024
@@ -55,18 +56,16 @@ class CallClient:
         timeout: float,
         method: str = "POST",
         query: str = "",
-        headers: Mapping[str, str] | None = None,
+        headers: Iterable[tuple[str, str]] = (),
     ) -> CallAnswer:
         """Return the answer to a request; `timeout` is in seconds. Unreachable."""
         deadline = self._clock.now() + int(timeout * SECOND)
         path = f"{target.path}?{query}" if query else target.path
         lines = [f"{method} {path} HTTP/1.1", f"Host: {target.host}"]
-        given = {
-            "Accept": "application/json",
-            "Content-Type": "application/json",
-            **(headers or {}),
-        }
-        lines += [f"{name}: {value}" for name, value in given.items()]
+        given = list(headers)
+        known = {name.lower() for name, _ in given}
+        given += [(name, JSON) for name in ("Accept", "Content-Type") if name.lower() not in known]
+        lines += [f"{name}: {value}" for name, value in given]
         lines += [f"Content-Length: {len(body)}", "", ""]
         if any("\r" in line or "\n" in line for line in lines):
             raise Unreachable("a header or path has a line break")
@@ -151,7 +150,7 @@ class _Connection:
             raise _NotConnected(f"dial tcp {_shown(address)}: connect: {why}") from error
         try:
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._socket = _context(target.ca, insecure=target.insecure).wrap_socket(
+            self._socket = _context(target.ca, target.insecure, target.certificate).wrap_socket(
                 plain, server_hostname=target.server_name
             )
         except (OSError, ValueError) as error:
@@ -247,7 +246,11 @@ class _Reading:
 
 
 @lru_cache(maxsize=256)
-def _context(ca: str, *, insecure: bool) -> ssl.SSLContext:
+def _context(
+    ca: str,
+    insecure: bool,  # noqa: FBT001 - the cache is by position
+    certificate: tuple[str, str] | None,
+) -> ssl.SSLContext:
     """Return how TLS is spoken. ValueError for an authority that is none."""
     found = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     found.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -265,6 +268,8 @@ def _context(ca: str, *, insecure: bool) -> ssl.SSLContext:
         found.hostname_checks_common_name = False
     else:
         found.load_default_certs()
+    if certificate is not None:
+        found.load_cert_chain(*certificate)
     return found
 
 

@@ -45,7 +45,8 @@ class Target:
     """Where a call goes: `addresses` to try in order, `server_name` as its certificate must say.
 
     `url` is what messages show. Without `ca` (PEM) the authorities of this machine are trusted;
-    with `insecure` any certificate is.
+    with `insecure` any certificate is. `certificate` are the files of a client certificate and its
+    key.
     """
 
     url: str
@@ -55,6 +56,7 @@ class Target:
     addresses: tuple[Address, ...]
     ca: str = ""
     insecure: bool = False
+    certificate: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,7 @@ class Targets:
 
     def of_config(self, config: Mapping[str, Any]) -> Target:
         """Return where a WebhookClientConfig leads. Unreachable."""
-        ca = _authority(config.get("caBundle"))
+        ca = authority(config.get("caBundle"))
         if (service := config.get("service")) is not None:
             return self.of_service(
                 service.get("namespace") or "",
@@ -238,7 +240,7 @@ def _not_allowed(address: str, also: str = "") -> NotAllowed:
     )
 
 
-def _authority(bundle: Any) -> str:
+def authority(bundle: Any) -> str:
     """Return the PEM text of a caBundle, which is base64. Unreachable."""
     if not bundle:
         return ""

@@ -14,10 +14,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutgoingSettings:
-    """Where the server may call: networks beside the loopback, and the addresses of Services."""
+    """Where the server may call: networks beside the loopback, and the addresses of Services.
+
+    `proxy_certificate` are the files of the certificate and key for aggregated API servers.
+    """
 
     networks: "Sequence[Network]" = ()
     services: "Sequence[ServiceAt]" = ()
+    proxy_certificate: tuple[str, str] | None = None
 
 
 class OutgoingCalls:

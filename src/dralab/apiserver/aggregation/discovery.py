@@ -1,0 +1,74 @@
+"""Adds the groups of aggregated API servers to the documents of discovery."""
+
+from dralab.apiserver.aggregation.services import RemoteVersion, RemoteVersions
+from dralab.values.json_types import JsonDict
+
+
+def with_groups(document: JsonDict, remote: RemoteVersions) -> JsonDict:
+    """Return an APIGroupList with the groups of other servers."""
+    return {**document, "groups": [*document["groups"], *map(_group, _lists(remote))]}
+
+
+def group_of(remote: RemoteVersions, group: str) -> JsonDict | None:
+    """Return the APIGroup of another server; None if none answers for it."""
+    found = [each for each in remote.versions_of(group) if each.available]
+    return {"kind": "APIGroup", "apiVersion": "v1", **_group(found)} if found else None
+
+
+def with_discovery(document: JsonDict, remote: RemoteVersions) -> JsonDict:
+    """Return an APIGroupDiscoveryList with the groups of other servers."""
+    added = [
+        {
+            "metadata": {"name": versions[0].group, "creationTimestamp": None},
+            "versions": [
+                {
+                    "version": each.version,
+                    "resources": _resources(each.resources or {}),
+                    "freshness": "Current",
+                }
+                for each in versions
+            ],
+        }
+        for versions in _lists(remote)
+    ]
+    return {**document, "items": [*document["items"], *added]}
+
+
+def _lists(remote: RemoteVersions) -> list[list[RemoteVersion]]:
+    groups = dict.fromkeys(each.group for each in remote.all.values())
+    found = ([one for one in remote.versions_of(group) if one.available] for group in groups)
+    return [versions for versions in found if versions]
+
+
+def _group(versions: list[RemoteVersion]) -> JsonDict:
+    group = versions[0].group
+    shown = [
+        {"groupVersion": f"{group}/{each.version}", "version": each.version} for each in versions
+    ]
+    return {"name": group, "versions": shown, "preferredVersion": shown[0]}
+
+
+def _resources(listed: JsonDict) -> list[JsonDict]:
+    """Return an APIResourceList in the form of aggregated discovery."""
+    found: dict[str, JsonDict] = {}
+    for each in listed.get("resources") or ():
+        name, _, sub = str(each.get("name")).partition("/")
+        kind = {
+            "group": each.get("group") or "",
+            "version": each.get("version") or "",
+            "kind": each.get("kind"),
+        }
+        if sub:
+            entry = {"subresource": sub, "responseKind": kind, "verbs": each.get("verbs") or []}
+            found.setdefault(name, {}).setdefault("subresources", []).append(entry)
+            continue
+        found[name] = {
+            "resource": name,
+            "responseKind": kind,
+            "scope": "Namespaced" if each.get("namespaced") else "Cluster",
+            "singularResource": each.get("singularName") or "",
+            "verbs": each.get("verbs") or [],
+            **{part: each[part] for part in ("shortNames", "categories") if each.get(part)},
+            **({"subresources": found[name]["subresources"]} if name in found else {}),
+        }
+    return [each for each in found.values() if "resource" in each]

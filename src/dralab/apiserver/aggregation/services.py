@@ -1,0 +1,185 @@
+"""Which group and version another server answers, and whether it does.
+
+Source of conditions and words: k8s.io/kube-aggregator
+`pkg/controllers/status/remote/remote_available_controller.go`.
+"""
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+
+from dralab.api.status import ApiError
+from dralab.apiserver.outgoing.targets import Target, Unreachable, authority
+from dralab.apiserver.resources import writing
+from dralab.apiserver.resources.context import Context
+from dralab.apiserver.resources.options import WriteOptions
+from dralab.kernel.clock import SECOND, WallClock
+from dralab.values.json_types import JsonDict
+
+if TYPE_CHECKING:
+    from dralab.apiserver.outgoing.client import CallClient
+
+HUB: Final = "apiregistration.k8s.io/apiservices"
+SERVER: Final = "kube-aggregator"
+TIMEOUT: Final = 5.0  # seconds for an answer to the question whether it is there
+AGAIN: Final = 30 * SECOND
+HTTPS: Final = 443
+
+
+@dataclass(slots=True)
+class RemoteVersion:
+    """A group and version that another server answers; `resources` is its APIResourceList."""
+
+    name: str
+    group: str
+    version: str
+    spec: Mapping[str, Any]
+    available: bool = False
+    resources: JsonDict | None = None
+
+
+class RemoteVersions:
+    """The APIServices that name a Service, with what is known of their servers."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.all: dict[tuple[str, str], RemoteVersion] = {}
+        self._checking = threading.Lock()
+        self._checked = 0
+        context.rules.observe(HUB, self._changed)
+        context.reloads.append(self.load)
+        self.load()
+
+    def load(self) -> None:
+        """Read all APIServices."""
+        self.all = {}
+        for stored in self.context.store.list(HUB).items:
+            self._changed(None, stored.value)
+
+    def find(self, group: str, version: str) -> RemoteVersion | None:
+        """Return a version that another server answers; None if this one does, or nobody."""
+        return self.all.get((group, version)) if self.all else None
+
+    def versions_of(self, group: str) -> Sequence[RemoteVersion]:
+        """Return the versions of a group that other servers answer, the preferred one first."""
+        found = [each for each in self.all.values() if each.group == group]
+        return sorted(found, key=lambda each: -(each.spec.get("versionPriority") or 0))
+
+    def _changed(self, before: JsonDict | None, after: JsonDict | None) -> None:
+        if before is not None:
+            spec = before.get("spec") or {}
+            if after is None or (after.get("spec") or {}) != spec:
+                self.all.pop((spec.get("group") or "", spec.get("version") or ""), None)
+        if after is None:
+            return
+        spec = after.get("spec") or {}
+        if not spec.get("service"):
+            return
+        place = (spec.get("group") or "", spec.get("version") or "")
+        if place not in self.all:
+            name = after["metadata"]["name"]
+            self.all[place] = RemoteVersion(name, *place, spec=spec)
+            self._checked = 0
+            self.check_soon()
+
+    def check_soon(self) -> None:
+        """Look in a thread whether the servers answer, if nobody looks now."""
+        if self.all and WallClock().now() >= self._checked + AGAIN:
+            threading.Thread(target=self._check_all, name="apiservices", daemon=True).start()
+
+    def target(self, remote: RemoteVersion, path: str) -> Target:
+        """Return where a version is answered. Unreachable."""
+        service = remote.spec["service"]
+        found = self.context.outgoing.targets.of_service(
+            service.get("namespace") or "",
+            service.get("name") or "",
+            service.get("port") or HTTPS,
+            path=path,
+            ca=authority(remote.spec.get("caBundle")),
+            insecure=bool(remote.spec.get("insecureSkipTLSVerify")),
+        )
+        return replace(found, certificate=self.context.outgoing.settings.proxy_certificate)
+
+    def _check_all(self) -> None:
+        if not self._checking.acquire(blocking=False):
+            return
+        try:
+            self._checked = WallClock().now()
+            for remote in list(self.all.values()):
+                self._check(remote, self.context.outgoing.client)
+        finally:
+            self._checking.release()
+
+    def _check(self, remote: RemoteVersion, client: "CallClient") -> None:
+        """Ask a server for its discovery, and write down whether it answers."""
+        path = f"/apis/{remote.group}/{remote.version}"
+        reason, message = "Passed", "all checks passed"
+        try:
+            target = self.target(remote, path)
+            answer = client.call(target, b"", method="GET", timeout=TIMEOUT)
+            if answer.status != HTTPStatus.OK:
+                reason = "FailedDiscoveryCheck"
+                message = (
+                    f"failing or missing response from {target.url}: bad status from "
+                    f"{target.url}: {answer.status}"
+                )
+            else:
+                found = orjson.loads(answer.body)
+                remote.resources = found if isinstance(found, dict) else None
+        except orjson.JSONDecodeError:
+            remote.resources = None
+        except Unreachable as error:
+            reason, message = _reason(remote, str(error), path)
+        available = reason == "Passed"
+        if available != remote.available:
+            remote.available = available
+            self.context.kinds.changes += 1  # discovery is another one
+        self._write(remote, available=available, reason=reason, message=message)
+
+    def _write(self, remote: RemoteVersion, *, available: bool, reason: str, message: str) -> None:
+        condition = {
+            "type": "Available",
+            "status": "True" if available else "False",
+            "lastTransitionTime": self.context.now(),
+            "reason": reason,
+            "message": message,
+        }
+
+        def edit(value: JsonDict) -> JsonDict:
+            status = value.setdefault("status", {})
+            others = []
+            for each in status.get("conditions") or ():
+                if each["type"] != "Available":
+                    others.append(each)
+                elif each["status"] == condition["status"]:
+                    condition["lastTransitionTime"] = each["lastTransitionTime"]
+            status["conditions"] = [*others, condition]
+            return value
+
+        kind = self.context.kinds.find("apiregistration.k8s.io", "v1", "apiservices")
+        how = WriteOptions(agent=SERVER, manager=SERVER, internal=True)
+        try:
+            writing.change(
+                self.context, kind, remote.name, "", edit, options=how, subresource="status"
+            )
+        except ApiError:
+            return  # it has gone meanwhile
+
+
+def _reason(remote: RemoteVersion, why: str, path: str) -> tuple[str, str]:
+    service = remote.spec["service"]
+    name = f"{service.get('namespace')}/{service.get('name')}"
+    if why.endswith("not found"):
+        where = f'service/{service.get("name")} in "{service.get("namespace")}"'
+        return "ServiceNotFound", f"{where} is not present"
+    if why.startswith("no endpoints"):
+        return "EndpointsNotFound", f"cannot find endpoints for service/{name}"
+    where = f"https://{service.get('name')}.{service.get('namespace')}.svc{path}"
+    return (
+        "FailedDiscoveryCheck",
+        f'failing or missing response from {where}: Get "{where}": {why}',
+    )

@@ -1,0 +1,104 @@
+"""Aggregated API servers: groups that another server answers."""
+
+import json
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import pytest
+
+from admissions import ask
+from dralab.apiserver.outgoing.targets import read_service
+from dralab.apiserver.resources.outgoing_calls import OutgoingSettings
+from dralab.cluster import Cluster, Options
+from webhookserver import WebhookServer
+
+SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
+THINGS = "/apis/agg.io/v1/namespaces/default/things"
+RESOURCE = {
+    "name": "things",
+    "singularName": "thing",
+    "namespaced": True,
+    "kind": "Thing",
+    "verbs": ["get", "list", "create"],
+}
+
+
+@pytest.fixture
+def there():
+    server = WebhookServer()
+    listed = {"kind": "APIResourceList", "groupVersion": "agg.io/v1", "resources": [RESOURCE]}
+    server.answers["/apis/agg.io/v1"] = lambda _: json.dumps(listed).encode()
+    server.answers[THINGS] = lambda _: b'{"kind":"ThingList","items":[]}'
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def cluster(there):
+    services = [read_service(f"default/hook=127.0.0.1:{there.port}")]
+    with Cluster(Options(outgoing=OutgoingSettings(services=services)), seed=1) as found:
+        yield found
+
+
+def register(cluster, there, name="hook", **spec):
+    body = {
+        "metadata": {"name": "v1.agg.io"},
+        "spec": {
+            "group": "agg.io",
+            "version": "v1",
+            "groupPriorityMinimum": 100,
+            "versionPriority": 10,
+            "service": {"name": name, "namespace": "default"},
+            "caBundle": there.ca,
+            **spec,
+        },
+    }
+    assert ask(cluster.server, "POST", SERVICES, body)[0] == 201
+    # Somebody waits for the condition, as `kubectl wait` does.
+    with urlopen(f"{cluster.url}{SERVICES}?watch=1&timeoutSeconds=20") as answer:
+        for line in answer:
+            status = json.loads(line)["object"].get("status") or {}
+            for condition in status.get("conditions") or ():
+                return condition
+    raise AssertionError("nobody has looked whether it answers")
+
+
+def get(cluster, path, **headers):
+    try:
+        with urlopen(Request(f"{cluster.url}{path}", headers=headers)) as answer:
+            return answer.status, answer.read()
+    except HTTPError as error:
+        return error.code, error.read()
+
+
+def test_another_server_answers_for_its_group(cluster, there):
+    condition = register(cluster, there)
+    assert (condition["status"], condition["reason"]) == ("True", "Passed")
+    code, body = get(cluster, f"{THINGS}?limit=1", Authorization="Bearer secret")
+    assert (code, json.loads(body)["kind"]) == (200, "ThingList")
+    method, path, _ = there.raw[-1]
+    assert (method, path) == ("GET", f"{THINGS}?limit=1")
+    headers = there.headers[-1]
+    assert headers["X-Remote-User"] == "admin"
+    assert "Authorization" not in headers, "the credential stays here"
+    assert json.loads(get(cluster, "/apis/agg.io")[1])["name"] == "agg.io"
+    groups = json.loads(get(cluster, "/apis")[1])["groups"]
+    assert "agg.io" in [each["name"] for each in groups]
+    accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+    found = json.loads(get(cluster, "/apis", Accept=accept)[1])["items"][-1]
+    assert found["versions"][0]["resources"][0]["resource"] == "things"
+    assert get(cluster, f"{THINGS}?watch=1")[0] == 501
+    assert get(cluster, "/apis/agg.io/v2/things")[0] == 404
+
+
+def test_a_server_that_is_not_there_is_not_asked(cluster, there):
+    condition = register(cluster, there, name="none")
+    assert (condition["status"], condition["reason"]) == ("False", "ServiceNotFound")
+    assert get(cluster, THINGS) == (503, b"service unavailable\n")
+
+
+def test_a_server_whose_certificate_is_not_good_is_not_asked(cluster, there):
+    condition = register(cluster, there, caBundle="")
+    assert condition["reason"] == "FailedDiscoveryCheck"
+    assert "certificate signed by unknown authority" in condition["message"]
+    assert get(cluster, THINGS)[0] == 503
