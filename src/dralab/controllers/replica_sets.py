@@ -20,7 +20,7 @@ from dralab.controllers.workloads import (
     write_status,
 )
 from dralab.kernel.clock import SECOND
-from dralab.objects.conditions import conditions_of, with_condition
+from dralab.objects.conditions import condition_of, conditions_of, with_condition
 from dralab.objects.metadata import NamespacedName, is_deleting, key_of, labels_of
 from dralab.objects.pods import is_ready
 from dralab.runtime.manager import Manager
@@ -125,6 +125,10 @@ class ReplicaSets:
                 "reason": "FailedCreate",
                 "message": failure.message,
             }
+            known = condition_of(replica_set, "ReplicaFailure") or {}
+            if all(known.get(part) == condition[part] for part in ("status", "reason")):
+                # Its message names another pod each time (replica_set_utils.go, SetCondition).
+                condition["message"] = known.get("message", "")
             status["conditions"] = with_condition(before, condition, now=self.manager.now())
         elif len(others) != len(before):
             status["conditions"] = others or None
