@@ -150,3 +150,11 @@ def status(phase: str, now: int, reason: str = "", message: str = "") -> Mapping
             }
         ]
     return found
+
+
+def ready_conditions(status: Mapping[str, Any], now: int) -> list[JsonDict]:
+    """Return the conditions of a pod that runs from now on: controllers wait for these."""
+    names = ("Initialized", "ContainersReady", "Ready")
+    kept = [one for one in status.get("conditions") or () if one.get("type") not in names]
+    ready = {"status": "True", "lastTransitionTime": rfc3339(now)}
+    return [*kept, *({"type": name, **ready} for name in names)]

@@ -35,6 +35,10 @@ class LifecycleHost(Protocol[Task_contra]):
         """Free what a pod holds on its node."""
         ...
 
+    def comes_again(self, task: Task_contra) -> bool:
+        """Whether a pod that was evicted, or has failed, is submitted again by the engine."""
+        ...
+
     def withdraw(self, task: Task_contra) -> None:
         """Remove a pod that will be retried."""
         ...
@@ -165,7 +169,8 @@ class PodLives(Generic[Task]):
     def leave(self, task: Task) -> None:
         """Free what a pod held that has run; one that failed may be retried."""
         self._release(task)
-        if task.state == "Failed" and task.attempts <= self.retries:
+        again = task.attempts <= self.retries and self.site.comes_again(task)
+        if task.state == "Failed" and again:
             self.try_again(task, task.reason)
         else:
             self.finish(task)
@@ -190,7 +195,12 @@ class PodLives(Generic[Task]):
         self._release(task)
         task.evictions += 1
         self.evictions += 1
-        self.try_again(task, reason)
+        if self.site.comes_again(task):
+            self.try_again(task, reason)
+            return
+        task.state, task.ended, task.reason = "Failed", self.agenda.now(), reason
+        self.site.withdraw(task)
+        self.over += 1
 
     def _release(self, task: Task) -> None:
         task.next = None

@@ -27,6 +27,8 @@ ARRIVES: Final = "simulation.dralab.dev/arrives"
 RUNS: Final = "simulation.dralab.dev/runs"
 ALIBABA: Final = "alibabacloud.com/"
 GPU: Final = "nvidia.com/gpu"
+POD: Final = ("", "Pod")
+JOB: Final = ("batch", "Job")  # there are others: batch.volcano.sh has one
 GANG_LABELS: Final = ("pod-group.scheduling.sigs.k8s.io", "scheduling.x-k8s.io/pod-group")
 QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
 SYSTEM_PRIORITIES: Final[Mapping[str, int]] = {
@@ -60,7 +62,7 @@ def read(path: Path, problems: InputProblems) -> tuple[tuple[Pod, ...], tuple[Ar
                 if pod.key in found:
                     raise _error(path, manifest, "a pod with that name already exists")
                 found[pod.key] = pod
-            if manifest.kind != "Pod":
+            if (manifest.group, manifest.kind) != POD:
                 name = (manifest.group, manifest.kind, manifest.namespace, manifest.name)
                 if name in others:
                     raise _error(path, manifest, "is given twice")
@@ -108,9 +110,9 @@ def _error(path: Path, manifest: Manifest, problem: str) -> InputError:
 
 
 def _of(manifest: Manifest, path: Path, classes: Mapping[str, int]) -> Iterator[Pod]:
-    if manifest.kind == "Pod":
+    if (manifest.group, manifest.kind) == POD:
         yield _pod(manifest, path, manifest.object, manifest.name, classes)
-    elif manifest.kind == "Job":
+    elif (manifest.group, manifest.kind) == JOB:
         spec = spec_of(manifest.object)
         count = spec.get("parallelism") or spec.get("completions") or 1
         if not isinstance(count, int) or not 0 < count <= 100_000:

@@ -31,7 +31,7 @@ DEFINITION: Final = Resource(
 # Of a pod, besides the one thing that happens to it next.
 KEPT: Final = (
     "state", "created", "bound", "started", "ended", "node", "reason", "attempts", "evictions",
-    "leaving", "claims", "stage", "fails",
+    "leaving", "claims", "stage", "fails", "uid", "adopted",
 )  # fmt: skip
 COUNTED: Final = ("steps", "late_binds", "unanswered", "passed_over", "nobodys", "restarts")
 
@@ -96,7 +96,9 @@ def restore(
     served.capacity.down = set(since)
     served.samples = [StateSample(*values) for values in content["samples"]]
     for key, values in content["pods"].items():
-        item = served.pods[key]
+        item = served.pods.get(key) or served.adopted_again(key)
+        if item is None:
+            continue  # somebody else had created it, and it is over and gone
         for name, value in zip(KEPT, values, strict=True):
             setattr(item, name, value)
     for when, priority, what, whom, detail in content["agenda"]:

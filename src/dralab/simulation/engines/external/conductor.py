@@ -26,6 +26,8 @@ WARM_UP: Final = 10.0
 # Nothing is to come but what programs do by themselves, and for so long they have written nothing.
 # kube-scheduler tries again what it could not place after 5 minutes.
 REST: Final = 600.0
+# For so long after the last write it is waited whether a controller creates another pod.
+REACTION: Final = 60 * SECOND
 TICK: Final = 60 * SECOND
 # Real seconds between looks at the user's wish to stop, while programs compute.
 LOOK: Final = 0.05
@@ -54,6 +56,8 @@ class ConductorOptions:
 class Conductor(Driver):
     """One run whose programs are under `supervisor`; used from the thread that made that.
 
+    `creates_pods`: there are controllers that may create pods at any time.
+
     The clock shows an earlier time than that of the run's begin, for the programs to start in; or
     the time at which a run is resumed.
     """
@@ -71,10 +75,13 @@ class Conductor(Driver):
             scheduler_name=options.scheduler_name,
             schedulers=schedulers,
             restarts=options.restarts,
+            everyone=True,
         )
         self.options = options
         self.supervisor = supervisor
         self.report.clock = True
+        self.creates_pods = False
+        self.start_controllers: Callable[[], None] = lambda: None
         self._slack = int(options.timer_slack * SECOND)
         self._rest = int(options.rest * SECOND)
         self._writes = 0
@@ -124,8 +131,10 @@ class Conductor(Driver):
         until, ended = served.how.until, served.how.ended
         limit = None if until is None else served.begin + until
         self._written = agenda.now()
+        with served.together():
+            self.start_controllers()
         self._settle()
-        while not served.lives.finished:
+        while not self._is_over():
             self.look()
             if ended is not None and served.lives.over >= ended:
                 break
@@ -146,15 +155,25 @@ class Conductor(Driver):
                 progress(agenda.now() - served.begin, served.lives.over)
         self._settle()
 
+    def _is_over(self) -> bool:
+        """Whether every pod is over, and nobody is about to create others."""
+        if not self.served.lives.finished:
+            return False
+        if not self.creates_pods:
+            return True
+        if self.served.how.until is not None:
+            return False
+        return self.served.agenda.now() > self._written + REACTION
+
     def _happen(self, when: int) -> None:
         """Let the simulation's events of one instant happen, and hear what is made of it."""
         served = self.served
         self.report.steps += 1
         served.fresh = set()
         with served.together():
-            self._tick(when)
             self.supervisor.advance(when)
             served.agenda.happen(when)
+            self._tick(when)
             self.await_fresh(set())
         self._settle()
         served.sample()
@@ -167,11 +186,13 @@ class Conductor(Driver):
         when = max(when if end is None else min(when, end), now)
         self.supervisor.advance(when, late=bool(self._slack))
         self.served.agenda.events.clock.advance_to(when)
-        self._tick(when)
+        with self.served.together():
+            self._tick(when)
         self._settle()
 
     def _tick(self, now: int) -> None:
-        """Let the server send bookmarks and delete what has expired, on the way."""
+        """On the way, let nodes report, and the server send bookmarks and delete what expires."""
+        self.served.beat(now)
         if now - self._ticked >= TICK:
             self._ticked = now
             self.served.cluster.server.tick()
@@ -185,11 +206,16 @@ class Conductor(Driver):
 
     def _settle(self) -> None:
         """Let everybody finish what can be done at this instant."""
+        agenda = self.served.agenda
         for _ in range(ROUNDS):
             self._wait_idle()
-            if not self.decisions.any:
+            if self.decisions.any:
+                self.take_in()
+            elif self._meeting or agenda.next_time() != agenda.now():
                 break
-            self.take_in()
+            else:  # what controllers of ours make of it
+                with self.served.together():
+                    agenda.happen(agenda.now())
         else:
             raise Stopped(DELETES_FOREVER)
         if self.activity.writes != self._writes:

@@ -11,14 +11,16 @@ from dralab.kernel.clock import SECOND, WallClock
 
 
 class DecisionWatch:
-    """Pods that were bound, deleted or answered by someone other than the driver's thread.
+    """Pods that were created, bound, deleted or answered by someone other than the driver's thread.
 
-    `awaited` are the pods that a first answer is waited for: a binding, a condition that says why
-    not, or any other change of the pod.
+    With `everyone`, by that thread too, where controllers run in it. `awaited` are the pods that a
+    first answer is waited for: a binding, a condition that says why not, or any other change of the
+    pod.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, *, everyone: bool = False) -> None:
         self.clock = WallClock()
+        self.everyone = everyone
         self.awaited: set[str] = set()
         self.answers = self.refusals = 0
         self.deletions = 0
@@ -26,7 +28,8 @@ class DecisionWatch:
         self.last = 0
         self.latency = 0.0
         self._bound: list[tuple[str, str]] = []
-        self._deleted: list[tuple[str, int | None]] = []
+        self._deleted: list[tuple[str, str, int | None]] = []
+        self._created: list[tuple[str, str]] = []
         self._asked: int | None = None
         self._own = threading.get_ident()
         self.stop = store.subscribe(self._note)
@@ -39,38 +42,48 @@ class DecisionWatch:
     @property
     def any(self) -> bool:
         """Whether there is something to take."""
-        return bool(self._bound or self._deleted)
+        return bool(self._bound or self._deleted or self._created)
 
     def take_bound(self) -> list[tuple[str, str]]:
         """Return the binds since the last call: pod and node."""
         found, self._bound = self._bound, []
         return found
 
-    def take_deleted(self) -> list[tuple[str, int | None]]:
-        """Return the deletions since the last call: pod and seconds of grace; None: it is gone."""
+    def take_created(self) -> list[tuple[str, str]]:
+        """Return the pods that were created since the last call: pod and uid."""
+        found, self._created = self._created, []
+        return found
+
+    def take_deleted(self) -> list[tuple[str, str, int | None]]:
+        """Return the deletions since the last call: pod, uid, seconds of grace; None: gone."""
         found, self._deleted = self._deleted, []
         return found
 
     def _note(self, changes: Sequence[Change]) -> None:
-        if threading.get_ident() == self._own:
+        if threading.get_ident() == self._own and not self.everyone:
             return
         for change in changes:
-            if change.key.resource == "pods" and change.before is not None:
+            if change.key.resource == "pods":
                 self._pod(change)
 
     def _pod(self, change: Change) -> None:
         key = f"{change.key.namespace}/{change.key.name}"
-        if change.after is None:
-            self._deleted.append((key, None))
-            self.deletions += 1
+        before = None if change.before is None else change.before.value
+        after = None if change.after is None else change.after.value
+        if after is None:
+            if before is not None:
+                self._deleted.append((key, str(before["metadata"]["uid"]), None))
+                self.deletions += 1
+        elif before is None or before["metadata"]["uid"] != after["metadata"]["uid"]:
+            self._created.append((key, str(after["metadata"]["uid"])))
+            return
         else:
-            node = change.after.value["spec"].get("nodeName")
-            metadata = change.after.value["metadata"]
-            before = change.before.value if change.before is not None else {}
+            node, metadata = after["spec"].get("nodeName"), after["metadata"]
             if node and not before["spec"].get("nodeName"):
                 self._bound.append((key, str(node)))
             elif "deletionTimestamp" in metadata and "deletionTimestamp" not in before["metadata"]:
-                self._deleted.append((key, int(metadata.get("deletionGracePeriodSeconds") or 0)))
+                grace = int(metadata.get("deletionGracePeriodSeconds") or 0)
+                self._deleted.append((key, str(metadata["uid"]), grace))
                 self.deletions += 1
         if key in self.awaited:
             self.awaited.discard(key)

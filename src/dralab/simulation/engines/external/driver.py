@@ -61,14 +61,20 @@ class Driver:
     """
 
     def __init__(
-        self, served: ServedCluster, *, scheduler_name: str, schedulers: int, restarts: int
+        self,
+        served: ServedCluster,
+        *,
+        scheduler_name: str,
+        schedulers: int,
+        restarts: int,
+        everyone: bool = False,
     ) -> None:
         self.served = served
         self.schedulers = schedulers
         self.restarts = restarts
         self.names: set[str] = {scheduler_name}
         self.activity = Activity()
-        self.decisions = DecisionWatch(served.store)
+        self.decisions = DecisionWatch(served.store, everyone=everyone)
         self.report = DriverReport()
         self.trouble: Callable[[], str] = lambda: ""
         self.revive: Callable[[], int] | None = None
@@ -155,8 +161,10 @@ class Driver:
             return False
         late, before = 0, set(self.served.fresh)
         with self.served.together():
-            for key, grace in decisions.take_deleted():
-                self.served.delete(key, grace)
+            for key, uid in decisions.take_created():
+                self.served.adopt(key, uid)
+            for key, uid, grace in decisions.take_deleted():
+                self.served.delete(key, uid, grace)
             for key, node in decisions.take_bound():
                 was_late = self.served.bind(key, node)
                 late += was_late

@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final
 
+from dralab.controllers import registry
 from dralab.kernel.clock import SECOND, WallClock, from_rfc3339
 from dralab.simulation.engines.external.conductor import ConductorOptions
 from dralab.simulation.engines.external.pacing import PacingOptions
@@ -23,7 +24,10 @@ RENAMED: Final = {
     "start_patience": "start_timeout",
 }
 OF_THE_PROCESS: Final = frozenset({"command", "schedulers", "port", "tls"})
-OF_TIME: Final = frozenset({"clock", "start"})
+OF_TIME: Final = frozenset({"clock", "start", "controllers", "heartbeats"})
+STOCK: Final = "external"  # a program among the schedulers has the controllers
+NODE_LIFECYCLE: Final = "node-lifecycle-controller"
+HEARTBEAT: Final = 10.0  # the kubelet's default
 VIRTUAL, REAL = "virtual", "real"
 
 
@@ -78,6 +82,54 @@ def time_of(scenario: Scenario) -> TimeOptions:
             f"{str(start)!r} is not a time such as 2026-01-01T00:00:00Z (in quotes)",
             where="external.start",
         ) from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerOptions:
+    """Which controllers there are besides the schedulers.
+
+    `own` are those of dralab that run, by kube-controller-manager's names; `stock`: a program has
+    some. `heartbeats`: seconds between those of a node, 0 for none.
+    """
+
+    own: Sequence[str] = ()
+    stock: bool = False
+    heartbeats: float = 0.0
+
+    @property
+    def jobs(self) -> bool:
+        """Whether a controller makes the pods of Jobs."""
+        return self.stock or "job-controller" in self.own
+
+    def __bool__(self) -> bool:
+        return self.stock or bool(self.own)
+
+
+def controllers_of(scenario: Scenario) -> ControllerOptions:
+    """Return which controllers run beside the schedulers; InputError."""
+    given = scenario.external.get("controllers", ())
+    known = ", ".join(registry.CONTROLLERS)
+    stock = given == STOCK
+    listed = list(registry.CONTROLLERS) if given == "all" else given
+    if not stock and not isinstance(listed, (list, tuple)):
+        raise InputError(
+            scenario.file,
+            f"must be {STOCK}, all, or a list of names: {known}",
+            where="external.controllers",
+        )
+    own = () if stock else tuple(map(str, listed))  # type: ignore[call-overload]  # a list by now
+    for name in own:
+        if name not in registry.CONTROLLERS:
+            raise InputError(
+                scenario.file, f"{name!r} is unknown; known: {known}", where="external.controllers"
+            )
+    needed = stock or NODE_LIFECYCLE in own
+    beats = scenario.external.get("heartbeats", HEARTBEAT if needed else 0.0)
+    if isinstance(beats, bool) or not isinstance(beats, (int, float)) or beats < 0:
+        raise InputError(
+            scenario.file, "must be seconds, or 0 for none", where="external.heartbeats"
+        )
+    return ControllerOptions(own=own, stock=stock, heartbeats=float(beats))
 
 
 def without_effect(scenario: Scenario, *, virtual: bool) -> Sequence[str]:

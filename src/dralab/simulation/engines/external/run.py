@@ -3,12 +3,13 @@
 import os
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from dralab.cluster import Cluster, Options
 from dralab.kernel.clock import SECOND, ManualClock
-from dralab.simulation.engines.external import checkpoint, options, report
+from dralab.simulation.engines.external import checkpoint, controllers, options, report
 from dralab.simulation.engines.external.clocked_processes import ClockedLauncher
 from dralab.simulation.engines.external.conductor import Conductor
 from dralab.simulation.engines.external.driver import Driver
@@ -46,6 +47,7 @@ class ExternalRun:
         self.pacing = options.pacing_of(scenario)
         self.conducting = options.conducting_of(scenario)
         self.time = options.time_of(scenario)
+        self.controllers = options.controllers_of(scenario)
         self.commands = options.commands_of(scenario, command)
         self.say = say
         _refuse(scenario)
@@ -58,6 +60,12 @@ class ExternalRun:
         for warning in options.old_names(self.scenario):
             self.say(warning)
         why_not = self._why_no_clock()
+        if why_not is not None and self.controllers:
+            raise InputError(
+                self.scenario.file,
+                f"controllers need the virtual clock: {why_not}",
+                where="external.controllers",
+            )
         for key in options.without_effect(self.scenario, virtual=why_not is None):
             self.say(f"warning: external.{key} has no effect: {_clock_used(why_not)}")
         saved = self._resumed
@@ -126,6 +134,15 @@ class ExternalRun:
             supervisor,
             schedulers=count,
         )
+        if self.controllers:
+            conductor.creates_pods = True
+            conductor.start_controllers = partial(
+                controllers.start,
+                served.cluster,
+                served.agenda.events,
+                self.controllers.own,
+                self.scenario.seed,
+            )
         return conductor, ClockedLauncher(supervisor)
 
     def save(self, path: Path) -> None:
@@ -148,7 +165,9 @@ class ExternalRun:
                 scheduler_name=options.scheduler_name,
                 claims=options.claims,
                 overcommit=options.overcommit,
+                jobs=self.controllers.jobs,
             ),
+            heartbeats=int(self.controllers.heartbeats * SECOND),
             fleet_objects=scenario.fleet.objects,
             arrivals=scenario.work.objects,
         )

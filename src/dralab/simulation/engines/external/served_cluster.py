@@ -6,7 +6,7 @@ with the store's lock held.
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dralab.apiserver.storage import Key
@@ -15,27 +15,32 @@ from dralab.kernel.clock import SECOND, ManualClock
 from dralab.kernel.events import BEGINNING, ENDING, Events
 from dralab.kernel.randomness import Randomness
 from dralab.objects.metadata import status_of
-from dralab.objects.taints import taints_of
 from dralab.runtime.resources import CLASSES, NODES, SLICES
 from dralab.simulation.engines import gpu_claims, objects
 from dralab.simulation.engines.external.capacity import ClusterCapacity, PodNeeds
-from dralab.simulation.engines.external.submission import PodOptions, Submission
+from dralab.simulation.engines.external.nodes import ServedNodes
+from dralab.simulation.engines.external.submission import PodOptions, Submission, group_of
 from dralab.simulation.lifecycle.agenda import Agenda
 from dralab.simulation.lifecycle.model import Pod, RunConditions
 from dralab.simulation.lifecycle.pod_lives import PodLives
 from dralab.simulation.lifecycle.tasks import TaskRecord
 from dralab.simulation.results.result import StateSample
-from dralab.simulation.scenario.manifests import Arrival
+from dralab.simulation.scenario.manifests import Arrival, of_object
 from dralab.simulation.workloads.openb import WHOLE_GPU, GpuNode
-from dralab.values.json_types import JsonDict
+from dralab.values.json_types import JsonDict, JsonObject
 
 
 @dataclass(slots=True)
 class ServedTask(TaskRecord):
-    """A pod on the API; `leaving`: it is being deleted, `claims` are those that are its own."""
+    """A pod on the API; `leaving`: it is being deleted, `claims` are those that are its own.
+
+    `adopted`: somebody else has created it, and does so again if it has to come again.
+    """
 
     needs: PodNeeds = field(kw_only=True)
     leaving: bool = False
+    adopted: bool = False
+    uid: str = ""
     claims: list[str] = field(default_factory=list)
 
 
@@ -57,6 +62,7 @@ class ServedCluster:
         pod_options: PodOptions,
         fleet_objects: Sequence[JsonDict] = (),
         arrivals: Sequence[Arrival] = (),
+        heartbeats: int = 0,
     ) -> None:
         self.cluster = cluster
         self.store = cluster.server.store
@@ -68,6 +74,7 @@ class ServedCluster:
         self.pods = {
             pod.key: ServedTask(pod, number, needs=self.capacity.needs_of(pod))
             for number, pod in enumerate(pods)
+            if not (pod_options.jobs and pod.owner.startswith("Job "))
         }
         self.fleet_objects, self.objects = fleet_objects, arrivals
         # Whether some pod wants a part of a GPU: then devices may be shared.
@@ -81,6 +88,10 @@ class ServedCluster:
         self.deleted = 0
         self.over_capacity: list[str] = []
         self.resumed = 0
+        self.nodes = ServedNodes(cluster, heartbeats)
+        # Pods of somebody else's on nodes that went down, as long as nodes report by themselves.
+        self.stranded: dict[str, ServedTask] = {}
+        self._removed: set[str] = set()  # uids of pods that are gone by our own hand
 
     # --- the beginning ------------------------------------------------------------------------
 
@@ -97,7 +108,7 @@ class ServedCluster:
         given = {
             str(body["metadata"]["name"]): body
             for body in self.fleet_objects
-            if body.get("kind") == "Node"
+            if (group_of(body), body.get("kind")) == ("", "Node")
         }
         for node in nodes:
             body = objects.node(node, self.agenda.now(), given.get(node.name))
@@ -108,6 +119,7 @@ class ServedCluster:
             client.create(NODES, body)
             # The server taints new nodes as not ready; the node controller takes that back.
             client.patch(NODES, node.name, {"spec": {"taints": taints or None}})
+            self.nodes.begin(node.name, self.agenda.now())
             if pod_options.claims and node.gpus:
                 client.create(SLICES, gpu_claims.slice_of(node, shared=self.shares))
         for number, one in enumerate(self.objects):
@@ -173,12 +185,47 @@ class ServedCluster:
         self.lives.over += 1
         self._status(item, "Failed", reason, message)
 
-    def delete(self, key: str, grace: int | None) -> None:
+    def adopted_again(self, key: str) -> ServedTask | None:
+        """Return the record of a pod of a checkpoint that somebody else had created."""
+        stored = self.store.get(Key("pods", *key.split("/"))) if key.count("/") == 1 else None
+        return None if stored is None else self._adopted(key, stored.value, self.begin)
+
+    def _adopted(self, key: str, body: JsonObject, now: int) -> ServedTask:
+        pod = of_object(body, max(now - self.begin, 0))
+        needs = self.capacity.needs_of(replace(pod, body=body))
+        item = ServedTask(pod, len(self.pods), needs=needs, adopted=True, created=now)
+        self.pods[key] = item
+        return item
+
+    def adopt(self, key: str, uid: str) -> None:
+        """Take in a pod that a program or a controller has created: from now on it is played."""
+        before, stored = self.pods.get(key), self.store.get(Key("pods", *key.split("/")))
+        if stored is None or stored.value["metadata"]["uid"] != uid:
+            return  # it is gone again
+        if before is not None:
+            if before.uid == uid or before.created is None:
+                return  # it is ours; or it will be refused when it arrives
+            self.pods[f"{key} ({before.uid})"] = self.pods.pop(key)
+        item = self._adopted(key, stored.value, self.agenda.now())
+        item.uid = uid
+        self.fresh.add(key)
+        self.capacity.add_waiting(key, item.needs)
+        if node := stored.value["spec"].get("nodeName"):
+            self.bind(key, str(node))
+
+    def delete(self, key: str, uid: str, grace: int | None) -> None:
         """Take note that someone deletes a pod: it ends after its grace; None: it is gone."""
         item = self.pods.get(key)
-        if item is None or item.created is None:
+        if uid in self._removed:
+            self._removed.discard(uid)
             return
-        if item.state == "Pending":
+        if item is None or item.created is None or item.uid != uid:
+            return
+        if key in self.stranded:
+            item.leaving = True
+            if grace is None:
+                self._lost(key)
+        elif item.state == "Pending":
             self.capacity.remove_waiting(key, item.needs)
             item.state, item.reason, item.ended = "Failed", "deleted while it waited", None
             self.lives.over += 1
@@ -196,7 +243,12 @@ class ServedCluster:
 
     def _gone(self, key: str) -> None:
         item = self.pods[key]
-        if item.state in {"Succeeded", "Failed"}:
+        if item.adopted and item.state not in {"Succeeded", "Failed"}:
+            self.agenda.cancel(item.next)
+            item.state, item.ended = "Failed", self.agenda.now()
+            item.reason = "deleted while it ran"
+            self.lives.leave(item)
+        elif item.state in {"Succeeded", "Failed"}:
             self.agenda.cancel(item.next)
             self.lives.leave(item)
         else:
@@ -209,7 +261,7 @@ class ServedCluster:
         key = task.pod.key
         self.fresh.add(key)
         self.capacity.add_waiting(key, task.needs)
-        task.claims = self.submission.pod(task.pod)
+        task.uid, task.claims = self.submission.pod(task.pod)
 
     def start(self, task: ServedTask) -> None:
         """Say that a pod runs."""
@@ -218,6 +270,10 @@ class ServedCluster:
     def release(self, task: ServedTask) -> None:
         """Free what a pod holds on its node; until then nobody knows that it has ended."""
         self.capacity.give_back(task.node, task.needs)
+
+    def comes_again(self, task: ServedTask) -> bool:
+        """Whether it is for us to submit a pod once more."""
+        return not task.adopted
 
     def withdraw(self, task: ServedTask) -> None:
         """Remove a pod; one that comes again is another object."""
@@ -238,24 +294,35 @@ class ServedCluster:
     def lose(self, node: str) -> None:
         """A node goes down."""
         self.capacity.down.add(node)
-        self._node(node, up=False)
+        if self.nodes.report:
+            for key, item in list(self.lives.running.items()):
+                if item.adopted and item.node == node:
+                    self.agenda.cancel(item.next)
+                    item.next = None
+                    self.stranded[key] = self.lives.running.pop(key)
+        self.nodes.lose(node, self.agenda.now())
 
     def restore(self, node: str) -> None:
-        """A node is up again."""
+        """A node is up again; what had run there has failed."""
         self.capacity.down.discard(node)
-        self._node(node, up=True)
+        self.nodes.restore(node, self.agenda.now())
+        for key, item in list(self.stranded.items()):
+            if item.node == node:
+                self._lost(key)
+
+    def _lost(self, key: str) -> None:
+        item = self.stranded.pop(key)
+        self.capacity.give_back(item.node, item.needs)
+        item.state, item.ended, item.reason = "Failed", self.agenda.now(), "its node went down"
+        self.lives.over += 1
+        self.finish(item)
+
+    def beat(self, now: int) -> None:
+        """Let the nodes that are up report that they are, where it is time."""
+        self.nodes.beat(now, self.capacity.down)
 
     def _bring(self, number: str) -> None:
         self.submission.bring([self.objects[int(number)].body])
-
-    def _node(self, name: str, *, up: bool) -> None:
-        client = self.cluster.client
-        condition = objects.condition_of(self.agenda.now(), up=up)
-        node = client.get(NODES, name)
-        lost = objects.taints_of_a_lost_node(self.agenda.now())
-        kept = [taint for taint in taints_of(node) if taint["key"] != objects.UNREACHABLE]
-        client.patch(NODES, name, {"spec": {"taints": [*kept, *([] if up else lost)] or None}})
-        client.patch(NODES, name, {"status": {"conditions": [condition]}}, subresource="status")
 
     # --- objects ------------------------------------------------------------------------------
 
@@ -270,12 +337,15 @@ class ServedCluster:
             return  # someone deleted it: there is nothing to report on
         old: Mapping[str, Any] = status_of(stored.value)
         new = objects.status(phase, self.agenda.now(), reason, message)
+        if item.adopted and phase == "Running":
+            new = {**new, "conditions": objects.ready_conditions(old, self.agenda.now())}
         metadata = {k: v for k, v in stored.value["metadata"].items() if k != "resourceVersion"}
         self.store.update(where, {**stored.value, "metadata": metadata, "status": {**old, **new}})
 
     def _remove(self, item: ServedTask) -> None:
         where = _key(item.pod)
-        if self.store.get(where) is not None:
+        if (stored := self.store.get(where)) is not None:
+            self._removed.add(str(stored.value["metadata"]["uid"]))
             self.store.delete(where)
         self.submission.release(item.pod, item.claims)
 

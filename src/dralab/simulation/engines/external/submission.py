@@ -13,17 +13,19 @@ from dralab.api.status import ApiError
 from dralab.apiserver.storage import Key
 from dralab.cluster import Cluster
 from dralab.objects.claims import pod_claims
-from dralab.objects.metadata import metadata_of, status_of
+from dralab.objects.metadata import metadata_of, spec_of, status_of
 from dralab.runtime.resources import CLAIM_TEMPLATES, CLAIMS, NAMESPACES, PODS, PRIORITY_CLASSES
 from dralab.simulation.engines import gpu_claims, objects
 from dralab.simulation.errors import InputError
 from dralab.simulation.lifecycle.model import Pod
+from dralab.simulation.scenario.manifests import QUEUE_LABEL, RUNS
 from dralab.values.json_types import JsonDict
 
 CLAIMS_KEPT_AT: Final = "resource.k8s.io/resourceclaims"
 # Those that follow others are created after them; whose work is done otherwise, not at all.
 FIRST: Final = ("CustomResourceDefinition", "Namespace", "PriorityClass", "DeviceClass")
-PLAYED: Final = frozenset({"Pod", "Job", "Node", "List"})
+PLAYED: Final = frozenset({("", "Pod"), ("batch", "Job"), ("", "Node"), ("", "List")})
+JOB: Final = ("batch", "Job")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,11 +34,13 @@ class PodOptions:
 
     `claims`: GPUs are devices, and pods bring claims for them; otherwise GPUs are counted.
     `overcommit`: pods may be bound where there is no room, otherwise the kubelet refuses them.
+    `jobs`: a controller makes the pods of Jobs; otherwise they are submitted in its place.
     """
 
     scheduler_name: str = "default-scheduler"
     claims: bool = False
     overcommit: bool = False
+    jobs: bool = False
 
 
 class Submission:
@@ -50,9 +54,14 @@ class Submission:
     def bring(self, given: Sequence[Mapping[str, Any]]) -> None:
         """Create objects as they were written; InputError if the server refuses one."""
         for body in sorted(given, key=lambda body: body.get("kind") not in FIRST):
-            if body.get("kind") in PLAYED:
+            kind = group_of(body), str(body.get("kind"))
+            if kind in PLAYED and not (kind == JOB and self.pod_options.jobs):
+                if kind == JOB:
+                    _refuse_if_held(body)
                 continue
             made: JsonDict = copy.deepcopy(dict(body))
+            if kind == JOB:
+                _pass_on_run_time(made)
             metadata = made.setdefault("metadata", {})
             metadata.pop("resourceVersion", None)
             metadata.pop("uid", None)
@@ -70,8 +79,8 @@ class Submission:
         if name and self.cluster.server.store.get(Key("namespaces", "", name)) is None:
             self.cluster.client.create(NAMESPACES, {"metadata": {"name": name}})
 
-    def pod(self, pod: Pod) -> list[str]:
-        """Create a pod and the claims that are its own; return the names of those."""
+    def pod(self, pod: Pod) -> tuple[str, list[str]]:
+        """Create a pod and the claims that are its own; return its uid, and the names of those."""
         self.namespace(pod.namespace)
         body = self._made(pod) if pod.body is None else self._given(pod)
         try:
@@ -88,8 +97,8 @@ class Submission:
             patch = {"status": {"resourceClaimStatuses": status}}
             self.cluster.client.patch(PODS, pod.name, patch, pod.namespace, subresource="status")
         if pod.body is None and self.pod_options.claims and pod.request.gpus:
-            return [_gpus(pod)]
-        return sorted(made.values())
+            return uid, [_gpus(pod)]
+        return uid, sorted(made.values())
 
     def _made(self, pod: Pod) -> JsonDict:
         claim = ""
@@ -174,6 +183,36 @@ class Submission:
             store.update(
                 where, {**stored.value, "status": {**status, "reservedFor": left} if left else {}}
             )
+
+
+def group_of(body: Mapping[str, Any]) -> str:
+    """Return the API group of an object; empty for those of core/v1."""
+    return str(body.get("apiVersion", "")).rpartition("/")[0]
+
+
+def _refuse_if_held(job: Mapping[str, Any]) -> None:
+    """Refuse a Job that somebody has to admit: as plain pods it would not wait for that."""
+    metadata = metadata_of(job)
+    held = "spec.suspend is true" if spec_of(job).get("suspend") is True else ""
+    if QUEUE_LABEL in (metadata.get("labels") or {}):
+        held = f"its label {QUEUE_LABEL} asks for a queue"
+    if held:
+        raise InputError(
+            "workload",
+            f"{held}, and without a job controller Jobs are played as pods at once: "
+            "set external.controllers to [job-controller], or to external where a program has one",
+            where=f"Job {metadata.get('name')}",
+        )
+
+
+def _pass_on_run_time(job: JsonDict) -> None:
+    """Let the pods of a Job run as long as the Job says."""
+    template = job.setdefault("spec", {}).setdefault("template", {})
+    inner = template.setdefault("metadata", {})
+    own = (job.get("metadata") or {}).get("annotations") or {}
+    times = {key: value for key, value in own.items() if key == RUNS}
+    if times or inner.get("annotations"):
+        inner["annotations"] = {**times, **(inner.get("annotations") or {})}
 
 
 def _gpus(pod: Pod) -> str:

@@ -186,6 +186,10 @@ class PodSimulation:
         self._hold(task.pod, node, task.gpus, -1)
         self._freed.add(node)
 
+    def comes_again(self, task: GpuTask) -> bool:  # noqa: ARG002 - every pod does
+        """Whether a pod that is evicted, or fails, is submitted once more."""
+        return True
+
     def withdraw(self, task: GpuTask) -> None:
         """Forget the GPUs of a pod that is retried."""
         task.gpus = ()
