@@ -280,7 +280,7 @@ class AsgiApp(AsgiBase):
             with self.served.store.batch():
                 for one in waiting:
                     answered.append((one, self._answer(one[0])))
-                    if now() > until:
+                    if self.limits.timers and now() > until:
                         break
         except StorageUnavailable as error:
             # None of the batch's writes has happened; reads are answered again.

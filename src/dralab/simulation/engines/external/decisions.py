@@ -29,7 +29,7 @@ class DecisionWatch:
         self.latency = 0.0
         self._bound: list[tuple[str, str]] = []
         self._deleted: list[tuple[str, str, int | None]] = []
-        self._created: list[tuple[str, str]] = []
+        self._created: list[tuple[str, str, str]] = []
         self._asked: int | None = None
         self._own = threading.get_ident()
         self.stop = store.subscribe(self._note)
@@ -49,8 +49,8 @@ class DecisionWatch:
         found, self._bound = self._bound, []
         return found
 
-    def take_created(self) -> list[tuple[str, str]]:
-        """Return the pods that were created since the last call: pod and uid."""
+    def take_created(self) -> list[tuple[str, str, str]]:
+        """Return the pods that were created since the last call: pod, uid, node if it has one."""
         found, self._created = self._created, []
         return found
 
@@ -75,7 +75,8 @@ class DecisionWatch:
                 self._deleted.append((key, str(before["metadata"]["uid"]), None))
                 self.deletions += 1
         elif before is None or before["metadata"]["uid"] != after["metadata"]["uid"]:
-            self._created.append((key, str(after["metadata"]["uid"])))
+            node = str(after["spec"].get("nodeName") or "")
+            self._created.append((key, str(after["metadata"]["uid"]), node))
             return
         else:
             node, metadata = after["spec"].get("nodeName"), after["metadata"]

@@ -161,8 +161,8 @@ class Driver:
             return False
         late, before = 0, set(self.served.fresh)
         with self.served.together():
-            for key, uid in decisions.take_created():
-                self.served.adopt(key, uid)
+            for key, uid, node in decisions.take_created():
+                self.served.adopt(key, uid, node)
             for key, uid, grace in decisions.take_deleted():
                 self.served.delete(key, uid, grace)
             for key, node in decisions.take_bound():

@@ -19,7 +19,12 @@ from dralab.runtime.resources import CLASSES, NODES, SLICES
 from dralab.simulation.engines import gpu_claims, objects
 from dralab.simulation.engines.external.capacity import ClusterCapacity, PodNeeds
 from dralab.simulation.engines.external.nodes import ServedNodes
-from dralab.simulation.engines.external.submission import PodOptions, Submission, group_of
+from dralab.simulation.engines.external.submission import (
+    PodOptions,
+    Submission,
+    group_of,
+    makes_pods,
+)
 from dralab.simulation.lifecycle.agenda import Agenda
 from dralab.simulation.lifecycle.model import Pod, RunConditions
 from dralab.simulation.lifecycle.pod_lives import PodLives
@@ -102,7 +107,7 @@ class ServedCluster:
         self.submission.bring(self.fleet_objects)
         if pod_options.claims and any(node.gpus for node in nodes):
             client.create(CLASSES, gpu_claims.device_class())
-        first = [one.body for one in self.objects if not one.when]
+        first = [one.body for one in self.objects if not one.when and not makes_pods(one.body)]
         self.submission.bring(first)
         self.submission.priorities([item.pod for item in self.pods.values()])
         given = {
@@ -123,7 +128,7 @@ class ServedCluster:
             if pod_options.claims and node.gpus:
                 client.create(SLICES, gpu_claims.slice_of(node, shared=self.shares))
         for number, one in enumerate(self.objects):
-            if one.when:
+            if one.when or makes_pods(one.body):
                 self.agenda.schedule(self.begin + one.when, BEGINNING, "bring", str(number))
         self.lives.plan(self.capacity.nodes, self.begin)
 
@@ -197,7 +202,7 @@ class ServedCluster:
         self.pods[key] = item
         return item
 
-    def adopt(self, key: str, uid: str) -> None:
+    def adopt(self, key: str, uid: str, node: str) -> None:
         """Take in a pod that a program or a controller has created: from now on it is played."""
         before, stored = self.pods.get(key), self.store.get(Key("pods", *key.split("/")))
         if stored is None or stored.value["metadata"]["uid"] != uid:
@@ -210,8 +215,8 @@ class ServedCluster:
         item.uid = uid
         self.fresh.add(key)
         self.capacity.add_waiting(key, item.needs)
-        if node := stored.value["spec"].get("nodeName"):
-            self.bind(key, str(node))
+        if node:
+            self.bind(key, node)
 
     def delete(self, key: str, uid: str, grace: int | None) -> None:
         """Take note that someone deletes a pod: it ends after its grace; None: it is gone."""
@@ -231,7 +236,7 @@ class ServedCluster:
             self.lives.over += 1
             self._remove(item)
         elif key in self.lives.running:
-            self.deleted += not item.leaving
+            self.deleted += not (item.leaving or item.adopted)
             item.leaving = True
             if grace is None:
                 self._gone(key)

@@ -26,6 +26,8 @@ CLAIMS_KEPT_AT: Final = "resource.k8s.io/resourceclaims"
 FIRST: Final = ("CustomResourceDefinition", "Namespace", "PriorityClass", "DeviceClass")
 PLAYED: Final = frozenset({("", "Pod"), ("batch", "Job"), ("", "Node"), ("", "List")})
 JOB: Final = ("batch", "Job")
+# Fields of specs; Volcano's Jobs have tasks.
+TEMPLATES: Final = frozenset({"template", "jobTemplate", "tasks"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,6 +190,11 @@ class Submission:
 def group_of(body: Mapping[str, Any]) -> str:
     """Return the API group of an object; empty for those of core/v1."""
     return str(body.get("apiVersion", "")).rpartition("/")[0]
+
+
+def makes_pods(body: Mapping[str, Any]) -> bool:
+    """Whether an object has a template that a controller makes pods of."""
+    return not TEMPLATES.isdisjoint(spec_of(body))
 
 
 def _refuse_if_held(job: Mapping[str, Any]) -> None:
