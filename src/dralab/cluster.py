@@ -474,12 +474,16 @@ class Cluster:
             await http.stop()
 
         try:
-            with asyncio.Runner(loop_factory=loop_factory() or self._selector_loop) as runner:
+            with asyncio.Runner(loop_factory=self._loop_factory()) as runner:
                 runner.run(main())
         except BaseException as error:  # noqa: BLE001 - raised where the cluster was entered
             failures.append(error)
         finally:
             started.set()
+
+    def _loop_factory(self) -> Callable[[], asyncio.AbstractEventLoop]:
+        # Who owns the clock has to know what the loop waits for; uvloop does not say.
+        return (loop_factory() if self.options.timers else None) or self._selector_loop
 
     def _selector_loop(self) -> asyncio.AbstractEventLoop:
         self._selector = selectors.DefaultSelector()

@@ -47,6 +47,40 @@ def test_the_time_that_a_scheduler_takes_is_simulated(scenario):
     assert "the clock showed 2026-01-01T00:00:00Z when the run began" in result.notes
 
 
+# Waits with epoll, has a timer of its own, and binds whatever a watch tells it of.
+WITH_EPOLL = """
+import asyncio, json, os
+host, port = os.environ["SERVER"].split(":")
+writers = []
+async def ask(method, path, body=b""):
+    reader, writer = await asyncio.open_connection(host, port)
+    head = f"{method} {path} HTTP/1.1\\r\\nhost: {host}:{port}\\r\\ncontent-type: application/json\\r\\n"
+    writers.append(writer)
+    writer.write(f"{head}content-length: {len(body)}\\r\\n\\r\\n".encode() + body)
+    return reader
+async def tick():
+    while True:
+        await asyncio.sleep(7)
+async def main():
+    ticking = asyncio.ensure_future(tick())
+    reader = await ask("GET", "/api/v1/pods?watch=true")
+    while line := await reader.readline():
+        if line.startswith(b"{") and (event := json.loads(line))["type"] == "ADDED":
+            name = event["object"]["metadata"]["name"]
+            target = {"kind": "Node", "name": "node-" + name[2:]}
+            body = json.dumps({"metadata": {"name": name}, "target": target}).encode()
+            await ask("POST", f"/api/v1/namespaces/default/pods/{name}/binding", body)
+asyncio.run(main())
+"""
+
+
+def test_what_a_watch_tells_is_acted_on_at_that_instant_not_at_the_next_timer(scenario):
+    result, _ = run(
+        scenario("{name: p, count: 4, at: 1s, every: 3s, duration: 5s, cpu: 1}", program=WITH_EPOLL)
+    )  # fmt: skip
+    assert [task.bound / 1e9 for task in result.tasks] == [1, 4, 7, 10]
+
+
 def test_a_run_ends_when_its_programs_have_done_nothing_for_long(scenario):
     result, _ = run(
         scenario("{name: p, count: 2, duration: 100s, cpu: 2}", nodes="{name: n, cpu: 1}",

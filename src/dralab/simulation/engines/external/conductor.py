@@ -157,7 +157,8 @@ class Conductor(Driver):
 
     def _is_over(self) -> bool:
         """Whether every pod is over, and nobody is about to create others."""
-        if not self.served.lives.finished:
+        entries = self.served.agenda.entries
+        if not self.served.lives.finished or any(entry.what == "bring" for entry in entries()):
             return False
         if not self.creates_pods:
             return True
@@ -211,11 +212,12 @@ class Conductor(Driver):
             self._wait_idle()
             if self.decisions.any:
                 self.take_in()
-            elif self._meeting or agenda.next_time() != agenda.now():
+            elif self._meeting or not self.creates_pods or agenda.next_time() != agenda.now():
                 break
             else:  # what controllers of ours make of it
                 with self.served.together():
                     agenda.happen(agenda.now())
+                self.served.sample()
         else:
             raise Stopped(DELETES_FOREVER)
         if self.activity.writes != self._writes:
@@ -232,13 +234,10 @@ class Conductor(Driver):
                     self._never_pause()
                 continue
             self._look()
-            answered = self.activity.requests
             if not self._server.take():
                 return
-            # What it has sent may wake somebody, or is still on its way.
+            # What it has sent may be for somebody who waits at a gate, or is still on its way.
             self.supervisor.look_again()
-            if self.activity.requests == answered and self.supervisor.is_undisturbed():
-                return
 
     def _never_pause(self) -> None:
         names = ", ".join(sorted(set(self.supervisor.running.values())))
