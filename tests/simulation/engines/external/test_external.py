@@ -248,7 +248,8 @@ def test_a_change_of_a_pod_by_anyone_else_is_its_answer():
     def pod(name, node=None, **metadata):
         key = Key("pods", "a", name)
         spec = {"nodeName": node} if node else {}
-        return key, {"metadata": {"name": name, **metadata}, "spec": spec, "status": {}}
+        own = {"name": name, "uid": f"{name}-1", **metadata}
+        return key, {"metadata": own, "spec": spec, "status": {}}
 
     for name in "pqrs":
         store.create(*pod(name))
@@ -265,7 +266,7 @@ def test_a_change_of_a_pod_by_anyone_else_is_its_answer():
     in_a_thread(decide)
     assert (decisions.awaited, decisions.answers, decisions.refusals) == (set(), 3, 2)
     assert decisions.take_bound() == [("a/q", "n")]
-    assert decisions.take_deleted() == [("a/p", 30), ("a/s", None)]
+    assert decisions.take_deleted() == [("a/p", "p-1", 30), ("a/s", "s-1", None)]
     assert not decisions.any
     decisions.stop()
     in_a_thread(lambda: store.update(*pod("r", "n")))
