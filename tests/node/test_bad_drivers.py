@@ -155,6 +155,12 @@ def plugin_of(registrar, driver):
     return registrar.plugins.get(driver)
 
 
+def test_an_endpoint_in_another_mount_namespace_is_found_below_the_node(registrar, served, root):
+    registrar.here = lambda path: path.replace("/var/lib/kubelet", str(root))
+    served.serve("gpu.example.com", info={"endpoint": "/var/lib/kubelet/gpu.example.com.sock"})
+    assert plugin_of(registrar, "gpu.example.com").endpoint == f"{root}/gpu.example.com.sock"
+
+
 def test_garbage_instead_of_an_answer_is_an_error_of_the_call(registrar, served):
     served.serve("gpu.example.com", dra=lambda _r, _c: b"\xff\xff\xff\xff")
     with pytest.raises(PluginError, match="rpc error: code = Internal"):

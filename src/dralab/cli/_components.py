@@ -57,6 +57,30 @@ IMAGE_MAP = click.option(
     "@DIRECTORY all its *.yaml files.",
 )
 
+NAMESPACES = click.option(
+    "--mount-namespaces",
+    "namespaces",
+    is_flag=True,
+    help="With --runtime process: give each container a mount namespace, with its mounts and the "
+    "node's directories at the paths that its pod names.",
+)
+
+
+def check_namespaces(runtime: str) -> None:
+    """Refuse --mount-namespaces where containers cannot have them. BadParameter, UnusableInput."""
+    from dralab.cli.errors import UnusableInput
+    from dralab.node.mount_namespaces import problem
+
+    if runtime != "process":
+        raise click.BadParameter(
+            "--mount-namespaces needs --runtime process", param_hint="--mount-namespaces"
+        )
+    if text := problem():
+        raise UnusableInput(
+            f"this machine lets you have no mount namespaces ({text}): run as root, or allow user "
+            "namespaces (sysctl kernel.unprivileged_userns_clone, user.max_user_namespaces)"
+        )
+
 
 def address_of(text: str, example: str) -> tuple[str, int]:
     """Return the host and port of --listen. BadParameter."""

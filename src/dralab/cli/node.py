@@ -7,9 +7,11 @@ import click
 
 from dralab.cli._components import (
     IMAGE_MAP,
+    NAMESPACES,
     ROOT,
     RUNTIME,
     address_of,
+    check_namespaces,
     run_until_told,
 )
 from dralab.cli._connection import Connection, cluster_options
@@ -37,6 +39,7 @@ CDI_ROOTS = (Path("/etc/cdi"), Path("/var/run/cdi"))
 )
 @RUNTIME
 @IMAGE_MAP
+@NAMESPACES
 @click.option(
     "--listen",
     default="127.0.0.1:0",
@@ -62,6 +65,7 @@ def node(
     cdi_roots: tuple[Path, ...],
     runtime: str,
     images: tuple[str, ...],
+    namespaces: bool,
     listen: str,
     nri_socket: Path | None,
     status: bool,
@@ -83,13 +87,13 @@ def node(
     from dralab.apiserver.http.serving import ServingError
     from dralab.components import nodes
     from dralab.contracts.cdi_cache import FileDirectory
-    from dralab.contracts.wire import SocketError, grpc
     from dralab.kernel.randomness import Randomness
     from dralab.node.checkpoint import CheckpointError, NodeFileCheckpoint
     from dralab.node.containers import ContainerRuntime
     from dralab.node.endpoint import EndpointServer
     from dralab.node.kubelets import Kubelets, NodeSpec
     from dralab.node.log_files import RuntimeWithLogFiles
+    from dralab.node.mount_namespaces import NodePaths
     from dralab.node.process_runtime import ProcessRuntime
     from dralab.node.simulated_runtime import SimulatedRuntime
     from dralab.objects.metadata import uid_of
@@ -98,16 +102,17 @@ def node(
 
     host, port = _address(listen)
     commands = _commands(images, runtime)
-    try:
-        grpc()
-    except SocketError as error:
-        raise UnusableInput(str(error)) from error
-    client = connection.client()
-    _check_credential(runtime, client)
+    if namespaces:
+        check_namespaces(runtime)
+    client = _client(connection, runtime)
     engine = LiveEngine(name="node", workers=8)
     manager = Manager(engine, client, Randomness.from_system())
-    places = _places(connection, root, [*CDI_ROOTS, *cdi_roots][-1])
-    processes = ProcessRuntime(engine, commands, lambda _node: places)
+    cdi_root = [*CDI_ROOTS, *cdi_roots][-1]
+    places = _places(connection, root, cdi_root)
+    paths = NodePaths.of(root, cdi_root, nri_socket.parent if nri_socket else None)
+    processes = ProcessRuntime(
+        engine, commands, lambda _node: places, (lambda _node: paths) if namespaces else None
+    )
     containers: ContainerRuntime = processes if runtime == "process" else SimulatedRuntime(engine)
     logs = RuntimeWithLogFiles(containers, root / "logs")
     kubelets = Kubelets(manager, logs, only=name)
@@ -122,6 +127,7 @@ def node(
     except (CheckpointError, ServingError) as error:
         raise UnusableInput(str(error)) from error
     kubelet.serve(endpoint)
+    kubelet.paths = paths if namespaces else NodePaths()
     endpoint.start()
     # A driver may start as soon as the node is ready.
     nodes.make_directories(root)
@@ -157,14 +163,25 @@ def _commands(images: tuple[str, ...], runtime: str) -> dict[str, list[str]]:
     return commands
 
 
-def _check_credential(runtime: str, client: "RemoteClient") -> None:
-    """Refuse a cluster through which strangers could run programs on this machine. UsageError."""
+def _client(connection: Connection, runtime: str) -> "RemoteClient":
+    """Return a client of the cluster. UsageError, UnusableInput.
+
+    A cluster through which strangers could run programs on this machine is refused.
+    """
+    from dralab.contracts.wire import SocketError, grpc
+
+    try:
+        grpc()
+    except SocketError as error:
+        raise UnusableInput(str(error)) from error
+    client = connection.client()
     if runtime == "process" and not client.access.is_authenticated:
         client.close()
         raise click.UsageError(
             f"--runtime process lets clients of {client.access.server} run commands as you, and "
             f"it requires no credential: serve it without --plain"
         )
+    return client
 
 
 def _places(connection: Connection, root: Path, cdi_root: Path) -> dict[str, str]:

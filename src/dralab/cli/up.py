@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dralab.cli._components import IMAGE_MAP, RUNTIME
+from dralab.cli._components import IMAGE_MAP, NAMESPACES, RUNTIME, check_namespaces
 from dralab.cli.apiserver import note, serve, server_options
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 )
 @RUNTIME
 @IMAGE_MAP
+@NAMESPACES
 @click.option(
     "--root",
     type=click.Path(file_okay=False, path_type=Path),
@@ -72,6 +73,7 @@ def up(
     drivers: tuple[str, ...],
     runtime: str,
     images: tuple[str, ...],
+    namespaces: bool,
     root: Path | None,
     profile: str,
     **options: Any,
@@ -112,7 +114,10 @@ def up(
         runtime=runtime,
         images=commands,
         root=root,
+        namespaces=namespaces,
     )
+    if namespaces:
+        _check_namespaces(runtime, root)
     if runtime == PROCESS:
         note("commands of pods run as processes on this machine, with your rights and no isolation")
     if fleet:
@@ -161,3 +166,12 @@ def _commands(images: tuple[str, ...]) -> "Mapping[str, Sequence[str]]":
         return image_map(images)
     except ImageMapError as error:
         raise click.BadParameter(str(error), param_hint="--image-map") from error
+
+
+def _check_namespaces(runtime: str, root: Path | None) -> None:
+    check_namespaces(runtime)
+    if root is None:
+        raise click.BadParameter(
+            "needs --root, below which the nodes have their directories",
+            param_hint="--mount-namespaces",
+        )

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from dralab.drivers.publishing import SlicePublisher
     from dralab.node.containers import ContainerRuntime
     from dralab.node.kubelets import Kubelet, Kubelets, NodeSpec
+    from dralab.node.mount_namespaces import NodePaths
     from dralab.node.process_runtime import ProcessRuntime
     from dralab.node.simulated_runtime import Program
 
@@ -50,7 +51,8 @@ class NodeOptions:
     Nodes may be `named` one by one. Without `nodes` there is one, or as many as the fleet's shape
     has of its own. With `root` each node has a directory there, named like it, in which real
     drivers find it as they find a kubelet: `plugins_registry`, `plugins`, `cdi`, and its
-    checkpoint.
+    checkpoint. With `namespaces` and a root, containers that are processes have mount namespaces,
+    in which the node's paths are those of its directory.
     """
 
     nodes: int | None = None
@@ -62,6 +64,7 @@ class NodeOptions:
     seed: int = 0
     root: Path | None = None
     named: Sequence[str] = ()
+    namespaces: bool = False
 
     def __bool__(self) -> bool:
         return bool(self.nodes or self.named or self.fleet or self.drivers)
@@ -124,7 +127,10 @@ class Nodes:
                 found = {"KUBECONFIG": str(cluster.kubeconfig)}
                 return found | (places_of(root.absolute() / node) if root is not None else {})
 
-            self.runtime = ProcessRuntime(engine, self.wanted.images, places)
+            paths = None
+            if self.wanted.namespaces and root is not None:
+                paths = partial(paths_of, root)
+            self.runtime = ProcessRuntime(engine, self.wanted.images, places, paths)
         kubelets = self.kubelets = assemble(manager, self.wanted, runtime=self.runtime)
         # Logs, commands and ports: the server asks here first.
         cluster.server.nodes.here.append(PodStreams(kubelets))
@@ -175,6 +181,8 @@ def assemble(
         for driver in found.get(kubelet.name, ()):
             install(kubelet, driver, publisher)
         if wanted.root is not None:
+            if wanted.namespaces:
+                kubelet.paths = paths_of(wanted.root, kubelet.name)
             listen(kubelet, wanted.root / kubelet.name, sockets)
 
     kubelets.listeners = sockets
@@ -232,6 +240,13 @@ def places_of(root: Path) -> dict[str, str]:
     return {"KUBELET_ROOT": str(root), "CDI_ROOT": str(root / "cdi")}
 
 
+def paths_of(root: Path, node: str) -> "NodePaths":
+    """Return where the paths of a node are, for its containers' mount namespaces."""
+    from dralab.node.mount_namespaces import NodePaths
+
+    return NodePaths.of(root / node, root / node / "cdi")
+
+
 def listen(kubelet: "Kubelet", root: Path, sockets: list[Any], nri: Path | None = None) -> None:
     """Let drivers register with a node by their sockets. Needs the extra `[grpc]`.
 
@@ -253,6 +268,7 @@ def listen(kubelet: "Kubelet", root: Path, sockets: list[Any], nri: Path | None 
 
     others = {wire.OLD: old} if slices.served() else {}
     found = Registrar(engine, kubelet.plugins, root / "plugins_registry", others=others)
+    found.here = kubelet.paths.here
     found.on_health = kubelet.wake_all
     found.on_call = kubelet.claims.metrics.call
     kubelet.plugin_sockets = found.listing

@@ -45,6 +45,8 @@ def config_of(client: Client, pod: JsonDict, container: JsonObject) -> Container
             "hostPath": paths.get(mount["name"], ""),
             "containerPath": mount["mountPath"],
             "volume": mount["name"],
+            "readOnly": mount.get("readOnly", False),
+            "subPath": mount.get("subPath", ""),
         }
         for mount in container.get("volumeMounts") or ()
     ]

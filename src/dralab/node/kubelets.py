@@ -18,6 +18,7 @@ from dralab.node.checkpoint import NodeCheckpoint
 from dralab.node.claims import ClaimsOfNode
 from dralab.node.container_runs import RunningContainer
 from dralab.node.containers import ContainerRuntime
+from dralab.node.mount_namespaces import NodePaths
 from dralab.node.named_slices import NamedSlices
 from dralab.node.node_context import ContainerHooks
 from dralab.node.node_status import status_of_node
@@ -106,6 +107,8 @@ class Kubelet:
         self.wipes: dict[str, TimerHandle] = {}
         # What is known of the sockets of drivers, where the node has some (`Registrar.listing`).
         self.plugin_sockets: Callable[[], Sequence[JsonDict]] = list
+        # Where containers' mount namespaces have the node's paths.
+        self.paths = NodePaths()
         self._addresses = 0
         self.announced = False
         # Where the server finds what its pods say, for a node in a separate process.

@@ -3,7 +3,8 @@
 A container is its command in its own process group and session, with its own environment and
 nothing from the server's, in its own directory that is removed afterwards. It shares the machine's
 files, network, processes and user: this runtime isolates nothing (see the guide on runtimes).
-Mounts are symbolic links below that directory, `$DRALAB_ROOT`.
+Mounts are symbolic links below that directory, `$DRALAB_ROOT`, or at their paths in a mount
+namespace of the container's own (`mount_namespaces`).
 """
 
 import contextlib
@@ -18,6 +19,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Final
 
+import orjson
+
 from dralab.kernel.clock import SECOND
 from dralab.node.containers import (
     Container,
@@ -30,6 +33,7 @@ from dralab.node.cpu_lists import cpus_of
 from dralab.node.exec_commands import CommandProcess
 from dralab.node.images import Mapped, mapped
 from dralab.node.listening_ports import reaches_only
+from dralab.node.mount_namespaces import NodePaths, joining, launching, spec_of
 from dralab.runtime.engine import Engine, TimerHandle
 from dralab.values import quantity
 
@@ -59,8 +63,11 @@ class ProcessRuntime:
         engine: Engine,
         images: Mapping[str, Sequence[str]] | None = None,
         told: Callable[[str], Mapping[str, str]] = lambda _node: {},
+        paths: Callable[[str], NodePaths] | None = None,
     ) -> None:
         self.engine = engine
+        # Of a node, by its name; None: containers have no mount namespaces.
+        self.paths = paths
         self.images = dict(images or {})
         self.told = told
         self._lock = threading.Lock()
@@ -79,6 +86,9 @@ class ProcessRuntime:
                 f"`command`, or `--image-map {start.image}=COMMAND` to the server"
             )
         told = {} if found is None else self.told(start.node)
+        if self.paths is not None:
+            # At its paths a container finds what it expects there; where the server is, it cannot.
+            told = {name: value for name, value in told.items() if name == "KUBECONFIG"}
         directory = self._directory(start)
         try:
             container = ProcessContainer(self, start, program, directory, told=told, ended=ended)
@@ -195,13 +205,18 @@ class ProcessContainer:
         }
         if program.folder:
             self._env["PATH"] = f"{program.folder}:{self._env.get('PATH', '')}".rstrip(":")
-        _link_mounts(start, directory)
         self._cwd = _below(directory, start.working_dir)
-        self._cwd.mkdir(parents=True, exist_ok=True)
+        self._launcher: Sequence[str] = ()
+        if runtime.paths is None:
+            _link_mounts(start, directory)
+            self._cwd.mkdir(parents=True, exist_ok=True)
+        else:
+            self._cwd = directory
+            self._launcher = _with_namespace(start, runtime.paths(start.node), directory)
         self._limits = limits_of(start.limits)
         try:
             self._process = subprocess.Popen(  # noqa: S603 - what the operator opted into
-                self._launched(program.argv),
+                self._launched(program.argv, self._launcher),
                 cwd=self._cwd,
                 env=self._env,
                 stdin=subprocess.DEVNULL,
@@ -271,7 +286,9 @@ class ProcessContainer:
         session = session or ExecSession()
         terminal = os.openpty() if session.tty else None
         try:
-            words = self._launched(argv, os.ttyname(terminal[1]) if terminal else "")
+            cwd = self.start.working_dir or str(self._cwd)
+            launcher = joining(self._process.pid, cwd) if self._launcher else ()
+            words = self._launched(argv, launcher, os.ttyname(terminal[1]) if terminal else "")
             command = CommandProcess(
                 words, self._cwd, self._env, output, session=session, terminal=terminal
             )
@@ -291,12 +308,16 @@ class ProcessContainer:
                 self._commands.discard(command)
             self.runtime.watch(command.group, there=False)
 
-    def _launched(self, argv: Sequence[str], terminal: str = "") -> list[str]:
+    def _launched(
+        self, argv: Sequence[str], launcher: Sequence[str] = (), terminal: str = ""
+    ) -> list[str]:
         """Return the words that start a command: a shell sets the limits and becomes it."""
         path = self._env.get("PATH", "")
         name = argv[0] if argv else ""
-        if "/" in name and not name.startswith("/"):
-            known: str | None = shutil.which(str(self._cwd / name))
+        if launcher:
+            known: str | None = name  # it may be in what is mounted: the launcher looks
+        elif "/" in name and not name.startswith("/"):
+            known = shutil.which(str(self._cwd / name))
         else:
             known = shutil.which(name, path=path)
         if known is None:
@@ -307,7 +328,7 @@ class ProcessContainer:
             # Who leads a session and opens a terminal controls it.
             prepare += f"exec <{terminal} >{terminal} 2>&1; "
         shell, flag, script, zero = LAUNCH
-        return [shell, flag, script.format(limits=prepare), zero, *argv]
+        return [shell, flag, script.format(limits=prepare), zero, *launcher, *argv]
 
     def _signal(self, number: signal.Signals) -> None:
         with self._lock:
@@ -397,14 +418,35 @@ def _write_files(files: Mapping[str, bytes], directory: Path) -> None:
             raise ContainerStartError(f"cannot write {path} of a volume: {error}") from error
 
 
+def _volume(start: ContainerStart, name: str, directory: Path) -> Path:
+    """Return the directory of a volume of the pod, with its files as they are now."""
+    target = directory.parent / "volumes" / name
+    target.mkdir(parents=True, exist_ok=True)
+    _write_files(start.files(name), target)
+    return target
+
+
+def _with_namespace(start: ContainerStart, paths: NodePaths, directory: Path) -> list[str]:
+    """Return the words that start a container's command in a mount namespace of its own."""
+    volumes = {
+        mount["volume"]: _volume(start, mount["volume"], directory)
+        for mount in start.config.mounts
+        if not mount["hostPath"]
+    }
+    file = directory / "mounts.json"
+    file.write_bytes(orjson.dumps(spec_of(start, paths, directory, volumes, directory)))
+    return launching(file)
+
+
 def _link_mounts(start: ContainerStart, directory: Path) -> None:
     """Show what a container would find mounted, by links below its own directory."""
     for mount in start.config.mounts:
         link = _below(directory, mount["containerPath"])
-        target = Path(mount["hostPath"] or directory.parent / "volumes" / mount["volume"])
-        if not mount["hostPath"]:
-            target.mkdir(parents=True, exist_ok=True)
-            _write_files(start.files(mount["volume"]), target)
+        target = (
+            Path(mount["hostPath"])
+            if mount["hostPath"]
+            else _volume(start, mount["volume"], directory)
+        )
         parents = [parent for parent in link.parents if parent.is_relative_to(directory)]
         if any(parent.is_symlink() for parent in parents):
             continue  # Inside another mount: a link there would be written onto the machine.

@@ -34,6 +34,7 @@ INFO: Final = 1.0
 NOTIFY: Final = 5.0
 CALL: Final = 45.0
 HEALTH_AGAIN: Final = 5.0
+CLOSES_AFTER: Final = 0.5
 HEALTH_TIMEOUT: Final = 30
 HEALTH_PAUSE: Final = 0.05
 # Changes of health are told together, this long after the first.
@@ -103,7 +104,11 @@ class SocketPlugin(RemotePlugin):
         self._channel.unsubscribe(self._connection)
         if self._stream is not None:
             self._stream.cancel()
-        self._channel.close()
+        # gRPC's thread looks at the channel once more before it sees, every 0.2 s, that it is not
+        # needed any longer; it would fail where the channel is closed by then.
+        closing = threading.Timer(CLOSES_AFTER, self._channel.close)
+        closing.daemon = True
+        closing.start()
 
     def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, PrepareResult]:
         """Make the devices of claims ready. PluginError: no answer within 45 s."""
@@ -232,6 +237,8 @@ class Registrar:
         self.plugins = plugins
         self.directory = directory
         self.versions = (*(versions or wire.PLUGIN_SERVICES), *self.others)
+        # Where a path that a driver tells is on this machine.
+        self.here: Callable[[str], str] = lambda path: path
         # Told, as an event, when the health of a device has changed.
         self.on_health: Callable[[], None] = lambda: None
         # Told of each call to a driver: its name, and what `SocketPlugin.on_call` is told.
@@ -341,7 +348,7 @@ class Registrar:
                     f"failed to get plugin info using RPC GetInfo at socket {path}: "
                     f"{text_of(error)}"
                 ) from error
-            endpoint = info.endpoint or str(path)
+            endpoint = self.here(info.endpoint) if info.endpoint else str(path)
             problem = (
                 self._refusal(info, endpoint, taken)
                 if info.type == wire.PLUGIN_TYPE

@@ -1,0 +1,217 @@
+"""Starts a command in a mount namespace of its own: a script that imports nothing from dralab.
+
+`mount_launcher.py SPEC COMMAND…` reads a JSON file (see `mount_namespaces.spec_of`), makes a root
+that looks like the machine's with the mounts of a container in it, and becomes the command.
+`--join PID CWD COMMAND…` becomes a command in the namespace of a process. `--probe` only tries.
+Nothing is made or changed on the machine itself: where a mount needs a directory that is missing,
+an empty file system takes the place of its parent, with the parent's entries in it.
+"""
+
+import ctypes
+import json
+import os
+import stat
+import sys
+from typing import Any
+
+CLONE_NEWNS, CLONE_NEWUSER = 0x00020000, 0x10000000
+MS_RDONLY, MS_REMOUNT, MS_BIND, MS_REC = 1, 32, 4096, 16384
+MS_UNBINDABLE, MS_PRIVATE = 1 << 17, 1 << 18
+NOT_FOUND, REFUSED = 127, 125
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _checked(result: int, what: str) -> None:
+    if result != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")
+
+
+def _mount(source: str, target: str, kind: str, flags: int) -> None:
+    texts = [text.encode() if text else None for text in (source, target, kind)]
+    _checked(_libc.mount(*texts, ctypes.c_ulong(flags), None), f"mount {target}")
+
+
+def unshare() -> None:
+    """Leave the machine's mount namespace; who is not root becomes root of a user namespace."""
+    uid, gid = os.getuid(), os.getgid()
+    _checked(_libc.unshare(CLONE_NEWNS | (CLONE_NEWUSER if uid else 0)), "unshare")
+    if uid:
+        for name, text in (
+            ("setgroups", "deny"), ("uid_map", f"0 {uid} 1"), ("gid_map", f"0 {gid} 1"),
+        ):  # fmt: skip
+            with open(f"/proc/self/{name}", "w") as file:
+                file.write(text)
+    _mount("", "/", "", MS_REC | MS_PRIVATE)
+
+
+class Root:
+    """A root directory in the making."""
+
+    def __init__(self, path: str, targets: "list[str]") -> None:
+        self.path = path
+        # Whose parents are mounted too: their directories are made there.
+        self.targets = set(targets)
+        self.own = {"/"}  # directories of which the entries are ours
+        _mount("none", path, "tmpfs", 0)
+        # Or it would be found again below what is mounted into it.
+        _mount("", path, "", MS_UNBINDABLE)
+        self._fill("/")
+
+    def at(self, path: str) -> str:
+        """Return where a path of the new root is now."""
+        return self.path if path == "/" else self.path + path
+
+    def inside(self, path: str) -> bool:
+        """Whether a path lies in something else that is mounted."""
+        while path != "/":
+            path = os.path.dirname(path)
+            if path in self.targets:
+                return True
+        return False
+
+    def ensure(self, path: str, *, file: bool) -> None:
+        """Have something at a path onto which can be mounted."""
+        if os.path.lexists(self.at(path)):
+            return
+        parent = os.path.dirname(path)
+        self.ensure(parent, file=False)
+        if not self.inside(path):
+            self.make_room(parent)
+        if file:
+            os.close(os.open(self.at(path), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
+            return
+        os.mkdir(self.at(path))
+        self.own.add(path)
+
+    def make_room(self, path: str) -> None:
+        """Let a directory have entries that the machine's has not."""
+        if path in self.own:
+            return
+        self.ensure(path, file=False)
+        if path not in self.own:
+            _mount("none", self.at(path), "tmpfs", 0)
+            self._fill(path)
+            self.own.add(path)
+
+    def bind(self, source: str, path: str, *, readonly: bool) -> None:
+        """Show something of the machine at a path."""
+        self.ensure(path, file=not os.path.isdir(source))
+        _mount(source, self.at(path), "", MS_BIND | MS_REC)
+        if readonly:
+            try:
+                _mount("", self.at(path), "", MS_REMOUNT | MS_BIND | MS_RDONLY)
+            except OSError as error:
+                _note(f"{path} is not read-only: {error}")
+
+    def device(self, entry: "dict[str, Any]") -> None:
+        """Have a device node, the machine's or one of the numbers that are given."""
+        path = _real(entry["path"])
+        source = entry.get("hostPath") or entry["path"]
+        if os.path.exists(source):
+            self.bind(source, path, readonly=False)
+            return
+        kinds = {"c": stat.S_IFCHR, "u": stat.S_IFCHR, "b": stat.S_IFBLK, "p": stat.S_IFIFO}
+        kind = kinds.get(entry.get("type") or "")
+        if kind is None:
+            _note(f"device {path} is missing on this machine")
+            return
+        try:
+            self.make_room(os.path.dirname(path))
+            numbers = os.makedev(int(entry.get("major") or 0), int(entry.get("minor") or 0))
+            os.mknod(self.at(path), kind | 0o666, numbers)
+        except OSError as error:
+            _note(f"device {path} cannot be made: {error.strerror}")
+
+    def _fill(self, path: str) -> None:
+        for name in sorted(os.listdir(path)):
+            source = os.path.join(path, name)
+            target = os.path.join(self.at(path), name)
+            try:
+                if os.path.islink(source):
+                    os.symlink(os.readlink(source), target)
+                    continue
+                if os.path.isdir(source):
+                    os.mkdir(target)
+                else:
+                    os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o644))
+                _mount(source, target, "", MS_BIND | MS_REC)
+            except OSError as error:
+                _note(f"{source} is left out: {error}")
+
+
+def enter(spec: "dict[str, Any]") -> None:
+    """Make the namespace of a container, and be in it."""
+    unshare()
+    binds = [{**each, "target": _real(each["target"])} for each in spec["binds"]]
+    binds.sort(key=lambda each: each["target"].count("/"))
+    root = Root(spec["root"], [each["target"] for each in binds])
+    for each in binds:
+        if not root.inside(each["target"]):
+            root.ensure(each["target"], file=not os.path.isdir(each["source"]))
+    for each in binds:
+        root.bind(each["source"], each["target"], readonly=each.get("readonly", False))
+    for each in spec["devices"]:
+        root.device(each)
+    os.chroot(spec["root"])
+    _go_to(spec["cwd"])
+
+
+def join(pid: int, cwd: str) -> None:
+    """Be in the namespace of a process."""
+    root = os.open(f"/proc/{pid}/root", os.O_RDONLY)
+    spaces = ["user", "mnt"] if os.getuid() else ["mnt"]
+    files = [os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY) for name in spaces]
+    for file in files:
+        _checked(_libc.setns(file, 0), "setns")
+    os.fchdir(root)
+    os.chroot(".")
+    _go_to(cwd)
+
+
+def _real(path: str) -> str:
+    """Return a path without links, as this machine has them."""
+    found = os.path.realpath(path)
+    return found.replace("//", "/")
+
+
+def _go_to(path: str) -> None:
+    for each in (path, "/"):
+        try:
+            os.chdir(each)
+        except OSError:
+            continue
+        return
+
+
+def _note(text: str) -> None:
+    print(f"mount namespace: {text}", file=sys.stderr, flush=True)
+
+
+def main(words: "list[str]") -> int:
+    """Do what the arguments say; it returns only if something is wrong."""
+    try:
+        if words[0] == "--probe":
+            unshare()
+            return 0
+        if words[0] == "--join":
+            join(int(words[1]), words[2])
+            command = words[3:]
+        else:
+            with open(words[0], encoding="utf-8") as file:
+                spec = json.load(file)
+            enter(spec)
+            command = words[1:]
+    except OSError as error:
+        _note(str(error))
+        return REFUSED
+    try:
+        os.execvp(command[0], command)  # noqa: S606 - what this script is for
+    except OSError as error:
+        _note(f'exec: "{command[0]}": {error.strerror}')
+    return NOT_FOUND
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,108 @@
+"""What a container finds at its paths, for runtimes that give it a mount namespace.
+
+The paths of a node, such as `/var/lib/kubelet`, are those of this node of dralab: several nodes on
+one machine have a directory each. `mount_launcher` makes the namespace.
+"""
+
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from dralab.node.containers import ContainerStart
+
+LAUNCHER: Final = Path(__file__).with_name("mount_launcher.py")
+KUBELET_ROOT: Final = "/var/lib/kubelet"
+CDI_ROOTS: Final = ("/var/run/cdi", "/run/cdi")
+NRI_ROOTS: Final = ("/var/run/nri", "/run/nri")
+
+
+@dataclass(frozen=True, slots=True)
+class NodePaths:
+    """Where a node's well-known directories are on this machine, the longest path first."""
+
+    known: Sequence[tuple[str, str]] = ()
+
+    @classmethod
+    def of(cls, root: Path, cdi: Path, nri: Path | None = None) -> "NodePaths":
+        """Return the paths of a node with its root, directory of CDI files and NRI socket."""
+        known = [(KUBELET_ROOT, str(root.absolute()))]
+        known += [(path, str(cdi.absolute())) for path in CDI_ROOTS]
+        known += [(path, str((nri or root / "nri").absolute())) for path in NRI_ROOTS]
+        return cls(sorted(known, key=lambda pair: -len(pair[0])))
+
+    def here(self, path: str) -> str:
+        """Return where a path of the node is on this machine.
+
+        >>> NodePaths((("/var/lib/kubelet", "/tmp/n1"),)).here("/var/lib/kubelet/plugins/x")
+        '/tmp/n1/plugins/x'
+        """
+        for theirs, ours in self.known:
+            if path == theirs or path.startswith(f"{theirs}/"):
+                return ours + path[len(theirs) :]
+        return path
+
+    def is_own(self, path: str) -> bool:
+        """Return whether a path of the node has a directory of the node's own."""
+        return self.here(path) != path
+
+
+def problem() -> str:
+    """Return why this machine lets a process have no mount namespace; empty if it does."""
+    command = [sys.executable, "-I", "-S", str(LAUNCHER), "--probe"]
+    tried = subprocess.run(  # noqa: S603 - our own file
+        command, capture_output=True, text=True, check=False
+    )
+    return "" if tried.returncode == 0 else tried.stderr.strip()
+
+
+def spec_of(
+    start: ContainerStart,
+    paths: NodePaths,
+    directory: Path,
+    volumes: Mapping[str, Path],
+    cwd: Path,
+) -> dict[str, Any]:
+    """Return what the launcher is to do for a container.
+
+    `directory` is its own; `volumes` are the directories of volumes that are not of the machine.
+    What a `hostPath` names is made if it is missing: on the node's own paths there, elsewhere as an
+    empty directory that only this container has.
+    """
+    binds = []
+    for number, mount in enumerate(start.config.mounts):
+        if mount["hostPath"]:
+            source = Path(paths.here(mount["hostPath"]))
+            if not source.exists():
+                if not paths.is_own(mount["hostPath"]):
+                    source = directory / f"missing-{number}"
+                source.mkdir(parents=True, exist_ok=True)
+        else:
+            source = volumes[mount["volume"]]
+        if mount.get("subPath"):
+            source /= mount["subPath"]
+            source.mkdir(parents=True, exist_ok=True)
+        readonly = bool(mount.get("readOnly")) or "ro" in (mount.get("options") or ())
+        binds.append(
+            {"source": str(source), "target": mount["containerPath"], "readonly": readonly}
+        )
+    root = directory / "root"
+    root.mkdir(exist_ok=True)
+    return {
+        "root": str(root),
+        "binds": binds,
+        "devices": [dict(each) for each in start.config.device_nodes],
+        "cwd": start.working_dir or str(cwd),
+    }
+
+
+def launching(spec: Path) -> list[str]:
+    """Return the words before a command that make it run in a namespace of its own."""
+    return [sys.executable, "-I", "-S", str(LAUNCHER), str(spec)]
+
+
+def joining(pid: int, cwd: str) -> list[str]:
+    """Return the words before a command that make it run in the namespace of a process."""
+    return [sys.executable, "-I", "-S", str(LAUNCHER), "--join", str(pid), cwd]

@@ -1,0 +1,183 @@
+"""Containers with mount namespaces: what they find at their paths, and what stays as it was."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from dralab.contracts.cdi_cache import ContainerConfig
+from dralab.node.containers import ContainerStart
+from dralab.node.logs import ContainerLog
+from dralab.node.mount_namespaces import NodePaths, problem, spec_of
+from dralab.node.process_runtime import ProcessRuntime
+from dralab.runtime.live import LiveEngine
+
+needs_namespaces = pytest.mark.skipif(
+    sys.platform != "linux" or problem() != "", reason="no mount namespaces on this machine"
+)
+
+
+def start(argv, *, mounts=(), devices=(), files=None, working_dir="", env=None):
+    config = ContainerConfig(
+        env={"PATH": os.environ["PATH"], **(env or {})},
+        mounts=list(mounts),
+        device_nodes=list(devices),
+    )
+    return ContainerStart(
+        namespace="ns",
+        pod="p",
+        pod_uid="uid",
+        node="n1",
+        name="c",
+        image="x",
+        argv=argv,
+        working_dir=working_dir,
+        config=config,
+        annotations={},
+        of_job=False,
+        log=ContainerLog(),
+        files=lambda volume: (files or {}).get(volume, {}),
+    )
+
+
+def host(source, target, **more):
+    return {"hostPath": str(source), "containerPath": target, "volume": "v", **more}
+
+
+@pytest.fixture
+def node(tmp_path):
+    return NodePaths.of(tmp_path / "n1", tmp_path / "cdi")
+
+
+@pytest.fixture
+def bench(node):
+    class Bench:
+        def __init__(self):
+            self.engine = LiveEngine(name="bench", workers=2)
+            self.runtime = ProcessRuntime(self.engine, paths=lambda _node: node)
+            self.engine.start()
+
+        def run(self, script, **more):
+            """Run a script to its end; return its exit code and what it wrote."""
+            ended = []
+            begun = start(["sh", "-c", script], **more)
+            container = self.runtime.start(begun, ended.append)
+            assert container.wait(20)
+            while not ended:
+                self.engine._changed.acquire()
+                self.engine._changed.release()
+            return ended[0].code, "\n".join(line for _, line in begun.log.read()[0])
+
+    made = Bench()
+    yield made
+    made.runtime.stop()
+    made.engine.stop()
+
+
+def test_the_paths_of_a_node_are_those_of_its_own_directory(node, tmp_path):
+    assert node.here("/var/lib/kubelet") == f"{tmp_path}/n1"
+    assert node.here("/var/lib/kubelet/plugins/x.sock") == f"{tmp_path}/n1/plugins/x.sock"
+    assert node.here("/var/lib/kubelet2") == "/var/lib/kubelet2"
+    assert node.here("/var/run/cdi/a.yaml") == f"{tmp_path}/cdi/a.yaml"
+    assert node.here("/run/nri/nri.sock") == f"{tmp_path}/n1/nri/nri.sock"
+    assert node.here("/etc/cdi") == "/etc/cdi"
+
+
+def test_a_missing_host_path_is_made_only_below_the_node(node, tmp_path):
+    own = tmp_path / "container"
+    own.mkdir()
+    mounts = [host("/var/lib/kubelet/plugins", "/plugins"), host("/no/such/path", "/other")]
+    spec = spec_of(start(["true"], mounts=mounts), node, own, {}, own)
+    assert [each["source"] for each in spec["binds"]] == [
+        f"{tmp_path}/n1/plugins",
+        f"{own}/missing-1",
+    ]
+    assert (tmp_path / "n1/plugins").is_dir()
+    assert not Path("/no/such").exists()
+
+
+@needs_namespaces
+def test_mounts_are_at_the_paths_that_the_pod_names(bench, tmp_path):
+    (tmp_path / "driver").mkdir()
+    (tmp_path / "driver" / "version").write_text("550\n")
+    code, written = bench.run(
+        "cat /driver-root/version /etc/made/up/version /config/key;"
+        "echo x > /var/lib/kubelet/plugins/x; touch /driver-root/no; ls /usr/bin | grep -c .",
+        mounts=[
+            host("/var/lib/kubelet/plugins", "/var/lib/kubelet/plugins"),
+            host(tmp_path / "driver", "/driver-root", readOnly=True),
+            host(tmp_path / "driver", "/etc/made/up"),
+            {"hostPath": "", "containerPath": "/config", "volume": "config"},
+        ],
+        files={"config": {"key": b"value\n"}},
+    )
+    lines = written.splitlines()
+    assert lines[:3] == ["550", "550", "value"]
+    assert "Read-only file system" in lines[3]
+    assert int(lines[4]) > 10
+    assert (tmp_path / "n1" / "plugins" / "x").read_text() == "x\n"
+    assert code == 0
+    # The machine is as it was.
+    assert not Path("/driver-root").exists()
+    assert not Path("/etc/made").exists()
+
+
+@needs_namespaces
+def test_one_mount_can_lie_in_another_and_be_a_file(bench, tmp_path):
+    (tmp_path / "outer").mkdir()
+    (tmp_path / "file").write_text("inner\n")
+    _, written = bench.run(
+        "cat /outer/sub/file",
+        mounts=[host(tmp_path / "file", "/outer/sub/file"), host(tmp_path / "outer", "/outer")],
+    )
+    assert written == "inner"
+
+
+@needs_namespaces
+def test_device_nodes_are_the_machine_s_or_are_made(bench):
+    devices = [
+        {"path": "/dev/nvidia0", "hostPath": "/dev/null"},
+        {"path": "/dev/made/up", "type": "c", "major": 1, "minor": 5},
+        {"path": "/dev/missing"},
+    ]
+    _, written = bench.run(
+        "test -c /dev/nvidia0 && echo bound; head -c 1 /dev/made/up | wc -c; ls /dev/null",
+        devices=devices,
+    )
+    assert "bound" in written
+    assert "device /dev/missing is missing on this machine" in written
+    assert "/dev/null" in written
+    if os.getuid() == 0:
+        assert "\n1\n" in written
+    assert not Path("/dev/nvidia0").exists() or Path("/dev/nvidia0").is_char_device()
+
+
+@needs_namespaces
+def test_a_command_in_a_container_is_in_its_namespace(bench, tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "file").write_text("seen\n")
+    begun = start(
+        ["sh", "-c", "echo up; sleep 60"],
+        mounts=[host(tmp_path / "data", "/data-of-it")],
+        working_dir="/data-of-it",
+    )
+    container = bench.runtime.start(begun, lambda _: None)
+    while not begun.log.read()[0]:
+        pass
+    found = []
+    code = container.run(
+        ["sh", "-c", "pwd; cat file"], lambda *each: found.append(each), timeout=20
+    )
+    assert b"".join(data for _, data in found) == b"/data-of-it\nseen\n"
+    assert code == 0
+    container.stop(0)
+
+
+@needs_namespaces
+def test_a_program_that_is_not_there_is_named_in_the_log(bench):
+    begun = start(["/no/such/program"])
+    ended = []
+    container = bench.runtime.start(begun, ended.append)
+    assert container.wait(20)
+    assert 'exec: "/no/such/program": No such file' in begun.log.read()[0][0][1]
