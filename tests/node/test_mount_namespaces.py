@@ -2,6 +2,7 @@
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from dralab.contracts.cdi_cache import ContainerConfig
 from dralab.node.containers import ContainerStart
 from dralab.node.logs import ContainerLog
-from dralab.node.mount_namespaces import NodePaths, problem, spec_of
+from dralab.node.mount_namespaces import NodePaths, problem, service_of, spec_of
 from dralab.node.process_runtime import ProcessRuntime
 from dralab.runtime.live import LiveEngine
 
@@ -55,7 +56,13 @@ def bench(node):
     class Bench:
         def __init__(self):
             self.engine = LiveEngine(name="bench", workers=2)
-            self.runtime = ProcessRuntime(self.engine, paths=lambda _node: node)
+            self.runtime = ProcessRuntime(
+                self.engine,
+                {"mapped": ["/usr/bin/env"]},
+                lambda _node: {"KUBECONFIG": "/admin"},
+                lambda _node: node,
+                service_of("https://127.0.0.1:6443"),
+            )
             self.engine.start()
 
         def run(self, script, **more):
@@ -121,6 +128,15 @@ def test_mounts_are_at_the_paths_that_the_pod_names(bench, tmp_path):
     # The machine is as it was.
     assert not Path("/driver-root").exists()
     assert not Path("/etc/made").exists()
+
+
+@needs_namespaces
+def test_programs_find_the_server_by_their_account_and_not_as_the_administrator(bench):
+    ended, begun = [], replace(start([]), image="mapped")
+    assert bench.runtime.start(begun, ended.append).wait(20)
+    written = [line for _, line in begun.log.read()[0]]
+    assert "KUBERNETES_SERVICE_PORT=6443" in written
+    assert not [line for line in written if "KUBECONFIG" in line]
 
 
 @needs_namespaces

@@ -93,7 +93,7 @@ def node(
     from dralab.node.endpoint import EndpointServer
     from dralab.node.kubelets import Kubelets, NodeSpec
     from dralab.node.log_files import RuntimeWithLogFiles
-    from dralab.node.mount_namespaces import NodePaths
+    from dralab.node.mount_namespaces import NodePaths, service_of
     from dralab.node.process_runtime import ProcessRuntime
     from dralab.node.simulated_runtime import SimulatedRuntime
     from dralab.objects.metadata import uid_of
@@ -111,7 +111,11 @@ def node(
     places = _places(connection, root, cdi_root)
     paths = NodePaths.of(root, cdi_root, nri_socket.parent if nri_socket else None)
     processes = ProcessRuntime(
-        engine, commands, lambda _node: places, (lambda _node: paths) if namespaces else None
+        engine,
+        commands,
+        lambda _node: places,
+        (lambda _node: paths) if namespaces else None,
+        service_of(client.access.server),
     )
     containers: ContainerRuntime = processes if runtime == "process" else SimulatedRuntime(engine)
     logs = RuntimeWithLogFiles(containers, root / "logs")

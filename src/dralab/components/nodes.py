@@ -88,6 +88,11 @@ class NodesHost(Protocol):
         ...
 
     @property
+    def url(self) -> str:
+        """Where HTTP clients find the cluster."""
+        ...
+
+    @property
     def kubeconfig(self) -> Path:
         """A kubeconfig file for programs that run in pods."""
         ...
@@ -119,6 +124,7 @@ class Nodes:
             engine, cluster.client_of(NODES_USER), randomness, client_of=cluster.client_of
         )
         if self.wanted.runtime == PROCESS:
+            from dralab.node.mount_namespaces import service_of
             from dralab.node.process_runtime import ProcessRuntime
 
             root = self.wanted.root
@@ -130,7 +136,8 @@ class Nodes:
             paths = None
             if self.wanted.namespaces and root is not None:
                 paths = partial(paths_of, root)
-            self.runtime = ProcessRuntime(engine, self.wanted.images, places, paths)
+            service = service_of(cluster.url)
+            self.runtime = ProcessRuntime(engine, self.wanted.images, places, paths, service)
         kubelets = self.kubelets = assemble(manager, self.wanted, runtime=self.runtime)
         # Logs, commands and ports: the server asks here first.
         cluster.server.nodes.here.append(PodStreams(kubelets))

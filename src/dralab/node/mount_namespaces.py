@@ -6,6 +6,7 @@ one machine have a directory each. `mount_launcher` makes the namespace.
 
 import subprocess
 import sys
+import urllib.parse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,6 +48,20 @@ class NodePaths:
     def is_own(self, path: str) -> bool:
         """Return whether a path of the node has a directory of the node's own."""
         return self.here(path) != path
+
+
+def service_of(url: str) -> dict[str, str]:
+    """Return the variables by which a kubelet tells containers where the server is.
+
+    >>> service_of("https://127.0.0.1:6443")
+    {'KUBERNETES_SERVICE_HOST': '127.0.0.1', 'KUBERNETES_SERVICE_PORT': '6443'}
+    """
+    parts = urllib.parse.urlsplit(url)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    return {
+        "KUBERNETES_SERVICE_HOST": parts.hostname or "",
+        "KUBERNETES_SERVICE_PORT": str(port),
+    }
 
 
 def problem() -> str:

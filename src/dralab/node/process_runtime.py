@@ -64,10 +64,13 @@ class ProcessRuntime:
         images: Mapping[str, Sequence[str]] | None = None,
         told: Callable[[str], Mapping[str, str]] = lambda _node: {},
         paths: Callable[[str], NodePaths] | None = None,
+        service: Mapping[str, str] | None = None,
     ) -> None:
         self.engine = engine
         # Of a node, by its name; None: containers have no mount namespaces.
         self.paths = paths
+        # The variables by which programs in pods find the server, beside their account's token.
+        self.service = dict(service or {})
         self.images = dict(images or {})
         self.told = told
         self._lock = threading.Lock()
@@ -86,9 +89,6 @@ class ProcessRuntime:
                 f"`command`, or `--image-map {start.image}=COMMAND` to the server"
             )
         told = {} if found is None else self.told(start.node)
-        if self.paths is not None:
-            # At its paths a container finds what it expects there; where the server is, it cannot.
-            told = {name: value for name, value in told.items() if name == "KUBECONFIG"}
         directory = self._directory(start)
         try:
             container = ProcessContainer(self, start, program, directory, told=told, ended=ended)
@@ -198,9 +198,11 @@ class ProcessContainer:
         self._env = {
             "HOME": str(directory),
             "TMPDIR": str(directory),
+            **(runtime.service if runtime.paths is not None else {}),
             **start.config.env,
-            # Last: what the pod says of places is true inside a container, which this is not.
-            **told,
+            # Last: what the pod says of places is true inside a container, which this is not. In a
+            # mount namespace it is, and the server is found as in a cluster.
+            **(told if runtime.paths is None else {}),
             "DRALAB_ROOT": str(directory),
         }
         if program.folder:
