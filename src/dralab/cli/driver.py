@@ -2,7 +2,7 @@
 
 import click
 
-from dralab.cli import driver_check, driver_classic, driver_run
+from dralab.cli import driver_check, driver_classic, driver_new, driver_run
 
 
 @click.group()
@@ -15,5 +15,6 @@ def group() -> None:
 
 group.add_command(driver_run.run)
 group.add_command(driver_classic.group)
+group.add_command(driver_new.new)
 group.add_command(driver_check.check)
 group.add_command(driver_check.checks)

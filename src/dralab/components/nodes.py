@@ -49,15 +49,16 @@ class NodeOptions:
     """Which nodes there are to be, and what is on them.
 
     Nodes may be `named` one by one. Without `nodes` there is one, or as many as the fleet's shape
-    has of its own. With `root` each node has a directory there, named like it, in which real
-    drivers find it as they find a kubelet: `plugins_registry`, `plugins`, `cdi`, and its
-    checkpoint. With `namespaces` and a root, containers that are processes have mount namespaces,
-    in which the node's paths are those of its directory.
+    has of its own. `drivers` are names of built-in ones, or classes of your own. With `root` each
+    node has a directory there, named like it, in which real drivers find it as they find a kubelet:
+    `plugins_registry`, `plugins`, `cdi`, and its checkpoint. With `namespaces` and a root,
+    containers that are processes have mount namespaces, in which the node's paths are those of its
+    directory.
     """
 
     nodes: int | None = None
     fleet: str = ""
-    drivers: Sequence[str] = ()
+    drivers: Sequence["str | type[Driver]"] = ()
     runtime: str = SIMULATED
     classic: bool = False
     images: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -358,11 +359,12 @@ def _described(wanted: NodeOptions) -> dict[str, list["Driver"]]:
             kind = SampleDevices if node else SampleNetworkDevices
             for each in [node] if node else every:
                 found.setdefault(each, []).append(kind(each, name, parts))
-    for name in wanted.drivers:
-        if name == "fake" and wanted.classic:
+    for kind_of in wanted.drivers:
+        if kind_of == "fake" and wanted.classic:
             continue
+        make = DRIVERS[kind_of] if isinstance(kind_of, str) else kind_of
         for node in every:
-            found.setdefault(node, []).append(DRIVERS[name](node))
+            found.setdefault(node, []).append(make(node))
     return found
 
 
