@@ -13,7 +13,7 @@ from dralab.node.container_environment import ConfigError, args_of, argv_of, con
 from dralab.node.container_runs import ProbeRecord, RunningContainer
 from dralab.node.containers import ContainerExit, ContainerStart, ContainerStartError, ImageNotReady
 from dralab.node.node_context import NodeContext
-from dralab.node.probing import probe
+from dralab.node.probing import probe, with_port
 from dralab.node.statuses import PodEnd, conditions
 from dralab.node.termination import end, next_to_end
 from dralab.node.volume_files import files_of
@@ -297,7 +297,8 @@ class PodLife:
         each.waiting, each.message = "", ""
         each.probes = {
             kind: ProbeRecord(
-                each.spec[kind], now + each.spec[kind].get("initialDelaySeconds", 0) * SECOND
+                with_port(each.spec, kind),
+                now + each.spec[kind].get("initialDelaySeconds", 0) * SECOND,
             )
             for kind in PROBES
             if each.spec.get(kind)

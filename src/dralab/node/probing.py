@@ -6,10 +6,14 @@ import urllib.request
 from collections.abc import Mapping
 from typing import Any, Final
 
+from dralab.contracts import wire
 from dralab.node.containers import Container, ContainerStartError
 from dralab.node.exec_commands import TIMED_OUT
+from dralab.values.json_types import JsonObject
 
 MOST_SAID: Final = 1024  # of a probe's output, in events
+SERVING: Final = 1
+STATUSES: Final = {0: "UNKNOWN", 2: "NOT_SERVING", 3: "SERVICE_UNKNOWN"}
 
 
 def probe(container: Container, spec: Mapping[str, Any]) -> str | None:
@@ -36,6 +40,8 @@ def probe(container: Container, spec: Mapping[str, Any]) -> str | None:
     port = (get or spec.get("tcpSocket") or spec.get("grpc") or {}).get("port")
     if not isinstance(port, int):
         return None
+    if "grpc" in spec:
+        return _health(port, spec["grpc"].get("service") or "", timeout)
     if get is None:
         try:
             socket.create_connection(("127.0.0.1", port), timeout).close()
@@ -51,3 +57,36 @@ def probe(container: Container, spec: Mapping[str, Any]) -> str | None:
     except OSError as error:
         return f'Get "{url}": {error}'
     return None if 200 <= status < 400 else f"HTTP probe failed with statuscode: {status}"
+
+
+def with_port(container: JsonObject, kind: str) -> JsonObject:
+    """Return a probe of a container, with the number of a port that it gives by name."""
+    spec: JsonObject = container[kind]
+    numbers = {each.get("name"): each["containerPort"] for each in container.get("ports") or ()}
+    for how in ("httpGet", "tcpSocket"):
+        if (port := (spec.get(how) or {}).get("port")) in numbers:
+            return {**spec, how: {**spec[how], "port": numbers[port]}}
+    return spec
+
+
+def _health(port: int, service: str, timeout: float) -> str | None:
+    """Ask a server's `grpc.health.v1.Health`; texts of kubelet 1.36, `pkg/probe/grpc`."""
+    try:
+        grpc = wire.grpc()
+    except wire.SocketError as error:
+        return str(error)
+    name = service.encode()
+    request = b"\x0a" + bytes([len(name)]) + name if name else b""  # HealthCheckRequest.service
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        try:
+            answer = channel.unary_unary("/grpc.health.v1.Health/Check")(request, timeout=timeout)
+        except grpc.RpcError as error:
+            code = error.code()
+            if code is grpc.StatusCode.UNIMPLEMENTED:
+                return "error: this server does not implement the grpc health protocol"
+            return f'timeout: failed to connect service "127.0.0.1:{port}": {error.details()}'
+    status = answer[1] if answer[:1] == b"\x08" else 0  # HealthCheckResponse.status
+    if status == SERVING:
+        return None
+    word = STATUSES.get(status, str(status))
+    return f'service unhealthy (responded with "{word}")'
