@@ -84,6 +84,7 @@ OWN = {
     "clientgo": "DRALAB_CLIENT_GO",
     "kubeletdra": "DRALAB_KUBELET_DRA",
     "merging": "DRALAB_MERGING",
+    "nriplugin": "DRALAB_NRI_PLUGIN",
 }
 
 

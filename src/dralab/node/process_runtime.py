@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Final
 
@@ -216,25 +216,27 @@ class ProcessContainer:
             self._cwd = directory
             self._launcher = _with_namespace(start, runtime.paths(start.node), directory)
         self._limits = limits_of(start.limits)
+        self._cpus: Collection[int] = ()
+        with contextlib.suppress(ValueError):  # what is not a list of CPUs confines nothing
+            self._cpus = cpus_of(start.cpus)
         try:
-            self._process = subprocess.Popen(  # noqa: S603 - what the operator opted into
-                self._launched(program.argv, self._launcher),
-                cwd=self._cwd,
-                env=self._env,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+            with confined(self._cpus):
+                self._process = subprocess.Popen(  # noqa: S603 - what the operator opted into
+                    self._launched(program.argv, self._launcher),
+                    cwd=self._cwd,
+                    env=self._env,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
         except (OSError, ValueError) as error:
             raise ContainerStartError(f'exec: "{program.argv[0]}": {error}') from error
         runtime.watch(self._process.pid)
-        if start.cpus:
-            with contextlib.suppress(ValueError):  # what is not a list of CPUs confines nothing
-                self.set_cpus(cpus_of(start.cpus))
 
     def set_cpus(self, cpus: Collection[int]) -> str:
         """Confine it to CPUs, with what it starts from now on; "" or why that cannot be."""
+        self._cpus = cpus
         try:
             os.sched_setaffinity(self._process.pid, cpus)
         except (OSError, AttributeError) as error:
@@ -291,9 +293,10 @@ class ProcessContainer:
             cwd = self.start.working_dir or str(self._cwd)
             launcher = joining(self._process.pid, cwd) if self._launcher else ()
             words = self._launched(argv, launcher, os.ttyname(terminal[1]) if terminal else "")
-            command = CommandProcess(
-                words, self._cwd, self._env, output, session=session, terminal=terminal
-            )
+            with confined(self._cpus):
+                command = CommandProcess(
+                    words, self._cwd, self._env, output, session=session, terminal=terminal
+                )
         finally:
             if terminal is not None:
                 os.close(terminal[1])
@@ -378,6 +381,24 @@ class ProcessContainer:
         if self._killer is not None:
             self._killer.cancel()
         self._ended(ContainerExit(code, "Completed" if code == 0 else "Error"))
+
+
+@contextlib.contextmanager
+def confined(cpus: Collection[int]) -> Iterator[None]:
+    """Have this thread, and with it the processes that it starts, use some CPUs alone.
+
+    CPUs that this machine does not have confine nothing.
+    """
+    if not cpus or not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    with contextlib.suppress(OSError):
+        os.sched_setaffinity(0, cpus)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 def limits_of(limits: Mapping[str, str]) -> str:
