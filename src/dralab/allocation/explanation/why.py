@@ -7,7 +7,7 @@ claims that hold devices, templates for claims made from them.
 
 import re
 from collections import Counter
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -165,7 +165,8 @@ def _missing(cluster: Snapshot, pending: Pending) -> Diagnosis:
         name, resource, asked, used, limit = exceeded.groups()
         what = resource.removesuffix(CLASS_SUFFIX)
         text = f"quota {name} allows {limit} of {what}, {used} in use and {asked} more asked for"
-        return Diagnosis(subject=pending.title, cause=Refused(code="DRA061", text=text))
+        mark = _entry_mark(pending, [entry.template for entry in pod_claims(pending.pod)])
+        return Diagnosis(subject=pending.title, cause=Refused(code="DRA061", text=text, mark=mark))
     if match is None:
         cause: Cause = Refused(code="DRA003", text=pending.missing)
         return Diagnosis(subject=pending.title, cause=cause)
@@ -175,12 +176,7 @@ def _missing(cluster: Snapshot, pending: Pending) -> Diagnosis:
         for item in cluster.by_kind.get(kind, ())
         if (item["metadata"].get("namespace") or "default") == pending.namespace
     )
-    owner = ("pod", f"{pending.namespace}/{pending.name}")
-    mark = None
-    for number, entry in enumerate(pod_claims(pending.pod)):
-        if name in {entry.claim, entry.template}:
-            end = "resourceClaimName" if entry.claim else "resourceClaimTemplateName"
-            mark = Mark(owner=owner, field=f"spec.resourceClaims[{number}].{end}", text=name)  # type: ignore[arg-type]
+    mark = _entry_mark(pending, [name])
     helps: tuple[Help, ...] = ()
     if near := similar(name, known):
         helps = (Help(kind="spelling", now=False, to=f"'{near}'", mark=mark),)
@@ -188,6 +184,17 @@ def _missing(cluster: Snapshot, pending: Pending) -> Diagnosis:
         code="DRA001", text=pending.missing, missing=kind, name=name, known=known, mark=mark
     )
     return Diagnosis(subject=pending.title, cause=cause, helps=helps)
+
+
+def _entry_mark(pending: Pending, names: Sequence[str]) -> Mark | None:
+    """Return where a pod names the first of some claims or templates."""
+    for number, entry in enumerate(pod_claims(pending.pod)):
+        for end, name in (("Name", entry.claim), ("TemplateName", entry.template)):
+            if name and name in names:
+                field = f"spec.resourceClaims[{number}].resourceClaim{end}"
+                owner = f"{pending.namespace}/{pending.name}"
+                return Mark(owner=("pod", owner), field=field, text=name)
+    return None
 
 
 def _unfit(
