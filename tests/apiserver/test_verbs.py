@@ -135,3 +135,12 @@ def test_nobody_gets_in_without_a_token_where_tokens_are_asked_for():
     assert ask(application, "GET", MAPS)[0] == 401
     assert ask(application, "GET", MAPS, authorization="Bearer nope")[0] == 401
     assert ask(application, "GET", MAPS, authorization="Bearer tok")[0] == 200
+
+
+def test_a_secret_with_a_null_has_empty_bytes(application):
+    value = {"metadata": {"name": "s"}, "data": {"a": None, "b": "Yg=="}}
+    status, made = ask(application, "POST", "/api/v1/namespaces/default/secrets", value)
+    assert (status, made["data"]) == (201, {"a": "", "b": "Yg=="})
+    value = {"metadata": {"name": "c"}, "binaryData": {"a": None}}
+    status, made = ask(application, "POST", "/api/v1/namespaces/default/configmaps", value)
+    assert (status, made["binaryData"]) == (201, {"a": ""})

@@ -284,7 +284,8 @@ def _map(item: Schema | None) -> Decode:
     if item.type == "string" and not item.format:
         return _strings
     decode_item = _compiled(item)
-    zero = _zero_of(item)
+    # No bytes in a map are read back from protobuf, in which a real server stores, as empty bytes.
+    zero = str if item.format == "byte" else _zero_of(item)
 
     def decode(value: Any, seen: DecodingNotes) -> Any:
         if type(value) is not dict:

@@ -11,6 +11,7 @@ from dralab.apiserver.authentication.chain import Authentication
 from dralab.apiserver.authentication.errors import UnusableSetting
 from dralab.apiserver.authentication.settings import AuthenticationSettings
 from dralab.apiserver.fairness.flow_control import FLOW_OBJECTS, Flow, FlowControl
+from dralab.apiserver.freed_memory import FreedMemory
 from dralab.apiserver.http import access
 from dralab.apiserver.http.application import Application
 from dralab.apiserver.http.messages import Answer, HttpRequest, with_headers
@@ -102,6 +103,7 @@ class ApiServer:
         self.flows = FlowControl()
         follow(store, FLOW_OBJECTS, self.flows.put)
         self.leases = EventLeases(self.resources.context, ttl=event_ttl)
+        self.freed = FreedMemory(store)
         self.observers: list[Callable[[HttpRequest, Answer], None]] = []
         self.application = Application(
             self.resources,
@@ -212,6 +214,7 @@ class ApiServer:
         self.leases.expire()
         if self.own_objects is not None:
             self.own_objects.renew()
+        self.freed.give_back()
 
     def close(self) -> None:
         """End the watches and close the store."""

@@ -1,0 +1,32 @@
+"""Memory goes back to the system after many objects were deleted."""
+
+from dralab.apiserver import freed_memory
+from dralab.apiserver.freed_memory import FreedMemory, trim_heap
+from dralab.apiserver.storage import Key, MemoryStore
+
+
+def test_memory_is_given_back_once_after_many_deletions(monkeypatch):
+    monkeypatch.setattr(freed_memory, "DELETED", 3)
+    store = MemoryStore()
+    trimmed = []
+    freed = FreedMemory(store, lambda: trimmed.append(store.revision))
+
+    def delete(count):
+        for index in range(count):
+            key = Key("pods", "default", f"p{index}")
+            store.create(key, {"metadata": {}})
+            store.delete(key)
+        freed.give_back()
+
+    delete(2)
+    assert trimmed == []
+    delete(1)
+    assert len(trimmed) == 1
+    freed.give_back()
+    assert len(trimmed) == 1
+
+
+def test_the_heap_can_be_trimmed_or_cannot_without_harm(monkeypatch):
+    trim_heap()
+    monkeypatch.setattr(freed_memory, "_malloc_trim", lambda: None)
+    trim_heap()
