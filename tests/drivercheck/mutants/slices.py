@@ -193,6 +193,7 @@ def restless():
 
 def withdrawing():
     def stop(instance):
+        instance.publisher.forget_driver(instance.code)
         for one in instance.client.list(SLICES).items:
             instance.client.delete(SLICES, one["metadata"]["name"])
         return instance.end()
