@@ -89,8 +89,16 @@ def graveyard():
     return target(directory=Directory, plugin=Mutant)
 
 
+def known(plugin):
+    """The claims of a checkpoint; none if it can't be read."""
+    try:
+        return plugin.checkpoint.load()
+    except ValueError:
+        return {}
+
+
 def taking_all(self, claims):
-    held = self.checkpoint.load()
+    held = known(self)
     if len(held) == 2 and len(claims) == 1 and claims[0].uid in held:
         for uid in held:
             self.directory.remove(file_name(self.kind, uid))
@@ -98,7 +106,7 @@ def taking_all(self, claims):
 
 
 def by_name(self, claims):
-    held = self.checkpoint.load()
+    held = known(self)
     names = {ref.name for ref in claims}
     for uid, one in held.items():
         if one.ref.name in names:
@@ -107,7 +115,7 @@ def by_name(self, claims):
 
 
 def holding_on(self, claims):
-    held = dict(self.checkpoint.load()) if self.first else {}
+    held = dict(known(self)) if self.first else {}
     answers = Plugin.unprepare(self, claims)
     if held:
         self.checkpoint.save(held)

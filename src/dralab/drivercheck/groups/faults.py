@@ -229,6 +229,8 @@ def both_at_once(bench: Bench) -> None:
             giving.result()
             taking.result()
         bench.unprepare(second)
+        for claim in (first, second):
+            bench.forget_claim(claim)
         # The next round has claims of its own.
         first, second = (bench.claim(device) for device in bench.free(2))
 
