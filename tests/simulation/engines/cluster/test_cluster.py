@@ -82,7 +82,7 @@ def test_pods_with_claims_get_devices_in_virtual_time_and_no_device_is_given_twi
     (other,) = (seen for seen in run.tasks.records if seen.name == "other")
     assert "cannot allocate all claims" in other.reason
     run._explain()
-    assert "cannot allocate claim" in other.reason
+    assert 'no gpu has model "H100" (DRA021)' in other.reason
 
 
 def test_the_same_scenario_and_seed_give_the_same_bytes(load, tmp_path):
