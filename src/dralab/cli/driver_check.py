@@ -3,6 +3,7 @@
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -175,10 +176,14 @@ def check(
             mark = reports.MARKS[result.outcome]
             click.echo(f"{mark} {result.check.id} {result.seconds:.1f} s", err=True)
 
+    # Drivers are in sessions of their own: who ends the command ends them, too.
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         report = Runner(make, chosen, lanes=lanes, on_result=tell).run()
     except TargetError as error:
         raise UnusableInput(str(error)) from error
+    finally:
+        signal.signal(signal.SIGTERM, before)
     for path, text in (
         (junit, reports.as_junit(report)),
         (markdown, reports.as_markdown(report)),
