@@ -161,7 +161,7 @@ def test_a_mistake_in_a_list_is_shown_with_its_own_line(tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["xplain"], "No such command 'xplain'. Did you mean 'explain'?"),
+        (["explaim"], "No such command 'explaim'. Did you mean 'explain'?"),
         (["simulate", "rnu"], "No such command 'rnu'. Did you mean 'run'?"),
         (["frobnicate"], "No such command 'frobnicate'."),
     ],

@@ -58,8 +58,8 @@ def test_a_driver_that_takes_its_time_is_waited_for_in_view(lab):
     lab.client.create(CLAIM_TEMPLATES, TEMPLATE, "default")
     at_once = lab.engine.offload
 
-    def slowly(work, done):
-        lab.engine.after(SECOND // 2, lambda: at_once(work, done))
+    def slowly(work, done, **lane):
+        lab.engine.after(SECOND // 2, lambda: at_once(work, done, **lane))
 
     lab.engine.offload = slowly
     assert states(lab, 10) == ["waiting", "running"]

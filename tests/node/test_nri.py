@@ -3,6 +3,7 @@
 import socket
 import tempfile
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -314,7 +315,8 @@ def test_garbage_ends_one_connection_alone(make, data):
         stranger.connect(str(lab.path))
         stranger.settimeout(5)
         stranger.sendall(data)
-        assert stranger.recv(100) == b""
+        with suppress(ConnectionResetError):  # where something of it was not read
+            assert stranger.recv(100) == b""
     lab.plugin()
 
 

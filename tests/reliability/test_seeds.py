@@ -17,6 +17,7 @@ import pytest
 from dralab.api.status import ApiError
 from dralab.apiserver.http import asgi
 from dralab.apiserver.http.asgi import AsgiApp
+from dralab.apiserver.http.asgi_base import AsgiLimits
 from dralab.apiserver.http.messages import HttpRequest, HttpResponse
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import Change, Key, MemoryStore, StorageUnavailable, Stored, Undecided
@@ -145,7 +146,7 @@ class World:
                 break
             except StorageUnavailable:
                 continue
-        self.edge = AsgiApp(self.server)
+        self.edge = AsgiApp(self.server, limits=AsgiLimits(timers=False))
 
     def cut_power(self) -> None:
         if self.server is not None:

@@ -56,7 +56,7 @@ TEST: Final = '''"""The driver in a cluster in this process: no hardware, no con
 import time
 from pathlib import Path
 
-import yaml
+from dralab.api.yaml_documents import documents
 from dralab.cluster import Cluster
 from dralab.components.control_plane import ControlPlane
 from dralab.components.nodes import NodeOptions, Nodes
@@ -68,7 +68,7 @@ MANIFEST = Path(__file__).parents[1] / "manifests" / "demo.yaml"
 
 def test_a_pod_runs_with_a_device():
     nodes = Nodes(NodeOptions(nodes=1, drivers=({klass},)))
-    template, pod = yaml.safe_load_all(MANIFEST.read_text())
+    template, pod = (each.value for each in documents(MANIFEST.read_text()))
     with Cluster(components=[ControlPlane(), nodes]) as cluster:
         cluster.client.create(CLAIM_TEMPLATES, template, "default")
         cluster.client.create(PODS, pod, "default")

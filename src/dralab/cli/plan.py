@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import click
-import yaml
 
+from dralab.api.yaml_documents import YamlError, single
 from dralab.capacity.changes import UnknownName
 from dralab.capacity.model import CapacityModel
 from dralab.capacity.move_costs import MoveCosts
@@ -95,8 +95,8 @@ def _prices(shapes: list[str], file: Path | None) -> dict[str, float]:
     given: Any = {}
     if file is not None:
         try:
-            given = yaml.safe_load(file.read_text())
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
+            given = single(file.read_text())
+        except (YamlError, UnicodeDecodeError) as error:
             raise click.UsageError(f"{file}: {error}") from None
         if not isinstance(given, dict):
             raise click.UsageError(f"{file}: expected a mapping of shapes to prices")

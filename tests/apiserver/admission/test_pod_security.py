@@ -26,6 +26,9 @@ def namespace(ask, **labels):
     return ask("POST", "/api/v1/namespaces", {"metadata": {"name": "n", "labels": labels}})
 
 
+SANDBOX = {"metadata": {"name": "sandbox"}, "handler": "runsc"}
+
+
 def create(ask, spec=POD, url="/api/v1/namespaces/n/pods", **metadata):
     return ask.full("POST", url, {"metadata": {"name": "p", **metadata}, "spec": spec})
 
@@ -140,6 +143,7 @@ def test_some_are_exempt_and_others_have_a_level_unasked():
     bad = {**POD, "hostIPC": True}
     assert create(ask, bad, "/api/v1/namespaces/default/pods").status == 403
     assert create(ask, bad, "/api/v1/namespaces/kube-system/pods").status == 201
+    ask.full("POST", "/apis/node.k8s.io/v1/runtimeclasses", SANDBOX)
     sandboxed = {**bad, "runtimeClassName": "sandbox"}
     assert create(ask, sandboxed, "/api/v1/namespaces/default/pods").status == 201
     named = PodSecuritySettings(
@@ -188,7 +192,10 @@ def test_a_file_configures_levels_and_exemptions(tmp_path):
 def test_plugins_are_chosen_by_name():
     plugins = built_in_admission()
     left = settings_of(["ServiceAccount"], ["PodSecurity", "DefaultStorageClass"]).chosen(plugins)
-    assert {each.name for each in plugins} - {each.name for each in left} == {"PodSecurity"}
+    assert {each.name for each in plugins} - {each.name for each in left} == {
+        "PodSecurity",
+        "DefaultStorageClass",
+    }
     for enabled, disabled, why in (
         (["Podsecurity"], [], "unknown plugin 'Podsecurity'"),
         ([], ["x"], "unknown plugin 'x'"),

@@ -274,13 +274,14 @@ class AsgiApp(AsgiBase):
     def _batch(self, waiting: Sequence[Asked]) -> list[tuple[Asked, Outcome | TakesLong]]:
         """Answer requests, as many as there is time for; the others are taken first next time."""
         answered: list[tuple[Asked, Outcome | TakesLong]] = []
-        now = asyncio.get_running_loop().time  # that of CPU time takes a call of the system
-        until = now() + HELD
+        # The loop's time: that of the CPU takes a call of the system.
+        now = asyncio.get_running_loop().time if self.limits.timers else None
+        until = now() + HELD if now is not None else 0.0
         try:
             with self.served.store.batch():
                 for one in waiting:
                     answered.append((one, self._answer(one[0])))
-                    if self.limits.timers and now() > until:
+                    if now is not None and now() > until:
                         break
         except StorageUnavailable as error:
             # None of the batch's writes has happened; reads are answered again.

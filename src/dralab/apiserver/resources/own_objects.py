@@ -14,6 +14,7 @@ import hashlib
 import ipaddress
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
@@ -22,6 +23,7 @@ from dralab.api.status import ApiError
 from dralab.apiserver.resources.context import key_of
 from dralab.apiserver.resources.options import WriteOptions
 from dralab.apiserver.resources.server import Resources
+from dralab.apiserver.storage import StorageUnavailable
 from dralab.kernel.clock import SECOND
 from dralab.kernel.times import rfc3339, rfc3339_micro
 from dralab.values.json_types import JsonDict
@@ -74,12 +76,25 @@ class OwnObjects:
         self.resources = resources
         self.address = address
         self._renewed = 0
+        self._published = False
         digest = hashlib.sha256(address.machine.encode()).digest()[:16]
         name = base64.b32encode(digest).decode("ascii").rstrip("=").lower()
         self.identity = f"apiserver-{name}"
 
     def publish(self) -> None:
-        """Write everything that is missing or out of date. StorageUnavailable."""
+        """Write everything that is missing or out of date; later, where the disk is full."""
+        self.resources.context.rules.observe("services", self._addressed, writes=True)
+        self.renew()
+
+    def renew(self) -> None:
+        """Renew the lease if it is time. A full disk is no reason to end: the next time will do."""
+        with suppress(StorageUnavailable):
+            if not self._published:
+                self._write_all()
+                self._published = True
+            self._write_lease()
+
+    def _write_all(self) -> None:
         context = self.resources.context
         with context.store.lock, context.store.batch():
             self._put("networking.k8s.io", "servicecidrs", "", self._range())
@@ -89,18 +104,15 @@ class OwnObjects:
                 self._put("discovery.k8s.io", "endpointslices", "default", self._slice())
             self._put("", "configmaps", "kube-system", self._authentication())
             self._put("", "configmaps", "kube-system", self._tracking(), replace=False)
-            context.rules.observe("services", self._addressed, writes=True)
             for service in context.store.list("services").items:
                 self._addressed(None, service.value)
-        self.renew()
 
-    def renew(self) -> None:
-        """Renew the lease if it is time. StorageUnavailable."""
+    def _write_lease(self) -> None:
         now = self.resources.context.clock.now()
         if self._renewed and now - self._renewed < RENEWAL:
             return
-        self._renewed = now
         self._put("coordination.k8s.io", "leases", "kube-system", self._lease(now))
+        self._renewed = now
 
     def _put(
         self, group: str, plural: str, namespace: str, value: JsonDict, *, replace: bool = True
