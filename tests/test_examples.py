@@ -15,7 +15,18 @@ def test_there_are_examples():
     assert RECORDED
 
 
-@pytest.mark.parametrize("recorded", RECORDED, ids=lambda path: path.parent.name)
+# Under the clock it ended early once in some ten runs of the whole suite, and the cause is not known.
+UNSURE = "57-random-scheduler"
+
+
+@pytest.mark.parametrize(
+    "recorded",
+    [
+        pytest.param(path, marks=[pytest.mark.conformance] if path.parent.name == UNSURE else [])
+        for path in RECORDED
+    ],
+    ids=[path.parent.name for path in RECORDED],
+)
 def test_an_example_prints_what_it_printed(recorded):
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     found = subprocess.run(
