@@ -21,7 +21,7 @@ from benchmarks.allocation import CLASSES, DRIVER, claim, mig, nodes, profile, s
 from dralab.api.snapshots.files import written
 from dralab.api.snapshots.kept_fields import kept
 from dralab.cli import objects
-from dralab.cli._connection import Connection
+from dralab.cli._connection import ClusterConnection
 from dralab.cli._inventory import InventorySource
 from dralab.values.json_types import JsonDict
 
@@ -94,7 +94,7 @@ def main() -> None:
     with tempfile.NamedTemporaryFile(suffix=".snapshot") as file:
         file.write(packed)
         file.flush()
-        source = InventorySource(files=(file.name,), connection=Connection(kubeconfig=None))
+        source = InventorySource(files=(file.name,), connection=ClusterConnection(kubeconfig=None))
         start = time.process_time()
         cluster = objects.snapshot(source)
         took = time.process_time() - start

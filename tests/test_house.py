@@ -1,7 +1,8 @@
-"""The table "Where is it decided" of AGENTS.md names things that exist."""
+"""The table "Where is it decided" of AGENTS.md names things that exist; a name has one meaning."""
 
 import ast
 import re
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -50,3 +51,15 @@ def test_the_place_where_it_is_decided_exists(row):
     assert path.is_file(), told
     there = defined(ast.parse(path.read_text(encoding="utf-8")).body, row["symbol"].split("."))
     assert there, told
+
+
+def test_a_class_name_has_one_meaning():
+    places = defaultdict(list)
+    for path in sorted((ROOT / "src" / "dralab").rglob("*.py")):
+        if not path.name.endswith("_pb2.py"):
+            for item in ast.parse(path.read_text(encoding="utf-8")).body:
+                if isinstance(item, ast.ClassDef):
+                    places[item.name].append(str(path.relative_to(ROOT)))
+    assert len(places) > 1000
+    shared = {name: files for name, files in places.items() if len(files) > 1}
+    assert not shared, "name a new class after what sets it apart from the one that has the name"

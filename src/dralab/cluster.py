@@ -33,7 +33,7 @@ from dralab.apiserver.resources.outgoing_calls import OutgoingSettings
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import MemoryStore, Store
 from dralab.apiserver.users import user_named
-from dralab.apiserver.watching import Limits
+from dralab.apiserver.watching import WatchLimits
 from dralab.components import profiles
 from dralab.kernel.clock import SECOND, Clock, WallClock
 from dralab.kernel.randomness import Randomness
@@ -102,7 +102,7 @@ class Options:
     data: str | Path = MEMORY
     durability: "Durability" = "fsync"
     tls: bool = False
-    limits: Limits | None = None
+    limits: WatchLimits | None = None
     token: str = ""
     service_accounts: bool = True
     mount_tokens: bool = False

@@ -13,8 +13,8 @@ import pytest
 
 if TYPE_CHECKING:
     from dralab.cluster import Cluster
-    from dralab.drivercheck.limits import Limits
-    from dralab.drivercheck.runner import Result
+    from dralab.drivercheck.limits import CheckLimits
+    from dralab.drivercheck.runner import CheckResult
     from dralab.drivers.driver import Driver
     from dralab.runtime.local import LocalClient
 
@@ -54,7 +54,7 @@ def driver_conformance(
     skip: Sequence[str] = (),
     env: Mapping[str, str] | None = None,
     strict: bool = False,
-    limits: "Limits | None" = None,
+    limits: "CheckLimits | None" = None,
 ) -> Callable[[str], None]:
     """Return a test of a DRA driver, with a parameter for each conformance check.
 
@@ -69,16 +69,16 @@ def driver_conformance(
     from dralab.drivercheck.catalog import SHOULD, selected
     from dralab.drivercheck.groups import CHECKS
     from dralab.drivercheck.runner import Outcome, Runner
-    from dralab.drivercheck.targets import CommandTarget, Target
+    from dralab.drivercheck.targets import CommandTarget, DriverTarget
 
     left_out = {check.id for check in selected(CHECKS, skip)} if skip else set()
     checks = [check for check in selected(CHECKS, only) if check.id not in left_out]
-    driver: Target = (
+    driver: DriverTarget = (
         sdk_target.of(target) if isinstance(target, type) else CommandTarget(target, env or {})
     )
 
     @cache
-    def results() -> "Mapping[str, Result]":
+    def results() -> "Mapping[str, CheckResult]":
         shared = Shared()
         report = Runner(lambda: Bench(driver, limits=limits, shared=shared), checks).run()
         return {result.check.id: result for result in report.results}

@@ -4,7 +4,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from dralab.cli._connection import Connection, cluster_options, optional_cluster
+from dralab.cli._connection import ClusterConnection, cluster_options, optional_cluster
 from dralab.cli.main import main
 from dralab.cluster import Cluster, Options
 
@@ -81,7 +81,7 @@ def test_the_environment_names_a_cluster_only_where_one_is_needed(kubeconfig):
 
 def test_a_client_has_an_answer_of_the_server():
     with Cluster(Options()) as cluster:
-        Connection(kubeconfig=cluster.kubeconfig).client().close()
+        ClusterConnection(kubeconfig=cluster.kubeconfig).client().close()
 
 
 @pytest.mark.parametrize("command", [["scheduler"], ["controllers"], ["node", "--name", "n"]])

@@ -3,12 +3,12 @@
 from dralab.contracts.plugin import DeviceHealth
 from dralab.drivercheck import sdk_target
 from dralab.drivercheck.bench import Bench, Shared
-from dralab.drivercheck.limits import Limits
+from dralab.drivercheck.limits import CheckLimits
 from dralab.drivers.driver import ContainerEdits, Driver, PrepareError, SliceOf
 from dralab.drivers.sockets import SocketServer
 
 CONFIG = "reference.dralab.dev/v1"
-LIMITS = Limits(
+LIMITS = CheckLimits(
     ready=5, stop=3, info=0.4, notify=1, call=4, first_report=2, stale=2, repair=1.5, quiet=0.4,
     crash_points=3, claims=48, slow=0.4, down=0.2, load=8, threads=2, memory=1, descriptors=2,
 )  # fmt: skip

@@ -7,7 +7,7 @@ import pytest
 
 from dralab.drivercheck import reports
 from dralab.drivercheck.catalog import MUST, SHOULD, Check
-from dralab.drivercheck.runner import Outcome, Report, Result
+from dralab.drivercheck.runner import CheckResult, Outcome, Report
 
 
 def check(id, level=MUST):
@@ -16,7 +16,7 @@ def check(id, level=MUST):
 
 def report(*ends):
     results = [
-        Result(check=check(name, level), outcome=outcome, text=text, transcript=("gRPC | x",))
+        CheckResult(check=check(name, level), outcome=outcome, text=text, transcript=("gRPC | x",))
         for name, level, outcome, text in ends
     ]
     return Report(target="./driver", driver="d.example.com", results=results, seconds=1.5)

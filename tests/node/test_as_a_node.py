@@ -8,7 +8,7 @@ import yaml
 
 from dralab.api.status import ApiError
 from dralab.apiserver.authentication.settings import AuthenticationFlags
-from dralab.cli._connection import Connection
+from dralab.cli._connection import ClusterConnection
 from dralab.cluster import Cluster, Options
 from dralab.components import nodes
 from dralab.contracts.plugin import PreparedDevice, PrepareResult
@@ -129,7 +129,7 @@ def test_a_client_that_may_not_list_nodes_connects(cluster, tmp_path):
     document["users"][0]["user"] = {"token": "of-the-node"}
     path = tmp_path / "config"
     path.write_text(yaml.safe_dump(document))
-    client = Connection(kubeconfig=path).client()
+    client = ClusterConnection(kubeconfig=path).client()
     with pytest.raises(ApiError, match="only its own Node object"):
         client.list(NODES)
     client.close()

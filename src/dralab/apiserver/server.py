@@ -22,7 +22,7 @@ from dralab.apiserver.resources.outgoing_calls import OutgoingSettings
 from dralab.apiserver.storage import Store, Stored
 from dralab.apiserver.storage.following import follow
 from dralab.apiserver.users import User
-from dralab.apiserver.watching import Hub, Limits
+from dralab.apiserver.watching import Hub, WatchLimits
 from dralab.kernel.clock import Clock, WallClock
 from dralab.kernel.randomness import Randomness
 
@@ -51,7 +51,7 @@ class ApiServer:
         randomness: Randomness | None = None,
         authentication: AuthenticationSettings | None = None,
         address: str = "127.0.0.1:6443",
-        limits: Limits | None = None,
+        limits: WatchLimits | None = None,
         kinds: Kinds | None = None,
         service_accounts: bool = True,
         mount_tokens: bool = False,

@@ -33,7 +33,7 @@ class UnknownName(ValueError):  # noqa: N818 - it says what happened
         super().__init__(f"no {kind} {name!r}{hint}")
 
 
-class Change(Protocol):
+class SupposedChange(Protocol):
     """Something that happens to a cluster."""
 
     def apply(self, model: CapacityModel) -> list[PodInfo]:

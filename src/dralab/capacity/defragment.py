@@ -15,7 +15,7 @@ from dralab.capacity.departures import Departures
 from dralab.capacity.model import CapacityModel
 from dralab.capacity.move_costs import MoveCosts
 from dralab.capacity.moves import SETS, TRIES, Clearing, clear_for
-from dralab.capacity.need import Need
+from dralab.capacity.need import PodToPlace
 from dralab.objects.metadata import NamespacedName
 from dralab.scheduler.cycle import PodPlacement, Refusal
 from dralab.scheduler.demands import BlockedPod
@@ -131,7 +131,7 @@ def _at_best(model: CapacityModel, pods: Sequence[PodInfo], costs: MoveCosts) ->
         demand = model.state.demands.demand_of(pod)
         if isinstance(demand, BlockedPod):
             continue
-        waiting.append(Need(model, pod, demand).claims)
+        waiting.append(PodToPlace(model, pod, demand).claims)
     asking = [claims for claims in waiting if claims]
     running: list[list[JsonDict]] = []
     free: list[JsonObject] = []

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from dralab.allocation.releasing import WantedDevices
 from dralab.capacity.model import CapacityModel
 from dralab.capacity.move_costs import MoveCosts
-from dralab.capacity.need import Need
+from dralab.capacity.need import PodToPlace
 from dralab.scheduler.cycle import PodPlacement
 
 
@@ -67,7 +67,7 @@ class Departures:
         """Return the pods of a node that may move, the cheapest first."""
         return self._of(row).pods
 
-    def least(self, need: Need, row: int) -> int | None:
+    def least(self, need: PodToPlace, row: int) -> int | None:
         """Return how many pods have to leave a node at least; None: not even all are enough."""
         node = self._of(row)
         asked = need.demand.signature
@@ -75,7 +75,7 @@ class Departures:
             node.least[asked] = self._least(need, row, node)
         return node.least[asked]
 
-    def _least(self, need: Need, row: int, node: _NodePods) -> int | None:
+    def _least(self, need: PodToPlace, row: int, node: _NodePods) -> int | None:
         counted = self._counted(need, row, node)
         if counted is None:
             return 1 if node.pods else None
@@ -92,7 +92,7 @@ class Departures:
         return None
 
     def sets(
-        self, need: Need, row: int, most: int | None, least: int, tries: Tries
+        self, need: PodToPlace, row: int, most: int | None, least: int, tries: Tries
     ) -> Iterator[Departure]:
         """Yield the sets of at least and at most so many pods that might do, the cheapest first.
 
@@ -135,7 +135,7 @@ class Departures:
         return found
 
     def _counted(
-        self, need: Need, row: int, node: _NodePods
+        self, need: PodToPlace, row: int, node: _NodePods
     ) -> tuple[WantedDevices, Sequence[int]] | None:
         """Return what the pod wants on a node, and what each pod's leaving may free of it."""
         if not need.claims or need.demand.extended:

@@ -7,7 +7,7 @@ cost more than is left. Nodes that are alike count once.
 from itertools import combinations
 from typing import Final
 
-from dralab.capacity.need import Need
+from dralab.capacity.need import PodToPlace
 from dralab.capacity.relocation import Move, Relocation
 from dralab.scheduler.cycle import PodPlacement
 
@@ -38,7 +38,7 @@ class _Exhaustion:
         self.relocation = relocation
         self.model = relocation.model
         self.costs = relocation.costs
-        self.need: Need = relocation.need
+        self.need: PodToPlace = relocation.need
 
     def within(self, left: int, last: str) -> Plan | None:
         """Return moves that cost at most what is left; `last` moved just before."""

@@ -16,7 +16,7 @@ from typing import Final
 
 from dralab.capacity.departures import Departure, Departures, Tries
 from dralab.capacity.exhaustion import cheaper
-from dralab.capacity.need import Need
+from dralab.capacity.need import PodToPlace
 from dralab.capacity.relocation import Move, Relocation
 from dralab.scheduler.cluster_events import GATED
 from dralab.scheduler.cycle import PodPlacement
@@ -78,8 +78,8 @@ def clear_for(
     if pod.gates or isinstance(demand, BlockedPod):
         why = demand.why if isinstance(demand, BlockedPod) else GATED
         return Clearing(pod=pod, impossible=True, why=why)
-    need = Need(model, pod, demand)
-    cleared = _Search(departures, need, most, Tries(sets), Tries(tries)).run()
+    need = PodToPlace(model, pod, demand)
+    cleared = _MoveSearch(departures, need, most, Tries(sets), Tries(tries)).run()
     if cleared.is_proved:
         return cleared
     return _settled(Relocation(departures, need, Tries(tries)), cleared, most)
@@ -114,11 +114,11 @@ class _Candidate:
     chain: bool = field(compare=False, default=False)
 
 
-class _Search:
+class _MoveSearch:
     """The search for one pod."""
 
     def __init__(
-        self, departures: Departures, need: Need, most: int | None, sets: Tries, tries: Tries
+        self, departures: Departures, need: PodToPlace, most: int | None, sets: Tries, tries: Tries
     ) -> None:
         self.departures = departures
         self.model = departures.model

@@ -17,7 +17,7 @@ from dralab.scheduler.pods import PodInfo
 from dralab.values.json_types import JsonDict
 
 
-class Need:
+class PodToPlace:
     """A pod that is on no node, and what it demands.
 
     `by_pods` is set where other pods decide which nodes it may use: then moving them may help

@@ -15,7 +15,7 @@ from dralab.allocation.optimum import MissingSolverError
 from dralab.capacity.changes import AddNodes, RemoveNode
 from dralab.capacity.model import CapacityModel
 from dralab.capacity.move_costs import BELONGS
-from dralab.capacity.need import Need
+from dralab.capacity.need import PodToPlace
 from dralab.objects.nodes import PODS
 from dralab.scheduler.cycle import PodPlacement, Refusal
 from dralab.scheduler.demands import BlockedPod
@@ -220,7 +220,7 @@ class _Planner:
             demand = self.model.state.demands.demand_of(pods[0])
             if isinstance(demand, BlockedPod):
                 return None
-            claims.append(Need(self.model, pods[0], demand).claims)
+            claims.append(PodToPlace(self.model, pods[0], demand).claims)
             requests.append({**pods[0].requests, PODS: 1})
         if not counts:
             return 0.0

@@ -12,7 +12,7 @@ from typing import Final
 import orjson
 
 from dralab.capacity.departures import Departures, Tries
-from dralab.capacity.need import Need
+from dralab.capacity.need import PodToPlace
 from dralab.objects.claims import results_of
 from dralab.objects.metadata import NamespacedName, spec_of
 from dralab.scheduler.cycle import PodPlacement, fits, on_node
@@ -38,7 +38,7 @@ class Move:
 class Relocation:
     """Moves pods from one node, so that the pod of `need` fits there."""
 
-    def __init__(self, departures: Departures, need: Need, tries: Tries) -> None:
+    def __init__(self, departures: Departures, need: PodToPlace, tries: Tries) -> None:
         self.departures = departures
         self.model = departures.model
         self.costs = departures.costs
@@ -174,7 +174,7 @@ class Relocation:
             demand = self.model.state.demands.demand_of(pod)
             if isinstance(demand, BlockedPod):
                 return []
-            placement = Need(self.model, pod, demand).placement_on(row)
+            placement = PodToPlace(self.model, pod, demand).placement_on(row)
         return [] if placement is None else [placement]
 
     def _ways(
@@ -185,7 +185,7 @@ class Relocation:
         with model.tentatively():
             pod = model.take_away(each.pod.uid)
             demand = model.state.demands.demand_of(pod)
-            need = None if isinstance(demand, BlockedPod) else Need(model, pod, demand)
+            need = None if isinstance(demand, BlockedPod) else PodToPlace(model, pod, demand)
         if need is None:
             return
         left = WAYS

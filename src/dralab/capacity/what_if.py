@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from dralab.capacity.changes import Change
+from dralab.capacity.changes import SupposedChange
 from dralab.capacity.fragmentation import KindFragmentation, fragmentation, pod_kinds
 from dralab.capacity.model import CapacityModel, Decision
 from dralab.objects.metadata import NamespacedName
@@ -23,7 +23,7 @@ Fate = Literal[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PodOutcome:
+class PodComparison:
     """One pod: where it would run without the change (empty: nowhere), and with it.
 
     `why` says why it waits then. `interrupted` is set where it waited for a while meanwhile.
@@ -44,20 +44,20 @@ class WhatIf:
     Pods that run on where they are have no outcome; `unaffected` counts them.
     """
 
-    outcomes: Sequence[PodOutcome]
+    outcomes: Sequence[PodComparison]
     unaffected: int
     nodes: tuple[int, int]
     before: Sequence[KindFragmentation]
     after: Sequence[KindFragmentation]
 
-    def with_fate(self, *fates: Fate) -> list[PodOutcome]:
+    def with_fate(self, *fates: Fate) -> list[PodComparison]:
         """Return the pods of some fates."""
         return [each for each in self.outcomes if each.fate in fates]
 
 
 def what_if(
     model: CapacityModel,
-    changes: Iterable[Change],
+    changes: Iterable[SupposedChange],
     other: CapacityModel | None = None,
     *,
     explain: bool = True,
@@ -93,7 +93,7 @@ def what_if(
             if now is None and uid not in decided:
                 continue  # it ended with its node, or on purpose
             outcomes.append(
-                PodOutcome(
+                PodComparison(
                     pod=known[uid].key,
                     fate=_of_running(node, now),
                     before=node,
@@ -123,7 +123,7 @@ def _reasons(
 
 def _of_waiting(
     pod: PodInfo, without: Decision | None, now: Decision, reasons: dict[str, str]
-) -> PodOutcome:
+) -> PodComparison:
     before = without.node if isinstance(without, PodPlacement) else ""
     after = now.node if isinstance(now, PodPlacement) else ""
     fate: Fate
@@ -131,7 +131,7 @@ def _of_waiting(
         fate = "starts anyway" if before else "starts"
     else:
         fate = "no longer starts" if before else "still waits"
-    return PodOutcome(
+    return PodComparison(
         pod=pod.key, fate=fate, before=before, after=after, why=reasons.get(pod.uid, "")
     )
 

@@ -130,7 +130,7 @@ def _conjunct(expression: str, piece: Sequence[LexicalToken], environment: Envir
         tree = parse(text, macros=environment.macros, quoted_names=environment.quoted_names)
     except CompileError:
         return Conjunct(text=text, span=span)
-    comparison = _Reader(expression, piece, span.start).comparison(tree)
+    comparison = _ConjunctReader(expression, piece, span.start).comparison(tree)
     return Conjunct(text=text, span=span, comparison=comparison)
 
 
@@ -140,7 +140,7 @@ def _end(expression: str, token: LexicalToken) -> int:
     return min(token.offset + size, len(expression))
 
 
-class _Reader:
+class _ConjunctReader:
     """Recognises one part; `shift` is where it stands in the expression."""
 
     def __init__(self, expression: str, piece: Sequence[LexicalToken], shift: int) -> None:

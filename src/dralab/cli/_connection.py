@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Connection:
+class ClusterConnection:
     """The cluster and the credentials: a kubeconfig, a server's address, or both."""
 
     kubeconfig: Path | None
@@ -94,7 +94,7 @@ def _options(command: Callable[..., Any], *, required: bool) -> Callable[..., An
     def with_connection(
         *args: Any, kubeconfig: Path | None, context: str, server: str, **options: Any
     ) -> Any:
-        connection = Connection(kubeconfig=kubeconfig, context=context, server=server)
+        connection = ClusterConnection(kubeconfig=kubeconfig, context=context, server=server)
         if required and not connection:
             raise click.UsageError("Missing option '--kubeconfig' or '--server'.")
         if context and kubeconfig is None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 if TYPE_CHECKING:
-    from dralab.cli._connection import Connection
+    from dralab.cli._connection import ClusterConnection
     from dralab.runtime.remote import RemoteClient
 
 TEXT: Final = "%(levelname)s %(name)s: %(message)s"
@@ -31,7 +31,7 @@ class ClientFlags:
     logging_format: str
     verbosity: int
 
-    def client(self, connection: "Connection") -> "RemoteClient":
+    def client(self, connection: "ClusterConnection") -> "RemoteClient":
         """Return a client once the cluster has answered; logging is set up before."""
         from dralab.runtime.throttle import Throttle
 

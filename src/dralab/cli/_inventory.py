@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dralab.cli._connection import Connection, optional_cluster
+from dralab.cli._connection import ClusterConnection, optional_cluster
 from dralab.cli._own_generation import named
 from dralab.cli.errors import UnusableInput
 from dralab.cli.generations import files_option
@@ -30,7 +30,7 @@ class InventorySource:
     """The files and the cluster that a command reads; `objects.snapshot` makes them one."""
 
     files: tuple[str, ...]
-    connection: Connection
+    connection: ClusterConnection
 
     def __bool__(self) -> bool:
         """Whether there is anything to read."""
@@ -90,7 +90,7 @@ def default_inventory_options(command: Callable[..., Any]) -> Callable[..., Any]
 def _with_source(command: Callable[..., Any], *, use_default: bool) -> Callable[..., Any]:
     @functools.wraps(command)
     def with_source(
-        *args: Any, files: tuple[str, ...], connection: Connection, **options: Any
+        *args: Any, files: tuple[str, ...], connection: ClusterConnection, **options: Any
     ) -> Any:
         if use_default and not files and not connection:
             connection = replace(connection, kubeconfig=default_kubeconfig())

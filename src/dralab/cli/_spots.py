@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
-from dralab.allocation.explanation.causes import Mark
+from dralab.allocation.explanation.causes import MarkedField
 from dralab.allocation.explanation.text import ObjectFields
 from dralab.api.manifests import Manifest, field_line
 from dralab.api.yaml_documents import YamlError, documents
@@ -41,7 +41,7 @@ class FileSpots:
             (item.kind, f"{item.namespace or 'default'}/{item.name}"): item for item in self._read
         }
 
-    def spot(self, mark: Mark) -> str:
+    def spot(self, mark: MarkedField) -> str:
         """Return `file:line:column`, or the object and field of what is in no file."""
         owner, name = mark.owner
         kind, path = KINDS[owner], mark.field
@@ -71,7 +71,7 @@ class FileSpots:
         return known
 
 
-def _column(lines: list[str], line: int, mark: Mark) -> tuple[int, int]:
+def _column(lines: list[str], line: int, mark: MarkedField) -> tuple[int, int]:
     """Return line and column of the marked piece, both from 1; 0 where it is written otherwise."""
     start = mark.span.start if mark.span is not None else 0
     begin = mark.text.rfind("\n", 0, start) + 1

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from dralab.cli._components import run_until_told
-from dralab.cli._connection import Connection, cluster_options
+from dralab.cli._connection import ClusterConnection, cluster_options
 
 
 @click.command()
@@ -31,7 +31,7 @@ from dralab.cli._connection import Connection, cluster_options
     help="Controllers to leave out, by their names in kube-controller-manager.",
 )
 def controllers(
-    connection: Connection, certificate: Path | None, key: Path | None, without: str
+    connection: ClusterConnection, certificate: Path | None, key: Path | None, without: str
 ) -> None:
     """Run the controllers against any cluster until Ctrl-C or SIGTERM.
 

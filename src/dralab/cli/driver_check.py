@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from dralab.cli._connection import Connection, optional_cluster
+from dralab.cli._connection import ClusterConnection, optional_cluster
 from dralab.cli._output import echo_json, echo_table, output_option
 from dralab.cli.errors import UnusableInput
 
 if TYPE_CHECKING:
     from dralab.drivercheck.bench import HealthHook, Surroundings
     from dralab.drivercheck.catalog import Check
-    from dralab.drivercheck.runner import Report, Result
-    from dralab.drivercheck.targets import Places, Target
+    from dralab.drivercheck.runner import CheckResult, Report
+    from dralab.drivercheck.targets import DriverTarget, Places
 
 # What `dralab driver run` imports when it runs.
 PRELOADED: Final = (
@@ -128,7 +128,7 @@ def check(
     health_hook: str,
     verbose: bool,
     output: str,
-    connection: Connection,
+    connection: ClusterConnection,
 ) -> None:
     """Check that a DRA driver keeps the kubelet's contract, without a cluster or hardware.
 
@@ -145,7 +145,7 @@ def check(
     from dralab.contracts.wire import SocketError, grpc
     from dralab.drivercheck import reports
     from dralab.drivercheck.bench import Bench, Shared
-    from dralab.drivercheck.limits import Limits
+    from dralab.drivercheck.limits import CheckLimits
     from dralab.drivercheck.runner import Runner
     from dralab.drivercheck.targets import SocketTarget, TargetError
 
@@ -157,7 +157,7 @@ def check(
         raise click.UsageError("Missing argument 'TARGET': a command, module:Class or socket.")
     chosen = _chosen(only, skip)
     options: dict[str, Any] = {
-        "limits": replace(Limits(), claims=claims, crash_points=crash_points),
+        "limits": replace(CheckLimits(), claims=claims, crash_points=crash_points),
         "seed": seed,
         "shared": Shared(),
         "previous": _command(shlex.split(previous), variables) if previous else None,
@@ -171,7 +171,7 @@ def check(
         lanes = 1
         make = partial(Bench, SocketTarget(where.socket), surroundings=where, **options)
 
-    def tell(result: "Result") -> None:
+    def tell(result: "CheckResult") -> None:
         if verbose:
             mark = reports.MARKS[result.outcome]
             click.echo(f"{mark} {result.check.id} {result.seconds:.1f} s", err=True)
@@ -243,7 +243,7 @@ def _chosen(only: Sequence[str], skip: Sequence[str]) -> "list[Check]":
 
 
 def _surroundings(
-    target: Sequence[str], cdi_roots: Sequence[Path], node: str, connection: Connection
+    target: Sequence[str], cdi_roots: Sequence[Path], node: str, connection: ClusterConnection
 ) -> "Surroundings | None":
     """Return where a driver runs already; None where the bench starts it."""
     from dralab.drivercheck.bench import Surroundings
@@ -286,7 +286,7 @@ def _hook(command: str) -> "HealthHook":
     return run
 
 
-def _command(target: Sequence[str], variables: Sequence[str]) -> "Target":
+def _command(target: Sequence[str], variables: Sequence[str]) -> "DriverTarget":
     from dralab.drivercheck.targets import CommandTarget
     from dralab.drivers.catalog import DRIVERS
 
@@ -325,7 +325,7 @@ def _be_driver(arguments: Sequence[str]) -> None:
     run.main(list(arguments), prog_name="dralab driver run")
 
 
-def _unkept(result: "Result") -> bool:
+def _unkept(result: "CheckResult") -> bool:
     from dralab.drivercheck.reports import TOLD
 
     return result.outcome in TOLD

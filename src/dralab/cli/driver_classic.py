@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from dralab.cli._components import CDI, ROOT, run_until_told
-from dralab.cli._connection import Connection, cluster_options
+from dralab.cli._connection import ClusterConnection, cluster_options
 from dralab.cli._driver_flags import ClientFlags, driver_flags
 from dralab.cli.apiserver import note
 from dralab.cli.errors import UnusableInput
@@ -33,7 +33,7 @@ def group() -> None:
 @cluster_options
 @driver_flags
 @NAMESPACE
-def controller(connection: Connection, flags: ClientFlags, namespace: str) -> None:
+def controller(connection: ClusterConnection, flags: ClientFlags, namespace: str) -> None:
     """Run the driver's controller until Ctrl-C or SIGTERM.
 
     It negotiates nodes with the scheduler and allocates devices.
@@ -69,7 +69,7 @@ def controller(connection: Connection, flags: ClientFlags, namespace: str) -> No
     help="The status of the node's NodeAllocationState.",
 )
 def set_nas_status(
-    connection: Connection, flags: ClientFlags, namespace: str, node: str, status: str
+    connection: ClusterConnection, flags: ClientFlags, namespace: str, node: str, status: str
 ) -> None:
     """Set the status of a node's NodeAllocationState, and create it if it is missing.
 
@@ -98,7 +98,7 @@ def set_nas_status(
 @ROOT
 @CDI
 def plugin(
-    connection: Connection,
+    connection: ClusterConnection,
     flags: ClientFlags,
     namespace: str,
     node: str,

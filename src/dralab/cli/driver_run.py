@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dralab.cli._components import CDI, ROOT, run_until_told
-from dralab.cli._connection import Connection, cluster_options
+from dralab.cli._connection import ClusterConnection, cluster_options
 from dralab.cli.apiserver import note
 from dralab.cli.errors import UnusableInput
 
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 )
 def run(
     name: str,
-    connection: Connection,
+    connection: ClusterConnection,
     node_name: str,
     root: Path,
     cdi_root: Path,

@@ -25,7 +25,7 @@ QUESTIONS: Final[Mapping[str, str]] = {
 SOURCES: Final = ("-f", "--filename", "--kubeconfig", "--server", "--code")
 
 
-class Plugin(LazyGroup):
+class KubectlGroup(LazyGroup):
     """A group whose commands read kubectl's cluster unless told otherwise."""
 
     def resolve_command(
@@ -54,7 +54,7 @@ def _names_source(arg: str) -> bool:
 
 
 @click.group(
-    cls=Plugin,
+    cls=KubectlGroup,
     commands_table={
         name: COMMANDS[command] for name, command in QUESTIONS.items() if command in COMMANDS
     },

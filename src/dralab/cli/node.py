@@ -14,7 +14,7 @@ from dralab.cli._components import (
     check_namespaces,
     run_until_told,
 )
-from dralab.cli._connection import Connection, cluster_options
+from dralab.cli._connection import ClusterConnection, cluster_options
 from dralab.cli.errors import UnusableInput
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ CDI_ROOTS = (Path("/etc/cdi"), Path("/var/run/cdi"))
 )
 def node(
     *,
-    connection: Connection,
+    connection: ClusterConnection,
     name: str,
     root: Path,
     cdi_roots: tuple[Path, ...],
@@ -167,7 +167,7 @@ def _commands(images: tuple[str, ...], runtime: str) -> dict[str, list[str]]:
     return commands
 
 
-def _client(connection: Connection, runtime: str) -> "RemoteClient":
+def _client(connection: ClusterConnection, runtime: str) -> "RemoteClient":
     """Return a client of the cluster. UsageError, UnusableInput.
 
     A cluster through which strangers could run programs on this machine is refused.
@@ -188,7 +188,7 @@ def _client(connection: Connection, runtime: str) -> "RemoteClient":
     return client
 
 
-def _places(connection: Connection, root: Path, cdi_root: Path) -> dict[str, str]:
+def _places(connection: ClusterConnection, root: Path, cdi_root: Path) -> dict[str, str]:
     """Return the environment variables for programs of pods."""
     places = {"KUBELET_ROOT": str(root.absolute()), "CDI_ROOT": str(cdi_root.absolute())}
     if connection.kubeconfig is not None:

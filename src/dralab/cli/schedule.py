@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from dralab.cli import generations
-from dralab.cli._connection import Connection, optional_cluster
+from dralab.cli._connection import ClusterConnection, optional_cluster
 from dralab.cli._older import why_not
 from dralab.cli._output import echo_objects, output_option
 from dralab.cli._own_generation import generation_option, named, own
@@ -53,7 +53,7 @@ from dralab.values.json_types import JsonDict
 @click.argument("pods", nargs=-1, metavar="[POD]...")
 def schedule(
     files: tuple[str, ...],
-    connection: Connection,
+    connection: ClusterConnection,
     api: str | None,
     namespace: str,
     nodes: Path | None,

@@ -5,7 +5,7 @@ import threading
 
 import click
 
-from dralab.cli._connection import Connection, cluster_options
+from dralab.cli._connection import ClusterConnection, cluster_options
 
 
 @click.command()
@@ -28,7 +28,7 @@ from dralab.cli._connection import Connection, cluster_options
 )
 @click.option("-v", "--verbose", is_flag=True, help="Log each retry and its reason.")
 def scheduler(
-    connection: Connection,
+    connection: ClusterConnection,
     name: str,
     leader_elect: bool,
     seed: int | None,

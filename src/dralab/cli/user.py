@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from dralab.cli._components import duration_of
-from dralab.cli._connection import Connection, cluster_options
+from dralab.cli._connection import ClusterConnection, cluster_options
 from dralab.cli.apiserver import note
 from dralab.cli.errors import UnusableInput
 from dralab.cli.main import LazyGroup
@@ -49,7 +49,11 @@ def group() -> None:
 )
 @cluster_options
 def add(
-    connection: Connection, name: str, groups: tuple[str, ...], expires: str, output: Path | None
+    connection: ClusterConnection,
+    name: str,
+    groups: tuple[str, ...],
+    expires: str,
+    output: Path | None,
 ) -> None:
     """Print a kubeconfig with a client certificate for the user NAME.
 

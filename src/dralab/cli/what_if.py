@@ -8,9 +8,9 @@ import click
 
 from dralab.capacity.changes import (
     AddNodes,
-    Change,
     Cordon,
     RemoveNode,
+    SupposedChange,
     Taint,
     UnknownName,
     UpgradeDriver,
@@ -19,7 +19,7 @@ from dralab.capacity.changes import (
 )
 from dralab.capacity.fragmentation import KindFragmentation, stranded_share
 from dralab.capacity.model import CapacityModel
-from dralab.capacity.what_if import Fate, PodOutcome, WhatIf
+from dralab.capacity.what_if import Fate, PodComparison, WhatIf
 from dralab.capacity.what_if import what_if as answer
 from dralab.cli import objects
 from dralab.cli._inventory import InventorySource, inventory_options
@@ -103,7 +103,7 @@ def what_if(
     those of them on nodes where it does not fit. Exit code 0: afterwards every pod has a node;
     1: some pods wait; 2: bad input.
     """
-    changes: list[Change] = [
+    changes: list[SupposedChange] = [
         *(AddNodes(*_counted(text)) for text in add),
         *(RemoveNode(name) for name in remove),
         *(Cordon(name) for name in cordon),
@@ -203,8 +203,8 @@ def _headline(result: WhatIf) -> str:
     return "\n".join(rows)
 
 
-def _pods(pods: Sequence[PodOutcome], most: int) -> None:
-    reasons: dict[str, list[PodOutcome]] = {}
+def _pods(pods: Sequence[PodComparison], most: int) -> None:
+    reasons: dict[str, list[PodComparison]] = {}
     for each in pods:
         reasons.setdefault(each.why, []).append(each)
     shown = 0

@@ -22,7 +22,7 @@ IMAGE: Final = "registry.k8s.io/pause:3.10"
 """What pods run: a snapshot does not say which programs they were."""
 
 
-class Served(Protocol):
+class LoadableCluster(Protocol):
     """What loading needs of a cluster."""
 
     @property
@@ -36,7 +36,7 @@ class Served(Protocol):
         ...
 
 
-def load(cluster: Served, objects: Sequence[JsonDict]) -> None:
+def load(cluster: LoadableCluster, objects: Sequence[JsonDict]) -> None:
     """Store the objects of a snapshot; what has their names already stays as it is.
 
     ValueError: the server does not serve a kind.

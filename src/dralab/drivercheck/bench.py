@@ -16,12 +16,25 @@ from dralab.api.status import ApiError
 from dralab.cluster import Cluster
 from dralab.contracts.cdi_cache import CdiCache, FileDirectory
 from dralab.contracts.plugin import ClaimRef, PrepareResult
-from dralab.drivercheck.devices import Claim, Published, counters_of, pools_of, published, together
+from dralab.drivercheck.devices import (
+    ClaimUnderTest,
+    Published,
+    counters_of,
+    pools_of,
+    published,
+    together,
+)
 from dralab.drivercheck.gate import Gate
-from dralab.drivercheck.limits import Limits
-from dralab.drivercheck.rules import CheckFailed, Need, NotApplicable, require
-from dralab.drivercheck.sockets import CallError, Connection, PluginInfo, is_served, sockets_in
-from dralab.drivercheck.targets import Instance, Places, Target
+from dralab.drivercheck.limits import CheckLimits
+from dralab.drivercheck.rules import CheckFailed, CheckNeed, NotApplicable, require
+from dralab.drivercheck.sockets import (
+    DriverCallError,
+    DriverConnection,
+    PluginInfo,
+    is_served,
+    sockets_in,
+)
+from dralab.drivercheck.targets import DriverTarget, Places, RunningDriver
 from dralab.drivercheck.transcript import Transcript
 from dralab.kernel.clock import SECOND, WallClock
 from dralab.kernel.randomness import Randomness
@@ -72,12 +85,12 @@ class Bench:
 
     def __init__(
         self,
-        target: Target,
+        target: DriverTarget,
         *,
-        limits: Limits | None = None,
+        limits: CheckLimits | None = None,
         seed: int = 0,
         surroundings: Surroundings | None = None,
-        previous: Target | None = None,
+        previous: DriverTarget | None = None,
         health_hook: HealthHook | None = None,
         shared: Shared | None = None,
     ) -> None:
@@ -85,20 +98,20 @@ class Bench:
         self.previous = previous
         self.shared = shared or Shared()
         self._health_hook = health_hook
-        self.limits = limits or Limits()
+        self.limits = limits or CheckLimits()
         self.randomness = Randomness(seed)
         self.clock = WallClock()
         self.transcript = Transcript(self.clock)
         self.surroundings = surroundings
-        self.instance: Instance | None = None
-        self.others: list[Instance] = []
+        self.instance: RunningDriver | None = None
+        self.others: list[RunningDriver] = []
         self.info: PluginInfo | None = None
         self.unwanted_end = True  # where the driver ends, it was not the bench
         self.broken = ""  # why it can't be used for another check
         self._pause = threading.Event()
-        self._connections: list[Connection] = []
-        self._main: Connection | None = None
-        self._claims: list[Claim] = []
+        self._connections: list[DriverConnection] = []
+        self._main: DriverConnection | None = None
+        self._claims: list[ClaimUnderTest] = []
         self._touched: dict[str, ClaimRef] = {}
         self._number = 0
         self._cluster: Cluster | None = None
@@ -170,7 +183,7 @@ class Bench:
     # --- the driver's process -----------------------------------------------------------------
 
     def start(
-        self, pod_uid: str = "", *, devices: bool = True, target: Target | None = None
+        self, pod_uid: str = "", *, devices: bool = True, target: DriverTarget | None = None
     ) -> None:
         """Start the driver and register it, as a kubelet; wait until its devices are there.
 
@@ -182,7 +195,7 @@ class Bench:
             self.until(self.devices, self.limits.ready, "it publishes no device")
             self.settled(self.incomplete)
 
-    def launch(self, pod_uid: str = "", *, target: Target | None = None) -> Instance:
+    def launch(self, pod_uid: str = "", *, target: DriverTarget | None = None) -> RunningDriver:
         """Start the driver, and no more."""
         self.transcript.add("run", "the driver starts")
         self.unwanted_end = True
@@ -198,7 +211,7 @@ class Bench:
         try:
             self.info = connection.info(self.limits.ready)
             connection.notify(registered=True)
-        except CallError as error:
+        except DriverCallError as error:
             raise CheckFailed(f"the registration at {path} failed: {error}") from error
         finally:
             connection.close()
@@ -220,7 +233,7 @@ class Bench:
 
         return self.until(found, self.limits.ready, "no socket below plugins_registry answers")
 
-    def restart(self, *, devices: bool = False, target: Target | None = None) -> None:
+    def restart(self, *, devices: bool = False, target: DriverTarget | None = None) -> None:
         """Start the driver again after its end, with what it has left behind but its sockets.
 
         Whether it starts in spite of stale sockets has a check of its own.
@@ -249,9 +262,9 @@ class Bench:
 
     # --- connections --------------------------------------------------------------------------
 
-    def connect(self, path: str | Path) -> Connection:
+    def connect(self, path: str | Path) -> DriverConnection:
         """Return a new connection to a socket."""
-        found = Connection(str(path), self.transcript, self.limits)
+        found = DriverConnection(str(path), self.transcript, self.limits)
         self._connections.append(found)
         return found
 
@@ -263,7 +276,7 @@ class Bench:
         return self.info
 
     @property
-    def connection(self) -> Connection:
+    def connection(self) -> DriverConnection:
         """The connection to the service of the registered driver."""
         if self._main is None:
             self._main = self.connect(self.plugin.address)
@@ -312,7 +325,7 @@ class Bench:
         configs: Sequence[JsonObject] = (),
         more: Sequence[JsonObject] = (),
         alternative: str = "",
-    ) -> Claim:
+    ) -> ClaimUnderTest:
         """Create a claim with a request for each device, allocated to them.
 
         `configs` are entries of the allocation's config, `more` results of other drivers.
@@ -339,11 +352,11 @@ class Bench:
         stored = self.client.create(CLAIMS, body, namespace)
         if allocated:
             self._allocate(stored, results, configs)
-        found = Claim(ClaimRef(namespace, name, stored["metadata"]["uid"]), tuple(results))
+        found = ClaimUnderTest(ClaimRef(namespace, name, stored["metadata"]["uid"]), tuple(results))
         self._claims.append(found)
         return found
 
-    def allocate(self, claim: Claim, device: Published) -> None:
+    def allocate(self, claim: ClaimUnderTest, device: Published) -> None:
         """Give a claim that has nothing yet a device."""
         stored = self.client.get(CLAIMS, claim.ref.name, claim.ref.namespace)
         self._allocate(stored, [self._result("r0", device, admin=False)], ())
@@ -375,7 +388,7 @@ class Bench:
     def _uuid(self, stream: str) -> str:
         return self.randomness.uuid(stream)
 
-    def forget_claim(self, claim: Claim) -> None:
+    def forget_claim(self, claim: ClaimUnderTest) -> None:
         """Delete a claim's object, as its pod's end does."""
         with suppress(ApiError):
             self.client.delete(CLAIMS, claim.ref.name, claim.ref.namespace)
@@ -383,7 +396,7 @@ class Bench:
     # --- the kubelet's calls ------------------------------------------------------------------
 
     def call_prepare(
-        self, *claims: Claim, version: str = "", on: Connection | None = None
+        self, *claims: ClaimUnderTest, version: str = "", on: DriverConnection | None = None
     ) -> Mapping[str, PrepareResult]:
         """Call NodePrepareResources. CallError."""
         for claim in claims:
@@ -392,7 +405,7 @@ class Bench:
         return connection.prepare(version or self.version, [claim.ref for claim in claims])
 
     def call_unprepare(
-        self, *claims: Claim, version: str = "", on: Connection | None = None
+        self, *claims: ClaimUnderTest, version: str = "", on: DriverConnection | None = None
     ) -> Mapping[str, str]:
         """Call NodeUnprepareResources. CallError."""
         connection = on or self.connection
@@ -403,12 +416,12 @@ class Bench:
         return found
 
     def prepare(
-        self, claim: Claim, *, version: str = "", on: Connection | None = None
+        self, claim: ClaimUnderTest, *, version: str = "", on: DriverConnection | None = None
     ) -> PrepareResult:
         """Prepare one claim. CheckFailed: it can't be prepared."""
         try:
             found = self.call_prepare(claim, version=version, on=on).get(claim.uid)
-        except CallError as error:
+        except DriverCallError as error:
             raise CheckFailed(f"NodePrepareResources failed: {error}") from error
         if found is None:
             raise CheckFailed(f"NodePrepareResources skipped the claim {claim.ref.name}")
@@ -423,21 +436,23 @@ class Bench:
         self.transcript.add("run", f"{device} is made {word}")
         self._health_hook(self.places, device, healthy)
 
-    def unprepare(self, claim: Claim, *, version: str = "", on: Connection | None = None) -> None:
+    def unprepare(
+        self, claim: ClaimUnderTest, *, version: str = "", on: DriverConnection | None = None
+    ) -> None:
         """Unprepare one claim. CheckFailed: it can't be unprepared."""
         try:
             found = self.call_unprepare(claim, version=version, on=on)
-        except CallError as error:
+        except DriverCallError as error:
             raise CheckFailed(f"NodeUnprepareResources failed: {error}") from error
         require(claim.uid in found, f"NodeUnprepareResources skipped the claim {claim.ref.name}")
         text = found[claim.uid]
         require(not text, f"the claim {claim.ref.name} was not unprepared: {text}")
 
-    def refusal(self, *claims: Claim, of: Claim) -> str:
+    def refusal(self, *claims: ClaimUnderTest, of: ClaimUnderTest) -> str:
         """Prepare claims and return why one is refused; empty where it is not."""
         try:
             found = self.call_prepare(*claims)
-        except CallError as error:
+        except DriverCallError as error:
             return str(error)
         return found[of.uid].error if of.uid in found else ""
 
@@ -452,11 +467,11 @@ class Bench:
         known = set(self.cdi().devices)
         return {name for device in result.devices for name in device.cdi_ids if name in known}
 
-    def ping(self, connection: Connection) -> None:
+    def ping(self, connection: DriverConnection) -> None:
         """Call the service. CallError: there is no answer."""
         try:
             connection.unprepare(self.version, [])
-        except CallError as error:
+        except DriverCallError as error:
             # Whether a call without claims succeeds has a check of its own.
             if error.code in {"UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED"}:
                 raise
@@ -521,7 +536,7 @@ class Bench:
                 answers = self.connection.unprepare(self.version, refs)
                 if any(answers.values()) or len(answers) < len(refs):
                     self.broken = "claims of the check can't be unprepared"
-        except CallError as error:
+        except DriverCallError as error:
             self.broken = f"claims of the check can't be unprepared: {error}"
         for claim in self._claims:
             self.forget_claim(claim)
@@ -542,20 +557,20 @@ def _request(name: str, class_: str, alternative: str = "", *, admin: bool = Fal
     return {"name": name, "exactly": exactly}
 
 
-def needs_met(bench: Bench, needs: frozenset[Need]) -> str:
+def needs_met(bench: Bench, needs: frozenset[CheckNeed]) -> str:
     """Return why a check can't be run on a bench; empty where it can."""
     reasons = {
-        Need.RESTART: "the bench can't restart the driver: give its command",
-        Need.INSTANCES: "two instances need {pod_uid} in the driver's command",
-        Need.API: "the driver uses an API server of its own: give its command",
-        Need.USAGE: "the driver's process is not known",
-        Need.PREVIOUS: "an older version is needed: --previous COMMAND",
-        Need.HEALTH_HOOK: "a command that makes a device unhealthy is needed: --health-hook",
+        CheckNeed.RESTART: "the bench can't restart the driver: give its command",
+        CheckNeed.INSTANCES: "two instances need {pod_uid} in the driver's command",
+        CheckNeed.API: "the driver uses an API server of its own: give its command",
+        CheckNeed.USAGE: "the driver's process is not known",
+        CheckNeed.PREVIOUS: "an older version is needed: --previous COMMAND",
+        CheckNeed.HEALTH_HOOK: "a command that makes a device unhealthy is needed: --health-hook",
     }
     offers = set(bench.target.offers)
     if bench.previous is not None:
-        offers.add(Need.PREVIOUS)
+        offers.add(CheckNeed.PREVIOUS)
     if bench.has_health_hook:
-        offers.add(Need.HEALTH_HOOK)
+        offers.add(CheckNeed.HEALTH_HOOK)
     missing = sorted(needs - offers)
     return reasons[missing[0]] if missing else ""

@@ -16,7 +16,7 @@ from enum import StrEnum
 from typing import Final
 
 from dralab.drivercheck.bench import Bench
-from dralab.drivercheck.rules import Need
+from dralab.drivercheck.rules import CheckNeed
 
 GROUPS: Final = (
     "registration", "slices", "prepare", "unprepare", "crash", "health", "faults", "load",
@@ -48,7 +48,7 @@ class Check:
     sentence: str
     source: str
     run: Callable[[Bench], None] = field(repr=False)
-    needs: frozenset[Need] = frozenset()
+    needs: frozenset[CheckNeed] = frozenset()
     fresh: bool = False
     long: bool = False
     last: bool = False
@@ -72,7 +72,7 @@ class Catalog:
         sentence: str,
         source: str,
         *,
-        needs: Sequence[Need] = (),
+        needs: Sequence[CheckNeed] = (),
         fresh: bool = False,
         long: bool = False,
         last: bool = False,

@@ -41,7 +41,7 @@ class Published:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class ClaimUnderTest:
     """An allocated claim: how calls name it, and the results of its allocation."""
 
     ref: ClaimRef

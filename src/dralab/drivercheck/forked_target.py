@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-from dralab.drivercheck.rules import Need
+from dralab.drivercheck.rules import CheckNeed
 from dralab.drivercheck.targets import PROCESS_NEEDS, Places, Usage, filled, last_lines, usage_of
 
 
@@ -29,7 +29,7 @@ class ForkedTarget:
     preloaded: Sequence[str] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     title: str = ""
-    more: frozenset[Need] = frozenset()
+    more: frozenset[CheckNeed] = frozenset()
 
     @property
     def name(self) -> str:
@@ -37,9 +37,9 @@ class ForkedTarget:
         return self.title or " ".join(self.arguments)
 
     @property
-    def offers(self) -> frozenset[Need]:
+    def offers(self) -> frozenset[CheckNeed]:
         """What checks may ask of it: a driver of the SDK takes a pod UID."""
-        return PROCESS_NEEDS | self.more | {Need.INSTANCES}
+        return PROCESS_NEEDS | self.more | {CheckNeed.INSTANCES}
 
     def start(self, places: Places, pod_uid: str = "") -> "ForkedInstance":
         """Start the driver in a session of its own."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class CheckLimits:
     """The kubelet's time-outs where it has one, else what a cluster can live with."""
 
     ready: float = 30.0  # a started driver serves its sockets and publishes its devices

@@ -9,7 +9,7 @@ import orjson
 
 from dralab import __version__
 from dralab.drivercheck.catalog import GROUPS, Level
-from dralab.drivercheck.runner import Outcome, Report, Result
+from dralab.drivercheck.runner import CheckResult, Outcome, Report
 
 MARKS: Final = {
     Outcome.PASSED: "✓",
@@ -58,7 +58,7 @@ def matrix(report: Report) -> list[list[str]]:
     return rows
 
 
-def told(result: Result) -> list[str]:
+def told(result: CheckResult) -> list[str]:
     """Return what there is to say of a check that failed: the rule, its source, the transcript."""
     check = result.check
     lines = [

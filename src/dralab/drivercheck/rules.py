@@ -4,7 +4,7 @@ from enum import StrEnum
 from typing import NoReturn
 
 
-class Need(StrEnum):
+class CheckNeed(StrEnum):
     """What a check needs of the way in which a driver is run."""
 
     RESTART = "restart"  # the bench starts, stops and kills it

@@ -15,7 +15,7 @@ from typing import Final
 from dralab.drivercheck.bench import Bench, needs_met
 from dralab.drivercheck.catalog import Check, Level
 from dralab.drivercheck.rules import CheckFailed, NotApplicable
-from dralab.drivercheck.sockets import CallError
+from dralab.drivercheck.sockets import DriverCallError
 from dralab.drivercheck.targets import TargetError
 from dralab.kernel.clock import SECOND, Clock, WallClock
 
@@ -32,7 +32,7 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
+class CheckResult:
     """The end of one check: why it failed or was skipped, what was said, how long it took in s."""
 
     check: Check
@@ -48,7 +48,7 @@ class Report:
 
     target: str
     driver: str
-    results: Sequence[Result]
+    results: Sequence[CheckResult]
     seconds: float
 
     def count(self, outcome: Outcome, level: Level | None = None) -> int:
@@ -76,7 +76,7 @@ class Runner:
         checks: Sequence[Check],
         *,
         lanes: int = LANES,
-        on_result: Callable[[Result], None] = lambda _result: None,
+        on_result: Callable[[CheckResult], None] = lambda _result: None,
         clock: Clock | None = None,
     ) -> None:
         self.bench = bench
@@ -90,7 +90,7 @@ class Runner:
         self._lock = threading.Lock()
         self._open: set[Bench] = set()
         self._waiting: list[Check] = []
-        self._results: dict[str, Result] = {}
+        self._results: dict[str, CheckResult] = {}
 
     def run(self) -> Report:
         """Run all checks. TargetError: the driver can't even be started."""
@@ -162,17 +162,17 @@ class Runner:
             self._open.discard(bench)
         bench.__exit__()
 
-    def _run(self, check: Check, bench: Bench) -> Result:
+    def _run(self, check: Check, bench: Bench) -> CheckResult:
         missing = needs_met(bench, check.needs)
         if missing:
-            return Result(check=check, outcome=Outcome.SKIPPED, text=missing)
+            return CheckResult(check=check, outcome=Outcome.SKIPPED, text=missing)
         if not check.fresh and self._blocked:
-            return Result(check=check, outcome=Outcome.BLOCKED, text=self._blocked)
+            return CheckResult(check=check, outcome=Outcome.BLOCKED, text=self._blocked)
         bench.transcript.begin()
         if not check.fresh and bench.info is None:
             try:
                 bench.start()
-            except (CheckFailed, CallError) as error:
+            except (CheckFailed, DriverCallError) as error:
                 self._blocked = f"the driver doesn't come up: {error}"
                 return self._ended(check, bench, Outcome.BLOCKED, self._blocked)
         bench.transcript.begin()
@@ -185,12 +185,12 @@ class Runner:
             self.driver = bench.info.name
         return result
 
-    def _judged(self, check: Check, bench: Bench) -> Result:
+    def _judged(self, check: Check, bench: Bench) -> CheckResult:
         try:
             check.run(bench)
         except CheckFailed as error:
             return self._ended(check, bench, Outcome.FAILED, str(error))
-        except CallError as error:
+        except DriverCallError as error:
             return self._ended(check, bench, Outcome.FAILED, f"a call failed: {error}")
         except NotApplicable as error:
             return self._ended(check, bench, Outcome.SKIPPED, str(error))
@@ -200,20 +200,20 @@ class Runner:
             text = f"the check itself failed: {type(error).__name__}: {error}"
             lines = traceback.format_exc().splitlines()
             return self._ended(check, bench, Outcome.FAILED, "\n".join([text, *lines[-8:]]))
-        return Result(check=check, outcome=Outcome.PASSED)
+        return CheckResult(check=check, outcome=Outcome.PASSED)
 
     @staticmethod
-    def _ended(check: Check, bench: Bench, outcome: Outcome, text: str) -> Result:
+    def _ended(check: Check, bench: Bench, outcome: Outcome, text: str) -> CheckResult:
         lines = [] if outcome is Outcome.SKIPPED else bench.transcript.lines()
         instance = bench.instance
         if lines and instance is not None and bench.unwanted_end:
             bench.wait(0.1)  # it may be about to end
         if lines and instance is not None and not instance.running and bench.unwanted_end:
             lines += ["the driver has ended; its last output:", *instance.output().splitlines()]
-        return Result(check=check, outcome=outcome, text=text, transcript=lines)
+        return CheckResult(check=check, outcome=outcome, text=text, transcript=lines)
 
-    def _note(self, result: Result, seconds: float) -> None:
-        found = Result(
+    def _note(self, result: CheckResult, seconds: float) -> None:
+        found = CheckResult(
             check=result.check,
             outcome=result.outcome,
             text=result.text,

@@ -14,9 +14,9 @@ from typing import Any, Final
 from dralab.contracts.cdi import CdiSpec
 from dralab.contracts.cdi_cache import FileDirectory
 from dralab.contracts.wire import SocketError
-from dralab.drivercheck.rules import Need
+from dralab.drivercheck.rules import CheckNeed
 from dralab.drivercheck.targets import Places, TargetError, Usage
-from dralab.drivers.checkpoint import DriverFileCheckpoint, PreparedClaim
+from dralab.drivers.checkpoint import CheckpointedClaim, DriverFileCheckpoint
 from dralab.drivers.driver import Driver
 from dralab.drivers.hosted_plugin import HostedPlugin
 from dralab.drivers.publishing import SlicePublisher
@@ -74,7 +74,7 @@ class MortalCheckpoint(DriverFileCheckpoint):
         super().__init__(path)
         self.life = life
 
-    def save(self, claims: Mapping[str, PreparedClaim]) -> None:
+    def save(self, claims: Mapping[str, CheckpointedClaim]) -> None:
         """Keep the claims."""
         self.life.check()
         super().save(claims)
@@ -105,7 +105,7 @@ class SdkTarget:
 
     parts: Parts
     title: str = ""
-    more: frozenset[Need] = frozenset()
+    more: frozenset[CheckNeed] = frozenset()
 
     @property
     def name(self) -> str:
@@ -113,9 +113,9 @@ class SdkTarget:
         return self.title or getattr(self.parts.driver, "__name__", "a driver")
 
     @property
-    def offers(self) -> frozenset[Need]:
+    def offers(self) -> frozenset[CheckNeed]:
         """All but an older version and a hook, which need more than a class."""
-        own = {Need.RESTART, Need.API, Need.INSTANCES, Need.USAGE}
+        own = {CheckNeed.RESTART, CheckNeed.API, CheckNeed.INSTANCES, CheckNeed.USAGE}
         return frozenset(own) | self.more
 
     def start(self, places: Places, pod_uid: str = "") -> "SdkInstance":

@@ -16,14 +16,14 @@ from typing import Any, Final
 
 from dralab.contracts import wire
 from dralab.contracts.plugin import ClaimRef, DeviceHealth, PluginError, PrepareResult
-from dralab.drivercheck.limits import Limits
+from dralab.drivercheck.limits import CheckLimits
 from dralab.drivercheck.transcript import Transcript, short
 from dralab.node.sockets import CHANNEL, text_of, written
 
 UNIMPLEMENTED: Final = "UNIMPLEMENTED"
 
 
-class CallError(PluginError):
+class DriverCallError(PluginError):
     """A call failed; `code` is gRPC's name of the status, such as UNAVAILABLE."""
 
     def __init__(self, text: str, code: str = "") -> None:
@@ -76,10 +76,10 @@ def is_served(path: str | Path) -> bool:
     return True
 
 
-class Connection:
+class DriverConnection:
     """One connection to a socket of the driver."""
 
-    def __init__(self, path: str, transcript: Transcript, limits: Limits) -> None:
+    def __init__(self, path: str, transcript: Transcript, limits: CheckLimits) -> None:
         self.path = path
         self.transcript = transcript
         self.limits = limits
@@ -188,7 +188,7 @@ class Connection:
         except wire.grpc().RpcError as error:
             text = text_of(error)
             self.transcript.add("gRPC", f"{name} {short(_shown(request))} → {text}")
-            raise CallError(text, error.code().name) from error
+            raise DriverCallError(text, error.code().name) from error
         self.transcript.add("gRPC", f"{name} {short(_shown(request))} → {short(_shown(found))}")
         return found
 
@@ -214,7 +214,7 @@ class HealthStream:
 
     def __init__(self, stream: Any, transcript: Transcript) -> None:
         self.reports: list[tuple[int, Any]] = []
-        self.error: CallError | None = None
+        self.error: DriverCallError | None = None
         self.ended = threading.Event()
         self._stream, self._transcript = stream, transcript
         self._thread = threading.Thread(target=self._read, name="health-reports", daemon=True)
@@ -236,7 +236,7 @@ class HealthStream:
                 self.reports.append((self._transcript.clock.now(), report))
         except wire.grpc().RpcError as error:
             if error.code() is not wire.grpc().StatusCode.CANCELLED:
-                self.error = CallError(text_of(error), error.code().name)
+                self.error = DriverCallError(text_of(error), error.code().name)
                 self._transcript.add("gRPC", f"NodeWatchResources ended: {self.error}")
         finally:
             self.ended.set()

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
 
-from dralab.drivercheck.rules import Need
+from dralab.drivercheck.rules import CheckNeed
 
-PROCESS_NEEDS: Final = frozenset({Need.RESTART, Need.API, Need.USAGE})
+PROCESS_NEEDS: Final = frozenset({CheckNeed.RESTART, CheckNeed.API, CheckNeed.USAGE})
 
 
 class TargetError(Exception):
@@ -72,7 +72,7 @@ class Usage:
     threads: int
 
 
-class Instance(Protocol):
+class RunningDriver(Protocol):
     """A running driver."""
 
     @property
@@ -97,7 +97,7 @@ class Instance(Protocol):
         ...
 
 
-class Target(Protocol):
+class DriverTarget(Protocol):
     """A driver that can be started any number of times."""
 
     @property
@@ -106,11 +106,11 @@ class Target(Protocol):
         ...
 
     @property
-    def offers(self) -> frozenset[Need]:
+    def offers(self) -> frozenset[CheckNeed]:
         """What checks may ask of it."""
         ...
 
-    def start(self, places: Places, pod_uid: str = "") -> Instance:
+    def start(self, places: Places, pod_uid: str = "") -> RunningDriver:
         """Start it. TargetError."""
         ...
 
@@ -119,14 +119,15 @@ class Target(Protocol):
 class CommandTarget:
     """A driver as a command: `{node}`, `{kubeconfig}` and so on in it are replaced.
 
-    >>> CommandTarget(("./driver", "--node={node}", "--uid={pod_uid}")).offers >= {Need.INSTANCES}
+    >>> target = CommandTarget(("./driver", "--node={node}", "--uid={pod_uid}"))
+    >>> CheckNeed.INSTANCES in target.offers
     True
     """
 
     command: Sequence[str]
     env: Mapping[str, str] = field(default_factory=dict)
     title: str = ""
-    more: frozenset[Need] = frozenset()
+    more: frozenset[CheckNeed] = frozenset()
 
     @property
     def name(self) -> str:
@@ -134,11 +135,11 @@ class CommandTarget:
         return self.title or shlex.join(self.command)
 
     @property
-    def offers(self) -> frozenset[Need]:
+    def offers(self) -> frozenset[CheckNeed]:
         """What checks may ask of it."""
         texts = [*self.command, *self.env.values()]
         told = any("{pod_uid}" in text for text in texts)
-        return PROCESS_NEEDS | self.more | ({Need.INSTANCES} if told else frozenset())
+        return PROCESS_NEEDS | self.more | ({CheckNeed.INSTANCES} if told else frozenset())
 
     def start(self, places: Places, pod_uid: str = "") -> "ProcessInstance":
         """Start the command in its own session. TargetError."""
@@ -231,7 +232,7 @@ class SocketTarget:
         return str(self.socket)
 
     @property
-    def offers(self) -> frozenset[Need]:
+    def offers(self) -> frozenset[CheckNeed]:
         """Nothing: it can be called, and no more."""
         return frozenset()
 

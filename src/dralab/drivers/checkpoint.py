@@ -15,7 +15,7 @@ KIND: Final = {"kind": "Checkpoint", "apiVersion": "checkpoint.dralab.dev/v1"}
 
 
 @dataclass(frozen=True, slots=True)
-class PreparedClaim:
+class CheckpointedClaim:
     """A prepared claim, and the devices (`pool/device`) that it holds exclusively."""
 
     ref: ClaimRef
@@ -25,11 +25,11 @@ class PreparedClaim:
 class DriverCheckpoint(Protocol):
     """Where the claims are kept."""
 
-    def load(self) -> Mapping[str, PreparedClaim]:
+    def load(self) -> Mapping[str, CheckpointedClaim]:
         """Return the claims by UID. ValueError: what is kept cannot be read."""
         ...
 
-    def save(self, claims: Mapping[str, PreparedClaim]) -> None:
+    def save(self, claims: Mapping[str, CheckpointedClaim]) -> None:
         """Keep the claims; from then on they survive this process, if the storage does."""
         ...
 
@@ -38,13 +38,13 @@ class MemoryCheckpoint:
     """Kept as long as the object is."""
 
     def __init__(self) -> None:
-        self._claims: dict[str, PreparedClaim] = {}
+        self._claims: dict[str, CheckpointedClaim] = {}
 
-    def load(self) -> Mapping[str, PreparedClaim]:
+    def load(self) -> Mapping[str, CheckpointedClaim]:
         """Return the claims by UID."""
         return dict(self._claims)
 
-    def save(self, claims: Mapping[str, PreparedClaim]) -> None:
+    def save(self, claims: Mapping[str, CheckpointedClaim]) -> None:
         """Keep the claims."""
         self._claims = dict(claims)
 
@@ -55,12 +55,12 @@ class DriverFileCheckpoint:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def load(self) -> Mapping[str, PreparedClaim]:
+    def load(self) -> Mapping[str, CheckpointedClaim]:
         """Return the claims by UID. ValueError: the file cannot be read."""
         try:
             document = orjson.loads(self.path.read_bytes())
             return {
-                item["uid"]: PreparedClaim(
+                item["uid"]: CheckpointedClaim(
                     ClaimRef(item["namespace"], item["name"], item["uid"]),
                     frozenset(item.get("devices") or ()),
                 )
@@ -71,7 +71,7 @@ class DriverFileCheckpoint:
         except (KeyError, TypeError, orjson.JSONDecodeError) as error:
             raise ValueError(f"the checkpoint {self.path} cannot be read: {error}") from error
 
-    def save(self, claims: Mapping[str, PreparedClaim]) -> None:
+    def save(self, claims: Mapping[str, CheckpointedClaim]) -> None:
         """Keep the claims."""
         entries = [
             {

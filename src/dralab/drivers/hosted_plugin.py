@@ -18,7 +18,7 @@ from dralab.contracts.plugin import (
     PreparedDevice,
     PrepareResult,
 )
-from dralab.drivers.checkpoint import DriverCheckpoint, MemoryCheckpoint, PreparedClaim
+from dralab.drivers.checkpoint import CheckpointedClaim, DriverCheckpoint, MemoryCheckpoint
 from dralab.drivers.driver import AllocatedClaim, AllocatedDevice, Driver, PrepareError, claim_of
 from dralab.runtime.client import Client, Resource, amend
 from dralab.runtime.resources import CLAIMS
@@ -137,7 +137,7 @@ class HostedPlugin:
             raise ValueError(f"claim {ref.namespace}/{ref.name} got replaced")
         return found
 
-    def _prepare(self, claim: AllocatedClaim, held: dict[str, PreparedClaim]) -> PrepareResult:
+    def _prepare(self, claim: AllocatedClaim, held: dict[str, CheckpointedClaim]) -> PrepareResult:
         uid = claim.ref.uid
         try:
             if uid not in held:
@@ -159,7 +159,7 @@ class HostedPlugin:
             return PrepareResult(error=f"unable to create CDI spec file for claim: {error}")
         if uid not in held:
             self._tell_status(claim)
-            held[uid] = PreparedClaim(claim.ref, _alone(claim))
+            held[uid] = CheckpointedClaim(claim.ref, _alone(claim))
         common = qualified(self.kind, "common")
         return PrepareResult(
             devices=tuple(
@@ -175,7 +175,7 @@ class HostedPlugin:
             )
         )
 
-    def _refuse_taken(self, claim: AllocatedClaim, held: dict[str, PreparedClaim]) -> None:
+    def _refuse_taken(self, claim: AllocatedClaim, held: dict[str, CheckpointedClaim]) -> None:
         """Refuse devices that another claim holds; take over those whose claim lost them."""
         wanted = _alone(claim)
         for other in list(held.values()):
@@ -191,7 +191,7 @@ class HostedPlugin:
             self.directory.remove(file_name(self.kind, other.ref.uid))
             del held[other.ref.uid]
 
-    def _still_has(self, other: PreparedClaim, devices: frozenset[str]) -> bool:
+    def _still_has(self, other: CheckpointedClaim, devices: frozenset[str]) -> bool:
         """Return whether a claim's allocation still contains some devices."""
         try:
             return bool(_alone(self._fetch(other.ref)) & devices)

@@ -26,7 +26,7 @@ class Lister(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Collection:
+class ServedKind:
     """A kind and where it is served; `also` are older versions, for servers without the first.
 
     A collection that is not `needed` may be missing from a cluster.
@@ -46,16 +46,16 @@ class Collection:
 
 BETAS: Final = ("v1beta2", "v1beta1")
 COLLECTIONS: Final = (
-    Collection("Node", resources.NODES),
-    Collection("ResourceSlice", resources.SLICES, BETAS),
-    Collection("DeviceClass", resources.CLASSES, BETAS),
-    Collection("DeviceTaintRule", resources.TAINT_RULES, ("v1beta2", "v1alpha3"), needed=False),
-    Collection("PriorityClass", resources.PRIORITY_CLASSES, needed=False),
-    Collection("PodDisruptionBudget", resources.DISRUPTION_BUDGETS, needed=False),
-    Collection("PodGroup", resources.POD_GROUPS, needed=False),
-    Collection("Pod", resources.PODS),
-    Collection("ResourceClaimTemplate", resources.CLAIM_TEMPLATES, BETAS),
-    Collection("ResourceClaim", resources.CLAIMS, BETAS),
+    ServedKind("Node", resources.NODES),
+    ServedKind("ResourceSlice", resources.SLICES, BETAS),
+    ServedKind("DeviceClass", resources.CLASSES, BETAS),
+    ServedKind("DeviceTaintRule", resources.TAINT_RULES, ("v1beta2", "v1alpha3"), needed=False),
+    ServedKind("PriorityClass", resources.PRIORITY_CLASSES, needed=False),
+    ServedKind("PodDisruptionBudget", resources.DISRUPTION_BUDGETS, needed=False),
+    ServedKind("PodGroup", resources.POD_GROUPS, needed=False),
+    ServedKind("Pod", resources.PODS),
+    ServedKind("ResourceClaimTemplate", resources.CLAIM_TEMPLATES, BETAS),
+    ServedKind("ResourceClaim", resources.CLAIMS, BETAS),
 )
 """Everything that decides which pod gets which device; in this order it is read."""
 
@@ -70,7 +70,7 @@ class ReadingError(Exception):
 
 
 def read_cluster(
-    client: Lister, collections: Sequence[Collection] = COLLECTIONS
+    client: Lister, collections: Sequence[ServedKind] = COLLECTIONS
 ) -> Iterator[JsonDict]:
     """Yield the objects of a cluster, each with its apiVersion and kind. ReadingError."""
     for collection in collections:
@@ -89,7 +89,7 @@ def listed(client: Lister, resource: Resource, kind: str) -> list[JsonDict]:
     return [{**item, "apiVersion": api_version, "kind": kind} for item in items]
 
 
-def _of_collection(client: Lister, collection: Collection) -> list[JsonDict]:
+def _of_collection(client: Lister, collection: ServedKind) -> list[JsonDict]:
     for resource in collection.places():
         try:
             return [_in_hub(item) for item in listed(client, resource, collection.kind)]

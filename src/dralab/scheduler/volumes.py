@@ -39,7 +39,7 @@ class VolumeDemand:
     unbound: tuple[JsonDict, ...] = ()
 
 
-class Collection(Protocol):
+class IndexedObjects(Protocol):
     """Objects of one kind by name, and by what an index makes of them: a cache has this."""
 
     def get(self, key: NamespacedName) -> JsonDict | None:
@@ -59,7 +59,11 @@ class Volumes:
     """Claims, volumes and storage classes; `taken` are volumes given away and not yet written."""
 
     def __init__(
-        self, table: NodeTable, claims: Collection, volumes: Collection, classes: Collection
+        self,
+        table: NodeTable,
+        claims: IndexedObjects,
+        volumes: IndexedObjects,
+        classes: IndexedObjects,
     ) -> None:
         self._table = table
         self._claims = claims

@@ -20,7 +20,7 @@ from dralab.apiserver.http.messages import Answer, HttpRequest, HttpResponse, Wa
 from dralab.apiserver.http.serving import AddressInUse, HttpServer, address, listen
 from dralab.apiserver.resources.watches import Watching
 from dralab.apiserver.storage import Key, MemoryStore, StorageUnavailable, Stored
-from dralab.apiserver.watching import Hub, Limits
+from dralab.apiserver.watching import Hub, WatchLimits
 from dralab.kernel.clock import ManualClock
 
 
@@ -45,7 +45,7 @@ class Tiny:
 
     def __init__(self, store: MemoryStore | None = None, **limits: int) -> None:
         self.store = store or MemoryStore()
-        self.hub = Hub(self.store, ManualClock(), Limits(**limits))
+        self.hub = Hub(self.store, ManualClock(), WatchLimits(**limits))
         self.requests: list[HttpRequest] = []
         self.batches: list[int] = []
         self.store.subscribe(lambda changes: self.batches.append(len(changes)))

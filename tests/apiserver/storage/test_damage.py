@@ -18,7 +18,7 @@ from dralab.apiserver.storage import (
     StoreDamaged,
 )
 from dralab.apiserver.storage.copies import back_up, restore
-from dralab.apiserver.storage.files import FILE, MARK, Mark
+from dralab.apiserver.storage.files import FILE, MARK, RevisionMark
 from dralab.apiserver.storage.inspection import check, repair
 from dralab.apiserver.storage.sqlite import LEAP, SqliteStore
 
@@ -210,7 +210,7 @@ def test_after_a_power_cut_a_relaxed_store_may_lose_its_end_and_gives_no_revisio
     tmp_path: Path,
 ) -> None:
     last = filled(tmp_path)
-    known = Mark(revision=last + 5, boot="another", durability="relaxed", closed=False)
+    known = RevisionMark(revision=last + 5, boot="another", durability="relaxed", closed=False)
     (tmp_path / MARK).write_bytes(known.written())
     store = SqliteStore(tmp_path, durability="relaxed")
     assert store.revision == last + 5 + LEAP
@@ -222,7 +222,7 @@ def test_after_a_power_cut_a_relaxed_store_may_lose_its_end_and_gives_no_revisio
 
 def test_after_a_power_cut_an_fsync_store_may_lose_nothing(tmp_path: Path) -> None:
     last = filled(tmp_path)
-    known = Mark(revision=last + 5, boot="another", durability="fsync", closed=False)
+    known = RevisionMark(revision=last + 5, boot="another", durability="fsync", closed=False)
     (tmp_path / MARK).write_bytes(known.written())
     with pytest.raises(StoreDamaged, match="were answered"):
         SqliteStore(tmp_path)

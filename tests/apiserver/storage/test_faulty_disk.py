@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from dralab.apiserver.storage.files import MARK, Mark
+from dralab.apiserver.storage.files import MARK, RevisionMark
 from dralab.apiserver.storage.sqlite import LEAP, SqliteStore
 
 HERE = Path(__file__).parent / "faultydisk"
@@ -134,7 +134,7 @@ class Journal:
             for one in pending[name]:
                 maybe_done(content, one, chance)
             (place / name).write_bytes(content)
-        mark = Mark.read(place)
+        mark = RevisionMark.read(place)
         if mark is not None:
             (place / MARK).write_bytes(replace(mark, boot="before").written())
         return told

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dralab.apiserver.storage import Key
-from dralab.apiserver.storage.files import FILE, MARK, Durability, Mark
+from dralab.apiserver.storage.files import FILE, MARK, Durability, RevisionMark
 from dralab.apiserver.storage.sqlite import LEAP, SqliteStore
 
 SECTOR = 512
@@ -34,7 +34,7 @@ class Disk:
         self.files: list[dict[str, bytes]] = []
         self.states: list[State] = []
         self.revisions: list[int] = []
-        self.marks: list[Mark] = []
+        self.marks: list[RevisionMark] = []
         store = SqliteStore(place, durability=durability, window=30)
         self._keep(place, store)
         for number in range(BATCHES):
@@ -46,7 +46,7 @@ class Disk:
 
     def _keep(self, place: Path, store: SqliteStore) -> None:
         self.files.append({name: (place / name).read_bytes() for name in (FILE, WAL)})
-        mark = Mark.read(place)
+        mark = RevisionMark.read(place)
         assert mark is not None
         self.marks.append(replace(mark, boot="before"))
         self.states.append(state_of(store))

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dralab.apiserver.storage import Change, Compacted, Key, MemoryStore, Stored
-from dralab.apiserver.watching import Hub, Limits, Subscription, TooManyWatchers
+from dralab.apiserver.watching import Hub, Subscription, TooManyWatchers, WatchLimits
 from dralab.kernel.clock import SECOND, ManualClock
 
 
@@ -69,7 +69,7 @@ class Place:
     def __init__(self, **limits: int) -> None:
         self.store = MemoryStore()
         self.clock = ManualClock()
-        self.hub = Hub(self.store, self.clock, Limits(**limits))
+        self.hub = Hub(self.store, self.clock, WatchLimits(**limits))
 
     def paint(self, name: str, colour: str, namespace: str = "ns") -> Stored:
         key = Key("pods", namespace, name)

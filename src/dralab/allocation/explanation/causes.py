@@ -21,7 +21,7 @@ Owner = tuple[Literal["claim", "class", "pod"], str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
+class MarkedField:
     """A place in an object: `field` of it, and the piece of `text` there that matters.
 
     `owner` is the object as the problem names it: ("claim", "ml/train"), ("class", "gpu").
@@ -77,7 +77,7 @@ class Refused:
 
     code: str
     text: str
-    mark: Mark | None = None
+    mark: MarkedField | None = None
     missing: str = ""
     name: str = ""
     known: tuple[str, ...] = ()
@@ -94,7 +94,7 @@ class FailingSelector:
 
     code: str
     asked: Asked
-    mark: Mark
+    mark: MarkedField
     message: str
     devices: int
     total: int
@@ -113,7 +113,7 @@ class NoSuchDevice:
 
     code: str
     asked: Asked
-    mark: Mark
+    mark: MarkedField
     condition: ConditionText
     total: int
     nodes: int
@@ -130,7 +130,7 @@ class NotTogether:
 
     code: str
     asked: Asked
-    marks: tuple[Mark, ...]
+    marks: tuple[MarkedField, ...]
     met: tuple[tuple[ConditionText, int], ...]
     total: int
     nodes: int
@@ -149,7 +149,7 @@ class Lacking:
     total: int
     nodes: int
     number: int = 0
-    mark: Mark | None = None
+    mark: MarkedField | None = None
     needed: str = ""
     best: str = ""
     known: tuple[str, ...] = ()
@@ -181,7 +181,7 @@ class TooFew:
     needed: str = ""
     offered: str = ""
     taints: tuple[tuple[str, int], ...] = ()
-    mark: Mark | None = None
+    mark: MarkedField | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,7 +207,7 @@ class Unmatched:
     number: int = 0
     best: str = ""
     holders: tuple[str, ...] = ()
-    mark: Mark | None = None
+    mark: MarkedField | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,7 +256,7 @@ class NodesUnfit:
     reasons: tuple[tuple[str, int], ...]
     able: tuple[str, ...]
     detail: str = ""
-    mark: Mark | None = None
+    mark: MarkedField | None = None
 
     def each_reason(self) -> Iterator[str]:
         """Yield the reason of every node."""
@@ -314,7 +314,7 @@ class Help:
         "move", "preempt", "several", "add",
     ]  # fmt: skip
     now: bool
-    mark: Mark | None = None
+    mark: MarkedField | None = None
     to: str = ""
     who: tuple[str, ...] = ()
     number: int = 0

@@ -16,7 +16,7 @@ from dralab.allocation.explanation.causes import (
     Cause,
     Competing,
     Lacking,
-    Mark,
+    MarkedField,
     NoAlternative,
     NothingThere,
     Together,
@@ -135,7 +135,7 @@ class _CauseFinder:
                 code="DRA027", asked=asked, number=number, name=rule.name, total=total_of(suits),
                 nodes=misses.nodes_of(suits), examples=examples,
                 known=misses.known_names("attributes", [kind.device for kind in suits]),
-                mark=Mark(
+                mark=MarkedField(
                     owner=("claim", asked.claim),
                     field=f"spec.devices.constraints[{number}].{rule.kind}Attribute",
                     text=rule.name,
@@ -154,7 +154,9 @@ class _CauseFinder:
                 nodes=misses.nodes_of(suits), examples=examples, needed=shown_value(wanted),
                 best="" if best is None else shown_value(best),
                 known=misses.known_names("capacity", [kind.device for kind in suits]),
-                mark=Mark(owner=("claim", asked.claim), field=field, text=shown_value(wanted)),
+                mark=MarkedField(
+                    owner=("claim", asked.claim), field=field, text=shown_value(wanted)
+                ),
             )  # fmt: skip
         return None
 
@@ -188,7 +190,7 @@ class _CauseFinder:
             holders=supply.holders, name=supply.name,
             needed=amount(supply.needed) if supply.name else "",
             offered=amount(supply.offered) if supply.name else "", taints=supply.taints,
-            mark=Mark(
+            mark=MarkedField(
                 owner=("claim", asked.claim),
                 field=f"{misses.request_field(alternative)}.count",
                 text=str(asked.count),

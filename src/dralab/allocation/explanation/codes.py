@@ -9,7 +9,7 @@ from typing import Final
 
 
 @dataclass(frozen=True, slots=True)
-class Code:
+class ReasonCode:
     """One code: a title, what it means, an example of the first line, and what to do."""
 
     code: str
@@ -20,255 +20,255 @@ class Code:
 
 
 _ALL: Final = (
-    Code(
+    ReasonCode(
         "DRA001", "A claim or template does not exist",
         "The pod names a ResourceClaim or ResourceClaimTemplate that is not in its namespace.",
         'train waits: there is no ResourceClaim "gpu-for-trian"',
         "Correct the name in the pod, or create the object.",
     ),
-    Code(
+    ReasonCode(
         "DRA002", "A device class does not exist",
         "A request names a DeviceClass that does not exist. Classes are cluster-wide.",
         'train waits: there is no DeviceClass "gpux"',
         "Correct deviceClassName, or install the driver that brings the class.",
     ),
-    Code(
+    ReasonCode(
         "DRA003", "A request that no cluster can meet",
         "The claim is contradictory, or uses something that this cluster has switched off.",
         "train waits: claim ml/c, request r: unsupported count mode Some",
         "Change the claim as the sentence says.",
     ),
-    Code(
+    ReasonCode(
         "DRA004", "Too many devices for one claim",
         "One claim may have at most 32 devices.",
         "train waits: it asks for 40 devices, and a claim may have 32",
         "Split the claim into several.",
     ),
-    Code(
+    ReasonCode(
         "DRA005", "An expression is not valid CEL",
         "A selector of the claim or its class does not compile, so it has no answer.",
         "train waits: an expression is not valid CEL",
         "Correct the expression at the place shown; `dralab cel` tries expressions.",
     ),
-    Code(
+    ReasonCode(
         "DRA006", "An expression fails while it runs",
         "In CEL an error is not false: if a selector fails for one device, Kubernetes stops the "
         "search for the whole pod. Mostly some devices lack an attribute that others have.",
         "train waits: 6 of 30 devices have no architecture, and the expression fails on them",
         "Guard the expression: has(device.attributes[…].name) && …, or .?name.orValue(…).",
     ),
-    Code(
+    ReasonCode(
         "DRA007", "There is nothing to allocate",
         "There are no nodes, or no node has any device.",
         "train waits: no node has any device",
         "Check that the driver runs and publishes ResourceSlices.",
     ),
-    Code(
+    ReasonCode(
         "DRA008", "A pool cannot be used",
         "A pool is incomplete while its driver replaces it, or its slices contradict each other.",
         "train waits: pool gpu.example.com/n1 is incomplete: 1 of 2 slices are there",
         "Wait for the driver, or look at its log if this lasts.",
     ),
-    Code(
+    ReasonCode(
         "DRA010", "A class selects no device",
         "No device meets the selectors of the DeviceClass, whatever the claim asks.",
         'train waits: no device belongs to class "gpu"',
         "Check the selectors of the class against the driver's ResourceSlices.",
     ),
-    Code(
+    ReasonCode(
         "DRA014", "No device is large enough",
         "A selector compares with a threshold that no device reaches.",
         "dreamer waits: no foozer-gpu has memory ≥ 80Gi",
         "Ask for what the largest device has, or add a node with a larger one.",
     ),
-    Code(
+    ReasonCode(
         "DRA021", "No device has the value",
         "A selector asks for a value that no device has. Values are compared letter by letter.",
         'typo waits: no gpu has architecture "hopper"',
         "Choose one of the values that exist; the page lists them with their numbers.",
     ),
-    Code(
+    ReasonCode(
         "DRA022", "No device has the attribute or capacity",
         "A selector reads an attribute or a capacity that no device of the class has.",
         'typo waits: no gpu has attribute "Architecture"',
         "Correct the name; the page lists those that exist.",
     ),
-    Code(
+    ReasonCode(
         "DRA023", "No device has the domain",
         "A selector reads attributes of a domain in which no device has any.",
         'typo waits: no device has attributes of domain "gpus.example.com"',
         "Correct the domain; mostly it is the name of the driver.",
     ),
-    Code(
+    ReasonCode(
         "DRA024", "No device has the driver",
         "A selector asks for a driver that publishes no devices.",
         'typo waits: no device has driver "gpu.nvidia.org"',
         "Correct the name, or install the driver.",
     ),
-    Code(
+    ReasonCode(
         "DRA025", "No device meets a condition",
         "A selector has a condition that no device meets.",
         "train waits: no gpu has model beginning with \"H\"",
         "Compare the condition with the values shown.",
     ),
-    Code(
+    ReasonCode(
         "DRA026", "No device meets all conditions",
         "Each condition is met by some device, all together by none.",
         "train waits: no gpu meets all of its 2 conditions",
         "Give up the condition that matters least; the page counts the devices for each.",
     ),
-    Code(
+    ReasonCode(
         "DRA027", "A constraint compares an attribute that devices lack",
         "matchAttribute and distinctAttribute only accept devices that have the attribute.",
         "train waits: no gpu has attribute gpu.example.com/numa, which a constraint reads",
         "Correct the name of the attribute.",
     ),
-    Code(
+    ReasonCode(
         "DRA028", "No device offers that much capacity",
         "The request asks for more of a capacity than any device can give to one request.",
         "train waits: no nic offers 40Gi bandwidth",
         "Ask for less.",
     ),
-    Code(
+    ReasonCode(
         "DRA030", "All suitable devices are in use",
         "There are such devices, and other claims hold them.",
         "late waits: all 16 suitable devices are in use",
         "Wait for one of the holders that the page names, or change the request.",
     ),
-    Code(
+    ReasonCode(
         "DRA031", "No node has so many devices",
         "All devices of a pod come from one node, and no node has as many, even if none were "
         "in use.",
         "train waits: no node has 16 gpus, the largest has 8",
         "Ask for fewer, or spread the work over several pods.",
     ),
-    Code(
+    ReasonCode(
         "DRA032", "Free devices are scattered over nodes",
         "Enough devices are free in the cluster, but not on one node (fragmentation).",
         "train waits: 12 suitable devices are free, but no node has 4 free",
         "Wait, move a pod, or ask for fewer.",
     ),
-    Code(
+    ReasonCode(
         "DRA033", "Free devices do not agree with the constraint",
         "Enough devices are free, but those of one node do not agree in the attribute of a "
         "constraint. It could be met if others released their devices.",
         "train waits: 12 devices are free, but no node has 4 of one numa free",
         "Wait or move a pod, loosen the constraint, or ask for fewer.",
     ),
-    Code(
+    ReasonCode(
         "DRA034", "No node has devices with a common value",
         "matchAttribute asks for more devices with one value than any node has.",
         "train waits: no node has 4 devices with the same numa",
         "Ask for fewer, or match a wider attribute.",
     ),
-    Code(
+    ReasonCode(
         "DRA035", "No node has devices with enough different values",
         "distinctAttribute asks for more different values than any node has.",
         "train waits: no node has 4 devices that differ in numa",
         "Ask for fewer, or leave the constraint out.",
     ),
-    Code(
+    ReasonCode(
         "DRA036", "Requests compete for the same devices",
         "Each request of the pod could be met alone, but they need more devices than suit them.",
         "train waits: requests a and b compete for 1 device",
         "Change one of the requests.",
     ),
-    Code(
+    ReasonCode(
         "DRA037", "Parts do not fit together",
         "Parts of one device draw on a shared counter that does not last for all of them.",
         "train waits: the parts it asks for do not fit on one device together (gpu-0/slices)",
         "Ask for smaller parts, or fewer.",
     ),
-    Code(
+    ReasonCode(
         "DRA038", "No room left on partitioned devices",
         "Other parts of the same devices are in use, and what is left of a shared counter is too "
         "little.",
         "late waits: no device has room left for 1 gpu",
         "Wait for those who hold the parts, or ask for a smaller one.",
     ),
-    Code(
+    ReasonCode(
         "DRA039", "Too little capacity is left",
         "Shared devices have the capacity, but others consume too much of it.",
         "late waits: no nic has 10Gi bandwidth left",
         "Wait, or ask for less.",
     ),
-    Code(
+    ReasonCode(
         "DRA040", "Devices are tainted",
         "Suitable devices have a taint that the request does not tolerate.",
         "train waits: every suitable device has taint sick=yes:NoSchedule",
         "Repair the devices, or add a toleration to the request.",
     ),
-    Code(
+    ReasonCode(
         "DRA041", "The requests cannot be met together",
         "Each request could be met alone. The page lists a minimal set of conditions that "
         "exclude each other.",
         "train waits: no node can meet all of its requests at once",
         "Change one of the conditions listed.",
     ),
-    Code(
+    ReasonCode(
         "DRA042", "None of the alternatives can be had",
         "A request with firstAvailable: every alternative fails, each for its own cause.",
         "train waits: none of the 2 alternatives of request gpu can be had",
         "Look at the cause of the alternative that you prefer, or add another one.",
     ),
-    Code(
+    ReasonCode(
         "DRA043", "No node has that much in total",
         "A rule over several devices asks for more of a capacity than the devices of any node "
         "have together. Only older generations of the device API have such rules.",
         "train waits: no node has 2 devices with 90Gi memory in total",
         "Ask for less, or for more devices.",
     ),
-    Code(
+    ReasonCode(
         "DRA044", "Not all devices of a node are free",
         "allocationMode All wants every suitable device of one node, and on every node some of "
         "them are in use or tainted.",
         "train waits: it wants all gpus of a node, and no node has all of them free",
         "Wait for those who hold the others, or ask for a number of devices.",
     ),
-    Code(
+    ReasonCode(
         "DRA050", "The node is cordoned",
         "A node with the devices is marked unschedulable.",
         "train waits: node-7 has the devices, but is cordoned",
         "kubectl uncordon NODE",
     ),
-    Code(
+    ReasonCode(
         "DRA051", "The node has a taint",
         "A node with the devices has a taint that the pod does not tolerate.",
         "train waits: node-7 has the devices, but has taint gpu=only",
         "Add a toleration to the pod.",
     ),
-    Code(
+    ReasonCode(
         "DRA052", "The node does not match the pod's node selector",
         "A node with the devices is excluded by the pod's nodeSelector, affinity or nodeName.",
         "train waits: node-7 has the devices, but does not match its node selector",
         "Change the node selector, or label the node.",
     ),
-    Code(
+    ReasonCode(
         "DRA053", "The node lacks CPU, memory or another resource",
         "A node with the devices has too little left of what the pod requests besides.",
         "train waits: node-7 has the devices, but 2 of the 6 cpu",
         "Request less, or free the node.",
     ),
-    Code(
+    ReasonCode(
         "DRA054", "A claim has its devices on another node",
         "A claim of the pod is allocated already, and its devices cannot be used from other nodes.",
         "train waits: no node may run it: node(s) cannot use the devices of an allocated claim",
         "Delete the pod that holds the claim, or use a claim of its own.",
     ),
-    Code(
+    ReasonCode(
         "DRA059", "Another rule excludes the node",
         "A node with the devices is excluded by another rule of the scheduler: volumes, ports, "
         "affinity between pods.",
         "train waits: no node may run it: node(s) had volume node affinity conflict",
         "Change what the rule is about.",
     ),
-    Code(
+    ReasonCode(
         "DRA060", "Not settled",
         "The search for devices was given up before it ended: neither yes nor no.",
         "train waits: the search for devices was given up before it ended",
         "Simplify the claim: fewer requests, fewer constraints.",
     ),
-    Code(
+    ReasonCode(
         "DRA061", "A quota is exhausted",
         "A ResourceQuota of the namespace keeps the claim from being made from its template.",
         "train waits: quota team allows 4 of gpu, 4 in use and 1 more asked for",
@@ -280,7 +280,7 @@ CODES: Final = MappingProxyType({each.code: each for each in _ALL})
 """Every code, by its name."""
 
 
-def code_text(code: Code) -> str:
+def code_text(code: ReasonCode) -> str:
     """Return what a code means, for people."""
     return "\n".join(
         [f"{code.code}: {code.title}", "", code.meaning, "", f"  {code.example}", "", code.remedy]

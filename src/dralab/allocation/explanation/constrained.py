@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from dralab.allocation.explanation.alike import AlikeNodes
-from dralab.allocation.explanation.causes import Mark, Offered, Unmatched
+from dralab.allocation.explanation.causes import MarkedField, Offered, Unmatched
 from dralab.allocation.explanation.findings import findings
 from dralab.allocation.explanation.inquiry import Inquiry
 from dralab.allocation.explanation.names import shown_value
@@ -133,7 +133,7 @@ def _cause(
         nodes=nodes,
         free=free,
         holders=tuple(holders),
-        mark=Mark(
+        mark=MarkedField(
             owner=("claim", str(claim)),
             field=f"spec.devices.constraints[{number}].{rule.kind}Attribute",
             text=rule.name,

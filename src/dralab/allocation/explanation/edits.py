@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from dralab.allocation.explanation.causes import Mark
+from dralab.allocation.explanation.causes import MarkedField
 from dralab.allocation.problem import Claim, DeviceSelector, Problem, SubRequest
 from dralab.allocation.search.alternatives import Alternative
 from dralab.allocation.selectors import CelSelectorCompiler
@@ -17,7 +17,9 @@ COMPILER: Final = CelSelectorCompiler()
 STRICT: Final = {">", "<"}
 
 
-def with_expression(problem: Problem, alternative: Alternative, mark: Mark, text: str) -> Problem:
+def with_expression(
+    problem: Problem, alternative: Alternative, mark: MarkedField, text: str
+) -> Problem:
     """Return a problem with another expression where `mark` is: in its class or its request."""
     old, new = mark.text, COMPILER.selector(text)
     if mark.owner[0] == "class":

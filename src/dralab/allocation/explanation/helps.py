@@ -16,7 +16,7 @@ from dralab.allocation.explanation.causes import (
     FailingSelector,
     Help,
     Lacking,
-    Mark,
+    MarkedField,
     NoAlternative,
     NoSuchDevice,
     NothingThere,
@@ -254,7 +254,7 @@ class _Checks(Proposals):
                     field = f"{misses.request_field(alternative)}.tolerations"
                     found = Help(
                         kind="tolerate", now=True, to=taint_text(taint),
-                        mark=Mark(owner=("claim", cause.asked.claim), field=field),
+                        mark=MarkedField(owner=("claim", cause.asked.claim), field=field),
                         note="" if alternative.subrequest.tolerations else "first",
                     )  # fmt: skip
                     yield from self.confirmed(found, tolerant)

@@ -10,10 +10,10 @@ from functools import cached_property
 
 from dralab.allocation.explanation import misses
 from dralab.allocation.explanation.alike import DeviceKind, kinds_of
-from dralab.allocation.explanation.causes import Asked, Mark, Owner, Refused
+from dralab.allocation.explanation.causes import Asked, MarkedField, Owner, Refused
 from dralab.allocation.explanation.explain import largest_count
 from dralab.allocation.explanation.questions import FleetQuestions
-from dralab.allocation.explanation.supply import Supply, supply_of
+from dralab.allocation.explanation.supply import RequestSupply, supply_of
 from dralab.allocation.problem import Claim, Problem
 from dralab.allocation.search.alternatives import (
     Alternative,
@@ -31,7 +31,7 @@ class Inquiry:
         self.problem = asking.problem
         self.in_use = asking.problem.in_use
         self.alternatives: list[list[Alternative]] = []
-        self._supplies: dict[Alternative, Supply] = {}
+        self._supplies: dict[Alternative, RequestSupply] = {}
 
     @cached_property
     def kinds(self) -> list[DeviceKind]:
@@ -58,7 +58,7 @@ class Inquiry:
                 for request in claim.requests
             )
             if least > claim.limit:
-                mark = Mark(owner=("claim", str(claim)), field="spec.devices.requests")
+                mark = MarkedField(owner=("claim", str(claim)), field="spec.devices.requests")
                 text = f"it asks for {least} devices, and a claim may have {claim.limit}"
                 return Refused(code="DRA004", text=text, mark=mark)
         return self._uncompiled()
@@ -78,14 +78,16 @@ class Inquiry:
                     return Refused(
                         code="DRA002", text=fact.text, missing="DeviceClass", name=name,
                         known=tuple(sorted(self.problem.classes)),
-                        mark=Mark(owner=owner, field=field, text=name),
+                        mark=MarkedField(owner=owner, field=field, text=name),
                         asked=Asked(
                             claim=str(claim), request=each.name, class_name=each.class_name,
                             count=each.count,
                         ),
                     )  # fmt: skip
-                return Refused(code="DRA003", text=fact.text, mark=Mark(owner=owner, field=base))
-        mark = Mark(owner=("claim", str(claim)), field="spec.devices")
+                return Refused(
+                    code="DRA003", text=fact.text, mark=MarkedField(owner=owner, field=base)
+                )
+        mark = MarkedField(owner=("claim", str(claim)), field="spec.devices")
         return Refused(code="DRA003", text=fact.text, mark=mark)
 
     def _uncompiled(self) -> Refused | None:
@@ -140,7 +142,7 @@ class Inquiry:
             if misses.selects(alternative.conditions, kind.device)
         ]
 
-    def supply(self, alternative: Alternative) -> Supply:
+    def supply(self, alternative: Alternative) -> RequestSupply:
         """Return how many devices could serve an alternative, and what blocks the others."""
         found = self._supplies.get(alternative)
         if found is None:

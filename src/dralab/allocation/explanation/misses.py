@@ -10,7 +10,7 @@ from dralab.allocation.explanation.causes import (
     Asked,
     ConditionText,
     FailingSelector,
-    Mark,
+    MarkedField,
     NoSuchDevice,
     NotTogether,
     Offered,
@@ -82,14 +82,14 @@ def selects(conditions: Iterable[LocatedSelector], device: Device) -> bool | Non
 
 def mark_of(
     alternative: Alternative, claim: str, located: LocatedSelector, span: Span | None
-) -> Mark:
+) -> MarkedField:
     """Return where a selector, or a piece of it, is written."""
     text = located.selector.text
     end = f"selectors[{located.position}].cel.expression"
     if located.where.startswith("class "):
         name = alternative.device_class.name
-        return Mark(owner=("class", name), field=f"spec.{end}", text=text, span=span)
-    return Mark(
+        return MarkedField(owner=("class", name), field=f"spec.{end}", text=text, span=span)
+    return MarkedField(
         owner=("claim", claim), field=f"{request_field(alternative)}.{end}", text=text, span=span
     )
 

@@ -17,8 +17,8 @@ WRITTEN: Final = frozenset({"spelling", "guard", "value", "count", "constraint"}
 def patch_of(found: Help) -> list[dict[str, Any]]:
     """Return a help as a JSON patch (RFC 6902) of the object of its mark; empty if it has none.
 
-    >>> from dralab.allocation.explanation.causes import Mark
-    >>> mark = Mark(owner=("claim", "ml/c"), field="spec.devices.requests[0].exactly.count")
+    >>> from dralab.allocation.explanation.causes import MarkedField
+    >>> mark = MarkedField(owner=("claim", "ml/c"), field="spec.devices.requests[0].exactly.count")
     >>> patch_of(Help(kind="count", now=True, number=2, mark=mark))
     [{'op': 'replace', 'path': '/spec/devices/requests/0/exactly/count', 'value': 2}]
     """

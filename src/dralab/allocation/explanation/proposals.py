@@ -7,7 +7,7 @@ from dralab.allocation.explanation import edits, misses
 from dralab.allocation.explanation.causes import (
     ConditionText,
     Help,
-    Mark,
+    MarkedField,
     TooFew,
     Unmatched,
 )
@@ -34,9 +34,13 @@ class Proposals:
     # --- kinds of proposals
 
     def renamed(
-        self, alternative: Alternative, mark: Mark, path: Sequence[str], known: Sequence[str],
+        self,
+        alternative: Alternative,
+        mark: MarkedField,
+        path: Sequence[str],
+        known: Sequence[str],
         code: str,
-    ) -> Iterator[Help]:  # fmt: skip
+    ) -> Iterator[Help]:
         """Propose a domain or a name that is spelled nearly the same."""
         span = mark.span
         if span is None:
@@ -59,7 +63,7 @@ class Proposals:
         yield from self.edited(alternative, mark, text, found, even_if_not=True)
 
     def valued(
-        self, alternative: Alternative, mark: Mark, comparison: Comparison, value: str, *,
+        self, alternative: Alternative, mark: MarkedField, comparison: Comparison, value: str, *,
         old: str = "",
     ) -> Iterator[Help]:  # fmt: skip
         """Propose another literal in a comparison; `old` is what it is a correction of."""
@@ -71,7 +75,7 @@ class Proposals:
         yield from self.edited(alternative, mark, text, made, even_if_not=bool(old))
 
     def threshold(
-        self, alternative: Alternative, mark: Mark, comparison: Comparison, best: str
+        self, alternative: Alternative, mark: MarkedField, comparison: Comparison, best: str
     ) -> Iterator[Help]:
         """Propose the best that there is as the threshold."""
         text = edits.with_literal(mark.text, comparison, best)
@@ -81,7 +85,7 @@ class Proposals:
         what = f"{best} {comparison.path[-1]} {less}"
         yield from self.edited(alternative, mark, text, Help(kind="value", now=True, to=what))
 
-    def nearest(self, alternative: Alternative, mark: Mark, comparison: Comparison) -> str:
+    def nearest(self, alternative: Alternative, mark: MarkedField, comparison: Comparison) -> str:
         """Return the best value of devices that meet every other condition; empty if none."""
         if comparison.operator not in misses.THRESHOLDS or comparison.span is None:
             return ""
@@ -98,7 +102,7 @@ class Proposals:
         return misses.best_of(comparison, near)
 
     def dropped(
-        self, alternative: Alternative, mark: Mark, condition: ConditionText
+        self, alternative: Alternative, mark: MarkedField, condition: ConditionText
     ) -> Iterator[Help]:
         """Propose to leave a condition out, where it is not all of a class."""
         if mark.owner[0] == "class":
@@ -139,7 +143,7 @@ class Proposals:
         if alternative.count < 2:
             return
         claim = self.inquiry.claim_of(alternative)
-        mark = Mark(
+        mark = MarkedField(
             owner=("claim", claim), field=f"{misses.request_field(alternative)}.count",
             text=str(alternative.count),
         )  # fmt: skip
@@ -168,7 +172,7 @@ class Proposals:
             lambda each: replace(each, capacity={**each.capacity, name: amount}),
         )  # fmt: skip
         field = f"{misses.request_field(alternative)}.capacity.requests[{name}]"
-        mark = Mark(owner=("claim", cause.asked.claim), field=field, text=left)
+        mark = MarkedField(owner=("claim", cause.asked.claim), field=field, text=left)
         found = Help(kind="value", now=True, to=f"{left} {name} or less", mark=mark)
         yield from self.confirmed(found, smaller)
 
@@ -191,7 +195,7 @@ class Proposals:
         """Propose to leave a constraint out."""
         claim = self.problem.claims[position]
         name = claim.constraints[number].name
-        mark = Mark(owner=("claim", str(claim)), field=f"spec.devices.constraints[{number}]")
+        mark = MarkedField(owner=("claim", str(claim)), field=f"spec.devices.constraints[{number}]")
         changed = edits.with_attribute(self.problem, position, number, "")
         found = Help(kind="drop", now=True, to=f"the constraint on {name}", mark=mark)
         yield from self.confirmed(found, changed, only_now=True)
@@ -202,7 +206,9 @@ class Proposals:
         for number in reversed(range(len(claim.requests))):
             name = claim.requests[number].name
             dropped = Condition(kind="request", claim=str(claim), request=name)
-            mark = Mark(owner=("claim", str(claim)), field=f"spec.devices.requests[{number}]")
+            mark = MarkedField(
+                owner=("claim", str(claim)), field=f"spec.devices.requests[{number}]"
+            )
             found = Help(kind="drop", now=True, to=f"request {name}", mark=mark)
             confirmed = list(self.confirmed(found, without(self.problem, [dropped])))
             if confirmed:
@@ -221,7 +227,7 @@ class Proposals:
     # --- asking
 
     def edited(
-        self, alternative: Alternative, mark: Mark, text: str, found: Help, *,
+        self, alternative: Alternative, mark: MarkedField, text: str, found: Help, *,
         even_if_not: bool = False,
     ) -> Iterator[Help]:  # fmt: skip
         """Yield a proposal to write another expression, with the devices that it would match."""
@@ -271,6 +277,6 @@ class Proposals:
         )
 
 
-def with_text(mark: Mark | None, text: str) -> Mark | None:
+def with_text(mark: MarkedField | None, text: str) -> MarkedField | None:
     """Return a mark with what is to be written there."""
     return None if mark is None else replace(mark, text=text, span=None)

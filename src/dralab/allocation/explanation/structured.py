@@ -11,7 +11,7 @@ from dralab.allocation.explanation.causes import (
     Cause,
     Diagnosis,
     Help,
-    Mark,
+    MarkedField,
     NoAlternative,
     NotTogether,
 )
@@ -97,14 +97,14 @@ def _request(asked: Asked) -> dict[str, Any]:
     }
 
 
-def _marks(cause: Cause) -> Iterator[Mark]:
+def _marks(cause: Cause) -> Iterator[MarkedField]:
     if isinstance(cause, NotTogether):
         yield from cause.marks
-    elif isinstance(found := getattr(cause, "mark", None), Mark):
+    elif isinstance(found := getattr(cause, "mark", None), MarkedField):
         yield found
 
 
-def _place(mark: Mark, spots: Spots) -> dict[str, Any]:
+def _place(mark: MarkedField, spots: Spots) -> dict[str, Any]:
     owner = " ".join(mark.owner)
     found: dict[str, Any] = {"object": owner, "field": mark.field, "at": spots.spot(mark)}
     if mark.text:

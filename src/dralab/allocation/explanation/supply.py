@@ -19,7 +19,7 @@ BLOCKS: Final = frozenset({"in-use", "taint", "counters", "capacity", "groups"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Supply:
+class RequestSupply:
     """What nodes have for one request alone.
 
     `free` devices could serve it now; `most` suit on one node, `most_free` could serve it on one,
@@ -44,7 +44,7 @@ def total_of(kinds: Sequence[DeviceKind]) -> int:
     return sum(len(kind.ids) for kind in kinds)
 
 
-def supply_of(asking: FleetQuestions, alone: Problem) -> Supply:
+def supply_of(asking: FleetQuestions, alone: Problem) -> RequestSupply:
     """Return the supply for a problem of one request."""
     blocked: Counter[str] = Counter()
     taints: Counter[str] = Counter()
@@ -70,7 +70,7 @@ def supply_of(asking: FleetQuestions, alone: Problem) -> Supply:
                 taints[taint_text(item.taint)] += item.count * nodes
             if item.why in {"counters", "capacity"} and _nearer(item, nearest):
                 nearest = item
-    return Supply(
+    return RequestSupply(
         free=free,
         most=most,
         most_free=max(best, 0),

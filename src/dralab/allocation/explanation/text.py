@@ -7,7 +7,7 @@ from typing import Final, Protocol
 from dralab.allocation.explanation.causes import (
     Cause,
     Diagnosis,
-    Mark,
+    MarkedField,
     NotTogether,
     Together,
     TooFew,
@@ -32,7 +32,7 @@ MOST_MARKS: Final = 3
 class Spots(Protocol):
     """Finds where things are written."""
 
-    def spot(self, mark: Mark) -> str:
+    def spot(self, mark: MarkedField) -> str:
         """Return a place as a person looks for it."""
         ...
 
@@ -46,7 +46,7 @@ class ObjectFields:
 
     templates: Mapping[str, str] = field(default_factory=dict)
 
-    def spot(self, mark: Mark) -> str:
+    def spot(self, mark: MarkedField) -> str:
         """Return the object and the field, as kubectl explain writes it."""
         kind, name = mark.owner
         if kind == "claim" and name in self.templates:
@@ -58,7 +58,7 @@ class ObjectFields:
 class NoFields:
     """For objects of other generations of the device API: their fields are not those of v1."""
 
-    def spot(self, mark: Mark) -> str:  # noqa: ARG002 - the same for all
+    def spot(self, mark: MarkedField) -> str:  # noqa: ARG002 - the same for all
         """Return nothing: only expressions are shown."""
         return ""
 
@@ -88,12 +88,12 @@ class Names:
         )
         return replace(found, cause=replace(cause, holders=tuple(pods)))
 
-    def moved(self, mark: Mark) -> Mark:
+    def moved(self, mark: MarkedField) -> MarkedField:
         """Return a mark in a claim for extended resources as one in its pod."""
         if mark.owner[1] not in self.extended or mark.owner[0] != "claim":
             return mark
         pod, field = self.extended[mark.owner[1]]
-        return Mark(owner=("pod", pod), field=field, text=mark.text)
+        return MarkedField(owner=("pod", pod), field=field, text=mark.text)
 
     def source(self, claim: str) -> str:
         """Return where what a claim asks for was written: `claim whole`, `template small`."""
@@ -161,14 +161,14 @@ def _unfit(found: Diagnosis) -> str:
     return ", ".join(f"{count} {reason}" for reason, count in found.unfit)
 
 
-def _marks(cause: Cause) -> Sequence[Mark]:
+def _marks(cause: Cause) -> Sequence[MarkedField]:
     if isinstance(cause, NotTogether):
         return cause.marks[:MOST_MARKS]
     mark = getattr(cause, "mark", None)
-    return [mark] if isinstance(mark, Mark) and mark.text else []
+    return [mark] if isinstance(mark, MarkedField) and mark.text else []
 
 
-def _marked(mark: Mark, spots: Spots) -> Iterator[str]:
+def _marked(mark: MarkedField, spots: Spots) -> Iterator[str]:
     """Yield where something is written, its line, and carets under the piece that matters."""
     label = spots.spot(mark)
     text, start, end = _one_line(mark)
@@ -187,7 +187,7 @@ def _marked(mark: Mark, spots: Spots) -> Iterator[str]:
         yield " " * (len(lead) + start) + "^" * (end - start)
 
 
-def _one_line(mark: Mark) -> tuple[str, int, int]:
+def _one_line(mark: MarkedField) -> tuple[str, int, int]:
     """Return the line of a text on which its marked piece begins, and where it stands there."""
     if mark.span is None:
         inside = mark.field.endswith("]")

@@ -16,7 +16,7 @@ from dralab.allocation.explanation.causes import (
     Cause,
     Diagnosis,
     Help,
-    Mark,
+    MarkedField,
     NodesUnfit,
     NothingThere,
     Refused,
@@ -186,14 +186,14 @@ def _missing(cluster: Snapshot, pending: Pending) -> Diagnosis:
     return Diagnosis(subject=pending.title, cause=cause, helps=helps)
 
 
-def _entry_mark(pending: Pending, names: Sequence[str]) -> Mark | None:
+def _entry_mark(pending: Pending, names: Sequence[str]) -> MarkedField | None:
     """Return where a pod names the first of some claims or templates."""
     for number, entry in enumerate(pod_claims(pending.pod)):
         for end, name in (("Name", entry.claim), ("TemplateName", entry.template)):
             if name and name in names:
                 field = f"spec.resourceClaims[{number}].resourceClaim{end}"
                 owner = f"{pending.namespace}/{pending.name}"
-                return Mark(owner=("pod", owner), field=field, text=name)
+                return MarkedField(owner=("pod", owner), field=field, text=name)
     return None
 
 

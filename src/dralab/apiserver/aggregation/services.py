@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from dralab.api.status import ApiError
-from dralab.apiserver.outgoing.targets import Target, Unreachable, authority
+from dralab.apiserver.outgoing.targets import CallTarget, Unreachable, authority
 from dralab.apiserver.resources import writing
 from dralab.apiserver.resources.context import Context
 from dralab.apiserver.resources.options import WriteOptions
@@ -91,7 +91,7 @@ class RemoteVersions:
         if self.all and WallClock().now() >= self._checked + AGAIN:
             threading.Thread(target=self._check_all, name="apiservices", daemon=True).start()
 
-    def target(self, remote: RemoteVersion, path: str) -> Target:
+    def target(self, remote: RemoteVersion, path: str) -> CallTarget:
         """Return where a version is answered. Unreachable."""
         service = remote.spec["service"]
         found = self.context.outgoing.targets.of_service(

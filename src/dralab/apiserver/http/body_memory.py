@@ -11,7 +11,7 @@ from collections import OrderedDict, deque
 from typing import NamedTuple
 
 
-class _Waiting(NamedTuple):
+class _WaitingBody(NamedTuple):
     user: str
     size: int
     ready: "asyncio.Future[None]"
@@ -32,7 +32,7 @@ class BodyMemory:
         self.most = most
         self.used = 0
         self._held: dict[str, int] = {}  # by user
-        self._waiting: OrderedDict[tuple[str, str], deque[_Waiting]] = OrderedDict()
+        self._waiting: OrderedDict[tuple[str, str], deque[_WaitingBody]] = OrderedDict()
 
     async def take(self, user: str, program: str, size: int) -> None:
         """Wait for room, and take it; cancelled, nothing is taken."""
@@ -40,7 +40,7 @@ class BodyMemory:
         if asker not in self._waiting and self._fits(user, size):
             self._add(user, size)
             return
-        waiting = _Waiting(user, size, asyncio.get_running_loop().create_future())
+        waiting = _WaitingBody(user, size, asyncio.get_running_loop().create_future())
         self._waiting.setdefault(asker, deque()).append(waiting)
         try:
             await waiting.ready
@@ -84,7 +84,7 @@ class BodyMemory:
         first = self._waiting[asker][0]
         return self._fits(first.user, first.size)
 
-    def _forget(self, asker: tuple[str, str], waiting: _Waiting) -> None:
+    def _forget(self, asker: tuple[str, str], waiting: _WaitingBody) -> None:
         queue = self._waiting.get(asker)
         if queue is not None and waiting in queue:
             queue.remove(waiting)

@@ -16,7 +16,7 @@ from dralab.apiserver.http.messages import HttpRequest, program_of
 Answered = TypeVar("Answered")
 
 
-class _Waiting(NamedTuple):
+class _WaitingRequest(NamedTuple):
     """A request that waits for a thread. A tuple generic in its answer is not worth its words."""
 
     request: HttpRequest
@@ -36,16 +36,18 @@ class Lane(Generic[Answered]):
         self._free = threads
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._flow_of, self._answer = flow_of, answer
-        self._queue: FairQueue[_Waiting] = FairQueue()
+        self._queue: FairQueue[_WaitingRequest] = FairQueue()
 
     def submit(self, request: HttpRequest) -> "asyncio.Future[Answered]":
         """Answer a request when a thread is free for it. QueueFull."""
         future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
         if self._free:
-            self._begin(_Waiting(request, future))
+            self._begin(_WaitingRequest(request, future))
         else:
             flow = self._flow_of(request)
-            self._queue.push(_Waiting(request, future), flow.level, flow.name, program_of(request))
+            self._queue.push(
+                _WaitingRequest(request, future), flow.level, flow.name, program_of(request)
+            )
         return future  # type: ignore[return-value]  # see _Waiting
 
     def close(self) -> None:
@@ -54,7 +56,7 @@ class Lane(Generic[Answered]):
         for waiting in self._queue.take_batch(len(self._queue)):
             waiting.future.cancel()
 
-    def _begin(self, waiting: _Waiting) -> None:
+    def _begin(self, waiting: _WaitingRequest) -> None:
         self._free -= 1
         loop = asyncio.get_running_loop()
         running = loop.run_in_executor(self._pool, self._answer, waiting.request)

@@ -15,7 +15,7 @@ from typing import Final
 
 import httptools
 
-from dralab.apiserver.outgoing.targets import Address, Target, Unreachable
+from dralab.apiserver.outgoing.targets import Address, CallTarget, Unreachable
 from dralab.kernel.clock import SECOND, Clock, WallClock
 
 JSON: Final = "application/json"
@@ -45,12 +45,12 @@ class CallClient:
     def __init__(self, clock: Clock | None = None) -> None:
         # Deadlines are those of other people's programs, whatever time the objects live in.
         self._clock = clock or WallClock()
-        self._idle: dict[Target, list[tuple[int, _Connection]]] = {}
+        self._idle: dict[CallTarget, list[tuple[int, _PooledConnection]]] = {}
         self._lock = threading.Lock()
 
     def call(
         self,
-        target: Target,
+        target: CallTarget,
         body: bytes,
         *,
         timeout: float,
@@ -88,7 +88,7 @@ class CallClient:
             for _, connection in several:
                 connection.close()
 
-    def _kept(self, target: Target) -> "_Connection | None":
+    def _kept(self, target: CallTarget) -> "_PooledConnection | None":
         oldest = self._clock.now() - KEPT_FOR
         with self._lock:
             several = self._idle.get(target) or []
@@ -99,7 +99,7 @@ class CallClient:
                 found.close()
         return None
 
-    def _asked(self, connection: "_Connection", request: bytes, deadline: int) -> CallAnswer:
+    def _asked(self, connection: "_PooledConnection", request: bytes, deadline: int) -> CallAnswer:
         try:
             answer = connection.ask(request, lambda: (deadline - self._clock.now()) / SECOND)
         except BaseException:
@@ -113,7 +113,7 @@ class CallClient:
         connection.close()
         return answer
 
-    def _connected(self, target: Target, deadline: int) -> "_Connection":
+    def _connected(self, target: CallTarget, deadline: int) -> "_PooledConnection":
         """Return a new connection to the first of its addresses that answers. Unreachable."""
         first: _NotConnected | None = None
         for address in target.addresses:
@@ -121,7 +121,7 @@ class CallClient:
             if left <= 0:
                 raise Unreachable(LATE)
             try:
-                return _Connection(target, address, left)
+                return _PooledConnection(target, address, left)
             except _NotConnected as error:
                 first = first or error
         raise first or Unreachable("it has no address")
@@ -135,10 +135,10 @@ class _Stale(Exception):  # noqa: N818 - a condition, which no caller sees
     """A connection ended before an answer began."""
 
 
-class _Connection:
+class _PooledConnection:
     """One connection, on which one request after the other is asked."""
 
-    def __init__(self, target: Target, address: Address, timeout: float) -> None:
+    def __init__(self, target: CallTarget, address: Address, timeout: float) -> None:
         self.target = target
         self.goes_on = False
         try:
@@ -284,7 +284,7 @@ def _shown(address: Address) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _tls_words(error: OSError | ValueError, target: Target) -> str:
+def _tls_words(error: OSError | ValueError, target: CallTarget) -> str:
     """Return in Go's words why there is no TLS."""
     if isinstance(error, TimeoutError):
         return LATE

@@ -41,7 +41,7 @@ class NotAllowed(Unreachable):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class CallTarget:
     """Where a call goes: `addresses` to try in order, `server_name` as its certificate must say.
 
     `url` is what messages show. Without `ca` (PEM) the authorities of this machine are trusted;
@@ -103,7 +103,7 @@ class Targets:
         self.networks = [*LOOPBACK, *networks]
         self.services = {(each.namespace, each.name, each.port): each for each in services}
 
-    def of_config(self, config: Mapping[str, Any]) -> Target:
+    def of_config(self, config: Mapping[str, Any]) -> CallTarget:
         """Return where a WebhookClientConfig leads. Unreachable."""
         ca = authority(config.get("caBundle"))
         if (service := config.get("service")) is not None:
@@ -123,7 +123,7 @@ class Targets:
         if parts.scheme != "https" or not parts.hostname or parts.username is not None:
             raise Unreachable(f'url must start with "https://" and name a host: {url!r}')
         path = parts.path or "/"
-        return Target(
+        return CallTarget(
             url=url if parts.path else f"{url}/",
             path=path,
             host=parts.netloc,
@@ -141,7 +141,7 @@ class Targets:
         path: str = "/",
         ca: str = "",
         insecure: bool = False,
-    ) -> Target:
+    ) -> CallTarget:
         """Return where a Service's port leads. Unreachable."""
         server_name = f"{name}.{namespace}.svc"
         path = path if path.startswith("/") else f"/{path}"
@@ -150,7 +150,7 @@ class Targets:
             (namespace, name, 0)
         )
         addresses = (mapped.address,) if mapped else self._endpoints(namespace, name, port)
-        return Target(
+        return CallTarget(
             url=f"https://{host}{path}",
             path=path,
             host=host,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from dralab.apiserver.storage import database
 from dralab.apiserver.storage.errors import StorageUnavailable, StoreDamaged
-from dralab.apiserver.storage.files import FILE, MARK, Mark, locked
+from dralab.apiserver.storage.files import FILE, MARK, RevisionMark, locked
 from dralab.apiserver.storage.inspection import problems, revision_of
 from dralab.apiserver.storage.sqlite import LEAP
 
@@ -45,7 +45,7 @@ def restore(source: Path, directory: Path) -> int:
             raise StorageUnavailable(
                 f"{directory} already contains a store; choose another directory"
             )
-        lost = Mark.read(directory)  # left by a store that has vanished
+        lost = RevisionMark.read(directory)  # left by a store that has vanished
         with database.made(target) as copy:
             with database.read_only(source) as db:
                 db.backup(copy)

@@ -85,7 +85,7 @@ def boot_id() -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
+class RevisionMark:
     """The last acknowledged revision of a store, noted outside of the database.
 
     A store that ends before its mark has lost its last writes.
@@ -98,7 +98,7 @@ class Mark:
     tail: Tail = (0, 0, 0)  # of the chunks that are not recorded in the database
 
     @classmethod
-    def read(cls, directory: Path) -> "Mark | None":
+    def read(cls, directory: Path) -> "RevisionMark | None":
         """Return the mark of a directory; None if there is none that can be read."""
         try:
             text = (directory / MARK).read_bytes()[:MARK_SIZE].decode("ascii")

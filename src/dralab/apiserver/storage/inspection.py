@@ -11,7 +11,7 @@ from typing import Final
 from dralab.apiserver.storage import database
 from dralab.apiserver.storage.database import Row, told_as_unavailable
 from dralab.apiserver.storage.errors import StorageUnavailable, StoreDamaged
-from dralab.apiserver.storage.files import FILE, MARK, Mark, aside, locked
+from dralab.apiserver.storage.files import FILE, MARK, RevisionMark, aside, locked
 from dralab.apiserver.storage.objects import Key
 from dralab.apiserver.storage.sqlite import LEAP
 from dralab.apiserver.storage.sums import Chunks, Tail
@@ -40,7 +40,7 @@ def check(directory: Path) -> list[str]:
     StorageUnavailable where there is none, or where it cannot be looked at.
     """
     path = directory / FILE
-    mark = Mark.read(directory)  # before the database: a server may be writing
+    mark = RevisionMark.read(directory)  # before the database: a server may be writing
     if not path.exists():
         if mark is None:
             raise StorageUnavailable(f"{directory} contains no store: there is no {FILE} in it")
@@ -54,7 +54,7 @@ def check(directory: Path) -> list[str]:
                     f"{path} has an older format without checksums: start a server once to upgrade"
                 )
             last = revision_of(db)
-            again = Mark.read(directory)
+            again = RevisionMark.read(directory)
             tail = mark.tail if mark and mark == again and mark.revision == last else None
             found = problems(db, path, tail)
     except StoreDamaged as error:
@@ -106,7 +106,7 @@ def repair(directory: Path) -> Repaired:
     path = directory / FILE
     lock = locked(directory)
     try:
-        mark = Mark.read(directory)
+        mark = RevisionMark.read(directory)
         if not path.exists() or not path.stat().st_size:
             raise StorageUnavailable(f"nothing can be recovered from {path}: restore a backup")
         with told_as_unavailable(path), contextlib.closing(sqlite3.connect(path)) as db:

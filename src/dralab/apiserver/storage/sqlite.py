@@ -24,9 +24,9 @@ from dralab.apiserver.storage.files import (
     KEPT,
     MARK,
     Durability,
-    Mark,
     MarkFile,
     Reserve,
+    RevisionMark,
     aside,
     free,
     locked,
@@ -65,7 +65,7 @@ class SqliteStore(MemoryStore):
         with contextlib.ExitStack() as undone:
             lock = locked(directory)
             undone.callback(os.close, lock)
-            mark = Mark.read(directory)
+            mark = RevisionMark.read(directory)
             _check_presence(self.path, mark)
             self._reserve = Reserve(directory)
             if not self.path.exists():
@@ -245,7 +245,7 @@ class SqliteStore(MemoryStore):
 
     # --- starting -------------------------------------------------------------------------
 
-    def _load(self, mark: Mark | None) -> None:
+    def _load(self, mark: RevisionMark | None) -> None:
         facts, self._floors = database.facts_of(self._db, self.path)
         self._compacted = facts.get("compacted", 0)
         for resource, floor in self._floors.items():
@@ -308,7 +308,7 @@ class SqliteStore(MemoryStore):
                     "/".join(key),
                 )
 
-    def _check_end(self, mark: Mark | None) -> None:
+    def _check_end(self, mark: RevisionMark | None) -> None:
         """Detect missing last writes. StoreDamaged unless a power cut explains them."""
         if mark is None:
             return
@@ -368,7 +368,7 @@ def _makes_room(change: Change) -> bool:
     return "deletionTimestamp" in change.after.value["metadata"]
 
 
-def _check_presence(path: Path, mark: Mark | None) -> None:
+def _check_presence(path: Path, mark: RevisionMark | None) -> None:
     """Refuse a store that has vanished or was emptied. StoreDamaged."""
     with told_as_unavailable(path):
         if path.exists():

@@ -5,8 +5,8 @@ the same selection and encoding share the bytes of each event. The verbs say wha
 and how an event is encoded (`WatchScope`, `Spelling`); the transport sends it.
 """
 
-from dralab.apiserver.watching.hub import Hub, Limits, TooManyWatchers
+from dralab.apiserver.watching.hub import Hub, TooManyWatchers, WatchLimits
 from dralab.apiserver.watching.interfaces import Spelling, WatchScope
 from dralab.apiserver.watching.subscription import Subscription
 
-__all__ = ["Hub", "Limits", "Spelling", "Subscription", "TooManyWatchers", "WatchScope"]
+__all__ = ["Hub", "Spelling", "Subscription", "TooManyWatchers", "WatchLimits", "WatchScope"]

@@ -20,7 +20,7 @@ INITIAL_WEIGHT: Final = 256 * 1024  # and bytes of their objects, but for the la
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class WatchLimits:
     """The limits on watchers, and on unread bytes before slow watchers are cut off.
 
     Watchers share what they have not read, so all of them together hold at most `total` bytes.
@@ -45,10 +45,10 @@ class TooManyWatchers(Exception):  # noqa: N818 - becomes the Status reason TooM
 class Hub:
     """All watches of one store."""
 
-    def __init__(self, store: Store, clock: Clock, limits: Limits | None = None) -> None:
+    def __init__(self, store: Store, clock: Clock, limits: WatchLimits | None = None) -> None:
         self.store = store
         self.clock = clock
-        self.limits = limits or Limits()
+        self.limits = limits or WatchLimits()
         self.announced = store.revision
         self.held = 0  # bytes that at least one watcher has yet to read
         self.watchers = 0

@@ -5,11 +5,11 @@ from typing import Any, Final
 from dralab.contracts.plugin import PrepareResult
 from dralab.drivercheck.bench import Bench
 from dralab.drivercheck.catalog import MUST, SHOULD, Catalog
-from dralab.drivercheck.devices import Claim, Published
+from dralab.drivercheck.devices import ClaimUnderTest, Published
 from dralab.drivercheck.gate import SLICES_PATH
-from dralab.drivercheck.rules import CheckFailed, Need, NotApplicable, fail, require
-from dralab.drivercheck.sockets import CallError, is_served
-from dralab.drivercheck.targets import Target
+from dralab.drivercheck.rules import CheckFailed, CheckNeed, NotApplicable, fail, require
+from dralab.drivercheck.sockets import DriverCallError, is_served
+from dralab.drivercheck.targets import DriverTarget
 from dralab.kernel.clock import SECOND
 from dralab.runtime.resources import SLICES
 
@@ -28,7 +28,7 @@ NEW_POD: Final = "11111111-0000-4000-8000-000000000002"
     "crash.stale-sockets", MUST,
     "After SIGKILL a driver starts again although its old sockets are there.",
     f"{LIBRARY}: a stale socket is removed before listening",
-    needs=[Need.RESTART], fresh=True,
+    needs=[CheckNeed.RESTART], fresh=True,
 )  # fmt: skip
 def stale_sockets(bench: Bench) -> None:
     bench.start(devices=False)
@@ -42,7 +42,7 @@ def stale_sockets(bench: Bench) -> None:
     "crash.prepared", MUST,
     "A claim that was prepared before a crash gets the same answer afterwards.",
     f"{KUBELET}: containers of a running pod are created again with the same CDI ids",
-    needs=[Need.RESTART], fresh=True,
+    needs=[CheckNeed.RESTART], fresh=True,
 )  # fmt: skip
 def prepared(bench: Bench) -> None:
     claim, before = _prepared(bench)
@@ -56,7 +56,7 @@ def prepared(bench: Bench) -> None:
     "crash.unprepare", MUST,
     "A claim that was prepared before a crash can be unprepared afterwards, and nothing is left.",
     f"{KUBELET}: the pod may end while the driver is down",
-    needs=[Need.RESTART], fresh=True,
+    needs=[CheckNeed.RESTART], fresh=True,
 )  # fmt: skip
 def unprepare(bench: Bench) -> None:
     claim, own = _own(bench)
@@ -71,7 +71,7 @@ def unprepare(bench: Bench) -> None:
     "crash.exclusive", SHOULD,
     "After a crash, a device that a claim holds is refused to others.",
     f"{KEP}: a driver's checkpoint; what is prepared must outlive the process",
-    needs=[Need.RESTART], fresh=True,
+    needs=[CheckNeed.RESTART], fresh=True,
 )  # fmt: skip
 def exclusive(bench: Bench) -> None:
     bench.start()
@@ -95,7 +95,7 @@ def _refuses(bench: Bench, device: Published) -> bool:
     "crash.during-prepare", MUST,
     "A driver that is killed while it prepares a claim can prepare it afterwards.",
     f"{KUBELET}: the call is repeated until it succeeds; here at random moments",
-    needs=[Need.RESTART], fresh=True, long=True,
+    needs=[CheckNeed.RESTART], fresh=True, long=True,
 )  # fmt: skip
 def during_prepare(bench: Bench) -> None:
     bench.start()
@@ -116,7 +116,7 @@ def during_prepare(bench: Bench) -> None:
     "crash.during-unprepare", MUST,
     "A driver that is killed while it unprepares a claim can unprepare it afterwards.",
     f"{KUBELET}: the call is repeated until it succeeds; here at random moments",
-    needs=[Need.RESTART], fresh=True, long=True,
+    needs=[CheckNeed.RESTART], fresh=True, long=True,
 )  # fmt: skip
 def during_unprepare(bench: Bench) -> None:
     bench.start()
@@ -153,7 +153,7 @@ def _killed(bench: Bench, call: Any, after: float) -> None:
     call.cancel()
 
 
-def _complete(bench: Bench, claim: Claim) -> None:
+def _complete(bench: Bench, claim: ClaimUnderTest) -> None:
     """Prepare a claim, and require that its own CDI ids can be resolved."""
     result = bench.prepare(claim)
     if not _ids(result):
@@ -170,7 +170,7 @@ def _complete(bench: Bench, claim: Claim) -> None:
     "crash.checkpoint-damaged", SHOULD,
     "With half a checkpoint, a driver starts, gives old claims back and prepares new ones.",
     "a power failure during a write; a driver that does not start needs a person",
-    needs=[Need.RESTART], fresh=True,
+    needs=[CheckNeed.RESTART], fresh=True,
 )  # fmt: skip
 def checkpoint_damaged(bench: Bench) -> None:
     _with_state(bench, lambda data: data[: len(data) // 2], "half of its bytes")
@@ -180,7 +180,7 @@ def checkpoint_damaged(bench: Bench) -> None:
     "crash.checkpoint-empty", SHOULD,
     "With an empty checkpoint, a driver starts, gives old claims back and prepares new ones.",
     "a file that was created and never synced has no bytes after a power failure",
-    needs=[Need.RESTART], fresh=True,
+    needs=[CheckNeed.RESTART], fresh=True,
 )  # fmt: skip
 def checkpoint_empty(bench: Bench) -> None:
     _with_state(bench, lambda _data: b"", "no bytes")
@@ -205,7 +205,7 @@ def _with_state(bench: Bench, change: Any, what: str) -> None:
     "crash.upgrade", MUST,
     "Claims of an older version of the driver are prepared and unprepared by the newer one.",
     f"{KEP}: an update must not disturb running pods",
-    needs=[Need.RESTART, Need.PREVIOUS], fresh=True,
+    needs=[CheckNeed.RESTART, CheckNeed.PREVIOUS], fresh=True,
 )  # fmt: skip
 def upgrade(bench: Bench) -> None:
     _handed_over(bench, bench.previous, bench.target)
@@ -215,13 +215,13 @@ def upgrade(bench: Bench) -> None:
     "crash.downgrade", SHOULD,
     "Claims of the driver are prepared and unprepared by the older version: a rollback works.",
     f"{KEP}: version skew and downgrade",
-    needs=[Need.RESTART, Need.PREVIOUS], fresh=True,
+    needs=[CheckNeed.RESTART, CheckNeed.PREVIOUS], fresh=True,
 )  # fmt: skip
 def downgrade(bench: Bench) -> None:
     _handed_over(bench, bench.target, bench.previous)
 
 
-def _handed_over(bench: Bench, first: Target | None, second: Target | None) -> None:
+def _handed_over(bench: Bench, first: DriverTarget | None, second: DriverTarget | None) -> None:
     bench.start(target=first)
     claim = bench.claim(*bench.free(1))
     bench.prepare(claim)
@@ -238,7 +238,7 @@ def _handed_over(bench: Bench, first: Target | None, second: Target | None) -> N
     "crash.reboot", MUST,
     "After a reboot, which empties the CDI directory, a claim is prepared with all its files.",
     REBOOT,
-    needs=[Need.RESTART], fresh=True,
+    needs=[CheckNeed.RESTART], fresh=True,
 )  # fmt: skip
 def reboot(bench: Bench) -> None:
     claim, result = _prepared(bench)
@@ -257,7 +257,7 @@ def reboot(bench: Bench) -> None:
     "crash.reboot-unprepare", MUST,
     "After a reboot, a claim that was prepared before can be unprepared.",
     REBOOT,
-    needs=[Need.RESTART], fresh=True,
+    needs=[CheckNeed.RESTART], fresh=True,
 )  # fmt: skip
 def reboot_unprepare(bench: Bench) -> None:
     claim, _ = _prepared(bench)
@@ -276,7 +276,7 @@ def _reboot(bench: Bench) -> None:
     "crash.claim-gone", MUST,
     "A claim that was deleted while the driver was down can be unprepared.",
     f"{KUBELET}: pods are force-deleted while nodes are down",
-    needs=[Need.RESTART], fresh=True,
+    needs=[CheckNeed.RESTART], fresh=True,
 )  # fmt: skip
 def claim_gone(bench: Bench) -> None:
     claim, _ = _prepared(bench)
@@ -290,7 +290,7 @@ def claim_gone(bench: Bench) -> None:
     "crash.publishing", MUST,
     "A driver that is killed while it publishes its slices completes the pool afterwards.",
     "k8s.io/api/resource/v1/types.go: ResourcePool; an incomplete pool is not used",
-    needs=[Need.RESTART, Need.API], fresh=True,
+    needs=[CheckNeed.RESTART, CheckNeed.API], fresh=True,
 )  # fmt: skip
 def publishing(bench: Bench) -> None:
     bench.launch()
@@ -321,7 +321,7 @@ def publishing(bench: Bench) -> None:
     "crash.stop-keeps-claims", MUST,
     "A driver that is stopped (SIGTERM) leaves prepared claims as they are.",
     f"{KEP}: drivers are updated while pods run; a container may start again at any time",
-    needs=[Need.RESTART], fresh=True,
+    needs=[CheckNeed.RESTART], fresh=True,
 )  # fmt: skip
 def stop_keeps_claims(bench: Bench) -> None:
     _, result = _prepared(bench)
@@ -335,7 +335,7 @@ def stop_keeps_claims(bench: Bench) -> None:
     "crash.two-instances", MUST,
     "A claim that the old instance has prepared is unprepared by the new one.",
     f"{LIBRARY}: RollingUpdate; the kubelet calls the instance that registered last",
-    needs=[Need.INSTANCES], fresh=True,
+    needs=[CheckNeed.INSTANCES], fresh=True,
 )  # fmt: skip
 def two_instances(bench: Bench) -> None:
     bench.start(OLD_POD)
@@ -350,7 +350,7 @@ def two_instances(bench: Bench) -> None:
     "crash.update", MUST,
     "When the old instance stops, the sockets of the new one stay.",
     f"{LIBRARY}: RollingUpdate; a seamless upgrade",
-    needs=[Need.INSTANCES], fresh=True,
+    needs=[CheckNeed.INSTANCES], fresh=True,
 )  # fmt: skip
 def update(bench: Bench) -> None:
     bench.start(OLD_POD)
@@ -361,7 +361,7 @@ def update(bench: Bench) -> None:
     require(is_served(new.socket), f"since the old instance stopped, {new.socket} is not served")
     try:
         bench.ping(bench.connect(new.address))
-    except CallError as error:
+    except DriverCallError as error:
         fail(f"the new instance is not reachable since the old one stopped: {error}")
 
 
@@ -375,14 +375,14 @@ def _second(bench: Bench) -> None:
         raise NotApplicable(f"the new instance has no socket of its own: {error}") from error
 
 
-def _prepared(bench: Bench) -> tuple[Claim, PrepareResult]:
+def _prepared(bench: Bench) -> tuple[ClaimUnderTest, PrepareResult]:
     """Start the driver and prepare a claim."""
     bench.start()
     claim = bench.claim(*bench.free(1))
     return claim, bench.prepare(claim)
 
 
-def _own(bench: Bench, *, start: bool = True) -> tuple[Claim, set[str]]:
+def _own(bench: Bench, *, start: bool = True) -> tuple[ClaimUnderTest, set[str]]:
     """Prepare a claim; return it with the CDI ids that were not there before."""
     if start:
         bench.start()

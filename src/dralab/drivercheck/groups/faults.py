@@ -9,10 +9,10 @@ from dralab.contracts import wire
 from dralab.contracts.plugin import ClaimRef
 from dralab.drivercheck.bench import Bench
 from dralab.drivercheck.catalog import MUST, SHOULD, Catalog
-from dralab.drivercheck.devices import Claim
+from dralab.drivercheck.devices import ClaimUnderTest
 from dralab.drivercheck.gate import ApiFault, claim_reads, every, slice_writes
-from dralab.drivercheck.rules import Need, NotApplicable, fail, require
-from dralab.drivercheck.sockets import CallError
+from dralab.drivercheck.rules import CheckNeed, NotApplicable, fail, require
+from dralab.drivercheck.sockets import DriverCallError
 from dralab.kernel.clock import SECOND
 
 catalog: Final = Catalog()
@@ -29,7 +29,7 @@ ROUNDS: Final = 4
     "faults.api-gone-at-start", SHOULD,
     "A driver that starts before the API server waits for it, and publishes then.",
     f"{API}; nodes start before their control plane after a power failure",
-    needs=[Need.RESTART, Need.API], fresh=True,
+    needs=[CheckNeed.RESTART, CheckNeed.API], fresh=True,
 )  # fmt: skip
 def api_gone_at_start(bench: Bench) -> None:
     with bench.api.down():
@@ -45,7 +45,7 @@ def api_gone_at_start(bench: Bench) -> None:
     "faults.api-gone", MUST,
     "While the API server is gone, a claim is answered in time, and prepared only if it is known.",
     f"{KUBELET}: the call has 45 s; a container must not start without its devices",
-    needs=[Need.API],
+    needs=[CheckNeed.API],
 )  # fmt: skip
 def api_gone(bench: Bench) -> None:
     claim = bench.claim(*bench.free(1))
@@ -54,10 +54,10 @@ def api_gone(bench: Bench) -> None:
     _later(bench, lambda: bench.refusal(claim, of=claim), "after the server came back")
 
 
-def _errs_or_prepares(bench: Bench, claim: Claim) -> None:
+def _errs_or_prepares(bench: Bench, claim: ClaimUnderTest) -> None:
     try:
         found = bench.call_prepare(claim).get(claim.uid)
-    except CallError as error:
+    except DriverCallError as error:
         require(error.code != "DEADLINE_EXCEEDED", f"no answer: {error}")
         return
     if found is not None and not found.error:
@@ -78,7 +78,7 @@ def _later(bench: Bench, refusal: Callable[[], str], when: str) -> None:
     "faults.api-gone-unprepare", SHOULD,
     "A claim is unprepared while the API server is gone.",
     f"{KUBELET}: pods end while the control plane is away; the call has all that is needed",
-    needs=[Need.API],
+    needs=[CheckNeed.API],
 )  # fmt: skip
 def api_gone_unprepare(bench: Bench) -> None:
     claim = bench.claim(*bench.free(1))
@@ -91,7 +91,7 @@ def api_gone_unprepare(bench: Bench) -> None:
     "faults.api-slow", MUST,
     "A claim is prepared in time on a slow API server.",
     f"{KUBELET}: the call has 45 s, the server may take 10 of them",
-    needs=[Need.API],
+    needs=[CheckNeed.API],
 )  # fmt: skip
 def api_slow(bench: Bench) -> None:
     with bench.api.fault(ApiFault(every, delay=bench.limits.slow)):
@@ -102,7 +102,7 @@ def api_slow(bench: Bench) -> None:
     "faults.claim-forbidden", MUST,
     "A claim that the driver may not read is refused, and prepared once it may.",
     f"{API}: 403; roles are often installed after the driver",
-    needs=[Need.API],
+    needs=[CheckNeed.API],
 )  # fmt: skip
 def claim_forbidden(bench: Bench) -> None:
     _claim_fault(bench, 403)
@@ -112,7 +112,7 @@ def claim_forbidden(bench: Bench) -> None:
     "faults.claim-error", MUST,
     "After an internal error of the API server, the claim is prepared the next time.",
     f"{API}: 500; {KUBELET}: the pod is tried again",
-    needs=[Need.API],
+    needs=[CheckNeed.API],
 )  # fmt: skip
 def claim_error(bench: Bench) -> None:
     _claim_fault(bench, 500)
@@ -143,7 +143,7 @@ def _publishing(bench: Bench, status: int, times: int) -> Iterator[None]:
     "faults.slices-conflict", MUST,
     "A slice whose write is answered with 409 is published in the end.",
     f"{API}: 409; somebody else was faster",
-    needs=[Need.RESTART, Need.API], fresh=True,
+    needs=[CheckNeed.RESTART, CheckNeed.API], fresh=True,
 )  # fmt: skip
 def slices_conflict(bench: Bench) -> None:
     with _publishing(bench, 409, 1):
@@ -154,7 +154,7 @@ def slices_conflict(bench: Bench) -> None:
     "faults.slices-busy", MUST,
     "A slice whose write is answered with 429 is published in the end.",
     f"{API}: 429 with Retry-After; API priority and fairness",
-    needs=[Need.RESTART, Need.API], fresh=True,
+    needs=[CheckNeed.RESTART, CheckNeed.API], fresh=True,
 )  # fmt: skip
 def slices_busy(bench: Bench) -> None:
     with _publishing(bench, 429, 1):
@@ -165,7 +165,7 @@ def slices_busy(bench: Bench) -> None:
     "faults.slices-error", MUST,
     "A slice whose write is answered with 500 is published in the end.",
     f"{API}: 500",
-    needs=[Need.RESTART, Need.API], fresh=True,
+    needs=[CheckNeed.RESTART, CheckNeed.API], fresh=True,
 )  # fmt: skip
 def slices_error(bench: Bench) -> None:
     with _publishing(bench, 500, 2):
@@ -176,7 +176,7 @@ def slices_error(bench: Bench) -> None:
     "faults.slices-forbidden", SHOULD,
     "A driver that may not write slices goes on trying: it may be allowed soon.",
     f"{API}: 403; roles are often installed after the driver",
-    needs=[Need.RESTART, Need.API], fresh=True,
+    needs=[CheckNeed.RESTART, CheckNeed.API], fresh=True,
 )  # fmt: skip
 def slices_forbidden(bench: Bench) -> None:
     with _publishing(bench, 403, 0):
@@ -260,7 +260,7 @@ def nameless(bench: Bench) -> None:
             all(answer.error for answer in found.values()),
             "a claim without name and UID was prepared",
         )
-    except CallError:
+    except DriverCallError:
         pass  # the whole call may be refused
     _goes_on(bench, "a claim without a name")
 
@@ -268,7 +268,7 @@ def nameless(bench: Bench) -> None:
 def _goes_on(bench: Bench, what: str) -> None:
     try:
         bench.ping(bench.connect(bench.plugin.address))
-    except CallError as error:
+    except DriverCallError as error:
         fail(f"since {what} the driver does not answer: {error}")
 
 
@@ -279,7 +279,7 @@ def _goes_on(bench: Bench, what: str) -> None:
     "faults.cdi-unwritable", MUST,
     "When CDI files can't be written, the claim is refused, and prepared once they can.",
     "CDI: a container with unresolvable devices can't be created; an error can be read in events",
-    needs=[Need.RESTART],
+    needs=[CheckNeed.RESTART],
 )  # fmt: skip
 def cdi_unwritable(bench: Bench) -> None:
     first = bench.claim(*bench.free(1))
@@ -306,7 +306,7 @@ def cdi_unwritable(bench: Bench) -> None:
     "faults.cdi-missing", SHOULD,
     "A CDI directory that is missing is made.",
     "CDI: /var/run/cdi is on a file system that is empty after each reboot",
-    needs=[Need.RESTART],
+    needs=[CheckNeed.RESTART],
 )  # fmt: skip
 def cdi_missing(bench: Bench) -> None:
     place = bench.places.cdi

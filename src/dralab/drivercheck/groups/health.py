@@ -7,7 +7,7 @@ from typing import Final
 from dralab.contracts import wire
 from dralab.drivercheck.bench import Bench
 from dralab.drivercheck.catalog import MUST, SHOULD, Catalog
-from dralab.drivercheck.rules import Need, NotApplicable, fail, require
+from dralab.drivercheck.rules import CheckNeed, NotApplicable, fail, require
 from dralab.drivercheck.sockets import HealthStream
 from dralab.kernel.clock import SECOND
 
@@ -231,7 +231,7 @@ def quiet(bench: Bench) -> None:
     "health.unhealthy", MUST,
     "A device that becomes unhealthy is reported so.",
     f"{PROTO}: HealthStatus UNHEALTHY; KEP-4680",
-    needs=[Need.HEALTH_HOOK],
+    needs=[CheckNeed.HEALTH_HOOK],
 )  # fmt: skip
 def unhealthy(bench: Bench) -> None:
     _made(bench, healthy=False)
@@ -241,7 +241,7 @@ def unhealthy(bench: Bench) -> None:
     "health.recovery", MUST,
     "A device that recovers is reported healthy again.",
     f"{PROTO}: HealthStatus HEALTHY; KEP-4680",
-    needs=[Need.HEALTH_HOOK],
+    needs=[CheckNeed.HEALTH_HOOK],
 )  # fmt: skip
 def recovery(bench: Bench) -> None:
     _made(bench, healthy=False, required=False)

@@ -8,12 +8,12 @@ from typing import Final
 
 from dralab.drivercheck.bench import Bench
 from dralab.drivercheck.catalog import MUST, SHOULD, Catalog
-from dralab.drivercheck.rules import Need, NotApplicable, require
+from dralab.drivercheck.rules import CheckNeed, NotApplicable, require
 from dralab.drivercheck.targets import Usage
 from dralab.kernel.clock import SECOND
 
 catalog: Final = Catalog()
-NEEDS: Final = (Need.RESTART, Need.API)
+NEEDS: Final = (CheckNeed.RESTART, CheckNeed.API)
 MIB: Final = 1024 * 1024
 AT_ONCE: Final = 8
 SOURCE: Final = "a driver runs for months, on nodes whose pods live for seconds"
@@ -140,7 +140,7 @@ def requests(bench: Bench) -> None:
     "load.memory", SHOULD,
     "The memory of the process does not grow with the number of claims.",
     SOURCE,
-    needs=[*NEEDS, Need.USAGE], fresh=True, last=True,
+    needs=[*NEEDS, CheckNeed.USAGE], fresh=True, last=True,
 )  # fmt: skip
 def memory(bench: Bench) -> None:
     before, after = _grown(bench)
@@ -153,7 +153,7 @@ def memory(bench: Bench) -> None:
     "load.descriptors", MUST,
     "The process does not leave descriptors open.",
     f"{SOURCE}: the limit is often 1,024",
-    needs=[*NEEDS, Need.USAGE], fresh=True, last=True,
+    needs=[*NEEDS, CheckNeed.USAGE], fresh=True, last=True,
 )  # fmt: skip
 def descriptors(bench: Bench) -> None:
     before, after = _grown(bench)
@@ -165,7 +165,7 @@ def descriptors(bench: Bench) -> None:
     "load.threads", SHOULD,
     "The process does not leave threads behind.",
     SOURCE,
-    needs=[*NEEDS, Need.USAGE], fresh=True, last=True,
+    needs=[*NEEDS, CheckNeed.USAGE], fresh=True, last=True,
 )  # fmt: skip
 def threads(bench: Bench) -> None:
     before, after = _grown(bench)

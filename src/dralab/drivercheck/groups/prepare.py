@@ -8,9 +8,9 @@ from dralab.contracts.cdi import DEVICE_NAME, NAME
 from dralab.contracts.plugin import PreparedDevice, PrepareResult
 from dralab.drivercheck.bench import OTHER_NAMESPACE, Bench
 from dralab.drivercheck.catalog import MUST, SHOULD, Catalog
-from dralab.drivercheck.devices import Claim, Published
+from dralab.drivercheck.devices import ClaimUnderTest, Published
 from dralab.drivercheck.rules import NotApplicable, fail, require
-from dralab.drivercheck.sockets import CallError
+from dralab.drivercheck.sockets import DriverCallError
 from dralab.values.json_types import JsonDict
 
 catalog: Final = Catalog()
@@ -30,7 +30,7 @@ def devices_of(result: PrepareResult) -> list[tuple[str, str]]:
     return sorted((device.pool, device.device) for device in result.devices)
 
 
-def wanted_of(claim: Claim) -> list[tuple[str, str]]:
+def wanted_of(claim: ClaimUnderTest) -> list[tuple[str, str]]:
     """Return the devices that a claim was allocated, as pairs of pool and name, sorted."""
     return sorted((str(each["pool"]), str(each["device"])) for each in claim.results)
 
@@ -89,7 +89,7 @@ def no_other_claim(bench: Bench) -> None:
 def no_claims(bench: Bench) -> None:
     try:
         found = bench.connection.prepare(bench.version, [])
-    except CallError as error:
+    except DriverCallError as error:
         fail(f"a call without claims failed: {error}")
     require(not found, f"a call without claims is answered with {', '.join(found)}")
 
@@ -153,7 +153,7 @@ def versions_agree(bench: Bench) -> None:
     for version in versions:
         try:
             answers.append(bench.call_prepare(claim, version=version).get(claim.uid))
-        except CallError as error:
+        except DriverCallError as error:
             if error.code == "UNIMPLEMENTED":
                 raise NotApplicable(f"{version} is not served") from error
             raise
@@ -220,17 +220,17 @@ def after_failure(bench: Bench) -> None:
 # --- claims that can't be prepared -------------------------------------------------------------
 
 
-def _refused(bench: Bench, claim: Claim, what: str) -> None:
+def _refused(bench: Bench, claim: ClaimUnderTest, what: str) -> None:
     require(bench.refusal(claim, of=claim), f"{what} was prepared without an error")
 
 
-def _alone(bench: Bench, bad: Callable[[Bench, Published], Claim], what: str) -> None:
+def _alone(bench: Bench, bad: Callable[[Bench, Published], ClaimUnderTest], what: str) -> None:
     """Require that a bad claim of a call leaves the good one alone."""
     first, second = bench.free(2)
     good, wrong = bench.claim(first), bad(bench, second)
     try:
         found = bench.call_prepare(good, wrong)
-    except CallError as error:
+    except DriverCallError as error:
         fail(f"{what} makes the whole call fail, also for the other claim: {error}")
     answer = found.get(good.uid)
     require(answer is not None, f"beside {what}, the other claim is not answered")
@@ -238,7 +238,7 @@ def _alone(bench: Bench, bad: Callable[[Bench, Published], Claim], what: str) ->
         require(not answer.error, f"beside {what}, the other claim is refused: {answer.error}")
 
 
-def _replaced(bench: Bench, device: Published) -> Claim:
+def _replaced(bench: Bench, device: Published) -> ClaimUnderTest:
     """Return a claim that was deleted and created again: the call has the old UID."""
     old = bench.claim(device)
     bench.forget_claim(old)
@@ -246,17 +246,17 @@ def _replaced(bench: Bench, device: Published) -> Claim:
     return old
 
 
-def _unallocated(bench: Bench, device: Published) -> Claim:
+def _unallocated(bench: Bench, device: Published) -> ClaimUnderTest:
     del device
     return bench.claim(allocated=False)
 
 
-def _unknown_device(bench: Bench, device: Published) -> Claim:
+def _unknown_device(bench: Bench, device: Published) -> ClaimUnderTest:
     missing = Published(device.pool, "no-such-device", {"name": "no-such-device"})
     return bench.claim(missing)
 
 
-def _bad_config(bench: Bench, device: Published) -> Claim:
+def _bad_config(bench: Bench, device: Published) -> ClaimUnderTest:
     return bench.claim(device, configs=[config_of(bench, NONSENSE)])
 
 
@@ -449,7 +449,7 @@ def _ids(result: PrepareResult) -> list[str]:
     return [name for device in result.devices for name in device.cdi_ids]
 
 
-def _with_ids(bench: Bench) -> tuple[Claim, PrepareResult]:
+def _with_ids(bench: Bench) -> tuple[ClaimUnderTest, PrepareResult]:
     claim = bench.claim(*bench.free(1))
     found = bench.prepare(claim)
     if not _ids(found):
@@ -548,7 +548,7 @@ def in_time(bench: Bench) -> None:
     claims = [bench.claim(device) for device in bench.free(BATCH)]
     try:
         found = bench.call_prepare(*claims)
-    except CallError as error:
+    except DriverCallError as error:
         fail(f"{len(claims)} claims in {bench.limits.call:g} s: {error}")
     failed = [found[claim.uid].error for claim in claims if claim.uid in found]
     require(not any(failed), f"claims were refused: {'; '.join(filter(None, failed))}")

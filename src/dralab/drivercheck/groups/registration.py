@@ -9,8 +9,8 @@ from typing import Final
 from dralab.contracts import wire
 from dralab.drivercheck.bench import Bench
 from dralab.drivercheck.catalog import MUST, SHOULD, Catalog
-from dralab.drivercheck.rules import Need, NotApplicable, fail, require
-from dralab.drivercheck.sockets import CallError, sockets_in
+from dralab.drivercheck.rules import CheckNeed, NotApplicable, fail, require
+from dralab.drivercheck.sockets import DriverCallError, sockets_in
 
 catalog: Final = Catalog()
 PROTO: Final = "k8s.io/kubelet/pkg/apis/pluginregistration/v1/api.proto"
@@ -95,7 +95,7 @@ def versions_served(bench: Bench) -> None:
     for name in bench.plugin.plugin_versions:
         try:
             bench.connection.prepare(name, [])
-        except CallError as error:
+        except DriverCallError as error:
             require(
                 error.code != "UNIMPLEMENTED",
                 f"{name} is offered, and {wire.PLUGIN_SERVICES[name]} is not served: {error}",
@@ -185,7 +185,7 @@ def info_in_time(bench: Bench) -> None:
     for _ in range(3):
         try:
             connection.info()
-        except CallError as error:
+        except DriverCallError as error:
             fail(f"GetInfo failed within {bench.limits.info:g} s: {error}")
 
 
@@ -200,7 +200,7 @@ def again(bench: Bench) -> None:
     require(found == bench.plugin, f"GetInfo answered {bench.plugin}, and now {found}")
     try:
         connection.notify(registered=True)
-    except CallError as error:
+    except DriverCallError as error:
         fail(f"the second NotifyRegistrationStatus(true) failed: {error}")
 
 
@@ -208,7 +208,7 @@ def again(bench: Bench) -> None:
     "registration.refused", SHOULD,
     "After NotifyRegistrationStatus(false) a driver goes on, so that a later try can succeed.",
     f"{EXECUTOR}: a refused registration is tried again with back-off",
-    needs=[Need.RESTART], fresh=True,
+    needs=[CheckNeed.RESTART], fresh=True,
 )  # fmt: skip
 def refused(bench: Bench) -> None:
     bench.launch()
@@ -217,7 +217,7 @@ def refused(bench: Bench) -> None:
     connection.info(bench.limits.ready)
     try:
         connection.notify(registered=False, error="the check refuses the first registration")
-    except CallError as error:
+    except DriverCallError as error:
         # The Go library answers with an error of its own.
         require(error.code != "DEADLINE_EXCEEDED", f"no answer to a refusal: {error}")
     bench.wait(min(0.3, bench.limits.quiet))
@@ -234,7 +234,7 @@ def connections(bench: Bench) -> None:
     for number, connection in enumerate(opened * 2, 1):
         try:
             bench.ping(connection)
-        except CallError as error:
+        except DriverCallError as error:
             fail(f"call {number} over one of 4 connections failed: {error}")
 
 
@@ -242,7 +242,7 @@ def connections(bench: Bench) -> None:
     "registration.service-first", SHOULD,
     "The service's socket is served before the registration socket appears.",
     f"{LIBRARY}: Start; a kubelet connects as soon as it has seen the registration socket",
-    needs=[Need.RESTART], fresh=True,
+    needs=[CheckNeed.RESTART], fresh=True,
 )  # fmt: skip
 def service_first(bench: Bench) -> None:
     bench.launch()
@@ -251,7 +251,7 @@ def service_first(bench: Bench) -> None:
     try:
         bench.info = found
         bench.ping(bench.connection)
-    except CallError as error:
+    except DriverCallError as error:
         fail(f"{found.address} is not served yet: {error}")
 
 
@@ -270,7 +270,7 @@ def unknown_method(bench: Bench) -> None:
     "registration.sockets-removed", SHOULD,
     "A driver that is stopped (SIGTERM) removes its sockets: the kubelet deregisters it at once.",
     f"{WATCHER}: a socket that is removed deregisters its plugin",
-    needs=[Need.RESTART], fresh=True,
+    needs=[CheckNeed.RESTART], fresh=True,
 )  # fmt: skip
 def sockets_removed(bench: Bench) -> None:
     bench.start(devices=False)
@@ -283,7 +283,7 @@ def sockets_removed(bench: Bench) -> None:
     "registration.ends", SHOULD,
     "A driver that is told to stop (SIGTERM) ends within 30 s with exit code 0.",
     "Kubernetes: terminationGracePeriodSeconds is 30 by default, then the process is killed",
-    needs=[Need.RESTART], fresh=True,
+    needs=[CheckNeed.RESTART], fresh=True,
 )  # fmt: skip
 def ends(bench: Bench) -> None:
     bench.start()
@@ -296,7 +296,7 @@ def ends(bench: Bench) -> None:
     "registration.own-sockets", MUST,
     "Two instances with different pod UIDs have sockets of their own, and both are served.",
     f"{LIBRARY}: RollingUpdate; KEP-4381: seamless upgrades",
-    needs=[Need.INSTANCES], fresh=True,
+    needs=[CheckNeed.INSTANCES], fresh=True,
 )  # fmt: skip
 def own_sockets(bench: Bench) -> None:
     bench.start("11111111-0000-4000-8000-000000000001", devices=False)

@@ -10,7 +10,7 @@ from dralab.drivercheck.bench import NODE, Bench
 from dralab.drivercheck.catalog import MUST, SHOULD, Catalog
 from dralab.drivercheck.devices import counters_of, pools_of
 from dralab.drivercheck.gate import SLICES_PATH, ApiCall
-from dralab.drivercheck.rules import Need, NotApplicable, fail, require
+from dralab.drivercheck.rules import CheckNeed, NotApplicable, fail, require
 from dralab.objects.slices import newest_of
 from dralab.runtime.resources import NODES, SLICES
 from dralab.values import quantity
@@ -34,7 +34,7 @@ def writes(bench: Bench) -> list[ApiCall]:
     "slices.accepted", MUST,
     "The API accepts every ResourceSlice that the driver writes.",
     f"{TYPES}: ResourceSliceSpec; its validation",
-    needs=[Need.API],
+    needs=[CheckNeed.API],
 )  # fmt: skip
 def accepted(bench: Bench) -> None:
     for call in writes(bench):
@@ -52,7 +52,7 @@ def accepted(bench: Bench) -> None:
     "The API server keeps every field of the slices: none is unknown to it or of a feature that "
     "is off.",
     f"{CONTROLLER}: DroppedFieldsError",
-    needs=[Need.API],
+    needs=[CheckNeed.API],
 )  # fmt: skip
 def fields_kept(bench: Bench) -> None:
     for call in writes(bench):
@@ -96,7 +96,7 @@ def _same_quantity(one: Any, other: Any) -> bool:
     "slices.own-node", MUST,
     "Slices of node-local devices name the node that the driver runs on.",
     f"{TYPES}: ResourceSliceSpec.nodeName",
-    needs=[Need.API],
+    needs=[CheckNeed.API],
 )  # fmt: skip
 def own_node(bench: Bench) -> None:
     for call in writes(bench):
@@ -174,7 +174,7 @@ def names(bench: Bench) -> None:
     "slices.counters-apart", MUST,
     "sharedCounters and devices are in different slices.",
     f"{TYPES}: ResourceSliceSpec.sharedCounters (1.35 and later)",
-    needs=[Need.API],
+    needs=[CheckNeed.API],
 )  # fmt: skip
 def counters_apart(bench: Bench) -> None:
     for call in writes(bench):
@@ -228,7 +228,7 @@ def _consumed(pool: str, device: Any) -> list[tuple[str, str, str, str]]:
     "slices.own-selector", SHOULD,
     "The driver lists and watches only slices of its node: by spec.nodeName or spec.driver.",
     f"{CONTROLLER}: a field selector; at 5,000 nodes every event would go to every driver",
-    needs=[Need.API],
+    needs=[CheckNeed.API],
 )  # fmt: skip
 def own_selector(bench: Bench) -> None:
     wanted = re.compile(r"spec\.(nodeName|driver)(=|%3D)")
@@ -243,7 +243,7 @@ def own_selector(bench: Bench) -> None:
     "slices.quiet", SHOULD,
     "While nothing changes, no slice is written.",
     f"{CONTROLLER}: a sync without a difference writes nothing",
-    needs=[Need.API],
+    needs=[CheckNeed.API],
 )  # fmt: skip
 def quiet(bench: Bench) -> None:
     bench.wait(bench.limits.quiet / 2)  # a pool may still be in the making
@@ -257,7 +257,7 @@ def quiet(bench: Bench) -> None:
     "slices.kept-on-stop", SHOULD,
     "A driver that is stopped (SIGTERM) leaves its slices: they are there during an update.",
     f"{CONTROLLER}: Stop; the kubelet deletes them 30 s after the last connection",
-    needs=[Need.RESTART], fresh=True,
+    needs=[CheckNeed.RESTART], fresh=True,
 )  # fmt: skip
 def kept_on_stop(bench: Bench) -> None:
     bench.start()
@@ -271,7 +271,7 @@ def kept_on_stop(bench: Bench) -> None:
     "slices.quiet-restart", SHOULD,
     "A restart with the same devices writes no slice.",
     f"{CONTROLLER}: DeepEqual; every write makes all schedulers look again",
-    needs=[Need.RESTART, Need.API], fresh=True,
+    needs=[CheckNeed.RESTART, CheckNeed.API], fresh=True,
 )  # fmt: skip
 def quiet_restart(bench: Bench) -> None:
     bench.start()
@@ -312,7 +312,7 @@ def _names(bench: Bench) -> set[tuple[str, str]]:
     "slices.stale-pools", MUST,
     "A starting driver removes slices of its own that an earlier version left on the node.",
     f"{CONTROLLER}: pools that don't exist any more",
-    needs=[Need.RESTART, Need.API], fresh=True, long=True,
+    needs=[CheckNeed.RESTART, CheckNeed.API], fresh=True, long=True,
 )  # fmt: skip
 def stale_pools(bench: Bench) -> None:
     bench.start()
@@ -332,7 +332,7 @@ def stale_pools(bench: Bench) -> None:
     "slices.one-generation", MUST,
     "Slices of an older generation of a pool are removed.",
     f"{TYPES}: ResourcePool.generation; {CONTROLLER}: obsolete slices",
-    needs=[Need.RESTART, Need.API], fresh=True, long=True,
+    needs=[CheckNeed.RESTART, CheckNeed.API], fresh=True, long=True,
 )  # fmt: skip
 def one_generation(bench: Bench) -> None:
     bench.start()
@@ -354,7 +354,7 @@ def one_generation(bench: Bench) -> None:
     "slices.others-untouched", MUST,
     "Slices of other drivers, and of other nodes, stay as they are.",
     f"{CONTROLLER}: the informer's field selector",
-    needs=[Need.RESTART, Need.API], fresh=True,
+    needs=[CheckNeed.RESTART, CheckNeed.API], fresh=True,
 )  # fmt: skip
 def others_untouched(bench: Bench) -> None:
     bench.client.create(NODES, {"metadata": {"name": OTHER_NODE}})
@@ -378,7 +378,7 @@ def others_untouched(bench: Bench) -> None:
     "Slices that the kubelet has deleted are published again.",
     "kubernetes/pkg/kubelet/cm/dra/plugin/dra_plugin_manager.go: a starting kubelet deletes all "
     "slices of its node",
-    needs=[Need.RESTART, Need.API], fresh=True, long=True,
+    needs=[CheckNeed.RESTART, CheckNeed.API], fresh=True, long=True,
 )  # fmt: skip
 def after_wipe(bench: Bench) -> None:
     _started_twice(bench)
@@ -391,7 +391,7 @@ def after_wipe(bench: Bench) -> None:
     "slices.after-edit", MUST,
     "A slice that somebody else has changed is repaired.",
     f"{CONTROLLER}: syncPool compares what is there with what should be",
-    needs=[Need.RESTART, Need.API], fresh=True, long=True,
+    needs=[CheckNeed.RESTART, CheckNeed.API], fresh=True, long=True,
 )  # fmt: skip
 def after_edit(bench: Bench) -> None:
     _started_twice(bench)
@@ -429,7 +429,7 @@ def _republished(bench: Bench, wanted: set[tuple[str, str]], otherwise: str) -> 
     "slices.after-watch", MUST,
     "After its watch has ended, the driver still repairs its slices.",
     "Kubernetes API concepts: watches end at any time; client-go's reflector opens another one",
-    needs=[Need.RESTART, Need.API], fresh=True, long=True,
+    needs=[CheckNeed.RESTART, CheckNeed.API], fresh=True, long=True,
 )  # fmt: skip
 def after_watch(bench: Bench) -> None:
     _started_twice(bench)
@@ -444,7 +444,7 @@ def after_watch(bench: Bench) -> None:
     "slices.without-watchlist", MUST,
     "Slices are published on a server without WatchList, which refuses sendInitialEvents.",
     "KEP-3157: clients fall back to LIST and WATCH after 422",
-    needs=[Need.RESTART, Need.API], fresh=True,
+    needs=[CheckNeed.RESTART, CheckNeed.API], fresh=True,
 )  # fmt: skip
 def without_watchlist(bench: Bench) -> None:
     from dralab.drivercheck.gate import ApiFault

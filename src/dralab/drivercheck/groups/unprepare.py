@@ -6,9 +6,9 @@ from typing import Final
 
 from dralab.drivercheck.bench import Bench
 from dralab.drivercheck.catalog import MUST, SHOULD, Catalog
-from dralab.drivercheck.devices import Claim
+from dralab.drivercheck.devices import ClaimUnderTest
 from dralab.drivercheck.rules import NotApplicable, fail, require
-from dralab.drivercheck.sockets import CallError
+from dralab.drivercheck.sockets import DriverCallError
 
 catalog: Final = Catalog()
 PROTO: Final = "k8s.io/kubelet/pkg/apis/dra/v1/api.proto"
@@ -17,7 +17,7 @@ KEP: Final = "KEP-4381"
 NOBODY: Final = "99999999-0000-4000-8000-000000000000"
 
 
-def own_ids(bench: Bench, claim: Claim) -> set[str]:
+def own_ids(bench: Bench, claim: ClaimUnderTest) -> set[str]:
     """Prepare a claim and return the CDI ids that it brought: those that were not there before."""
     before = set(bench.cdi().devices)
     found = bench.prepare(claim)
@@ -69,7 +69,7 @@ def no_other_claim(bench: Bench) -> None:
 def no_claims(bench: Bench) -> None:
     try:
         found = bench.connection.unprepare(bench.version, [])
-    except CallError as error:
+    except DriverCallError as error:
         fail(f"a call without claims failed: {error}")
     require(not found, f"a call without claims is answered with {', '.join(found)}")
 
@@ -206,7 +206,7 @@ def other_version(bench: Bench) -> None:
     other = next(each for each in versions if each != bench.version)
     try:
         bench.call_unprepare(claim, version=other)
-    except CallError as error:
+    except DriverCallError as error:
         if error.code == "UNIMPLEMENTED":
             raise NotApplicable(f"{other} is not served") from error
         fail(f"{other}: {error}")

@@ -27,7 +27,7 @@ SHARED: Final = "shared"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class PodClaimInProblem:
     """A claim of a pod: its object, the pod's name for it, and its form in the problem."""
 
     entry: str
@@ -104,7 +104,7 @@ class EvolutionCluster(SearchedCluster):
 
     # --- what a pod asks
 
-    def _asked(self, pod: JsonDict) -> list[Asked]:
+    def _asked(self, pod: JsonDict) -> list[PodClaimInProblem]:
         metadata = pod["metadata"]
         namespace = metadata.get("namespace") or "default"
         found = []
@@ -126,7 +126,9 @@ class EvolutionCluster(SearchedCluster):
                         f"claim {namespace}/{item['metadata']['name']} is already reserved for "
                         f"{MAX_RESERVED_FOR} pods, the maximum"
                     )
-            found.append(Asked(entry=entry["name"], item=item, wanted=self._wanted(item)))
+            found.append(
+                PodClaimInProblem(entry=entry["name"], item=item, wanted=self._wanted(item))
+            )
         return found
 
     def _claim(self, entry: Mapping[str, Any], pod: Mapping[str, Any], namespace: str) -> JsonDict:
@@ -212,7 +214,7 @@ class EvolutionCluster(SearchedCluster):
 
     # --- the problem and its result
 
-    def _problem(self, asked: Sequence[Asked]) -> Problem:
+    def _problem(self, asked: Sequence[PodClaimInProblem]) -> Problem:
         return Problem(
             claims=tuple(claim.wanted for claim in asked if claim.allocation is None),
             classes=self.classes,
@@ -246,7 +248,7 @@ class EvolutionCluster(SearchedCluster):
         self,
         pod: JsonDict,
         node: str,
-        asked: Sequence[Asked],
+        asked: Sequence[PodClaimInProblem],
         allocations: Sequence[ClaimAllocation],
     ) -> PlacedPod:
         found = iter(allocations)
@@ -425,7 +427,7 @@ def attribute(item: Mapping[str, Any]) -> core.Attribute:
 
 
 def _containers(
-    pod: JsonDict, asked: Sequence[Asked], claims: Sequence[JsonDict], node: str
+    pod: JsonDict, asked: Sequence[PodClaimInProblem], claims: Sequence[JsonDict], node: str
 ) -> dict[str, tuple[str, ...]]:
     by_entry: dict[str, list[tuple[str, str]]] = {}
     for claim, item in zip(asked, claims, strict=True):

@@ -10,9 +10,9 @@ from dralab.simulation.workloads.profiles import (
     Composed,
     Delay,
     Homogeneous,
-    Message,
     ParallelTask,
     Profile,
+    SchedulerMessage,
     Sharing,
     SmpiTrace,
     Staging,
@@ -167,7 +167,7 @@ def _replay(fields: _Fields) -> Profile:
 
 
 def _message(fields: _Fields) -> Profile:
-    return Message(direction="send" if fields.type == "send" else "recv", code=fields.code)
+    return SchedulerMessage(direction="send" if fields.type == "send" else "recv", code=fields.code)
 
 
 def _trace_files(fields: _Fields) -> list[tuple[Path, list[tuple[int, list[str]]]]]:

@@ -95,7 +95,7 @@ class SmpiTrace:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
+class SchedulerMessage:
     """v4's `send` or `recv`: a message to or from the scheduler, which takes no time."""
 
     direction: Literal["send", "recv"]
@@ -111,5 +111,5 @@ Profile = (
     | Staging
     | UsageTrace
     | SmpiTrace
-    | Message
+    | SchedulerMessage
 )

@@ -50,7 +50,7 @@ class Mutation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Policy:
+class AdmissionPolicy:
     """What both sorts of policies have; `variables` are in the order of their declaration."""
 
     name: str
@@ -66,7 +66,7 @@ class Policy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Binding:
+class PolicyBinding:
     """Where a policy holds, and with which parameters; `actions` is about validations."""
 
     name: str
@@ -89,14 +89,14 @@ def policy_environment(*, params: bool, mutating: bool = False) -> Environment:
     )
 
 
-def read_policy(policy: JsonDict, kinds: Kinds, *, mutating: bool) -> Policy:
+def read_policy(policy: JsonDict, kinds: Kinds, *, mutating: bool) -> AdmissionPolicy:
     """Return a stored policy. What does not compile is kept as its error."""
     spec = policy.get("spec") or {}
     constraints = spec.get("matchConstraints") or {}
     param = spec.get("paramKind")
     base = policy_environment(params=param is not None, mutating=mutating)
     variables, within = read_variables(spec, base)
-    return Policy(
+    return AdmissionPolicy(
         name=policy["metadata"]["name"],
         param_kind=(param.get("apiVersion") or "", param.get("kind") or "") if param else None,
         criteria=Criteria(
@@ -139,11 +139,11 @@ def read_variables(
     return found, within
 
 
-def read_binding(binding: JsonDict, kinds: Kinds) -> Binding:
+def read_binding(binding: JsonDict, kinds: Kinds) -> PolicyBinding:
     """Return a stored binding."""
     spec = binding.get("spec") or {}
     match = spec.get("matchResources") or {}
-    return Binding(
+    return PolicyBinding(
         name=binding["metadata"]["name"],
         policy=spec.get("policyName") or "",
         criteria=Criteria(
@@ -188,9 +188,9 @@ class Policies:
 
     kinds: Kinds
     mutating: bool
-    all: Sequence[tuple[Policy, Sequence[Binding]]] = ()
-    _policies: dict[str, Policy] = field(default_factory=dict)
-    _bindings: dict[str, Binding] = field(default_factory=dict)
+    all: Sequence[tuple[AdmissionPolicy, Sequence[PolicyBinding]]] = ()
+    _policies: dict[str, AdmissionPolicy] = field(default_factory=dict)
+    _bindings: dict[str, PolicyBinding] = field(default_factory=dict)
 
     def reset_policies(self, policies: Sequence[JsonDict]) -> None:
         """Forget all policies but these."""
@@ -226,7 +226,7 @@ class Policies:
         self._order()
 
     def _order(self) -> None:
-        by_policy: dict[str, list[Binding]] = {}
+        by_policy: dict[str, list[PolicyBinding]] = {}
         for name in sorted(self._bindings):
             binding = self._bindings[name]
             by_policy.setdefault(binding.policy, []).append(binding)

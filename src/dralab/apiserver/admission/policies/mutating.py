@@ -17,7 +17,12 @@ from dralab.apiserver.admission.chain import Review
 from dralab.apiserver.admission.conditions import ConditionError
 from dralab.apiserver.admission.expressions import PER_POLICY, ReviewValues
 from dralab.apiserver.admission.forms import Forms, MergeError, replace_object
-from dralab.apiserver.admission.policies.definitions import Binding, Mutation, Policies, Policy
+from dralab.apiserver.admission.policies.definitions import (
+    AdmissionPolicy,
+    Mutation,
+    Policies,
+    PolicyBinding,
+)
 from dralab.apiserver.admission.policies.parameters import ParameterError, Parameters
 from dralab.apiserver.admission.policies.patches import MutationError, configuration, patched
 from dralab.apiserver.admission.policies.variables import OutOfBudget, PolicyVariables, failure
@@ -25,7 +30,7 @@ from dralab.values.labels import SelectorError
 
 
 @dataclass(slots=True)
-class Reinvocation:
+class PolicyReinvocation:
     """What has to be evaluated again in the second round of one write."""
 
     seen: bytes = b""
@@ -55,10 +60,10 @@ class MutatingPolicies:
 
     def admit(self, review: Review) -> None:
         """Let all policies that match change the object. ApiError."""
-        state: Reinvocation = review.memory.setdefault(self.name, Reinvocation())
+        state: PolicyReinvocation = review.memory.setdefault(self.name, PolicyReinvocation())
         if review.round and state.seen and state.seen != _encoded(review):
             state.require()
-        errors: list[tuple[Policy, Binding | None, str]] = []
+        errors: list[tuple[AdmissionPolicy, PolicyBinding | None, str]] = []
         for policy, bindings in self.policies.all:
             try:
                 kind = policy.criteria.match(review)
@@ -75,8 +80,13 @@ class MutatingPolicies:
             raise _denial(review, refusals)
 
     def _bound(
-        self, policy: Policy, binding: Binding, review: Review, kind: Kind, state: Reinvocation
-    ) -> Iterator[tuple[Policy, Binding | None, str]]:
+        self,
+        policy: AdmissionPolicy,
+        binding: PolicyBinding,
+        review: Review,
+        kind: Kind,
+        state: PolicyReinvocation,
+    ) -> Iterator[tuple[AdmissionPolicy, PolicyBinding | None, str]]:
         """Mutate by one binding; yield what goes wrong."""
         try:
             if binding.criteria.match(review) is None:
@@ -113,7 +123,9 @@ class MutatingPolicies:
             if policy.reinvoked:
                 state.invoked.append(key)
 
-    def _variables(self, policy: Policy, review: Review, kind: Kind, param: Any) -> PolicyVariables:
+    def _variables(
+        self, policy: AdmissionPolicy, review: Review, kind: Kind, param: Any
+    ) -> PolicyVariables:
         # Anew for each mutation: the one before has changed the object.
         values = ReviewValues(
             review, kind, shown=self.forms.shown, decide=self.forms.decide(review)
@@ -141,7 +153,9 @@ class MutatingPolicies:
         return replace_object(review, kind, result, self.forms)
 
 
-def _denial(review: Review, errors: list[tuple[Policy, Binding | None, str]]) -> ApiError:
+def _denial(
+    review: Review, errors: list[tuple[AdmissionPolicy, PolicyBinding | None, str]]
+) -> ApiError:
     texts = [
         f"policy '{policy.name}' with binding '{binding.name}' denied request: {why}"
         if binding is not None

@@ -9,7 +9,7 @@ from typing import Any, Final
 from dralab.api.kinds import Kind
 from dralab.apiserver.admission.chain import Review
 from dralab.apiserver.admission.forms import Forms
-from dralab.apiserver.admission.policies.definitions import Binding, Policy
+from dralab.apiserver.admission.policies.definitions import AdmissionPolicy, PolicyBinding
 from dralab.apiserver.storage import Key, Stored
 from dralab.cel.json_values import from_json
 from dralab.objects.metadata import labels_of
@@ -29,7 +29,7 @@ class Parameters:
         self.forms = forms
         self._values: dict[tuple[Key, str], tuple[int, Any]] = {}
 
-    def of(self, policy: Policy, binding: Binding, review: Review) -> Sequence[Any]:
+    def of(self, policy: AdmissionPolicy, binding: PolicyBinding, review: Review) -> Sequence[Any]:
         """Return the parameters; None stands for a policy that is asked without. ParameterError."""
         if policy.param_kind is None:
             return (None,)

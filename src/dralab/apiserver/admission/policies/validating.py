@@ -16,7 +16,12 @@ from dralab.apiserver.admission.chain import Review
 from dralab.apiserver.admission.conditions import ConditionError
 from dralab.apiserver.admission.expressions import PER_POLICY, ReviewValues
 from dralab.apiserver.admission.forms import Forms
-from dralab.apiserver.admission.policies.definitions import Binding, Policies, Policy, Validation
+from dralab.apiserver.admission.policies.definitions import (
+    AdmissionPolicy,
+    Policies,
+    PolicyBinding,
+    Validation,
+)
 from dralab.apiserver.admission.policies.parameters import ParameterError, Parameters
 from dralab.apiserver.admission.policies.variables import (
     OUT_OF_BUDGET,
@@ -34,7 +39,7 @@ FAILED: Final = "validation.policy.admission.k8s.io/validation_failure"
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class PolicyFailure:
     """Something that a policy has against a write; `index` is the place of its validation."""
 
     message: str
@@ -43,7 +48,7 @@ class Finding:
     always_denies: bool = False
 
 
-Denied = tuple[Policy, Binding | None, Finding]
+Denied = tuple[AdmissionPolicy, PolicyBinding | None, PolicyFailure]
 
 
 class ValidatingPolicies:
@@ -97,7 +102,11 @@ class ValidatingPolicies:
             raise _denial(review, *denied[0])
 
     def _acted(
-        self, policy: Policy, binding: Binding, review: Review, findings: Sequence[Finding]
+        self,
+        policy: AdmissionPolicy,
+        binding: PolicyBinding,
+        review: Review,
+        findings: Sequence[PolicyFailure],
     ) -> Iterator[Denied]:
         """Yield what denies a write by one binding; warn and annotate as its actions say."""
         for finding in findings:
@@ -116,8 +125,8 @@ class ValidatingPolicies:
                     review.annotate(FAILED, _audited(policy, binding, finding))
 
     def _findings(
-        self, policy: Policy, variables: PolicyVariables, annotations: dict[str, list[str]]
-    ) -> Sequence[Finding]:
+        self, policy: AdmissionPolicy, variables: PolicyVariables, annotations: dict[str, list[str]]
+    ) -> Sequence[PolicyFailure]:
         """Return what a policy has against a write; note its audit annotations."""
         try:
             if policy.conditions and not policy.conditions.match(
@@ -125,23 +134,23 @@ class ValidatingPolicies:
             ):
                 return ()
         except ConditionError as error:
-            return (Finding(str(error)),)
-        found: list[Finding] = []
+            return (PolicyFailure(str(error)),)
+        found: list[PolicyFailure] = []
         try:
             for index, each in enumerate(policy.validations):
                 finding = self._outcome(policy, each, variables, index)
                 if finding is not None:
                     found.append(finding)
         except OutOfBudget:
-            found = [] if policy.ignores_failures else [Finding(OUT_OF_BUDGET)]
+            found = [] if policy.ignores_failures else [PolicyFailure(OUT_OF_BUDGET)]
         if policy.annotations:
             variables.left = PER_POLICY
             found += self._annotated(policy, variables, annotations)
         return found
 
     def _outcome(
-        self, policy: Policy, each: Validation, variables: PolicyVariables, index: int
-    ) -> Finding | None:
+        self, policy: AdmissionPolicy, each: Validation, variables: PolicyVariables, index: int
+    ) -> PolicyFailure | None:
         """Return what one validation has against a write. OutOfBudget."""
         found = variables.value(each.expression)
         if found is True:
@@ -149,18 +158,18 @@ class ValidatingPolicies:
         if isinstance(found, (cel.CelError, cel.CompileError)):
             if policy.ignores_failures:
                 return None
-            return Finding(failure(each.expression, found), index=index)
+            return PolicyFailure(failure(each.expression, found), index=index)
         message = ""
         if each.message_expression is not None:
             said = variables.value(each.message_expression)
             if isinstance(said, str) and len(said.strip()) <= LONGEST_MESSAGE:
                 message = "" if "\n" in said.strip() else said.strip()
         message = message or each.message or f"failed expression: {each.text}"
-        return Finding(message, each.reason, index)
+        return PolicyFailure(message, each.reason, index)
 
     def _annotated(
-        self, policy: Policy, variables: PolicyVariables, annotations: dict[str, list[str]]
-    ) -> Iterator[Finding]:
+        self, policy: AdmissionPolicy, variables: PolicyVariables, annotations: dict[str, list[str]]
+    ) -> Iterator[PolicyFailure]:
         for key, expression in policy.annotations:
             try:
                 found = variables.value(expression)
@@ -178,21 +187,21 @@ class ValidatingPolicies:
                     f"{type(found).__name__}. Return type must be either string or null."
                 )
             if why and not policy.ignores_failures:
-                yield Finding(why, always_denies=True)
+                yield PolicyFailure(why, always_denies=True)
 
     def _misconfigured(
-        self, policy: Policy, binding: Binding | None, error: Exception
+        self, policy: AdmissionPolicy, binding: PolicyBinding | None, error: Exception
     ) -> Iterator[Denied]:
         if not policy.ignores_failures:
             what = "policy" if binding is None else "binding"
-            yield policy, binding, Finding(f"failed to configure {what}: {error}")
+            yield policy, binding, PolicyFailure(f"failed to configure {what}: {error}")
 
 
 def _text(expression: Any) -> str:
     return str(getattr(expression, "text", ""))
 
 
-def _audited(policy: Policy, binding: Binding, finding: Finding) -> str:
+def _audited(policy: AdmissionPolicy, binding: PolicyBinding, finding: PolicyFailure) -> str:
     failures: Sequence[Any] = [
         {
             "message": finding.message,
@@ -205,7 +214,9 @@ def _audited(policy: Policy, binding: Binding, finding: Finding) -> str:
     return orjson.dumps(failures).decode()
 
 
-def _denial(review: Review, policy: Policy, binding: Binding | None, finding: Finding) -> ApiError:
+def _denial(
+    review: Review, policy: AdmissionPolicy, binding: PolicyBinding | None, finding: PolicyFailure
+) -> ApiError:
     by = f"ValidatingAdmissionPolicy '{policy.name}'"
     if binding is not None:
         by += f" with binding '{binding.name}'"

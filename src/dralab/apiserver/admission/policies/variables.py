@@ -12,7 +12,7 @@ from dralab.apiserver.admission.expressions import (
     Variables,
     measured,
 )
-from dralab.apiserver.admission.policies.definitions import Compiled, Policy
+from dralab.apiserver.admission.policies.definitions import AdmissionPolicy, Compiled
 from dralab.cel.values import LazyMap
 
 OUT_OF_BUDGET: Final = (
@@ -36,7 +36,9 @@ class PolicyVariables:
 
     __slots__ = ("_own", "_params", "_policy", "_size", "_values", "_visible", "left")
 
-    def __init__(self, policy: Policy, values: ReviewValues, params: Any, budget: int) -> None:
+    def __init__(
+        self, policy: AdmissionPolicy, values: ReviewValues, params: Any, budget: int
+    ) -> None:
         self._policy = policy
         self._values = values
         self._params = params

@@ -47,7 +47,7 @@ class CallFailed(Exception):  # noqa: N818 - a fact, on which the failure policy
 
 
 @dataclass(slots=True)
-class Reinvocation:
+class WebhookReinvocation:
     """What has to be asked again in the second round of one write."""
 
     seen: bytes = b""  # the object after the last webhook
@@ -310,8 +310,10 @@ def _failed(error: CallFailed, hook: Webhook, review: Review, place: str) -> Non
     review.annotate(place, orjson.dumps(told).decode())
 
 
-def _reinvocation(review: Review) -> Reinvocation:
-    found: Reinvocation = review.memory.setdefault(MutatingWebhooks.name, Reinvocation())
+def _reinvocation(review: Review) -> WebhookReinvocation:
+    found: WebhookReinvocation = review.memory.setdefault(
+        MutatingWebhooks.name, WebhookReinvocation()
+    )
     return found
 
 

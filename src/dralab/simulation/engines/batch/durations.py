@@ -11,9 +11,9 @@ from dralab.simulation.workloads.profiles import (
     Composed,
     Delay,
     Homogeneous,
-    Message,
     ParallelTask,
     Profile,
+    SchedulerMessage,
     SmpiTrace,
     Staging,
     Storage,
@@ -54,7 +54,7 @@ class Durations:
         match profile:
             case Delay():
                 return ExpectedRun(profile.duration)
-            case Message():
+            case SchedulerMessage():
                 return ExpectedRun(0)
             case ParallelTask():
                 return self._parallel(job, profile, hosts)

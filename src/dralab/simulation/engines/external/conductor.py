@@ -13,7 +13,7 @@ from dralab.kernel.clock import SECOND
 from dralab.simulation.engines.external.driver import (
     DELETES_FOREVER,
     ROUNDS,
-    Driver,
+    ClockedRun,
     Stopped,
 )
 from dralab.simulation.engines.external.served_cluster import ServedCluster
@@ -53,7 +53,7 @@ class ConductorOptions:
     instant_timeout: float = 300.0
 
 
-class Conductor(Driver):
+class Conductor(ClockedRun):
     """One run whose programs are under `supervisor`; used from the thread that made that.
 
     `creates_pods`: there are controllers that may create pods at any time.

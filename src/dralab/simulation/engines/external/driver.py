@@ -53,7 +53,7 @@ class Stopped(Exception):  # noqa: N818 - no error: the run leaves off
         self.why = why
 
 
-class Driver:
+class ClockedRun:
     """One run against a cluster whose clock is ours.
 
     `trouble` says what became of a scheduler that ended, `revive` starts it again, up to `restarts`

@@ -18,7 +18,7 @@ from dralab.kernel.clock import SECOND
 from dralab.simulation.engines.external.driver import (
     DELETES_FOREVER,
     ROUNDS,
-    Driver,
+    ClockedRun,
     Stopped,
 )
 from dralab.simulation.engines.external.served_cluster import ServedCluster
@@ -71,7 +71,7 @@ class PacingOptions:
     restarts: int = 0
 
 
-class Pacer(Driver):
+class Pacer(ClockedRun):
     """One run paced by silence.
 
     `at_work` says whether a scheduler could run but does not (where we started it, and can know).

@@ -1,13 +1,13 @@
 """The result of a run with an external scheduler, with notes on its reliability."""
 
 from dralab.kernel.clock import rfc3339
-from dralab.simulation.engines.external.driver import Driver, DriverReport
+from dralab.simulation.engines.external.driver import ClockedRun, DriverReport
 from dralab.simulation.engines.external.served_cluster import ServedCluster, ServedTask
 from dralab.simulation.results.result import Result, Task
 from dralab.simulation.workloads.openb import WHOLE_GPU
 
 
-def result(driver: Driver, *, name: str, seed: int, complete: bool) -> Result:
+def result(driver: ClockedRun, *, name: str, seed: int, complete: bool) -> Result:
     """Return what became of the pods; times count from the beginning of the run."""
     served = driver.served
     nodes = served.capacity.nodes

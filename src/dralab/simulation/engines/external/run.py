@@ -12,7 +12,7 @@ from dralab.kernel.clock import SECOND, ManualClock
 from dralab.simulation.engines.external import checkpoint, controllers, options, report
 from dralab.simulation.engines.external.clocked_processes import ClockedLauncher
 from dralab.simulation.engines.external.conductor import Conductor
-from dralab.simulation.engines.external.driver import Driver
+from dralab.simulation.engines.external.driver import ClockedRun
 from dralab.simulation.engines.external.pacing import Pacer
 from dralab.simulation.engines.external.schedulers import Launcher, RealTimeLauncher, started
 from dralab.simulation.engines.external.served_cluster import ServedCluster
@@ -124,7 +124,7 @@ class ExternalRun:
 
     def _driver(
         self, served: ServedCluster, supervisor: Supervisor | None
-    ) -> tuple[Driver, Launcher]:
+    ) -> tuple[ClockedRun, Launcher]:
         count = max(1, len(self.commands.commands))
         if supervisor is None:
             return Pacer(served, self.pacing, schedulers=count), RealTimeLauncher()
@@ -173,7 +173,7 @@ class ExternalRun:
         )
 
     def _drive(
-        self, driver: Driver, launcher: Launcher, progress: Progress | None, stop: Stop | None
+        self, driver: ClockedRun, launcher: Launcher, progress: Progress | None, stop: Stop | None
     ) -> bool:
         """Run the schedulers, and time with them; False if the run left off."""
         total = len(driver.served.pods)
