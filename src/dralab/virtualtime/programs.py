@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+from collections import Counter
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from random import Random
@@ -50,7 +51,7 @@ class TracedProcess:
         self.threads: set[int] = set()
         self.patch: VdsoPatch | None = None
         self.random: Random | None = None  # where its random bytes come from, if they are seeded
-        self.reads = 0  # of the clock, that stopped
+        self.reads: Counter[tuple[int, int]] = Counter()  # of the clock, that stopped: from where
         self._memory: int | None = None
         self._pidfd = -1
 

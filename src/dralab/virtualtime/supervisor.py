@@ -16,9 +16,10 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Final, Self
 
+from dralab.virtualtime.busy_reading import BUSY, BusyClockReader
 from dralab.virtualtime.errors import ClockError, ClockUnavailableError
 from dralab.virtualtime.machine import Architecture, this_machine
-from dralab.virtualtime.programs import ThreadState, TracedProcess, TracedThread
+from dralab.virtualtime.programs import ThreadState, TracedThread
 from dralab.virtualtime.sockets import Connections, Traffic, packets_in_transit
 from dralab.virtualtime.timed_calls import SECOND
 from dralab.virtualtime.tracer import NEVER, StartedProgram, Tracer, VirtualTime
@@ -27,12 +28,6 @@ from dralab.virtualtime.tracer import NEVER, StartedProgram, Tracer, VirtualTime
 BOOTED: Final = 3600 * SECOND
 WORD: Final = struct.Struct("<Q")
 
-# Nanoseconds of a processor. A thread that runs on for BUSY is looked at: does it wait by reading
-# the clock?
-BUSY: Final = 10_000_000
-LOOK: Final = 10_000_000
-LOOK_AGAIN: Final = 300_000_000
-READS_OF_A_SPINNER: Final = 400  # in one LOOK; a program that starts makes some dozens
 # Real seconds.
 FIRST_DOZE: Final = 50e-6
 SHORTEST_DOZE: Final = 20e-6
@@ -190,7 +185,7 @@ class Supervisor:
         A program that waits by reading the clock again and again finds it creeping on.
         """
         doze, began = SHORTEST_DOZE, time.perf_counter()
-        watch = _BusyClockReader(self._busy)
+        watch = BusyClockReader(self._busy)
         tracer = self._tracer
         self._patience = PATIENCE
         while self._tracer.threads:
@@ -355,51 +350,6 @@ class Supervisor:
         if line not in self._told:
             self._told.add(line)
             self._note(line)
-
-
-class _BusyClockReader:
-    """Whether a thread that runs on and on reads the clock all the time."""
-
-    def __init__(self, until: int) -> None:
-        self._used: dict[
-            int, int
-        ] = {}  # by thread: its processor time when it was first seen awake
-        self._trapped: TracedProcess | None = None
-        self._until = until
-        self._spins = False
-
-    @property
-    def close_look(self) -> bool:
-        """Whether reads of the clock are being counted."""
-        return self._trapped is not None
-
-    def look(self, thread: TracedThread) -> int:
-        """Look again; return the nanoseconds by which the clock should creep."""
-        used = thread.processor_time()
-        if thread.tid not in self._used:
-            self._used[thread.tid] = used
-        spent = used - self._used[thread.tid]
-        if self._spins:
-            self._used[thread.tid] = used
-            return spent
-        if self._trapped is None:
-            if spent >= self._until:
-                self._trapped, self._until = thread.process, spent + LOOK
-                thread.process.reads = 0
-                thread.process.trap(on=True)
-        elif self._trapped.reads >= READS_OF_A_SPINNER:
-            self._spins, self._used[thread.tid] = True, used
-            self.close()
-        elif spent >= self._until:
-            self.close()
-            self._until = spent + LOOK_AGAIN
-        return 0
-
-    def close(self) -> None:
-        """Let the clock be read without a stop again."""
-        if self._trapped is not None:
-            self._trapped.trap(on=False)
-            self._trapped = None
 
 
 def unavailable() -> str | None:

@@ -407,7 +407,7 @@ class Tracer:
 
     def _reads(self, thread: TracedThread, name: str) -> None:
         arguments, process = thread.registers.arguments, thread.process
-        process.reads += 1
+        process.reads[thread.registers.call_site] += 1
         now, offset = self._time.words()
         if name == "clock_gettime":
             if arguments[0] in {0, 5, 8, 11}:
