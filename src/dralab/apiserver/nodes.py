@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import quote, urlencode
 
 from dralab.api.status import ApiError
-from dralab.apiserver.http.application import Connector
 from dralab.apiserver.http.messages import Answer, HttpRequest, HttpResponse, Proxied
+from dralab.apiserver.http.resource_requests import Connector
 from dralab.apiserver.http.routing import Route, query_of
 from dralab.apiserver.resources.options import Query
 from dralab.apiserver.resources.server import Resources

@@ -122,7 +122,7 @@ class ApiServer:
         if audit is not None:
             self.audit = self._audited(audit, chance)
         self.nodes = NodeProxy(self.resources, networks)
-        self.application.connectors.update(self.nodes.connectors())
+        self.application.requests.connectors.update(self.nodes.connectors())
 
     def _authorize(self, modes: Sequence[str]) -> None:
         """Switch authorization on."""

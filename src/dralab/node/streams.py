@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 import orjson
 
 from dralab.api.status import ApiError
-from dralab.apiserver.http.application import TEXT
 from dralab.apiserver.http.byte_feeds import Feed
 from dralab.apiserver.http.messages import Answer, ByteStream, HttpResponse, Upgrade
+from dralab.apiserver.http.responses import TEXT
 from dralab.apiserver.nodes import NodeRequest, chosen
 from dralab.apiserver.resources.options import Query
 from dralab.kernel.clock import SECOND, from_rfc3339

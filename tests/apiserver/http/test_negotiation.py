@@ -5,8 +5,8 @@ import json
 import pytest
 
 from apiserver.resources.asking import Asked
-from dralab.apiserver.http.application import quoted
 from dralab.apiserver.http.negotiation import discovery_form, form_of
+from dralab.apiserver.http.responses import quoted
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"

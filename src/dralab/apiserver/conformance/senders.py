@@ -89,7 +89,7 @@ class InProcess:
             audiences=resources.context.issuer.audiences,
         )
         self.application = Application(resources, authentication=authentication)
-        self.application.connectors.update(NodeProxy(resources).connectors())
+        self.application.requests.connectors.update(NodeProxy(resources).connectors())
 
     def send(self, question: Question) -> Reply:
         """Return the answer; a watch has ended when it comes."""

@@ -1,0 +1,377 @@
+"""Requests for resources: what a method, a query and a body ask of the verbs, and the answers.
+
+`application` authenticates, authorizes and routes; `resources` implements the verbs.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+
+from dralab.api.status import ApiError
+from dralab.apiserver.http import bodies, weighing
+from dralab.apiserver.http.encoding import ObjectEncoder, PartialEncoder
+from dralab.apiserver.http.messages import Answer, HttpRequest, HttpResponse, WatchStream
+from dralab.apiserver.http.negotiation import AnswerForm
+from dralab.apiserver.http.responses import form_for, not_allowed, response, warnings_of
+from dralab.apiserver.http.routing import (
+    COLLECTION_VERBS,
+    NO_QUERY,
+    OBJECT_VERBS,
+    SUBRESOURCE_VERBS,
+    Route,
+    is_watch,
+    query_of,
+)
+from dralab.apiserver.http.trying import JSON
+from dralab.apiserver.http.weighing import Weights
+from dralab.apiserver.resources.options import (
+    Query,
+    WriteOptions,
+    check_patch_options,
+    delete_options,
+    list_options,
+    write_options,
+)
+from dralab.apiserver.resources.patching import PatchType
+from dralab.apiserver.resources.server import Resources, success
+from dralab.apiserver.storage import Stored
+from dralab.apiserver.users import User
+
+if TYPE_CHECKING:
+    from dralab.apiserver.http.tabular import TableEncoder
+
+PATCHES: Final[Mapping[str, PatchType]] = {
+    "application/json-patch+json": "json",
+    "application/merge-patch+json": "merge",
+    "application/strategic-merge-patch+json": "strategic",
+    "application/apply-patch+yaml": "apply",
+}
+CUSTOM_PATCHES: Final = (
+    "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"
+)
+# Kinds whose deletion answers with the object even when it is gone.
+SHOWN_WHEN_DELETED: Final = frozenset(
+    {
+        "namespaces", "persistentvolumeclaims", "persistentvolumes", "pods", "podtemplates",
+        "resourcequotas", "serviceaccounts", "services",
+        "apiextensions.k8s.io/customresourcedefinitions",
+    }
+)  # fmt: skip
+# Kinds that are answered and never stored.
+ASKED: Final = ("create",)
+Connector = Callable[[HttpRequest, Route, User], Answer]
+
+
+class ResourceRequests:
+    """Answers requests for resources.
+
+    `connectors` answer the subresources that lead out of the server (`("pods", "log")`), by
+    hub and subresource; `apiserver.nodes` has those of pods.
+    """
+
+    def __init__(self, resources: Resources) -> None:
+        self.resources = resources
+        self.weights = Weights(resources)
+        self.connectors: dict[tuple[str, str], Connector] = {}
+        self._encoders: dict[int, ObjectEncoder] = {}
+        resources.on_kinds_changed(self._encoders.clear)
+
+    def over(self, resources: Resources) -> "ResourceRequests":
+        """Return the same over a view of the store."""
+        found = copy(self)
+        found.resources = resources
+        return found
+
+    def answer(self, request: HttpRequest, route: Route, user: User) -> Answer:
+        """Answer a request for a resource. ApiError: it is refused."""
+        kind, method = route.kind, request.method
+        query = query_of(request.query)
+        if route.subresource:
+            verb = SUBRESOURCE_VERBS.get(method, "")
+            if verb not in kind.subresources[route.subresource].verbs:
+                raise not_allowed()
+            return self._subresource(request, route, user, query, verb)
+        verb = (OBJECT_VERBS if route.name else COLLECTION_VERBS).get(method, "")
+        if verb not in kind.verbs or (
+            kind.namespaced and not route.namespace and verb in {"create", "deletecollection"}
+        ):
+            raise not_allowed()
+        match verb:
+            case "get":
+                return self._get(request, route, query)
+            case "list":
+                return self._list(request, route, query)
+            case "create":
+                return self._create(request, route, user, query)
+            case "update":
+                return self._update(request, route, user, query)
+            case "patch":
+                return self._patch(request, route, user, query)
+            case "delete":
+                return self._delete(request, route, user, query)
+            case _:
+                return self._delete_collection(request, route, user, query)
+
+    # --- reading --------------------------------------------------------------------------
+
+    def _get(self, request: HttpRequest, route: Route, query: Query) -> Answer:
+        if route.watch:
+            return self._watch(request, route, query)
+        revision = query["resourceVersion"][0] if "resourceVersion" in query else ""
+        form = form_for(request, listing=False)
+        stored = self.resources.get(route.kind, route.name, route.namespace, revision=revision)
+        if not self._is_plain(route, form):
+            weighing.check(request, len(stored.encoded) * weighing.times(form))
+        return self._object(route, stored, form, query=query)
+
+    def _list(self, request: HttpRequest, route: Route, query: Query) -> Answer:
+        if route.watch or is_watch(query):
+            return self._watch(request, route, query)
+        options = list_options(query, watch=False)
+        form = form_for(request, listing=True)
+        self.weights.check_selection(request, route, options)
+        page = self.resources.list(route.kind, route.namespace, options)
+        self.resources.prepare(route.kind, page.items)
+        plain = self._is_plain(route, form)
+        self.weights.check_page(request, route.kind, form, page.items, plain=plain)
+        body: bytes | Sequence[bytes]
+        if form.as_ == "Table":
+            body = self._tables(route, form, query).page(page)
+        elif form.as_ == "PartialObjectMetadataList":
+            body = PartialEncoder(form.version).page(route.kind, page)
+        else:
+            body = self.encoder(route).page(page)
+        return response(body, form, warnings=warnings_of(page))
+
+    def _watch(self, request: HttpRequest, route: Route, query: Query) -> Answer:
+        form = form_for(request, listing=True)
+        options = list_options(query, watch=True)
+        if request.brief and (options.revision in {"", "0"} or options.send_initial_events):
+            self.weights.check_selection(request, route, options)
+        try:
+            watching = self.resources.watch(route.kind, route.namespace, options, name=route.name)
+        except ApiError as error:
+            if error.reason != "Expired":
+                raise
+            # Watchers get an error event: clients list again.
+            line = orjson.dumps({"type": "ERROR", "object": error.status()}) + b"\n"
+            return HttpResponse(headers=JSON, body=line)
+        self.resources.prepare(route.kind, watching.initial)
+        encoder: ObjectEncoder | PartialEncoder | TableEncoder = self.encoder(route)
+        if form.as_ == "Table":
+            encoder = self._tables(route, form, query)
+        elif form.as_ == "PartialObjectMetadata":
+            encoder = PartialEncoder(form.version)
+        return WatchStream(watching=watching, encoder=encoder, headers=JSON)
+
+    def _is_plain(self, route: Route, form: AnswerForm) -> bool:
+        """Whether objects are sent as they are stored."""
+        return not form.as_ and form.encoding == "json" and self.encoder(route).plain
+
+    def _tables(self, route: Route, form: AnswerForm, query: Query) -> "TableEncoder":
+        from dralab.apiserver.http.tabular import TableEncoder, included
+
+        context = self.resources.context
+        return TableEncoder(
+            route.kind,
+            context.rules,
+            context.clock,
+            version=form.version,
+            include=included(query),
+        )
+
+    def encoder(self, route: Route) -> ObjectEncoder:
+        """Return the encoder of a kind, made once."""
+        found = self._encoders.get(id(route.kind))
+        if found is None or found.kind is not route.kind:
+            found = ObjectEncoder(route.kind, self.resources.context.rules)
+            self._encoders[id(route.kind)] = found
+        return found
+
+    def _object(
+        self,
+        route: Route,
+        stored: Stored,
+        form: AnswerForm,
+        *,
+        query: Query = NO_QUERY,
+        status: int = 200,
+        warnings: Sequence[str] = (),
+    ) -> HttpResponse:
+        if form.as_ == "Table":
+            body = self._tables(route, form, query).object(stored)
+        elif form.as_ == "PartialObjectMetadata":
+            body = orjson.dumps(PartialEncoder(form.version).value(stored))
+        else:
+            body = self.encoder(route).object(stored)
+        return response(body, form, status=status, warnings=warnings)
+
+    # --- writing --------------------------------------------------------------------------
+
+    def _create(self, request: HttpRequest, route: Route, user: User, query: Query) -> Answer:
+        kind = route.kind
+        form = form_for(request, listing=False)
+        self.weights.check_create(request, route, form)
+        options = _write_options(request, query, "CreateOptions", user)
+        value = self._body(request, route, options)
+        if kind.verbs == ASKED:
+            asked = self.resources.ask(kind, value, route.namespace, options)
+            return response(orjson.dumps(asked), form, status=201, warnings=options.warnings)
+        stored = self.resources.create(kind, value, route.namespace, options)
+        return self._object(route, stored, form, query=query, status=201, warnings=options.warnings)
+
+    def _body(self, request: HttpRequest, route: Route, options: WriteOptions) -> dict[str, Any]:
+        kind = route.kind
+        if "yaml" in request.headers.get("content-type", ""):
+            weighing.check_yaml(request)
+        body = bodies.decode(
+            request.body,
+            request.headers.get("content-type", ""),
+            kind.kind,
+            count_duplicates=options.validation != "Ignore",
+        )
+        options.duplicates = body.duplicates
+        return bodies.check_type(body.value, request.body, kind, self.resources.kinds)
+
+    def _update(self, request: HttpRequest, route: Route, user: User, query: Query) -> HttpResponse:
+        form = form_for(request, listing=False)
+        self.weights.check_change(request, route, form)
+        options = _write_options(request, query, "UpdateOptions", user)
+        value = self._body(request, route, options)
+        stored, created = self.resources.put(
+            route.kind,
+            value,
+            route.name,
+            route.namespace,
+            options,
+            subresource=route.subresource,
+        )
+        status = 201 if created else 200
+        return self._object(
+            route, stored, form, query=query, status=status, warnings=options.warnings
+        )
+
+    def _patch(self, request: HttpRequest, route: Route, user: User, query: Query) -> HttpResponse:
+        form = form_for(request, listing=False)
+        self.weights.check_change(request, route, form)
+        patch_type, patch, options = self._patch_body(request, route, user, query)
+        stored, created = self.resources.patch(
+            route.kind,
+            route.name,
+            patch,
+            route.namespace,
+            options,
+            type=patch_type,
+            subresource=route.subresource,
+        )
+        status = 201 if created else 200
+        return self._object(
+            route, stored, form, query=query, status=status, warnings=options.warnings
+        )
+
+    def _patch_body(
+        self, request: HttpRequest, route: Route, user: User, query: Query
+    ) -> tuple[PatchType, Any, WriteOptions]:
+        media = bodies.media_type(request.headers.get("content-type", ""))
+        patch_type = PATCHES.get(media)
+        if patch_type is None:
+            raise ApiError("UnsupportedMediaType", "415: Unsupported Media Type", details={})
+        if patch_type == "strategic" and not route.kind.patches_strategically:
+            raise bodies.unknown_format(CUSTOM_PATCHES)
+        options = _write_options(request, query, "PatchOptions", user)
+        check_patch_options(options, apply=patch_type == "apply", force_given="force" in query)
+        if patch_type == "apply":
+            weighing.check_yaml(request)
+            body = bodies.decode(request.body, "application/yaml", route.kind.kind)
+        else:
+            body = bodies.decode(request.body, "application/json", route.kind.kind)
+        options.duplicates = body.duplicates
+        return patch_type, body.value, options
+
+    def _delete_options(self, request: HttpRequest) -> Mapping[str, Any] | None:
+        if not request.body:
+            return None
+        body = bodies.decode(request.body, request.headers.get("content-type", ""), "DeleteOptions")
+        if body.value is None:
+            return None
+        if not isinstance(body.value, dict):
+            raise ApiError.bad_request("DeleteOptions: expected an object")
+        return body.value
+
+    def _delete(self, request: HttpRequest, route: Route, user: User, query: Query) -> HttpResponse:
+        form = form_for(request, listing=False)
+        options = delete_options(query, self._delete_options(request))
+        self.weights.check_delete(request, route)
+        stored, gone = self.resources.delete(
+            route.kind, route.name, route.namespace, options, user=user
+        )
+        if gone and not (
+            route.kind.hub in SHOWN_WHEN_DELETED and "uid" in stored.value["metadata"]
+        ):
+            return response(orjson.dumps(success(route.kind, stored)), form)
+        return self._object(route, stored, form, query=query)
+
+    def _delete_collection(
+        self, request: HttpRequest, route: Route, user: User, query: Query
+    ) -> HttpResponse:
+        form = form_for(request, listing=False)
+        options = delete_options(query, self._delete_options(request))
+        chosen = list_options(query, watch=False)
+        self.weights.check_collection(request, route)
+        page = self.resources.delete_collection(
+            route.kind, route.namespace, chosen, options, user=user
+        )
+        return response(self.encoder(route).page(page), form)
+
+    def _subresource(
+        self, request: HttpRequest, route: Route, user: User, query: Query, verb: str
+    ) -> Answer:
+        kind, name = route.kind, route.subresource
+        if connector := self.connectors.get((kind.hub, name)):
+            return connector(request, route, user)
+        if name == "status":
+            if verb == "get":
+                return self._get(request, route, query)
+            return (self._update if verb == "update" else self._patch)(request, route, user, query)
+        form = form_for(request, listing=False)
+        self.weights.check_change(request, route, form)
+        patch_type: PatchType = "merge"
+        body: Any = None
+        if verb == "patch":
+            patch_type, body, options = self._patch_body(request, route, user, query)
+        else:
+            names = {"create": "CreateOptions", "update": "UpdateOptions"}
+            options = _write_options(request, query, names.get(verb, "GetOptions"), user)
+            if verb != "get":
+                sub = kind.subresources[name]
+                body = bodies.decode(
+                    request.body, request.headers.get("content-type", ""), sub.kind
+                ).value
+        answer = self.resources.subresource(
+            verb,
+            kind,
+            route.name,
+            name,
+            body,
+            namespace=route.namespace,
+            options=options,
+            type=patch_type,
+        )
+        status = 201 if verb == "create" else 200
+        return response(orjson.dumps(answer), form, status=status, warnings=options.warnings)
+
+
+def _write_options(request: HttpRequest, query: Query, kind: str, user: User) -> WriteOptions:
+    """Return the write options of a request; annotations go to its record in the audit log."""
+    found = write_options(query, kind, user=user, agent=agent_of(request))
+    request.warned = found.warnings
+    if request.record is not None:
+        found.annotate = request.record.annotate
+    return found
+
+
+def agent_of(request: HttpRequest) -> str:
+    """Return the client's program."""
+    return request.headers.get("user-agent", "")

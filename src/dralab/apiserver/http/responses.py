@@ -1,0 +1,107 @@
+"""Responses: the form that a client asked for, warnings in headers, and JSON for people."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+from urllib.parse import parse_qs
+
+import orjson
+
+from dralab.api.status import ApiError
+from dralab.apiserver.http import negotiation
+from dralab.apiserver.http.encoding import as_yaml
+from dralab.apiserver.http.messages import HttpRequest, HttpResponse
+from dralab.apiserver.http.negotiation import AnswerForm
+from dralab.apiserver.http.trying import JSON, NO_CACHE
+from dralab.apiserver.resources.context import shown
+from dralab.apiserver.resources.reading import ListPage
+
+TEXT: Final = (("Content-Type", "text/plain; charset=utf-8"),)
+WARNINGS: Final = 20  # damaged objects that a list names one by one
+
+
+def form_for(request: HttpRequest, *, listing: bool) -> AnswerForm:
+    """Return the form of the answer; ApiError NotAcceptable."""
+    form = negotiation.form_of(request.headers.get("accept", ""), listing=listing)
+    if form is None:
+        raise negotiation.not_acceptable(listing=listing)
+    return form
+
+
+def warnings_of(page: ListPage) -> Sequence[str]:
+    """Return the warnings of a list: the objects that are missing from it because of damage."""
+    if not page.damaged:
+        return ()
+    found = [f"{shown(key)} is damaged and omitted" for key in page.damaged[:WARNINGS]]
+    if more := len(page.damaged) - WARNINGS:
+        found += [f"{more} more are damaged and omitted"] if more > 0 else []
+    return found
+
+
+def not_allowed() -> ApiError:
+    """Return the error for a verb that a path does not have."""
+    return ApiError(
+        "MethodNotAllowed",
+        "the server does not allow this method on the requested resource",
+        details={},
+    )
+
+
+def response(
+    body: bytes | Sequence[bytes],
+    form: AnswerForm,
+    *,
+    status: int = 200,
+    warnings: Sequence[str] = (),
+) -> HttpResponse:
+    """Return an answer in a form, with its warnings."""
+    if form.encoding == "yaml":
+        body = as_yaml(body if isinstance(body, bytes) else b"".join(body))
+        headers: Sequence[tuple[str, str]] = (NO_CACHE, ("Content-Type", "application/yaml"))
+    else:
+        headers = JSON
+    if warnings:
+        headers = [*headers, *warning_headers(warnings)]
+    return HttpResponse(status=status, headers=headers, body=body)
+
+
+def warning_headers(warnings: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield the headers of warnings, each text once."""
+    for text in dict.fromkeys(warnings):
+        yield "Warning", f"299 - {quoted(text)}"
+
+
+def quoted(text: str) -> str:
+    """Return a text as a quoted string of a header, in UTF-8 as Go writes it.
+
+    Headers are texts of bytes (latin-1) up to the edge; a field may have any name.
+    """
+    plain = text.replace("\\", "\\\\").replace('"', '\\"')
+    shown = "".join(character if character.isprintable() else " " for character in plain)
+    return f'"{shown}"'.encode(errors="replace").decode("latin-1")
+
+
+def wants_pretty(request: HttpRequest) -> bool:
+    """Whether a person reads the answer: by parameter, or by the User-Agent of a browser or curl.
+
+    Source: apiserver `endpoints/handlers/negotiation` (isPrettyPrint).
+    """
+    query = request.query
+    if "pretty" in query:
+        given = parse_qs(query, keep_blank_values=True).get("pretty")
+        if given:
+            return given[0] not in {"0", "false", "False", "F", "f", "FALSE"}
+    return request.headers.get("user-agent", "").startswith(("curl", "Wget", "Mozilla/5.0"))
+
+
+def pretty(answer: HttpResponse) -> HttpResponse:
+    """Return the answer with its JSON indented; other bodies as they are."""
+    headers = {key.lower(): value for key, value in answer.headers}
+    if "content-encoding" in headers:  # compressed already, as the pages of OpenAPI are
+        return answer
+    if not headers.get("content-type", "").startswith("application/json"):
+        return answer
+    body = orjson.dumps(
+        orjson.loads(answer.content), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
+    )
+    return replace(answer, body=body)
