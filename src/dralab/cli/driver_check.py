@@ -19,8 +19,9 @@ from dralab.cli._output import echo_json, echo_table, output_option
 from dralab.cli.errors import UnusableInput
 
 if TYPE_CHECKING:
-    from dralab.drivercheck.bench import HealthHook, Surroundings
+    from dralab.drivercheck.bench import HealthHook
     from dralab.drivercheck.catalog import Check
+    from dralab.drivercheck.check_node import Surroundings
     from dralab.drivercheck.runner import CheckResult, Report
     from dralab.drivercheck.targets import DriverTarget, Places
 
@@ -246,7 +247,7 @@ def _surroundings(
     target: Sequence[str], cdi_roots: Sequence[Path], node: str, connection: ClusterConnection
 ) -> "Surroundings | None":
     """Return where a driver runs already; None where the bench starts it."""
-    from dralab.drivercheck.bench import Surroundings
+    from dralab.drivercheck.check_node import Surroundings
 
     path = Path(target[0])
     if len(target) == 1 and path.is_socket():

@@ -40,6 +40,11 @@ class PrepareResult:
     devices: tuple[PreparedDevice, ...] = ()
     error: str = ""
 
+    @property
+    def cdi_ids(self) -> frozenset[str]:
+        """The CDI ids of all devices."""
+        return frozenset(name for device in self.devices for name in device.cdi_ids)
+
 
 class PluginError(Exception):
     """The whole call failed: there was no answer, or not in time."""

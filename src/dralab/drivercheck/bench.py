@@ -3,19 +3,16 @@
 Each bench has a server, a node and a root directory of its own, so that benches work side by side.
 """
 
-import shutil
-import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self, TypeVar, cast
 
 from dralab.api.status import ApiError
-from dralab.cluster import Cluster
 from dralab.contracts.cdi_cache import CdiCache, FileDirectory
 from dralab.contracts.plugin import ClaimRef, PrepareResult
+from dralab.drivercheck.check_node import NAMESPACE, CheckNode, Surroundings
 from dralab.drivercheck.devices import (
     ClaimUnderTest,
     Published,
@@ -26,7 +23,7 @@ from dralab.drivercheck.devices import (
 )
 from dralab.drivercheck.gate import Gate
 from dralab.drivercheck.limits import CheckLimits
-from dralab.drivercheck.rules import CheckFailed, CheckNeed, NotApplicable, require
+from dralab.drivercheck.rules import CheckFailed, NotApplicable, require
 from dralab.drivercheck.sockets import (
     DriverCallError,
     DriverConnection,
@@ -39,26 +36,12 @@ from dralab.drivercheck.transcript import Transcript
 from dralab.kernel.clock import SECOND, WallClock
 from dralab.kernel.randomness import Randomness
 from dralab.objects.slices import newest_of
-from dralab.runtime.client import Client
-from dralab.runtime.resources import CLAIMS, NAMESPACES, NODES, SLICES
+from dralab.runtime.resources import CLAIMS, SLICES
 from dralab.values.json_types import JsonDict, JsonObject
 
 T = TypeVar("T")
-NODE: Final = "dralab-check-node"
-NAMESPACE: Final = "dralab-check"
-OTHER_NAMESPACE: Final = "dralab-check-2"
 CLASS: Final = "dralab-check"  # of requests; drivers look at allocations alone
 LOOK_EVERY: Final = 0.01  # seconds
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
-    """A cluster and a node that exist already, for a driver that runs there."""
-
-    client: Client
-    node: str
-    socket: Path
-    cdi: Sequence[Path]
 
 
 # Makes a device, by its name, healthy or not.
@@ -114,40 +97,11 @@ class Bench:
         self._claims: list[ClaimUnderTest] = []
         self._touched: dict[str, ClaimRef] = {}
         self._number = 0
-        self._cluster: Cluster | None = None
-        self._gate: Gate | None = None
-        self._place: Path | None = None
+        self._node = CheckNode(surroundings, self.transcript, self.randomness.seed)
 
     def __enter__(self) -> Self:
-        if self.surroundings is not None:
-            self.client: Client = self.surroundings.client
-            self.cdi_paths = list(self.surroundings.cdi)
-            socket = self.surroundings.socket
-            self.places = Places(
-                node=self.surroundings.node,
-                root=socket.parent.parent,
-                kubeconfig=Path(),
-                cdi=self.cdi_paths[-1],
-            )
-        else:
-            self._place = Path(tempfile.mkdtemp(prefix="dc-"))
-            self._cluster = Cluster(seed=self.randomness.seed, edge=self._edge)
-            self._cluster.__enter__()
-            self.client = self._cluster.client
-            self.places = Places(
-                node=NODE,
-                root=self._place / "k",
-                kubeconfig=self._cluster.kubeconfig,
-                cdi=self._place / "cdi",
-            )
-            self.cdi_paths = [self.places.cdi]
-            for path in (self.places.registry, self.places.plugins, self.places.cdi):
-                path.mkdir(parents=True)
-            self.client.create(NODES, {"metadata": {"name": NODE}})
-        for name in (NAMESPACE, OTHER_NAMESPACE):
-            labels = {"resource.kubernetes.io/admin-access": "true"}
-            with suppress(ApiError):  # there since an earlier run
-                self.client.create(NAMESPACES, {"metadata": {"name": name, "labels": labels}})
+        node = self._node.__enter__()
+        self.client, self.places, self.cdi_paths = node.client, node.places, node.cdi_paths
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -155,25 +109,14 @@ class Bench:
         for instance in (self.instance, *self.others):
             if instance is not None:
                 instance.kill()
-        if self.surroundings is not None:
-            for name in (NAMESPACE, OTHER_NAMESPACE):
-                with suppress(ApiError):
-                    self.client.delete(NAMESPACES, name)
-        if self._cluster is not None:
-            self._cluster.__exit__()
-        if self._place is not None:
-            shutil.rmtree(self._place, ignore_errors=True)
-
-    def _edge(self, served: object) -> Gate:
-        self._gate = Gate(served, self.transcript)  # type: ignore[arg-type]  # the cluster's server
-        return self._gate
+        self._node.__exit__()
 
     @property
     def api(self) -> Gate:
         """The driver's requests, and faults that happen to them."""
-        if self._gate is None:
+        if self._node.gate is None:
             raise NotApplicable("the driver uses an API server of its own")
-        return self._gate
+        return self._node.gate
 
     @property
     def has_health_hook(self) -> bool:
@@ -242,6 +185,11 @@ class Bench:
             if not is_served(path):
                 path.unlink(missing_ok=True)
         self.start(devices=devices, target=target)
+
+    def crash(self) -> None:
+        """Kill the driver and start it again."""
+        self.kill()
+        self.restart()
 
     def kill(self) -> None:
         """Kill the driver (SIGKILL)."""
@@ -465,7 +413,7 @@ class Bench:
     def resolved(self, result: PrepareResult) -> set[str]:
         """Return the CDI ids of a prepared claim that a runtime can resolve."""
         known = set(self.cdi().devices)
-        return {name for device in result.devices for name in device.cdi_ids if name in known}
+        return set(result.cdi_ids & known)
 
     def ping(self, connection: DriverConnection) -> None:
         """Call the service. CallError: there is no answer."""
@@ -555,22 +503,3 @@ def _request(name: str, class_: str, alternative: str = "", *, admin: bool = Fal
     if admin:
         exactly["adminAccess"] = True
     return {"name": name, "exactly": exactly}
-
-
-def needs_met(bench: Bench, needs: frozenset[CheckNeed]) -> str:
-    """Return why a check can't be run on a bench; empty where it can."""
-    reasons = {
-        CheckNeed.RESTART: "the bench can't restart the driver: give its command",
-        CheckNeed.INSTANCES: "two instances need {pod_uid} in the driver's command",
-        CheckNeed.API: "the driver uses an API server of its own: give its command",
-        CheckNeed.USAGE: "the driver's process is not known",
-        CheckNeed.PREVIOUS: "an older version is needed: --previous COMMAND",
-        CheckNeed.HEALTH_HOOK: "a command that makes a device unhealthy is needed: --health-hook",
-    }
-    offers = set(bench.target.offers)
-    if bench.previous is not None:
-        offers.add(CheckNeed.PREVIOUS)
-    if bench.has_health_hook:
-        offers.add(CheckNeed.HEALTH_HOOK)
-    missing = sorted(needs - offers)
-    return reasons[missing[0]] if missing else ""

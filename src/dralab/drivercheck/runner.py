@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from dralab.drivercheck.bench import Bench, needs_met
+from dralab.drivercheck.bench import Bench
 from dralab.drivercheck.catalog import Check, Level
-from dralab.drivercheck.rules import CheckFailed, NotApplicable
+from dralab.drivercheck.rules import CheckFailed, CheckNeed, NotApplicable
 from dralab.drivercheck.sockets import DriverCallError
 from dralab.drivercheck.targets import TargetError
 from dralab.kernel.clock import SECOND, Clock, WallClock
@@ -163,7 +163,7 @@ class Runner:
         bench.__exit__()
 
     def _run(self, check: Check, bench: Bench) -> CheckResult:
-        missing = needs_met(bench, check.needs)
+        missing = _needs_met(bench, check.needs)
         if missing:
             return CheckResult(check=check, outcome=Outcome.SKIPPED, text=missing)
         if not check.fresh and self._blocked:
@@ -224,3 +224,22 @@ class Runner:
             self._results[result.check.id] = found
             if not self._stopping:
                 self.on_result(found)
+
+
+def _needs_met(bench: Bench, needs: frozenset[CheckNeed]) -> str:
+    """Return why a check can't be run on a bench; empty where it can."""
+    reasons = {
+        CheckNeed.RESTART: "the bench can't restart the driver: give its command",
+        CheckNeed.INSTANCES: "two instances need {pod_uid} in the driver's command",
+        CheckNeed.API: "the driver uses an API server of its own: give its command",
+        CheckNeed.USAGE: "the driver's process is not known",
+        CheckNeed.PREVIOUS: "an older version is needed: --previous COMMAND",
+        CheckNeed.HEALTH_HOOK: "a command that makes a device unhealthy is needed: --health-hook",
+    }
+    offers = set(bench.target.offers)
+    if bench.previous is not None:
+        offers.add(CheckNeed.PREVIOUS)
+    if bench.has_health_hook:
+        offers.add(CheckNeed.HEALTH_HOOK)
+    missing = sorted(needs - offers)
+    return reasons[missing[0]] if missing else ""

@@ -132,15 +132,11 @@ class DriverConnection:
         found = wire.version(version)
         return wire.unprepared_of(self._claims_call(found, "Unprepare", refs, patience))
 
-    def start_prepare(self, version: str, refs: Sequence[ClaimRef]) -> Any:
-        """Send a prepare and return gRPC's future: for calls that are broken off."""
-        return self._start(version, "Prepare", refs)
+    def start_call(self, version: str, verb: str, refs: Sequence[ClaimRef]) -> Any:
+        """Send a call and return gRPC's future, so that the call can be broken off.
 
-    def start_unprepare(self, version: str, refs: Sequence[ClaimRef]) -> Any:
-        """Send an unprepare and return gRPC's future."""
-        return self._start(version, "Unprepare", refs)
-
-    def _start(self, version: str, verb: str, refs: Sequence[ClaimRef]) -> Any:
+        `verb` is Prepare or Unprepare.
+        """
         found = wire.version(version)
         method = self._method(
             f"/{found.service}/Node{verb}Resources",

@@ -1,10 +1,12 @@
-"""The checks, one module for each group, all in one catalog (`CHECKS`)."""
+"""The checks, in modules by group, all in one catalog (`CHECKS`)."""
 
 from collections.abc import Sequence
 from typing import Final
 
-from dralab.drivercheck.catalog import Check
+from dralab.drivercheck.catalog import GROUPS, Check
 from dralab.drivercheck.groups import (
+    bad_claims,
+    both_calls,
     crash,
     faults,
     health,
@@ -15,6 +17,11 @@ from dralab.drivercheck.groups import (
     unprepare,
 )
 
-MODULES: Final = (registration, slices, prepare, unprepare, crash, health, faults, load)
+MODULES: Final = (
+    registration, slices, prepare, bad_claims, unprepare, both_calls, crash, health, faults, load,
+)  # fmt: skip
 
-CHECKS: Final[Sequence[Check]] = [check for module in MODULES for check in module.catalog.checks]
+CHECKS: Final[Sequence[Check]] = sorted(
+    (check for module in MODULES for check in module.catalog.checks),
+    key=lambda check: GROUPS.index(check.group),
+)

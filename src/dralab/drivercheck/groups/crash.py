@@ -1,25 +1,22 @@
 """Checks of crashes, restarts and updates: what a driver has to find again, and to clean up."""
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 from dralab.contracts.plugin import PrepareResult
 from dralab.drivercheck.bench import Bench
 from dralab.drivercheck.catalog import MUST, SHOULD, Catalog
+from dralab.drivercheck.cdi_ids import own_ids, require_gone, require_resolved
 from dralab.drivercheck.devices import ClaimUnderTest, Published
 from dralab.drivercheck.gate import SLICES_PATH
 from dralab.drivercheck.rules import CheckFailed, CheckNeed, NotApplicable, fail, require
 from dralab.drivercheck.sockets import DriverCallError, is_served
+from dralab.drivercheck.sources import KEP, KUBELET, LIBRARY, REBOOT, TYPES
 from dralab.drivercheck.targets import DriverTarget
 from dralab.kernel.clock import SECOND
 from dralab.runtime.resources import SLICES
 
 catalog: Final = Catalog()
-KUBELET: Final = "kubernetes/pkg/kubelet/cm/dra/manager.go"
-LIBRARY: Final = "k8s.io/dynamic-resource-allocation/kubeletplugin/draplugin.go"
-KEP: Final = "KEP-4381"
-REBOOT: Final = (
-    "kubernetes/kubernetes#141433: after a reboot /var/run is empty, checkpoints are not"
-)
 OLD_POD: Final = "11111111-0000-4000-8000-000000000001"
 NEW_POD: Final = "11111111-0000-4000-8000-000000000002"
 
@@ -45,11 +42,10 @@ def stale_sockets(bench: Bench) -> None:
     needs=[CheckNeed.RESTART], fresh=True,
 )  # fmt: skip
 def prepared(bench: Bench) -> None:
-    claim, before = _prepared(bench)
-    bench.kill()
-    bench.restart()
-    after = _ids(bench.prepare(claim))
-    require(_ids(before) == after, f"the CDI ids were {sorted(_ids(before))}, now {sorted(after)}")
+    claim, result = _prepared(bench)
+    bench.crash()
+    before, after = sorted(result.cdi_ids), sorted(bench.prepare(claim).cdi_ids)
+    require(before == after, f"the CDI ids were {before}, now {after}")
 
 
 @catalog.check(
@@ -59,12 +55,12 @@ def prepared(bench: Bench) -> None:
     needs=[CheckNeed.RESTART], fresh=True,
 )  # fmt: skip
 def unprepare(bench: Bench) -> None:
-    claim, own = _own(bench)
-    bench.kill()
-    bench.restart()
+    bench.start()
+    claim = bench.claim(*bench.free(1))
+    own = own_ids(bench, claim)
+    bench.crash()
     bench.unprepare(claim)
-    left = sorted(own & set(bench.cdi().devices))
-    require(not left, f"{', '.join(left)} is left of a claim that was prepared before the crash")
+    require_gone(bench, own, "after a crash and an unprepare")
 
 
 @catalog.check(
@@ -81,8 +77,7 @@ def exclusive(bench: Bench) -> None:
     bench.prepare(bench.claim(device))
     if not _refuses(bench, device):
         raise NotApplicable("it does not refuse them before a crash either")
-    bench.kill()
-    bench.restart()
+    bench.crash()
     require(_refuses(bench, device), f"{device.name} was prepared for a second claim")
 
 
@@ -98,14 +93,7 @@ def _refuses(bench: Bench, device: Published) -> bool:
     needs=[CheckNeed.RESTART], fresh=True, long=True,
 )  # fmt: skip
 def during_prepare(bench: Bench) -> None:
-    bench.start()
-    [device] = bench.free(1)
-    typical, _ = _seconds_of(bench, device)
-    moments = bench.randomness.stream("crash.during-prepare")
-    for _ in range(bench.limits.crash_points):
-        claim = bench.claim(device)
-        _killed(bench, bench.connection.start_prepare(bench.version, [claim.ref]),
-                moments.uniform(0.0, 1.5) * typical)  # fmt: skip
+    for claim in _killed_during(bench, "prepare"):
         bench.restart()
         _complete(bench, claim)
         bench.unprepare(claim)
@@ -119,24 +107,32 @@ def during_prepare(bench: Bench) -> None:
     needs=[CheckNeed.RESTART], fresh=True, long=True,
 )  # fmt: skip
 def during_unprepare(bench: Bench) -> None:
-    bench.start()
-    [device] = bench.free(1)
-    _, typical = _seconds_of(bench, device)
-    moments = bench.randomness.stream("crash.during-unprepare")
-    for _ in range(bench.limits.crash_points):
-        claim = bench.claim(device)
-        bench.prepare(claim)
-        _killed(bench, bench.connection.start_unprepare(bench.version, [claim.ref]),
-                moments.uniform(0.0, 1.5) * typical)  # fmt: skip
+    for claim in _killed_during(bench, "unprepare"):
         bench.restart()
         bench.unprepare(claim)
         bench.forget_claim(claim)
-    last = bench.claim(device)
-    _complete(bench, last)
+    _complete(bench, bench.claim(*bench.free(1)))
 
 
-def _seconds_of(bench: Bench, device: Published) -> tuple[float, float]:
-    """Return how long the driver takes to prepare a claim, and to unprepare it, in seconds."""
+def _killed_during(bench: Bench, verb: str) -> Iterator[ClaimUnderTest]:
+    """Kill the driver at random moments of a call, again and again; yield the call's claim."""
+    bench.start()
+    [device] = bench.free(1)
+    usual = _seconds_of(bench, device)[verb]
+    moments = bench.randomness.stream(f"crash.during-{verb}")
+    for _ in range(bench.limits.crash_points):
+        claim = bench.claim(device)
+        if verb == "unprepare":
+            bench.prepare(claim)
+        call = bench.connection.start_call(bench.version, verb.capitalize(), [claim.ref])
+        bench.wait(moments.uniform(0.0, 1.5) * usual)
+        bench.kill()
+        call.cancel()
+        yield claim
+
+
+def _seconds_of(bench: Bench, device: Published) -> dict[str, float]:
+    """Return how long the driver takes to prepare and to unprepare a claim, in seconds."""
     claim = bench.claim(device)
     begin = bench.clock.now()
     bench.prepare(claim)
@@ -144,19 +140,13 @@ def _seconds_of(bench: Bench, device: Published) -> tuple[float, float]:
     bench.unprepare(claim)
     end = bench.clock.now()
     bench.forget_claim(claim)
-    return (between - begin) / SECOND, (end - between) / SECOND
-
-
-def _killed(bench: Bench, call: Any, after: float) -> None:
-    bench.wait(after)
-    bench.kill()
-    call.cancel()
+    return {"prepare": (between - begin) / SECOND, "unprepare": (end - between) / SECOND}
 
 
 def _complete(bench: Bench, claim: ClaimUnderTest) -> None:
     """Prepare a claim, and require that its own CDI ids can be resolved."""
     result = bench.prepare(claim)
-    if not _ids(result):
+    if not result.cdi_ids:
         return
     for device in result.devices:
         missing = {device.cdi_ids[0]} - bench.resolved(result) if device.cdi_ids else set()
@@ -245,11 +235,8 @@ def reboot(bench: Bench) -> None:
     before = bench.resolved(result)
     _reboot(bench)
     after = bench.prepare(claim)
-    missing = (before & _ids(after)) - bench.resolved(after)
-    require(
-        not missing,
-        f"prepare succeeded, and {', '.join(sorted(missing))} can't be resolved: "
-        "no container of the pod could be created",
+    require_resolved(
+        bench, before & after.cdi_ids, after, "after a reboot and a prepare that succeeded"
     )
 
 
@@ -289,7 +276,7 @@ def claim_gone(bench: Bench) -> None:
 @catalog.check(
     "crash.publishing", MUST,
     "A driver that is killed while it publishes its slices completes the pool afterwards.",
-    "k8s.io/api/resource/v1/types.go: ResourcePool; an incomplete pool is not used",
+    f"{TYPES}: ResourcePool; an incomplete pool is not used",
     needs=[CheckNeed.RESTART, CheckNeed.API], fresh=True,
 )  # fmt: skip
 def publishing(bench: Bench) -> None:
@@ -327,8 +314,7 @@ def stop_keeps_claims(bench: Bench) -> None:
     _, result = _prepared(bench)
     before = bench.resolved(result)
     bench.stop()
-    missing = before - bench.resolved(result)
-    require(not missing, f"{', '.join(sorted(missing))} is gone since the driver was stopped")
+    require_resolved(bench, before, result, "since the driver was stopped")
 
 
 @catalog.check(
@@ -339,11 +325,11 @@ def stop_keeps_claims(bench: Bench) -> None:
 )  # fmt: skip
 def two_instances(bench: Bench) -> None:
     bench.start(OLD_POD)
-    claim, own = _own(bench, start=False)
+    claim = bench.claim(*bench.free(1))
+    own = own_ids(bench, claim)
     _second(bench)
     bench.unprepare(claim)
-    left = sorted(own & set(bench.cdi().devices))
-    require(not left, f"{', '.join(left)} is left of a claim of the old instance")
+    require_gone(bench, own, "after the new instance unprepared the claim of the old one")
 
 
 @catalog.check(
@@ -380,16 +366,3 @@ def _prepared(bench: Bench) -> tuple[ClaimUnderTest, PrepareResult]:
     bench.start()
     claim = bench.claim(*bench.free(1))
     return claim, bench.prepare(claim)
-
-
-def _own(bench: Bench, *, start: bool = True) -> tuple[ClaimUnderTest, set[str]]:
-    """Prepare a claim; return it with the CDI ids that were not there before."""
-    if start:
-        bench.start()
-    before = set(bench.cdi().devices)
-    claim = bench.claim(*bench.free(1))
-    return claim, _ids(bench.prepare(claim)) - before
-
-
-def _ids(result: PrepareResult) -> set[str]:
-    return {name for device in result.devices for name in device.cdi_ids}

@@ -1,8 +1,7 @@
 """Checks of faults around a driver: the API server, the kubelet's calls, the disk."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import Final
 
 from dralab.contracts import wire
@@ -13,12 +12,11 @@ from dralab.drivercheck.devices import ClaimUnderTest
 from dralab.drivercheck.gate import ApiFault, claim_reads, every, slice_writes
 from dralab.drivercheck.rules import CheckNeed, NotApplicable, fail, require
 from dralab.drivercheck.sockets import DriverCallError
+from dralab.drivercheck.sources import KEP, KUBELET, PLUGIN_PROTO
 from dralab.kernel.clock import SECOND
 
 catalog: Final = Catalog()
-KUBELET: Final = "kubernetes/pkg/kubelet/cm/dra/manager.go"
 API: Final = "Kubernetes API conventions: what a client does on errors"
-KEP: Final = "KEP-4381"
 ROUNDS: Final = 4
 
 
@@ -127,49 +125,20 @@ def _claim_fault(bench: Bench, status: int) -> None:
     _later(bench, lambda: bench.refusal(claim, of=claim), f"after {status} is over")
 
 
-@contextmanager
-def _publishing(bench: Bench, status: int, times: int) -> Iterator[None]:
-    with bench.api.fault(ApiFault(slice_writes, status=status, times=times)) as fault:
-        bench.launch()
-        bench.register()
-        bench.until(lambda: fault.hits, bench.limits.ready, "it publishes no slice")
-        yield
-    bench.until(
-        bench.devices, bench.limits.repair, f"after {status} for a write, no device is published"
-    )
+for _name, _status, _times, _why in (
+    ("conflict", 409, 1, "409; another client was faster"),
+    ("busy", 429, 1, "429 with Retry-After; API priority and fairness"),
+    ("error", 500, 2, "500"),
+):
 
-
-@catalog.check(
-    "faults.slices-conflict", MUST,
-    "A slice whose write is answered with 409 is published in the end.",
-    f"{API}: 409; somebody else was faster",
-    needs=[CheckNeed.RESTART, CheckNeed.API], fresh=True,
-)  # fmt: skip
-def slices_conflict(bench: Bench) -> None:
-    with _publishing(bench, 409, 1):
-        pass
-
-
-@catalog.check(
-    "faults.slices-busy", MUST,
-    "A slice whose write is answered with 429 is published in the end.",
-    f"{API}: 429 with Retry-After; API priority and fairness",
-    needs=[CheckNeed.RESTART, CheckNeed.API], fresh=True,
-)  # fmt: skip
-def slices_busy(bench: Bench) -> None:
-    with _publishing(bench, 429, 1):
-        pass
-
-
-@catalog.check(
-    "faults.slices-error", MUST,
-    "A slice whose write is answered with 500 is published in the end.",
-    f"{API}: 500",
-    needs=[CheckNeed.RESTART, CheckNeed.API], fresh=True,
-)  # fmt: skip
-def slices_error(bench: Bench) -> None:
-    with _publishing(bench, 500, 2):
-        pass
+    @catalog.check(
+        f"faults.slices-{_name}", MUST,
+        f"A slice whose write is answered with {_status} is published in the end.",
+        f"{API}: {_why}",
+        needs=[CheckNeed.RESTART, CheckNeed.API], fresh=True,
+    )  # fmt: skip
+    def slices_in_the_end(bench: Bench, status: int = _status, times: int = _times) -> None:
+        _publish_in_spite_of(bench, status, times)
 
 
 @catalog.check(
@@ -179,8 +148,19 @@ def slices_error(bench: Bench) -> None:
     needs=[CheckNeed.RESTART, CheckNeed.API], fresh=True,
 )  # fmt: skip
 def slices_forbidden(bench: Bench) -> None:
-    with _publishing(bench, 403, 0):
-        bench.wait(bench.limits.down)
+    _publish_in_spite_of(bench, 403, 0, bench.limits.down)
+
+
+def _publish_in_spite_of(bench: Bench, status: int, times: int, seconds: float = 0.0) -> None:
+    """Answer writes of slices with an error, at most `times` (0: all) and at least `seconds`."""
+    with bench.api.fault(ApiFault(slice_writes, status=status, times=times)) as fault:
+        bench.launch()
+        bench.register()
+        bench.until(lambda: fault.hits, bench.limits.ready, "it publishes no slice")
+        bench.wait(seconds)
+    bench.until(
+        bench.devices, bench.limits.repair, f"after {status} for a write, no device is published"
+    )
 
 
 # --- the kubelet's calls ------------------------------------------------------------------------
@@ -195,7 +175,7 @@ def cancelled(bench: Bench) -> None:
     claim = bench.claim(*bench.free(1))
     for number in range(ROUNDS):
         connection = bench.connect(bench.plugin.address)
-        call = connection.start_prepare(bench.version, [claim.ref])
+        call = connection.start_call(bench.version, "Prepare", [claim.ref])
         bench.wait(0.01 * number)
         call.cancel()
         connection.close()
@@ -250,7 +230,7 @@ def malformed(bench: Bench) -> None:
 @catalog.check(
     "faults.nameless", MUST,
     "A claim without a name is refused, and the driver goes on.",
-    "k8s.io/kubelet/pkg/apis/dra/v1/api.proto: Claim; empty fields are not on the wire",
+    f"{PLUGIN_PROTO}: Claim; empty fields are not on the wire",
 )  # fmt: skip
 def nameless(bench: Bench) -> None:
     connection = bench.connect(bench.plugin.address)

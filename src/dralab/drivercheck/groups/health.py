@@ -9,11 +9,11 @@ from dralab.drivercheck.bench import Bench
 from dralab.drivercheck.catalog import MUST, SHOULD, Catalog
 from dralab.drivercheck.rules import CheckNeed, NotApplicable, fail, require
 from dralab.drivercheck.sockets import HealthStream
+from dralab.drivercheck.sources import HEALTH_PROTO, KUBELET, REGISTRATION_PROTO
 from dralab.kernel.clock import SECOND
 
 catalog: Final = Catalog()
-PROTO: Final = "k8s.io/kubelet/pkg/apis/dra-health/v1alpha1/api.proto"
-KUBELET: Final = "kubernetes/pkg/kubelet/cm/dra/manager.go: HandleWatchResourcesStream"
+WATCH: Final = f"{KUBELET}: HandleWatchResourcesStream"
 INFO: Final = "kubernetes/pkg/kubelet/cm/dra/healthinfo.go"
 LONGEST_MESSAGE: Final = 1024
 HOUR: Final = 3_600
@@ -44,7 +44,7 @@ def stream_of(bench: Bench, service: str = "") -> Iterator[HealthStream]:
 @catalog.check(
     "health.served", MUST,
     "Each health service that is announced is served.",
-    f"{KUBELET}; {PROTO}",
+    f"{WATCH}; {HEALTH_PROTO}",
 )  # fmt: skip
 def served(bench: Bench) -> None:
     names = offered(bench)
@@ -61,7 +61,7 @@ def served(bench: Bench) -> None:
 @catalog.check(
     "health.announced", SHOULD,
     "A health service that is served is in supported_versions.",
-    "k8s.io/kubelet/pkg/apis/pluginregistration/v1/api.proto: supported_versions",
+    f"{REGISTRATION_PROTO}: supported_versions",
 )  # fmt: skip
 def announced(bench: Bench) -> None:
     with stream_of(bench):
@@ -71,22 +71,26 @@ def announced(bench: Bench) -> None:
 @catalog.check(
     "health.first", MUST,
     "The first report comes at once: until then the devices' health is Unknown.",
-    f"{KUBELET}: opened right after registration",
+    f"{WATCH}: opened right after registration",
     fresh=True,
 )  # fmt: skip
 def first(bench: Bench) -> None:
     bench.start()
+    taken, limit = _first_report(bench), bench.limits.first_report
+    require(taken <= limit, f"the first report came after {taken:.1f} s: at most {limit:g}")
+
+
+def _first_report(bench: Bench) -> float:
+    """Return after how many seconds a new stream reports."""
     begin = bench.clock.now()
     with stream_of(bench) as stream:
-        taken = (stream.reports[0][0] - begin) / SECOND
-        limit = bench.limits.first_report
-        require(taken <= limit, f"the first report came after {taken:.1f} s: at most {limit:g}")
+        return (stream.reports[0][0] - begin) / SECOND
 
 
 @catalog.check(
     "health.known-devices", MUST,
     "Reports are about devices that the driver has published.",
-    f"{PROTO}: DeviceIdentifier; {INFO}",
+    f"{HEALTH_PROTO}: DeviceIdentifier; {INFO}",
 )  # fmt: skip
 def known_devices(bench: Bench) -> None:
     known = {(device.pool, device.name) for device in bench.devices()}
@@ -141,26 +145,22 @@ def refresh(bench: Bench) -> None:
 @catalog.check(
     "health.again", MUST,
     "A stream that is opened again reports at once: a kubelet opens it 5 s after its end.",
-    f"{KUBELET}: the stream is opened again and again",
+    f"{WATCH}: the stream is opened again and again",
     fresh=True,
 )  # fmt: skip
 def again(bench: Bench) -> None:
     bench.start()
     limit = bench.limits.first_report
-    begin = bench.clock.now()
-    with stream_of(bench) as stream:
-        if stream.reports[0][0] > begin + int(limit * SECOND):
-            raise NotApplicable("the first stream's report is late, too")
-    begin = bench.clock.now()
-    with stream_of(bench) as stream:
-        taken = (stream.reports[0][0] - begin) / SECOND
-        require(taken <= limit, f"the second stream's first report came after {taken:.1f} s")
+    if _first_report(bench) > limit:
+        raise NotApplicable("the first stream's report is late, too")
+    taken = _first_report(bench)
+    require(taken <= limit, f"the second stream's first report came after {taken:.1f} s")
 
 
 @catalog.check(
     "health.two-streams", SHOULD,
     "Two streams at the same time both report.",
-    f"{KUBELET}: a kubelet that restarts may be faster than the end of its old connection",
+    f"{WATCH}: a kubelet that restarts may be faster than the end of its old connection",
 )  # fmt: skip
 def two_streams(bench: Bench) -> None:
     with stream_of(bench) as one:
@@ -176,7 +176,7 @@ def two_streams(bench: Bench) -> None:
 @catalog.check(
     "health.messages", SHOULD,
     f"Messages have at most {LONGEST_MESSAGE} characters.",
-    f"{PROTO}: DeviceHealth.message",
+    f"{HEALTH_PROTO}: DeviceHealth.message",
 )  # fmt: skip
 def messages(bench: Bench) -> None:
     with stream_of(bench) as stream:
@@ -188,7 +188,7 @@ def messages(bench: Bench) -> None:
 @catalog.check(
     "health.times", SHOULD,
     "last_updated_time is in seconds since the epoch, and of today.",
-    f"{PROTO}: DeviceHealth.last_updated_time",
+    f"{HEALTH_PROTO}: DeviceHealth.last_updated_time",
 )  # fmt: skip
 def times(bench: Bench) -> None:
     with stream_of(bench) as stream:
@@ -205,7 +205,7 @@ def times(bench: Bench) -> None:
 @catalog.check(
     "health.timeouts", SHOULD,
     "health_check_timeout_seconds is not negative, and at most an hour.",
-    f"{PROTO}: DeviceHealth.health_check_timeout_seconds",
+    f"{HEALTH_PROTO}: DeviceHealth.health_check_timeout_seconds",
 )  # fmt: skip
 def timeouts(bench: Bench) -> None:
     with stream_of(bench) as stream:
@@ -216,7 +216,7 @@ def timeouts(bench: Bench) -> None:
 @catalog.check(
     "health.quiet", SHOULD,
     "While nothing changes, reports are rare: at most 10 a second.",
-    f"{KUBELET}: every report makes the kubelet look at all pods with devices",
+    f"{WATCH}: every report makes the kubelet look at all pods with devices",
 )  # fmt: skip
 def quiet(bench: Bench) -> None:
     with stream_of(bench) as stream:
@@ -230,7 +230,7 @@ def quiet(bench: Bench) -> None:
 @catalog.check(
     "health.unhealthy", MUST,
     "A device that becomes unhealthy is reported so.",
-    f"{PROTO}: HealthStatus UNHEALTHY; KEP-4680",
+    f"{HEALTH_PROTO}: HealthStatus UNHEALTHY; KEP-4680",
     needs=[CheckNeed.HEALTH_HOOK],
 )  # fmt: skip
 def unhealthy(bench: Bench) -> None:
@@ -240,7 +240,7 @@ def unhealthy(bench: Bench) -> None:
 @catalog.check(
     "health.recovery", MUST,
     "A device that recovers is reported healthy again.",
-    f"{PROTO}: HealthStatus HEALTHY; KEP-4680",
+    f"{HEALTH_PROTO}: HealthStatus HEALTHY; KEP-4680",
     needs=[CheckNeed.HEALTH_HOOK],
 )  # fmt: skip
 def recovery(bench: Bench) -> None:
@@ -263,6 +263,3 @@ def _made(bench: Bench, *, healthy: bool, required: bool = True) -> None:
             if not healthy and required:
                 bench.set_health(name, healthy=True)
         require(not required, f"{name} is {wanted}, and no report says so")
-
-
-__all__ = ["catalog"]

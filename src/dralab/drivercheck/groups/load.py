@@ -81,11 +81,14 @@ def _usage(bench: Bench) -> Usage | None:
     return bench.instance.usage() if bench.instance is not None else None
 
 
-def _grown(bench: Bench) -> tuple[Usage, Usage]:
+def _require_growth(bench: Bench, quantity: str, most: int, unit: int = 1) -> None:
+    """Require that the process grew by at most so many descriptors, threads or MiB of memory."""
     run = _run(bench)
     if run.before is None or run.after is None:
         raise NotApplicable("the driver's process is not known")
-    return run.before, run.after
+    grown = (getattr(run.after, quantity) - getattr(run.before, quantity)) / unit
+    name = "MiB of memory" if quantity == "memory" else quantity
+    require(grown <= most, f"after the claims it has {grown:.0f} more {name}: at most {most}")
 
 
 @catalog.check(
@@ -143,10 +146,7 @@ def requests(bench: Bench) -> None:
     needs=[*NEEDS, CheckNeed.USAGE], fresh=True, last=True,
 )  # fmt: skip
 def memory(bench: Bench) -> None:
-    before, after = _grown(bench)
-    grown = (after.memory - before.memory) / MIB
-    most = bench.limits.memory
-    require(grown <= most, f"it grew by {grown:.0f} MiB: at most {most}")
+    _require_growth(bench, "memory", bench.limits.memory, MIB)
 
 
 @catalog.check(
@@ -156,9 +156,7 @@ def memory(bench: Bench) -> None:
     needs=[*NEEDS, CheckNeed.USAGE], fresh=True, last=True,
 )  # fmt: skip
 def descriptors(bench: Bench) -> None:
-    before, after = _grown(bench)
-    grown = after.descriptors - before.descriptors
-    require(grown <= bench.limits.descriptors, f"it has {grown} more descriptors open than before")
+    _require_growth(bench, "descriptors", bench.limits.descriptors)
 
 
 @catalog.check(
@@ -168,6 +166,4 @@ def descriptors(bench: Bench) -> None:
     needs=[*NEEDS, CheckNeed.USAGE], fresh=True, last=True,
 )  # fmt: skip
 def threads(bench: Bench) -> None:
-    before, after = _grown(bench)
-    grown = after.threads - before.threads
-    require(grown <= bench.limits.threads, f"it has {grown} more threads than before")
+    _require_growth(bench, "threads", bench.limits.threads)

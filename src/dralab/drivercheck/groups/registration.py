@@ -11,13 +11,11 @@ from dralab.drivercheck.bench import Bench
 from dralab.drivercheck.catalog import MUST, SHOULD, Catalog
 from dralab.drivercheck.rules import CheckNeed, NotApplicable, fail, require
 from dralab.drivercheck.sockets import DriverCallError, sockets_in
+from dralab.drivercheck.sources import KEP, KUBELET, LIBRARY, PLUGIN_MANAGER, REGISTRATION_PROTO
 
 catalog: Final = Catalog()
-PROTO: Final = "k8s.io/kubelet/pkg/apis/pluginregistration/v1/api.proto"
 WATCHER: Final = "kubernetes/pkg/kubelet/pluginmanager/pluginwatcher/plugin_watcher.go"
 EXECUTOR: Final = "kubernetes/pkg/kubelet/pluginmanager/operationexecutor/operation_generator.go"
-MANAGER: Final = "kubernetes/pkg/kubelet/cm/dra/plugin/dra_plugin_manager.go"
-LIBRARY: Final = "k8s.io/dynamic-resource-allocation/kubeletplugin/draplugin.go"
 SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 LONGEST_NAME: Final = 63
 
@@ -36,7 +34,10 @@ def socket_name(bench: Bench) -> None:
 
 
 @catalog.check(
-    "registration.type", MUST, "GetInfo answers the type DRAPlugin.", f"{PROTO}: PluginInfo.type"
+    "registration.type",
+    MUST,
+    "GetInfo answers the type DRAPlugin.",
+    f"{REGISTRATION_PROTO}: PluginInfo.type",
 )
 def plugin_type(bench: Bench) -> None:
     found = bench.plugin.type
@@ -46,7 +47,7 @@ def plugin_type(bench: Bench) -> None:
 @catalog.check(
     "registration.name", MUST,
     "The driver's name is a DNS subdomain in lower case of at most 63 characters.",
-    "KEP-4381: ResourceSlice.spec.driver; kubernetes/pkg/apis/resource/validation: driver names",
+    f"{KEP}: ResourceSlice.spec.driver; kubernetes/pkg/apis/resource/validation: driver names",
 )  # fmt: skip
 def plugin_name(bench: Bench) -> None:
     name = bench.plugin.name
@@ -57,7 +58,7 @@ def plugin_name(bench: Bench) -> None:
 @catalog.check(
     "registration.name-of-slices", MUST,
     "The name at registration is the driver's name in its ResourceSlices.",
-    "kubernetes/pkg/kubelet/cm/dra/manager.go: a claim's result is sent to the plugin of its name",
+    f"{KUBELET}: a claim's result is sent to the plugin of its name",
 )  # fmt: skip
 def name_of_slices(bench: Bench) -> None:
     name = bench.plugin.name
@@ -74,7 +75,7 @@ def name_of_slices(bench: Bench) -> None:
 @catalog.check(
     "registration.versions", MUST,
     "supported_versions names a version of the plugin service that kubelets know.",
-    f"{MANAGER}: ValidatePlugin",
+    f"{PLUGIN_MANAGER}: ValidatePlugin",
 )  # fmt: skip
 def versions(bench: Bench) -> None:
     offered = bench.plugin.versions
@@ -89,7 +90,7 @@ def versions(bench: Bench) -> None:
 @catalog.check(
     "registration.versions-served", MUST,
     "Each version of the plugin service that is offered is served.",
-    f"{MANAGER}: the kubelet calls the first version that it knows",
+    f"{PLUGIN_MANAGER}: the kubelet calls the first version that it knows",
 )  # fmt: skip
 def versions_served(bench: Bench) -> None:
     for name in bench.plugin.plugin_versions:
@@ -105,7 +106,7 @@ def versions_served(bench: Bench) -> None:
 @catalog.check(
     "registration.newest-first", SHOULD,
     "v1.DRAPlugin is offered, before v1beta1.DRAPlugin.",
-    f"{MANAGER}: the first known version wins; v1beta1 has no share_id",
+    f"{PLUGIN_MANAGER}: the first known version wins; v1beta1 has no share_id",
 )  # fmt: skip
 def newest_first(bench: Bench) -> None:
     known = bench.plugin.plugin_versions
@@ -118,7 +119,7 @@ def newest_first(bench: Bench) -> None:
 @catalog.check(
     "registration.versions-once", SHOULD,
     "supported_versions names nothing twice.",
-    f"{PROTO}: PluginInfo.supported_versions",
+    f"{REGISTRATION_PROTO}: PluginInfo.supported_versions",
 )  # fmt: skip
 def versions_once(bench: Bench) -> None:
     offered = bench.plugin.versions
@@ -129,7 +130,7 @@ def versions_once(bench: Bench) -> None:
 @catalog.check(
     "registration.endpoint-absolute", MUST,
     "The endpoint is empty or an absolute path, without a scheme.",
-    f"{PROTO}: PluginInfo.endpoint; {MANAGER}: it is dialled as unix://<endpoint>",
+    f"{REGISTRATION_PROTO}: PluginInfo.endpoint; {PLUGIN_MANAGER}: it is dialled as unix://<endpoint>",
 )  # fmt: skip
 def endpoint_absolute(bench: Bench) -> None:
     endpoint = bench.plugin.endpoint
@@ -139,7 +140,7 @@ def endpoint_absolute(bench: Bench) -> None:
 @catalog.check(
     "registration.endpoint-place", SHOULD,
     "The endpoint is in a directory of the driver's own below the kubelet's plugins.",
-    "KEP-4381: the plugin directory; a node's administrator protects it as the kubelet's own",
+    f"{KEP}: the plugin directory; a node's administrator protects it as the kubelet's own",
 )  # fmt: skip
 def endpoint_place(bench: Bench) -> None:
     endpoint = os.path.realpath(bench.plugin.address)
@@ -167,12 +168,12 @@ def endpoint_length(bench: Bench) -> None:
 @catalog.check(
     "registration.socket-private", SHOULD,
     "Users other than the owner may not connect to the sockets.",
-    "KEP-4381: only the kubelet calls the driver; unix(7): connecting needs the write permission",
+    f"{KEP}: only the kubelet calls the driver; unix(7): connecting needs the write permission",
 )  # fmt: skip
 def socket_private(bench: Bench) -> None:
     for path in {str(bench.plugin.socket), bench.plugin.address}:
         mode = stat.S_IMODE(os.stat(path).st_mode)  # noqa: PTH116 - a path of the driver's
-        require(not mode & stat.S_IWOTH, f"{path} has the mode {mode:o}: everybody may connect")
+        require(not mode & stat.S_IWOTH, f"{path} has the mode {mode:o}: all users may connect")
 
 
 @catalog.check(
@@ -227,7 +228,7 @@ def refused(bench: Bench) -> None:
 @catalog.check(
     "registration.connections", MUST,
     "Several connections are served at once: each registration opens one of its own.",
-    f"{MANAGER}: one gRPC connection per registered endpoint",
+    f"{PLUGIN_MANAGER}: one gRPC connection per registered endpoint",
 )  # fmt: skip
 def connections(bench: Bench) -> None:
     opened = [bench.connect(bench.plugin.address) for _ in range(4)]
@@ -295,7 +296,7 @@ def ends(bench: Bench) -> None:
 @catalog.check(
     "registration.own-sockets", MUST,
     "Two instances with different pod UIDs have sockets of their own, and both are served.",
-    f"{LIBRARY}: RollingUpdate; KEP-4381: seamless upgrades",
+    f"{LIBRARY}: RollingUpdate; {KEP}: seamless upgrades",
     needs=[CheckNeed.INSTANCES], fresh=True,
 )  # fmt: skip
 def own_sockets(bench: Bench) -> None:

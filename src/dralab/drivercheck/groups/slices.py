@@ -1,23 +1,24 @@
 """Checks of ResourceSlices: what a driver publishes, and how it keeps it true."""
 
 import re
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 from dralab.api.status import ApiError
-from dralab.drivercheck.bench import NODE, Bench
+from dralab.drivercheck.bench import Bench
 from dralab.drivercheck.catalog import MUST, SHOULD, Catalog
+from dralab.drivercheck.check_node import NODE
 from dralab.drivercheck.devices import counters_of, pools_of
-from dralab.drivercheck.gate import SLICES_PATH, ApiCall
+from dralab.drivercheck.gate import SLICES_PATH, ApiCall, ApiFault
 from dralab.drivercheck.rules import CheckNeed, NotApplicable, fail, require
+from dralab.drivercheck.sources import PLUGIN_MANAGER, TYPES
 from dralab.objects.slices import newest_of
 from dralab.runtime.resources import NODES, SLICES
 from dralab.values import quantity
 from dralab.values.json_types import JsonDict
 
 catalog: Final = Catalog()
-TYPES: Final = "k8s.io/api/resource/v1/types.go"
 CONTROLLER: Final = "k8s.io/dynamic-resource-allocation/resourceslice/resourceslicecontroller.go"
 ALLOCATOR: Final = "k8s.io/dynamic-resource-allocation/structured/internal"
 OTHER_NODE: Final = "dralab-check-other-node"
@@ -292,7 +293,7 @@ def quiet_restart(bench: Bench) -> None:
 
 
 def _settle(bench: Bench) -> None:
-    """Wait until no slice has been written for a moment; not for ever."""
+    """Wait until no slice has been written for a moment; at most 20 times."""
     for _ in range(20):
         before = len(writes(bench))
         bench.wait(bench.limits.quiet / 4)
@@ -316,16 +317,7 @@ def _names(bench: Bench) -> set[tuple[str, str]]:
 )  # fmt: skip
 def stale_pools(bench: Bench) -> None:
     bench.start()
-    _settle(bench)
-    [driver] = {one["spec"]["driver"] for one in bench.slices()}
-    bench.kill()
-    stale = _slice(bench, "stale-slice", driver, NODE, "stale-pool")
-    bench.restart()
-    bench.until(
-        lambda: stale["metadata"]["uid"] not in _identities(bench),
-        bench.limits.repair,
-        "the slice of the stale pool stale-pool is still there",
-    )
+    _require_removal(bench, "stale-pool", 1)
 
 
 @catalog.check(
@@ -338,15 +330,20 @@ def one_generation(bench: Bench) -> None:
     bench.start()
     _settle(bench)
     pool = bench.slices()[0]["spec"]["pool"]
+    _require_removal(bench, pool["name"], max(pool["generation"] - 1, 0))
+
+
+def _require_removal(bench: Bench, pool: str, generation: int) -> None:
+    """Add a slice while the driver is down, and require that it is gone after the restart."""
+    _settle(bench)
     [driver] = {one["spec"]["driver"] for one in bench.slices()}
     bench.kill()
-    older = max(pool["generation"] - 1, 0)
-    stale = _slice(bench, "older-generation", driver, NODE, pool["name"], older)
+    stale = _slice(bench, "stale-slice", driver, NODE, pool, generation)
     bench.restart()
     bench.until(
         lambda: stale["metadata"]["uid"] not in _identities(bench),
         bench.limits.repair,
-        f"the slice of generation {older} of the pool {pool['name']} is still there",
+        f"the slice of generation {generation} of the pool {pool} is still there",
     )
 
 
@@ -376,52 +373,44 @@ def others_untouched(bench: Bench) -> None:
 @catalog.check(
     "slices.after-wipe", MUST,
     "Slices that the kubelet has deleted are published again.",
-    "kubernetes/pkg/kubelet/cm/dra/plugin/dra_plugin_manager.go: a starting kubelet deletes all "
-    "slices of its node",
+    f"{PLUGIN_MANAGER}: a starting kubelet deletes all slices of its node",
     needs=[CheckNeed.RESTART, CheckNeed.API], fresh=True, long=True,
 )  # fmt: skip
 def after_wipe(bench: Bench) -> None:
-    _started_twice(bench)
-    wanted = _names(bench)
-    _wipe(bench)
-    _republished(bench, wanted, "the slices that were deleted are not back")
+    with _repaired(bench, "the slices that were deleted are not back"):
+        for one in bench.slices():
+            bench.client.delete(SLICES, one["metadata"]["name"])
 
 
 @catalog.check(
     "slices.after-edit", MUST,
-    "A slice that somebody else has changed is repaired.",
+    "A slice that another client has changed is repaired.",
     f"{CONTROLLER}: syncPool compares what is there with what should be",
     needs=[CheckNeed.RESTART, CheckNeed.API], fresh=True, long=True,
 )  # fmt: skip
 def after_edit(bench: Bench) -> None:
-    _started_twice(bench)
-    wanted = _names(bench)
-    edited = next(one for one in bench.slices() if one["spec"].get("devices"))
-    if len(wanted) < 2:
-        raise NotApplicable("it takes one device of several away")
-    spec = {**edited["spec"], "devices": edited["spec"]["devices"][:-1]}
-    bench.client.update(SLICES, {**edited, "spec": spec})
-    _republished(bench, wanted, "the device that was taken out of a slice is not back")
+    with _repaired(bench, "the device that was taken out of a slice is not back"):
+        if len(bench.devices()) < 2:
+            raise NotApplicable("it takes one device of several away")
+        edited = next(one for one in bench.slices() if one["spec"].get("devices"))
+        spec = {**edited["spec"], "devices": edited["spec"]["devices"][:-1]}
+        bench.client.update(SLICES, {**edited, "spec": spec})
 
 
-def _started_twice(bench: Bench) -> None:
-    """Start the driver on slices that are there: it has not just created them.
+@contextmanager
+def _repaired(bench: Bench, otherwise: str) -> Iterator[None]:
+    """Require that the driver publishes its devices again after the block has damaged slices.
 
-    The Go library believes in a slice that it has created for 60 s, whatever it hears of it.
+    The driver is started twice, so that it has not just created the slices: for 60 s, the Go
+    library does not look again at slices that it has created.
     """
     bench.start()
     _settle(bench)
     bench.kill()
     bench.restart(devices=True)
     _settle(bench)
-
-
-def _wipe(bench: Bench) -> None:
-    for one in bench.slices():
-        bench.client.delete(SLICES, one["metadata"]["name"])
-
-
-def _republished(bench: Bench, wanted: set[tuple[str, str]], otherwise: str) -> None:
+    wanted = _names(bench)
+    yield
     bench.until(lambda: _names(bench) == wanted, bench.limits.repair, otherwise)
 
 
@@ -432,12 +421,10 @@ def _republished(bench: Bench, wanted: set[tuple[str, str]], otherwise: str) -> 
     needs=[CheckNeed.RESTART, CheckNeed.API], fresh=True, long=True,
 )  # fmt: skip
 def after_watch(bench: Bench) -> None:
-    _started_twice(bench)
-    wanted = _names(bench)
-    bench.api.hang_up()
-    bench.wait(bench.limits.quiet / 2)
-    bench.client.delete(SLICES, bench.slices()[-1]["metadata"]["name"])
-    _republished(bench, wanted, "after the end of the watch, a deleted slice is not back")
+    with _repaired(bench, "after the end of the watch, a deleted slice is not back"):
+        bench.api.hang_up()
+        bench.wait(bench.limits.quiet / 2)
+        bench.client.delete(SLICES, bench.slices()[-1]["metadata"]["name"])
 
 
 @catalog.check(
@@ -447,8 +434,6 @@ def after_watch(bench: Bench) -> None:
     needs=[CheckNeed.RESTART, CheckNeed.API], fresh=True,
 )  # fmt: skip
 def without_watchlist(bench: Bench) -> None:
-    from dralab.drivercheck.gate import ApiFault
-
     with bench.api.fault(ApiFault(lambda call: "sendInitialEvents" in call.query, status=422)):
         bench.start()
 
@@ -472,6 +457,3 @@ def _slice(  # noqa: PLR0917 - the parts of one slice
 def _spec(call: ApiCall) -> JsonDict:
     found = call.sent.get("spec") if isinstance(call.sent, dict) else None
     return found if isinstance(found, dict) else {}
-
-
-__all__: Sequence[str] = ("catalog",)

@@ -1,27 +1,18 @@
 """Checks of NodeUnprepareResources: it always succeeds, and leaves nothing behind."""
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Final
 
 from dralab.drivercheck.bench import Bench
 from dralab.drivercheck.catalog import MUST, SHOULD, Catalog
-from dralab.drivercheck.devices import ClaimUnderTest
+from dralab.drivercheck.cdi_ids import own_ids, require_gone, require_resolved
+from dralab.drivercheck.groups.bad_claims import refused_claim
 from dralab.drivercheck.rules import NotApplicable, fail, require
 from dralab.drivercheck.sockets import DriverCallError
+from dralab.drivercheck.sources import KEP, KUBELET, PLUGIN_PROTO
 
 catalog: Final = Catalog()
-PROTO: Final = "k8s.io/kubelet/pkg/apis/dra/v1/api.proto"
-KUBELET: Final = "kubernetes/pkg/kubelet/cm/dra/manager.go"
-KEP: Final = "KEP-4381"
-NOBODY: Final = "99999999-0000-4000-8000-000000000000"
-
-
-def own_ids(bench: Bench, claim: ClaimUnderTest) -> set[str]:
-    """Prepare a claim and return the CDI ids that it brought: those that were not there before."""
-    before = set(bench.cdi().devices)
-    found = bench.prepare(claim)
-    return {name for device in found.devices for name in device.cdi_ids} - before
+UNKNOWN_UID: Final = "99999999-0000-4000-8000-000000000000"
 
 
 @catalog.check(
@@ -33,45 +24,6 @@ def prepared(bench: Bench) -> None:
     claim = bench.claim(*bench.free(min(2, len(bench.devices()))))
     bench.prepare(claim)
     bench.unprepare(claim)
-
-
-@catalog.check(
-    "unprepare.every-claim", MUST,
-    "Every claim of a call is answered.",
-    f"{KUBELET}: NodeUnprepareResources skipped <n> ResourceClaims",
-)  # fmt: skip
-def every_claim(bench: Bench) -> None:
-    claims = [bench.claim(device) for device in bench.free(2)]
-    for claim in claims:
-        bench.prepare(claim)
-    found = bench.call_unprepare(*claims)
-    missing = [claim.ref.name for claim in claims if claim.uid not in found]
-    require(not missing, f"the answer skips {', '.join(missing)}")
-
-
-@catalog.check(
-    "unprepare.no-other-claim", MUST,
-    "No claim is answered that was not asked for.",
-    f"{KUBELET}: NodeUnprepareResources returned result for unknown claim UID",
-)  # fmt: skip
-def no_other_claim(bench: Bench) -> None:
-    claim = bench.claim(*bench.free(1))
-    bench.prepare(claim)
-    others = sorted(set(bench.call_unprepare(claim)) - {claim.uid})
-    require(not others, f"the answer has the unknown claim UIDs {', '.join(others)}")
-
-
-@catalog.check(
-    "unprepare.no-claims", MUST,
-    "A call without claims is answered without claims.",
-    f"{PROTO}: NodeUnprepareResourcesRequest.claims is a list",
-)  # fmt: skip
-def no_claims(bench: Bench) -> None:
-    try:
-        found = bench.connection.unprepare(bench.version, [])
-    except DriverCallError as error:
-        fail(f"a call without claims failed: {error}")
-    require(not found, f"a call without claims is answered with {', '.join(found)}")
 
 
 @catalog.check(
@@ -116,8 +68,7 @@ def cdi_removed(bench: Bench) -> None:
     claim = bench.claim(*bench.free(1))
     ids = own_ids(bench, claim)
     bench.unprepare(claim)
-    left = sorted(ids & set(bench.cdi().devices))
-    require(not left, f"{', '.join(left)} can still be resolved")
+    require_gone(bench, ids, "after the call")
 
 
 @catalog.check(
@@ -131,22 +82,20 @@ def others_kept(bench: Bench) -> None:
     kept = bench.prepare(second)
     before = bench.resolved(kept)
     bench.unprepare(first)
-    missing = before - bench.resolved(kept)
-    require(not missing, f"{', '.join(sorted(missing))} of another claim is gone")
+    require_resolved(bench, before, kept, "since another claim was unprepared")
 
 
 @catalog.check(
     "unprepare.by-uid", MUST,
     "A claim is unprepared by its UID: one of the same name and another UID stays prepared.",
-    f"{PROTO}: Claim.uid; a claim may be deleted and created again under its name",
+    f"{PLUGIN_PROTO}: Claim.uid; a claim may be deleted and created again under its name",
 )  # fmt: skip
 def by_uid(bench: Bench) -> None:
     claim = bench.claim(*bench.free(1))
     result = bench.prepare(claim)
     before = bench.resolved(result)
-    bench.call_unprepare(replace(claim, ref=replace(claim.ref, uid=NOBODY)))
-    missing = before - bench.resolved(result)
-    require(not missing, f"{', '.join(sorted(missing))} is gone: another UID was unprepared")
+    bench.call_unprepare(replace(claim, ref=replace(claim.ref, uid=UNKNOWN_UID)))
+    require_resolved(bench, before, result, "since another UID was unprepared")
 
 
 @catalog.check(
@@ -171,8 +120,7 @@ def claim_again(bench: Bench) -> None:
     claim = bench.claim(*bench.free(1))
     before = bench.resolved(bench.prepare(claim))
     bench.unprepare(claim)
-    missing = before - bench.resolved(bench.prepare(claim))
-    require(not missing, f"{', '.join(sorted(missing))} can't be resolved the second time")
+    require_resolved(bench, before, bench.prepare(claim), "the second time")
 
 
 @catalog.check(
@@ -181,10 +129,7 @@ def claim_again(bench: Bench) -> None:
     f"{KUBELET}: unprepare is called for every claim that was tried",
 )  # fmt: skip
 def failed_prepare(bench: Bench) -> None:
-    claim = bench.claim(allocated=False)
-    if not bench.refusal(claim, of=claim):
-        raise NotApplicable("a claim without an allocation is not refused")
-    bench.unprepare(claim)
+    bench.unprepare(refused_claim(bench))
 
 
 @catalog.check(
@@ -210,8 +155,7 @@ def other_version(bench: Bench) -> None:
         if error.code == "UNIMPLEMENTED":
             raise NotApplicable(f"{other} is not served") from error
         fail(f"{other}: {error}")
-    left = sorted(ids & set(bench.cdi().devices))
-    require(not left, f"after NodeUnprepareResources of {other}, {', '.join(left)} is left")
+    require_gone(bench, ids, f"after NodeUnprepareResources of {other}")
 
 
 @catalog.check(
@@ -231,16 +175,3 @@ def nothing_left(bench: Bench) -> None:
         bench.forget_claim(claim)
     left = sorted(bench.files() - (before or set()))
     require(not left, f"left behind: {', '.join(left)}")
-
-
-@catalog.check(
-    "unprepare.parallel", MUST,
-    "Calls for different claims at the same time all succeed.",
-    f"{KUBELET}: pods end side by side",
-)  # fmt: skip
-def parallel(bench: Bench) -> None:
-    claims = [bench.claim(device) for device in bench.free(4)]
-    for claim in claims:
-        bench.prepare(claim)
-    with ThreadPoolExecutor(len(claims)) as pool:
-        list(pool.map(bench.unprepare, claims))

@@ -1,0 +1,102 @@
+"""The node that a driver under test runs on: a client, the kubelet's directories, and their end.
+
+By default it has an API server and a directory of its own, so that several nodes work side by
+side. With `Surroundings` it is a node that exists already.
+"""
+
+import shutil
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Self
+
+from dralab.api.status import ApiError
+from dralab.cluster import Cluster
+from dralab.drivercheck.gate import Gate
+from dralab.drivercheck.targets import Places
+from dralab.drivercheck.transcript import Transcript
+from dralab.runtime.client import Client
+from dralab.runtime.resources import NAMESPACES, NODES
+
+NODE: Final = "dralab-check-node"
+NAMESPACE: Final = "dralab-check"
+OTHER_NAMESPACE: Final = "dralab-check-2"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """A cluster and a node that exist already, for a driver that runs there."""
+
+    client: Client
+    node: str
+    socket: Path
+    cdi: Sequence[Path]
+
+
+class CheckNode:
+    """A node for one driver. Use it as a context: nothing of it is left afterwards.
+
+    `gate` logs the driver's requests; None in surroundings, whose server is not ours.
+    """
+
+    client: Client
+    places: Places
+    cdi_paths: Sequence[Path]
+
+    def __init__(
+        self, surroundings: Surroundings | None, transcript: Transcript, seed: int
+    ) -> None:
+        self.surroundings = surroundings
+        self.transcript = transcript
+        self.seed = seed
+        self.gate: Gate | None = None
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        if self.surroundings is None:
+            self._make()
+        else:
+            self._find(self.surroundings)
+        for name in (NAMESPACE, OTHER_NAMESPACE):
+            labels = {"resource.kubernetes.io/admin-access": "true"}
+            with suppress(ApiError):  # there since an earlier run
+                self.client.create(NAMESPACES, {"metadata": {"name": name, "labels": labels}})
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def _make(self) -> None:
+        place = Path(tempfile.mkdtemp(prefix="dc-"))
+        self._stack.callback(shutil.rmtree, place, ignore_errors=True)
+        cluster = self._stack.enter_context(Cluster(seed=self.seed, edge=self._edge))
+        self.client = cluster.client
+        self.places = Places(
+            node=NODE, root=place / "k", kubeconfig=cluster.kubeconfig, cdi=place / "cdi"
+        )
+        self.cdi_paths = [self.places.cdi]
+        for path in (self.places.registry, self.places.plugins, self.places.cdi):
+            path.mkdir(parents=True)
+        self.client.create(NODES, {"metadata": {"name": NODE}})
+
+    def _edge(self, served: Any) -> Gate:
+        self.gate = Gate(served, self.transcript)
+        return self.gate
+
+    def _find(self, found: Surroundings) -> None:
+        self.client = found.client
+        self.cdi_paths = list(found.cdi)
+        self.places = Places(
+            node=found.node,
+            root=found.socket.parent.parent,
+            kubeconfig=Path(),
+            cdi=self.cdi_paths[-1],
+        )
+        self._stack.callback(self._delete_namespaces)
+
+    def _delete_namespaces(self) -> None:
+        for name in (NAMESPACE, OTHER_NAMESPACE):
+            with suppress(ApiError):
+                self.client.delete(NAMESPACES, name)

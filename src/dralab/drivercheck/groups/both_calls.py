@@ -1,0 +1,82 @@
+"""Checks of NodePrepareResources and NodeUnprepareResources: which claims an answer has."""
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from dralab.drivercheck.bench import Bench
+from dralab.drivercheck.catalog import MUST, Catalog
+from dralab.drivercheck.devices import ClaimUnderTest
+from dralab.drivercheck.rules import fail, require
+from dralab.drivercheck.sockets import DriverCallError
+from dralab.drivercheck.sources import KUBELET, PLUGIN_PROTO
+
+catalog: Final = Catalog()
+AT_ONCE: Final = 4
+
+
+def _add_checks(verb: str) -> None:
+    """Add the checks of one call, whose verb is prepare or unprepare."""
+    method = f"Node{verb.capitalize()}Resources"
+
+    @catalog.check(
+        f"{verb}.every-claim", MUST,
+        "Every claim of a call is answered.",
+        f"{KUBELET}: {method} skipped <n> ResourceClaims",
+    )  # fmt: skip
+    def every_claim(bench: Bench) -> None:
+        claims = _claims(bench, verb, 2)
+        found = _answers(bench, verb, *claims)
+        missing = [claim.ref.name for claim in claims if claim.uid not in found]
+        require(not missing, f"the answer skips {', '.join(missing)}")
+
+    @catalog.check(
+        f"{verb}.no-other-claim", MUST,
+        "Only the claims of the call are answered.",
+        f"{KUBELET}: {method} returned result for unknown claim UID",
+    )  # fmt: skip
+    def no_other_claim(bench: Bench) -> None:
+        [claim] = _claims(bench, verb, 1)
+        others = sorted(set(_answers(bench, verb, claim)) - {claim.uid})
+        require(not others, f"the answer has the unknown claim UIDs {', '.join(others)}")
+
+    @catalog.check(
+        f"{verb}.no-claims", MUST,
+        "A call without claims is answered without claims.",
+        f"{PLUGIN_PROTO}: {method}Request.claims is a list; drivers send it as a health check",
+    )  # fmt: skip
+    def no_claims(bench: Bench) -> None:
+        try:
+            found = _answers(bench, verb)
+        except DriverCallError as error:
+            fail(f"a call without claims failed: {error}")
+        require(not found, f"a call without claims is answered with {', '.join(found)}")
+
+    @catalog.check(
+        f"{verb}.parallel", MUST,
+        "Calls for different claims at the same time all succeed.",
+        f"{KUBELET}: several pods start and end at the same time",
+    )  # fmt: skip
+    def parallel(bench: Bench) -> None:
+        claims = _claims(bench, verb, AT_ONCE)
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            list(pool.map(bench.prepare if verb == "prepare" else bench.unprepare, claims))
+
+
+def _claims(bench: Bench, verb: str, count: int) -> list[ClaimUnderTest]:
+    """Return claims that are ready for a call."""
+    claims = [bench.claim(device) for device in bench.free(count)]
+    if verb == "unprepare":
+        for claim in claims:
+            bench.prepare(claim)
+    return claims
+
+
+def _answers(bench: Bench, verb: str, *claims: ClaimUnderTest) -> Mapping[str, object]:
+    if verb == "prepare":
+        return bench.call_prepare(*claims)
+    return bench.call_unprepare(*claims)
+
+
+_add_checks("prepare")
+_add_checks("unprepare")
