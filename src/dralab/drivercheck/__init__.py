@@ -1,4 +1,4 @@
-"""Conformance checks of DRA drivers: black box, over the sockets, without a cluster or hardware.
+"""Conformance checks of DRA drivers, over their sockets, without a cluster or hardware.
 
 `catalog` has the vocabulary of a check, `groups` the checks themselves, `bench` the kubelet and
 the API server that a driver under test meets, `targets` how the driver is run, `runner` the order

@@ -1,4 +1,4 @@
-"""What a driver under test meets: an API server, a node's directories, and the kubelet's calls.
+"""The bench of a driver under test: its process, its claims, and the kubelet's calls.
 
 Each bench has a server, a node and a root directory of its own, so that benches work side by side.
 """
@@ -49,14 +49,14 @@ HealthHook = Callable[[Places, str, bool], None]
 
 
 class Shared:
-    """What several checks look at, and one of them has to find out."""
+    """Findings that several checks use, each found once."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._found: dict[str, object] = {}
 
     def once(self, key: str, find: Callable[[], T]) -> T:
-        """Return what was found under a key; the first who asks finds it, others wait."""
+        """Return the finding of a key; the first caller computes it, others wait."""
         with self._lock:
             if key not in self._found:
                 self._found[key] = find()
@@ -139,7 +139,7 @@ class Bench:
             self.settled(self.incomplete)
 
     def launch(self, pod_uid: str = "", *, target: DriverTarget | None = None) -> RunningDriver:
-        """Start the driver, and no more."""
+        """Start the driver without registering it."""
         self.transcript.add("run", "the driver starts")
         self.unwanted_end = True
         if self.instance is not None and self.instance.running:
@@ -159,7 +159,7 @@ class Bench:
         finally:
             connection.close()
         self._main = None
-        # A service's socket that comes late has a check of its own: a kubelet connects again.
+        # A service that comes late is not an error here: registration.service-first checks that.
         address = self.info.address
         self.until(lambda: is_served(address), self.limits.ready, f"{address} is not served")
         return self.info
@@ -168,7 +168,7 @@ class Bench:
         """Return the registration socket with a listener, once there is one."""
         if self.surroundings is not None:
             return self.surroundings.socket
-        # What a kubelet would not see is found too: that has a check of its own.
+        # Hidden sockets too, which a kubelet ignores: registration.socket-name checks that.
 
         def found() -> Path | None:
             paths = [path for path in sockets_in(self.places.registry) if path not in known]
@@ -245,7 +245,7 @@ class Bench:
 
     def slices(self) -> list[JsonDict]:
         """Return the slices of the driver on this node."""
-        # The rule that the names are equal has a check of its own.
+        # registration.name-of-slices checks that the names are equal.
         wanted = f"spec.nodeName={self.places.node}"
         found = list(self.client.list(SLICES, field_selector=wanted).items)
         own = [one for one in found if one["spec"]["driver"] == self.plugin.name]
@@ -305,7 +305,7 @@ class Bench:
         return found
 
     def allocate(self, claim: ClaimUnderTest, device: Published) -> None:
-        """Give a claim that has nothing yet a device."""
+        """Allocate a device to a claim without an allocation."""
         stored = self.client.get(CLAIMS, claim.ref.name, claim.ref.namespace)
         self._allocate(stored, [self._result("r0", device, admin=False)], ())
 
@@ -319,7 +319,7 @@ class Bench:
         self.client.update(CLAIMS, {**stored, "status": status}, subresource="status")
 
     def _result(self, request: str, device: Published, *, admin: bool) -> JsonDict:
-        # The slices name the driver; where its socket says another name, that is a check's affair.
+        # The driver's name in its slices: registration.name-of-slices compares the two.
         driver = next(iter(self.slices()))["spec"]["driver"]
         found: JsonDict = {
             "request": request,
@@ -346,7 +346,7 @@ class Bench:
     def call_prepare(
         self, *claims: ClaimUnderTest, version: str = "", on: DriverConnection | None = None
     ) -> Mapping[str, PrepareResult]:
-        """Call NodePrepareResources. CallError."""
+        """Call NodePrepareResources. DriverCallError."""
         for claim in claims:
             self._touched[claim.uid] = claim.ref
         connection = on or self.connection
@@ -355,7 +355,7 @@ class Bench:
     def call_unprepare(
         self, *claims: ClaimUnderTest, version: str = "", on: DriverConnection | None = None
     ) -> Mapping[str, str]:
-        """Call NodeUnprepareResources. CallError."""
+        """Call NodeUnprepareResources. DriverCallError."""
         connection = on or self.connection
         found = connection.unprepare(version or self.version, [claim.ref for claim in claims])
         for uid, error in found.items():
@@ -416,11 +416,11 @@ class Bench:
         return set(result.cdi_ids & known)
 
     def ping(self, connection: DriverConnection) -> None:
-        """Call the service. CallError: there is no answer."""
+        """Call the service. DriverCallError: there is no answer."""
         try:
             connection.unprepare(self.version, [])
         except DriverCallError as error:
-            # Whether a call without claims succeeds has a check of its own.
+            # Whether a call without claims succeeds: unprepare.no-claims.
             if error.code in {"UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED"}:
                 raise
 
@@ -454,7 +454,7 @@ class Bench:
         return text
 
     def incomplete(self) -> str:
-        """Return which pool is not whole yet: its slices are written one after the other."""
+        """Return which pool is incomplete; empty if none is."""
         for pool, members in pools_of(self.slices()).items():
             newest = newest_of(members)
             counts = {one["spec"]["pool"]["resourceSliceCount"] for one in newest}
@@ -464,7 +464,7 @@ class Bench:
         return ""
 
     def wait(self, seconds: float) -> None:
-        """Let time pass."""
+        """Wait so many seconds."""
         self._pause.wait(seconds)
 
     def _still_runs(self, otherwise: str) -> None:
@@ -476,7 +476,7 @@ class Bench:
         return f"; its last output:\n{output}" if output else ""
 
     def tidy(self) -> None:
-        """Give back what a check has left prepared, and delete its claims."""
+        """Unprepare what a check has left prepared, and delete its claims."""
         refs = list(self._touched.values())
         self._touched = {}
         try:

@@ -1,7 +1,7 @@
-"""Drivers written with the SDK as processes that start fast: forked from one that has imported all.
+"""Drivers written with the SDK, as processes that are forked from one with all imports.
 
 A Python process takes half a second to import what a driver needs, and a check of crashes starts
-dozens of them. Each is a process of its own all the same, with signals and an exit code.
+dozens of them. Each is still a process of its own, with signals and an exit code.
 """
 
 import multiprocessing
@@ -33,7 +33,7 @@ class ForkedTarget:
 
     @property
     def name(self) -> str:
-        """What reports call it."""
+        """Its name in reports."""
         return self.title or " ".join(self.arguments)
 
     @property
@@ -57,7 +57,7 @@ class ForkedTarget:
                 places.variables(pod_uid) | own,
                 str(log),
             ),
-            daemon=True,  # it ends with this process, whatever happens
+            daemon=True,  # it ends with this process
         )
         process.start()
         return ForkedInstance(process, log)
@@ -73,7 +73,7 @@ class ForkedInstance:
 
     @property
     def running(self) -> bool:
-        """Whether it has not ended."""
+        """Whether it runs."""
         return self.process.exitcode is None
 
     def stop(self, patience: float) -> int | None:
@@ -94,7 +94,7 @@ class ForkedInstance:
         return last_lines(self.log, self.start)
 
     def usage(self) -> Usage | None:
-        """Return what it holds, from /proc."""
+        """Return its memory, descriptors and threads, from /proc."""
         return usage_of(self.process.pid or 0)
 
 
@@ -104,7 +104,7 @@ def _run(
     variables: Mapping[str, str],
     log: str,
 ) -> None:
-    """Be the driver, in the new process."""
+    """Run the driver in the new process."""
     os.setsid()
     with open(log, "ab") as output:  # noqa: PTH123 - its descriptor is all that is needed
         os.dup2(output.fileno(), 1)

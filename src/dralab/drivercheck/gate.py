@@ -1,4 +1,4 @@
-"""The API server's edge on a bench: it logs what a driver asks, and lets faults happen to it.
+"""The API server's edge on a bench: it logs the requests of a driver, and injects faults.
 
 Everything that comes over HTTP is the driver's: the bench itself uses a client in the process.
 """
@@ -105,7 +105,7 @@ class Gate(AsgiApp):
 
     @contextmanager
     def fault(self, fault: ApiFault) -> Iterator[ApiFault]:
-        """Let a fault happen within the block."""
+        """Inject a fault within the block."""
         self.inject(fault)
         try:
             yield fault
@@ -114,24 +114,24 @@ class Gate(AsgiApp):
 
     @contextmanager
     def down(self) -> Iterator[None]:
-        """Break every connection within the block, as a server that is gone."""
+        """Break every connection within the block, as if the server were gone."""
         with self.fault(ApiFault(every, cut=True)):
             self.hang_up()
             yield
 
     def inject(self, fault: ApiFault) -> None:
-        """Let a fault happen from now on."""
+        """Inject a fault from now on."""
         with self._lock:
             self._faults.append(fault)
 
     def clear(self, fault: ApiFault) -> None:
-        """Let a fault happen no longer."""
+        """Stop injecting a fault."""
         with self._lock:
             if fault in self._faults:
                 self._faults.remove(fault)
 
     def hang_up(self) -> None:
-        """Break the connections of all requests under way: of the watches."""
+        """Break the connections of all requests under way, which are mostly watches."""
         loop = self.loop
         if loop is None:
             return
@@ -143,11 +143,11 @@ class Gate(AsgiApp):
     # --- one request ------------------------------------------------------------------------
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Answer one request, or let a fault happen to it."""
+        """Answer one request, or inject a fault."""
         if scope["type"] != "http":
             await super().__call__(scope, receive, send)
             return
-        # Without the server's short cut, which would pass by the log.
+        # Without the server's short cut, which would bypass the log.
         scope = {**scope, "extensions": {}}
         call = ApiCall(scope["method"], scope["path"], scope["query_string"].decode())
         # uvicorn's cycle of request and response: ASGI has no word for a broken connection.
@@ -172,7 +172,7 @@ class Gate(AsgiApp):
                     return
             await self._pass_on(call, scope, receive, send)
         except asyncio.CancelledError:
-            # The bench ends, and with it the watches of drivers that were killed: no fault of ours.
+            # The bench ends, and with it the watches of drivers that were killed.
             self.transcript.add("API", f"{call} is broken off: the server ends")
         finally:
             with self._lock:

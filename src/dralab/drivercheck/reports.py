@@ -138,7 +138,7 @@ def as_junit(report: Report) -> str:
 
 
 def as_markdown(report: Report) -> str:
-    """Return the report as a page that a vendor can publish."""
+    """Return the report as a markdown page that a vendor can publish."""
     name = report.driver or report.target
     lines = [
         f"# Conformance of {name}",

@@ -24,7 +24,7 @@ class NotApplicable(Exception):  # noqa: N818 - an answer about the driver, not 
 
 
 def require(condition: object, text: str) -> None:
-    """Go on where a condition holds. CheckFailed: it does not."""
+    """Require that a condition holds. CheckFailed: it does not."""
     if not condition:
         raise CheckFailed(text)
 

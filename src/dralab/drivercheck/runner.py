@@ -1,7 +1,7 @@
 """Runs checks on benches side by side, and says how each of them ended.
 
-Most checks wait for the driver, so several benches (`lanes`) work at once. The result is in the
-order of the catalog, whichever check ended first.
+Most checks wait for the driver, so several benches (`lanes`) work at the same time. The results
+are in the order of the catalog.
 """
 
 import threading
@@ -59,7 +59,7 @@ class Report:
 
     @property
     def conformant(self) -> bool:
-        """Whether every MUST that applies is kept, and at least one does."""
+        """Whether all MUSTs that apply are kept, and at least one applies."""
         return (
             not self.count(Outcome.FAILED, Level.MUST)
             and not self.count(Outcome.BLOCKED)
@@ -124,7 +124,7 @@ class Runner:
 
     def _next(self) -> Check | None:
         with self._lock:
-            # The long ones are at the end: they come first.
+            # Long checks are at the end of the list, and run first.
             return self._waiting.pop() if self._waiting else None
 
     def _lane(self) -> None:

@@ -1,7 +1,6 @@
 """A driver written with the SDK, in this process: for tests that take milliseconds.
 
-It is killed as a process is: nothing that it does afterwards has an effect. What its threads do
-after the kill raises `Killed`, at the next write.
+It can be killed like a process: afterwards, its threads end with `Killed` at their next write.
 """
 
 import contextlib
@@ -32,17 +31,17 @@ MEND_AFTER: Final = SECOND // 10
 
 
 class Killed(BaseException):
-    """The process is gone: nothing may happen any more."""
+    """The process is gone: its threads may not go on."""
 
 
 @dataclass(slots=True)
 class Life:
-    """Whether an instance lives; what it does asks first."""
+    """Whether an instance lives; its parts ask before each write."""
 
     alive: bool = True
 
     def check(self) -> None:
-        """Raise Killed where it doesn't."""
+        """Raise Killed if the instance does not live any more."""
         if not self.alive:
             raise Killed
 
@@ -55,13 +54,13 @@ class MortalDirectory(FileDirectory):
         self.life = life
 
     def write(self, name: str, spec: CdiSpec) -> None:
-        """Put a spec there."""
+        """Write a spec."""
         self.life.check()
         super().write(name, spec)
         self.life.check()
 
     def remove(self, name: str) -> None:
-        """Take a spec away."""
+        """Remove a spec."""
         self.life.check()
         super().remove(name)
         self.life.check()
@@ -109,12 +108,12 @@ class SdkTarget:
 
     @property
     def name(self) -> str:
-        """What reports call it."""
+        """Its name in reports."""
         return self.title or getattr(self.parts.driver, "__name__", "a driver")
 
     @property
     def offers(self) -> frozenset[CheckNeed]:
-        """All but an older version and a hook, which need more than a class."""
+        """All needs except an older version and a health hook."""
         own = {CheckNeed.RESTART, CheckNeed.API, CheckNeed.INSTANCES, CheckNeed.USAGE}
         return frozenset(own) | self.more
 
@@ -131,7 +130,7 @@ class SdkInstance:
         self.life = Life()
         self.code = parts.driver(places.node)
         self.client = parts.client(read(places.kubeconfig))
-        # Before anything else: a checkpoint tells what is prepared, whoever serves the sockets.
+        # First of all: the checkpoint says what is prepared.
         state = places.plugins / self.code.name / "checkpoint.json"
         directory = parts.directory(places.cdi, self.life)
         self.hosted = parts.plugin(
@@ -159,7 +158,7 @@ class SdkInstance:
 
     @property
     def running(self) -> bool:
-        """Whether it has not ended."""
+        """Whether it runs."""
         return self.life.alive
 
     def stop(self, patience: float) -> int | None:
@@ -177,7 +176,7 @@ class SdkInstance:
         return 0
 
     def kill(self) -> None:
-        """End it in the middle of whatever it does; its sockets stay."""
+        """End it at once, in the middle of its work; its sockets stay."""
         if not self.life.alive:
             return
         self.life.alive = False
@@ -189,11 +188,11 @@ class SdkInstance:
             _leave_behind(path)
 
     def output(self) -> str:
-        """Return nothing: it writes to this process's output."""
+        """Return an empty text: it writes to this process's output."""
         return ""
 
     def usage(self) -> Usage | None:
-        """Return what the parts say that they hold."""
+        """Return the usage that the parts report."""
         return self.parts.usage(self)
 
     def _silence(self) -> None:

@@ -94,7 +94,7 @@ class DriverConnection:
     # --- registration -------------------------------------------------------------------------
 
     def info(self, patience: float | None = None) -> PluginInfo:
-        """Ask who is there. CallError."""
+        """Call GetInfo. DriverCallError."""
         messages = wire.registration()
         answer = self.call(
             f"/{wire.REGISTRATION_SERVICE}/GetInfo",
@@ -106,7 +106,7 @@ class DriverConnection:
         return PluginInfo(Path(self.path), answer.type, answer.name, answer.endpoint, versions)
 
     def notify(self, *, registered: bool, error: str = "") -> None:
-        """Say whether the driver is registered. CallError."""
+        """Tell the driver whether it is registered. DriverCallError."""
         messages = wire.registration()
         self.call(
             f"/{wire.REGISTRATION_SERVICE}/NotifyRegistrationStatus",
@@ -120,7 +120,7 @@ class DriverConnection:
     def prepare(
         self, version: str, refs: Sequence[ClaimRef], patience: float | None = None
     ) -> dict[str, PrepareResult]:
-        """Have the devices of claims made ready. CallError: the call as a whole failed."""
+        """Prepare claims. DriverCallError: the call as a whole failed."""
         found = wire.version(version)
         response = self._claims_call(found, "Prepare", refs, patience)
         return found.prepared_of(response)
@@ -128,7 +128,7 @@ class DriverConnection:
     def unprepare(
         self, version: str, refs: Sequence[ClaimRef], patience: float | None = None
     ) -> dict[str, str]:
-        """Give devices back. CallError: the call as a whole failed."""
+        """Unprepare claims. DriverCallError: the call as a whole failed."""
         found = wire.version(version)
         return wire.unprepared_of(self._claims_call(found, "Unprepare", refs, patience))
 
@@ -177,7 +177,7 @@ class DriverConnection:
     # --- any call -----------------------------------------------------------------------------
 
     def call(self, path: str, request: Any, answer: Any, patience: float) -> Any:
-        """Call a method and return its answer, a message of the type `answer`. CallError."""
+        """Call a method and return its answer, a message of the type `answer`. DriverCallError."""
         name = path.rpartition("/")[2]
         try:
             found = self._method(path, answer)(request, timeout=patience, wait_for_ready=False)
@@ -217,7 +217,7 @@ class HealthStream:
         self._thread.start()
 
     def close(self) -> None:
-        """Break the stream off."""
+        """Cancel the stream."""
         self._stream.cancel()
         self._thread.join(5.0)
 

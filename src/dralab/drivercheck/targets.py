@@ -39,7 +39,7 @@ class Places:
         return self.root / "plugins"
 
     def words(self, pod_uid: str = "") -> dict[str, str]:
-        """Return what may stand in braces in a command."""
+        """Return the placeholders of a command with their values."""
         return {
             "node": self.node,
             "root": str(self.root),
@@ -77,7 +77,7 @@ class RunningDriver(Protocol):
 
     @property
     def running(self) -> bool:
-        """Whether it has not ended."""
+        """Whether it runs."""
         ...
 
     def stop(self, patience: float) -> int | None:
@@ -93,7 +93,7 @@ class RunningDriver(Protocol):
         ...
 
     def usage(self) -> Usage | None:
-        """Return what it holds; None where that can't be known."""
+        """Return its memory, descriptors and threads; None if they can't be known."""
         ...
 
 
@@ -102,7 +102,7 @@ class DriverTarget(Protocol):
 
     @property
     def name(self) -> str:
-        """What reports call it."""
+        """Its name in reports."""
         ...
 
     @property
@@ -131,7 +131,7 @@ class CommandTarget:
 
     @property
     def name(self) -> str:
-        """What reports call it."""
+        """Its name in reports."""
         return self.title or shlex.join(self.command)
 
     @property
@@ -172,7 +172,7 @@ class ProcessInstance:
 
     @property
     def running(self) -> bool:
-        """Whether it has not ended."""
+        """Whether it runs."""
         return self.process.poll() is None
 
     def stop(self, patience: float) -> int | None:
@@ -194,7 +194,7 @@ class ProcessInstance:
         return last_lines(self.log, self.start)
 
     def usage(self) -> Usage | None:
-        """Return what it holds, from /proc."""
+        """Return its memory, descriptors and threads, from /proc."""
         return usage_of(self.process.pid)
 
 
@@ -204,19 +204,19 @@ class RunningInstance:
     running = True
 
     def stop(self, patience: float) -> int | None:
-        """Leave it running."""
+        """Leave it running, because it was started elsewhere."""
         del patience
         return None
 
     def kill(self) -> None:
-        """Leave it running."""
+        """Leave it running, because it was started elsewhere."""
 
     def output(self) -> str:
-        """Return nothing: its output is elsewhere."""
+        """Return an empty text: its output is elsewhere."""
         return ""
 
     def usage(self) -> Usage | None:
-        """Return nothing: the process is not known."""
+        """Return None: the process is not known."""
         return None
 
 
@@ -228,12 +228,12 @@ class SocketTarget:
 
     @property
     def name(self) -> str:
-        """What reports call it."""
+        """Its name in reports."""
         return str(self.socket)
 
     @property
     def offers(self) -> frozenset[CheckNeed]:
-        """Nothing: it can be called, and no more."""
+        """Nothing: the bench can call it, but neither start nor stop it."""
         return frozenset()
 
     def start(self, places: Places, pod_uid: str = "") -> RunningInstance:
@@ -258,7 +258,7 @@ def last_lines(log: Path, start: int, most: int = 20) -> str:
 
 
 def usage_of(pid: int) -> Usage | None:
-    """Return what a process holds, from /proc; None where it is gone."""
+    """Return the usage of a process, from /proc; None if it is gone."""
     place = Path(f"/proc/{pid}")
     try:
         status = (place / "status").read_text()

@@ -1,4 +1,4 @@
-"""What was said between the bench and a driver: gRPC calls, API requests, starts and kills.
+"""The exchange between the bench and a driver: gRPC calls, API requests, starts and kills.
 
 A check that fails shows the part of it that belongs to the check.
 """
@@ -37,7 +37,7 @@ class Transcript:
         self._start = clock.now()
 
     def begin(self) -> None:
-        """Forget what was said before: another check begins."""
+        """Forget all events: another check begins."""
         with self._lock:
             self._entries.clear()
             self._start = self.clock.now()

@@ -32,7 +32,7 @@ from dralab.runtime.resources import CLAIMS, CLASSIC_CLAIMS, DEVICE_CLAIMS
 from dralab.values.json_types import JsonDict, JsonObject
 
 Done = Callable[[str], None]
-# A claim; its drivers, with what they are told; the devices that nobody else may use.
+# A claim; its drivers, with what they are told; the devices that it holds alone.
 _Wanted = tuple[ClaimRef, dict[str, JsonObject | None], frozenset[tuple[str, str, str]]]
 PREPARE: Final = "Prepare"
 UNPREPARE: Final = "Unprepare"
@@ -49,9 +49,9 @@ class _Claim:
     drivers: Mapping[str, JsonObject | None]
     pods: set[str] = field(default_factory=set)
     devices: dict[str, tuple[PreparedDevice, ...]] = field(default_factory=dict)
-    # What nobody else may use at the same time: (driver, pool, device).
+    # The devices that the claim holds alone: (driver, pool, device).
     exclusive: frozenset[tuple[str, str, str]] = frozenset()
-    # Of this process: after a restart drivers are asked again.
+    # In this process: after a restart, drivers are called again.
     prepared: bool = False
     busy: bool = False
 
@@ -78,7 +78,7 @@ class ClaimsOfNode:
         self._claims: dict[tuple[str, str], _Claim] = {}
         self.metrics = NodeMetrics()
         self.of_containers = ContainerDevices(plugins, self._held)
-        # Told of a pod, and of what is odd about its claims.
+        # Called with a pod and what is inconsistent about its claims.
         self.on_conflict: Callable[[JsonDict, str], None] = lambda _pod, _text: None
         for held in self.checkpoint.load():
             devices = {driver: found for driver, found in held.devices.items() if found}
@@ -95,7 +95,7 @@ class ClaimsOfNode:
     # --- pods ---------------------------------------------------------------------------------
 
     def prepare(self, pod: JsonDict, done: Done) -> bool:
-        """Make a pod's claims ready; `done` gets "" or why not. False: a claim is in other hands.
+        """Prepare a pod's claims; `done` gets "" or the error. False: a call for one is under way.
 
         Nothing is kept of a pod whose claims are not as they should be.
         """
@@ -174,7 +174,10 @@ class ClaimsOfNode:
         done(problem)
 
     def unprepare(self, pod_uid: str, done: Done) -> bool:
-        """Let go of a pod's claims; `done` gets "" or why not. False: a claim is in other hands."""
+        """Unprepare a pod's claims; `done` gets "" or the error.
+
+        Return False if a call for one of them is under way.
+        """
         mine = [held for held in self._claims.values() if pod_uid in held.pods]
         last = [held for held in mine if held.pods == {pod_uid}]
         if any(held.busy for held in last):
@@ -238,7 +241,7 @@ class ClaimsOfNode:
     def reconcile(self, active: Collection[str], told: Callable[[str, str], None]) -> None:
         """Unprepare the claims of pods that are not `active` any more, given by their UIDs.
 
-        Nobody else does it where a pod vanished while the node was down. `told` gets each such
+        This is needed for pods that vanished while the node was down. `told` gets each such
         UID, and "" or why its claims could not be given back: the next call tries again.
         """
         for uid in sorted(self.users() - set(active)):
@@ -373,7 +376,7 @@ class ClaimsOfNode:
                 ClaimInfo(
                     held.ref,
                     tuple(sorted(held.pods)),
-                    # All its drivers: one whose answer never came is told of the end, too.
+                    # All its drivers: also one that has not answered the prepare call.
                     {driver: held.devices.get(driver, ()) for driver in held.drivers},
                 )
                 for _, held in sorted(self._claims.items())
@@ -397,7 +400,7 @@ def _call(
 
 
 def _misfit(answer: Mapping[str, PrepareResult], asked: Sequence[ClaimRef], verb: str) -> str:
-    """Return what is wrong with whom an answer is about."""
+    """Return which claims an answer lacks, or has too many; empty if none."""
     uids = {ref.uid for ref in asked}
     for uid in answer:
         if uid not in uids:

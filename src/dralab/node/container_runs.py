@@ -34,7 +34,7 @@ class RunningContainer:
     previous: ContainerLog | None = None
     probes: dict[str, "ProbeRecord"] = field(default_factory=dict)
     stopping: bool = False
-    # When it is to be over, once it is stopping.
+    # When it has to be over, once it is stopping.
     ends_by: int = 0
 
     @property

@@ -68,7 +68,7 @@ class ImageNotReady(Exception):  # noqa: N818 - nothing has gone wrong
 
 
 class ExecSession:
-    """Who asked for a command in a container: what they type, and whether they are still there.
+    """The client of a command in a container: its input, and whether it is still connected.
 
     The server's thread puts things in, a thread of the session hands them to the command: it
     may be slow to read.
@@ -94,7 +94,7 @@ class ExecSession:
             self._typed.put(data)
 
     def room(self) -> Awaitable[None] | None:
-        """Return what to wait for before more is typed; None if the command keeps up."""
+        """Return what to wait for before more input is sent; None if the command keeps up."""
         with self._lock:
             if self._waiting < MOST_TYPED or self._gone:
                 return None
@@ -103,7 +103,7 @@ class ExecSession:
         return future
 
     def resize(self, width: int, height: int) -> None:
-        """Say how large the terminal is."""
+        """Set the size of the terminal."""
         with self._lock:
             self._size, told = (width, height), self._resize
         if told is not None:
@@ -124,7 +124,7 @@ class ExecSession:
         resize: Callable[[int, int], None],
         leave: Callable[[], None],
     ) -> None:
-        """Hand everything to a command, also what came before it."""
+        """Send all input to a command, including the input that came before it."""
         with self._lock:
             self._resize, self._leave = resize, leave
             size, gone = self._size, self._gone
@@ -164,7 +164,7 @@ class Container(Protocol):
     """One run of a container."""
 
     def stop(self, grace: float) -> None:
-        """Ask it to end, and end it after `grace` seconds; `ended` is told as ever."""
+        """Ask it to end, and end it after `grace` seconds; `ended` is called then."""
         ...
 
     def run(
@@ -183,7 +183,7 @@ class Container(Protocol):
 
 
 class ContainerRuntime(Protocol):
-    """What runs containers.
+    """A container runtime.
 
     `ports_at` is the address at which the ports of their processes are; empty if they have
     none. There, `listens` is asked before each connection.
@@ -201,7 +201,7 @@ class ContainerRuntime(Protocol):
         ...
 
     def listens(self, pod_uid: str, port: int) -> bool | None:
-        """Return whether a connection to a port can lead to the pod alone; None: who knows."""
+        """Return whether a connection to a port leads to the pod alone; None: not known."""
         ...
 
     def forget_pod(self, pod_uid: str) -> None:

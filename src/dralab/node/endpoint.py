@@ -55,7 +55,7 @@ class NodeApp(AsgiBase):
         self._guard = Guard()
 
     def admit(self, request: HttpRequest) -> None:
-        """Ask for the token, but for the health. ApiError."""
+        """Require the token, except for the health. ApiError."""
         if segments_of(request.path) == HEALTH:
             self._guard.check(request)
             return
@@ -147,7 +147,7 @@ class EndpointServer:
         self._started = threading.Event()
 
     def start(self) -> None:
-        """Begin to answer."""
+        """Start to answer."""
         self._thread.start()
         self._started.wait()
         host, port = self.address

@@ -32,7 +32,7 @@ class CommandProcess:
     ) -> None:
         self._output = output
         self._lock = threading.Lock()
-        self._handing = 0  # readers that wait for whoever reads the output
+        self._handing = 0  # chunks that a reader of the output has not taken yet
         pipe = subprocess.PIPE
         theirs = terminal[1] if terminal is not None else None
         given = pipe if session.stdin else subprocess.DEVNULL

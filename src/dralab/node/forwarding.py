@@ -52,7 +52,7 @@ def _port(text: str) -> int:
 
 
 class PortForwardEvents(Protocol):
-    """Told what a connection to a port brings, by the connection's number."""
+    """Receives the data of a connection to a port, by the connection's number."""
 
     def came(self, number: int, data: bytes) -> None:
         """There is data."""
@@ -251,7 +251,7 @@ class _Channels:
         self._client.feed.put(bytes([2 * number]) + data)
 
     def port_closed(self, number: int, problem: str) -> None:
-        """Say what was wrong; the last one over ends it all."""
+        """Send what was wrong; the last connection that ends closes all."""
         if problem:
             self._client.feed.put(bytes([2 * number + 1]) + problem.encode())
         if not self._client.connections:

@@ -68,7 +68,7 @@ class StreamEndpoint(Protocol):
     address: tuple[str, int]
 
     def publish(self, client: Client, node: JsonDict) -> None:
-        """Leave what the server needs to know to be let in. ApiError."""
+        """Give the server what it needs to be let in. ApiError."""
         ...
 
 
@@ -125,7 +125,7 @@ class Kubelet:
         return self.directories[-1]
 
     def serve(self, endpoint: StreamEndpoint) -> None:
-        """Have an endpoint of its own."""
+        """Give the node an endpoint of its own."""
         self.endpoint = endpoint
         self.ip = endpoint.address[0]
 
@@ -173,7 +173,7 @@ class Kubelet:
 
 
 class Kubelets:
-    """The part: give it nodes, then start its manager.
+    """Runs kubelets: add nodes, then start the manager.
 
     Without `leases` nodes do not say again and again that they are there: a simulation writes
     the lease of a node when it falls silent, which is all that anybody would observe.
@@ -198,7 +198,7 @@ class Kubelets:
         self.pods = manager.cache(PODS, field_selector=selector)
         self.pods.index("node", lambda pod: filter(None, [pod["spec"].get("nodeName")]))
         self.queue = manager.queue("kubelet/pods", self.sync)
-        # What drivers of Kubernetes 1.30 have a kubelet publish.
+        # The kubelet publishes the devices of drivers for Kubernetes 1.30.
         self.named_slices = NamedSlices(manager)
         self.beats = manager.queue("kubelet/leases", self.beat)
         self.stale = manager.queue("kubelet/claims", self.reconcile)
@@ -257,7 +257,7 @@ class Kubelets:
         kubelet = self.nodes[pod["spec"]["nodeName"]]
         life = kubelet.pods.get(uid_of(pod))
         if life is None:
-            # It had ended before this process began, and may have left something.
+            # It ended before this process began, and may have left claims.
             self._forget(kubelet, uid_of(pod))
             return
         again = None if life.at_rest() else life.end(0)
@@ -274,7 +274,7 @@ class Kubelets:
             kubelet.hooks.removed(pod_uid)
 
     def sync(self, key: NamespacedName) -> int | None:
-        """Bring a pod on."""
+        """Do the next step of a pod."""
         pod = self.pods.get(key)
         if pod is None or pod["spec"].get("nodeName") not in self.nodes:
             return None
@@ -320,7 +320,7 @@ class Kubelets:
             if error.reason == "NotFound":
                 return pod
             if error.reason == "Conflict":
-                # The pod in the cache is old: what the watch brings comes back here.
+                # The pod in the cache is old: the watch brings the new one here.
                 self.queue.add_after(key_of(pod), SECOND // 20)
                 return pod
             raise
@@ -338,7 +338,7 @@ class Kubelets:
                 raise
 
     def reconcile(self, name: str) -> int | None:
-        """Give back what pods hold that vanished unseen, and tell of health that has grown old.
+        """Unprepare claims of pods that vanished unseen, and report health that has become too old.
 
         Once a minute, the first time as soon as the pods are known (kubelet: reconcileLoop, and
         the period of a pod's sync).
@@ -426,7 +426,7 @@ class Kubelets:
             kubelet.announced = True
 
     def _publish(self, kubelet: Kubelet, endpoint: StreamEndpoint, node: JsonDict) -> None:
-        """Leave at the server how to reach the node; without it, all but logs and exec works."""
+        """Tell the server how to reach the node; logs and exec need that."""
         try:
             endpoint.publish(kubelet.client, node)
         except ApiError as error:
@@ -437,7 +437,7 @@ class Kubelets:
             self.recorder.event(node, "Node", "EndpointNotPublished", text, type="Warning")
 
     def _untaint(self, name: str) -> None:
-        """Take away the taint with which every node begins, where no controller has done so.
+        """Remove the taint with which every node begins, if no controller has done so.
 
         A kubelet leaves that to the node lifecycle controller; beside a server that is alone,
         the node would never get a pod.
@@ -471,7 +471,7 @@ class Kubelets:
             kubelet.wipes.pop(driver, None)
             self.wipe(kubelet, driver)
 
-        # One that registers again and again without ever connecting gains no time by it.
+        # Registering again without connecting does not start the time again.
         if driver not in kubelet.wipes:
             kubelet.wipes[driver] = self.manager.engine.after(self.wipe_after, wipe)
 

@@ -80,7 +80,7 @@ class _Copy:
         log.listen(self._more)
 
     def _more(self) -> None:
-        # The folder is gone where the pod is: nobody will ask.
+        # The folder is gone with its pod: the log is not needed any more.
         with self._turn, contextlib.suppress(FileNotFoundError):
             lines, self._read = self.log.read(self._read)
             with self.path.open("a", encoding="utf-8") as file:

@@ -46,7 +46,7 @@ class ContainerLog:
             listener()
 
     def end(self) -> None:
-        """Say that nothing more will come."""
+        """End the input."""
         with self._lock:
             self._ended = True
             listeners = list(self._listeners)
@@ -57,7 +57,7 @@ class ContainerLog:
         """Return the lines after the first `after` ones, and where to go on."""
         with self._lock:
             new = min(max(0, self._count - after), len(self._lines))
-            # From the end: who follows reads one line of thousands, again and again.
+            # From the end: a follower reads the last of thousands of lines, again and again.
             lines = list(islice(reversed(self._lines), new))
             return lines[::-1], self._count
 

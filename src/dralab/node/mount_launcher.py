@@ -34,7 +34,7 @@ def _mount(source: str, target: str, kind: str, flags: int) -> None:
 
 
 def unshare() -> None:
-    """Leave the machine's mount namespace; who is not root becomes root of a user namespace."""
+    """Leave the machine's mount namespace; without root, by a user namespace."""
     uid, gid = os.getuid(), os.getgid()
     _checked(_libc.unshare(CLONE_NEWNS | (CLONE_NEWUSER if uid else 0)), "unshare")
     if uid:
@@ -51,11 +51,11 @@ class Root:
 
     def __init__(self, path: str, targets: "list[str]") -> None:
         self.path = path
-        # Whose parents are mounted too: their directories are made there.
+        # Its parents are mounted too: their directories are created there.
         self.targets = set(targets)
         self.own = {"/"}  # directories of which the entries are ours
         _mount("none", path, "tmpfs", 0)
-        # Or it would be found again below what is mounted into it.
+        # Otherwise it would appear again below what is mounted into it.
         _mount("", path, "", MS_UNBINDABLE)
         self._fill("/")
 
@@ -72,7 +72,7 @@ class Root:
         return False
 
     def ensure(self, path: str, *, file: bool) -> None:
-        """Have something at a path onto which can be mounted."""
+        """Create the directory or file that is mounted onto."""
         if os.path.lexists(self.at(path)):
             return
         parent = os.path.dirname(path)
@@ -86,7 +86,7 @@ class Root:
         self.own.add(path)
 
     def make_room(self, path: str) -> None:
-        """Let a directory have entries that the machine's has not."""
+        """Make a directory writable here, with the machine's entries in it."""
         if path in self.own:
             return
         self.ensure(path, file=False)
@@ -106,7 +106,7 @@ class Root:
                 _note(f"{path} is not read-only: {error}")
 
     def device(self, entry: "dict[str, Any]") -> None:
-        """Have a device node, the machine's or one of the numbers that are given."""
+        """Create a device node: the machine's, or one with the given numbers."""
         path = _real(entry["path"])
         source = entry.get("hostPath") or entry["path"]
         if os.path.exists(source):
@@ -159,7 +159,7 @@ def enter(spec: "dict[str, Any]") -> None:
 
 
 def join(pid: int, cwd: str) -> None:
-    """Be in the namespace of a process."""
+    """Enter the namespace of a process."""
     root = os.open(f"/proc/{pid}/root", os.O_RDONLY)
     spaces = ["user", "mnt"] if os.getuid() else ["mnt"]
     files = [os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY) for name in spaces]
@@ -190,7 +190,7 @@ def _note(text: str) -> None:
 
 
 def main(words: "list[str]") -> int:
-    """Do what the arguments say; it returns only if something is wrong."""
+    """Run the command of the arguments; return only on an error."""
     try:
         if words[0] == "--probe":
             unshare()

@@ -16,7 +16,7 @@ from dralab.values.json_types import JsonDict
 
 
 class NamedSlices:
-    """Keeps the slices of nodes to what their drivers last told: one slice for each model."""
+    """Keeps the slices of nodes as their drivers last reported: one slice for each model."""
 
     def __init__(self, manager: Manager) -> None:
         self.client = manager.client
@@ -35,7 +35,7 @@ class NamedSlices:
         self.engine.soon(take)
 
     def sync(self, key: tuple[str, str]) -> int | None:
-        """Write what is not there yet, in the place of what is no longer true."""
+        """Write the missing slices and delete the outdated ones."""
         node, driver = key
         models = list(self._told.get(key, ()))
         old = []
@@ -62,7 +62,7 @@ class NamedSlices:
         return None
 
     def served(self) -> bool:
-        """Return whether the server is of that time, and lets the node know: most do not."""
+        """Return whether the server has the API of that time."""
         try:
             return serves(self.client, SCHEDULING_CONTEXTS)
         except ApiError as error:

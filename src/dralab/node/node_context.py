@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class ContainerHooks(Protocol):
-    """What happens to containers, for those who want to be asked: `nri.hooks`."""
+    """What a runtime tells NRI plugins about containers: `nri.hooks`."""
 
     def create(
         self, pod: JsonDict, each: RunningContainer, start: ContainerStart

@@ -24,7 +24,7 @@ class OldSocketPlugin(SocketPlugin):
         self.on_resources: Callable[[Sequence[JsonDict]], None] = lambda _resources: None
 
     def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, PrepareResult]:
-        """Make the devices of claims ready. PluginError: no answer within 45 s."""
+        """Prepare claims. PluginError: no answer within 45 s."""
         try:
             return super().prepare(claims)
         except PluginError as error:
@@ -33,7 +33,7 @@ class OldSocketPlugin(SocketPlugin):
         return {ref.uid: self._one("Prepare", ref) for ref in claims}
 
     def unprepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, str]:
-        """Give devices back. PluginError: no answer within 45 s."""
+        """Unprepare claims. PluginError: no answer within 45 s."""
         try:
             return super().unprepare(claims)
         except PluginError as error:
@@ -42,7 +42,7 @@ class OldSocketPlugin(SocketPlugin):
         return {ref.uid: self._one("Unprepare", ref).error for ref in claims}
 
     def _one(self, verb: str, ref: ClaimRef) -> PrepareResult:
-        """Ask about one claim, as the oldest drivers are asked; errors are the claim's own."""
+        """Call an old driver for one claim; an error is of this claim alone."""
         messages = self.version.messages
         method = self._channel.unary_unary(
             f"/{old_wire.OLDEST_SERVICE}/Node{verb}Resource",

@@ -62,7 +62,7 @@ class Plugins:
             return found is not None and found.reachable
 
     def is_remote(self, driver: str) -> bool:
-        """Return whether a driver is another process, whose answers may take their time."""
+        """Return whether a driver is another process, which may answer slowly."""
         return isinstance(self.get(driver), RemotePlugin)
 
     def register(self, plugin: Plugin, *, connected: bool = True) -> None:
@@ -78,7 +78,7 @@ class Plugins:
                 if not connected:
                     found.silent.append(plugin)
             if not found.reachable:
-                # As a driver that has gone: it has 30 s to connect (DRAPluginManager.sync).
+                # Treated like a driver that has gone: 30 s to connect (DRAPluginManager.sync).
                 before = True
         self._tell(plugin.driver, before=before)
 

@@ -33,7 +33,7 @@ class PodResources:
         self._server: Any = None
 
     def start(self) -> None:
-        """Begin to answer. SocketError: the socket cannot be made."""
+        """Start to answer. SocketError: the socket cannot be created."""
         target = wire.address(str(self.path))
         grpc, messages = wire.grpc(), wire.pod_resources()
         methods = {
@@ -61,7 +61,7 @@ class PodResources:
         self._server = server
 
     def stop(self) -> None:
-        """Answer no more; the socket is removed."""
+        """Stop answering, and remove the socket."""
         if self._server is not None:
             self._server.stop(None).wait()
             self._server = None

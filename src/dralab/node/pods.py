@@ -24,7 +24,7 @@ from dralab.values.json_types import JsonDict, JsonObject
 TRY_AGAIN: Final = SECOND  # kubelet: a pod that could not be set up is retried soon
 LONGEST_TRY: Final = 60 * SECOND
 BUSY: Final = SECOND // 10
-# Drivers that answer at once are waited for before the pod's first status is written: one write
+# The node waits for drivers that answer at once before the pod's first status is written: one write
 # less of the two that most pods with claims cost.
 SETTLING: Final = SECOND // 10
 REFUSED_FOR: Final = 10 * SECOND
@@ -74,7 +74,7 @@ class PodLife:
     # --- what is next -----------------------------------------------------------------------
 
     def sync(self, pod: JsonDict) -> int | None:
-        """Do what is next; return in how many nanoseconds to look again."""
+        """Do the next step; return in how many nanoseconds to look again."""
         self.pod = pod
         if is_deleting(pod):
             return self.end(self._grace())
@@ -154,7 +154,7 @@ class PodLife:
         self.node.recorder.event(self.pod, "Pod", reason, message, type="Warning")
         delay = min(TRY_AGAIN << min(self.tries, 10), LONGEST_TRY)
         self.tries += 1
-        # Not earlier, whatever else happens to the pod meanwhile.
+        # Not earlier, even if the pod changes meanwhile.
         self.not_before = self.node.clock.now() + delay
         self.node.wake_after(self.pod, delay)
 
@@ -326,7 +326,7 @@ class PodLife:
             self.node.wake(self.pod)
 
     def _probe(self) -> list[int]:
-        """Ask the probes that are due; return when the next ones are."""
+        """Run the probes that are due; return when the next ones are."""
         delays, now = [], self.node.clock.now()
         for each in self.containers:
             for kind, probing in list(each.probes.items()):
@@ -347,7 +347,7 @@ class PodLife:
         return delays
 
     def _ask(self, each: RunningContainer, kind: str, probing: ProbeRecord) -> None:
-        """Ask a probe that takes real time, beside everything else."""
+        """Run a probe that takes real time, in a thread."""
         container = each.container
         if probing.asked or container is None:
             return

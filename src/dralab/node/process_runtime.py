@@ -135,7 +135,7 @@ class ProcessRuntime:
             shutil.rmtree(root, ignore_errors=True)
 
     def watch(self, group: int, *, there: bool = True) -> None:
-        """Have a process group killed should this process vanish, or no longer."""
+        """Add or remove a process group that is killed if this process ends."""
         with self._lock:
             if self._guard is None:
                 if not there or self._stopped:
@@ -155,7 +155,7 @@ class ProcessRuntime:
                 line.flush()
 
     def forget_container(self, container: "ProcessContainer") -> None:
-        """Forget a container; what it shares with others of its pod stays until `forget_pod`."""
+        """Forget a container; volumes of its pod stay until `forget_pod`."""
         shutil.rmtree(container.directory, ignore_errors=True)
         uid = container.start.pod_uid
         with self._lock:
@@ -330,7 +330,7 @@ class ProcessContainer:
             raise ContainerStartError(f'exec: "{name}": {where}')
         prepare = self._limits
         if terminal:
-            # Who leads a session and opens a terminal controls it.
+            # The leader of a session that opens a terminal controls it.
             prepare += f"exec <{terminal} >{terminal} 2>&1; "
         shell, flag, script, zero = LAUNCH
         return [shell, flag, script.format(limits=prepare), zero, *launcher, *argv]
@@ -338,7 +338,7 @@ class ProcessContainer:
     def _signal(self, number: signal.Signals) -> None:
         with self._lock:
             commands = list(self._commands) if number == signal.SIGKILL else []
-            # Who starts a command at this moment finds out when it adds it.
+            # A command that is started at this moment is ended when it is added.
             self._killed = self._killed or number == signal.SIGKILL
             # Asked under the lock: once it is waited for, the number may be another's.
             if self._process.returncode is None:
@@ -358,7 +358,7 @@ class ProcessContainer:
 
     def _await(self, reader: threading.Thread) -> None:
         pid = self._process.pid
-        # Seen but not yet collected: its number, and with it the group's, stays its own.
+        # Not collected yet: its number, which is also the group's, cannot be used again.
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
         # As in a container, nothing outlives the first process.
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -385,7 +385,7 @@ class ProcessContainer:
 
 @contextlib.contextmanager
 def confined(cpus: Collection[int]) -> Iterator[None]:
-    """Have this thread, and with it the processes that it starts, use some CPUs alone.
+    """Restrict this thread, and the processes that it starts, to some CPUs.
 
     CPUs that this machine does not have confine nothing.
     """

@@ -55,12 +55,12 @@ class ShellState:
 
 
 def understood(argv: Sequence[str]) -> bool:
-    """Return whether a command is one that `run` acts out."""
+    """Return whether `run` can simulate a command."""
     return bool(argv) and (_base(argv[0]) in SHELLS or _base(argv[0]) in COMMANDS)
 
 
 def run(argv: Sequence[str], env: Mapping[str, str], state: ShellState | None = None) -> Steps:
-    """Act out a command."""
+    """Simulate a command."""
     state = state or ShellState(dict(env))
     name = _base(argv[0])
     if name == "busybox" and len(argv) > 1:

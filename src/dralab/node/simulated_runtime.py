@@ -33,7 +33,7 @@ Program = Callable[[ContainerStart], Callable[[], None]]
 
 
 class SimulatedRuntime:
-    """Acts containers out. `programs` are started and stopped for real, by the command's name."""
+    """Simulates containers. `programs` are started and stopped for real, by the command's name."""
 
     name = "dralab-simulated"
     version = "1.0.0"
@@ -48,7 +48,7 @@ class SimulatedRuntime:
         return SimulatedContainer(self, start, ended)
 
     def listens(self, pod_uid: str, port: int) -> bool | None:  # noqa: ARG002 - nothing listens
-        """Nothing of a pod listens."""
+        """Return False: no process of a pod listens."""
         return False
 
     def forget_pod(self, pod_uid: str) -> None:
@@ -112,7 +112,7 @@ class SimulatedContainer:
         session: ExecSession | None = None,
         timeout: float | None = None,
     ) -> int:
-        """Act a command out at once; time that it would sleep does not pass."""
+        """Simulate a command at once, without the time that it would sleep."""
         del session, timeout
         if self._over:
             raise ContainerStartError("the container is not running")

@@ -111,11 +111,11 @@ class SocketPlugin(RemotePlugin):
         closing.start()
 
     def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, PrepareResult]:
-        """Make the devices of claims ready. PluginError: no answer within 45 s."""
+        """Prepare claims. PluginError: no answer within 45 s."""
         return self.version.prepared_of(self._call("Prepare", claims))
 
     def unprepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, str]:
-        """Give devices back. PluginError: no answer within 45 s."""
+        """Unprepare claims. PluginError: no answer within 45 s."""
         return wire.unprepared_of(self._call("Unprepare", claims))
 
     def health(self) -> Sequence[DeviceHealth]:
@@ -160,7 +160,7 @@ class SocketPlugin(RemotePlugin):
             self.on_connection(connected)
 
     def _listen(self) -> None:
-        # Whatever the driver says it speaks, the kubelet tries (1.36); the newest service first.
+        # The kubelet (1.36) ignores the versions that the driver names and tries the newest first.
         grpc = wire.grpc()
         messages = wire.health()
         services = list(wire.HEALTH_SERVICES)
@@ -175,7 +175,7 @@ class SocketPlugin(RemotePlugin):
                 for report in self._stream:
                     begun = self._clock.now()
                     self._reported(wire.health_of(report))
-                    # Who floods is read slowly: gRPC holds back what is not read yet.
+                    # A flood is read slowly: gRPC holds back what is not read yet.
                     took = (self._clock.now() - begun) / SECOND
                     self._closed.wait(max(HEALTH_PAUSE, 4 * took))
             except grpc.RpcError as error:
@@ -248,12 +248,12 @@ class Registrar:
         self._stopped = False
 
     def start(self) -> None:
-        """Begin to look; the directory is made where it is missing."""
+        """Start to watch the directory; create it if it is missing."""
         self.directory.mkdir(parents=True, exist_ok=True)
         self.engine.soon(self._look)
 
     def stop(self) -> None:
-        """Look no more and hang up; drivers and their sockets stay as they are."""
+        """Stop watching and close the connections; drivers and their sockets stay as they are."""
         self._stopped = True
         # Copies, here and below: other threads ask while the engine's adds and removes sockets.
         for socket in list(self._sockets.values()):
@@ -266,7 +266,7 @@ class Registrar:
         return {str(path): s.error for path, s in sorted(self._sockets.items()) if s.error}
 
     def listing(self) -> list[dict[str, Any]]:
-        """Return every socket: of whom it is and whether they are connected, or what is wrong."""
+        """Return every socket: its driver and whether it is connected, or what is wrong."""
         found: list[dict[str, Any]] = []
         for path, each in sorted(self._sockets.items()):
             entry: dict[str, Any] = {"socket": str(path)}
@@ -322,7 +322,7 @@ class Registrar:
             socket.plugin.close()
 
     def _greet(self, path: Path, taken: set[tuple[str, str]]) -> SocketPlugin:
-        """Ask who is there, and say whether they may stay. Beside the events."""
+        """Call GetInfo and tell the driver whether it is registered. Runs beside the events."""
         _knock(path)
         grpc, messages = wire.grpc(), wire.registration()
         with grpc.insecure_channel(wire.address(str(path)), options=CHANNEL) as channel:
@@ -426,7 +426,7 @@ class Registrar:
 
 
 def _knock(path: Path) -> None:
-    """Raise SocketError at once where nobody listens: gRPC would try for ten seconds."""
+    """Raise SocketError at once if no process listens: gRPC would try for ten seconds."""
     with socketlib.socket(socketlib.AF_UNIX) as caller:
         caller.settimeout(DIAL)
         try:
@@ -460,7 +460,7 @@ def _sockets(directory: Path) -> dict[Path, tuple[int, int]]:
     for path in sorted(directory.rglob("*")):
         if path.name.startswith("."):
             continue
-        # It may be gone by the time it is looked at.
+        # It may be gone by now.
         with contextlib.suppress(OSError):
             seen = path.lstat()
             if stat.S_ISSOCK(seen.st_mode):

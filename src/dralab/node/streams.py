@@ -160,7 +160,7 @@ class _End:
         self._call: Callable[[], None] = lambda: None
 
     def add_callback(self, call: Callable[[], None]) -> None:
-        """Call this at the end."""
+        """Have a function called at the end."""
         with self._lock:
             over, self._call = self._over, call
         if over:

@@ -19,7 +19,7 @@ LEAST: Final = 2.0  # kubelet: minimumGracePeriodInSeconds, what is left after a
 
 
 def next_to_end(containers: Sequence[RunningContainer]) -> list[RunningContainer]:
-    """Return who is to end now: all that are no sidecars; then sidecars, the last one first."""
+    """Return which containers end now: all but sidecars, then sidecars, the last one first."""
     alive = [each for each in containers if each.alive]
     others = [each for each in alive if not each.sidecar]
     return others[::-1] or alive[-1:]

@@ -1,4 +1,4 @@
-"""Checks of crashes, restarts and updates: what a driver has to find again, and to clean up."""
+"""Checks of crashes, restarts and updates: what a driver has to restore and to clean up."""
 
 from collections.abc import Iterator
 from typing import Any, Final

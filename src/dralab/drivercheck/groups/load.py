@@ -61,7 +61,7 @@ def _measured(bench: Bench) -> LoadRun:
         done += len(claims)
         bench.transcript.begin()
 
-    # What a runtime allocates once, it allocates in the first rounds.
+    # Language runtimes allocate some memory once: in these first rounds.
     for _ in range(max(1, bench.limits.claims // len(devices) // 5)):
         round_()
     files, before = bench.files(), _usage(bench)

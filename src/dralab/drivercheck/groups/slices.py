@@ -1,4 +1,4 @@
-"""Checks of ResourceSlices: what a driver publishes, and how it keeps it true."""
+"""Checks of ResourceSlices: what a driver publishes, and how it keeps that up to date."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -39,7 +39,7 @@ def writes(bench: Bench) -> list[ApiCall]:
 )  # fmt: skip
 def accepted(bench: Bench) -> None:
     for call in writes(bench):
-        # A conflict, or an object that is gone, is the ordinary course of things.
+        # Conflicts and missing objects are normal.
         if call.status in (0, 404, 409) or call.status < 400:
             continue
         if _spec(call).get("sharedCounters") and _spec(call).get("devices"):
@@ -281,7 +281,7 @@ def quiet_restart(bench: Bench) -> None:
     before = len(writes(bench))
     asked = len(bench.api.calls)
     bench.restart()
-    # It has looked at what is there: a list, or the watch's first events.
+    # The driver has read its slices: by a list, or by the first events of a watch.
     bench.until(
         lambda: [c for c in bench.api.calls[asked:] if SLICES_PATH in c.path and c.status],
         bench.limits.ready,

@@ -1,4 +1,4 @@
-"""Checks of NodeUnprepareResources: it always succeeds, and leaves nothing behind."""
+"""Checks of NodeUnprepareResources: it succeeds, and leaves nothing behind."""
 
 from dataclasses import replace
 from typing import Final

@@ -1,4 +1,4 @@
-"""What NRI plugins want of a container, applied as far as it can be.
+"""Applies the changes that NRI plugins make to a container, as far as possible.
 
 Environment, mounts, devices, CDI devices, arguments and the set of CPUs are handed to the runtime;
 the rest (memory, shares, cgroups, hooks of the OCI runtime) needs cgroups and is told only.

@@ -1,4 +1,4 @@
-"""The hooks of a node's pods: what the life of a pod tells NRI plugins, and what comes of it.
+"""The hooks of a node's pods: what NRI plugins are told, and what they change.
 
 Plugins take their time; the node's events do not wait for them. A thread makes the calls in order,
 and the pod is looked at again when the answer is there.
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
-# The pod is woken by the answer; this is only in case that is lost.
+# The answer wakes the pod; this is for answers that are lost.
 AGAIN: Final = 5 * SECOND
-# For the node's events to give an answer, in seconds.
+# How long a plugin waits for an answer of the node's events, in seconds.
 PATIENCE: Final = 10.0
 CREATED, RUNNING, STOPPED = 1, 3, 4
 SHARES_OF_A_CPU: Final = 1024
@@ -75,7 +75,7 @@ class NodeHooks:
         threading.Thread(target=self._work, name="nri-calls", daemon=True).start()
 
     def stop(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._jobs.put(None)
         self.plugins.stop()
 
@@ -296,7 +296,7 @@ class NodeHooks:
         self.kubelet.kubelets.manager.engine.soon(action)
 
     def _as_event(self, work: Callable[[], T], otherwise: T) -> T:
-        """Do something among the node's events; return what it returns.
+        """Call a function among the node's events; return its result.
 
         A node that is about to end has no events any more: then `otherwise`.
         """
@@ -305,7 +305,7 @@ class NodeHooks:
         def run() -> None:
             try:
                 result.set_result(work())
-            except Exception as error:  # noqa: BLE001 - handed to whoever waits
+            except Exception as error:  # noqa: BLE001 - handed to the caller that waits
                 result.set_exception(error)
 
         self._soon(run)
@@ -323,7 +323,7 @@ class NodeHooks:
 
 
 def pod_message(pod: JsonDict) -> Any:
-    """Return a pod as plugins are told of it."""
+    """Return a pod as plugins see it."""
     uid, key = uid_of(pod), key_of(pod)
     found = wire.nri().PodSandbox(
         id=_digest(uid),
@@ -339,7 +339,7 @@ def pod_message(pod: JsonDict) -> Any:
 
 
 def container_message(start: ContainerStart, each: RunningContainer, sandbox: str, now: int) -> Any:
-    """Return a container that is about to be, as plugins are told of it."""
+    """Return a new container as plugins see it."""
     found = wire.nri().Container(
         id=_digest(f"{start.pod_uid}/{each.name}/{each.number + 1}"),
         pod_sandbox_id=sandbox,

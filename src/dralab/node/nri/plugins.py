@@ -70,7 +70,7 @@ class NriPlugin:
     events: int = 0
     fail_request: bool = False
     keep_connected: bool = False
-    # Of before 0.12: most events come as StateChange.
+    # Before 0.12: most events come as StateChange.
     old: bool = False
     registered: threading.Event = field(default_factory=threading.Event)
 
@@ -106,16 +106,16 @@ class NriPlugins:
 
     def __init__(self, path: Path, host: NriHost, runtime: tuple[str, str]) -> None:
         self.path, self.host, self.runtime = path, host, runtime
-        # Held while a plugin synchronizes or a request goes round: nothing falls between the two.
+        # Held while a plugin synchronizes and during a request: no event falls between the two.
         self._turn = threading.RLock()
         self._plugins: list[NriPlugin] = []
         self._trunks: set[Trunk] = set()
         self._listener: socket.socket | None = None
-        # Told, from any thread, whom the node has as plugins now.
+        # Called, from any thread, with the plugins that the node has now.
         self.on_change: Callable[[list[str]], None] = lambda _names: None
 
     def start(self) -> None:
-        """Begin to listen. SocketError: the socket cannot be made."""
+        """Start to listen. SocketError: the socket cannot be created."""
         wire.address(str(self.path))
         listener = socket.socket(socket.AF_UNIX)
         try:
@@ -131,7 +131,7 @@ class NriPlugins:
         threading.Thread(target=self._accept, name="nri-accept", daemon=True).start()
 
     def stop(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         listener, self._listener = self._listener, None
         if listener is not None:
             with contextlib.suppress(OSError):
@@ -157,7 +157,7 @@ class NriPlugins:
                         plugin.tell(method, about)
 
     def create(self, about: Any) -> list[tuple[str, Any]]:
-        """Ask about a container to be; return the adjustments, by plugin. NriError."""
+        """Ask the plugins about a new container; return the adjustments by plugin. NriError."""
         m, found = wire.nri(), []
         with self._turn:
             for plugin in list(self._plugins):
@@ -183,7 +183,7 @@ class NriPlugins:
 
     @contextlib.contextmanager
     def _failing(self, plugin: NriPlugin) -> Any:
-        """Make of a plugin's failure what it is for the request."""
+        """Turn a plugin's failure into the error of the request."""
         try:
             yield
         except CallError as error:
@@ -225,7 +225,7 @@ class NriPlugins:
             with self._turn:
                 self._synchronize(plugin)
                 self._plugins = sorted([*self._plugins, plugin], key=lambda each: each.name)
-        # Whatever it sent, it is only this plugin that is turned away.
+        # A bad message turns this plugin away, and no other.
         except Exception as error:  # noqa: BLE001 - see above
             logger.warning("NRI plugin %s turned away: %s", plugin.name or self.path, error)
             plugin.trunk.close()
@@ -235,7 +235,7 @@ class NriPlugins:
 
     def _gone(self, plugin: NriPlugin) -> None:
         self._trunks.discard(plugin.trunk)
-        plugin.registered.set()  # nobody need wait
+        plugin.registered.set()  # ends the wait of others
         with self._turn:
             there = plugin in self._plugins
             self._plugins = [each for each in self._plugins if each is not plugin]

@@ -125,7 +125,7 @@ class Trunk:
         try:
             while not self.closed.is_set():
                 self._frame()
-        # Whatever the other end sent, it is only this connection that ends.
+        # A bad message ends this connection only.
         except Exception as error:  # noqa: BLE001 - see above; who waits for an answer is told
             logger.debug("a trunk ends: %s", error)
         finally:
