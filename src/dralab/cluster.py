@@ -5,13 +5,9 @@
 True
 """
 
-import asyncio
 import ipaddress
-import selectors
 import shutil
-import socket
 import tempfile
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -46,13 +42,12 @@ if TYPE_CHECKING:
     from dralab.apiserver.http.asgi import AsgiApp
     from dralab.apiserver.http.auditing import AuditSettings
     from dralab.apiserver.http.serving import HttpServer
+    from dralab.apiserver.http.serving_thread import ServingThread
     from dralab.apiserver.resources.own_objects import OwnAddress
     from dralab.apiserver.storage.etcd.address import EtcdAddress
     from dralab.apiserver.storage.files import Durability
 
 MEMORY: Final = ":memory:"
-# Turns of the loop from a request in a socket to its answer, and some more.
-TURNS: Final = 6
 NO_FLAGS: Final = AuthenticationFlags()
 
 
@@ -153,10 +148,7 @@ class Cluster:
         self.seed = seed
         self._server: ApiServer | None = None
         self._http: HttpServer | None = None
-        self._thread: threading.Thread | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._over: asyncio.Event | None = None
-        self._selector: selectors.BaseSelector | None = None
+        self._thread: ServingThread | None = None
         self._started: list[Component] = []
         self._place: Path | None = None
         self._token = ""
@@ -234,28 +226,12 @@ class Cluster:
         Everything but events, which it leaves for last; with `events`, those too. For a cluster
         that serves from its own thread; any thread may ask.
         """
-        self._serving()
-        loop, edge = self._loop, self._edge
-        if loop is None:
-            raise RuntimeError("the cluster does not run in its own thread")
-
-        def look(turns: int) -> None:
-            idle = edge.idle and not (events and edge.has_requests)
-            if idle and not turns:
-                call()
-            else:
-                loop.call_soon(look, turns - 1 if idle else TURNS)
-
-        loop.call_soon_threadsafe(look, TURNS)
+        self._in_thread().when_idle(self._edge, call, events=events)
 
     @property
     def waits_on(self) -> int | None:
-        """The descriptor on which the thread waits that serves; it can be read if it has to wake.
-
-        None where that is not known: on a loop of another kind, or system.
-        """
-        fileno = getattr(self._selector, "fileno", None)  # of epoll and kqueue
-        return None if fileno is None else int(fileno())
+        """The descriptor on which the thread waits that serves (`ServingThread.waits_on`)."""
+        return self._in_thread().waits_on
 
     def compact(self) -> None:
         """Forget the history: watches and pages from an earlier revision get 410."""
@@ -276,27 +252,22 @@ class Cluster:
     # --- running --------------------------------------------------------------------------
 
     def __enter__(self) -> Self:
+        from dralab.apiserver.http.serving_thread import ServingThread
+
         self._prepare()
-        failures: list[BaseException] = []
-        started = threading.Event()
-        self._thread = threading.Thread(
-            target=self._run, args=(started, failures), name="dralab-server", daemon=True
-        )
-        self._thread.start()
-        started.wait()
-        if failures:
-            self._thread.join()
+        self._thread = ServingThread(self._serving(), fast=self.options.timers)
+        try:
+            self._thread.start()
+        except BaseException:
             self._close()
-            raise failures[0]
+            raise
         self._begin()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stop_components()
-        loop, over, thread = self._loop, self._over, self._thread
-        if loop is not None and over is not None and thread is not None:
-            loop.call_soon_threadsafe(over.set)
-            thread.join()
+        if self._thread is not None:
+            self._thread.stop()
         self._close()
 
     async def __aenter__(self) -> Self:
@@ -414,29 +385,11 @@ class Cluster:
         return None if options.all_versions else Kinds.standard(also=())
 
     def _own_address(self) -> "OwnAddress":
-        from dralab.apiserver.resources.own_objects import OwnAddress, authentication_data
+        from dralab.apiserver.own_address import own_address
 
-        host, _, port = self._address.rpartition(":")
         flags = self.options.authentication
-        given = [file for file in (self._ca, flags.client_ca_file) if file is not None]
-        proxies = flags.requestheader_client_ca_file
-        return OwnAddress(
-            host=host,
-            port=int(port),
-            machine=socket.gethostname(),
-            network=self.options.service_network,
-            authentication=authentication_data(
-                client_cas="".join(file.read_text("ascii") for file in given),
-                proxy_cas="" if proxies is None else proxies.read_text("ascii"),
-                names={
-                    "allowed-names": flags.requestheader_allowed_names,
-                    "username-headers": flags.requestheader_username_headers,
-                    "uid-headers": flags.requestheader_uid_headers,
-                    "group-headers": flags.requestheader_group_headers,
-                    "extra-headers-prefix": flags.requestheader_extra_headers_prefix,
-                },
-            ),
-        )
+        client_cas = [file for file in (self._ca, flags.client_ca_file) if file is not None]
+        return own_address(self._address, self.options.service_network, flags, client_cas)
 
     def _load(self, snapshot: Path) -> None:
         from dralab.api.snapshots.files import SnapshotError, read_file
@@ -463,31 +416,10 @@ class Cluster:
             raise RuntimeError("the cluster is not running")
         return self._http
 
-    def _run(self, started: threading.Event, failures: list[BaseException]) -> None:
-        async def main() -> None:
-            self._loop = asyncio.get_running_loop()
-            self._over = asyncio.Event()
-            http = self._serving()
-            await http.start()
-            started.set()
-            await self._over.wait()
-            await http.stop()
-
-        try:
-            with asyncio.Runner(loop_factory=self._loop_factory()) as runner:
-                runner.run(main())
-        except BaseException as error:  # noqa: BLE001 - raised where the cluster was entered
-            failures.append(error)
-        finally:
-            started.set()
-
-    def _loop_factory(self) -> Callable[[], asyncio.AbstractEventLoop]:
-        # Who owns the clock has to know what the loop waits for; uvloop does not say.
-        return (loop_factory() if self.options.timers else None) or self._selector_loop
-
-    def _selector_loop(self) -> asyncio.AbstractEventLoop:
-        self._selector = selectors.DefaultSelector()
-        return asyncio.SelectorEventLoop(self._selector)
+    def _in_thread(self) -> "ServingThread":
+        if self._thread is None:
+            raise RuntimeError("the cluster does not run in its own thread")
+        return self._thread
 
     def _begin(self) -> None:
         try:
@@ -509,7 +441,7 @@ class Cluster:
         self._authentication.stop()
         if self._server is not None:
             self._server.close()
-        self._server = self._http = self._thread = self._loop = self._over = None
+        self._server = self._http = self._thread = None
         if self._place is not None:
             shutil.rmtree(self._place, ignore_errors=True)
             self._place = None
@@ -540,13 +472,3 @@ def _shared_store(address: "EtcdAddress", event_ttl: int) -> Store:
     from dralab.apiserver.storage.etcd import EtcdStore
 
     return EtcdStore(address, event_ttl=-(-event_ttl // SECOND))
-
-
-def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """Return uvloop's loop where the extra `uvloop` is installed."""
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
-    return factory

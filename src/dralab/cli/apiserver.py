@@ -357,7 +357,7 @@ def serve(
 
 
 def _run(serving: Coroutine[Any, Any, None]) -> None:
-    from dralab.cluster import loop_factory
+    from dralab.apiserver.http.serving_thread import loop_factory
 
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(serving)
