@@ -417,6 +417,7 @@ class Cluster:
         return self._http
 
     def _in_thread(self) -> "ServingThread":
+        self._serving()
         if self._thread is None:
             raise RuntimeError("the cluster does not run in its own thread")
         return self._thread
