@@ -7,6 +7,7 @@ from dralab.api.kinds import Kinds
 from dralab.api.resource.features import Features
 from dralab.api.status import ApiError
 from dralab.apiserver.admission.services import NETWORK
+from dralab.apiserver.audit.ids import AuditIds
 from dralab.apiserver.authentication.chain import Authentication
 from dralab.apiserver.authentication.errors import UnusableSetting
 from dralab.apiserver.authentication.settings import AuthenticationSettings
@@ -118,6 +119,7 @@ class ApiServer:
             address=address,
             accept_hosts=accept_hosts,
         )
+        self._audit_ids = AuditIds(chance)
         self.audit: Auditing | None = None
         if audit is not None:
             self.audit = self._audited(audit, chance)
@@ -159,6 +161,7 @@ class ApiServer:
 
     def admit(self, request: HttpRequest) -> None:
         """Check a request from a socket before its body is read. ApiError: it is refused."""
+        request.audit_id = self._audit_ids.of(request.headers)
         try:
             self.application.admit(request)
         except ApiError as error:

@@ -15,6 +15,7 @@ from typing import Any
 
 import orjson
 
+from dralab.apiserver.audit.ids import given_id
 from dralab.apiserver.audit.log import AuditSink
 from dralab.apiserver.audit.policy import AuditLevel, AuditPolicy, Recorded
 from dralab.apiserver.authorization.attributes import Attributes, Decision
@@ -65,6 +66,7 @@ class Auditor:
         headers: Mapping[str, str],
         peer: str = "",
         impersonated: User | None = None,
+        audit_id: str = "",
     ) -> Record | None:
         """Record that a request was received; None if the policy does not record it.
 
@@ -78,7 +80,7 @@ class Auditor:
             "kind": "Event",
             "apiVersion": "audit.k8s.io/v1",
             "level": recorded.level.text,
-            "auditID": headers.get("audit-id", "")[:64] or self._new_id(),
+            "auditID": audit_id or given_id(headers) or self._new_id(),
             "stage": "RequestReceived",
             "requestURI": uri,
             "verb": asked.verb,

@@ -7,14 +7,20 @@ from typing import Final
 LONGEST_KEPT: Final = 256  # characters of all headers of an answer
 
 
-def head_of(headers: Sequence[tuple[str, str]]) -> bytes | None:
+def head_of(headers: Sequence[tuple[str, str]], audit_id: str = "") -> bytes | None:
     """Return headers as they are sent; None if they are about the connection, too.
+
+    `audit_id` must not have line breaks.
 
     ValueError: one would end before its end.
     """
     if sum([len(value) for _, value in headers]) > LONGEST_KEPT:
-        return _spelled(headers)
-    return _kept(tuple(headers))  # nearly all answers have the same few
+        found = _spelled(headers)
+    else:
+        found = _kept(tuple(headers))  # nearly all answers have the same few
+    if audit_id and found is not None:
+        return b"%baudit-id: %b\r\n" % (found, audit_id.encode("latin-1"))
+    return found
 
 
 def _spelled(headers: Sequence[tuple[str, str]]) -> bytes | None:

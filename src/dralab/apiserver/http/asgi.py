@@ -309,7 +309,7 @@ class AsgiApp(AsgiBase):
             logger.exception("%s %s failed", request.method, request.path)
             return failed()
         if isinstance(answer, WatchStream):
-            return self._watch(answer)
+            return self._watch(answer, request.audit_id)
         return answer
 
     def _answer_apart(self, request: HttpRequest) -> Outcome | None:
@@ -323,10 +323,10 @@ class AsgiApp(AsgiBase):
         with self.served.store.lock:
             return self._answer(request)
 
-    def _watch(self, stream: WatchStream) -> Outcome:
+    def _watch(self, stream: WatchStream, audit_id: str) -> Outcome:
         try:
             subscription = self.served.hub.open(stream.watching, stream.encoder)
-            return _Watch(stream, subscription, self)
+            return _Watch(stream, subscription, self, audit_id)
         except Compacted as error:
             text = f"too old resource version: {error.requested} ({error.compacted})"
             return refused(ApiError("Expired", text))
@@ -351,6 +351,7 @@ class _Watch:
     stream: WatchStream
     subscription: Subscription[bytes]
     edge: AsgiApp
+    audit_id: str
 
     async def answer(self, answering: AsgiBase, receive: Receive, send: Send) -> None:
         """Send the changes until the timeout."""
@@ -363,7 +364,7 @@ class _Watch:
             last = timeout + LAST_WORDS
             ends.append(loop.call_later(last, watch.end, "its timeout has expired"))
         try:
-            start = started(self.stream.status, self.stream.headers)
+            start = started(self.stream.status, self.stream.headers, self.audit_id)
             await answering.stream(start, watch, receive=receive, send=send)
         finally:
             for end in ends:

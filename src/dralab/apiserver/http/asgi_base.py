@@ -141,7 +141,9 @@ class AsgiBase(ABC):
         except ApiError as error:
             # A body is thrown away as it comes; one without an end would come for ever.
             endless = "transfer-encoding" in headers or self._too_long(headers)
-            await _respond(refused(error, *((CLOSE,) if endless else ())), scope, send)
+            await _respond(
+                refused(error, *((CLOSE,) if endless else ())), scope, send, request.audit_id
+            )
             return
         if "content-length" in headers or "transfer-encoding" in headers:
             outcome = await self._with_body(request, receive)
@@ -150,12 +152,12 @@ class AsgiBase(ABC):
         if isinstance(outcome, HttpResponse):
             if "accept-encoding" in headers:
                 outcome = await _compressed(request, outcome)
-            await _respond(outcome, scope, send)
+            await _respond(outcome, scope, send, request.audit_id)
         elif isinstance(outcome, ByteStream):
             self.began(request, outcome.status)
             try:
                 await self.stream(
-                    started(outcome.status, outcome.headers),
+                    started(outcome.status, outcome.headers, request.audit_id),
                     outcome.source,
                     receive=receive,
                     send=send,
@@ -164,7 +166,7 @@ class AsgiBase(ABC):
                 self.ended(request, outcome.status)
         elif isinstance(outcome, Upgrade):
             outcome.source.close()
-            await _respond(_upgrade_required(), scope, send)
+            await _respond(_upgrade_required(), scope, send, request.audit_id)
         else:
             try:
                 await outcome.answer(self, receive, send)
@@ -377,9 +379,11 @@ def refused(error: ApiError, *headers: tuple[str, str]) -> HttpResponse:
     )
 
 
-def started(status: int, headers: Iterable[tuple[str, str]]) -> Message:
+def started(status: int, headers: Iterable[tuple[str, str]], audit_id: str = "") -> Message:
     """Return ASGI's message that begins an answer."""
     raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
+    if audit_id:
+        raw.append((b"audit-id", audit_id.encode("latin-1")))
     return {"type": "http.response.start", "status": status, "headers": raw}
 
 
@@ -442,19 +446,19 @@ def _upgrade_required() -> HttpResponse:
     return refused(error, ("connection", "Upgrade"), ("upgrade", "websocket"))
 
 
-async def _respond(answer: HttpResponse, scope: Message, send: Send) -> None:
+async def _respond(answer: HttpResponse, scope: Message, send: Send, audit_id: str = "") -> None:
     body = answer.body
     whole: WholeAnswer | None = (scope.get("extensions") or {}).get(WHOLE_ANSWER)
     if (
         whole is not None
         and isinstance(body, bytes)
         and len(body) <= WHOLE_UP_TO
-        and (head := head_of(answer.headers)) is not None
+        and (head := head_of(answer.headers, audit_id)) is not None
         and whole(answer.status, head, body)
     ):
         return
     parts = (body,) if isinstance(body, bytes) else body
-    start = started(answer.status, answer.headers)
+    start = started(answer.status, answer.headers, audit_id)
     if answer.status not in (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED):
         start["headers"].append((b"content-length", b"%d" % sum(len(part) for part in parts)))
     await send(start)

@@ -76,6 +76,8 @@ class Auditing:
             self.auditor.complete(record, answer.status, lambda: answer.content)
         elif isinstance(answer, WatchStream):
             self.auditor.started(record, answer.status)
+        if request.audit_id:
+            return answer  # the edge sends it with every answer
         return with_headers(answer, (("Audit-Id", record.event["auditID"]),))
 
     def began(self, request: HttpRequest, status: int) -> None:
@@ -123,6 +125,7 @@ class Auditing:
             uri=f"{request.path}{query}",
             headers=request.headers,
             peer=request.peer,
+            audit_id=request.audit_id,
         )
 
 

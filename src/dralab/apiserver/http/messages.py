@@ -47,7 +47,8 @@ class HttpRequest:
     client's, which TLS has verified. If others wait, `brief` is set: a slow request raises
     TakesLong instead, before it begins. `record` is the audit log's; `wanted` is what an
     authorizer was asked about it. `warned` are the warnings for its client. `lane` names the
-    threads that answer it apart; `waits` lets it wait there for webhooks.
+    threads that answer it apart; `waits` lets it wait there for webhooks. `audit_id` names it in
+    the answer and in the audit log.
     """
 
     method: str
@@ -65,6 +66,7 @@ class HttpRequest:
     lane: str = ""
     waits: bool = False
     record: "Record | None" = None
+    audit_id: str = ""
     wanted: Attributes | None = None
 
     @property
