@@ -62,9 +62,9 @@ class DecodingNotes:
 
 @dataclass(frozen=True, slots=True)
 class Presence:
-    """Which fields of a struct are always shown, and which tell zero from absent."""
+    """Which fields of a struct are always shown, in its order, and which tell zero from absent."""
 
-    always: frozenset[str] = frozenset()
+    always: tuple[str, ...] = ()
     pointers: frozenset[str] = frozenset()
 
 
@@ -117,7 +117,8 @@ def presence_of(definition: str) -> Presence | None:
     message = message_of(definition)
     if message not in messages:
         return None
-    always = frozenset(messages.zeros(message)) - LATER.get(definition, frozenset())
+    later = LATER.get(definition, frozenset())
+    always = tuple(name for name in messages.zeros(message) if name not in later)
     return Presence(always, frozenset(_pointers(messages, message)))
 
 
@@ -370,6 +371,8 @@ class _Struct:
             self.fields[name] = (plain, _compiled(part), keep)
             if always:
                 self.always.append((name, _none if pointer else _zero_of(part)))
+        if facts is not None:
+            self.always.sort(key=lambda field: facts.always.index(field[0]))
         self._schema = None
 
     def __call__(self, value: Any, seen: DecodingNotes) -> Any:

@@ -12,6 +12,8 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Any, Final
 
+from dralab.values.api_versions import preference
+
 ALL_VERBS: Final = (
     "create", "delete", "deletecollection", "get", "list", "patch", "update", "watch",
 )  # fmt: skip
@@ -128,6 +130,11 @@ class Kinds:
         self._by_path[kind.group, kind.version, kind.plural] = kind
         self._by_kind[kind.api_version, kind.kind] = kind
         versions = self._groups.setdefault(kind.group, {})
+        if kind.version not in versions and kind.custom is not None:
+            # Those that come later, with another definition, may be preferred.
+            versions[kind.version] = {}
+            ordered = sorted(versions, key=preference)
+            self._groups[kind.group] = versions = {each: versions[each] for each in ordered}
         versions.setdefault(kind.version, {})[kind.plural] = kind
         self.changes += 1
 

@@ -146,9 +146,11 @@ class ApiServer:
 
     def publish(self, address: "OwnAddress") -> None:
         """Write the objects by which a server tells about itself, from now on."""
+        from dralab.apiserver.aggregation.local_services import LocalApiServices
         from dralab.apiserver.resources.own_objects import OwnObjects
 
-        self.own_objects = OwnObjects(self.resources, address)
+        local = LocalApiServices(self.resources)
+        self.own_objects = OwnObjects(self.resources, address, also=[local.publish])
         self.own_objects.publish()
 
     def _audited(self, audit: "AuditSettings", chance: Randomness) -> "Auditing":

@@ -221,6 +221,14 @@ ADMISSION_OPTIONS: Final = [
         metavar="CIDR",
         help="A network, beside loopback, where the server may call webhooks.",
     ),
+    click.option(
+        "--enable-aggregator-routing",
+        type=click.Choice(["true", "false"]),
+        metavar="true|false",
+        default="false",
+        help="Reach aggregated API servers at the endpoints of their Services only; a Service of "
+        "type ExternalName has none.  [default: (false)]",
+    ),
     *(
         click.option(f"--proxy-client-{name}-file", type=FILE, metavar="FILE", help=text)
         for name, text in (
@@ -260,11 +268,13 @@ def outgoing_of(
     networks: Sequence[str],
     certificate: Path | None = None,
     key: Path | None = None,
+    *,
+    aggregator_routing: bool = False,
 ) -> "OutgoingSettings | None":
     """Return where the server may call; None where no option says. BadParameter."""
     if (certificate is None) != (key is None):
         raise click.UsageError("--proxy-client-cert-file and --proxy-client-key-file go together")
-    if not services and not networks and certificate is None:
+    if not services and not networks and certificate is None and not aggregator_routing:
         return None
     import ipaddress
 
@@ -280,7 +290,12 @@ def outgoing_of(
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--webhook-network") from error
     shown = (str(certificate), str(key)) if certificate is not None else None
-    return OutgoingSettings(networks=allowed, services=found, proxy_certificate=shown)
+    return OutgoingSettings(
+        networks=allowed,
+        services=found,
+        proxy_certificate=shown,
+        aggregator_routing=aggregator_routing,
+    )
 
 
 def flags_of(options: Mapping[str, Any]) -> "AuthenticationFlags":

@@ -273,6 +273,7 @@ def serve(
     webhook_networks: Sequence[str] = (),
     proxy_client_cert_file: Path | None = None,
     proxy_client_key_file: Path | None = None,
+    enable_aggregator_routing: str = "false",
     snapshot: Path | None = None,
     bind_address: str | None = None,
     secure_port: int | None = None,
@@ -326,7 +327,11 @@ def serve(
             enable_admission_plugins, disable_admission_plugins, admission_control_config_file
         ),
         outgoing=outgoing_of(
-            services, webhook_networks, proxy_client_cert_file, proxy_client_key_file
+            services,
+            webhook_networks,
+            proxy_client_cert_file,
+            proxy_client_key_file,
+            aggregator_routing=enable_aggregator_routing == "true",
         ),
         authorization=_modes(authorization_mode, tls=tls),
         audit=audit_of(audit_policy_file, audit_log_path, audit_log_maxsize, audit_log_maxbackup),

@@ -10,6 +10,7 @@ from typing import Final
 from dralab.values.remembering import remembered
 
 LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", re.ASCII)
+LABEL_1035: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?", re.ASCII)
 SUBDOMAIN: Final = re.compile(
     r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII
 )
@@ -28,6 +29,21 @@ def label_problems(name: str) -> list[str]:
             "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or "
             "'-', and must start and end with an alphanumeric character (e.g. 'my-name',  or "
             "'123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
+        )
+    return problems
+
+
+def label_1035_problems(name: str) -> list[str]:
+    """Return why a text is not a DNS label that begins with a letter (RFC 1035)."""
+    problems = []
+    if len(name) > 63:
+        problems.append("must be no more than 63 characters")
+    if not LABEL_1035.fullmatch(name):
+        problems.append(
+            "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start "
+            "with an alphabetic character, and end with an alphanumeric character (e.g. "
+            "'my-name',  or 'abc-123', regex used for validation is "
+            "'[a-z]([-a-z0-9]*[a-z0-9])?')"
         )
     return problems
 

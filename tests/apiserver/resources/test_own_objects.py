@@ -17,6 +17,8 @@ ENDPOINTS = Resource("", "v1", "endpoints")
 SLICES = Resource("discovery.k8s.io", "v1", "endpointslices")
 ADDRESSES = Resource("networking.k8s.io", "v1", "ipaddresses")
 RANGES = Resource("networking.k8s.io", "v1", "servicecidrs")
+API_SERVICES = Resource("apiregistration.k8s.io", "v1", "apiservices")
+DEFINITIONS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions")
 LEASES = Resource("coordination.k8s.io", "v1", "leases")
 CONFIG_MAPS = Resource("", "v1", "configmaps")
 
@@ -111,3 +113,72 @@ def test_aggregated_servers_find_whom_to_trust(lab):
     data = lab.start().get(CONFIG_MAPS, name, "kube-system")["data"]
     assert data["client-ca-file"] == "CA"
     assert json.loads(data["requestheader-allowed-names"]) == ["front"]
+
+
+def definition(*versions):
+    return {
+        "metadata": {"name": "widgets.example.com"},
+        "spec": {
+            "group": "example.com",
+            "scope": "Namespaced",
+            "names": {"plural": "widgets", "kind": "Widget"},
+            "versions": [
+                {
+                    "name": version,
+                    "served": True,
+                    "storage": version == versions[0],
+                    "schema": {"openAPIV3Schema": {"type": "object"}},
+                }
+                for version in versions
+            ],
+        },
+    }
+
+
+def test_each_version_that_the_server_answers_has_an_apiservice(lab):
+    client = lab.start()
+    names = lab.names(API_SERVICES)
+    assert {"v1.", "v1.apps", "v2.autoscaling"} <= set(names)
+    assert "v1.apiregistration.k8s.io" not in names
+    apps = client.get(API_SERVICES, "v1.apps")
+    assert apps["spec"]["groupPriorityMinimum"] == 17800
+    assert apps["metadata"]["labels"] == {"kube-aggregator.kubernetes.io/automanaged": "onstart"}
+    (condition,) = apps["status"]["conditions"]
+    assert (condition["status"], condition["reason"]) == ("True", "Local")
+
+
+def test_apiservices_of_custom_resources_come_and_go_with_their_definition(lab):
+    client = lab.start()
+    client.create(DEFINITIONS, definition("v1", "v1beta1"))
+    client.delete(API_SERVICES, "v1.example.com")  # the server makes it again
+    custom = client.get(API_SERVICES, "v1.example.com")
+    assert custom["spec"]["groupPriorityMinimum"] == 1000
+    assert "v1beta1.example.com" in lab.names(API_SERVICES)
+    client.delete(DEFINITIONS, "widgets.example.com")
+    assert not [name for name in lab.names(API_SERVICES) if "example.com" in name]
+
+
+def test_an_apiservice_of_a_user_stays(lab):
+    client = lab.start()
+    spec = {"group": "example.com", "version": "v1"}
+    spec |= {"groupPriorityMinimum": 7, "versionPriority": 7}
+    client.create(API_SERVICES, {"metadata": {"name": "v1.example.com"}, "spec": spec})
+    client.create(DEFINITIONS, definition("v1"))
+    client.delete(DEFINITIONS, "widgets.example.com")
+    kept = client.get(API_SERVICES, "v1.example.com")
+    assert kept["spec"]["versionPriority"] == 7
+    assert kept["status"]["conditions"][0]["reason"] == "Local"
+
+
+def test_what_is_not_served_any_more_has_no_apiservice_after_a_new_start(lab):
+    lab.start().create(DEFINITIONS, definition("v1"))
+    stale = lab.client.get(API_SERVICES, "v1.example.com")
+    other = {**stale["spec"], "group": "gone.example.com"}
+    labels = stale["metadata"]["labels"]
+    lab.client.create(
+        API_SERVICES,
+        {"metadata": {"name": "v1.gone.example.com", "labels": labels}, "spec": other},
+    )
+    lab.start()
+    assert "v1.gone.example.com" not in lab.names(API_SERVICES)
+    assert "v1.example.com" in lab.names(API_SERVICES)

@@ -5,6 +5,7 @@ from functools import lru_cache
 
 from dralab.api.core import (
     access,
+    api_services,
     certificates,
     cluster,
     configuration,
@@ -39,6 +40,7 @@ def strategies(features: Features = DEFAULT_1_36) -> Mapping[str, Strategy]:
         "secrets": configuration.SecretStrategy(),
         "services": services.ServiceStrategy(),
         definitions.HUB: definitions.DefinitionStrategy(),
+        "apiregistration.k8s.io/apiservices": api_services.ApiServiceStrategy(),
         "apps/daemonsets": workloads.DaemonSetStrategy(features),
         "apps/deployments": workloads.DeploymentStrategy(features),
         "apps/replicasets": workloads.ReplicaSetStrategy(features),

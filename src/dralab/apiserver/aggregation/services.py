@@ -93,16 +93,17 @@ class RemoteVersions:
 
     def target(self, remote: RemoteVersion, path: str) -> CallTarget:
         """Return where a version is answered. Unreachable."""
-        service = remote.spec["service"]
-        found = self.context.outgoing.targets.of_service(
+        service, outgoing = remote.spec["service"], self.context.outgoing
+        found = outgoing.targets.of_service(
             service.get("namespace") or "",
             service.get("name") or "",
             service.get("port") or HTTPS,
             path=path,
             ca=authority(remote.spec.get("caBundle")),
             insecure=bool(remote.spec.get("insecureSkipTLSVerify")),
+            by_name=not outgoing.settings.aggregator_routing,
         )
-        return replace(found, certificate=self.context.outgoing.settings.proxy_certificate)
+        return replace(found, certificate=outgoing.settings.proxy_certificate)
 
     def _check_all(self) -> None:
         if not self._checking.acquire(blocking=False):
@@ -178,6 +179,8 @@ def _reason(remote: RemoteVersion, why: str, path: str) -> tuple[str, str]:
         return "ServiceNotFound", f"{where} is not present"
     if why.startswith("no endpoints"):
         return "EndpointsNotFound", f"cannot find endpoints for service/{name}"
+    if why.startswith("unsupported service type"):
+        return "FailedDiscoveryCheck", why
     where = f"https://{service.get('name')}.{service.get('namespace')}.svc{path}"
     return (
         "FailedDiscoveryCheck",

@@ -141,15 +141,22 @@ class Targets:
         path: str = "/",
         ca: str = "",
         insecure: bool = False,
+        by_name: bool = True,
     ) -> CallTarget:
-        """Return where a Service's port leads. Unreachable."""
+        """Return where a Service's port leads. Unreachable.
+
+        Without `by_name`, one of type ExternalName leads nowhere.
+        """
         server_name = f"{name}.{namespace}.svc"
         path = path if path.startswith("/") else f"/{path}"
         host = f"{server_name}:{port}"
         mapped = self.services.get((namespace, name, port)) or self.services.get(
             (namespace, name, 0)
         )
-        addresses = (mapped.address,) if mapped else self._endpoints(namespace, name, port)
+        if mapped is not None:
+            addresses: tuple[Address, ...] = (mapped.address,)
+        else:
+            addresses = self._endpoints(namespace, name, port, by_name=by_name)
         return CallTarget(
             url=f"https://{host}{path}",
             path=path,
@@ -190,13 +197,17 @@ class Targets:
             raise Unreachable(f"dial tcp: lookup {host}: no such host") from error
         return [ipaddress.ip_address(str(each[4][0]).partition("%")[0]) for each in found]
 
-    def _endpoints(self, namespace: str, name: str, port: int) -> tuple[Address, ...]:
+    def _endpoints(
+        self, namespace: str, name: str, port: int, *, by_name: bool
+    ) -> tuple[Address, ...]:
         """Return the addresses behind a Service. Unreachable."""
         service = self.find(Key("services", namespace, name))
         if service is None:
             raise Unreachable(f'service "{name}" not found')
         spec = spec_of(service.value)
         if spec.get("type") == "ExternalName":
+            if not by_name:
+                raise Unreachable('unsupported service type "ExternalName"')
             return self.addresses(str(spec.get("externalName")), port)
         ports = [each for each in spec.get("ports") or () if each.get("port") == port]
         if not ports:

@@ -15,6 +15,7 @@ from dralab.apiserver.resources.custom_rules import CustomStrategy
 from dralab.apiserver.resources.options import DeleteOptions, WriteOptions
 from dralab.apiserver.storage import Damaged, Key
 from dralab.objects.metadata import is_deleting, status_of
+from dralab.values.api_versions import preference
 from dralab.values.json_types import JsonDict
 
 STATUS_VERBS: Final = ("get", "patch", "update")
@@ -296,19 +297,7 @@ def _is_established(definition: JsonDict) -> bool:
 
 def _in_order(versions: list[JsonDict]) -> list[JsonDict]:
     """Return versions as discovery prefers them: v2 before v1, v1 before v1beta1."""
-    return sorted(versions, key=lambda version: _rank(version["name"]))
-
-
-def _rank(name: str) -> tuple[int, int, int, str]:
-    number, _, rest = name.removeprefix("v").partition("beta")
-    if rest and number.isdigit() and rest.isdigit():
-        return 1, -int(number), -int(rest), name
-    number, _, rest = name.removeprefix("v").partition("alpha")
-    if rest and number.isdigit() and rest.isdigit():
-        return 2, -int(number), -int(rest), name
-    if name.startswith("v") and name[1:].isdigit():
-        return 0, -int(name[1:]), 0, name
-    return 3, 0, 0, name
+    return sorted(versions, key=lambda version: preference(version["name"]))
 
 
 def _kind(spec: Mapping[str, Any], version: Mapping[str, Any]) -> Kind:

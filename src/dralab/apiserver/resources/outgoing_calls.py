@@ -16,12 +16,14 @@ if TYPE_CHECKING:
 class OutgoingSettings:
     """Where the server may call: networks beside the loopback, and the addresses of Services.
 
-    `proxy_certificate` are the files of the certificate and key for aggregated API servers.
+    `proxy_certificate` are the files of the certificate and key for aggregated API servers, which
+    `aggregator_routing` reaches at endpoints only.
     """
 
     networks: "Sequence[Network]" = ()
     services: "Sequence[ServiceAt]" = ()
     proxy_certificate: tuple[str, str] | None = None
+    aggregator_routing: bool = False
 
 
 class OutgoingCalls:

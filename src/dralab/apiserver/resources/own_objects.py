@@ -13,7 +13,7 @@ import base64
 import hashlib
 import ipaddress
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -70,13 +70,19 @@ class OwnAddress:
 
 
 class OwnObjects:
-    """Writes the objects, and follows the services' addresses; `renew` keeps the lease."""
+    """Writes the objects, and follows the services' addresses; `renew` keeps the lease.
 
-    def __init__(self, resources: Resources, address: OwnAddress) -> None:
+    `also` are called with the first writing, in its batch.
+    """
+
+    def __init__(
+        self, resources: Resources, address: OwnAddress, *, also: Sequence[Callable[[], None]] = ()
+    ) -> None:
         self.resources = resources
         self.address = address
         self._renewed = 0
         self._published = False
+        self._also = also
         digest = hashlib.sha256(address.machine.encode()).digest()[:16]
         name = base64.b32encode(digest).decode("ascii").rstrip("=").lower()
         self.identity = f"apiserver-{name}"
@@ -106,6 +112,8 @@ class OwnObjects:
             self._put("", "configmaps", "kube-system", self._tracking(), replace=False)
             for service in context.store.list("services").items:
                 self._addressed(None, service.value)
+            for publish in self._also:
+                publish()
 
     def _write_lease(self) -> None:
         now = self.resources.context.clock.now()

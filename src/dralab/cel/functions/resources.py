@@ -19,7 +19,6 @@ MAX_VERSION_NUMBER: Final = 2**64 - 1
 UUID: Final = re.compile(
     r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}", re.IGNORECASE
 )
-DNS_1035: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?", re.ASCII)
 BASE64: Final = re.compile(
     r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{4})", re.ASCII
 )
@@ -197,20 +196,6 @@ def _prefix(check: Callable[[str], list[str]]) -> Callable[[str], list[str]]:
     return problems
 
 
-def _dns_1035(text: str) -> list[str]:
-    problems = []
-    if len(text) > 63:
-        problems.append("must be no more than 63 characters")
-    if not DNS_1035.fullmatch(text):
-        problems.append(
-            "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start "
-            "with an alphabetic character, and end with an alphanumeric character (e.g. "
-            "'my-name',  or 'abc-123', regex used for validation is "
-            "'[a-z]([-a-z0-9]*[a-z0-9])?')"
-        )
-    return problems
-
-
 def _uri(text: str) -> list[str]:
     problem = url_problem(text)
     return [problem] if problem else []
@@ -241,13 +226,13 @@ def _datetime(text: str) -> list[str]:
 FORMATS: Final = {
     "dns1123Label": Format("DNS1123Label", names.label_problems, 30),
     "dns1123Subdomain": Format("DNS1123Subdomain", names.subdomain_problems, 60),
-    "dns1035Label": Format("DNS1035Label", _dns_1035, 30),
+    "dns1035Label": Format("DNS1035Label", names.label_1035_problems, 30),
     "qualifiedName": Format("QualifiedName", names.qualified_problems, 60),
     "dns1123LabelPrefix": Format("DNS1123LabelPrefix", _prefix(names.label_problems), 30),
     "dns1123SubdomainPrefix": Format(
         "DNS1123SubdomainPrefix", _prefix(names.subdomain_problems), 60
     ),
-    "dns1035LabelPrefix": Format("DNS1035LabelPrefix", _prefix(_dns_1035), 30),
+    "dns1035LabelPrefix": Format("DNS1035LabelPrefix", _prefix(names.label_1035_problems), 30),
     "labelValue": Format("LabelValue", names.label_value_problems, 40),
     "uri": Format("URI", _uri, 1103),
     "uuid": Format("uuid", _uuid, 70),
