@@ -14,6 +14,7 @@ from webhookserver import WebhookServer
 
 SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
 THINGS = "/apis/agg.io/v1/namespaces/default/things"
+AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 RESOURCE = {
     "name": "things",
     "singularName": "thing",
@@ -84,8 +85,7 @@ def test_another_server_answers_for_its_group(cluster, there):
     assert json.loads(get(cluster, "/apis/agg.io")[1])["name"] == "agg.io"
     groups = json.loads(get(cluster, "/apis")[1])["groups"]
     assert "agg.io" in [each["name"] for each in groups]
-    accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-    found = json.loads(get(cluster, "/apis", Accept=accept)[1])["items"][-1]
+    found = json.loads(get(cluster, "/apis", Accept=AGGREGATED)[1])["items"][-1]
     assert found["versions"][0]["resources"][0]["resource"] == "things"
     assert get(cluster, f"{THINGS}?watch=1")[0] == 501
     assert get(cluster, "/apis/agg.io/v2/things")[0] == 404
@@ -95,6 +95,22 @@ def test_a_server_that_is_not_there_is_not_asked(cluster, there):
     condition = register(cluster, there, name="none")
     assert (condition["status"], condition["reason"]) == ("False", "ServiceNotFound")
     assert get(cluster, THINGS) == (503, b"service unavailable\n")
+    groups = json.loads(get(cluster, "/apis")[1])["groups"]
+    assert "agg.io" in [each["name"] for each in groups]
+    found = json.loads(get(cluster, "/apis", Accept=AGGREGATED)[1])["items"][-1]
+    assert found["versions"] == [{"version": "v1", "resources": [], "freshness": "Stale"}]
+
+
+def test_a_service_without_endpoints_of_its_own_is_not_asked(there):
+    settings = OutgoingSettings(aggregator_routing=True)
+    with Cluster(Options(outgoing=settings), seed=1) as cluster:
+        service = {"metadata": {"name": "hook"}}
+        service["spec"] = {"type": "ExternalName", "externalName": "localhost"}
+        path = "/api/v1/namespaces/default/services"
+        assert ask(cluster.server, "POST", path, service)[0] == 201
+        condition = register(cluster, there)
+    assert condition["reason"] == "FailedDiscoveryCheck"
+    assert condition["message"] == 'unsupported service type "ExternalName"'
 
 
 def test_a_server_whose_certificate_is_not_good_is_not_asked(cluster, there):

@@ -1,4 +1,12 @@
-"""Adds the groups of aggregated API servers to the documents of discovery."""
+"""Adds the groups of aggregated API servers to the documents of discovery.
+
+A version whose server does not answer is listed all the same, and marked as stale where the form
+has room for it: clients tell it from one that does not exist.
+
+Source: k8s.io/kube-aggregator `pkg/apiserver` (handler_apis, handler_discovery).
+"""
+
+from collections.abc import Sequence
 
 from dralab.apiserver.aggregation.services import RemoteVersion, RemoteVersions
 from dralab.values.json_types import JsonDict
@@ -10,8 +18,8 @@ def with_groups(document: JsonDict, remote: RemoteVersions) -> JsonDict:
 
 
 def group_of(remote: RemoteVersions, group: str) -> JsonDict | None:
-    """Return the APIGroup of another server; None if none answers for it."""
-    found = [each for each in remote.versions_of(group) if each.available]
+    """Return the APIGroup of another server; None if no APIService names one."""
+    found = remote.versions_of(group)
     return {"kind": "APIGroup", "apiVersion": "v1", **_group(found)} if found else None
 
 
@@ -24,7 +32,7 @@ def with_discovery(document: JsonDict, remote: RemoteVersions) -> JsonDict:
                 {
                     "version": each.version,
                     "resources": _resources(each.resources or {}),
-                    "freshness": "Current",
+                    "freshness": "Current" if each.available else "Stale",
                 }
                 for each in versions
             ],
@@ -34,13 +42,12 @@ def with_discovery(document: JsonDict, remote: RemoteVersions) -> JsonDict:
     return {**document, "items": [*document["items"], *added]}
 
 
-def _lists(remote: RemoteVersions) -> list[list[RemoteVersion]]:
+def _lists(remote: RemoteVersions) -> list[Sequence[RemoteVersion]]:
     groups = dict.fromkeys(each.group for each in remote.all.values())
-    found = ([one for one in remote.versions_of(group) if one.available] for group in groups)
-    return [versions for versions in found if versions]
+    return [remote.versions_of(group) for group in groups]
 
 
-def _group(versions: list[RemoteVersion]) -> JsonDict:
+def _group(versions: Sequence[RemoteVersion]) -> JsonDict:
     group = versions[0].group
     shown = [
         {"groupVersion": f"{group}/{each.version}", "version": each.version} for each in versions

@@ -73,7 +73,9 @@ class RemoteVersions:
         if before is not None:
             spec = before.get("spec") or {}
             if after is None or (after.get("spec") or {}) != spec:
-                self.all.pop((spec.get("group") or "", spec.get("version") or ""), None)
+                place = (spec.get("group") or "", spec.get("version") or "")
+                if self.all.pop(place, None) is not None:
+                    self.context.kinds.changes += 1  # discovery is another one
         if after is None:
             return
         spec = after.get("spec") or {}
@@ -83,6 +85,7 @@ class RemoteVersions:
         if place not in self.all:
             name = after["metadata"]["name"]
             self.all[place] = RemoteVersion(name, *place, spec=spec)
+            self.context.kinds.changes += 1
             self._checked = 0
             self.check_soon()
 
