@@ -6,7 +6,7 @@ READY := .venv/.ready
 DEMO := .venv-demo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench docs conformance generate clean
+.PHONY: help demo test again check format bench docs conformance generate clean
 
 help: ## show the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -27,6 +27,11 @@ demo: $(DEMO)/.ready ## a first pod that gets its device
 
 test: $(READY) ## the test suite
 	$(BIN)/python -m pytest -n 2 -q --timeout 300 -m 'not conformance'
+
+again: $(READY) ## run what failed in `make test` once more, alone; refused for more than five
+	@$(BIN)/python -c 'import json; n = len(json.load(open(".pytest_cache/v/cache/lastfailed"))); \
+	exit(n > 5 and f"{n} tests failed: too many for chance")'
+	$(BIN)/python -m pytest -q --timeout 300 -m 'not conformance' --last-failed --last-failed-no-failures none
 
 check: $(READY) ## style, types, architecture, spelling
 	$(BIN)/ruff check .
