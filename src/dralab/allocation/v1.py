@@ -64,7 +64,7 @@ class V1Reader:
 
     Fleets repeat themselves: ten thousand nodes publish the same two hundred devices. A reader
     keeps one tuple of devices per distinct content, so memory grows with kinds, not with nodes.
-    One that `keeps` the lists it has read, which nobody may change, knows them again at once: for
+    One that `keeps` the lists it has read, which must not change, knows them again at once: for
     objects that are all there anyway, many of which may share their devices.
     """
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from dralab.api.status import ApiError, Cause
 
-MAX_ERRORS: Final = 1_000  # more than anybody reads: an answer stays smaller than its request
+MAX_ERRORS: Final = 1_000  # enough to read: an answer stays smaller than its request
 TITLES: Final = {
     "FieldValueNotFound": "Not found",
     "FieldValueRequired": "Required value",

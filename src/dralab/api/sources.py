@@ -1,6 +1,6 @@
 """Where manifests come from: files, directories and archives at any depth, standard input.
 
-Archives are read from start to end and never unpacked onto the disk. Whoever made one may be
+Archives are read from start to end and never unpacked onto the disk. Its author may be
 hostile: what it may hold is bounded, and a name that leads out of it is refused. What is in the
 files is left to `manifests`.
 """
@@ -48,8 +48,8 @@ class SourceError(ValueError):
 class SourceFile:
     """The bytes of one file; `gathered` if it was found in an archive or below a subdirectory.
 
-    What is gathered may hold much besides Kubernetes objects; a file that somebody names, or that
-    lies in a directory that somebody names, is meant.
+    What is gathered may hold much besides Kubernetes objects; a file that a user names, or that
+    lies in a directory that a user names, is meant.
     """
 
     name: str

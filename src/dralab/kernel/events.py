@@ -104,7 +104,7 @@ class Events:
         return True
 
     def take_event(self) -> Call | None:
-        """Move to the next event and return its call, for someone else to make; None: no more."""
+        """Move to the next event and return its call, for the caller to make; None: no more."""
         self._drop_cancelled()
         if not self._heap:
             return None

@@ -176,7 +176,7 @@ class Kubelets:
     """Runs kubelets: add nodes, then start the manager.
 
     Without `leases` nodes do not say again and again that they are there: a simulation writes
-    the lease of a node when it falls silent, which is all that anybody would observe.
+    the lease of a node when it falls silent, which is all that clients would observe.
     """
 
     def __init__(

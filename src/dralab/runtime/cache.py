@@ -264,7 +264,7 @@ class Caches:
         return cache
 
     def has(self, resource: Resource) -> bool:
-        """Return whether someone asked for the whole of a collection."""
+        """Return whether the whole was asked for of a collection."""
         return (resource, "", "") in self._caches
 
     @property

@@ -60,7 +60,7 @@ class LiveEngine:
         """Run `work` on a worker's thread, then `done` as an event of this engine.
 
         A `lane` has threads of its own for as long as it has work, 16 at most: who never answers
-        there keeps nobody else waiting.
+        there keeps no other client waiting.
         """
 
         def attempt() -> None:

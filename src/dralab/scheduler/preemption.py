@@ -1,7 +1,7 @@
 """Which pods would have to go so that one of higher priority fits, and from which node.
 
 Source: kube-scheduler's DefaultPreemption. Room of pods is freed: cpu, memory, extended resources,
-ports, places; and the devices of claims that nobody but victims uses. Upstream frees no devices:
+ports, places; and the devices of claims that only victims use. Upstream frees no devices:
 there a pod that needs devices never preempts for them (kubernetes 1.37, DynamicResources).
 """
 

@@ -111,7 +111,7 @@ class PoolRecord:
         self.features = features
         self.irregular = irregular
         self.nodes = nodes
-        self.shape: PoolShape  # given by whoever finds it
+        self.shape: PoolShape  # set by the caller that finds it
         homes = {each.node_scope.node for each in slices}
         self.home = homes.pop() if len(homes) == 1 else ""
         self._pool: Pool | None = None

@@ -30,7 +30,7 @@ class SearchSetup:
     """A search problem on one node.
 
     `alternatives` is [claim][request][alternative]; `fixed` are the devices of each alternative
-    that asks for all. `known` are the devices that could serve each alternative, where somebody
+    that asks for all. `known` are the devices that could serve each alternative, where the caller
     knows already and no selector is without an answer.
     """
 

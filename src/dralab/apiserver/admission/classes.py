@@ -104,7 +104,7 @@ class DefaultIngressClass:
 
 
 class NewNodeTaint:
-    """Keeps pods away from a new node until somebody says that it is ready.
+    """Keeps pods away from a new node until it is said to be ready.
 
     The plugin TaintNodesByCondition.
     """

@@ -60,7 +60,7 @@ class DefaultStorageClass:
 
 
 class ObjectInUseProtection:
-    """Keeps volumes and claims until nobody uses them (StorageObjectInUseProtection)."""
+    """Keeps volumes and claims until they are no longer used (StorageObjectInUseProtection)."""
 
     name = "StorageObjectInUseProtection"
 

@@ -61,7 +61,7 @@ class RemoteVersions:
             self._changed(None, stored.value)
 
     def find(self, group: str, version: str) -> RemoteVersion | None:
-        """Return a version that another server answers; None if this one does, or nobody."""
+        """Return a version that another server answers; None if this server does, or none."""
         return self.all.get((group, version)) if self.all else None
 
     def versions_of(self, group: str) -> Sequence[RemoteVersion]:
@@ -90,7 +90,7 @@ class RemoteVersions:
             self.check_soon()
 
     def check_soon(self) -> None:
-        """Look in a thread whether the servers answer, if nobody looks now."""
+        """Look in a thread whether the servers answer, unless such a thread runs."""
         if self.all and WallClock().now() >= self._checked + AGAIN:
             threading.Thread(target=self._check_all, name="apiservices", daemon=True).start()
 

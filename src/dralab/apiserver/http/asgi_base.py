@@ -50,7 +50,7 @@ WholeAnswer = Callable[[int, bytes, bytes], bool]
 class AsgiLimits:
     """Limits on clients; times in seconds, sizes in bytes.
 
-    Without `timers` watches do not end by themselves, and nobody is sent a bookmark unasked: where
+    Without `timers` watches do not end by themselves, and no bookmark is sent unasked: where
     time is simulated, real seconds mean nothing.
     """
 

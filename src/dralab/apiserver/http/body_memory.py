@@ -52,7 +52,7 @@ class BodyMemory:
             raise
 
     def give_back(self, user: str, size: int) -> None:
-        """Free room; whoever waits for it gets it."""
+        """Free room, and give it to the bodies that wait for it."""
         self.used -= size
         self._held[user] -= size
         if not self._held[user]:

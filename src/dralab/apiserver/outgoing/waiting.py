@@ -1,7 +1,7 @@
 """Whether the thread of a request may wait for others, and until when.
 
-A request begins in the loop, where nobody may wait. If somebody has to be asked, MustWait ends it,
-and it begins again in a thread that may.
+A request begins in the loop, where nothing may wait. If another server has to be asked, MustWait
+ends it, and it begins again in a thread that may.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ _until: ContextVar[int] = ContextVar("until", default=0)
 
 
 class MustWait(Exception):  # noqa: N818 - a condition, which no client sees
-    """Somebody else has to be asked, and this thread holds the store: ask again from another."""
+    """Another server has to be asked, and this thread may not wait: begin again in one that may."""
 
 
 def deadline() -> int:
@@ -26,7 +26,7 @@ def deadline() -> int:
 
 @contextmanager
 def waiting_until(until: int) -> Iterator[None]:
-    """Let the calls inside wait until then; 0 lets nobody wait."""
+    """Let the calls inside wait until then; 0: they may not wait."""
     token = _until.set(until)
     try:
         yield

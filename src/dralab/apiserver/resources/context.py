@@ -158,7 +158,7 @@ class Context:
             raise unreadable(error) from error
 
     def put(self, stored: Stored, value: JsonDict) -> None:
-        """Replace an object, as admission does with a quota; nobody is asked about it."""
+        """Replace an object, as admission does with a quota; no admission is asked about it."""
         found = self.store.update(stored.key, value, expect=stored.revision)
         self.wrote()
         if self.following is None:

@@ -74,7 +74,7 @@ class ConversionWebhook:
     def foresee(self, value: JsonDict) -> None:
         """Convert an object that is about to be stored to the versions that are asked for.
 
-        If that fails, whoever asks for it hears why. MustWait.
+        If that fails, the requests for it say why. MustWait.
         """
         for api_version in tuple(self._wanted):
             try:

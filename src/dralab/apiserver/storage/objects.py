@@ -36,7 +36,7 @@ class Stored:
 
     `revision` is that of the write that made this state, `created` that of the object's first.
     The value and its JSON are each made from the other when they are asked for: an object read
-    from disk costs no parsing until someone looks, and every watcher shares one encoding. Values
+    from disk costs no parsing until it is read, and every watcher shares one encoding. Values
     that were not looked at lately are forgotten, and made again from the JSON.
     """
 

@@ -53,7 +53,7 @@ RECOUNT: Final = SECOND
 
 
 class ClusterRun:
-    """One run; `go` runs it to the end, or until someone asks to stop; then it can go on."""
+    """One run; `go` runs it to the end, or until it is asked to stop; then it can go on."""
 
     def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario
