@@ -9,7 +9,7 @@ not this module. What waits is left to `backlog`.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from dralab.allocation import v1
@@ -18,6 +18,7 @@ from dralab.allocation.backlog import Backlog, Pending, key
 from dralab.allocation.fleet import Fleet
 from dralab.allocation.inventory.placements import DevicePlacement
 from dralab.allocation.optimum import Optimum, allocate_batch
+from dralab.allocation.pod_rules import PodRules
 from dralab.allocation.policy.policies import Policy
 from dralab.allocation.pools import SliceCatalog
 from dralab.allocation.problem import AllocationFeatures, InUse, Node, Problem
@@ -52,18 +53,26 @@ class Placed:
 
 
 class Snapshot:
-    """Objects of resource.k8s.io/v1 and core/v1, checked and defaulted, as one cluster."""
+    """Objects of resource.k8s.io/v1 and core/v1, checked and defaulted, as one cluster.
+
+    With `rules` other pods and volumes decide, too, which nodes a pod may use.
+    """
 
     def __init__(
-        self, objects: Iterable[JsonDict], features: AllocationFeatures | None = None
+        self,
+        objects: Iterable[JsonDict],
+        features: AllocationFeatures | None = None,
+        *,
+        rules: PodRules | None = None,
     ) -> None:
         self.features = features or AllocationFeatures()
+        self.rules = rules
         self.by_kind: dict[str, list[JsonDict]] = {}
         for item in objects:
             self.by_kind.setdefault(str(item.get("kind")), []).append(item)
         self.reader = v1.V1Reader(CelSelectorCompiler(), keeps=True)
-        rules = self.by_kind.get("DeviceTaintRule", [])
-        published = [_tainted(item, rules) for item in self.by_kind.get("ResourceSlice", ())]
+        taints = self.by_kind.get("DeviceTaintRule", [])
+        published = [_tainted(item, taints) for item in self.by_kind.get("ResourceSlice", ())]
         self.slices = tuple(self.reader.slice(item) for item in published)
         self.catalog = SliceCatalog(self.slices)
         self.claims = {key(item): item for item in self.by_kind.get("ResourceClaim", ())}
@@ -97,7 +106,15 @@ class Snapshot:
 
     def pending(self) -> list[Pending]:
         """Return everything that wants devices: pods in their order, then claims of no pod."""
-        return self.backlog.pending(list(self.fleet.number_of))
+        found = self.backlog.pending(list(self.fleet.number_of))
+        if self.rules is None:
+            return found
+        return [
+            replace(each, missing=self.rules.blocked(each.pod))
+            if each.kind == "pod" and not each.missing
+            else each
+            for each in found
+        ]
 
     def users(self) -> Iterator[tuple[JsonDict, Pending]]:
         """Yield the pods that have claims, running ones too, with their claims."""
@@ -137,7 +154,7 @@ class Snapshot:
             node
             for node in self.fleet.nodes
             if (not only or node.name == only)
-            and not self._refusals(pending, node.name)
+            and not self.refusals(pending, node.name)
             and all(_reaches(claim, node) for claim in pending.allocated)
         ]
 
@@ -156,7 +173,7 @@ class Snapshot:
         for name in self.filters.nodes:
             if only and name != only:
                 continue
-            refusals: list[UnfitReason | str] = list(self._refusals(pending, name))
+            refusals: list[UnfitReason | str] = list(self.refusals(pending, name))
             if not refusals and name in reached:
                 node = reached[name]
                 if not all(_reaches(claim, node) for claim in pending.allocated):
@@ -169,9 +186,17 @@ class Snapshot:
         """Return a node as far as devices care, cordoned ones too."""
         return v1.node(self.filters.nodes[name])
 
-    def _refusals(self, pending: Pending, node: str) -> list[UnfitReason]:
+    def refusals(self, pending: Pending, node: str) -> list[UnfitReason]:
+        """Return why a node may not run a pod whatever its devices: the first rule that it breaks.
+
+        A node that lacks several resources has a reason for each.
+        """
         if pending.kind == "pod":
-            return self.filters.refusals(pending.pod, node)
+            found = self.filters.refusals(pending.pod, node)
+            if found or self.rules is None:
+                return found
+            broken = self.rules.refusal(pending.pod, node)
+            return [] if broken is None else [broken]
         # A claim alone stands for a pod that tolerates nothing.
         cordoned = is_unschedulable(self.filters.nodes[node])
         return [UnfitReason("NodeUnschedulable")] if cordoned else []
@@ -239,6 +264,8 @@ class Snapshot:
         """Take it that a pod runs on a node; nothing is noted of a claim that has no pod."""
         if pod:
             self.filters.count_pod(pod, node)
+            if self.rules is not None:
+                self.rules.note_pod(pod, node)
 
     def note_claims(self, claims: Iterable[JsonDict]) -> None:
         """Take it that these claims are as they are now: what they were given is in use."""

@@ -5,8 +5,8 @@ the API server and its controllers add; here they get it, with names that tell w
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
 
 from dralab.allocation.backlog import DEFAULT_NAMESPACE, Backlog, Key
 from dralab.objects.claims import PodClaim, is_shared, pod_claims
@@ -14,6 +14,7 @@ from dralab.objects.extended_resources import classes_by_resource
 from dralab.objects.metadata import (
     NamespacedName,
     key_of,
+    labels_of,
     metadata_of,
     owner_reference,
     owner_uids,
@@ -25,6 +26,10 @@ from dralab.objects.nodes import PODS, offered
 from dralab.objects.pods import is_finished
 from dralab.objects.requests import pod_requests
 from dralab.objects.slices import devices_of
+from dralab.scheduler.nodes import NodeTable
+from dralab.scheduler.pods import PodInfo, pod_info
+from dralab.scheduler.volumes import Volumes
+from dralab.values import labels
 from dralab.values.json_types import JsonDict, JsonObject
 
 CLUSTER_WIDE: Final = frozenset(
@@ -107,6 +112,27 @@ class ClusterObjects:
             pod["status"] = {**status, "resourceClaimStatuses": [*known, *made]}
         return pod
 
+    def info(self, pod: JsonDict) -> PodInfo:
+        """Read a pod as the scheduler does."""
+        return pod_info(pod, self._select_namespaces)
+
+    def volumes(self, table: NodeTable) -> Volumes:
+        """Return the volumes and their claims, for the nodes of a table."""
+        return Volumes(
+            table,
+            FixedObjects(self.of("PersistentVolumeClaim")),
+            FixedObjects(self.of("PersistentVolume")),
+            FixedObjects(self.of("StorageClass")),
+        )
+
+    def _select_namespaces(self, selector: Any) -> list[str]:
+        chosen = labels.from_mapping(selector)
+        return [
+            item["metadata"]["name"]
+            for item in self.of("Namespace")
+            if chosen.accepts(labels_of(item))
+        ]
+
     def _made(self, pod: JsonDict, item: PodClaim) -> str:
         """Return the name of the claim that stands for an entry; empty if its template lacks."""
         namespace = key_of(pod).namespace
@@ -164,6 +190,30 @@ class ClusterObjects:
         for pod in self.pods:
             found.update(pod_requests(spec_of(pod)))
         return sorted(found)
+
+
+class FixedObjects:
+    """Objects that do not change, looked up as in a cache."""
+
+    def __init__(self, objects: Iterable[JsonDict]) -> None:
+        self._objects = {key_of(item): item for item in objects}
+        self._indexes: dict[str, dict[str, list[JsonDict]]] = {}
+
+    def get(self, key: NamespacedName) -> JsonDict | None:
+        """Return an object, or None if there is none."""
+        return self._objects.get(key)
+
+    def index(self, name: str, values: Callable[[JsonDict], Iterable[str]]) -> None:
+        """Make an index."""
+        found: dict[str, list[JsonDict]] = {}
+        for item in self._objects.values():
+            for value in values(item):
+                found.setdefault(value, []).append(item)
+        self._indexes[name] = found
+
+    def find(self, index: str, value: str) -> list[JsonDict]:
+        """Return the objects that an index has under a value."""
+        return self._indexes[index].get(value, [])
 
 
 def _identified(kind: str, item: JsonObject) -> JsonDict:

@@ -7,7 +7,7 @@ change is noted with its inverse, so that a question leaves the cluster as it wa
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from dralab.allocation import v1
 from dralab.allocation.allocator import numbered_shares
@@ -16,7 +16,7 @@ from dralab.allocation.selectors import CelSelectorCompiler
 from dralab.capacity.completion import ClusterObjects
 from dralab.objects.claims import allocation_of, claim_names, consumer_of, consumers_of
 from dralab.objects.extended_resources import classes_by_resource
-from dralab.objects.metadata import NamespacedName, key_of, labels_of, spec_of, status_of, uid_of
+from dralab.objects.metadata import NamespacedName, key_of, spec_of, status_of, uid_of
 from dralab.scheduler import gangs
 from dralab.scheduler.allocatable import ClaimPlan
 from dralab.scheduler.cluster_events import GATED
@@ -32,10 +32,9 @@ from dralab.scheduler.cycle import (
 from dralab.scheduler.demands import BlockedPod, DemandReader
 from dralab.scheduler.devices import ClusterDevices
 from dralab.scheduler.nodes import NodeTable
-from dralab.scheduler.pods import PodInfo, pod_info
+from dralab.scheduler.pods import PodInfo
 from dralab.scheduler.reasons import ReasonWriter
 from dralab.scheduler.volumes import Volumes
-from dralab.values import labels
 from dralab.values.json_types import JsonDict, JsonObject
 
 Decision = PodPlacement | Refusal
@@ -55,12 +54,7 @@ class CapacityModel:
         self.devices = ClusterDevices(
             table, v1.V1Reader(CelSelectorCompiler()), share_ids=numbered_shares()
         )
-        volumes = Volumes(
-            table,
-            FixedObjects(self.objects.of("PersistentVolumeClaim")),
-            FixedObjects(self.objects.of("PersistentVolume")),
-            FixedObjects(self.objects.of("StorageClass")),
-        )
+        volumes = self.objects.volumes(table)
         demands = DemandReader(
             self.claims.get, self.objects.group, self.devices.in_flight, volumes.demand_of
         )
@@ -121,15 +115,7 @@ class CapacityModel:
 
     def info(self, pod: JsonDict) -> PodInfo:
         """Read a pod."""
-        return pod_info(pod, self._select_namespaces)
-
-    def _select_namespaces(self, selector: Any) -> list[str]:
-        chosen = labels.from_mapping(selector)
-        return [
-            item["metadata"]["name"]
-            for item in self.objects.of("Namespace")
-            if chosen.accepts(labels_of(item))
-        ]
+        return self.objects.info(pod)
 
     def _users(self, pods: Sequence[PodInfo]) -> dict[Key, list[PodInfo]]:
         """Return the pods on nodes by the claims that they use."""
@@ -424,30 +410,6 @@ class CapacityModel:
         return sorted(
             pods, key=lambda pod: (-pod.priority, pod.created, given.get(pod.uid, len(given)))
         )
-
-
-class FixedObjects:
-    """Objects that do not change, looked up as in a cache."""
-
-    def __init__(self, objects: Iterable[JsonDict]) -> None:
-        self._objects = {key_of(item): item for item in objects}
-        self._indexes: dict[str, dict[str, list[JsonDict]]] = {}
-
-    def get(self, key: NamespacedName) -> JsonDict | None:
-        """Return an object, or None if there is none."""
-        return self._objects.get(key)
-
-    def index(self, name: str, values: Callable[[JsonDict], Iterable[str]]) -> None:
-        """Make an index."""
-        found: dict[str, list[JsonDict]] = {}
-        for item in self._objects.values():
-            for value in values(item):
-                found.setdefault(value, []).append(item)
-        self._indexes[name] = found
-
-    def find(self, index: str, value: str) -> list[JsonDict]:
-        """Return the objects that an index has under a value."""
-        return self._indexes[index].get(value, [])
 
 
 _HELD: Final = frozenset({"allocation", "reservedFor", "devices"})

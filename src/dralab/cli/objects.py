@@ -19,6 +19,7 @@ from dralab.api.resource.files import ResourceCheck, add_pool_problems
 from dralab.api.resource.structure import problems
 from dralab.api.resource.types import GROUP
 from dralab.api.standard_checks import standard_check
+from dralab.capacity.placement_rules import PlacementRules
 from dralab.cli._inventory import InventorySource, merged
 from dralab.cli._output import refuse
 from dralab.cli._spots import FileSpots
@@ -46,7 +47,7 @@ def with_spots(source: InventorySource) -> tuple[Snapshot, Spots]:
     """Return the objects of files and of a cluster, and where those of files are written."""
     with _without_collector():
         found, written = _read(source)
-        cluster = Snapshot(found)
+        cluster = Snapshot(found, rules=PlacementRules(found))
         templates = templates_of(cluster)
         return cluster, FileSpots(written, templates) if written else ObjectFields(templates)
 

@@ -30,13 +30,16 @@ REQUESTING: Final = ("containers", "initContainers", "overhead", "resources")
 class UnfitReason:
     """Why a node may not run a pod: the filter, and the taint or resource that it is about.
 
+    Of the filters that look at other pods and at volumes, `subject` is the whole sentence.
+
     >>> str(UnfitReason("NodeResourcesFit", "cpu"))
     'Insufficient cpu'
     """
 
     filter: Literal[
-        "NodeName", "NodeUnschedulable", "TaintToleration", "NodeAffinity", "NodeResourcesFit"
-    ]
+        "NodeName", "NodeUnschedulable", "TaintToleration", "NodeAffinity", "NodeResourcesFit",
+        "NodePorts", "VolumeBinding", "PodTopologySpread", "InterPodAffinity",
+    ]  # fmt: skip
     subject: str = ""
 
     def __str__(self) -> str:
@@ -51,6 +54,8 @@ class UnfitReason:
                 return "node(s) didn't match Pod's node affinity/selector"
             case "NodeResourcesFit":
                 return "Too many pods" if self.subject == PODS else f"Insufficient {self.subject}"
+            case _:
+                return self.subject
 
 
 def counted(reasons: Iterable[object]) -> str:

@@ -162,7 +162,7 @@ def ports_free(table: NodeTable, pod: PodInfo) -> Mask | None:
         return None
     found = np.ones(table.size, dtype=bool)
     for row, taken in table.ports_taken().items():
-        if any(_collide(mine, other) for mine in pod.ports for other in taken):
+        if any(collide(mine, other) for mine in pod.ports for other in taken):
             found[row] = False
     return found
 
@@ -201,6 +201,7 @@ def image_points(table: NodeTable, pod: PodInfo) -> Scores | None:
     return found
 
 
-def _collide(mine: tuple[str, str, int], other: tuple[str, str, int]) -> bool:
+def collide(mine: tuple[str, str, int], other: tuple[str, str, int]) -> bool:
+    """Return whether two host ports (address, protocol, number) exclude each other."""
     every: Any = "0.0.0.0"  # noqa: S104 - the API's word for every address
     return mine[1:] == other[1:] and (mine[0] == other[0] or every in {mine[0], other[0]})

@@ -143,6 +143,38 @@ def from_mapping(selector: Mapping[str, Any] | None) -> Selector:
     return Selector(tuple(found))
 
 
+def text_of(selector: Mapping[str, Any] | None) -> str:
+    """Return a metav1.LabelSelector as kubectl writes it; empty if it selects everything.
+
+    >>> text_of(
+    ...     {
+    ...         "matchLabels": {"app": "web"},
+    ...         "matchExpressions": [
+    ...             {"key": "tier", "operator": "In", "values": ["a", "b"]},
+    ...             {"key": "old", "operator": "DoesNotExist"},
+    ...         ],
+    ...     }
+    ... )
+    'app=web,tier in (a,b),!old'
+    """
+    return ",".join(map(_requirement_text, from_mapping(selector).requirements))
+
+
+def _requirement_text(each: Requirement) -> str:
+    values = ",".join(each.values)
+    match each.operator:
+        case "In":
+            return f"{each.key}={values}" if len(each.values) == 1 else f"{each.key} in ({values})"
+        case "NotIn":
+            return f"{each.key} notin ({values})"
+        case "Exists":
+            return each.key
+        case "DoesNotExist":
+            return f"!{each.key}"
+        case _:
+            return f"{each.key} {each.operator} {values}"
+
+
 def node_selector_accepts(
     selector: Mapping[str, Any], labels: Mapping[str, str], name: str
 ) -> bool:

@@ -248,7 +248,8 @@ class NoAlternative:
 class NodesUnfit:
     """Nodes are ruled out by their own state: `reasons` in kube-scheduler's words, with counts.
 
-    `able` nodes have the devices and are ruled out; the first of `reasons` is theirs.
+    `able` nodes have the devices and are ruled out; the first of `reasons` is theirs. `facts` are
+    lines about what there is.
     """
 
     code: str
@@ -257,11 +258,30 @@ class NodesUnfit:
     able: tuple[str, ...]
     detail: str = ""
     mark: MarkedField | None = None
+    facts: tuple[str, ...] = ()
 
     def each_reason(self) -> Iterator[str]:
         """Yield the reason of every node."""
         for reason, count in self.reasons:
             yield from [reason] * count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GangTooLarge:
+    """A gang does not start: `least` of its `members` pods have to fit at once, `fitting` do.
+
+    `failing` is the first pod that does not fit, `cause` why it does not: None where it is not the
+    devices, or where the gang has too few pods; then `why` is a sentence.
+    """
+
+    code: str
+    group: str
+    least: int
+    members: int
+    fitting: int
+    failing: str = ""
+    cause: "Cause | None" = None
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -284,6 +304,7 @@ Cause = (
     | Together
     | NoAlternative
     | NodesUnfit
+    | GangTooLarge
     | NothingThere
 )
 

@@ -256,10 +256,40 @@ _ALL: Final = (
         "Delete the pod that holds the claim, or use a claim of its own.",
     ),
     ReasonCode(
+        "DRA055", "A host port is taken",
+        "A node with the devices runs a pod that has the host port which this pod asks for.",
+        "train waits: node-7 has the devices, but port 8080 is taken there by serve-a",
+        "Take another host port, or none, or wait until the other pod ends.",
+    ),
+    ReasonCode(
+        "DRA056", "No pod that it must be near",
+        "The pod's required affinity wants other pods in the same domain, and none runs where the "
+        "devices are.",
+        "train waits: node-7 has the devices, but no pod with app=cache runs in the same zone, as "
+        "its affinity requires",
+        "Start the other pods there first, or make the affinity a preference.",
+    ),
+    ReasonCode(
+        "DRA057", "A pod that it must not be near",
+        "The anti-affinity of the pod, or of a pod that is there, excludes the nodes with the "
+        "devices.",
+        "train waits: node-7 has the devices, but serve-a (app=serve) runs there, which its "
+        "anti-affinity excludes",
+        "Wait until the other pod ends, move it, or make the anti-affinity a preference.",
+    ),
+    ReasonCode(
+        "DRA058", "Its pods would lie too unevenly",
+        "A topology spread constraint allows no more pods in the domain of the nodes with the "
+        "devices, or these nodes lack the label by which it counts.",
+        "train waits: node-7 has the devices, but one more pod with app=train in the same zone "
+        "would exceed maxSkew 1",
+        "Raise maxSkew, set whenUnsatisfiable: ScheduleAnyway, or label the nodes.",
+    ),
+    ReasonCode(
         "DRA059", "Another rule excludes the node",
-        "A node with the devices is excluded by another rule of the scheduler: volumes, ports, "
-        "affinity between pods.",
-        "train waits: no node may run it: node(s) had volume node affinity conflict",
+        "A node with the devices is excluded by a rule of the scheduler that has no code of its "
+        "own.",
+        "train waits: no node may run it: node(s) were ruled out",
         "Change what the rule is about.",
     ),
     ReasonCode(
@@ -273,6 +303,27 @@ _ALL: Final = (
         "A ResourceQuota of the namespace keeps the claim from being made from its template.",
         "train waits: quota team allows 4 of gpu, 4 in use and 1 more asked for",
         "Wait until claims of the namespace are deleted, ask for less, or raise the quota.",
+    ),
+    ReasonCode(
+        "DRA062", "A volume keeps it from the devices",
+        "A volume of the pod cannot be used where the devices are, or its claim has no volume yet.",
+        "train waits: node-7 has the devices, but its volume (claim data) cannot be used there",
+        "Free devices where the volume is, or use a volume that every node reaches.",
+    ),
+    ReasonCode(
+        "DRA063", "Its gang does not fit",
+        "The pods of a PodGroup with a gang policy start together or not at all, and too few of "
+        "them find devices at once.",
+        "train-0 waits: gang train starts with 4 pods at once, and only 3 fit",
+        "Look at the pod that the page names, or lower minCount.",
+    ),
+    ReasonCode(
+        "DRA064", "The devices take more of the node than it has left",
+        "Devices can take CPU or memory of their node. A node has the devices, but not that much "
+        "beside what the pod requests itself.",
+        "train waits: node-7 has the devices, but with them the pod needs 6 cpu (4 of it for its "
+        "devices), and 5 is free",
+        "Request less, choose devices that take less, or free the node.",
     ),
 )  # fmt: skip
 

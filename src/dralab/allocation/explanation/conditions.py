@@ -92,6 +92,11 @@ def without(problem: Problem, dropped: Iterable[Condition]) -> Problem:
     )
 
 
+def holding(in_use: InUse, taken: AbstractSet[DeviceId]) -> InUse:
+    """Return what is in use once some free devices are taken as a whole."""
+    return replace(in_use, exclusive=in_use.exclusive | taken)
+
+
 def released(in_use: InUse, freed: AbstractSet[DeviceId]) -> InUse:
     """Return what is in use once some devices are released."""
     if not freed:

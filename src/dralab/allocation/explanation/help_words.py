@@ -9,7 +9,7 @@ from dralab.allocation.explanation.names import counted, joined, listed, shorten
 
 def help_text(found: Help, holders: Mapping[str, str] | None = None) -> str:
     """Return what somebody could do; `holders` names the pods that hold claims."""
-    names = [(holders or {}).get(name, f"claim {shortened(name)}") for name in found.who]
+    names = [_named(name, holders or {}) for name in found.who]
     text = _help(found, list(dict.fromkeys(names)))
     if found.kind in {"value", "drop"} and found.note:
         text += f" {found.note}"
@@ -20,6 +20,13 @@ def help_text(found: Help, holders: Mapping[str, str] | None = None) -> str:
     if not found.now and found.kind not in {"add", "wait", "spelling"}:
         text += " (then it waits for devices in use)"
     return text
+
+
+def _named(name: str, holders: Mapping[str, str]) -> str:
+    """Return what people call a claim (its pod), or a pod that is named itself: `pod ml/train`."""
+    if name.startswith("pod "):
+        return shortened(name.removeprefix("pod "))
+    return holders.get(name, f"claim {shortened(name)}")
 
 
 def _help(found: Help, names: Sequence[str]) -> str:

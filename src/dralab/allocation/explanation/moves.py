@@ -7,9 +7,9 @@ from typing import Final
 from dralab.allocation.allocator import numbered_shares, place
 from dralab.allocation.backlog import Pending
 from dralab.allocation.explanation.causes import Help
-from dralab.allocation.explanation.conditions import released
+from dralab.allocation.explanation.conditions import holding, released
 from dralab.allocation.outcome import Allocated
-from dralab.allocation.problem import DeviceId, InUse, Node, Problem
+from dralab.allocation.problem import DeviceId, Node, Problem
 from dralab.allocation.snapshot import Snapshot
 from dralab.objects.claims import results_of
 from dralab.objects.metadata import spec_of
@@ -69,7 +69,7 @@ def _target(
     moved = replace(
         problem,
         claims=tuple(cluster.reader.claim(claim) for claim in waiting),
-        in_use=_with(freed, taken),
+        in_use=holding(freed, taken),
     )
     elsewhere = [each for each in _nodes_for(cluster, user) if each.name != node]
     target, outcome = place(moved, elsewhere, catalog=cluster.catalog, share_ids=numbered_shares())
@@ -81,10 +81,6 @@ def _nodes_for(cluster: Snapshot, user: Pending) -> list[Node]:
     spec = {name: item for name, item in spec_of(user.pod).items() if name != "nodeName"}
     free = replace(user, pod={**user.pod, "spec": spec}, allocated=())
     return cluster.candidates(free)
-
-
-def _with(in_use: InUse, devices: set[DeviceId]) -> InUse:
-    return replace(in_use, exclusive=in_use.exclusive | devices)
 
 
 def claim_name(claim: JsonDict) -> str:

@@ -8,6 +8,7 @@ from dralab.allocation.explanation.causes import (
     Cause,
     Competing,
     FailingSelector,
+    GangTooLarge,
     Lacking,
     NoAlternative,
     NodesUnfit,
@@ -52,13 +53,9 @@ def there(cause: Cause) -> Iterator[Line]:
         case NoSuchDevice():
             yield _instead(cause), listed(cause.examples)
         case NotTogether():
-            yield _devices(cause.total, cause.asked, cause.nodes), ""
-            for condition, count in cause.met:
-                yield f"  {count} with {condition_text(condition)}", ""
+            yield from _met(cause)
         case FailingSelector():
-            yield _failed(cause)
-            if cause.code == "DRA006":
-                yield "one device on which an expression fails stops the search for the pod", ""
+            yield from _failed(cause)
         case Lacking():
             yield from _lacking(cause)
         case TooFew():
@@ -71,6 +68,8 @@ def there(cause: Cause) -> Iterator[Line]:
             yield from ((text, "") for text in conflict_lines(cause.conflict))
         case NodesUnfit() | NothingThere():
             yield from _nodes(cause)
+        case GangTooLarge():
+            yield from _gang(cause)
         case Refused() if cause.missing:
             known = listed(cause.known, 6)
             yield f"{plural(cause.missing)} {known}" if known else f"no {plural(cause.missing)}", ""
@@ -110,7 +109,26 @@ def offered(values: Sequence[Offered], most: int = 6) -> str:
     return listed([f"{each.value} ({each.devices})" for each in values], most)
 
 
-def _failed(cause: FailingSelector) -> Line:
+def _met(cause: NotTogether) -> Iterator[Line]:
+    yield _devices(cause.total, cause.asked, cause.nodes), ""
+    for condition, count in cause.met:
+        yield f"  {count} with {condition_text(condition)}", ""
+
+
+def _gang(cause: GangTooLarge) -> Iterator[Line]:
+    if cause.failing:
+        yield f"for {cause.failing}: {headline(cause.cause) if cause.cause else cause.why}", ""
+    if cause.cause is not None:
+        yield from there(cause.cause)
+
+
+def _failed(cause: FailingSelector) -> Iterator[Line]:
+    yield _failure(cause)
+    if cause.code == "DRA006":
+        yield "one device on which an expression fails stops the search for the pod", ""
+
+
+def _failure(cause: FailingSelector) -> Line:
     if cause.known and cause.code == "DRA023":
         domains = dict.fromkeys(name.partition("/")[0] for name in cause.known)
         return f"{counted(cause.total, 'device')}, with domain {listed(domains, 4)}", cause.example
@@ -196,6 +214,7 @@ def _nodes(cause: NodesUnfit | NothingThere) -> Iterator[Line]:
         if cause.code == "DRA008":
             yield "its driver is replacing it; look at the driver's log if this lasts", ""
         return
+    yield from ((fact, "") for fact in cause.facts)
     # The sentence that kube-scheduler writes into events.
     yield unavailable(cause.total, cause.each_reason()), ""
 

@@ -7,58 +7,51 @@ claims that hold devices, templates for claims made from them.
 
 import re
 from collections import Counter
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from dralab.allocation.backlog import Pending, key
+from dralab.allocation.explanation.after_devices import after_devices
 from dralab.allocation.explanation.causes import (
     Cause,
     Diagnosis,
     Help,
     MarkedField,
-    NodesUnfit,
     NothingThere,
     Refused,
 )
 from dralab.allocation.explanation.diagnose import diagnose
 from dralab.allocation.explanation.helps import ordered
 from dralab.allocation.explanation.moves import claim_name, move_for
-from dralab.allocation.explanation.names import listed, shortened, similar
+from dralab.allocation.explanation.names import shortened, similar
 from dralab.allocation.explanation.questions import FleetQuestions
 from dralab.allocation.explanation.structured import structured
 from dralab.allocation.explanation.text import EVENT_BYTES, Names, ObjectFields, Spots, brief, page
-from dralab.allocation.snapshot import CLAIM_ELSEWHERE, Snapshot
+from dralab.allocation.explanation.unfit import node_helps, nodes_unfit
+from dralab.allocation.snapshot import Snapshot
 from dralab.objects.claims import pod_claims
 from dralab.objects.extended_resources import SYNTHETIC
 from dralab.objects.metadata import spec_of, status_of
-from dralab.objects.nodes import UnfitReason
 from dralab.objects.quota import CLASS_SUFFIX
-from dralab.objects.requests import amount_of
 from dralab.values.json_types import JsonDict
 
-MISSING: Final = re.compile(r'(resourceclaim|resourceclaimtemplate) "(.*)" not found')
+MISSING: Final = re.compile(
+    r'(resourceclaim|resourceclaimtemplate|persistentvolumeclaim) "(.*)" not found'
+)
 EXCEEDED: Final = re.compile(
     r"exceeded quota: (.*), requested: (.*)=(.*), used: .*=(.*), limited: .*=(.*)"
 )
 KINDS: Final = {
     "resourceclaim": "ResourceClaim",
     "resourceclaimtemplate": "ResourceClaimTemplate",
+    "persistentvolumeclaim": "PersistentVolumeClaim",
 }
-CODES: Final = (
-    ("node(s) were unschedulable", "DRA050"),
-    ("node(s) had untolerated taint", "DRA051"),
-    ("node(s) didn't match", "DRA052"),
-    ("Insufficient", "DRA053"),
-    ("Too many pods", "DRA053"),
-    (CLAIM_ELSEWHERE, "DRA054"),
-)
 SCATTERED: Final = frozenset({"DRA030", "DRA032", "DRA033", "DRA038", "DRA039", "DRA041"})
 """Causes that end by themselves once others release their devices."""
 CANNOT_ALLOCATE: Final = "cannot allocate all claims"
 """kube-scheduler's words for nodes that may run a pod and lack its devices."""
 MOST_UNFIT: Final = 2000
-Reason = UnfitReason | str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +126,7 @@ def _diagnosis(cluster: Snapshot, pending: Pending, node: str) -> Diagnosis | No
                 found = diagnose(
                     problem, nodes, subject=pending.title, catalog=cluster.catalog, refused=True
                 )
-            return found
+            return found or (after_devices(cluster, pending, nodes) if not node else None)
         if isinstance(found.cause, Refused) or not unfit:
             return found
     reasons = Counter(str(each) for several in unfit.values() for each in several)
@@ -141,10 +134,10 @@ def _diagnosis(cluster: Snapshot, pending: Pending, node: str) -> Diagnosis | No
     outside = [cluster.node(name) for name in list(unfit)[:MOST_UNFIT]]
     asking = FleetQuestions(problem, outside, catalog=cluster.catalog)
     able = [name for place in asking.servers() for name in place.names]
-    helps = tuple(_node_helps(cluster, pending, unfit, able))
+    helps = tuple(node_helps(cluster, pending, unfit, able))
     if found is not None and (not able or found.code in SCATTERED):
         return replace(found, unfit=others, helps=ordered([*found.helps[:3], *helps[:1]]))
-    cause = _unfit(cluster, pending, unfit, able)
+    cause = nodes_unfit(cluster, pending, unfit, able)
     if nodes:
         without = (*cause.reasons, (CANNOT_ALLOCATE, len(nodes)))
         cause = replace(cause, total=cause.total + len(nodes), reasons=without)
@@ -168,7 +161,10 @@ def _missing(cluster: Snapshot, pending: Pending) -> Diagnosis:
         mark = _entry_mark(pending, [entry.template for entry in pod_claims(pending.pod)])
         return Diagnosis(subject=pending.title, cause=Refused(code="DRA061", text=text, mark=mark))
     if match is None:
-        cause: Cause = Refused(code="DRA003", text=pending.missing)
+        about_volumes = cluster.rules is not None and cluster.rules.blocked(pending.pod)
+        code = "DRA062" if about_volumes == pending.missing else "DRA003"
+        mark = _unbound_mark(cluster, pending) if code == "DRA062" else None
+        cause: Cause = Refused(code=code, text=pending.missing, mark=mark)
         return Diagnosis(subject=pending.title, cause=cause)
     kind, name = KINDS[match[1]], match[2]
     known = tuple(
@@ -186,96 +182,31 @@ def _missing(cluster: Snapshot, pending: Pending) -> Diagnosis:
     return Diagnosis(subject=pending.title, cause=cause, helps=helps)
 
 
+def _unbound_mark(cluster: Snapshot, pending: Pending) -> MarkedField | None:
+    """Return where a pod names its first volume claim that has no volume."""
+    unbound = [
+        item["metadata"]["name"]
+        for item in cluster.by_kind.get("PersistentVolumeClaim", ())
+        if key(item)[0] == pending.namespace and not spec_of(item).get("volumeName")
+    ]
+    return _entry_mark(pending, unbound)
+
+
 def _entry_mark(pending: Pending, names: Sequence[str]) -> MarkedField | None:
-    """Return where a pod names the first of some claims or templates."""
+    """Return where a pod names the first of some claims or templates, of devices or volumes."""
     for number, entry in enumerate(pod_claims(pending.pod)):
         for end, name in (("Name", entry.claim), ("TemplateName", entry.template)):
             if name and name in names:
                 field = f"spec.resourceClaims[{number}].resourceClaim{end}"
                 owner = f"{pending.namespace}/{pending.name}"
                 return MarkedField(owner=("pod", owner), field=field, text=name)
+    for number, volume in enumerate(spec_of(pending.pod).get("volumes") or ()):
+        claim: str = (volume.get("persistentVolumeClaim") or {}).get("claimName") or ""
+        if claim in names:
+            field = f"spec.volumes[{number}].persistentVolumeClaim.claimName"
+            owner = f"{pending.namespace}/{pending.name}"
+            return MarkedField(owner=("pod", owner), field=field, text=claim)
     return None
-
-
-def _unfit(
-    cluster: Snapshot, pending: Pending, unfit: Mapping[str, list[Reason]], able: list[str]
-) -> NodesUnfit:
-    reasons = Counter(str(each) for several in unfit.values() for each in several)
-    ordered = reasons.most_common()
-    alike = list(able)
-    if able:
-        first = str(unfit[able[0]][0])
-        alike = [name for name in able if str(unfit[name][0]) == first]
-        ordered.sort(key=lambda item: item[0] != first)
-    text = ordered[0][0] if ordered else ""
-    code = next((code for start, code in CODES if text.startswith(start)), "DRA059")
-    detail = ""
-    if code == "DRA053" and able and text.startswith("Insufficient"):
-        best = max(alike, key=lambda name: cluster.filters.shortages(pending.pod, name)[0][2])
-        resource, needed, free = cluster.filters.shortages(pending.pod, best)[0]
-        have = "has" if len(alike) == 1 else "have"
-        most = "" if len(alike) == 1 else "at most "
-        detail = (
-            f"{listed(alike, 2)} {have} the devices, but {most}"
-            f"{amount_of(resource, max(free, 0))} of the {amount_of(resource, needed)} {resource}"
-        )
-    return NodesUnfit(
-        code=code, total=len(unfit), reasons=tuple(ordered), able=tuple(alike), detail=detail
-    )
-
-
-def _node_helps(
-    cluster: Snapshot, pending: Pending, unfit: Mapping[str, list[Reason]], able: list[str]
-) -> Iterator[Help]:
-    """Yield what would let the pod onto nodes that have its devices; each node alone is enough."""
-    seen: set[str] = set()
-    for name in able:
-        reasons = unfit[name]
-        if len(reasons) != 1 or str(reasons[0]) in seen:
-            continue
-        seen.add(str(reasons[0]))
-        reason = reasons[0]
-        if isinstance(reason, str):
-            continue
-        match reason.filter:
-            case "NodeUnschedulable":
-                yield Help(
-                    kind="node", now=True, to=f"uncordon {name}", who=(name,),
-                    command=f"kubectl uncordon {name}",
-                )  # fmt: skip
-            case "TaintToleration":
-                key, _, value = reason.subject.partition(": ")
-                taint = f"{key}={value}" if value else key
-                yield Help(
-                    kind="node", now=True, who=(name,),
-                    to=f"add a toleration for {taint} to the pod, or remove the taint",
-                    command=f"kubectl taint nodes {name} {key}-",
-                )  # fmt: skip
-            case "NodeAffinity":
-                yield Help(
-                    kind="node", now=True, who=(name,), to=_label_help(cluster, pending, name)
-                )
-            case "NodeResourcesFit":
-                for resource, _, free in cluster.filters.shortages(pending.pod, name):
-                    if free > 0:
-                        amount = amount_of(resource, free)
-                        yield Help(
-                            kind="value", now=True, who=(name,), to=f"{amount} {resource} or less"
-                        )
-            case "NodeName":
-                yield Help(
-                    kind="node", now=True, who=(name,), to=f"leave out nodeName, {name} has them"
-                )
-
-
-def _label_help(cluster: Snapshot, pending: Pending, name: str) -> str:
-    labels = (cluster.filters.nodes[name]["metadata"].get("labels")) or {}
-    wanted = spec_of(pending.pod).get("nodeSelector") or {}
-    for label, value in wanted.items():
-        if labels.get(label) != value:
-            has = f'{label} "{labels[label]}"' if label in labels else f"no label {label}"
-            return f'change nodeSelector {label} "{value}": {name} has {has}'
-    return f"change the pod's node affinity: {name} has the devices"
 
 
 def holders_of(cluster: Snapshot) -> dict[str, str]:

@@ -9,6 +9,7 @@ from dralab.allocation.explanation.causes import (
     Competing,
     ConditionText,
     FailingSelector,
+    GangTooLarge,
     Lacking,
     NoAlternative,
     NodesUnfit,
@@ -42,6 +43,8 @@ def headline(cause: Cause) -> str:
     match cause:
         case Refused() | NothingThere() | NodesUnfit():
             return _not_devices(cause)
+        case GangTooLarge():
+            return _gang(cause)
         case FailingSelector():
             return _failing(cause)
         case NoSuchDevice():
@@ -67,6 +70,8 @@ def asks(cause: Cause) -> Iterator[Line]:
         case Competing() | Together() | Unmatched():
             for asked in cause.asked:
                 yield wanted(asked)
+        case GangTooLarge() if cause.cause is not None:
+            yield from asks(cause.cause)
         case FailingSelector() | NoSuchDevice() | NotTogether() | Lacking() | TooFew():
             first = cause.condition if isinstance(cause, NoSuchDevice) else None
             yield wanted(cause.asked, first)
@@ -196,6 +201,18 @@ def _unmatched(cause: Unmatched) -> str:
     if cause.code == "DRA034":
         return f"no node has {devices} with the same {name}"
     return f"no node has {devices} that differ in {name}"
+
+
+def _gang(cause: GangTooLarge) -> str:
+    group = f"gang {cause.group}"
+    if not cause.least:
+        return f"its PodGroup {cause.group} does not exist"
+    if cause.members < cause.least:
+        exist = f"{cause.members} {'exists' if cause.members == 1 else 'exist'}"
+        return f"{group} starts with {counted(cause.least, 'pod')}, and only {exist}"
+    fit = "fits" if cause.fitting == 1 else "fit"
+    few = f"only {cause.fitting} {fit}" if cause.fitting else "none fits"
+    return f"{group} starts with {counted(cause.least, 'pod')} at once, and {few}"
 
 
 def _unfit(cause: NodesUnfit) -> str:

@@ -1,0 +1,303 @@
+"""What a broken rule about other pods or volumes means to a person, and what would lift it.
+
+Every remedy is tried: the rules are asked again with the pod changed, or with other pods gone.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from dralab.allocation.explanation.names import listed, shortened
+from dralab.allocation.pod_rules import BrokenRule
+from dralab.capacity.completion import ClusterObjects
+from dralab.objects.metadata import NamespacedName, spec_of
+from dralab.objects.nodes import UnfitReason
+from dralab.scheduler import filters, topology
+from dralab.scheduler.nodes import Mask, NodeTable
+from dralab.scheduler.pods import AffinityTerm, PodInfo, SpreadRule
+from dralab.scheduler.volumes import ELSEWHERE
+from dralab.values import labels
+from dralab.values.json_types import JsonObject
+
+Rules = Callable[[PodInfo], list[tuple[str, Mask]]]
+REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
+MOST_BLOCKERS: Final = 24
+MOST_SKEW: Final = 10
+
+
+class RuleTeller:
+    """Tells one broken rule; `rules` are the masks of a pod on the table as it is."""
+
+    def __init__(self, objects: ClusterObjects, table: NodeTable, rules: Rules) -> None:
+        self.objects = objects
+        self.table = table
+        self.rules = rules
+
+    def told(self, pod: PodInfo, row: int, reason: UnfitReason) -> BrokenRule:
+        """Return a broken rule of a node with its clause, its place and its remedies."""
+        match reason.subject:
+            case filters.NO_PORTS:
+                return self._ports(pod, row, reason)
+            case topology.NO_AFFINITY:
+                return self._affinity(pod, row, reason)
+            case topology.NO_ANTI_AFFINITY:
+                return self._anti_affinity(pod, row, reason)
+            case topology.REPELLED:
+                return self._repelled(pod, row, reason)
+            case topology.NO_SPREAD | topology.NO_LABEL:
+                return self._spread(pod, row, reason)
+            case _:
+                return self._volumes(pod, reason)
+
+    # --- by rule
+
+    def _ports(self, pod: PodInfo, row: int, reason: UnfitReason) -> BrokenRule:
+        others = [
+            each for each in self.table.pods[row].values()
+            if any(filters.collide(mine, other) for mine in pod.ports for other in each.ports)
+        ]  # fmt: skip
+        taken = {
+            mine[2] for mine in pod.ports for each in others for other in each.ports
+            if filters.collide(mine, other)
+        }  # fmt: skip
+        field, port = _host_port(pod.obj, taken)
+        without = _changed(pod, ports=pod.ports - {each for each in pod.ports if each[2] in taken})
+        remedies = ["use another host port, or none: a Service reaches a pod without one"]
+        return BrokenRule(
+            reason=reason,
+            clause=f"host port {port} is taken there",
+            field=field,
+            text=str(port),
+            facts=[self._there(others)],
+            blockers=self._enough(pod, row, others),
+            remedies=remedies if self._accepted(without, row) else (),
+        )
+
+    def _affinity(self, pod: PodInfo, row: int, reason: UnfitReason) -> BrokenRule:
+        number, term = next(
+            (number, term)
+            for number, term in enumerate(pod.affinity)
+            if not self._beside(term, row) or not self._has_label(term.key, row)
+        )
+        wire = _terms(pod.obj, "podAffinity")[number]
+        chosen = _selector_text(wire)
+        there = [each for each in self._placed() if term.matcher.accepts(each[1])]
+        facts = [f"no pod with {chosen} runs anywhere"]
+        if there:
+            where = [f"{_name(other)} on {node}" for node, other in there]
+            facts = [f"pods with {chosen}: {listed(where)}"]
+        without = _changed(pod, affinity=tuple(each for each in pod.affinity if each is not term))
+        return BrokenRule(
+            reason=reason,
+            clause=f"no pod with {chosen} runs {_same(term.key)}",
+            field=f"spec.affinity.podAffinity.{REQUIRED}[{number}].topologyKey",
+            text=term.key,
+            facts=facts,
+            remedies=self._preferred("pod affinity", without, row),
+        )
+
+    def _anti_affinity(self, pod: PodInfo, row: int, reason: UnfitReason) -> BrokenRule:
+        number, term, others = next(
+            (number, term, others)
+            for number, term in enumerate(pod.anti_affinity)
+            if (others := self._beside(term, row))
+        )
+        wire = _terms(pod.obj, "podAntiAffinity")[number]
+        without = _changed(
+            pod, anti_affinity=tuple(each for each in pod.anti_affinity if each is not term)
+        )
+        return BrokenRule(
+            reason=reason,
+            clause=f"its anti-affinity excludes pods with {_selector_text(wire)} {_same(term.key)}",
+            field=f"spec.affinity.podAntiAffinity.{REQUIRED}[{number}].topologyKey",
+            text=term.key,
+            facts=[self._there(others)],
+            blockers=self._enough(pod, row, others),
+            remedies=self._preferred("pod anti-affinity", without, row),
+        )
+
+    def _repelled(self, pod: PodInfo, row: int, reason: UnfitReason) -> BrokenRule:
+        others = [
+            other
+            for node, other in self._placed()
+            for term in other.anti_affinity
+            if term.matcher.accepts(pod) and self._is_near(term.key, row, self.table.row_of[node])
+        ]
+        others = list(dict.fromkeys(others))
+        return BrokenRule(
+            reason=reason,
+            clause="the anti-affinity of pods there excludes it",
+            facts=[self._there(others)],
+            blockers=self._enough(pod, row, others),
+        )
+
+    def _spread(self, pod: PodInfo, row: int, reason: UnfitReason) -> BrokenRule:
+        number, rule = next(
+            (number, rule)
+            for number, rule in enumerate(pod.spread)
+            if rule.hard and not self._spreads(pod, rule, row)
+        )
+        wire = spec_of(pod.obj)["topologySpreadConstraints"][number]
+        chosen, field = _selector_text(wire), f"spec.topologySpreadConstraints[{number}]"
+        without = _changed(pod, spread=tuple(each for each in pod.spread if each is not rule))
+        any_way = ["set whenUnsatisfiable: ScheduleAnyway in the spread constraint"]
+        remedies = any_way if self._accepted(without, row) else []
+        if not self._has_label(rule.key, row):
+            return BrokenRule(
+                reason=reason,
+                clause=f"{{have}} no label {rule.key}, by which its pods are spread",
+                field=f"{field}.topologyKey",
+                text=rule.key,
+                remedies=remedies,
+            )
+        counts: Counter[str] = Counter()
+        for at in self.table.row_of.values():
+            value = self.table.labels[at].get(rule.key)
+            if value is not None:
+                there = self.table.pods[at].values()
+                counts[value] += sum(rule.matcher.accepts(each) for each in there)
+        told = [f"{value} {count}" for value, count in sorted(counts.items())]
+        here = self._beside(AffinityTerm(rule.matcher, rule.key), row)
+        return BrokenRule(
+            reason=reason,
+            clause=(
+                f"one more pod with {chosen} {_same(rule.key)} would exceed maxSkew {rule.max_skew}"
+            ),
+            field=f"{field}.maxSkew",
+            text=str(rule.max_skew),
+            facts=[f"pods with {chosen} by {_short(rule.key)}: {listed(told, 8)}"],
+            blockers=self._enough(pod, row, here),
+            remedies=[*self._wider(pod, rule, row), *remedies],
+        )
+
+    def _volumes(self, pod: PodInfo, reason: UnfitReason) -> BrokenRule:
+        claims = [name for name, _ in pod.volume_claims]
+        field, name = _volume_field(pod.obj, claims)
+        if reason.subject != ELSEWHERE:
+            return BrokenRule(
+                reason=reason, clause=f"no volume there suits claim {name}", field=field, text=name
+            )
+        mask = next(mask for sentence, mask in self.rules(pod) if sentence == ELSEWHERE)
+        reached = [node for node, at in sorted(self.table.row_of.items()) if mask[at]]
+        where = f"on {listed(reached, 2)}" if reached else "where no node reaches it"
+        whose = f"claim {name} has its volume" if len(claims) == 1 else "its volumes are"
+        return BrokenRule(reason=reason, clause=f"{whose} {where}", field=field, text=name)
+
+    # --- questions
+
+    def _placed(self) -> Iterator[tuple[str, PodInfo]]:
+        for node, row in self.table.row_of.items():
+            for each in self.table.pods[row].values():
+                yield node, each
+
+    def _there(self, pods: Sequence[PodInfo]) -> str:
+        """Return which pods are in the way of a node: on it, or elsewhere in its domain."""
+        nodes = {each.uid: node for node, each in self._placed()}
+        return listed(f"{_name(each)} on {nodes[each.uid]}" for each in pods)
+
+    def _has_label(self, key: str, row: int) -> bool:
+        return key in self.table.labels[row]
+
+    def _is_near(self, key: str, row: int, other: int) -> bool:
+        value = self.table.labels[row].get(key)
+        return value is not None and self.table.labels[other].get(key) == value
+
+    def _beside(self, term: AffinityTerm, row: int) -> list[PodInfo]:
+        """Return the pods of a term in the same domain as a node."""
+        return [
+            each
+            for node, each in self._placed()
+            if term.matcher.accepts(each) and self._is_near(term.key, row, self.table.row_of[node])
+        ]
+
+    def _spreads(self, pod: PodInfo, rule: SpreadRule, row: int) -> bool:
+        """Return whether a node meets one spread constraint by itself."""
+        return self._accepted(_changed(pod, spread=(rule,)), row, topology.NO_SPREAD) and (
+            self._has_label(rule.key, row)
+        )
+
+    def _accepted(self, pod: PodInfo, row: int, only: str = "") -> bool:
+        """Return whether the rules, or those of one sentence, let a pod onto a node."""
+        return all(mask[row] for sentence, mask in self.rules(pod) if only in {"", sentence})
+
+    def _preferred(self, what: str, without: PodInfo, row: int) -> list[str]:
+        text = f"make the {what} a preference ({PREFERRED})"
+        return [text] if self._accepted(without, row) else []
+
+    def _wider(self, pod: PodInfo, rule: SpreadRule, row: int) -> Iterator[str]:
+        for skew in range(rule.max_skew + 1, rule.max_skew + MOST_SKEW):
+            wider = replace(rule, max_skew=skew)
+            rules = tuple(wider if each is rule else each for each in pod.spread)
+            if self._accepted(_changed(pod, spread=rules), row):
+                yield f"set maxSkew {skew} in the spread constraint"
+                return
+
+    def _enough(self, pod: PodInfo, row: int, others: Sequence[PodInfo]) -> tuple[str, ...]:
+        """Return which of some pods have to end so that a node may run a pod; none if that fails.
+
+        No pod of the answer can be left out of it.
+        """
+        if not others or len(others) > MOST_BLOCKERS:
+            return ()
+        nodes = {each.uid: node for node, each in self._placed()}
+
+        def accepted_without(gone: Sequence[PodInfo]) -> bool:
+            for each in gone:
+                self.table.remove_pod(nodes[each.uid], each.uid)
+            try:
+                return self._accepted(pod, row)
+            finally:
+                for each in gone:
+                    self.table.add_pod(nodes[each.uid], each)
+
+        kept = list(others)
+        if not accepted_without(kept):
+            return ()
+        for each in others:
+            fewer = [other for other in kept if other is not each]
+            if fewer and accepted_without(fewer):
+                kept = fewer
+        return tuple(str(NamespacedName(*each.key)) for each in kept)
+
+
+def _changed(pod: PodInfo, **fields: Any) -> PodInfo:
+    return replace(pod, **fields)
+
+
+def _name(pod: PodInfo) -> str:
+    return shortened(str(pod.key))
+
+
+def _short(key: str) -> str:
+    return key.rpartition("/")[2]
+
+
+def _same(key: str) -> str:
+    return "there" if _short(key) == "hostname" else f"in the same {_short(key)}"
+
+
+def _terms(pod: JsonObject, kind: str) -> Sequence[JsonObject]:
+    found: Sequence[JsonObject] = (spec_of(pod)["affinity"].get(kind) or {}).get(REQUIRED) or ()
+    return found
+
+
+def _selector_text(term: JsonObject) -> str:
+    return labels.text_of(term.get("labelSelector")) or "any label"
+
+
+def _host_port(pod: JsonObject, taken: set[int]) -> tuple[str, int]:
+    for number, container in enumerate(spec_of(pod).get("containers") or ()):
+        for index, port in enumerate(container.get("ports") or ()):
+            if port.get("hostPort") in taken:
+                return f"spec.containers[{number}].ports[{index}].hostPort", port["hostPort"]
+    return "", 0
+
+
+def _volume_field(pod: JsonObject, claims: Sequence[str]) -> tuple[str, str]:
+    for number, volume in enumerate(spec_of(pod).get("volumes") or ()):
+        name = (volume.get("persistentVolumeClaim") or {}).get("claimName")
+        if name in claims:
+            return f"spec.volumes[{number}].persistentVolumeClaim.claimName", str(name)
+    return "", claims[0] if claims else ""
