@@ -95,8 +95,6 @@ class NodeLab(DeviceLab):
             directories=[self.cdi],
             checkpoint=NodeFileCheckpoint(self.path / "dra_manager_state"),
         )
-        # As `dralab node` does: what an earlier kubelet knew of its drivers may be true no longer.
-        self.engine.soon(lambda: self.kubelets.wipe(self.kubelet))
         self.wait(2)
 
     def stop(self):

@@ -1,7 +1,11 @@
 """`dralab driver check` and `dralab driver checks`: their options, and how a run ends."""
 
 import json
+import os
+import subprocess
 import sys
+import threading
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -61,3 +65,34 @@ def test_a_program_that_is_no_driver_fails_and_reports_say_so(tmp_path):
     document = json.loads(reports["json"].read_text())
     assert [each["outcome"] for each in document["checks"]] == ["blocked", "blocked"]
     assert all(path.stat().st_size for path in reports.values())
+
+
+@pytest.mark.conformance
+def test_a_check_that_is_killed_leaves_no_driver_and_no_files(tmp_path):
+    script = "import os, sys, time; print(os.getpid(), flush=True); time.sleep(300)"
+    command = [sys.executable, "-m", "dralab", "driver", "check", "--lanes", "1"]
+    only = ["--only", "registration.type", "--", sys.executable, "-c", script]
+    variables = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen([*command, *only], env=variables) as check:
+        pids = until(
+            lambda: [p.read_text() for p in tmp_path.rglob("driver.log") if p.stat().st_size]
+        )
+        check.kill()
+    until(lambda: not alive(int(pids[0])))
+    until(lambda: not list(tmp_path.glob("dc-*")))
+
+
+def alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def until(good):
+    pause = threading.Event()
+    for _ in range(3_000):
+        if found := good():
+            return found
+        pause.wait(0.01)
+    raise AssertionError("it does not come true")

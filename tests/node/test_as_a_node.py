@@ -71,7 +71,6 @@ def kubelet(cluster, tmp_path):
     kubelets.on_node = on_node
     made = kubelets.add_node(NodeSpec(name="n1"))
     made.serve(Refused())
-    engine.soon(lambda: kubelets.wipe(made))
     engine.soon(manager.start)
     engine.start()
     yield made

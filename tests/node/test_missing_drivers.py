@@ -6,6 +6,7 @@ from devicelab import DeviceLab
 from dralab.api.status import ApiError
 from dralab.drivers.fake.gpu import FakeGpus
 from dralab.kernel.clock import SECOND
+from dralab.node.kubelets import NodeSpec
 from dralab.runtime.resources import SLICES
 
 
@@ -58,6 +59,23 @@ def test_another_instance_that_is_connected_keeps_them(lab):
     lab.wait(60)
     assert lab.client.list(SLICES).items
     assert kubelet.plugins.get("gpu.example.com") is new
+
+
+def test_a_starting_node_deletes_its_slices_and_its_drivers_publish_theirs():
+    lab = DeviceLab(nodes=())
+    pool = {"generation": 1, "resourceSliceCount": 1}
+    for name, node in (("of-n1", "n1"), ("of-others", "n2")):
+        spec = {"driver": "gone.example.com", "nodeName": node, "pool": {"name": node, **pool}}
+        spec["devices"] = [{"name": "d"}]
+        lab.client.create(SLICES, {"metadata": {"name": name}, "spec": spec})
+    lab.drivers.append(FakeGpus("n1"))
+    lab.kubelets.add_node(NodeSpec(name="n1"))
+    lab.wait(5)
+    drivers = {
+        one["metadata"]["name"]: one["spec"]["driver"] for one in lab.client.list(SLICES).items
+    }
+    assert "of-n1" not in drivers
+    assert sorted(drivers.values()) == ["gone.example.com", "gpu.example.com"]
 
 
 def test_a_deletion_that_fails_is_tried_again_ever_later(lab, monkeypatch):

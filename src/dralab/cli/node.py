@@ -138,9 +138,6 @@ def node(
     sockets: list[Any] = []
     # Only now: what wakes the node's pods for a driver must exist before the driver registers.
     kubelets.on_node = lambda _: nodes.listen(kubelet, root, sockets, nri_socket)
-
-    # Slices from before a restart of the node are not trusted (as the kubelet at its start).
-    engine.soon(lambda: kubelets.wipe(kubelet))
     try:
         run_until_told(manager, engine, name)
     finally:

@@ -19,6 +19,8 @@ from dralab.drivercheck.devices import (
     counters_of,
     pools_of,
     published,
+    request_of,
+    result_of,
     together,
 )
 from dralab.drivercheck.gate import Gate
@@ -41,8 +43,9 @@ from dralab.values.json_types import JsonDict, JsonObject
 
 T = TypeVar("T")
 CLASS: Final = "dralab-check"  # of requests; drivers look at allocations alone
+# Drivers whose slices the bench itself creates.
+FOREIGN: Final = frozenset({"foreign.dralab.dev"})
 LOOK_EVERY: Final = 0.01  # seconds
-
 
 # Makes a device, by its name, healthy or not.
 HealthHook = Callable[[Places, str, bool], None]
@@ -97,10 +100,10 @@ class Bench:
         self._claims: list[ClaimUnderTest] = []
         self._touched: dict[str, ClaimRef] = {}
         self._number = 0
-        self._node = CheckNode(surroundings, self.transcript, self.randomness.seed)
+        self.node = CheckNode(surroundings, self.transcript, self.randomness.seed)
 
     def __enter__(self) -> Self:
-        node = self._node.__enter__()
+        node = self.node.__enter__()
         self.client, self.places, self.cdi_paths = node.client, node.places, node.cdi_paths
         return self
 
@@ -108,15 +111,15 @@ class Bench:
         self._hang_up()
         for instance in (self.instance, *self.others):
             if instance is not None:
-                instance.kill()
-        self._node.__exit__()
+                self._end(instance)
+        self.node.__exit__()
 
     @property
     def api(self) -> Gate:
         """The driver's requests, and faults that happen to them."""
-        if self._node.gate is None:
+        if self.node.gate is None:
             raise NotApplicable("the driver uses an API server of its own")
-        return self._node.gate
+        return self.node.gate
 
     @property
     def has_health_hook(self) -> bool:
@@ -145,6 +148,8 @@ class Bench:
         if self.instance is not None and self.instance.running:
             self.others.append(self.instance)
         self.instance = (target or self.target).start(self.places, pod_uid)
+        if self.node.files is not None:
+            self.node.files.started(self.instance)
         return self.instance
 
     def register(self, *, known: Sequence[Path] = ()) -> PluginInfo:
@@ -197,7 +202,7 @@ class Bench:
         self.unwanted_end = False
         self._hang_up()
         if self.instance is not None:
-            self.instance.kill()
+            self._end(self.instance)
 
     def stop(self) -> int | None:
         """Stop the driver (SIGTERM); return its exit code, None where it does not end."""
@@ -205,8 +210,18 @@ class Bench:
         self.unwanted_end = False
         self._hang_up()
         code = self.instance.stop(self.limits.stop) if self.instance is not None else None
+        if self.instance is not None and code is not None:
+            self._forget_process(self.instance)
         self.transcript.add("run", f"its exit code is {code}")
         return code
+
+    def _end(self, instance: RunningDriver) -> None:
+        instance.kill()
+        self._forget_process(instance)
+
+    def _forget_process(self, instance: RunningDriver) -> None:
+        if self.node.files is not None:
+            self.node.files.ended(instance)
 
     # --- connections --------------------------------------------------------------------------
 
@@ -284,13 +299,13 @@ class Bench:
         requests: list[JsonDict] = []
         results: list[JsonDict] = []
         for index, device in enumerate(devices):
-            requests.append(_request(f"r{index}", CLASS, alternative, admin=admin))
+            requests.append(request_of(f"r{index}", CLASS, alternative, admin=admin))
             request = f"r{index}/{alternative}" if alternative else f"r{index}"
             results.append(self._result(request, device, admin=admin))
         results += [dict(each) for each in more]
-        requests += [_request(each["request"], CLASS) for each in more]
+        requests += [request_of(each["request"], CLASS) for each in more]
         if not requests:
-            requests = [_request("r0", CLASS)]
+            requests = [request_of("r0", CLASS)]
         body = {
             "apiVersion": "resource.k8s.io/v1",
             "kind": "ResourceClaim",
@@ -321,17 +336,8 @@ class Bench:
     def _result(self, request: str, device: Published, *, admin: bool) -> JsonDict:
         # The driver's name in its slices: registration.name-of-slices compares the two.
         driver = next(iter(self.slices()))["spec"]["driver"]
-        found: JsonDict = {
-            "request": request,
-            "driver": driver,
-            "pool": device.pool,
-            "device": device.name,
-        }
-        if admin:
-            found["adminAccess"] = True
-        if device.shared and not admin:
-            found |= {"shareID": self._uuid("shares"), "consumedCapacity": device.consumed}
-        return found
+        share = self._uuid("shares") if device.shared and not admin else ""
+        return result_of(request, driver, device, share=share, admin=admin)
 
     def _uuid(self, stream: str) -> str:
         return self.randomness.uuid(stream)
@@ -489,17 +495,3 @@ class Bench:
         for claim in self._claims:
             self.forget_claim(claim)
         self._claims = []
-
-
-# Drivers whose slices the bench itself creates.
-FOREIGN: Final = frozenset({"foreign.dralab.dev"})
-
-
-def _request(name: str, class_: str, alternative: str = "", *, admin: bool = False) -> JsonDict:
-    if alternative:
-        entry = {"name": alternative, "deviceClassName": class_}
-        return {"name": name, "firstAvailable": [entry]}
-    exactly: JsonDict = {"deviceClassName": class_}
-    if admin:
-        exactly["adminAccess"] = True
-    return {"name": name, "exactly": exactly}

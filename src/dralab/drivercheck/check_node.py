@@ -5,7 +5,6 @@ side. With `Surroundings` it is a node that exists already.
 """
 
 import shutil
-import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import Any, Final, Self
 from dralab.api.status import ApiError
 from dralab.cluster import Cluster
 from dralab.drivercheck.gate import Gate
+from dralab.drivercheck.run_files import RunFiles
 from dralab.drivercheck.targets import Places
 from dralab.drivercheck.transcript import Transcript
 from dralab.runtime.client import Client
@@ -48,6 +48,7 @@ class CheckNode:
     def __init__(
         self, surroundings: Surroundings | None, transcript: Transcript, seed: int
     ) -> None:
+        self.files: RunFiles | None = None  # of the run; without one, the node has its own
         self.surroundings = surroundings
         self.transcript = transcript
         self.seed = seed
@@ -69,7 +70,9 @@ class CheckNode:
         self._stack.close()
 
     def _make(self) -> None:
-        place = Path(tempfile.mkdtemp(prefix="dc-"))
+        if self.files is None:
+            self.files = self._stack.enter_context(RunFiles())
+        place = self.files.directory()
         self._stack.callback(shutil.rmtree, place, ignore_errors=True)
         cluster = self._stack.enter_context(Cluster(seed=self.seed, edge=self._edge))
         self.client = cluster.client

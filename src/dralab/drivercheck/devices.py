@@ -97,3 +97,29 @@ def together(devices: Sequence[Published], counters: Mapping[Any, Fraction]) -> 
                 left[key] -= value
             found.append(device)
     return found
+
+
+def request_of(name: str, class_: str, alternative: str = "", *, admin: bool = False) -> JsonDict:
+    """Return a request for one device; with `alternative`, by a subrequest of that name."""
+    if alternative:
+        entry = {"name": alternative, "deviceClassName": class_}
+        return {"name": name, "firstAvailable": [entry]}
+    exactly: JsonDict = {"deviceClassName": class_}
+    if admin:
+        exactly["adminAccess"] = True
+    return {"name": name, "exactly": exactly}
+
+
+def result_of(request: str, driver: str, device: Published, *, share: str, admin: bool) -> JsonDict:
+    """Return the result of an allocation; with `share`, the claim has a share of the device."""
+    found: JsonDict = {
+        "request": request,
+        "driver": driver,
+        "pool": device.pool,
+        "device": device.name,
+    }
+    if admin:
+        found["adminAccess"] = True
+    if share:
+        found |= {"shareID": share, "consumedCapacity": device.consumed}
+    return found

@@ -76,6 +76,11 @@ class ForkedInstance:
         """Whether it runs."""
         return self.process.exitcode is None
 
+    @property
+    def group(self) -> int:
+        """Its process group: the new process leads a session."""
+        return self.process.pid or 0
+
     def stop(self, patience: float) -> int | None:
         """Send SIGTERM; return the exit code, None where it runs on."""
         if self.process.pid is not None:

@@ -15,6 +15,7 @@ from typing import Final
 from dralab.drivercheck.bench import Bench
 from dralab.drivercheck.catalog import Check, Level
 from dralab.drivercheck.rules import CheckFailed, CheckNeed, NotApplicable
+from dralab.drivercheck.run_files import RunFiles
 from dralab.drivercheck.sockets import DriverCallError
 from dralab.drivercheck.targets import TargetError
 from dralab.kernel.clock import SECOND, Clock, WallClock
@@ -91,13 +92,14 @@ class Runner:
         self._open: set[Bench] = set()
         self._waiting: list[Check] = []
         self._results: dict[str, CheckResult] = {}
+        self._files = RunFiles()
 
     def run(self) -> Report:
         """Run all checks. TargetError: the driver can't even be started."""
         begin = self.clock.now()
         self._waiting = sorted(self.checks, key=lambda c: (not c.last, c.long, c.fresh))
         lanes = max(1, min(self.lanes, len(self._waiting)))
-        with ThreadPoolExecutor(lanes, "driver-check") as pool:
+        with RunFiles() as self._files, ThreadPoolExecutor(lanes, "driver-check") as pool:
             futures = [pool.submit(self._lane) for _ in range(lanes)]
             try:
                 for future in futures:
@@ -152,6 +154,7 @@ class Runner:
 
     def _opened(self) -> Bench:
         bench = self.bench()
+        bench.node.files = self._files
         bench.__enter__()
         with self._lock:
             self._open.add(bench)

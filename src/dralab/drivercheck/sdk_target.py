@@ -125,6 +125,8 @@ class SdkTarget:
 class SdkInstance:
     """A running driver: its client, engine, publisher and sockets."""
 
+    group = 0  # it ends with this process
+
     def __init__(self, parts: Parts, places: Places, pod_uid: str) -> None:
         self.parts, self.places, self.pod_uid = parts, places, pod_uid
         self.life = Life()

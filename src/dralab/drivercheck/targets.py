@@ -80,6 +80,11 @@ class RunningDriver(Protocol):
         """Whether it runs."""
         ...
 
+    @property
+    def group(self) -> int:
+        """Its process group; 0 if it has none of its own."""
+        ...
+
     def stop(self, patience: float) -> int | None:
         """Ask it to end (SIGTERM); its exit code, None where it runs on after `patience` s."""
         ...
@@ -175,6 +180,11 @@ class ProcessInstance:
         """Whether it runs."""
         return self.process.poll() is None
 
+    @property
+    def group(self) -> int:
+        """Its process group: the command leads a session."""
+        return self.process.pid
+
     def stop(self, patience: float) -> int | None:
         """Send SIGTERM; return the exit code, None where it runs on."""
         self.process.terminate()
@@ -202,6 +212,7 @@ class RunningInstance:
     """A driver that was started elsewhere: it is left alone."""
 
     running = True
+    group = 0
 
     def stop(self, patience: float) -> int | None:
         """Leave it running, because it was started elsewhere."""

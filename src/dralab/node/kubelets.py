@@ -175,8 +175,8 @@ class Kubelet:
 class Kubelets:
     """Runs kubelets: add nodes, then start the manager.
 
-    Without `leases` nodes do not say again and again that they are there: a simulation writes
-    the lease of a node when it falls silent, which is all that clients would observe.
+    Without `leases`, for simulations, nodes neither renew their leases nor delete their slices at
+    the start: a simulation writes the lease of a node when it falls silent.
     """
 
     def __init__(
@@ -421,6 +421,9 @@ class Kubelets:
             )
             client.update(NODES, {**node, "status": status}, subresource="status")
         if not kubelet.announced:
+            if self.leases:
+                # Slices of before this start may be outdated: drivers publish them again (kubelet).
+                self.wipe(kubelet)
             kubelet.plugins.changed = partial(self._plugin_changed, kubelet)
             self.on_node(kubelet)  # what fails there is retried with the node
             kubelet.announced = True

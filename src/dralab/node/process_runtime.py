@@ -12,12 +12,11 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 import orjson
 
@@ -34,6 +33,7 @@ from dralab.node.exec_commands import CommandProcess
 from dralab.node.images import Mapped, mapped
 from dralab.node.listening_ports import reaches_only
 from dralab.node.mount_namespaces import NodePaths, joining, launching, spec_of
+from dralab.node.orphans import OrphanGuard
 from dralab.runtime.engine import Engine, TimerHandle
 from dralab.values import quantity
 
@@ -74,9 +74,8 @@ class ProcessRuntime:
         self.images = dict(images or {})
         self.told = told
         self._lock = threading.Lock()
-        self._guard: subprocess.Popen[str] | None = None
+        self._orphans = OrphanGuard()
         self._root: Path | None = None
-        self._stopped = False
         self._running: dict[str, set[ProcessContainer]] = {}
 
     def start(self, start: ContainerStart, ended: Callable[[ContainerExit], None]) -> Container:
@@ -114,9 +113,7 @@ class ProcessRuntime:
     def stop(self) -> None:
         """End what runs, with little time to do so itself, and remove what it left."""
         with self._lock:
-            self._stopped = True
             running = [each for group in self._running.values() for each in group]
-            guard, self._guard = self._guard, None
             root, self._root = self._root, None
         for each in running:
             each.terminate()
@@ -127,32 +124,13 @@ class ProcessRuntime:
             each.kill()
         for each in running:
             each.wait(TRAILING)
-        if guard is not None:
-            with contextlib.suppress(OSError):
-                _input_of(guard).close()
-            guard.wait()
+        self._orphans.close()
         if root is not None:
             shutil.rmtree(root, ignore_errors=True)
 
     def watch(self, group: int, *, there: bool = True) -> None:
         """Add or remove a process group that is killed if this process ends."""
-        with self._lock:
-            if self._guard is None:
-                if not there or self._stopped:
-                    return
-                path = Path(__file__).with_name("orphan_guard.py")
-                self._guard = subprocess.Popen(  # noqa: S603 - our own file
-                    [sys.executable, "-I", "-S", str(path), str(self._root)],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
-                    start_new_session=True,
-                    text=True,
-                )
-            with contextlib.suppress(OSError):
-                line = _input_of(self._guard)
-                line.write(f"{'+' if there else '-'}{group}\n")
-                line.flush()
+        self._orphans.watch(group, self._root, there=there)
 
     def forget_container(self, container: "ProcessContainer") -> None:
         """Forget a container; volumes of its pod stay until `forget_pod`."""
@@ -414,12 +392,6 @@ def limits_of(limits: Mapping[str, str]) -> str:
             amount = int(quantity.parse(str(limits[name]))) // unit
             text += f"ulimit -{flag} {max(1, amount)}; "
     return text
-
-
-def _input_of(process: "subprocess.Popen[str]") -> IO[str]:
-    if process.stdin is None:
-        raise OSError("the container has no stdin")
-    return process.stdin
 
 
 def _below(directory: Path, path: str) -> Path:
