@@ -3,8 +3,8 @@
     python tools/build_clients.py FOLDER [NAME ...]
 
 Needs the Go toolchain, the Go module proxy, and some minutes: kubectl and client-go one or two,
-kube-scheduler and kube-controller-manager about five each. Prints the variables that lead the
-tests to what was built.
+kube-scheduler, kube-apiserver and kube-controller-manager about five each. Prints the variables
+that lead the tests to what was built.
 """
 
 import re
@@ -41,6 +41,13 @@ PROGRAMS = {
         "DRALAB_KUBE_SCHEDULER",
         "k8s.io/kubernetes/cmd/kube-scheduler/app",
         "app.NewSchedulerCommand()",
+        f"k8s.io/kubernetes v{VERSION}",
+    ),
+    # For `benchmarks.etcd`, which measures both servers on one etcd.
+    "kube-apiserver": (
+        "DRALAB_KUBE_APISERVER",
+        "k8s.io/kubernetes/cmd/kube-apiserver/app",
+        "app.NewAPIServerCommand()",
         f"k8s.io/kubernetes v{VERSION}",
     ),
     "kube-controller-manager": (

@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dralab.api.decoding import Decoder, DecodingError, decoder_of
+from dralab.api import decoding
+from dralab.api.decoding import Decoder, decoder_of
 from dralab.api.kinds import Kinds
+from dralab.api.scalar_decoding import DecodingError
 from dralab.api.schemas import Schemas
 
 DEFAULTS = (Path(__file__).parents[2] / ".." / "shared/testdata/apiserver/defaults.json").resolve()
@@ -142,3 +144,63 @@ def test_anything_is_decoded_once_and_for_all_or_refused(value):
     except DecodingError:
         return
     assert DECODER.decode(copy.deepcopy(first)) == (first, [])
+
+
+NAMES = st.sampled_from(["a", ""])
+FILLED_IN = st.fixed_dictionaries(
+    {
+        "metadata": st.fixed_dictionaries({"name": NAMES, "creationTimestamp": st.just(None)}),
+        "spec": st.fixed_dictionaries(
+            {
+                "hostNetwork": st.booleans(),
+                "nodeSelector": st.sampled_from([{}, {"k": "v"}, {"k": None}]),
+                "terminationGracePeriodSeconds": st.sampled_from([0, 30]),
+                "containers": st.lists(
+                    st.fixed_dictionaries(
+                        {
+                            "name": NAMES,
+                            "image": NAMES | st.just(1),
+                            "args": st.lists(NAMES, max_size=1),
+                            "resources": st.sampled_from(
+                                [{}, {"limits": {}}, {"limits": {"cpu": "0.1"}}]
+                            ),
+                        }
+                    ),
+                    min_size=1,
+                    max_size=2,
+                ),
+            },
+            optional={"hostname": NAMES, "other": NAMES},
+        ),
+    }
+)
+
+
+def outcome(value):
+    try:
+        return DECODER.decode(copy.deepcopy(value))
+    except DecodingError as error:
+        return str(error)
+
+
+@given(FILLED_IN, FILLED_IN)
+def test_plans_decode_as_a_first_look_does(before, value):
+    def forget():
+        for struct in decoding._structs.values():
+            struct._plans.clear()
+
+    forget()
+    looked = outcome(value)
+    forget()
+    outcome(before)
+    assert outcome(value) == looked
+    assert outcome(value) == looked
+
+
+def test_a_struct_keeps_few_plans():
+    struct = decoding._structs["io.k8s.api.core.v1.PodSpec"]
+    names = ["hostname", "subdomain", "nodeName", "schedulerName", "hostNetwork", "hostPID"]
+    for number in range(2 ** len(names)):
+        spec = {name: True for bit, name in enumerate(names) if number >> bit & 1}
+        outcome({"spec": spec | {name: "x" for name in spec if not name.startswith("hostN")}})
+        assert len(struct._plans) <= decoding.PLANS

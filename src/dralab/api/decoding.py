@@ -8,56 +8,50 @@ are compiled once per definition: every write goes through one.
 Sources: Go's encoding/json (texts), sigs.k8s.io/json (strict errors), the tags of k8s.io/api.
 """
 
-import binascii
-import re
-from base64 import b64decode
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Final, NoReturn
+from types import NoneType
+from typing import Any, Final, NamedTuple, NoReturn
 
 from dralab.api.messages import Messages, message_of
+from dralab.api.scalar_decoding import (
+    Decode,
+    DecodingError,
+    DecodingNotes,
+    Unclear,
+    as_it_is,
+    base64_text,
+    exactly,
+    int_or_string,
+    integer_below,
+    micro_time,
+    number,
+    quantity,
+    texts,
+    time,
+)
 from dralab.api.schemas import Schema, Schemas
 from dralab.kernel.times import (
     RFC3339,
     RFC3339_MICRO,
     TimeError,
     from_rfc3339,
-    rfc3339,
-    rfc3339_micro,
 )
-from dralab.values.quantity import QuantityError, canonical
+from dralab.values.json_types import JsonDict
+from dralab.values.quantity import QuantityError
 from dralab.values.remembering import remembered
 
-Decode = Callable[[Any, "DecodingNotes"], Any]
 MICRO_TIME: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime"
-# What is in its final form already. The last days of a month, and the first year with Go's zero
-# time, are looked at more closely.
-_DAY: Final = r"(?!0001)\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])"
-_CLOCK: Final = r"(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d"
-SECONDS: Final = re.compile(rf"{_DAY}T{_CLOCK}Z", re.ASCII)
-MICROS: Final = re.compile(rf"{_DAY}T{_CLOCK}\.\d{{6}}Z", re.ASCII)
-ZERO_TIME: Final = from_rfc3339("0001-01-01T00:00:00Z")
 INT_LIMITS: Final = {"int32": 2**31, "int64": 2**63}
 MAX_DEPTH: Final = 150
+PLANS: Final = 32  # ways to fill in a struct that its decoder remembers
 MAX_STRICT_ERRORS: Final = 100  # sigs.k8s.io/json: no more are gathered
 # Structs of 1.37 that a 1.36 server does not show while they are empty.
 LATER: Final[Mapping[str, frozenset[str]]] = {
     "io.k8s.api.storage.v1.CSINode": frozenset({"status"}),
     "io.k8s.api.resource.v1.ResourceSlice": frozenset({"status"}),
 }
-
-
-class DecodingError(ValueError):
-    """A value of the wrong type; `str` is Go's sentence."""
-
-
-@dataclass(slots=True)
-class DecodingNotes:
-    """What a decoder noticed: whether there were unknown fields, and how deep it is."""
-
-    unknown: bool = False
-    depth: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,14 +87,10 @@ class Decoder:
         unknown: list[str] = []
         try:
             return self._decode(value, seen), unknown
-        except _Slow:
+        except Unclear:
             # Something is wrong: walk again, this time knowing where.
             _Walk(self.kind, unknown).value(self.schema, value, [], "")
         return self._decode(value, DecodingNotes()), unknown
-
-
-class _Slow(Exception):  # noqa: N818 - no error yet: a second look will tell
-    """The fast way found something to complain about."""
 
 
 @remembered(4096)
@@ -150,126 +140,41 @@ def _compiled(schema: Schema) -> Decode:
 def _simple(schema: Schema) -> Decode:  # noqa: PLR0911 - one line per type
     match schema.format:
         case "quantity":
-            return _quantity
+            return quantity
         case "int-or-string":
-            return _int_or_string
+            return int_or_string
         case "date-time":
-            return _micro_time if schema.name == MICRO_TIME else _time
+            return micro_time if schema.name == MICRO_TIME else time
         case "byte":
-            return _bytes
+            return base64_text
         case _:
             pass
     if schema.free:
-        return _anything
+        return as_it_is
     match schema.type:
         case "string":
-            return _exactly(str)
+            return exactly(str)
         case "boolean":
-            return _exactly(bool)
+            return exactly(bool)
         case "integer":
-            return _integer(INT_LIMITS.get(schema.format, 2**63))
+            return integer_below(INT_LIMITS.get(schema.format, 2**63))
         case "number":
-            return _number
+            return number
         case "array":
             return _list(schema.item)
         case "object":
             return _map(schema.values)
         case _:
-            return _anything
-
-
-def _anything(value: Any, seen: DecodingNotes) -> Any:  # noqa: ARG001 - the shape of every decoder
-    return value
-
-
-def _exactly(kind: type) -> Decode:
-    def decode(value: Any, seen: DecodingNotes) -> Any:  # noqa: ARG001 - the shape of every decoder
-        if type(value) is not kind:
-            raise _Slow
-        return value
-
-    return decode
-
-
-def _integer(limit: int) -> Decode:
-    def decode(value: Any, seen: DecodingNotes) -> Any:  # noqa: ARG001 - the shape of every decoder
-        if type(value) is int and -limit <= value < limit:
-            return value
-        # 1.0 is an integer to Go's JSON of Kubernetes, 1.5 is not.
-        if type(value) is float and value.is_integer() and -limit <= value < limit:
-            return int(value)
-        raise _Slow
-
-    return decode
-
-
-def _number(value: Any, seen: DecodingNotes) -> Any:  # noqa: ARG001 - the shape of every decoder
-    if type(value) is int or type(value) is float:
-        return value
-    raise _Slow
-
-
-def _quantity(value: Any, seen: DecodingNotes) -> Any:  # noqa: ARG001 - the shape of every decoder
-    if type(value) is not str:
-        if type(value) is not int and type(value) is not float:
-            raise _Slow
-        value = repr(value).replace("e+", "e")
-    try:
-        return canonical(value)
-    except QuantityError as error:
-        raise _Slow from error
-
-
-def _int_or_string(value: Any, seen: DecodingNotes) -> Any:  # noqa: ARG001 - the shape of every decoder
-    if type(value) is str or (type(value) is int and -(2**31) <= value < 2**31):
-        return value
-    raise _Slow
-
-
-def _time(value: Any, seen: DecodingNotes) -> Any:  # noqa: ARG001 - the shape of every decoder
-    if type(value) is not str:
-        raise _Slow
-    if SECONDS.fullmatch(value):
-        return value
-    when = _moment(value, RFC3339)
-    return None if when is None else rfc3339(when)
-
-
-def _micro_time(value: Any, seen: DecodingNotes) -> Any:  # noqa: ARG001 - the shape of every decoder
-    if type(value) is not str:
-        raise _Slow
-    if MICROS.fullmatch(value):
-        return value
-    when = _moment(value, RFC3339_MICRO)
-    return None if when is None else rfc3339_micro(when)
-
-
-def _moment(text: str, layout: str) -> int | None:
-    """Return a time; None for Go's zero time, which is written as null."""
-    try:
-        when = from_rfc3339(text, layout)
-    except TimeError as error:
-        raise _Slow from error
-    return None if when == ZERO_TIME else when
-
-
-def _bytes(value: Any, seen: DecodingNotes) -> Any:  # noqa: ARG001 - the shape of every decoder
-    if type(value) is not str:
-        raise _Slow
-    try:
-        b64decode(value, validate=True)
-    except (binascii.Error, ValueError) as error:
-        raise _Slow from error
-    return value
+            return as_it_is
 
 
 def _list(item: Schema | None) -> Decode:
-    decode_item: Decode = _anything if item is None else _compiled(item)
+    decode_item: Decode = as_it_is if item is None else _compiled(item)
     zero = _zero_of(item)
 
     def decode(value: Any, seen: DecodingNotes) -> Any:
         if type(value) is not list:
-            raise _Slow
+            raise Unclear
         for index, each in enumerate(value):
             found = zero() if each is None else decode_item(each, seen)
             if found is not each:
@@ -281,16 +186,16 @@ def _list(item: Schema | None) -> Decode:
 
 def _map(item: Schema | None) -> Decode:
     if item is None:
-        return _exactly(dict)
+        return exactly(dict)
     if item.type == "string" and not item.format:
-        return _strings
+        return texts
     decode_item = _compiled(item)
     # No bytes in a map are read back from protobuf, in which a real server stores, as empty bytes.
     zero = str if item.format == "byte" else _zero_of(item)
 
     def decode(value: Any, seen: DecodingNotes) -> Any:
         if type(value) is not dict:
-            raise _Slow
+            raise Unclear
         for key, each in value.items():
             found = zero() if each is None else decode_item(each, seen)
             if found is not each:
@@ -298,18 +203,6 @@ def _map(item: Schema | None) -> Decode:
         return value
 
     return decode
-
-
-def _strings(value: Any, seen: DecodingNotes) -> Any:  # noqa: ARG001 - the shape of every decoder
-    """Decode a map of texts: labels, annotations, data."""
-    if type(value) is not dict:
-        raise _Slow
-    for key, each in value.items():
-        if type(each) is not str:
-            if each is not None:
-                raise _Slow
-            value[key] = ""
-    return value
 
 
 def _zero_of(schema: Schema | None) -> Callable[[], Any]:
@@ -344,13 +237,25 @@ ZEROES: Final[Mapping[str, Callable[[], Any]]] = {
 }
 
 
-class _Struct:
-    """Decodes a struct; its fields are compiled on first use, since structs hold each other."""
+class _Plan(NamedTuple):
+    """What there is to do for values of a struct with the same fields of the same types."""
 
-    __slots__ = ("_schema", "always", "fields")
+    decoded: tuple[tuple[str, Decode], ...]  # the fields that are not simply taken
+    missing: tuple[tuple[str, Callable[[], Any]], ...]  # those that are always shown
+
+
+class _Struct:
+    """Decodes a struct; its fields are compiled on first use, since structs hold each other.
+
+    Most values have the same fields as others before them: a plan, found by the names and types of
+    these, leaves out all that was looked up for each field then.
+    """
+
+    __slots__ = ("_plans", "_schema", "always", "fields")
 
     def __init__(self, schema: Schema) -> None:
         self._schema: Schema | None = schema
+        self._plans: dict[tuple[Any, ...], _Plan] = {}
         # name → (type that needs no decoding, or None; decoder; whether its zero is kept)
         self.fields: dict[str, tuple[type | None, Decode, bool]] = {}
         self.always: list[tuple[str, Callable[[], Any]]] = []
@@ -379,29 +284,71 @@ class _Struct:
         if self._schema is not None:
             self._compile()
         if type(value) is not dict:
-            raise _Slow
+            raise Unclear
         seen.depth += 1
         if seen.depth > MAX_DEPTH:
             raise DecodingError("exceeded max depth")
+        signature = (*value, *map(type, value.values()))
+        plan = self._plans.get(signature)
+        # Zero values may have to go: they are looked at one by one.
+        if plan is not None and all(value.values()):
+            self._follow(plan, value, seen)
+        else:
+            self._look(value, seen)
+            if plan is None and NoneType not in signature:
+                self._remember(signature)
+        seen.depth -= 1
+        return value
+
+    def _follow(self, plan: _Plan, value: JsonDict, seen: DecodingNotes) -> None:
+        """Decode a value without zeros by its plan."""
+        dropped: list[str] | None = None
+        for name, decode in plan.decoded:
+            item = value[name]
+            new = decode(item, seen)
+            if new is not item:
+                value[name] = new
+            if not new and self._goes(name, new):
+                dropped = [*dropped, name] if dropped else [name]
+        if dropped:
+            for name in dropped:
+                del value[name]
+        for name, zero in plan.missing:
+            value[name] = zero()
+
+    def _remember(self, signature: tuple[Any, ...]) -> None:
+        """Make the plan of values that have these names and types."""
+        if len(self._plans) >= PLANS:
+            self._plans.clear()  # clients choose what there is: it may be anything
+        half = len(signature) // 2
+        names, types = signature[:half], signature[half:]
+        decoded = [
+            (name, self.fields[name][1])
+            for name, kind in zip(names, types, strict=True)
+            if self.fields[name][0] is not kind
+        ]
+        missing = [pair for pair in self.always if pair[0] not in names]
+        self._plans[signature] = _Plan(tuple(decoded), tuple(missing))
+
+    def _look(self, value: JsonDict, seen: DecodingNotes) -> None:
+        """Decode a value field by field."""
         fields = self.fields
         dropped: list[str] | None = None
         for name, item in value.items():
             found = fields.get(name)
             if found is None:
-                raise _Slow
+                raise Unclear
             if item is None:
                 dropped = [*dropped, name] if dropped else [name]
                 continue
-            plain, decode, keep = found
+            plain, decode, _ = found
             if plain is type(item):
                 new = item
             else:
                 new = decode(item, seen)
                 if new is not item:
                     value[name] = new
-            if not new and (
-                not keep or new is None or new == [] or (new == {} and self._is_map(name))
-            ):
+            if not new and self._goes(name, new):
                 dropped = [*dropped, name] if dropped else [name]
         if dropped:
             for name in dropped:
@@ -409,13 +356,16 @@ class _Struct:
         for name, zero in self.always:
             if name not in value:
                 value[name] = zero()
-        seen.depth -= 1
-        return value
+
+    def _goes(self, name: str, zero: Any) -> bool:
+        """Return whether a field is not kept with this zero value."""
+        keep = self.fields[name][2]
+        return not keep or zero is None or zero == [] or (zero == {} and self._is_map(name))
 
     def _is_map(self, name: str) -> bool:
         """Return whether an empty mapping there is a map, which is as good as none."""
         decode = self.fields[name][1]
-        return not isinstance(decode, _Struct) and decode is not _anything
+        return not isinstance(decode, _Struct) and decode is not as_it_is
 
 
 # --- the slow way -----------------------------------------------------------------------------
@@ -469,7 +419,7 @@ class _Walk:
     def _leaf(self, schema: Schema, value: Any, path: list[str], owner: str) -> None:
         try:
             _simple(schema)(value, DecodingNotes())
-        except _Slow:
+        except Unclear:
             pass
         else:
             return

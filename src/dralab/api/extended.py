@@ -1,7 +1,7 @@
 """A built-in kind with more fields than Kubernetes gives it: older device APIs put some in pods."""
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
 
 from dralab.api import structural
 from dralab.api.decoding import decoder_of
@@ -15,8 +15,26 @@ EACH: Final = "*"
 Fields = Mapping[tuple[str, ...], Mapping[str, Any]]
 Mend = Callable[[JsonDict], list[str]]
 Check = Callable[[JsonDict], list[FieldError]]
-# What holds an added field, its name and value, and where it is.
-Place = tuple[JsonDict, str, Any, str]
+
+
+class _Leaf(NamedTuple):
+    """Where the way to an added field ends."""
+
+    schema: Mapping[str, Any]
+
+
+# The names on the way to the added fields.
+_Tree = dict[str, "_Tree | _Leaf"]
+
+
+class _Place(NamedTuple):
+    """An added field of an object: what holds it, its name and value, and where it is."""
+
+    holder: JsonDict
+    name: str
+    item: Any
+    where: str
+    schema: Mapping[str, Any]
 
 
 class ExtendedStrategy(Strategy):
@@ -40,7 +58,7 @@ class ExtendedStrategy(Strategy):
         self._check = check
         self.base = base
         self.kind = kind
-        self.fields = dict(fields)
+        self._tree = _tree_of(fields)
         self.unconditional = base.unconditional
         self.creates_on_update = base.creates_on_update
         self.keeps_status = base.keeps_status
@@ -49,29 +67,26 @@ class ExtendedStrategy(Strategy):
 
     def decode(self, value: JsonDict, version: str) -> tuple[JsonDict, list[str]] | None:
         """Return the object as the built-in definitions read it, with the added fields."""
-        if not any(True for _ in self._places(value)):
+        places = self._places(value)
+        if not places:
             return self.base.decode(value, version)
-        places = list(self._places(value))
-        for holder, name, _, _ in places:
-            del holder[name]
+        for place in places:
+            del place.holder[place.name]
         found = self.base.decode(value, version)
         if found is None:
             decoder = decoder_of(self.kind.api_version, self.kind.kind)
             found = (value, []) if decoder is None else decoder.decode(value)
         decoded, unknown = found
-        for path, schema in self.fields.items():
-            for holder, name, item, where in places:
-                if name == path[-1] and _matches(path, where):
-                    unknown = [
-                        *unknown,
-                        *(f"{where}.{below}" for below in structural.prune(schema, item)),
-                    ]
-                    holder[name] = item
+        for holder, name, item, where, schema in places:
+            pruned = structural.prune(schema, item)
+            unknown = [*unknown, *(f"{where}.{below}" for below in pruned)]
+            holder[name] = item
         return decoded, unknown
 
-    def _places(self, value: JsonDict) -> Iterator[Place]:
-        for path in self.fields:
-            yield from _found(value, path, "")
+    def _places(self, value: JsonDict) -> list[_Place]:
+        found: list[_Place] = []
+        _look_for(self._tree, value, "", found)
+        return found
 
     def mend(self, value: JsonDict) -> list[str]:
         """Change what is read as something else; return what to warn of."""
@@ -89,9 +104,8 @@ class ExtendedStrategy(Strategy):
     def default(self, value: JsonDict) -> None:
         """Fill in what the client left out."""
         self.base.default(value)
-        for path, schema in self.fields.items():
-            for _, _, item, _ in _found(value, path, ""):
-                structural.apply_defaults(schema, item)
+        for place in self._places(value):
+            structural.apply_defaults(place.schema, place.item)
 
     def prepare_create(self, value: JsonDict, now: str) -> None:
         """As the base."""
@@ -116,9 +130,8 @@ class ExtendedStrategy(Strategy):
     def _errors(self, value: JsonDict) -> list[FieldError]:
         found = [
             error
-            for path, schema in self.fields.items()
-            for _, _, item, where in _found(value, path, "")
-            for error in structural.errors(schema, item, where)
+            for place in self._places(value)
+            for error in structural.errors(place.schema, place.item, place.where)
         ]
         return found if found or self._check is None else self._check(value)
 
@@ -143,23 +156,30 @@ class ExtendedStrategy(Strategy):
         return self.base.warnings(value)
 
 
-def _found(value: Any, path: tuple[str, ...], at: str) -> Iterator[Place]:
-    """Yield where a path leads in a value."""
-    name, rest = path[0], path[1:]
-    if name == EACH:
-        for index, item in enumerate(value if isinstance(value, list) else ()):
-            yield from _found(item, rest, f"{at}[{index}]")
-        return
-    if not isinstance(value, dict) or name not in value:
-        return
-    where = f"{at}.{name}" if at else name
-    if rest:
-        yield from _found(value[name], rest, where)
-    else:
-        yield value, name, value[name], where
+def _tree_of(fields: Fields) -> _Tree:
+    tree: _Tree = {}
+    for path, schema in fields.items():
+        below = tree
+        for name in path[:-1]:
+            step = below.setdefault(name, {})
+            if isinstance(step, _Leaf):
+                raise TypeError(f"{path} leads through an added field")
+            below = step
+        below[path[-1]] = _Leaf(schema)
+    return tree
 
 
-def _matches(path: tuple[str, ...], where: str) -> bool:
-    plain = ".".join(part for part in path if part != EACH)
-    parts = [part.partition("[")[0] for part in where.split(".")]
-    return plain == ".".join(parts)
+def _look_for(tree: _Tree, value: Any, at: str, found: list[_Place]) -> None:
+    """Add the added fields in a value; nearly all objects have none, so the way there is short."""
+    if type(value) is dict:
+        for name, below in tree.items():
+            if name not in value:
+                continue
+            where = f"{at}.{name}" if at else name
+            if isinstance(below, _Leaf):
+                found.append(_Place(value, name, value[name], where, below.schema))
+            else:
+                _look_for(below, value[name], where, found)
+    elif type(value) is list and isinstance(each := tree.get(EACH), dict):
+        for index, item in enumerate(value):
+            _look_for(each, item, f"{at}[{index}]", found)

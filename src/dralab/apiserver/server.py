@@ -99,8 +99,8 @@ class ApiServer:
             )
         if admission is not None:
             context = self.resources.context
-            context.admission[:] = admission.chosen(context.admission)
-            context.validating[:] = admission.chosen(context.validating)
+            context.admission.replace(admission.chosen(list(context.admission)))
+            context.validating.replace(admission.chosen(list(context.validating)))
         self.flows = FlowControl()
         follow(store, FLOW_OBJECTS, self.flows.put)
         self.leases = EventLeases(self.resources.context, ttl=event_ttl)

@@ -1,11 +1,15 @@
 """The built-in plugins: what they add to objects, and what they refuse."""
 
+from typing import ClassVar
+
 import pytest
 
 from admissions import MERGE, ask
+from dralab.apiserver.admission.chain import PluginChain, Review, Selective
 from dralab.apiserver.admission.selection import settings_of
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import MemoryStore
+from dralab.apiserver.users import User
 from dralab.kernel.clock import ManualClock
 from dralab.kernel.randomness import Randomness
 
@@ -21,6 +25,66 @@ def new_server(**options):
 @pytest.fixture
 def server():
     return new_server()
+
+
+class Unseen(dict):
+    """An object that nobody may look at."""
+
+    def _seen(self, *_):
+        raise AssertionError("looked at")
+
+    __getitem__ = get = setdefault = __setitem__ = items = _seen
+
+
+def test_plugins_do_not_look_at_writes_that_they_are_not_asked_about():
+    """The other way round it would be a hole: a plugin that never sees what it should refuse."""
+    context = new_server(authorization=["Node", "RBAC"]).resources.context
+    hubs = {kind.hub: kind for kind in context.kinds}
+    refused = []
+
+    def find(*_):
+        raise AssertionError("asked the store")
+
+    steps = [(each.admit, each) for each in context.admission]
+    steps += [(each.validate, each) for each in context.validating]
+    selective = [(act, each) for act, each in steps if isinstance(each, Selective)]
+    assert len(selective) > 15
+    for act, plugin in selective:
+        assert set(plugin.concerns) <= set(hubs), plugin.name
+        for hub, kind in hubs.items():
+            for operation in ("CREATE", "UPDATE", "DELETE"):
+                if operation in plugin.concerns.get(hub, ()):
+                    refused.append((plugin.name, hub, operation))
+                    continue
+                review = Review(
+                    operation=operation, kind=kind, namespace="default", name="x", subresource="",
+                    value=None if operation == "DELETE" else Unseen(),
+                    old=None if operation == "CREATE" else Unseen(),
+                    user=User(name="jane"), dry_run=False, find=find, all_of=find, count_of=find,
+                )  # fmt: skip
+                act(review)
+    assert ("Priority", "pods", "CREATE") in refused
+
+
+def test_plugins_are_asked_in_their_order():
+    class Always:
+        name = "Always"
+
+        def admit(self, review):
+            """Take no part."""
+
+    class OfPods(Always):
+        concerns: ClassVar = {"pods": frozenset({"CREATE"})}
+
+    first, second, third = Always(), OfPods(), Always()
+    plugins = PluginChain([first, second])
+    plugins.append(third)
+    assert list(plugins.of("pods", "CREATE")) == [first, second, third]
+    assert list(plugins.of("pods", "DELETE")) == [first, third]
+    assert list(plugins.of("example.com/foos", "CREATE")) == [first, third]
+    plugins.remove(first)
+    assert list(plugins.of("pods", "CREATE")) == [second, third]
+    assert list(plugins) == [second, third]
 
 
 def made(server, url, body):

@@ -8,7 +8,7 @@ from typing import Final
 
 from dralab.api.core.certificates import parsed
 from dralab.api.status import ApiError
-from dralab.apiserver.admission.chain import Review
+from dralab.apiserver.admission.chain import CREATES, Concerns, Review
 from dralab.apiserver.users import MASTERS
 from dralab.objects.metadata import spec_of
 from dralab.values.json_types import JsonDict
@@ -21,6 +21,7 @@ class CertificateRequester:
     """Writes the sender into each request, whatever the client put there. It is always on."""
 
     name = "CertificateRequester"
+    concerns: Final[Concerns] = {HUB: CREATES}
 
     def admit(self, review: Review) -> None:
         """Name the sender in a new request."""
@@ -43,6 +44,7 @@ class CertificateSubjectRestriction:
     """Refuses requests for certificates of superusers."""
 
     name = "CertificateSubjectRestriction"
+    concerns: Final[Concerns] = {HUB: CREATES}
 
     def admit(self, review: Review) -> None:
         """Refuse a client certificate with the group system:masters. ApiError Forbidden."""

@@ -5,9 +5,9 @@ validated; those with `validate` look at what would be stored. Webhooks and poli
 configure, come last in both (`dynamic`).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Final, Generic, Literal, Protocol, TypeVar, runtime_checkable
 
 from dralab.api.kinds import Kind
 from dralab.apiserver.storage import Key, Stored
@@ -15,6 +15,11 @@ from dralab.apiserver.users import User
 from dralab.values.json_types import JsonDict
 
 Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
+# The operations that a plugin is asked about, by collection.
+Concerns = Mapping[str, frozenset[Operation]]
+CREATES: Final[frozenset[Operation]] = frozenset({"CREATE"})
+UPDATES: Final[frozenset[Operation]] = frozenset({"UPDATE"})
+WRITES: Final = CREATES | UPDATES
 
 
 def unnoted(_key: str, _value: str) -> None:
@@ -102,3 +107,72 @@ class ValidatingAdmission(Protocol):
     def validate(self, review: Review) -> None:
         """Check a write that is valid, before it happens."""
         ...
+
+
+@runtime_checkable
+class Selective(Protocol):
+    """A plugin that is only asked about some writes: `concerns` has the operations by hub."""
+
+    concerns: Concerns
+
+
+Plugin = TypeVar("Plugin", bound=Admission | ValidatingAdmission)
+
+
+class PluginChain(Generic[Plugin]):
+    """The plugins of one step, in their order.
+
+    Most look at a few kinds: of twenty, four are asked about a new ConfigMap.
+    """
+
+    def __init__(self, plugins: Iterable[Plugin] = ()) -> None:
+        self._all: list[Plugin] = list(plugins)
+        self._asked: dict[tuple[str, Operation], tuple[Plugin, ...]] = {}
+        # For collections that no plugin names, such as custom resources, of which clients make any.
+        self._always: tuple[Plugin, ...] = ()
+        self._choose()
+
+    def __iter__(self) -> Iterator[Plugin]:
+        return iter(tuple(self._all))
+
+    def __bool__(self) -> bool:
+        return bool(self._all)
+
+    def of(self, hub: str, operation: Operation) -> Sequence[Plugin]:
+        """Return those that are asked about such a write."""
+        return self._asked.get((hub, operation), self._always)
+
+    def append(self, plugin: Plugin) -> None:
+        """Add a plugin that is asked last."""
+        self.replace([*self._all, plugin])
+
+    def extend(self, plugins: Iterable[Plugin]) -> None:
+        """Add plugins that are asked last."""
+        self.replace([*self._all, *plugins])
+
+    def remove(self, plugin: Plugin) -> None:
+        """Ask a plugin no more."""
+        self.replace([each for each in self._all if each is not plugin])
+
+    def replace(self, plugins: Iterable[Plugin]) -> None:
+        """Ask these from now on."""
+        self._all = list(plugins)
+        self._choose()
+
+    def _choose(self) -> None:
+        concerns: list[tuple[Plugin, Concerns | None]] = [
+            (plugin, plugin.concerns if isinstance(plugin, Selective) else None)
+            for plugin in self._all
+        ]
+        named = {hub for _, own in concerns if own is not None for hub in own}
+        operations: tuple[Operation, ...] = ("CREATE", "UPDATE", "DELETE", "CONNECT")
+        self._always = tuple(plugin for plugin, own in concerns if own is None)
+        self._asked = {
+            (hub, operation): tuple(
+                plugin
+                for plugin, own in concerns
+                if own is None or operation in own.get(hub, frozenset())
+            )
+            for hub in named
+            for operation in operations
+        }

@@ -7,7 +7,7 @@ Source: k8s.io/kubernetes `plugin/pkg/admission/runtimeclass`,
 from typing import Final
 
 from dralab.api.status import ApiError
-from dralab.apiserver.admission.chain import Review
+from dralab.apiserver.admission.chain import CREATES, Concerns, Review
 from dralab.apiserver.admission.pods import new_pod
 from dralab.apiserver.admission.storage import newest_default
 from dralab.apiserver.storage import Key
@@ -27,6 +27,7 @@ class RuntimeClasses:
     """Writes the overhead and the placement of its runtime class into a pod (RuntimeClass)."""
 
     name = "RuntimeClass"
+    concerns: Final[Concerns] = {"pods": CREATES}
 
     def admit(self, review: Review) -> None:
         """Raise Forbidden if the class does not exist or the pod contradicts it."""
@@ -89,6 +90,7 @@ class DefaultIngressClass:
     """Gives ingresses without a class the default one."""
 
     name = "DefaultIngressClass"
+    concerns: Final[Concerns] = {INGRESSES: CREATES}
 
     def admit(self, review: Review) -> None:
         """Name the class in a new ingress."""
@@ -110,6 +112,7 @@ class NewNodeTaint:
     """
 
     name = "TaintNodesByCondition"
+    concerns: Final[Concerns] = {NODES: CREATES}
 
     def admit(self, review: Review) -> None:
         """Taint a new node."""

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from dralab.api import fields
-from dralab.apiserver.admission.chain import Review
+from dralab.apiserver.admission.chain import CREATES, Concerns, Review
 from dralab.apiserver.storage import Key
 from dralab.objects.metadata import labels_of
 
@@ -19,6 +19,7 @@ class AdminAccess:
     """Refuses claims with admin access outside of labelled namespaces."""
 
     name = "AdminAccess"
+    concerns: Final[Concerns] = dict.fromkeys(KINDS, CREATES)
 
     def admit(self, review: Review) -> None:
         """Raise Invalid where a new claim asks for what its namespace may not have."""

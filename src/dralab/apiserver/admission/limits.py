@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from dralab.api.status import ApiError
-from dralab.apiserver.admission.chain import Review
+from dralab.apiserver.admission.chain import WRITES, Concerns, Review
 from dralab.apiserver.admission.pods import new_pod
 from dralab.objects.metadata import is_deleting, spec_of
 from dralab.values import quantity
@@ -23,6 +23,7 @@ class LimitRanges:
     """Fills in and checks what containers, pods and volume claims may use."""
 
     name = "LimitRanger"
+    concerns: Final[Concerns] = {"pods": WRITES, CLAIMS: WRITES}
 
     def admit(self, review: Review) -> None:
         """Write the defaults of a namespace into a new pod, and note which they are."""

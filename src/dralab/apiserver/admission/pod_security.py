@@ -12,7 +12,7 @@ from typing import Any, Final
 from dralab.api import fields
 from dralab.api.fields import FieldError
 from dralab.api.status import ApiError
-from dralab.apiserver.admission.chain import Review, unnoted
+from dralab.apiserver.admission.chain import WRITES, Concerns, Review, unnoted
 from dralab.apiserver.storage import Key, Stored
 from dralab.objects.metadata import labels_of, spec_of
 from dralab.objects.pod_security import (
@@ -90,6 +90,7 @@ class PodSecurity:
     """Refuses pods that violate the enforced level; warns about templates that will fail."""
 
     name = "PodSecurity"
+    concerns: Final[Concerns] = dict.fromkeys((*PODS, "namespaces"), WRITES)
 
     def __init__(self, settings: PodSecuritySettings | None = None) -> None:
         self.settings = settings or PodSecuritySettings()

@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from dralab.api.status import ApiError
-from dralab.apiserver.admission.chain import Review
+from dralab.apiserver.admission.chain import WRITES, Concerns, Review
 from dralab.apiserver.storage import Key
 from dralab.objects.taints import NO_EXECUTE, is_about
 
@@ -23,6 +23,7 @@ class PodPriority:
     """Looks up what a priority class stands for (Priority)."""
 
     name = "Priority"
+    concerns: Final[Concerns] = {"pods": WRITES, PRIORITY_HUB: WRITES}
 
     def admit(self, review: Review) -> None:
         """Write the number and the policy of the class into a pod; Forbidden if it is unknown.
@@ -105,6 +106,7 @@ class DefaultTolerations:
     """Lets pods stay on a node that is not ready for five minutes (DefaultTolerationSeconds)."""
 
     name = "DefaultTolerationSeconds"
+    concerns: Final[Concerns] = {"pods": WRITES}
 
     def admit(self, review: Review) -> None:
         """Add the tolerations that a pod does not have."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from dralab.api.status import ApiError
-from dralab.apiserver.admission.chain import Review
+from dralab.apiserver.admission.chain import CREATES, Concerns, Review
 from dralab.apiserver.admission.pods import new_pod
 from dralab.apiserver.storage import Key
 from dralab.objects.pods import is_mirror
@@ -30,6 +30,7 @@ class PodServiceAccount:
     """
 
     name = "ServiceAccount"
+    concerns: Final[Concerns] = {"pods": CREATES}
 
     def __init__(self, *, mounts: bool = False) -> None:
         self.mounts = mounts

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from dralab.api import fields
 from dralab.api.status import ApiError
-from dralab.apiserver.admission.chain import Review
+from dralab.apiserver.admission.chain import WRITES, Concerns, Review
 from dralab.values.json_types import JsonDict
 
 NODE_PORTS: Final = range(30000, 32768)
@@ -22,6 +22,7 @@ class ServiceAddresses:
     """
 
     name = "ServiceAddresses"
+    concerns: Final[Concerns] = {"services": WRITES}
 
     def __init__(self, chance: random.Random, network: str = NETWORK) -> None:
         self.network = IPv4Network(network)

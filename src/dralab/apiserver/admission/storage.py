@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from dralab.api.status import ApiError
-from dralab.apiserver.admission.chain import Review
+from dralab.apiserver.admission.chain import CREATES, UPDATES, Concerns, Review
 from dralab.apiserver.storage import Key, Stored
 from dralab.objects.metadata import annotations_of, spec_of, status_of
 from dralab.values import quantity
@@ -45,6 +45,7 @@ class DefaultStorageClass:
     """Gives volume claims without a class the default one."""
 
     name = "DefaultStorageClass"
+    concerns: Final[Concerns] = {CLAIMS: CREATES}
 
     def admit(self, review: Review) -> None:
         """Name the class in a new claim."""
@@ -63,6 +64,7 @@ class ObjectInUseProtection:
     """Keeps volumes and claims until they are no longer used (StorageObjectInUseProtection)."""
 
     name = "StorageObjectInUseProtection"
+    concerns: Final[Concerns] = dict.fromkeys(PROTECTION, CREATES)
 
     def admit(self, review: Review) -> None:
         """Add the finalizer to a new volume or claim."""
@@ -78,6 +80,7 @@ class ClaimResize:
     """Lets only those claims grow whose class allows it (PersistentVolumeClaimResize)."""
 
     name = "PersistentVolumeClaimResize"
+    concerns: Final[Concerns] = {CLAIMS: UPDATES}
 
     def validate(self, review: Review) -> None:
         """Raise Forbidden if a claim grows that may not."""

@@ -19,7 +19,7 @@ from dralab.apiserver.users import (
     service_account,
 )
 
-PREFIX: Final = "impersonate-"
+SOUGHT: Final = "\nimpersonate-"
 USER: Final = "impersonate-user"
 GROUP: Final = "impersonate-group"
 UID: Final = "impersonate-uid"
@@ -30,11 +30,9 @@ API_GROUP: Final = "authentication.k8s.io"
 
 def is_wanted(head: Head) -> bool:
     """Return whether a request is to be made as another user."""
-    # A loop: a generator takes twice as long, for every request.
-    for name in head.headers:  # noqa: SIM110
-        if name.startswith(PREFIX):
-            return True
-    return False
+    # One search in all names takes a third of the time of a loop, for every request. No name of a
+    # header has a line break in it.
+    return SOUGHT in "\n" + "\n".join(head.headers)
 
 
 def impersonated(head: Head, user: User, authorizer: Authorizer | None) -> User:

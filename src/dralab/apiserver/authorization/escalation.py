@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from dralab.api.status import ApiError
-from dralab.apiserver.admission.chain import Review
+from dralab.apiserver.admission.chain import WRITES, Concerns, Review
 from dralab.apiserver.authorization.attributes import Attributes, Authorizer, quoted
 from dralab.apiserver.authorization.covering import (
     covers_whole,
@@ -41,6 +41,9 @@ class RoleEscalation:
     """Refuses writes that would grant more than the writer has."""
 
     name = "RoleEscalation"
+    concerns: Final[Concerns] = dict.fromkeys(
+        (ROLES, CLUSTER_ROLES, BINDINGS, CLUSTER_BINDINGS), WRITES
+    )
 
     def __init__(self, index: RoleIndex, authorizer: Authorizer) -> None:
         self.index = index

@@ -5,10 +5,10 @@ Source: k8s.io/kubernetes `plugin/pkg/admission/certificates`.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from dralab.apiserver.admission.certificates import HUB, forbidden
-from dralab.apiserver.admission.chain import Review
+from dralab.apiserver.admission.chain import WRITES, Concerns, Review
 from dralab.apiserver.authorization.attributes import Attributes, Authorizer
 from dralab.objects.metadata import spec_of, status_of
 
@@ -17,6 +17,7 @@ class CertificateApproval:
     """Allows approvals by users with the verb `approve` for the signer."""
 
     name = "CertificateApproval"
+    concerns: Final[Concerns] = {HUB: WRITES}
 
     def __init__(self, authorizer: Authorizer) -> None:
         self._authorizer = authorizer
@@ -31,6 +32,7 @@ class CertificateSigning:
     """Allows certificates to be issued by users with the verb `sign` for the signer."""
 
     name = "CertificateSigning"
+    concerns: Final[Concerns] = {HUB: WRITES}
 
     def __init__(self, authorizer: Authorizer) -> None:
         self._authorizer = authorizer

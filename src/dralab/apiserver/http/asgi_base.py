@@ -41,9 +41,12 @@ LOOPBACK: Final = ("127.", "::1")
 CLIENT_CERTIFICATE: Final = "client_certificate"
 # In the `extensions` of ASGI's scope: sends a whole answer at once, where the server can.
 WHOLE_ANSWER: Final = "dralab.whole_answer"
+# There, too: takes a whole body that has come already; None where it has to be waited for.
+WHOLE_BODY: Final = "dralab.whole_body"
 WHOLE_UP_TO: Final = 64 * 1024  # bytes: it is copied to be sent with its head
 SMALL: Final = 64 * 1024  # bytes: bodies up to here are not counted
 WholeAnswer = Callable[[int, bytes, bytes], bool]
+WholeBody = Callable[[], bytes | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +149,7 @@ class AsgiBase(ABC):
             )
             return
         if "content-length" in headers or "transfer-encoding" in headers:
-            outcome = await self._with_body(request, receive)
+            outcome = await self._with_body(request, scope, receive)
         else:
             outcome = await self._outcome(request)
         if isinstance(outcome, HttpResponse):
@@ -190,15 +193,18 @@ class AsgiBase(ABC):
         return answer
 
     async def _with_body(
-        self, request: HttpRequest, receive: Receive
+        self, request: HttpRequest, scope: Message, receive: Receive
     ) -> HttpResponse | ByteStream | Upgrade | Opened:
         """Answer a request whose body has to be read; a large one only where there is room."""
-        headers = request.headers
-        if self._too_long(headers):
-            return _too_large(self.limits.body)
-        announced = headers.get("content-length", "")
+        announced = request.headers.get("content-length", "")
         size = int(announced) if announced.isdigit() else self.limits.body
+        if size > self.limits.body:
+            return _too_large(self.limits.body)
         if size <= SMALL:
+            take: WholeBody | None = (scope.get("extensions") or {}).get(WHOLE_BODY)
+            if take is not None and (body := take()) is not None:
+                request.body = body
+                return await self._outcome(request)
             return await self._body(request, receive) or await self._outcome(request)
         user = "" if request.user is None else request.user.name
         try:

@@ -26,7 +26,7 @@ from uvicorn.protocols.http.httptools_impl import (
     RequestResponseCycle,
 )
 
-from dralab.apiserver.http.asgi_base import CLIENT_CERTIFICATE, WHOLE_ANSWER, AsgiBase
+from dralab.apiserver.http.asgi_base import CLIENT_CERTIFICATE, WHOLE_ANSWER, WHOLE_BODY, AsgiBase
 from dralab.apiserver.http.messages import LARGEST_MESSAGE
 
 logger = logging.getLogger(__name__)
@@ -302,7 +302,10 @@ class _LimitedProtocol(HttpToolsProtocol):
         super().on_headers_complete()
         cycle = self.cycle
         if cycle is not None and cycle.scope is self.scope:  # it may be a WebSocket, too
-            self.scope["extensions"] = {WHOLE_ANSWER: partial(_send_whole, cycle)}  # type: ignore[dict-item]  # it is a dict of anything
+            self.scope["extensions"] = {
+                WHOLE_ANSWER: partial(_send_whole, cycle),  # type: ignore[dict-item]  # it is a dict of anything
+                WHOLE_BODY: partial(_take_whole, cycle),  # type: ignore[dict-item]
+            }
 
     def on_message_complete(self) -> None:
         self.in_body = False
@@ -327,6 +330,19 @@ class _LimitedProtocol(HttpToolsProtocol):
                 self.transport.abort()
         elif self.cycle.response_complete and self.looks > IDLE:
             self.transport.close()
+
+
+def _take_whole(cycle: RequestResponseCycle) -> bytes | None:
+    """Return the body of a request if all of it has come, as ASGI's messages would.
+
+    A small one comes with its head, nearly always: it needs neither a wait nor a timer.
+    """
+    if cycle.more_body or cycle.disconnected or cycle.response_complete:
+        return None
+    body, cycle.body = bytes(cycle.body), bytearray()
+    cycle.message_event.clear()
+    cycle.flow.resume_reading()
+    return body
 
 
 def _send_whole(cycle: RequestResponseCycle, status: int, head: bytes, body: bytes) -> bool:

@@ -10,7 +10,7 @@ from dralab.apiserver.admission.certificates import (
     CertificateRequester,
     CertificateSubjectRestriction,
 )
-from dralab.apiserver.admission.chain import Admission, ValidatingAdmission
+from dralab.apiserver.admission.chain import Admission, PluginChain, ValidatingAdmission
 from dralab.apiserver.admission.classes import (
     DefaultIngressClass,
     NewNodeTaint,
@@ -95,7 +95,7 @@ def new_resources(
     context.dynamic.disabled = disabled
     configured = ConfiguredAdmission(context)
     # What is counted for a quota comes after all that may refuse.
-    context.validating += [context.dynamic, configured, limits]
+    context.validating.extend([context.dynamic, configured, limits])
 
     def count_addresses() -> None:
         addresses.reset(service.value for service in store.list("services").items)
@@ -119,12 +119,12 @@ def new_resources(
     return resources
 
 
-def _mutating(plugins: Sequence[Plugin]) -> list[Admission]:
-    return [plugin for plugin in plugins if isinstance(plugin, Admission)]
+def _mutating(plugins: Sequence[Plugin]) -> PluginChain[Admission]:
+    return PluginChain(plugin for plugin in plugins if isinstance(plugin, Admission))
 
 
-def _validating(plugins: Sequence[Plugin]) -> list[ValidatingAdmission]:
-    return [plugin for plugin in plugins if isinstance(plugin, ValidatingAdmission)]
+def _validating(plugins: Sequence[Plugin]) -> PluginChain[ValidatingAdmission]:
+    return PluginChain(plugin for plugin in plugins if isinstance(plugin, ValidatingAdmission))
 
 
 def _give_accounts(resources: Resources, plugins: Sequence[Plugin]) -> None:

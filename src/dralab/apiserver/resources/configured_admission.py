@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from dralab.api import fields
 from dralab.api.core.definitions import HUB as DEFINITIONS
-from dralab.apiserver.admission.chain import Review
+from dralab.apiserver.admission.chain import WRITES, Concerns, Review
 from dralab.apiserver.admission.matching import GROUP
 from dralab.apiserver.authorization.attributes import Attributes
 from dralab.apiserver.resources.context import Context
@@ -34,6 +34,7 @@ class ConfiguredAdmission:
     """
 
     name = "ConfiguredAdmission"
+    concerns: Final[Concerns] = dict.fromkeys((*CONFIGURATIONS, DEFINITIONS), WRITES)
 
     def __init__(self, context: Context) -> None:
         self.admission = context.dynamic

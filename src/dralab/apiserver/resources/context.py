@@ -8,7 +8,7 @@ from typing import Any, Final, NoReturn
 
 from dralab.api.kinds import Kind, Kinds
 from dralab.api.status import ApiError, Cause
-from dralab.apiserver.admission.chain import Admission, ValidatingAdmission
+from dralab.apiserver.admission.chain import Admission, PluginChain, ValidatingAdmission
 from dralab.apiserver.admission.dynamic import DynamicAdmission
 from dralab.apiserver.authentication.chain import Authentication
 from dralab.apiserver.authentication.service_accounts import (
@@ -51,9 +51,9 @@ class Context:
     randomness: Randomness
     kinds: Kinds
     rules: Rules
-    admission: list[Admission] = field(default_factory=list)
-    connecting: list[Admission] = field(default_factory=list)
-    validating: list[ValidatingAdmission] = field(default_factory=list)
+    admission: PluginChain[Admission] = field(default_factory=PluginChain)
+    connecting: PluginChain[Admission] = field(default_factory=PluginChain)
+    validating: PluginChain[ValidatingAdmission] = field(default_factory=PluginChain)
     dynamic: DynamicAdmission = field(default_factory=DynamicAdmission)
     managed_fields: bool = True
     authorizer: Authorizer | None = None

@@ -10,8 +10,9 @@ from typing import Any, Final
 
 from dralab.api import fields, schemas, structural
 from dralab.api.core.definitions import DefinitionStrategy
-from dralab.api.decoding import Decoder, DecodingError
+from dralab.api.decoding import Decoder
 from dralab.api.fields import FieldError
+from dralab.api.scalar_decoding import DecodingError
 from dralab.api.schemas import OBJECT_META, Schema, Schemas
 from dralab.api.status import ApiError
 from dralab.api.strategy import ScalePaths, Strategy

@@ -183,14 +183,15 @@ def _mark(context: Context, kind: Kind, value: JsonDict, grace: int) -> None:
     """Mark an object as being deleted."""
     meta = value["metadata"]
     before = meta.get("deletionGracePeriodSeconds")
-    now = context.clock.now()
+    now = context.now()
     if "deletionTimestamp" in meta:
         if before is not None and grace < before and _is_graceful(kind):
             started = from_rfc3339(meta["deletionTimestamp"]) - before * SECOND
             meta["deletionTimestamp"] = rfc3339(max(started + grace * SECOND, 0))
             meta["deletionGracePeriodSeconds"] = grace
     else:
-        marks: dict[str, Any] = {"deletionTimestamp": rfc3339(now + grace * SECOND)}
+        end = rfc3339(context.clock.now() + grace * SECOND) if grace else now
+        marks: dict[str, Any] = {"deletionTimestamp": end}
         if kind.hub not in {"namespaces", CRDS}:
             marks["deletionGracePeriodSeconds"] = grace
         ordered: dict[str, Any] = {}
@@ -203,7 +204,7 @@ def _mark(context: Context, kind: Kind, value: JsonDict, grace: int) -> None:
         # marked elsewhere there.
         if "generation" in meta and kind.hub != CRDS:
             meta["generation"] += 1
-    context.rules.strategy_of(kind).marked(value, rfc3339(now))
+    context.rules.strategy_of(kind).marked(value, now)
 
 
 CRDS = "apiextensions.k8s.io/customresourcedefinitions"

@@ -5,8 +5,8 @@ from typing import Any, Final, Literal
 import orjson
 
 from dralab.api import fields
-from dralab.api.decoding import DecodingError
 from dralab.api.kinds import Kind
+from dralab.api.scalar_decoding import DecodingError
 from dralab.api.schemas import Schema
 from dralab.api.status import ApiError
 from dralab.apiserver import managed_fields

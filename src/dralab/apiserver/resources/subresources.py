@@ -3,8 +3,9 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from dralab.api.decoding import DecodingError, decoder_of
+from dralab.api.decoding import decoder_of
 from dralab.api.kinds import Kind
+from dralab.api.scalar_decoding import DecodingError
 from dralab.api.status import ApiError
 from dralab.apiserver.admission.chain import Review
 from dralab.apiserver.resources import (

@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
-from dralab.api.decoding import DecodingError, decoder_of
+from dralab.api.decoding import decoder_of
 from dralab.api.kinds import Kind
+from dralab.api.scalar_decoding import DecodingError
 from dralab.api.status import ApiError
 from dralab.apiserver.resources.context import Context
 from dralab.apiserver.resources.options import WriteOptions

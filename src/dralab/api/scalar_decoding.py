@@ -1,0 +1,155 @@
+"""How a Go server reads single values: texts, numbers, quantities, times.
+
+Each function returns the value in its final form, or raises Unclear. `decoding` puts them together
+to structs, lists and maps.
+"""
+
+import binascii
+import re
+from base64 import b64decode
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from dralab.kernel.times import (
+    RFC3339,
+    RFC3339_MICRO,
+    TimeError,
+    from_rfc3339,
+    rfc3339,
+    rfc3339_micro,
+)
+from dralab.values.quantity import QuantityError, canonical
+
+Decode = Callable[[Any, "DecodingNotes"], Any]
+# What is in its final form already. The last days of a month, and the first year with Go's zero
+# time, are looked at more closely.
+_DAY: Final = r"(?!0001)\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])"
+_CLOCK: Final = r"(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d"
+SECONDS: Final = re.compile(rf"{_DAY}T{_CLOCK}Z", re.ASCII)
+MICROS: Final = re.compile(rf"{_DAY}T{_CLOCK}\.\d{{6}}Z", re.ASCII)
+ZERO_TIME: Final = from_rfc3339("0001-01-01T00:00:00Z")
+
+
+class DecodingError(ValueError):
+    """A value of the wrong type; `str` is Go's sentence."""
+
+
+@dataclass(slots=True)
+class DecodingNotes:
+    """What a decoder noticed: whether there were unknown fields, and how deep it is."""
+
+    unknown: bool = False
+    depth: int = 0
+
+
+class Unclear(Exception):  # noqa: N818 - no error yet: a second look will tell
+    """The fast way found something to complain about."""
+
+
+def as_it_is(value: Any, seen: DecodingNotes) -> Any:  # noqa: ARG001 - the shape of every decoder
+    """Take anything."""
+    return value
+
+
+def exactly(kind: type) -> Decode:
+    """Return what takes values of one type alone."""
+
+    def decode(value: Any, seen: DecodingNotes) -> Any:  # noqa: ARG001 - the shape of every decoder
+        if type(value) is not kind:
+            raise Unclear
+        return value
+
+    return decode
+
+
+def integer_below(limit: int) -> Decode:
+    """Return what takes integers of the size; 1.0 is one."""
+
+    def decode(value: Any, seen: DecodingNotes) -> Any:  # noqa: ARG001 - the shape of every decoder
+        if type(value) is int and -limit <= value < limit:
+            return value
+        # 1.0 is an integer to Go's JSON of Kubernetes, 1.5 is not.
+        if type(value) is float and value.is_integer() and -limit <= value < limit:
+            return int(value)
+        raise Unclear
+
+    return decode
+
+
+def number(value: Any, seen: DecodingNotes) -> Any:  # noqa: ARG001 - the shape of every decoder
+    """Take a number."""
+    if type(value) is int or type(value) is float:
+        return value
+    raise Unclear
+
+
+def quantity(value: Any, seen: DecodingNotes) -> Any:  # noqa: ARG001 - the shape of every decoder
+    """Take a quantity, and write it as Kubernetes does."""
+    if type(value) is not str:
+        if type(value) is not int and type(value) is not float:
+            raise Unclear
+        value = repr(value).replace("e+", "e")
+    try:
+        return canonical(value)
+    except QuantityError as error:
+        raise Unclear from error
+
+
+def int_or_string(value: Any, seen: DecodingNotes) -> Any:  # noqa: ARG001 - the shape of every decoder
+    """Take a text, or an integer of 32 bits."""
+    if type(value) is str or (type(value) is int and -(2**31) <= value < 2**31):
+        return value
+    raise Unclear
+
+
+def time(value: Any, seen: DecodingNotes) -> Any:  # noqa: ARG001 - the shape of every decoder
+    """Take a metav1.Time, and write it in UTC and whole seconds."""
+    if type(value) is not str:
+        raise Unclear
+    if SECONDS.fullmatch(value):
+        return value
+    when = _moment(value, RFC3339)
+    return None if when is None else rfc3339(when)
+
+
+def micro_time(value: Any, seen: DecodingNotes) -> Any:  # noqa: ARG001 - the shape of every decoder
+    """Take a metav1.MicroTime, and write it in UTC."""
+    if type(value) is not str:
+        raise Unclear
+    if MICROS.fullmatch(value):
+        return value
+    when = _moment(value, RFC3339_MICRO)
+    return None if when is None else rfc3339_micro(when)
+
+
+def _moment(text: str, layout: str) -> int | None:
+    """Return a time; None for Go's zero time, which is written as null."""
+    try:
+        when = from_rfc3339(text, layout)
+    except TimeError as error:
+        raise Unclear from error
+    return None if when == ZERO_TIME else when
+
+
+def base64_text(value: Any, seen: DecodingNotes) -> Any:  # noqa: ARG001 - the shape of every decoder
+    """Take bytes in base64."""
+    if type(value) is not str:
+        raise Unclear
+    try:
+        b64decode(value, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise Unclear from error
+    return value
+
+
+def texts(value: Any, seen: DecodingNotes) -> Any:  # noqa: ARG001 - the shape of every decoder
+    """Decode a map of texts: labels, annotations, data."""
+    if type(value) is not dict:
+        raise Unclear
+    for key, each in value.items():
+        if type(each) is not str:
+            if each is not None:
+                raise Unclear
+            value[key] = ""
+    return value
