@@ -43,6 +43,27 @@ def test_the_first_form_that_can_be_met_is_taken(accept, wanted):
 @pytest.mark.parametrize(
     ("accept", "wanted"),
     [
+        ("application/vnd.kubernetes.protobuf, */*", ("protobuf", "")),
+        ("application/json, application/vnd.kubernetes.protobuf", ("json", "")),
+        ("application/vnd.kubernetes.protobuf;stream=watch", ("protobuf", "")),
+        (f"application/vnd.kubernetes.protobuf;{TABLE[17:]}", None),
+        (f"application/vnd.kubernetes.protobuf;{TABLE[17:]},application/json", ("json", "")),
+    ],
+)
+def test_kinds_with_a_message_are_sent_as_protobuf_to_those_who_ask(accept, wanted):
+    form = form_of(accept, listing=True, protobuf=True)
+    assert (form and (form.encoding, form.as_)) == wanted
+
+
+def test_metadata_is_protobuf_for_every_kind():
+    partial = "as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
+    form = form_of(f"application/vnd.kubernetes.protobuf;{partial}", listing=True)
+    assert (form.encoding, form.as_) == ("protobuf", "PartialObjectMetadata")
+
+
+@pytest.mark.parametrize(
+    ("accept", "wanted"),
+    [
         (V2, "aggregated"),
         (f"{V2.replace('v2', 'v2beta1')},application/json", "json"),
         (f"{V2},application/json", "aggregated"),

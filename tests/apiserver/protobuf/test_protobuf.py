@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from dralab.api.messages import Messages
 from dralab.apiserver.protobuf import MAGIC, ProtobufError, decode
 from dralab.apiserver.protobuf.decoding import duration
+from dralab.apiserver.protobuf.encoding import encode
 from dralab.apiserver.protobuf.plans import SPECIAL, plan_of_object
 
 SHARED = Path(__file__).parents[3] / "../shared/testdata"
@@ -153,6 +154,7 @@ def test_every_kind_of_object_comes_back_as_it_was_sent():
             # In protobuf, a type inside another has no type of its own.
             del claim["kind"], claim["apiVersion"]
         assert without_empty(decode(encoded(obj))) == without_empty(obj), obj["kind"]
+        assert without_empty(decode(encode(obj))) == without_empty(obj), obj["kind"]
         count += 1
     assert count > 60
 

@@ -30,7 +30,13 @@ from dralab.apiserver.http.messages import (
 )
 from dralab.apiserver.http.pages import Pages, ServerVersion
 from dralab.apiserver.http.resource_requests import ResourceRequests
-from dralab.apiserver.http.responses import TEXT, pretty, wants_pretty, warning_headers
+from dralab.apiserver.http.responses import (
+    TEXT,
+    negotiated,
+    pretty,
+    wants_pretty,
+    warning_headers,
+)
 from dralab.apiserver.http.routing import (
     NoSuchGroup,
     Route,
@@ -100,7 +106,7 @@ class Application:
             user = request.user or self.user_of(request)
             answer = self._answer(request, user)
         except ApiError as error:
-            answer = refusal(error)
+            answer = negotiated(request, refusal(error))
             if request.warned:
                 answer.headers = [*answer.headers, *warning_headers(request.warned)]
         except MustWait:

@@ -90,13 +90,22 @@ class ObjectEncoder:
         return bookmark(self.kind.kind, self.kind.api_version, revision, initial_end=initial_end)
 
 
-def list_head(kind: Kind, page: ListPage) -> bytes:
-    """Return the beginning of a list, up to its items."""
+def list_metadata(page: ListPage) -> dict[str, Any]:
+    """Return the metadata of a list."""
     metadata: dict[str, Any] = {"resourceVersion": str(page.revision)}
-    if page.cont or kind.custom is not None:
+    if page.cont:
         metadata["continue"] = page.cont
     if page.remaining:
         metadata["remainingItemCount"] = page.remaining
+    return metadata
+
+
+def list_head(kind: Kind, page: ListPage) -> bytes:
+    """Return the beginning of a list, up to its items."""
+    metadata = list_metadata(page)
+    if kind.custom is not None:
+        first = {"resourceVersion": metadata["resourceVersion"], "continue": page.cont}
+        metadata = {**first, **metadata}
     head = {"kind": kind.list_kind, "apiVersion": kind.api_version, "metadata": metadata}
     return orjson.dumps(head)[:-1] + b',"items":['
 
@@ -132,19 +141,17 @@ class PartialEncoder:
             "metadata": stored.value["metadata"],
         }
 
-    def page(self, kind: Kind, page: ListPage) -> bytes:
+    def object(self, stored: Stored) -> bytes:
+        """Return one object."""
+        return orjson.dumps(self.value(stored))
+
+    def page(self, page: ListPage) -> bytes:
         """Return a list."""
-        metadata: dict[str, Any] = {"resourceVersion": str(page.revision)}
-        if page.cont:
-            metadata["continue"] = page.cont
-        if page.remaining:
-            metadata["remainingItemCount"] = page.remaining
-        del kind
         return orjson.dumps(
             {
                 "kind": "PartialObjectMetadataList",
                 "apiVersion": self.version,
-                "metadata": metadata,
+                "metadata": list_metadata(page),
                 "items": [self.value(stored) for stored in page.items],
             }
         )

@@ -10,7 +10,7 @@ from typing import Final, Literal
 from dralab.api.status import ApiError
 from dralab.values.remembering import remembered
 
-Encoding = Literal["json", "yaml"]
+Encoding = Literal["json", "yaml", "protobuf"]
 As = Literal["", "Table", "PartialObjectMetadata", "PartialObjectMetadataList"]
 META_VERSIONS: Final = frozenset({"v1", "v1beta1"})
 REPRESENTATIONS: Final = (
@@ -18,6 +18,8 @@ REPRESENTATIONS: Final = (
     "application/yaml",
     "application/vnd.kubernetes.protobuf",
 )
+PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
+MEDIA: Final = {"protobuf": PROTOBUF}
 STREAMS: Final = (
     "application/json;stream=watch",
     "application/vnd.kubernetes.protobuf;stream=watch",
@@ -36,7 +38,7 @@ class AnswerForm:
     @property
     def content_type(self) -> str:
         """The Content-Type of an answer in this form."""
-        return f"application/{self.encoding}"
+        return MEDIA.get(self.encoding, f"application/{self.encoding}")
 
 
 PLAIN: Final = AnswerForm()
@@ -75,23 +77,28 @@ def clauses(accept: str) -> tuple[MediaRange, ...]:
 
 
 @remembered(1024)
-def form_of(accept: str, *, listing: bool) -> AnswerForm | None:
-    """Return the form for an object, list or watch; None if no clause can be met."""
+def form_of(accept: str, *, listing: bool, protobuf: bool = False) -> AnswerForm | None:
+    """Return the form for an object, list or watch; None if no clause can be met.
+
+    `protobuf` says that objects of the kind can be written as such; its metadata always can.
+    """
     if not accept:
         return PLAIN
     for clause in clauses(accept):
-        form = _form(clause, listing=listing)
+        form = _form(clause, listing=listing, protobuf=protobuf)
         if form is not None:
             return form
     return None
 
 
-def _form(clause: MediaRange, *, listing: bool) -> AnswerForm | None:
+def _form(clause: MediaRange, *, listing: bool, protobuf: bool) -> AnswerForm | None:
     encoding: Encoding
     if clause.media in {"application/json", "*/*", "application/*"}:
         encoding = "json"
     elif clause.media in {"application/yaml", "application/x-yaml"}:
         encoding = "yaml"
+    elif clause.media == PROTOBUF:
+        encoding = "protobuf"
     else:
         return None
     parameters = dict(clause.parameters)
@@ -104,11 +111,13 @@ def _form(clause: MediaRange, *, listing: bool) -> AnswerForm | None:
     if parameters:
         return None
     if not as_:
-        return None if group or version else AnswerForm(encoding)
+        if group or version or (encoding == "protobuf" and not protobuf):
+            return None
+        return AnswerForm(encoding)
     if group != "meta.k8s.io" or version not in META_VERSIONS:
         return None
     match as_:
-        case "Table":
+        case "Table" if encoding != "protobuf":
             return AnswerForm(encoding, "Table", version)
         case "PartialObjectMetadata":
             return AnswerForm(encoding, "PartialObjectMetadata", version)

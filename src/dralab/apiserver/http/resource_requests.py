@@ -5,16 +5,22 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import orjson
 
 from dralab.api.status import ApiError
 from dralab.apiserver.http import bodies, weighing
-from dralab.apiserver.http.encoding import ObjectEncoder, PartialEncoder
+from dralab.apiserver.http.encoders import Encoders
 from dralab.apiserver.http.messages import Answer, HttpRequest, HttpResponse, WatchStream
-from dralab.apiserver.http.negotiation import AnswerForm
-from dralab.apiserver.http.responses import form_for, not_allowed, response, warnings_of
+from dralab.apiserver.http.negotiation import PROTOBUF, AnswerForm
+from dralab.apiserver.http.responses import (
+    encoded,
+    form_for,
+    not_allowed,
+    response,
+    warnings_of,
+)
 from dralab.apiserver.http.routing import (
     COLLECTION_VERBS,
     NO_QUERY,
@@ -24,7 +30,7 @@ from dralab.apiserver.http.routing import (
     is_watch,
     query_of,
 )
-from dralab.apiserver.http.trying import JSON
+from dralab.apiserver.http.trying import JSON, NO_CACHE
 from dralab.apiserver.http.weighing import Weights
 from dralab.apiserver.resources.options import (
     Query,
@@ -38,9 +44,6 @@ from dralab.apiserver.resources.patching import PatchType
 from dralab.apiserver.resources.server import Resources, success
 from dralab.apiserver.storage import Stored
 from dralab.apiserver.users import User
-
-if TYPE_CHECKING:
-    from dralab.apiserver.http.tabular import TableEncoder
 
 PATCHES: Final[Mapping[str, PatchType]] = {
     "application/json-patch+json": "json",
@@ -60,6 +63,7 @@ SHOWN_WHEN_DELETED: Final = frozenset(
     }
 )  # fmt: skip
 # Kinds that are answered and never stored.
+FRAMES: Final = (NO_CACHE, ("Content-Type", f"{PROTOBUF};stream=watch"))
 ASKED: Final = ("create",)
 Connector = Callable[[HttpRequest, Route, User], Answer]
 
@@ -75,8 +79,7 @@ class ResourceRequests:
         self.resources = resources
         self.weights = Weights(resources)
         self.connectors: dict[tuple[str, str], Connector] = {}
-        self._encoders: dict[int, ObjectEncoder] = {}
-        resources.on_kinds_changed(self._encoders.clear)
+        self.encoders = Encoders(resources.context)
 
     def over(self, resources: Resources) -> "ResourceRequests":
         """Return the same over a view of the store."""
@@ -120,33 +123,27 @@ class ResourceRequests:
         if route.watch:
             return self._watch(request, route, query)
         revision = query["resourceVersion"][0] if "resourceVersion" in query else ""
-        form = form_for(request, listing=False)
+        form = form_for(request, route.kind, listing=False)
         stored = self.resources.get(route.kind, route.name, route.namespace, revision=revision)
         if not self._is_plain(route, form):
             weighing.check(request, len(stored.encoded) * weighing.times(form))
-        return self._object(route, stored, form, query=query)
+        return self._object(route, stored, form, query=query, read=True)
 
     def _list(self, request: HttpRequest, route: Route, query: Query) -> Answer:
         if route.watch or is_watch(query):
             return self._watch(request, route, query)
         options = list_options(query, watch=False)
-        form = form_for(request, listing=True)
+        form = form_for(request, route.kind, listing=True)
         self.weights.check_selection(request, route, options)
         page = self.resources.list(route.kind, route.namespace, options)
         self.resources.prepare(route.kind, page.items)
         plain = self._is_plain(route, form)
         self.weights.check_page(request, route.kind, form, page.items, plain=plain)
-        body: bytes | Sequence[bytes]
-        if form.as_ == "Table":
-            body = self._tables(route, form, query).page(page)
-        elif form.as_ == "PartialObjectMetadataList":
-            body = PartialEncoder(form.version).page(route.kind, page)
-        else:
-            body = self.encoder(route).page(page)
-        return response(body, form, warnings=warnings_of(page))
+        body = self.encoders.whole(route.kind, form, query).page(page)
+        return encoded(body, form, warnings=warnings_of(page))
 
     def _watch(self, request: HttpRequest, route: Route, query: Query) -> Answer:
-        form = form_for(request, listing=True)
+        form = form_for(request, route.kind, listing=True)
         options = list_options(query, watch=True)
         if request.brief and (options.revision in {"", "0"} or options.send_initial_events):
             self.weights.check_selection(request, route, options)
@@ -156,39 +153,20 @@ class ResourceRequests:
             if error.reason != "Expired":
                 raise
             # Watchers get an error event: clients list again.
+            if form.encoding == "protobuf":
+                from dralab.apiserver.http.protobuf_answers import error_frame
+
+                return HttpResponse(headers=FRAMES, body=error_frame(error))
             line = orjson.dumps({"type": "ERROR", "object": error.status()}) + b"\n"
             return HttpResponse(headers=JSON, body=line)
         self.resources.prepare(route.kind, watching.initial)
-        encoder: ObjectEncoder | PartialEncoder | TableEncoder = self.encoder(route)
-        if form.as_ == "Table":
-            encoder = self._tables(route, form, query)
-        elif form.as_ == "PartialObjectMetadata":
-            encoder = PartialEncoder(form.version)
-        return WatchStream(watching=watching, encoder=encoder, headers=JSON)
+        encoder = self.encoders.whole(route.kind, form, query)
+        headers = FRAMES if form.encoding == "protobuf" else JSON
+        return WatchStream(watching=watching, encoder=encoder, headers=headers)
 
     def _is_plain(self, route: Route, form: AnswerForm) -> bool:
         """Whether objects are sent as they are stored."""
-        return not form.as_ and form.encoding == "json" and self.encoder(route).plain
-
-    def _tables(self, route: Route, form: AnswerForm, query: Query) -> "TableEncoder":
-        from dralab.apiserver.http.tabular import TableEncoder, included
-
-        context = self.resources.context
-        return TableEncoder(
-            route.kind,
-            context.rules,
-            context.clock,
-            version=form.version,
-            include=included(query),
-        )
-
-    def encoder(self, route: Route) -> ObjectEncoder:
-        """Return the encoder of a kind, made once."""
-        found = self._encoders.get(id(route.kind))
-        if found is None or found.kind is not route.kind:
-            found = ObjectEncoder(route.kind, self.resources.context.rules)
-            self._encoders[id(route.kind)] = found
-        return found
+        return not form.as_ and form.encoding == "json" and self.encoders.plain(route.kind).plain
 
     def _object(
         self,
@@ -199,20 +177,16 @@ class ResourceRequests:
         query: Query = NO_QUERY,
         status: int = 200,
         warnings: Sequence[str] = (),
+        read: bool = False,
     ) -> HttpResponse:
-        if form.as_ == "Table":
-            body = self._tables(route, form, query).object(stored)
-        elif form.as_ == "PartialObjectMetadata":
-            body = orjson.dumps(PartialEncoder(form.version).value(stored))
-        else:
-            body = self.encoder(route).object(stored)
-        return response(body, form, status=status, warnings=warnings)
+        body = self.encoders.whole(route.kind, form, query, read=read).object(stored)
+        return encoded(body, form, status=status, warnings=warnings)
 
     # --- writing --------------------------------------------------------------------------
 
     def _create(self, request: HttpRequest, route: Route, user: User, query: Query) -> Answer:
         kind = route.kind
-        form = form_for(request, listing=False)
+        form = form_for(request, route.kind, listing=False)
         self.weights.check_create(request, route, form)
         options = _write_options(request, query, "CreateOptions", user)
         value = self._body(request, route, options)
@@ -236,7 +210,7 @@ class ResourceRequests:
         return bodies.check_type(body.value, request.body, kind, self.resources.kinds)
 
     def _update(self, request: HttpRequest, route: Route, user: User, query: Query) -> HttpResponse:
-        form = form_for(request, listing=False)
+        form = form_for(request, route.kind, listing=False)
         self.weights.check_change(request, route, form)
         options = _write_options(request, query, "UpdateOptions", user)
         value = self._body(request, route, options)
@@ -254,7 +228,7 @@ class ResourceRequests:
         )
 
     def _patch(self, request: HttpRequest, route: Route, user: User, query: Query) -> HttpResponse:
-        form = form_for(request, listing=False)
+        form = form_for(request, route.kind, listing=False)
         self.weights.check_change(request, route, form)
         patch_type, patch, options = self._patch_body(request, route, user, query)
         stored, created = self.resources.patch(
@@ -301,7 +275,7 @@ class ResourceRequests:
         return body.value
 
     def _delete(self, request: HttpRequest, route: Route, user: User, query: Query) -> HttpResponse:
-        form = form_for(request, listing=False)
+        form = form_for(request, route.kind, listing=False)
         options = delete_options(query, self._delete_options(request))
         self.weights.check_delete(request, route)
         stored, gone = self.resources.delete(
@@ -316,14 +290,18 @@ class ResourceRequests:
     def _delete_collection(
         self, request: HttpRequest, route: Route, user: User, query: Query
     ) -> HttpResponse:
-        form = form_for(request, listing=False)
+        form = form_for(request, route.kind, listing=False)
         options = delete_options(query, self._delete_options(request))
         chosen = list_options(query, watch=False)
         self.weights.check_collection(request, route)
         page = self.resources.delete_collection(
             route.kind, route.namespace, chosen, options, user=user
         )
-        return response(self.encoder(route).page(page), form)
+        # The answer to a deletion is never a table, nor metadata alone.
+        body = self.encoders.whole(route.kind, AnswerForm(form.encoding), query, read=False).page(
+            page
+        )
+        return encoded(body, form)
 
     def _subresource(
         self, request: HttpRequest, route: Route, user: User, query: Query, verb: str
@@ -335,7 +313,7 @@ class ResourceRequests:
             if verb == "get":
                 return self._get(request, route, query)
             return (self._update if verb == "update" else self._patch)(request, route, user, query)
-        form = form_for(request, listing=False)
+        form = form_for(request, route.kind, listing=False)
         self.weights.check_change(request, route, form)
         patch_type: PatchType = "merge"
         body: Any = None

@@ -7,6 +7,7 @@ from urllib.parse import parse_qs
 
 import orjson
 
+from dralab.api.kinds import Kind
 from dralab.api.status import ApiError
 from dralab.apiserver.http import negotiation
 from dralab.apiserver.http.encoding import as_yaml
@@ -16,13 +17,15 @@ from dralab.apiserver.http.trying import JSON, NO_CACHE
 from dralab.apiserver.resources.context import shown
 from dralab.apiserver.resources.reading import ListPage
 
+PROTOBUF_HEADERS: Final = (NO_CACHE, ("Content-Type", negotiation.PROTOBUF))
 TEXT: Final = (("Content-Type", "text/plain; charset=utf-8"),)
 WARNINGS: Final = 20  # damaged objects that a list names one by one
 
 
-def form_for(request: HttpRequest, *, listing: bool) -> AnswerForm:
+def form_for(request: HttpRequest, kind: Kind, *, listing: bool) -> AnswerForm:
     """Return the form of the answer; ApiError NotAcceptable."""
-    form = negotiation.form_of(request.headers.get("accept", ""), listing=listing)
+    accept = request.headers.get("accept", "")
+    form = negotiation.form_of(accept, listing=listing, protobuf=kind.custom is None)
     if form is None:
         raise negotiation.not_acceptable(listing=listing)
     return form
@@ -55,14 +58,49 @@ def response(
     warnings: Sequence[str] = (),
 ) -> HttpResponse:
     """Return an answer in a form, with its warnings."""
-    if form.encoding == "yaml":
-        body = as_yaml(body if isinstance(body, bytes) else b"".join(body))
-        headers: Sequence[tuple[str, str]] = (NO_CACHE, ("Content-Type", "application/yaml"))
-    else:
-        headers = JSON
+    headers: Sequence[tuple[str, str]] = JSON
+    if form.encoding != "json":
+        body, headers = _converted(body if isinstance(body, bytes) else b"".join(body), form)
     if warnings:
         headers = [*headers, *warning_headers(warnings)]
     return HttpResponse(status=status, headers=headers, body=body)
+
+
+def encoded(
+    body: bytes | Sequence[bytes],
+    form: AnswerForm,
+    *,
+    status: int = 200,
+    warnings: Sequence[str] = (),
+) -> HttpResponse:
+    """Return an answer that an encoder has written: protobuf, or JSON that may become YAML."""
+    if form.encoding != "protobuf":
+        return response(body, form, status=status, warnings=warnings)
+    headers = (*PROTOBUF_HEADERS, *warning_headers(warnings)) if warnings else PROTOBUF_HEADERS
+    return HttpResponse(status=status, headers=headers, body=body)
+
+
+def _converted(body: bytes, form: AnswerForm) -> tuple[bytes, Sequence[tuple[str, str]]]:
+    """Return JSON in another form, and the headers for it."""
+    if form.encoding == "yaml":
+        return as_yaml(body), (NO_CACHE, ("Content-Type", form.content_type))
+    from dralab.apiserver.http.protobuf_answers import as_protobuf
+
+    found = as_protobuf(body)
+    return (body, JSON) if found is None else (found, PROTOBUF_HEADERS)
+
+
+def negotiated(request: HttpRequest, answer: HttpResponse) -> HttpResponse:
+    """Return a refusal in the form that its client wants most, as a real server does."""
+    accept = request.headers.get("accept", "")
+    if "protobuf" not in accept:
+        return answer
+    form = negotiation.form_of(accept, listing=True, protobuf=True)
+    if form is None or form.encoding != "protobuf":
+        return answer
+    body, types = _converted(answer.content, form)
+    others = [header for header in answer.headers if header not in JSON]
+    return HttpResponse(status=answer.status, headers=[*types, *others], body=body)
 
 
 def warning_headers(warnings: Sequence[str]) -> Iterator[tuple[str, str]]:

@@ -7,7 +7,7 @@ import orjson
 
 from dralab.api.kinds import Kind
 from dralab.api.status import ApiError
-from dralab.apiserver.http.encoding import INITIAL_END
+from dralab.apiserver.http.encoding import INITIAL_END, list_metadata
 from dralab.apiserver.resources.reading import ListPage
 from dralab.apiserver.resources.rules import Rules
 from dralab.apiserver.storage import Stored
@@ -39,12 +39,7 @@ class TableEncoder:
 
     def page(self, page: ListPage) -> bytes:
         """Return a list."""
-        metadata: dict[str, Any] = {"resourceVersion": str(page.revision)}
-        if page.cont:
-            metadata["continue"] = page.cont
-        if page.remaining:
-            metadata["remainingItemCount"] = page.remaining
-        return orjson.dumps(self._table(page.items, metadata))
+        return orjson.dumps(self._table(page.items, list_metadata(page)))
 
     def object(self, stored: Stored) -> bytes:
         """Return one object: a table of one row."""
