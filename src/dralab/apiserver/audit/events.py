@@ -10,11 +10,13 @@ k8s.io/apimachinery `util/net` (SourceIPs).
 
 import ipaddress
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
 
+from dralab.apiserver import protobuf
 from dralab.apiserver.audit.ids import given_id
 from dralab.apiserver.audit.log import AuditSink
 from dralab.apiserver.audit.policy import AuditLevel, AuditPolicy, Recorded
@@ -116,11 +118,11 @@ class Auditor:
         self._write(record, "ResponseStarted")
 
     def complete(self, record: Record, code: int, content: Callable[[], bytes]) -> None:
-        """Record the end of a request; `content` gives the body of the answer, where JSON."""
+        """Record the end of a request; `content` gives the body of the answer."""
         status: JsonDict = {"metadata": {}}
         answer: Any = None
         if code >= SUCCESS or record.recorded.level is AuditLevel.REQUEST_RESPONSE:
-            answer = _json(content())
+            answer = _object(content())
         if code >= SUCCESS and isinstance(answer, dict) and answer.get("kind") == "Status":
             names = ("status", "message", "reason", "details")
             status |= {name: answer[name] for name in names if answer.get(name)}
@@ -165,7 +167,12 @@ def _reference(asked: Attributes) -> JsonDict:
     return {key: value for key, value in found.items() if value}
 
 
-def _json(content: bytes) -> Any:
+def _object(content: bytes) -> Any:
+    """Return the object in an answer; None if it has none."""
+    if content.startswith(protobuf.MAGIC):
+        with suppress(protobuf.ProtobufError):
+            return protobuf.decode(content)
+        return None
     try:
         return orjson.loads(content)
     except orjson.JSONDecodeError:

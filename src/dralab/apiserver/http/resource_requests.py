@@ -298,10 +298,9 @@ class ResourceRequests:
             route.kind, route.namespace, chosen, options, user=user
         )
         # The answer to a deletion is never a table, nor metadata alone.
-        body = self.encoders.whole(route.kind, AnswerForm(form.encoding), query, read=False).page(
-            page
-        )
-        return encoded(body, form)
+        plain = AnswerForm(form.encoding)
+        encoder = self.encoders.whole(route.kind, plain, query, read=False)
+        return encoded(encoder.page(page), form)
 
     def _subresource(
         self, request: HttpRequest, route: Route, user: User, query: Query, verb: str

@@ -1,7 +1,7 @@
-"""Request bodies in protobuf, as Go clients send them, to plain JSON mappings.
+"""Kubernetes' protobuf: request bodies to plain JSON mappings, and mappings to answers.
 
 Driven by the table in `api.messages`; nothing is generated per kind, and no protobuf library is
-needed. Responses are JSON, which all clients that send protobuf accept.
+needed. `encoding` is imported by those who answer in protobuf.
 """
 
 from dralab.apiserver.protobuf.decoding import MAGIC, ProtobufError, decode
