@@ -47,8 +47,11 @@ format: $(READY) ## mend what can be mended
 bench: $(READY) ## measure; each benchmark prints a ratio to something named
 	$(BIN)/python -m benchmarks
 
-docs: $(READY) ## check links and examples of the documentation, make its generated pages anew
+docs: $(READY) ## make the generated pages anew, check links, build the site into docs/_build
 	$(BIN)/python tools/docs.py
+	@$(BIN)/python -m pip install --quiet --group docs
+	$(BIN)/python -m sphinx -q -W --keep-going -c docs/_site docs docs/_build
+	@echo "the site: docs/_build/README.html"
 
 conformance: $(READY) ## slow suites and real clients; ONLY="tests/cel" for a part
 	$(BIN)/python -m pytest -q --timeout 3600 -m conformance $(ONLY)

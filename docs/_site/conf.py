@@ -1,0 +1,53 @@
+"""The documentation as a site: Sphinx reads the Markdown pages as they are.
+
+docs/README.md is the front page; the pages that each of its sections names become its chapters.
+"""
+
+import re
+from importlib.metadata import version as installed
+
+project = "dralab"
+author = "the dralab authors"
+version = release = installed("dralab")
+extensions = ["myst_parser"]
+root_doc = "README"
+source_suffix = {".md": "markdown"}
+exclude_patterns = ["_site", "_build"]
+myst_heading_anchors = 3
+html_theme = "furo"
+html_title = f"dralab {version}"
+html_copy_source = False
+html_show_sphinx = False
+html_theme_options = {"source_repository": "", "top_of_page_buttons": []}
+nitpicky = True
+
+LINK = re.compile(
+    r"\[[^\]]*\]\(((?:guides|concepts|decisions|reference)/[\w-]+|figures|first-steps)\.md\)"
+)
+LEAVES = re.compile(
+    r"\[([^\]]*)\]\((?:\.\./)+(?!guides|concepts|decisions|reference|figures|README)[^)]*\)"
+)
+
+
+def with_chapters(_app, page, source):
+    """Give the front page its table of contents; name files outside of the site without a link."""
+    text = LEAVES.sub(r"\1", source[0])
+    if page == root_doc:
+        seen = set()
+        for part in text.split("\n## ")[1:]:
+            title = part.partition("\n")[0]
+            pages = [each for each in LINK.findall(part) if each not in seen]
+            if title.startswith("You are"):
+                continue
+            seen.update(pages)
+            entries = "\n".join(pages)
+            text += f"\n```{{toctree}}\n:hidden:\n:caption: {title}\n\n{entries}\n```\n"
+        text = text.replace(
+            "\n## You are", "\n```{toctree}\n:hidden:\n\nfirst-steps\n```\n\n## You are", 1
+        )
+    source[0] = text
+
+
+def setup(app):
+    """Connect."""
+    app.connect("source-read", with_chapters)
