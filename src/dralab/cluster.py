@@ -392,7 +392,8 @@ class Cluster:
         return own_address(self._address, self.options.service_network, flags, client_cas)
 
     def _load(self, snapshot: Path) -> None:
-        from dralab.api.snapshots.files import SnapshotError, read_file
+        from dralab.api.snapshots.errors import SnapshotError
+        from dralab.api.snapshots.files import read_file
         from dralab.components import example, snapshots
 
         objects = read_file(snapshot)

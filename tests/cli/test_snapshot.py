@@ -6,7 +6,8 @@ import pytest
 from click.testing import CliRunner
 
 from builders import claim, device, device_class, pod, pool, request, worker
-from dralab.api.snapshots.files import SnapshotError, read_file, written
+from dralab.api.snapshots.errors import SnapshotError
+from dralab.api.snapshots.files import read_file, written
 from dralab.api.snapshots.kept_fields import kept
 from dralab.cli.main import main
 from dralab.cluster import Cluster, Options

@@ -21,7 +21,8 @@ from typing import Any, Final
 import orjson
 
 from dralab.api.fields import FieldError
-from dralab.api.snapshots.files import SnapshotError, is_snapshot, unpacked
+from dralab.api.snapshots.errors import SnapshotError
+from dralab.api.snapshots.files import is_snapshot, unpacked
 from dralab.api.sources import MAX_BYTES, SourceError, SourceFile, files_of
 from dralab.api.yaml_documents import MAX_DEPTH, YamlError, documents
 from dralab.values.json_types import JsonDict

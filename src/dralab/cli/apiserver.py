@@ -288,7 +288,7 @@ def serve(
     `authentication` are the options of `cli._authentication`.
     """
     from dralab.api.resource.features import GateError, with_gates
-    from dralab.api.snapshots.files import SnapshotError
+    from dralab.api.snapshots.errors import SnapshotError
     from dralab.apiserver.authentication.errors import UnusableSetting
     from dralab.apiserver.http.serving import AddressInUse, ServingError
     from dralab.apiserver.resources.event_ttl import TTL

@@ -8,7 +8,8 @@ from typing import Any
 import click
 
 from dralab.api.manifests import Origin
-from dralab.api.snapshots.files import SnapshotError, is_snapshot, unpacked
+from dralab.api.snapshots.errors import SnapshotError
+from dralab.api.snapshots.files import is_snapshot, unpacked
 from dralab.api.sources import MAX_BYTES, SourceError, files_of
 from dralab.api.yaml_documents import YamlError, documents
 from dralab.cli._own_generation import found as found_in

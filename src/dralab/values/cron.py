@@ -9,8 +9,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import MAXYEAR, UTC, datetime, timedelta, tzinfo
 from itertools import takewhile
-from typing import Final
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
 
 MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 DAYS: Final = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
@@ -157,8 +159,11 @@ def parse(text: str, zone: str | None = None) -> Runs:
     )
 
 
-def time_zone(name: str) -> ZoneInfo:
+def time_zone(name: str) -> "ZoneInfo":
     """Return the zone of an IANA name. ScheduleError."""
+    # With the first zone: few servers have CronJobs, and all import this module.
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:  # OSError: too long for a file

@@ -7,7 +7,8 @@ import orjson
 import pytest
 
 from builders import device, node, pod, pool
-from dralab.api.snapshots.files import MARK, SnapshotError, read, read_file, written
+from dralab.api.snapshots.errors import SnapshotError
+from dralab.api.snapshots.files import MARK, read, read_file, written
 
 OBJECTS = [
     node("node-1"),

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import orjson
 
+from dralab.api.snapshots.errors import SnapshotError
 from dralab.api.sources import MAX_BYTES, SourceError, files_of
 from dralab.values.json_types import JsonDict
 
@@ -20,10 +21,6 @@ VERSION: Final = 1
 KIND: Final = "ClusterSnapshot"
 MARK: Final = b'{"apiVersion":"dralab.dev/v'
 """How every snapshot begins, of whatever version."""
-
-
-class SnapshotError(ValueError):
-    """A file that is not a snapshot, or not one that can be read; the message is one line."""
 
 
 def written(objects: Iterable[JsonDict], *, anonymized: bool = False) -> bytes:

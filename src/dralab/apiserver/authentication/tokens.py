@@ -4,7 +4,6 @@ Source of the file's form: https://kubernetes.io/docs/reference/access-authn-aut
 k8s.io/apiserver `authentication/token/tokenfile`.
 """
 
-import csv
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -32,6 +31,8 @@ class TokenTable:
 
 def read_token_file(path: Path) -> dict[str, User]:
     """Return the users of a file with lines `token,name,uid,"group,group"`. UnusableSetting."""
+    import csv  # only servers with such a file need it
+
     try:
         with path.open(encoding="utf-8", newline="") as file:
             rows = [

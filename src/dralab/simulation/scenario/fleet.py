@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from dralab.api.manifests import load as load_manifests
-from dralab.api.snapshots.files import SnapshotError, read_file
+from dralab.api.snapshots.errors import SnapshotError
+from dralab.api.snapshots.files import read_file
 from dralab.drivers.catalog import DRIVERS
 from dralab.fleet import shapes
 from dralab.kernel.clock import SECOND
