@@ -10,7 +10,8 @@ from dralab.virtualtime.busy_reading import (
     READS_OF_A_SPINNER,
     BusyClockReader,
 )
-from dralab.virtualtime.programs import TracedProcess, TracedThread
+from dralab.virtualtime.programs import TracedProcess
+from dralab.virtualtime.threads import TracedThread
 
 
 class FakeProcess:

@@ -6,8 +6,8 @@ The caller decides when to advance the clock.
 """
 
 from dralab.virtualtime.errors import ClockError, ClockUnavailableError, ProgramStartError
+from dralab.virtualtime.launching import StartedProgram
 from dralab.virtualtime.supervisor import Supervisor, unavailable
-from dralab.virtualtime.tracer import StartedProgram
 
 __all__ = [
     "ClockError",

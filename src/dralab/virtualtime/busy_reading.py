@@ -6,7 +6,8 @@ seen, as a rule. Here they are made to stop for a moment, are counted, and run f
 
 from typing import Final
 
-from dralab.virtualtime.programs import TracedProcess, TracedThread
+from dralab.virtualtime.programs import TracedProcess
+from dralab.virtualtime.threads import TracedThread
 
 # Nanoseconds of a processor. A thread that runs on for BUSY is looked at: does it wait by reading
 # the clock?

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import Final
 
+from dralab.virtualtime.launching import StartedProgram
 from dralab.virtualtime.supervisor import Supervisor
 from dralab.virtualtime.timed_calls import SECOND
-from dralab.virtualtime.tracer import StartedProgram
 
 LOOK: Final = (
     0.05  # real seconds between two polls for events without notification, such as a signal

@@ -27,6 +27,11 @@ FUTEX_COMMAND: Final = 0x7F  # without FUTEX_PRIVATE_FLAG and FUTEX_CLOCK_REALTI
 SOCKET_TIMEOUTS: Final = (20, 21, 66, 67)  # SO_RCVTIMEO and SO_SNDTIMEO, old and new
 SOL_SOCKET: Final = 1
 
+# What sends a signal: the number is the second argument, or the third.
+SIGNALS: Final = frozenset(
+    {"kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "pidfd_send_signal"}
+)
+
 _LOAD, _JEQ, _JA_RET, _AND = 0x20, 0x15, 0x06, 0x54
 _NUMBER, _ARCH, _ARGS = 0, 4, 16
 _LENGTH: Final = struct.Struct("<HBBI")
@@ -125,6 +130,7 @@ def rules(*, addresses: bool, random: bool = False, gates: bool = False) -> Sequ
             FilterRule(name, TRACE | REAL, (ArgumentNotNull(4),))
             for name in ("recvmmsg", "io_getevents", "io_pgetevents")
         ),
+        *(FilterRule(name, timed) for name in sorted(SIGNALS)),
         # Its timeouts are in memory that the kernel reads by itself. Programs fall back to epoll.
         FilterRule("io_uring_setup", ERRNO | errno.ENOSYS),
         # As root, this would set the machine's clock, not the virtual one.

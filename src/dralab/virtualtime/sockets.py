@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from dralab.virtualtime.programs import read_file
-
 NETLINK_SOCK_DIAG: Final = 4
 SOCK_DIAG_BY_FAMILY: Final = 20
 TCPDIAG_GETSOCK: Final = 18
@@ -65,16 +63,33 @@ class Traffic:
     outside: bool
 
 
-def packets_in_transit() -> bool | None:
-    """Return whether some packet waits to be handed to its socket; None where nobody says so.
+class Loopback:
+    """Packets that wait to be handed to their sockets, of this machine's programs.
 
     What is sent on the loopback waits in a queue of its processor, if only for microseconds. Linux
     says how long these queues are since 5.10, those of other programs' packets included.
     """
-    rows = [row.split() for row in read_file("/proc/net/softnet_stat").splitlines()]
-    if not rows or any(len(row) < 15 for row in rows):
-        return None
-    return any(row[13] != NONE or row[14] != NONE for row in rows)
+
+    def __init__(self) -> None:
+        self._file = -1
+
+    def in_transit(self) -> bool | None:
+        """Return whether some packet is on its way; None where nobody says so."""
+        try:
+            if self._file < 0:
+                self._file = os.open("/proc/net/softnet_stat", os.O_RDONLY | os.O_CLOEXEC)
+            rows = [row.split() for row in os.pread(self._file, 1 << 16, 0).splitlines()]
+        except OSError:
+            return None
+        if not rows or any(len(row) < 15 for row in rows):
+            return None
+        return any(row[13] != NONE or row[14] != NONE for row in rows)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
 
 
 class Connections:

@@ -18,11 +18,12 @@ from typing import Final, Self
 
 from dralab.virtualtime.busy_reading import BUSY, BusyClockReader
 from dralab.virtualtime.errors import ClockError, ClockUnavailableError
+from dralab.virtualtime.launching import StartedProgram
 from dralab.virtualtime.machine import Architecture, this_machine
-from dralab.virtualtime.programs import ThreadState, TracedThread
-from dralab.virtualtime.sockets import Connections, Traffic, packets_in_transit
-from dralab.virtualtime.timed_calls import SECOND
-from dralab.virtualtime.tracer import NEVER, StartedProgram, Tracer, VirtualTime
+from dralab.virtualtime.sockets import Connections, Loopback, Traffic
+from dralab.virtualtime.threads import ThreadState, TracedThread
+from dralab.virtualtime.timed_calls import NEVER, SECOND, VirtualTime
+from dralab.virtualtime.tracer import Tracer
 
 # Programs find themselves on a machine that was booted an hour ago.
 BOOTED: Final = 3600 * SECOND
@@ -75,15 +76,23 @@ class Supervisor:
         self._machine: Architecture = machine
         self._told: set[str] = set()
         self._note = note
-        self._tracer = Tracer(
-            machine, self._time, outside=outside, seed=seed, gates=gates, note=self._note_once
-        )
         self._unblock = signal.SIGCHLD not in signal.pthread_sigmask(
             signal.SIG_BLOCK, {signal.SIGCHLD}
         )
+        self._tracer = Tracer(
+            machine,
+            self._time,
+            outside=outside,
+            seed=seed,
+            gates=gates,
+            unblock=self._unblock,
+            note=self._note_once,
+        )
+        self._table = self._tracer.table
         self._peers = tuple(peers)
         self._busy = busy
         self._connections = Connections()
+        self._loopback = Loopback()
         self._traffic = Traffic(in_flight=False, outside=False)
         self._looked_for_signals = 0.0
         self._active: list[TracedThread] = []  # those that ran before all were idle the last time
@@ -103,6 +112,7 @@ class Supervisor:
         """End every program at once."""
         self._tracer.kill()
         self._connections.close()
+        self._loopback.close()
         if self._unblock:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
 
@@ -128,7 +138,6 @@ class Supervisor:
             environment=os.environ if environment is None else environment,
             directory=directory or os.getcwd(),  # noqa: PTH109  # a word for another process
             streams=(stdin, stdout, stderr),
-            unblock=self._unblock,
             new_session=new_session,
         )
 
@@ -137,7 +146,7 @@ class Supervisor:
 
         As long as programs are connected to nobody else, there is no need to look at connections.
         """
-        self._tracer.trusted.add(address)
+        self._tracer.network.trusted.add(address)
 
     @property
     def running(self) -> Mapping[int, str]:
@@ -186,21 +195,26 @@ class Supervisor:
         """
         doze, began = SHORTEST_DOZE, time.perf_counter()
         watch = BusyClockReader(self._busy)
-        tracer = self._tracer
+        tracer, table = self._tracer, self._table
         self._patience = PATIENCE
-        while self._tracer.threads:
-            self._tracer.events()
-            if self._tracer.let_go:
-                self._tracer.let_go = False
-                if signal.sigtimedwait(_STOPS, FIRST_DOZE) is not None:
-                    continue
-            awake = self._awake()
-            if awake is None:
-                if tracer.events() or tracer.adopt() or self._enter_signalled():
+        while table.all:
+            tracer.events()
+            awake = None
+            if table.loose or table.killed:
+                if table.resumed:
+                    table.resumed = False
+                    if signal.sigtimedwait(_STOPS, FIRST_DOZE) is not None:
+                        continue
+                awake = self._awake()
+                if awake is None and tracer.events():
                     doze = SHORTEST_DOZE
                     continue
-                if not (tracer.connected or tracer.served) or self._nothing_on_its_way():
-                    if not tracer.open_gate():
+            if awake is None:
+                if tracer.adopt() or self._enter_signalled():
+                    doze = SHORTEST_DOZE
+                    continue
+                if self._nothing_on_its_way():
+                    if not tracer.waits.next_turn():
                         break
                     doze = SHORTEST_DOZE
                     continue
@@ -211,10 +225,9 @@ class Supervisor:
             if signal.sigtimedwait(_STOPS, doze) is None:
                 # There is no notification when a thread begins to wait: look soon, and less often
                 # the longer somebody has computed already.
-                if spent > self._patience and tracer.open_gate():
-                    self._patience += (
-                        PATIENCE  # somebody may wait for another without a system call
-                    )
+                if spent > self._patience and tracer.waits.next_turn():
+                    # Somebody may wait for another without a system call.
+                    self._patience += PATIENCE
                 doze = min(max(spent / 4, SHORTEST_DOZE), LONGEST_DOZE)
                 if not watch.close_look:
                     doze = max(doze, min(spent / 20, RAREST_LOOK))
@@ -230,9 +243,7 @@ class Supervisor:
     def is_undisturbed(self) -> bool:
         """Whether nothing has run, and no byte was sent, since `wait_idle` returned True."""
         tracer = self._tracer
-        if tracer.events() or tracer.adopt():
-            return False
-        return self._nothing_on_its_way()
+        return not (tracer.events() or tracer.adopt()) and self._nothing_on_its_way()
 
     def connected_outside(self) -> bool:
         """Whether, when all was idle last, a program had a connection to somebody else's."""
@@ -247,7 +258,7 @@ class Supervisor:
 
     def _next(self) -> int | None:
         found = self._tracer.timers.deadline()
-        for thread in self._tracer.threads.values():
+        for thread in self._table.all.values():
             wait = thread.wait
             if wait is not None and (found is None or wait.deadline < found):
                 found = wait.deadline
@@ -262,13 +273,13 @@ class Supervisor:
         self._tracer.expire()
         due = [
             (thread.wait.deadline, thread.wait.order, thread)
-            for thread in self._tracer.threads.values()
+            for thread in self._table.all.values()
             if thread.wait is not None and thread.wait.deadline <= monotonic
         ]
         if len(due) > 1:
             due.sort(key=lambda entry: entry[:2])
         for _, _, thread in due:
-            self._tracer.end_wait(thread)
+            self._tracer.waits.end(thread)
         if due:
             self._tracer.look_again()
 
@@ -292,8 +303,10 @@ class Supervisor:
         were asleep at the instant in between. Then the others: whoever is asleep now, and has not
         run since the last time, was asleep at that instant, too.
         """
-        threads = self._tracer.threads
-        active = [t for t in self._active if threads.get(t.tid) is t and not t.stopped]
+        table = self._table
+        # Who is stopped stays so, unless somebody was killed.
+        threads = table.all if table.killed else table.loose
+        active = [t for t in self._active if threads.get(t.tid) is t]
         while True:
             runs = []
             for thread in active:
@@ -318,32 +331,32 @@ class Supervisor:
         self._active = [t for t, r in zip(active, runs, strict=True) if r != t.runs_when_idle]
         for thread, before in zip(active, runs, strict=True):
             thread.runs_when_idle = before
+        table.killed = False
         return None
 
     def _nothing_on_its_way(self) -> bool:
         """Whether no bytes are in transit, and no thread has run since all were seen idle."""
-        in_transit = None if self._tracer.connected else packets_in_transit()
+        network = self._tracer.network
+        if not (network.connected or network.served):
+            return True
+        in_transit = None if network.connected else self._loopback.in_transit()
         if in_transit is None:
             self._traffic = self._connections.traffic(self._tracer.processes, self._peers)
             in_transit = self._traffic.in_flight
         return not in_transit and all(
-            thread.stopped or thread.rest() == thread.runs_when_idle
-            for thread in self._tracer.threads.values()
+            thread.rest() == thread.runs_when_idle for thread in self._table.loose.values()
         )
 
     def _enter_signalled(self) -> bool:
         """Let those begin their sleep whom a signal is to wake; return whether there were any."""
-        threads = self._tracer.threads
-        now = time.perf_counter()
-        if self._tracer.fired:
-            self._tracer.fired = False
-        elif len(threads) == 1 and now - self._looked_for_signals < SIGNAL_CHECK:
-            return False  # no other program under the clock could have sent one
-        self._looked_for_signals = now
+        table, now = self._table, time.perf_counter()
+        if not table.signalled and now - self._looked_for_signals < SIGNAL_CHECK:
+            return False  # no program under the clock has sent one
+        table.signalled, self._looked_for_signals = False, now
         asleep = (ThreadState.HELD, ThreadState.GATED)
-        found = [t for t in threads.values() if t.state in asleep and t.has_signal()]
+        found = [t for t in table.all.values() if t.state in asleep and t.has_signal()]
         for thread in found:
-            self._tracer.enter(thread)
+            self._tracer.waits.enter(thread)
         return bool(found)
 
     def _note_once(self, line: str) -> None:

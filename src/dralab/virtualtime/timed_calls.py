@@ -14,9 +14,22 @@ from typing import Final, Protocol
 SECOND: Final = 1_000_000_000
 # Kernel time is 63 bits of nanoseconds; a longer timeout is cut there (ktime_set, KTIME_SEC_MAX).
 LONGEST: Final = (1 << 63) - 1
+NEVER: Final = LONGEST  # a deadline that does not come
 PAIR: Final = struct.Struct("<qq")
 
 Arguments = tuple[int, ...]
+
+
+@dataclass(slots=True)
+class VirtualTime:
+    """The virtual clock: nanoseconds of CLOCK_MONOTONIC, and what real time is ahead of it."""
+
+    monotonic: int
+    offset: int
+
+    def words(self) -> tuple[int, int]:
+        """Return both."""
+        return self.monotonic, self.offset
 
 
 class TimeoutFormat(Enum):

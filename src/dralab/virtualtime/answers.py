@@ -1,0 +1,76 @@
+"""Answers system calls that do not wait: reads of the clock, random bytes, peers on the network."""
+
+import errno
+import struct
+from collections.abc import Callable
+from typing import Final
+
+from dralab.virtualtime import peers
+from dralab.virtualtime.programs import TracedProcess
+from dralab.virtualtime.threads import TracedThread
+from dralab.virtualtime.timed_calls import SECOND, VirtualTime
+
+CLOCK_READS: Final = frozenset({"clock_gettime", "gettimeofday", "time"})
+REALTIME_CLOCKS: Final = frozenset({0, 5, 8, 11})
+MOST_RANDOM: Final = 1 << 16  # bytes of one getrandom
+
+
+def read_clock(time: VirtualTime, thread: TracedThread, name: str) -> int:
+    """Write what the clock shows; return the call's result."""
+    arguments, process = thread.registers.arguments, thread.process
+    process.reads[thread.registers.call_site] += 1
+    now, offset = time.words()
+    if name == "clock_gettime":
+        if arguments[0] in REALTIME_CLOCKS:
+            now += offset
+        good = process.write(arguments[1], struct.pack("<qq", *divmod(now, SECOND)))
+        return 0 if good else -errno.EFAULT
+    seconds, part = divmod(now + offset, SECOND)
+    if name == "time":
+        if arguments[0]:
+            process.write(arguments[0], struct.pack("<q", seconds))
+        return seconds
+    if arguments[0]:
+        process.write(arguments[0], struct.pack("<qq", seconds, part // 1000))
+    if arguments[1]:
+        process.write(arguments[1], bytes(8))
+    return 0
+
+
+def random_bytes(process: TracedProcess, address: int, size: int) -> int | None:
+    """Return how many seeded bytes were written; None if the kernel should answer."""
+    if process.random is None:
+        return None
+    count = min(size, MOST_RANDOM)
+    data = process.random.randbytes(count)
+    return count if process.write(address, data) else -errno.EFAULT
+
+
+class NetworkUse:
+    """What programs have to do with the network.
+
+    `connected`: some program has named a peer on the network, or listens. `trusted` are addresses
+    of servers whose traffic needs no look; `served`: some program has named one of these.
+    """
+
+    def __init__(self, *, outside: bool, note: Callable[[str], None]) -> None:
+        self.connected = False
+        self.served = False
+        self.trusted: set[str] = set()
+        self._outside = outside
+        self._note = note
+
+    def answer(self, thread: TracedThread, name: str) -> int | None:
+        """Return an error where a peer must not be reached; None to let the kernel do it."""
+        for peer in peers.named(name, thread.registers.arguments, thread.process):
+            if not peer.network:
+                continue
+            if name == "connect" and peer.local and peer.address in self.trusted:
+                self.served = True
+                continue
+            self.connected = True
+            if not (peer.local or self._outside):
+                process = thread.process
+                self._note(f"{process.name()} was refused a connection to {peer.address}")
+                return -errno.ENETUNREACH
+        return None

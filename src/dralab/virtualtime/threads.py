@@ -1,0 +1,214 @@
+"""Threads under the clock: what each does, whether it can run, and how it goes on.
+
+Why it goes on, and when, is decided elsewhere (`waits`, `turns`).
+"""
+
+import os
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Final
+
+from dralab.virtualtime import ptrace
+from dralab.virtualtime.programs import TracedProcess, read_file
+from dralab.virtualtime.timed_calls import Arguments, TimedCall
+
+# Very short sleeps of a thread at one instant take no time. So many: then they do.
+NAPS: Final = 100
+
+
+class ThreadState(Enum):
+    """What a thread does."""
+
+    STARTING = auto()  # known, but it has not stopped for the first time
+    LOOSE = auto()  # it runs, or it waits for something without a timeout
+    HELD = auto()  # it sleeps: stopped before the call that would do that
+    GATED = auto()  # stopped before it looks whether others have done what it waits for
+    WAITING = auto()  # it is in a wait that was made endless
+    PAUSED = auto()  # a signal such as SIGSTOP stopped it
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class ThreadWait:
+    """A wait with a timeout that a thread is in, or was in when a signal came."""
+
+    call: TimedCall
+    number: int
+    arguments: Arguments
+    place: tuple[int, int]
+    deadline: int  # of the virtual monotonic clock
+    order: int  # which began first, of equal deadlines
+    expired: bool = False
+
+
+@dataclass(slots=True)
+class ThreadTable:
+    """The threads under one clock.
+
+    `loose` are those that are not stopped: what they do, only the kernel knows. `resumed`: one has
+    just been let go, and will stop again before long, most often. `signalled`: a signal may have
+    been sent to somebody. `killed`: one may have been sent that ends even who is stopped.
+    """
+
+    all: dict[int, "TracedThread"] = field(default_factory=dict)
+    loose: dict[int, "TracedThread"] = field(default_factory=dict)
+    resumed: bool = False
+    signalled: bool = False
+    killed: bool = False
+
+    def add(self, thread: "TracedThread") -> None:
+        """Take in a thread that has just been made."""
+        self.all[thread.tid] = self.loose[thread.tid] = thread
+
+    def remove(self, thread: "TracedThread") -> None:
+        """Forget a thread that has ended."""
+        self.all.pop(thread.tid, None)
+        self.loose.pop(thread.tid, None)
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class TracedThread:
+    """A thread under the clock."""
+
+    tid: int
+    process: TracedProcess
+    registers: ptrace.Registers
+    table: ThreadTable
+    state: ThreadState = ThreadState.STARTING
+    wait: ThreadWait | None = None  # while HELD or WAITING
+    interrupted: ThreadWait | None = None  # a signal came; the kernel may make the call again
+    runs_when_idle: bytes = b""  # what `runs` was when all were idle
+    lends_memory: bool = False  # it did vfork, and the kernel shows its wait as one for a disk
+    timer: tuple[int, ...] = ()  # the arguments of a timer_create that it is in
+    empty: bool = False  # while GATED: there is nothing for it to see
+    naps: int = 0  # at the instant of the last one
+    napped: int = -1
+    _stat: int = field(default=-1)
+    _runs: int = field(default=-1)
+    _call: int = field(default=-1)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it is stopped until we, or a signal, let it go on."""
+        return self.tid not in self.table.loose
+
+    def stop(self, state: ThreadState) -> None:
+        """Keep it where it has stopped."""
+        self.state = state
+        self.table.loose.pop(self.tid, None)
+
+    def resume(self, number: int = 0) -> None:
+        """Let it go on, with a signal unless `number` is 0."""
+        self._go(ThreadState.LOOSE, ptrace.CONT, number)
+
+    def enter_call(self, state: ThreadState) -> None:
+        """Let it make its system call; it stops again when that returns."""
+        self._go(state, ptrace.SYSCALL, 0)
+
+    def interrupt(self) -> None:
+        """End the wait that it is in; it stops where its call returns."""
+        self.table.resumed = True
+        ptrace.ptrace(ptrace.INTERRUPT, self.tid)
+
+    def answer(self, result: int | None) -> None:
+        """Let its system call return `result`; if that is None, the kernel answers it."""
+        if result is not None:
+            self.registers.skip(result)
+        self.resume()
+
+    def _go(self, state: ThreadState, how: int, number: int) -> None:
+        table = self.table
+        self.state = state
+        table.loose[self.tid] = self
+        table.resumed = True
+        ptrace.ptrace(how, self.tid, 0, number)
+
+    def nap(self, now: int, most: int = NAPS) -> bool:
+        """Count a very short sleep; return whether it takes no time: `most` at one instant do."""
+        self.naps = self.naps + 1 if self.napped == now else 1
+        self.napped = now
+        return self.naps <= most
+
+    def rest(self) -> bytes | None:
+        """Return how often it has run, if it can't run now by the kernel's word; else None.
+
+        The letter in stat says "sleeping" even of a thread that is about to, and may find a reason
+        not to; /proc/TID/syscall names the call even of one that is just being woken. Together they
+        are right, if it has not run in between.
+        """
+        if self.state is ThreadState.STARTING:
+            return None
+        try:
+            if self.stopped:
+                return b"" if self._letter() in {b"t", b"T"} else None
+            if not self._blocked():
+                return None
+            runs = self.runs()
+            if runs == self.runs_when_idle:
+                return runs  # it was asleep then, and still is
+            if self._call < 0:
+                self._call = self._open("syscall")
+            if os.pread(self._call, 8, 0).startswith(b"running") or not self._blocked():
+                return None
+            return runs if self.runs() == runs else None
+        except OSError:
+            return None  # it has just ended: that is an event to be seen first
+
+    def _blocked(self) -> bool:
+        letter = self._letter()
+        if letter == b"D":  # a disk will answer
+            return self.lends_memory
+        if letter == b"Z":  # the first thread has ended; others may be about to
+            return len(self.process.threads) > 1 and all(
+                other.rest() is not None
+                for tid in self.process.threads - {self.tid}
+                if (other := self.table.all[tid]).stopped
+            )
+        self.lends_memory = False
+        return letter == b"S"
+
+    def _letter(self) -> bytes:
+        if self._stat < 0:
+            self._stat = self._open("stat")
+        line = os.pread(self._stat, 64, 0)
+        at = line.rindex(b")") + 2
+        return line[at : at + 1]
+
+    def runs(self) -> bytes:
+        """Return how long and how often it has run so far: if equal, it has not run in between."""
+        if self._runs < 0:
+            self._runs = self._open("schedstat")
+        return os.pread(self._runs, 80, 0)
+
+    def _open(self, name: str) -> int:
+        path = f"/proc/{self.process.pid}/task/{self.tid}/{name}"
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def has_signal(self) -> bool:
+        """Whether a signal waits for it that it does not block."""
+        status = read_file(f"/proc/{self.tid}/status")
+        pending = _mask(status, b"\nSigPnd:") | _mask(status, b"\nShdPnd:")
+        return bool(pending and pending & ~_mask(status, b"\nSigBlk:"))
+
+    def catches(self, signal: int) -> bool:
+        """Whether its program has a handler for the signal."""
+        caught = _mask(read_file(f"/proc/{self.tid}/status"), b"\nSigCgt:")
+        return bool(caught >> (signal - 1) & 1)
+
+    def processor_time(self) -> int:
+        """Return the nanoseconds of a processor that it has used."""
+        try:
+            return int(self.runs().split(b" ", 1)[0])
+        except OSError:
+            return 0
+
+    def close(self) -> None:
+        """Let go of its files in /proc."""
+        for descriptor in (self._stat, self._runs, self._call):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._stat = self._runs = self._call = -1
+
+
+def _mask(status: bytes, name: bytes) -> int:
+    at = status.find(name) + len(name)
+    return int(status[at : at + 17], 16) if at >= len(name) else 0

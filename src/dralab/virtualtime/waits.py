@@ -1,0 +1,181 @@
+"""Waits with a timeout: how a thread begins one, and how it ends as the kernel would end it."""
+
+import contextlib
+import errno
+from typing import Final
+
+from dralab.virtualtime.machine import FOREVER, ZERO
+from dralab.virtualtime.threads import NAPS, ThreadState, ThreadWait, TracedThread
+from dralab.virtualtime.timed_calls import (
+    NEVER,
+    TimedCall,
+    TimeoutBase,
+    TimeoutFormat,
+    VirtualTime,
+)
+from dralab.virtualtime.turns import Turns, finds_something
+
+# The kernel's own ERESTART codes (include/linux/errno.h), which a tracer sees; epoll says EINTR.
+INTERRUPTED: Final = frozenset({-512, -513, -514, -516, -errno.EINTR})
+ERESTARTSYS: Final = -512
+ERESTARTNOHAND: Final = -514
+MASKED: Final = frozenset({"epoll_pwait", "epoll_pwait2"})  # the fifth argument masks signals
+# Nanoseconds. So short a sleep is for other threads to go on; it ends when they have, at the same
+# instant. The clock moves for one who sleeps so again and again.
+NAP: Final = 50_000
+# Go's runtime sleeps up to 10 ms between looks at its own threads (runtime.usleep, of sysmon most
+# often). No program sees how long: time.Sleep waits for a timer instead.
+GO_NAP: Final = 10_000_000
+GO_NAPS: Final = 10  # of more than NAP, at one instant
+
+
+class ThreadWaits:
+    """The waits with a timeout of all threads; with `turns`, threads go on one after another."""
+
+    def __init__(self, time: VirtualTime, turns: Turns | None) -> None:
+        self._time = time
+        self._turns = turns
+        self._orders = 0
+
+    def begin(self, thread: TracedThread, call: TimedCall) -> None:
+        """A thread has stopped before a call that waits."""
+        registers, now = thread.registers, self._time.monotonic
+        arguments = registers.arguments
+        timeout = call.timeout(arguments, thread.process)
+        base = call.base(arguments)
+        before, thread.interrupted = thread.interrupted, None
+        nap = False
+        turns = self._turns if call.has_gate(arguments) else None
+        if turns and (call.form is TimeoutFormat.MILLISECONDS or not arguments[call.argument]):
+            timeout = NEVER if timeout is None else timeout
+        if timeout is None or (timeout == 0 and base is TimeoutBase.NOW):
+            thread.resume()
+            return
+        if before and (before.number, before.place) == (registers.number, registers.call_site):
+            deadline = before.deadline  # the kernel makes the call again
+        elif base is TimeoutBase.NOW:
+            nap = call.sleeps and _is_nap(thread, call, timeout, now)
+            deadline = now if nap else min(now + timeout, NEVER)
+        else:
+            deadline = timeout - (self._time.offset if base is TimeoutBase.REALTIME else 0)
+        self._orders += 1
+        thread.wait = ThreadWait(
+            call=call,
+            number=registers.number,
+            arguments=arguments,
+            place=registers.call_site,
+            deadline=deadline,
+            order=self._orders,
+        )
+        if turns:
+            turns.queue(thread)
+        elif not call.sleeps:
+            self.enter(thread)
+        elif nap and self._turns:
+            self._turns.queue(thread)
+        elif deadline > now or nap:
+            thread.stop(ThreadState.HELD)
+        else:
+            thread.wait = None
+            thread.answer(0)
+
+    def next_turn(self) -> bool:
+        """Let one of the queued threads go on; return whether one had something to see."""
+        if self._turns is None:
+            return False
+        for thread in self._turns.waiting():
+            with contextlib.suppress(ProcessLookupError):  # killed meanwhile: its end comes next
+                if not self._goes_on(thread):
+                    thread.empty = True
+                    continue
+            self._turns.look_again()
+            return True
+        return False
+
+    def _goes_on(self, thread: TracedThread) -> bool:
+        wait = thread.wait
+        if wait is None:  # it has just been made
+            thread.resume()
+            return True
+        over = wait.deadline <= self._time.monotonic
+        if over and wait.call.name in MASKED and wait.arguments[4]:
+            self.enter(thread)  # the call lets signals in, which the kernel alone can tell
+            return True
+        if finds_something(thread):
+            thread.wait = None
+            thread.resume()  # the kernel does not let it wait
+            return True
+        if over:
+            thread.wait = None
+            thread.answer(wait.call.expired)
+        return over
+
+    def enter(self, thread: TracedThread) -> None:
+        """Let a thread begin its wait: a held one, so that a signal can end its sleep."""
+        wait, patch, registers = thread.wait, thread.process.patch, thread.registers
+        if wait is None or patch is None:
+            return
+        call = wait.call
+        over = wait.deadline <= self._time.monotonic
+        if call.form is TimeoutFormat.MILLISECONDS:
+            registers.set_argument(call.argument, 0 if over else -1)
+        elif call.sleeps:
+            registers.set_argument(call.argument, patch.constant(ZERO if over else FOREVER))
+            if call.left_if_interrupted is not None:
+                registers.set_argument(call.left_if_interrupted, 0)
+            if call.name == "clock_nanosleep":
+                registers.set_argument(1, 0)  # relative
+        else:
+            registers.set_argument(call.argument, patch.constant(ZERO) if over else 0)
+        registers.store()
+        thread.enter_call(ThreadState.WAITING)
+
+    def end(self, thread: TracedThread) -> None:
+        """End the wait of a thread whose deadline has come."""
+        wait = thread.wait
+        if wait is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            if self._turns and thread.stopped:
+                self._turns.queue(thread)
+            elif thread.state is ThreadState.HELD:
+                thread.wait = None
+                thread.answer(wait.call.expired)
+            elif not wait.expired:
+                wait.expired = True
+                thread.interrupt()
+
+    def ended(self, thread: TracedThread) -> None:
+        """A thread has stopped where its call returns."""
+        registers, process = thread.registers, thread.process
+        result = registers.result
+        wait, thread.wait = thread.wait, None
+        if wait is None:
+            thread.resume()
+            return
+        call, arguments = wait.call, wait.arguments
+        left = wait.deadline - self._time.monotonic
+        if result not in INTERRUPTED:
+            call.write_left(arguments, process, left, interrupted=False)
+        elif wait.expired:
+            result = call.expired
+            call.finish(arguments, process)
+            call.write_left(arguments, process, 0, interrupted=False)
+        else:
+            call.write_left(arguments, process, left, interrupted=True)
+            # A message queue's wait begins again after a handler, if it asks for that (SA_RESTART).
+            if not (result == ERESTARTSYS and call.name.startswith("mq_")):
+                result = ERESTARTNOHAND
+            thread.interrupted = wait
+        registers.restore_arguments(arguments)
+        registers.result = result
+        registers.store()
+        thread.resume()
+
+
+def _is_nap(thread: TracedThread, call: TimedCall, timeout: int, now: int) -> bool:
+    """Whether a sleep takes no time."""
+    if timeout <= NAP:
+        return thread.nap(now, NAPS)
+    go = call.name == "nanosleep" and thread.process.is_go
+    return go and timeout <= GO_NAP and thread.nap(now, GO_NAPS)
