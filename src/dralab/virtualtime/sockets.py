@@ -31,7 +31,8 @@ NOT_SENT, RECEIVED, SENT, SENT_AGAIN = 144, 128, 200, 208  # in struct tcp_info
 STATES: Final = 0xFFF & ~(1 << 6 | 1 << 7)  # all but TIME_WAIT and CLOSE
 PORTS, INODE = slice(4, 8), slice(68, 72)  # in struct inet_diag_msg
 
-NONE: Final = b"00000000"
+QUEUES: Final = slice(9 * 13, 9 * 15 - 1)  # the columns of softnet_stat that count packets
+EMPTY: Final = b"00000000 00000000"
 
 End = bytes  # family, address and port
 
@@ -78,12 +79,12 @@ class Loopback:
         try:
             if self._file < 0:
                 self._file = os.open("/proc/net/softnet_stat", os.O_RDONLY | os.O_CLOEXEC)
-            rows = [row.split() for row in os.pread(self._file, 1 << 16, 0).splitlines()]
+            rows = os.pread(self._file, 1 << 16, 0).splitlines()
         except OSError:
             return None
-        if not rows or any(len(row) < 15 for row in rows):
+        if not rows or len(rows[0]) < QUEUES.stop:
             return None
-        return any(row[13] != NONE or row[14] != NONE for row in rows)
+        return any(row[QUEUES] != EMPTY for row in rows)
 
     def close(self) -> None:
         """Let go of the file."""

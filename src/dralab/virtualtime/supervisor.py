@@ -20,6 +20,7 @@ from dralab.virtualtime.busy_reading import BUSY, BusyClockReader
 from dralab.virtualtime.errors import ClockError, ClockUnavailableError
 from dralab.virtualtime.launching import StartedProgram
 from dralab.virtualtime.machine import Architecture, this_machine
+from dralab.virtualtime.processors import OneProcessor
 from dralab.virtualtime.sockets import Connections, Loopback, Traffic
 from dralab.virtualtime.threads import ThreadState, TracedThread
 from dralab.virtualtime.timed_calls import NEVER, SECOND, VirtualTime
@@ -53,7 +54,8 @@ class Supervisor:
     programs get from the kernel are the same each time, and so are the addresses of their memory:
     keys that they make are not secret. With `gates`, a thread that waits for another thread
     (futex) or for descriptors (epoll: Go, Node.js, asyncio, Java) goes on only when all others
-    wait: what programs do then depends neither on when bytes arrive, nor on which thread is faster.
+    wait, and all programs share one processor: what they do then depends neither on when bytes
+    arrive, nor on which thread is faster.
     """
 
     def __init__(
@@ -89,6 +91,7 @@ class Supervisor:
             note=self._note_once,
         )
         self._table = self._tracer.table
+        self._processor = OneProcessor() if gates else None
         self._peers = tuple(peers)
         self._busy = busy
         self._connections = Connections()
@@ -113,6 +116,8 @@ class Supervisor:
         self._tracer.kill()
         self._connections.close()
         self._loopback.close()
+        if self._processor is not None:
+            self._processor.close()
         if self._unblock:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
 
@@ -238,7 +243,7 @@ class Supervisor:
 
     def look_again(self) -> None:
         """Say that programs may find new bytes in their connections, where they have `gates`."""
-        self._tracer.look_again()
+        self._table.moved = True
 
     def is_undisturbed(self) -> bool:
         """Whether nothing has run, and no byte was sent, since `wait_idle` returned True."""
@@ -265,6 +270,8 @@ class Supervisor:
         return found if found != NEVER else None
 
     def _move(self, monotonic: int) -> None:
+        if self._processor is not None:
+            self._processor.review(self._table.all)
         self._time.monotonic = monotonic
         word = WORD.pack(monotonic)
         for process in self._tracer.processes.values():
@@ -280,8 +287,6 @@ class Supervisor:
             due.sort(key=lambda entry: entry[:2])
         for _, _, thread in due:
             self._tracer.waits.end(thread)
-        if due:
-            self._tracer.look_again()
 
     def _creep(self, elapsed: int) -> None:
         if elapsed:
@@ -329,6 +334,7 @@ class Supervisor:
             else:
                 break
         self._active = [t for t, r in zip(active, runs, strict=True) if r != t.runs_when_idle]
+        table.moved = table.moved or bool(self._active)
         for thread, before in zip(active, runs, strict=True):
             thread.runs_when_idle = before
         table.killed = False

@@ -46,7 +46,8 @@ class ThreadTable:
 
     `loose` are those that are not stopped: what they do, only the kernel knows. `resumed`: one has
     just been let go, and will stop again before long, most often. `signalled`: a signal may have
-    been sent to somebody. `killed`: one may have been sent that ends even who is stopped.
+    been sent to somebody. `killed`: one may have been sent that ends even who is stopped. `moved`:
+    some thread has run since this was False.
     """
 
     all: dict[int, "TracedThread"] = field(default_factory=dict)
@@ -54,6 +55,7 @@ class ThreadTable:
     resumed: bool = False
     signalled: bool = False
     killed: bool = False
+    moved: bool = True
 
     def add(self, thread: "TracedThread") -> None:
         """Take in a thread that has just been made."""
@@ -119,7 +121,7 @@ class TracedThread:
         table = self.table
         self.state = state
         table.loose[self.tid] = self
-        table.resumed = True
+        table.resumed = table.moved = True
         ptrace.ptrace(how, self.tid, 0, number)
 
     def nap(self, now: int, most: int = NAPS) -> bool:

@@ -329,13 +329,7 @@ class Tracer:
     def expire(self) -> None:
         """Fire the timers that are due."""
         if self.timers.expire(self._time.monotonic, self.processes.values()):
-            self.table.signalled = True
-            self.look_again()
-
-    def look_again(self) -> None:
-        """Something has happened that threads who wait for their turn may see."""
-        if self.turns is not None:
-            self.turns.look_again()
+            self.table.signalled = self.table.moved = True
 
 
 def _process_of(tid: int) -> int:

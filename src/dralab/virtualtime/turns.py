@@ -35,12 +35,10 @@ class Turns:
         ]
         for tid in gone:
             del self._queue[tid]
+        if self._table.moved:  # who has run may have done what others wait for
+            self._table.moved = False
+            return list(self._queue.values())
         return [thread for thread in self._queue.values() if not thread.empty]
-
-    def look_again(self) -> None:
-        """Something has happened that threads in the queue may see."""
-        for thread in self._queue.values():
-            thread.empty = False
 
 
 def finds_something(thread: TracedThread) -> bool:

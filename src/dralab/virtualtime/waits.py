@@ -8,6 +8,7 @@ from dralab.virtualtime.machine import FOREVER, ZERO
 from dralab.virtualtime.threads import NAPS, ThreadState, ThreadWait, TracedThread
 from dralab.virtualtime.timed_calls import (
     NEVER,
+    Arguments,
     TimedCall,
     TimeoutBase,
     TimeoutFormat,
@@ -19,6 +20,7 @@ from dralab.virtualtime.turns import Turns, finds_something
 INTERRUPTED: Final = frozenset({-512, -513, -514, -516, -errno.EINTR})
 ERESTARTSYS: Final = -512
 ERESTARTNOHAND: Final = -514
+FUTEX_WAIT_PRIVATE: Final = 0x80
 MASKED: Final = frozenset({"epoll_pwait", "epoll_pwait2"})  # the fifth argument masks signals
 # Nanoseconds. So short a sleep is for other threads to go on; it ends when they have, at the same
 # instant. The clock moves for one who sleeps so again and again.
@@ -27,6 +29,11 @@ NAP: Final = 50_000
 # often). No program sees how long: time.Sleep waits for a timer instead.
 GO_NAP: Final = 10_000_000
 GO_NAPS: Final = 10  # of more than NAP, at one instant
+# While nothing runs, the same thread waits for the next timer (runtime.notetsleep), beside the one
+# that fires it, and is woken when a goroutine enters a system call. Apart from that it only forces
+# garbage collections: let it sleep as long as where there is no timer (half of forcegcperiod).
+GO_REST: Final = 60_000_000_000
+SHORTEST_GO_REST: Final = 1_000_000
 
 
 class ThreadWaits:
@@ -48,6 +55,8 @@ class ThreadWaits:
         turns = self._turns if call.has_gate(arguments) else None
         if turns and (call.form is TimeoutFormat.MILLISECONDS or not arguments[call.argument]):
             timeout = NEVER if timeout is None else timeout
+        elif _is_go_rest(thread, call, arguments, timeout):
+            timeout = GO_REST
         if timeout is None or (timeout == 0 and base is TimeoutBase.NOW):
             thread.resume()
             return
@@ -85,11 +94,9 @@ class ThreadWaits:
             return False
         for thread in self._turns.waiting():
             with contextlib.suppress(ProcessLookupError):  # killed meanwhile: its end comes next
-                if not self._goes_on(thread):
-                    thread.empty = True
-                    continue
-            self._turns.look_again()
-            return True
+                thread.empty = not self._goes_on(thread)
+            if not thread.empty:
+                return True
         return False
 
     def _goes_on(self, thread: TracedThread) -> bool:
@@ -179,3 +186,12 @@ def _is_nap(thread: TracedThread, call: TimedCall, timeout: int, now: int) -> bo
         return thread.nap(now, NAPS)
     go = call.name == "nanosleep" and thread.process.is_go
     return go and timeout <= GO_NAP and thread.nap(now, GO_NAPS)
+
+
+def _is_go_rest(
+    thread: TracedThread, call: TimedCall, arguments: Arguments, timeout: int | None
+) -> bool:
+    """Whether Go's monitor waits for something to do: futex(word, FUTEX_WAIT_PRIVATE, …)."""
+    if not thread.process.is_go or call.name != "futex" or arguments[1] != FUTEX_WAIT_PRIVATE:
+        return False
+    return timeout is not None and SHORTEST_GO_REST <= timeout < GO_REST
