@@ -102,7 +102,7 @@ server=$!
 until grep -q ready: log; do sleep 1; done
 for i in 1 2; do
     sleep 600
-    curl -s --max-time 5 http://127.0.0.1:$3/apis/coordination.k8s.io/v1/leases |
+    curl -s --max-time 5 http://127.0.0.1:$3/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases |
         tr -d ' \\n' | grep -o '"renewTime":"[^.]*' | sort | head -n 1
 done
 kill $server
