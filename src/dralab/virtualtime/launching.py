@@ -25,7 +25,7 @@ class StartedProgram:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Launch:
+class LaunchOptions:
     """How programs are started: with this filter, SIGCHLD unblocked, memory at equal addresses."""
 
     code: bytes
@@ -33,12 +33,12 @@ class Launch:
     repeatable: bool
 
 
-class Launcher:
+class ProgramLaunch:
     """One program on its way: the launcher runs, and waits for us."""
 
     def __init__(
         self,
-        launch: Launch,
+        launch: LaunchOptions,
         arguments: Sequence[str],
         *,
         environment: Mapping[str, str],

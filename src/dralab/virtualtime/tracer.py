@@ -16,13 +16,13 @@ from dralab.kernel.randomness import Randomness
 from dralab.virtualtime import answers, peers, ptrace
 from dralab.virtualtime import seccomp_filter as rules
 from dralab.virtualtime.errors import ClockUnavailableError
-from dralab.virtualtime.launching import Launch, Launcher, StartedProgram
+from dralab.virtualtime.launching import LaunchOptions, ProgramLaunch, StartedProgram
 from dralab.virtualtime.machine import Architecture
 from dralab.virtualtime.programs import TracedProcess, is_go, read_file
 from dralab.virtualtime.threads import ThreadState, ThreadTable, TracedThread
 from dralab.virtualtime.timed_calls import TIMED_CALLS, VirtualTime
 from dralab.virtualtime.timers import ProgramTimers
-from dralab.virtualtime.turns import Turns
+from dralab.virtualtime.turns import ThreadTurns
 from dralab.virtualtime.vdso import (
     LARGEST,
     VdsoImage,
@@ -68,7 +68,7 @@ class Tracer:
         self.processes: dict[int, TracedProcess] = {}
         self.timers = ProgramTimers(machine, time.words)
         self.network = answers.NetworkUse(outside=outside, note=note)
-        self.turns = Turns(self.table) if gates else None
+        self.turns = ThreadTurns(self.table) if gates else None
         self.waits = ThreadWaits(time, self.turns)
         self._machine = machine
         self._time = time
@@ -79,7 +79,7 @@ class Tracer:
         self._seeds = None if seed is None else Randomness(seed)
         self._loads: Counter[str] = Counter()  # of programs, by name
         stopping = rules.rules(addresses=True, random=seed is not None, gates=gates)
-        self._launch = Launch(
+        self._launch = LaunchOptions(
             code=rules.assemble(machine, stopping), unblock=unblock, repeatable=seed is not None
         )
 
@@ -95,7 +95,7 @@ class Tracer:
         new_session: bool,
     ) -> StartedProgram:
         """Start a program; it has just been loaded when this returns."""
-        launcher = Launcher(
+        launcher = ProgramLaunch(
             self._launch,
             arguments,
             environment=environment,

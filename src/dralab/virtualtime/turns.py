@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dralab.virtualtime.threads import ThreadState, ThreadTable, TracedThread
 
 
-class Turns:
+class ThreadTurns:
     """The queue of threads that are stopped before they look whether they have to wait."""
 
     def __init__(self, table: ThreadTable) -> None:

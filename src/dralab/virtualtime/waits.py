@@ -14,7 +14,7 @@ from dralab.virtualtime.timed_calls import (
     TimeoutFormat,
     VirtualTime,
 )
-from dralab.virtualtime.turns import Turns, finds_something
+from dralab.virtualtime.turns import ThreadTurns, finds_something
 
 # The kernel's own ERESTART codes (include/linux/errno.h), which a tracer sees; epoll says EINTR.
 INTERRUPTED: Final = frozenset({-512, -513, -514, -516, -errno.EINTR})
@@ -39,7 +39,7 @@ SHORTEST_GO_REST: Final = 1_000_000
 class ThreadWaits:
     """The waits with a timeout of all threads; with `turns`, threads go on one after another."""
 
-    def __init__(self, time: VirtualTime, turns: Turns | None) -> None:
+    def __init__(self, time: VirtualTime, turns: ThreadTurns | None) -> None:
         self._time = time
         self._turns = turns
         self._orders = 0
