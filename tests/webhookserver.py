@@ -29,8 +29,8 @@ def authority():
 
 
 @cache
-def context():
-    """The TLS of all webhooks, made once."""
+def server_pem():
+    """Certificate and key of all webhooks, made once."""
     ca = authority()
     from cryptography.hazmat.primitives.asymmetric import ec
 
@@ -43,13 +43,18 @@ def context():
         .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .sign(ca.key, hashes.SHA256())
     )
+    return certificate.public_bytes(Encoding.PEM) + key.private_bytes(
+        Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
+    )
+
+
+@cache
+def context():
+    """The TLS of all webhooks, made once."""
     found = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     with tempfile.TemporaryDirectory() as place:
         file = Path(place) / "pem"
-        file.write_bytes(
-            certificate.public_bytes(Encoding.PEM)
-            + key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-        )
+        file.write_bytes(server_pem())
         found.load_cert_chain(file)
     return found
 

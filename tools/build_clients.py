@@ -69,6 +69,11 @@ COMMANDS = {
         "sigs.k8s.io/dra-example-driver/cmd/dra-example-controller",
         "sigs.k8s.io/dra-example-driver v0.4.0",
     ),
+    "dra-example-webhook": (
+        "DRALAB_EXAMPLE_WEBHOOK",
+        "sigs.k8s.io/dra-example-driver/cmd/dra-example-webhook",
+        "sigs.k8s.io/dra-example-driver v0.4.0",
+    ),
     # The last release that had classic DRA and structured parameters of v1alpha2 side by side.
     "dra-test-driver": (
         "DRALAB_OLD_DRIVER",

@@ -1,7 +1,10 @@
 """The real dra-example-driver, unmodified, on a node of ours: the end-to-end checks again."""
 
+import base64
+import json
 import os
 import shutil
+import socket
 import subprocess
 import tempfile
 import time
@@ -12,13 +15,19 @@ import pytest
 import stockparts
 from devicelab import SHARED, create_all, gpus, of_gpu, variable
 from dralab.api.resource.features import with_gates
+from dralab.api.status import ApiError
 from dralab.cluster import Cluster, Options
 from dralab.components.control_plane import ControlPlane
 from dralab.components.nodes import NodeOptions, Nodes
 from dralab.drivers.catalog import device_class
 from dralab.objects.pods import is_ready
+from dralab.runtime.client import Resource
 from dralab.runtime.resources import CLAIMS, CLASSES, PODS, SLICES
+from webhookserver import authority, server_pem
 
+HOOKS = Resource(
+    "admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations", namespaced=False
+)
 COMMANDS = "sigs.k8s.io/dra-example-driver/cmd"
 GO_MOD = """module conformance
 
@@ -351,6 +360,86 @@ def test_22_and_23_a_pod_waits_until_its_device_is_ready(bench, controller):
     )
     lab.run("binding-conditions")
     assert len(gpus(lab.log("binding-conditions", "pod0"))) == 1
+
+
+INVALID = {
+    "sharing": {"strategy": "TimeSlicing", "timeSlicingConfig": {"interval": "InvalidInterval"}}
+}
+REQUEST = {"deviceClassName": "gpu.example.com"}
+OPAQUE = {
+    "driver": "gpu.example.com",
+    "parameters": {
+        "apiVersion": "gpu.resource.example.com/v1alpha1", "kind": "GpuConfig", **INVALID,
+    },
+}  # fmt: skip
+CONFIG = [{"opaque": OPAQUE}]
+
+
+@pytest.mark.parametrize(
+    ("kind", "version", "spec"),
+    [
+        ("ResourceClaim", "v1", {"requests": [{"name": "gpu", "exactly": REQUEST}]}),
+        ("ResourceClaim", "v1beta1", {"requests": [{"name": "gpu", **REQUEST}]}),
+        ("ResourceClaimTemplate", "v1", {"requests": [{"name": "gpu", "exactly": REQUEST}]}),
+    ],
+)
+def test_19_to_21_the_webhook_refuses_wrong_parameters(webhook, kind, version, spec):
+    devices = {"devices": {**spec, "config": CONFIG}}
+    body = {"apiVersion": f"resource.k8s.io/{version}", "kind": kind, "metadata": {"name": version}}
+    body["spec"] = {"spec": devices} if kind.endswith("Template") else devices
+    resource = Resource("resource.k8s.io", version, f"{kind.lower()}s", namespaced=True)
+    with pytest.raises(ApiError, match="unknown time-slice interval: InvalidInterval"):
+        webhook.create(resource, body, "default")
+    good = json.loads(json.dumps(body).replace("InvalidInterval", "Long"))
+    assert webhook.create(resource, good, "default")["metadata"]["name"] == version
+
+
+@pytest.fixture(scope="module")
+def webhook(tmp_path_factory):
+    """A client of a server that asks the driver's webhook about claims and templates."""
+    hook = program("dra-example-webhook", "DRALAB_EXAMPLE_WEBHOOK", tmp_path_factory)
+    place = tmp_path_factory.mktemp("webhook")
+    (place / "pem").write_bytes(server_pem())
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    files = [f"--tls-cert-file={place / 'pem'}", f"--tls-private-key-file={place / 'pem'}"]
+    with (
+        Cluster() as cluster,
+        (place / "log").open("w") as log,
+        subprocess.Popen([hook, *files, f"--port={port}"], stderr=log) as running,
+    ):
+        url = f"https://127.0.0.1:{port}/validate-resource-claim-parameters"
+        authority_ = base64.b64encode(authority().pem).decode()
+        rule = {
+            "apiGroups": ["resource.k8s.io"],
+            "apiVersions": ["v1beta1", "v1beta2", "v1"],
+            "operations": ["CREATE", "UPDATE"],
+            "resources": ["resourceclaims", "resourceclaimtemplates"],
+        }
+        configured = {
+            "name": "dra.example.com",
+            "rules": [rule],
+            "clientConfig": {"url": url, "caBundle": authority_},
+            "admissionReviewVersions": ["v1"],
+            "sideEffects": "None",
+        }
+        body = {"metadata": {"name": "webhook"}, "webhooks": [configured]}
+        try:
+            until_open(port)
+            cluster.client.create(HOOKS, body)
+            yield cluster.client
+        finally:
+            running.kill()
+
+
+def until_open(port):
+    for _ in range(400):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.05)
+    raise AssertionError("the webhook does not listen")
 
 
 def test_a_driver_that_starts_again_finds_its_slices_and_claims(bench):
