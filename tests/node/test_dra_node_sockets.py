@@ -220,6 +220,43 @@ def test_must_report_grpc_serving_error(node, socket):
         server.stop()
 
 
+def test_must_use_one_grpc_connection_for_all_service_calls(node):
+    server = node.server()
+    server.register()
+    assert server.registered.wait(10)
+    server.serve()
+    plugin = node.plugin()
+    until(lambda: plugin.connected)
+    for _ in range(2):
+        plugin.prepare([REF])
+        plugin.unprepare([REF])
+        assert connections(server.endpoint) == 1
+
+
+@both
+def test_slices_must_be_removed_if_plugin_stops_after_registration(node, common):
+    changes = []
+    node.plugins.changed = lambda driver, there: changes.append((driver, there))
+    server = node.start(common=common)
+    until(lambda: (DRIVER, True) in changes)
+    server.stop()
+    # From here on the 30 s run after which a node deletes the slices (test_dra_node_suite.py).
+    until(lambda: changes[-1] == (DRIVER, False))
+
+
+@both
+def test_slices_must_not_be_removed_if_plugin_restarts_quickly_enough(node, common):
+    changes = []
+    node.plugins.changed = lambda driver, there: changes.append((driver, there))
+    server = node.start(common=common)
+    until(lambda: (DRIVER, True) in changes)
+    server.stop()
+    until(lambda: changes[-1] == (DRIVER, False))
+    node.start(common=common)
+    # The node stops to wait for the end of the 30 s.
+    until(lambda: changes[-1] == (DRIVER, True))
+
+
 def test_must_use_one_grpc_connection_for_service_and_health_monitoring_calls(node):
     server = node.start()
     plugin = node.plugin()

@@ -1,12 +1,13 @@
 """What the kubelet's own DRA suite asks of a node (test/e2e_node/dra_test.go, 1.36.2), case by case.
 
 The names are those of the suite's cases. Its minutes are simulated; cases about sockets have real
-ones, in test_dra_node_sockets.py. One case is missing: a node has ResourceHealthStatus always on,
-so there is no pod without the health of its devices.
+ones, in test_dra_node_sockets.py.
 """
 
 import pytest
 
+from dralab.api.resource.features import with_gates
+from dralab.components.nodes import set_features
 from nodelab import DRIVER, NodeLab
 
 OTHER = "test-driver2.cdi.k8s.io"
@@ -259,6 +260,15 @@ def test_should_reflect_device_health_changes_in_the_pod_s_status(lab, driver):
     for health in ("Healthy", "Unhealthy", "Healthy"):
         driver.tell("dev-0", health)
         assert lab.health() == [health]
+
+
+def test_should_not_add_health_status_to_pod_when_feature_gate_is_disabled(lab, driver):
+    set_features(lab.kubelet, with_gates("ResourceHealthStatus=false"))
+    driver.tell("dev-0", "Healthy")
+    lab.pod(seconds=60)
+    assert lab.phase() == "Running"
+    lab.wait(30)
+    assert lab.health() == []
 
 
 def test_should_update_health_to_unknown_when_plugin_stops_and_recover_upon_restart(lab, driver):

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from dralab.api.kinds import Kinds
-from dralab.api.resource.features import Features
+from dralab.api.resource.features import DEFAULT_1_36, Features
 from dralab.api.status import ApiError
 from dralab.apiserver.admission.services import NETWORK
 from dralab.apiserver.audit.ids import AuditIds
@@ -70,6 +70,7 @@ class ApiServer:
         clock = clock or WallClock()
         settings = authentication or AuthenticationSettings()
         self.store = store
+        self.features = DEFAULT_1_36 if features is None else features
         self.hub = Hub(store, clock, limits)
         self.resources = new_resources(
             store,

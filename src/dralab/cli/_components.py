@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
+    from dralab.api.resource.features import Features
     from dralab.runtime.live import LiveEngine
     from dralab.runtime.manager import Manager
 
@@ -80,6 +81,16 @@ def check_namespaces(runtime: str) -> None:
             f"this machine lets you have no mount namespaces ({text}): run as root, or allow user "
             "namespaces (sysctl kernel.unprivileged_userns_clone, user.max_user_namespaces)"
         )
+
+
+def features_of(text: str) -> "Features":
+    """Return the gates that are on after --feature-gates. click.BadParameter."""
+    from dralab.api.resource.features import GateError, with_gates
+
+    try:
+        return with_gates(text)
+    except GateError as error:
+        raise click.BadParameter(str(error), param_hint="--feature-gates") from error
 
 
 def address_of(text: str, example: str) -> tuple[str, int]:

@@ -24,7 +24,7 @@ from dralab.cli._authentication import (
     flags_of,
     outgoing_of,
 )
-from dralab.cli._components import address_of, duration_of
+from dralab.cli._components import address_of, duration_of, features_of
 from dralab.cli._serving import SERVICES, files_of, listening_on, range_of, switches_of
 from dralab.cli.errors import UnusableInput
 from dralab.kernel.clock import SECOND
@@ -287,7 +287,6 @@ def serve(
 
     `authentication` are the options of `cli._authentication`.
     """
-    from dralab.api.resource.features import GateError, with_gates
     from dralab.api.snapshots.errors import SnapshotError
     from dralab.apiserver.authentication.errors import UnusableSetting
     from dralab.apiserver.http.serving import AddressInUse, ServingError
@@ -295,10 +294,7 @@ def serve(
     from dralab.apiserver.storage import StorageUnavailable
     from dralab.cluster import MEMORY, Cluster, Options
 
-    try:
-        features = with_gates(feature_gates)
-    except GateError as error:
-        raise click.BadParameter(str(error), param_hint="--feature-gates") from error
+    features = features_of(feature_gates)
     listen = listening_on(listen, bind_address, secure_port)
     serving = files_of(tls_cert_file, tls_private_key_file, tls=tls)
     host, port = address_of(listen or DEFAULT, DEFAULT)

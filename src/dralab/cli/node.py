@@ -12,6 +12,7 @@ from dralab.cli._components import (
     RUNTIME,
     address_of,
     check_namespaces,
+    features_of,
     run_until_told,
 )
 from dralab.cli._connection import ClusterConnection, cluster_options
@@ -53,6 +54,13 @@ CDI_ROOTS = (Path("/etc/cdi"), Path("/var/run/cdi"))
     help="The socket for NRI plugins.  [default: ROOT/nri/nri.sock]",
 )
 @click.option(
+    "--feature-gates",
+    metavar="GATE=true|false[,…]",
+    default="",
+    help="Feature gates of the kubelet: ResourceHealthStatus=false leaves the health of devices "
+    "out of pods' status.",
+)
+@click.option(
     "--status",
     is_flag=True,
     help="Print the drivers registered with the node that runs with this --root, and exit.",
@@ -68,6 +76,7 @@ def node(
     namespaces: bool,
     listen: str,
     nri_socket: Path | None,
+    feature_gates: str,
     status: bool,
 ) -> None:
     """Run a simulated kubelet against any cluster until Ctrl-C or SIGTERM.
@@ -101,6 +110,7 @@ def node(
     from dralab.runtime.manager import Manager
 
     host, port = _address(listen)
+    features = features_of(feature_gates)
     commands = _commands(images, runtime)
     if namespaces:
         check_namespaces(runtime)
@@ -130,6 +140,7 @@ def node(
         endpoint = EndpointServer(kubelets, name, root / "pki", host, port)
     except (CheckpointError, ServingError) as error:
         raise UnusableInput(str(error)) from error
+    nodes.set_features(kubelet, features)
     kubelet.serve(endpoint)
     kubelet.paths = paths if namespaces else NodePaths()
     endpoint.start()

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from dralab.api.resource.features import DEFAULT_1_36, RESOURCE_HEALTH, Features
 from dralab.api.status import ApiError
 from dralab.components import roles
 from dralab.kernel.clock import Clock
@@ -139,7 +140,9 @@ class Nodes:
                 paths = partial(paths_of, root)
             service = service_of(cluster.url)
             self.runtime = ProcessRuntime(engine, self.wanted.images, places, paths, service)
-        kubelets = self.kubelets = assemble(manager, self.wanted, runtime=self.runtime)
+        kubelets = self.kubelets = assemble(
+            manager, self.wanted, runtime=self.runtime, features=cluster.server.features
+        )
         # Logs, commands and ports: the server asks here first.
         cluster.server.nodes.here.append(PodStreams(kubelets))
         engine.soon(manager.start)
@@ -164,6 +167,7 @@ def assemble(
     wanted: NodeOptions,
     programs: Mapping[str, "Program"] | None = None,
     runtime: "ContainerRuntime | None" = None,
+    features: Features = DEFAULT_1_36,
 ) -> "Kubelets":
     """Put nodes and their drivers on a manager, live or simulated."""
     from dralab.drivers.publishing import SlicePublisher
@@ -208,8 +212,14 @@ def assemble(
     for index in range(len(objects)):
         queue.add(index)
     for spec in _specs(wanted):
-        add(kubelets, spec, wanted.root / spec.name if wanted.root is not None else None)
+        root = wanted.root / spec.name if wanted.root is not None else None
+        set_features(add(kubelets, spec, root), features)
     return kubelets
+
+
+def set_features(kubelet: "Kubelet", features: Features) -> None:
+    """Let a node have the feature gates that are on."""
+    kubelet.claims.of_containers.reports_health = RESOURCE_HEALTH in features
 
 
 def install(kubelet: "Kubelet", driver: "Driver", publisher: "SlicePublisher") -> None:

@@ -28,6 +28,7 @@ class ContainerDevices:
     def __init__(self, plugins: Plugins, find: Callable[[str, str], PreparedClaim | None]) -> None:
         self.plugins = plugins
         self.find = find
+        self.reports_health = True  # the gate ResourceHealthStatus
 
     def cdi_ids(self, pod: JsonDict, container: JsonObject) -> list[str]:
         """Return the ids of the devices that a container lists, in its order, each once."""
@@ -41,7 +42,7 @@ class ContainerDevices:
 
         A device whose driver does not tell its health, or not any more, is `Unknown`.
         """
-        uses = uses_of(container)
+        uses = uses_of(container) if self.reports_health else []
         if not uses:
             return []
         names, namespace = claims_by_entry(pod), key_of(pod).namespace

@@ -8,10 +8,15 @@ from dralab.api.core.pod_defaults import default_pod, default_pod_spec, qos_clas
 from dralab.api.core.pod_validation import pod_spec_problems, pod_update_problems
 from dralab.api.fields import FieldError
 from dralab.api.metadata import label_problems
-from dralab.api.resource.features import COMPARING_TOLERATIONS, DEFAULT_1_36, Features
+from dralab.api.resource.features import (
+    COMPARING_TOLERATIONS,
+    DEFAULT_1_36,
+    RESOURCE_HEALTH,
+    Features,
+)
 from dralab.api.strategy import Strategy
 from dralab.values import labels
-from dralab.values.json_types import JsonDict
+from dralab.values.json_types import JsonDict, JsonObject
 
 GATED: Final = "Scheduling is blocked due to non-empty scheduling gates"
 
@@ -81,6 +86,9 @@ class PodStrategy(WithPods):
         """Keep what the status may not lose."""
         before = old.get("status") or {}
         status = new.setdefault("status", {})
+        if RESOURCE_HEALTH not in self.features and not _healths(before):
+            for container in _healths(status):
+                del container["allocatedResourcesStatus"]
         if "qosClass" in before:
             status.setdefault("qosClass", before["qosClass"])
 
@@ -146,3 +154,10 @@ def label_selector_problems(selector: JsonDict, path: str) -> list[FieldError]:
             why = "not a valid selector operator"
             errors.append(fields.invalid_value(f"{at}.operator", operator, why))
     return errors
+
+
+def _healths(status: JsonObject) -> list[JsonDict]:
+    """Return the statuses of containers that have the health of devices."""
+    kinds = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
+    found = [each for kind in kinds for each in status.get(kind) or ()]
+    return [each for each in found if "allocatedResourcesStatus" in each]

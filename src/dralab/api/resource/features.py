@@ -11,6 +11,9 @@ Features = frozenset[str]
 COMPARING_TOLERATIONS: Final = "TaintTolerationComparisonOperators"
 """Tolerations of pods may compare numbers: Lt and Gt (KEP-5471)."""
 
+RESOURCE_HEALTH: Final = "ResourceHealthStatus"
+"""The status of pods has the health of their devices (KEP-4680)."""
+
 _STABLE_1_36: Final = frozenset(
     {
         "DRAAdminAccess",
@@ -24,6 +27,7 @@ _STABLE_1_36: Final = frozenset(
         "DRAResourceClaimDeviceStatus",
         "DRASchedulerFilterTimeout",
         "DynamicResourceAllocation",
+        RESOURCE_HEALTH,
     }
 )
 
