@@ -31,7 +31,7 @@ SPEC = {
     },
     "x-kubernetes-validations": [
         {"rule": "self.n != 3", "message": "not three"},
-        {"rule": "self.n >= oldSelf.n", "messageExpression": "'at least ' + string(oldSelf.n)"},
+        {"rule": "self.n >= oldSelf.n", "messageExpression": "'at least %d'.format([oldSelf.n])"},
     ],
 }
 

@@ -69,7 +69,7 @@ def test_an_old_value_may_be_optional(server):
     rule = {
         "rule": "!oldSelf.hasValue() || self == oldSelf.value()",
         "optionalOldSelf": True,
-        "messageExpression": "'was ' + oldSelf.orValue('none')",
+        "messageExpression": "'was %s'.format([oldSelf.orValue('none')])",
     }
     define(server, fields(o={"type": "string", "x-kubernetes-validations": [rule]}))
     assert ask(server, "POST", APPLES, apple(o="x"))[0] == 201

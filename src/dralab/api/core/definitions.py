@@ -97,15 +97,17 @@ class DefinitionStrategy(Strategy):
         return errors
 
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the change: group, scope and names of the kind stay."""
-        errors = self.validate(new)
-        before, after = old["spec"], new["spec"]
-        for path in (("group",), ("scope",), ("names", "plural"), ("names", "kind")):
-            had, has = _at(before, path), _at(after, path)
-            if had != has:
-                where = ".".join(("spec", *path))
-                errors.append(fields.invalid_value(where, has, "field is immutable"))
-        return errors
+        """Return what is wrong with a changed definition."""
+        return [*self.validate(new), *change_errors(new, old)]
+
+
+def change_errors(new: JsonDict, old: JsonDict) -> Iterator[FieldError]:
+    """Yield what is wrong with the change: group, scope and names of the kind stay."""
+    before, after = old["spec"], new["spec"]
+    for path in (("group",), ("scope",), ("names", "plural"), ("names", "kind")):
+        had, has = _at(before, path), _at(after, path)
+        if had != has:
+            yield fields.invalid_value(".".join(("spec", *path)), has, "field is immutable")
 
 
 def _at(value: Any, path: tuple[str, ...]) -> Any:

@@ -1,15 +1,15 @@
 """Rules of custom resources in CEL; imported with the first schema that has one."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
 from dralab import cel
 from dralab.api import fields
 from dralab.api.fields import OMITTED, FieldError
+from dralab.apiserver.resources.schema_types import is_embedded, value_of
 from dralab.cel import types
-from dralab.cel.json_values import from_json
 from dralab.cel.values import NOTHING, Optional
 from dralab.values.remembering import remembered
 
@@ -30,7 +30,7 @@ def broken_rules(
     Order and words: k8s.io/apiextensions-apiserver `pkg/apiserver/schema/cel`.
     """
     try:
-        yield from _Write(budget).errors(schema, value, old, path)
+        yield from _Write(budget).errors(schema, value, old, path, root=not path)
     except _Spent as end:
         yield end.error
 
@@ -50,12 +50,15 @@ class _Write:
         self.left = budget
 
     def errors(
-        self, schema: Mapping[str, Any], value: Any, old: Any, path: str
+        self, schema: Mapping[str, Any], value: Any, old: Any, path: str, *, root: bool = False
     ) -> Iterator[FieldError]:
-        """Yield the violations in a value and below it. _Spent."""
+        """Yield the violations in a value and below it; `root` is for whole objects. _Spent."""
         rules = schema.get("x-kubernetes-validations")
         if rules:
-            variables = {"self": from_json(value), "oldSelf": from_json(old)}
+            variables = {
+                "self": value_of(schema, value, root=root),
+                "oldSelf": value_of(schema, old, root=root),
+            }
             # What was so before need not be mended, unless a rule is about the change.
             same = old is not None and value == old
             for rule in rules:
@@ -72,11 +75,14 @@ class _Write:
                 if isinstance(part, Mapping):
                     before = old.get(name) if isinstance(old, Mapping) else None
                     where = f"{path}.{name}" if path else name
-                    yield from self.errors(part, value[name], before, where)
+                    embedded = is_embedded(part)
+                    yield from self.errors(part, value[name], before, where, root=embedded)
         elif isinstance(value, list) and isinstance(schema.get("items"), Mapping):
+            items, before = schema["items"], _by_keys(schema, old)
             for index, item in enumerate(value):
-                # Only lists with keys have an old item to compare with.
-                yield from self.errors(schema["items"], item, None, f"{path}[{index}]")
+                had = before.get(_keys_of(schema, item)) if before else None
+                at = f"{path}[{index}]"
+                yield from self.errors(items, item, had, at, root=is_embedded(items))
 
     def _broken(
         self,
@@ -149,6 +155,18 @@ class _Write:
         self.left -= cost
 
 
+def _by_keys(schema: Mapping[str, Any], old: Any) -> Mapping[Any, Any]:
+    """Return the old items of a list by their keys: only lists with keys can be compared."""
+    if schema.get("x-kubernetes-list-type") != "map" or not isinstance(old, list):
+        return {}
+    return {_keys_of(schema, item): item for item in old}
+
+
+def _keys_of(schema: Mapping[str, Any], item: Any) -> tuple[Any, ...]:
+    names = schema.get("x-kubernetes-list-map-keys") or ()
+    return tuple(item.get(name) if isinstance(item, Mapping) else None for name in names)
+
+
 def _failure(where: str, rule: Mapping[str, Any], message: str, value: Any) -> FieldError:
     match rule.get("reason"):
         case "FieldValueForbidden":
@@ -171,32 +189,3 @@ def _environment(optional: bool) -> cel.Environment:  # noqa: FBT001 - by positi
     """Return what rules may use; with `optionalOldSelf` the old value is optional."""
     old = types.optional_of(types.DYN) if optional else types.DYN
     return cel.kubernetes().extended(variables={"self": types.DYN, "oldSelf": old})
-
-
-def rule_errors(versions: Sequence[Mapping[str, Any]]) -> Iterator[FieldError]:
-    """Yield the rules of a definition that do not compile."""
-    for index, version in enumerate(versions):
-        schema = (version.get("schema") or {}).get("openAPIV3Schema")
-        if isinstance(schema, Mapping):
-            path = f"spec.versions[{index}].schema.openAPIV3Schema"
-            yield from _rule_errors(schema, path)
-
-
-def _rule_errors(schema: Mapping[str, Any], path: str) -> Iterator[FieldError]:
-    for index, rule in enumerate(schema.get("x-kubernetes-validations") or ()):
-        where = f"{path}.x-kubernetes-validations[{index}].rule"
-        expression = rule.get("rule") or ""
-        if not expression.strip():
-            yield fields.required(where, "rule is not specified")
-            continue
-        try:
-            _program(expression.strip(), bool(rule.get("optionalOldSelf")))
-        except cel.CompileError as error:
-            yield fields.invalid_value(where, dict(rule), str(error))
-    for name, part in (schema.get("properties") or {}).items():
-        if isinstance(part, Mapping):
-            yield from _rule_errors(part, f"{path}.properties[{name}]")
-    for name in ("items", "additionalProperties"):
-        part = schema.get(name)
-        if isinstance(part, Mapping):
-            yield from _rule_errors(part, f"{path}.{name}")

@@ -4,12 +4,12 @@ Source: k8s.io/apiextensions-apiserver `pkg/registry/customresource`.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
 from dralab.api import fields, schemas, structural
-from dralab.api.core.definitions import DefinitionStrategy
+from dralab.api.core.definitions import DefinitionStrategy, change_errors
 from dralab.api.decoding import Decoder
 from dralab.api.fields import FieldError
 from dralab.api.scalar_decoding import DecodingError
@@ -213,14 +213,25 @@ def _has_rules(schema: Any) -> bool:
 
 
 class CheckedDefinitions(DefinitionStrategy):
-    """Definitions, whose rules in CEL must compile."""
+    """Definitions, whose rules in CEL must compile and must not cost too much."""
 
     def validate(self, value: JsonDict) -> list[FieldError]:
         """Return what is wrong with a definition."""
-        found = super().validate(value)
-        versions = value["spec"].get("versions") or ()
-        if any(_has_rules((each.get("schema") or {}).get("openAPIV3Schema")) for each in versions):
-            from dralab.apiserver.resources.custom_expressions import rule_errors
+        return super().validate(value) + self._rule_errors(value, ())
 
-            found += rule_errors(versions)
-        return found
+    def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
+        """Return what is wrong with a change; schemas that do not change may stay as they are."""
+        found = [*super().validate(new), *change_errors(new, old)]
+        return found + self._rule_errors(new, old["spec"].get("versions") or ())
+
+    def _rule_errors(
+        self, value: JsonDict, before: Sequence[Mapping[str, Any]]
+    ) -> list[FieldError]:
+        versions = value["spec"].get("versions") or ()
+        if not any(
+            _has_rules((each.get("schema") or {}).get("openAPIV3Schema")) for each in versions
+        ):
+            return []
+        from dralab.apiserver.resources.rule_checks import rule_errors
+
+        return list(rule_errors(versions, before))
