@@ -37,7 +37,7 @@ RULES: Final = "x-kubernetes-validations"
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _SchemaPlace:
     """A schema within a definition: `times` is how often a value has it, None for any number."""
 
     schema: Mapping[str, Any]
@@ -45,7 +45,7 @@ class _Place:
     times: int | None = 1
     root: bool = False
 
-    def parts(self) -> Iterator["_Place"]:
+    def parts(self) -> Iterator["_SchemaPlace"]:
         """Yield the schemas directly below."""
         schema = self.schema
         for name, part in sorted((schema.get("properties") or {}).items()):
@@ -60,13 +60,13 @@ class _Place:
                 else:
                     yield self._below(part, f".{name}", None)
 
-    def _below(self, schema: Mapping[str, Any], step: str, times: int | None) -> "_Place":
+    def _below(self, schema: Mapping[str, Any], step: str, times: int | None) -> "_SchemaPlace":
         embedded = bool(schema.get("x-kubernetes-embedded-resource"))
         return replace(self, schema=schema, path=self.path + step, times=times, root=embedded)
 
 
 @dataclass(slots=True)
-class _Total:
+class _TotalCost:
     """The cost of all expressions of a schema."""
 
     cost: int = 0
@@ -99,8 +99,8 @@ def _schema_of(version: Mapping[str, Any]) -> Any:
 
 
 def _schema_errors(schema: Mapping[str, Any], path: str) -> Iterator[FieldError]:
-    total = _Total()
-    waiting = [_Place(schema, path, root=True)]
+    total = _TotalCost()
+    waiting = [_SchemaPlace(schema, path, root=True)]
     while waiting:
         place = waiting.pop()
         if place.schema.get(RULES):
@@ -114,7 +114,7 @@ def _schema_errors(schema: Mapping[str, Any], path: str) -> Iterator[FieldError]
         yield fields.forbidden(path, _exceeds(what, total.cost, PER_DEFINITION))
 
 
-def _place_errors(place: _Place, total: _Total) -> Iterator[FieldError]:
+def _place_errors(place: _SchemaPlace, total: _TotalCost) -> Iterator[FieldError]:
     """Yield what is wrong with the rules of one schema, and count their costs."""
     found = type_of_schema(place.schema, root=place.root)
     if found is None:
@@ -132,7 +132,7 @@ def _rule_errors(
     environment: cel.Environment,
     *,
     times: int,
-    total: _Total,
+    total: _TotalCost,
 ) -> Iterator[FieldError]:
     expression = (rule.get("rule") or "").strip()
     if not expression:
@@ -158,7 +158,7 @@ def _rule_errors(
             yield from _too_dear(program.max_cost, at, what, total)
 
 
-def _too_dear(cost: int, where: str, what: str, total: _Total) -> Iterator[FieldError]:
+def _too_dear(cost: int, where: str, what: str, total: _TotalCost) -> Iterator[FieldError]:
     total.add(cost, where)
     if cost > PER_EXPRESSION:
         yield fields.forbidden(where, _exceeds(what, cost, PER_EXPRESSION))
