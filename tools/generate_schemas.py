@@ -56,10 +56,27 @@ def main() -> None:
             for gvk in raw.get("x-kubernetes-group-version-kind", ()):
                 key = "/".join(filter(None, (gvk["group"], gvk["version"], gvk["kind"])))
                 kinds.setdefault(key, name)
-    content = {"kinds": kinds, "definitions": definitions}
+    content = {"kinds": kinds, "definitions": definitions, "later": _later(root)}
     _write(DATA / "definitions.json.gz", content)
     _write(DATA / "descriptions.json.gz", descriptions)
     print(f"{len(definitions)} definitions, {len(kinds)} kinds from {', '.join(VERSIONS)}")
+
+
+def _later(root: Path) -> dict[str, Any]:
+    """Return what the newest version has added: definitions (true) and fields, by definition."""
+    newest, before = (
+        json.loads((root / version / "_definitions.json").read_bytes())["$defs"]
+        for version in VERSIONS
+    )
+    found: dict[str, Any] = {}
+    for name, raw in newest.items():
+        if name not in before:
+            found[name] = True
+            continue
+        known = before[name].get("properties", {})
+        if added := sorted(set(raw.get("properties", {})) - set(known)):
+            found[name] = added
+    return found
 
 
 def _add(

@@ -138,9 +138,10 @@ def test_openapi_describes_the_claims_of_pods_so_that_clients_can_patch_them(cli
     from dralab.apiserver import openapi
 
     with Cluster() as cluster:
-        kinds = openapi.places(cluster.server.resources.kinds)["api/v1"]
+        kinds = cluster.server.resources.kinds
+        core = openapi.places(kinds)["api/v1"]
     for found in (
-        openapi.version3(kinds, "v1.36.2")["components"]["schemas"],
+        openapi.version3("api/v1", core, "v1.36.2")["components"]["schemas"],
         openapi.version2(kinds, "v1.36.2")["definitions"],
     ):
         claims = found["io.k8s.api.core.v1.PodSpec"]["properties"]["deviceClaims"]

@@ -147,8 +147,14 @@ class Schema:
 class Schemas:
     """The definitions of the standard kinds, linked when they are first asked for."""
 
-    def __init__(self, kinds: Mapping[str, str], definitions: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        kinds: Mapping[str, str],
+        definitions: Mapping[str, Any],
+        later: Mapping[str, Any] = NOTHING,
+    ) -> None:
         self._kinds = kinds
+        self._later = later
         self._raw = definitions
         self._made: dict[str, Schema] = {}
 
@@ -157,7 +163,7 @@ class Schemas:
     def standard(cls) -> "Schemas":
         """Return the definitions of Kubernetes 1.37, and those of 1.36 that it dropped."""
         content = orjson.loads(_unpacked("definitions.json.gz"))
-        return cls(content["kinds"], content["definitions"])
+        return cls(content["kinds"], content["definitions"], content["later"])
 
     def schema_of(self, api_version: str, kind: str) -> Schema | None:
         """Return the schema of a kind; None if there is none."""
@@ -175,6 +181,14 @@ class Schemas:
         """Return a definition as the data file has it; not to be changed."""
         found: Mapping[str, Any] = self._raw[name]
         return found
+
+    def shown(self, name: str) -> Mapping[str, Any]:
+        """Return a definition without the fields that 1.37 has added; not to be changed."""
+        raw, later = self.raw(name), self._later.get(name)
+        if not isinstance(later, list):
+            return raw
+        known = raw["properties"]
+        return {**raw, "properties": {k: v for k, v in known.items() if k not in later}}
 
     def name_of(self, api_version: str, kind: str) -> str | None:
         """Return the name of a kind's definition; None if there is none."""

@@ -33,7 +33,7 @@ FOO = Kind(
 
 
 def document(place):
-    return openapi.version3(PLACES[place], "v1.36.2")
+    return openapi.version3(place, PLACES[place], "v1.36.2")
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -80,6 +80,31 @@ def test_no_two_operations_have_the_same_name(place):
     assert len(names) == len(set(names))
 
 
+def test_the_core_document_is_as_large_as_a_real_servers():
+    found = openapi.version3("api/v1", openapi.places(Kinds.standard(also=()))["api/v1"], "v1.36.2")
+    assert (len(found["paths"]), len(found["components"]["schemas"])) == (113, 251)
+
+
+def test_what_1_37_has_added_is_not_described():
+    spec = document("api/v1")["components"]["schemas"]["io.k8s.api.core.v1.EmptyDirVolumeSource"]
+    assert set(spec["properties"]) == {"medium", "sizeLimit"}
+
+
+def test_watches_and_proxies_have_paths_of_their_own():
+    paths = document("api/v1")["paths"]
+    watch = paths["/api/v1/watch/namespaces/{namespace}/pods/{name}"]["get"]
+    assert watch["x-kubernetes-action"] == "watch"
+    proxy = paths["/api/v1/nodes/{name}/proxy/{path}"]
+    assert [each["name"] for each in proxy["parameters"]] == ["name", "path"]
+    assert not any("/watch/" in path for path in openapi.version3("", [FOO], "v1")["paths"])
+
+
+def test_discovery_is_described_too():
+    assert document("apis/apps")["paths"]["/apis/apps/"]
+    assert document("version")["paths"]["/version/"]
+    assert "/api/v1/" in document("api/v1")["paths"]
+
+
 def test_lists_say_how_they_merge():
     schemas = document("api/v1")["components"]["schemas"]
     containers = schemas["io.k8s.api.core.v1.PodSpec"]["properties"]["containers"]
@@ -102,7 +127,7 @@ def test_everything_there_is_has_a_definition_in_the_old_document():
 
 
 def test_a_custom_resource_is_described_by_its_own_schema():
-    found = openapi.version3([FOO], "v1.36.2")
+    found = openapi.version3("apis/example.com/v1", [FOO], "v1.36.2")
     schema = found["components"]["schemas"]["com.example.v1.Foo"]
     assert schema["description"] == "A foo."
     assert schema["properties"]["spec"]["properties"] == {"n": {"type": "integer"}}

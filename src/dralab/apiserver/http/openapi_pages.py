@@ -59,7 +59,7 @@ class OpenApiPages:
                 return self._empty_version2()
             case ["v2"]:
                 kinds = list(self.kinds)
-                made = lambda: openapi.version2(kinds, self.server_version)  # noqa: E731
+                made = lambda: openapi.version2(self.kinds, self.server_version)  # noqa: E731
                 return _answer(request, self._kept(request, "v2", kinds, made))
             case _:
                 return None
@@ -76,7 +76,7 @@ class OpenApiPages:
             request,
             f"v3/{place}#{hashed}",
             kinds,
-            lambda: openapi.version3(kinds, self.server_version),
+            lambda: openapi.version3(place, kinds, self.server_version),
         )
         forever = (("Cache-Control", "public, immutable"),) if asked else ()
         return _answer(request, kept, headers=forever)

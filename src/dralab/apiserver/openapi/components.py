@@ -12,6 +12,7 @@ META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1."
 DELETE_OPTIONS: Final = META + "DeleteOptions"
 STATUS: Final = META + "Status"
 PATCH: Final = META + "Patch"
+WATCH_EVENT: Final = META + "WatchEvent"
 LIST_META: Final = META + "ListMeta"
 # Names in a document that differ from those in the data file.
 MARKS: Final = {
@@ -70,7 +71,7 @@ class Components:
             name = rest.pop()
             if name in self.schemas:
                 continue
-            raw = self._standard.raw(name)
+            raw = self._standard.shown(name)
             self.schemas[name] = self._definition(name, raw)
             rest.extend(references(raw))
 

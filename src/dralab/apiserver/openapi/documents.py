@@ -1,15 +1,23 @@
 """Whole documents: the index, one for each group and version, and the old one of everything."""
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import orjson
 
 from dralab.api.kinds import Kind, Kinds
-from dralab.apiserver.openapi.components import Components
+from dralab.apiserver.openapi.components import META, Components
 from dralab.apiserver.openapi.operations import Operations
 
+# Pages of every server, with the definition of what they answer; nothing for a text.
+PAGES: Final = {
+    ".well-known/openid-configuration": "",
+    "api": f"{META}APIVersions",
+    "apis": f"{META}APIGroupList",
+    "openid/v1/jwks": "",
+    "version": "io.k8s.apimachinery.pkg.version.Info",
+}
 SECURITY: Final = {
     "BearerToken": {
         "description": "Bearer Token authentication",
@@ -22,10 +30,22 @@ SECURITY: Final = {
 
 def places(kinds: Kinds) -> dict[str, Sequence[Kind]]:
     """Return the kinds of each document, by its place in the index (`api/v1`, `apis/apps/v1`)."""
-    found: dict[str, list[Kind]] = {}
+    found: dict[str, list[Kind]] = {place: [] for place in PAGES}
     for kind in kinds:
         found.setdefault(kind.path[1:], []).append(kind)
+        if kind.group and kind.custom is None:
+            found.setdefault(f"apis/{kind.group}", [])
     return {place: tuple(found[place]) for place in sorted(found)}
+
+
+def _add_pages(operations: Operations, place: str, kinds: Sequence[Kind]) -> None:
+    """Add the pages of a place that are not about objects: those of discovery, for instance."""
+    if place in PAGES:
+        operations.add_page(f"/{place}/", PAGES[place])
+    elif not kinds:
+        operations.add_page(f"/{place}/", f"{META}APIGroup")
+    elif any(kind.custom is None for kind in kinds):
+        operations.add_page(f"/{place}/", f"{META}APIResourceList")
 
 
 def index(kinds: Kinds, server_version: str) -> tuple[dict[str, Any], dict[str, str]]:
@@ -52,10 +72,11 @@ def _hash(server_version: str, kinds: Sequence[Kind]) -> str:
     return digest.hexdigest().upper()
 
 
-def version3(kinds: Sequence[Kind], server_version: str) -> dict[str, Any]:
-    """Return the OpenAPI 3 document of one group and version."""
+def version3(place: str, kinds: Sequence[Kind], server_version: str) -> dict[str, Any]:
+    """Return the OpenAPI 3 document of a place: one group and version, most often."""
     components = Components("#/components/schemas/", composed=True)
     operations = Operations(components, 3)
+    _add_pages(operations, place, kinds)
     for kind in kinds:
         operations.add_paths(kind)
     return {
@@ -66,12 +87,14 @@ def version3(kinds: Sequence[Kind], server_version: str) -> dict[str, Any]:
     }
 
 
-def version2(kinds: Iterable[Kind], server_version: str) -> dict[str, Any]:
+def version2(kinds: Kinds, server_version: str) -> dict[str, Any]:
     """Return the OpenAPI 2 document of everything."""
     components = Components("#/definitions/", composed=False)
     operations = Operations(components, 2)
-    for kind in kinds:
-        operations.add_paths(kind)
+    for place, found in places(kinds).items():
+        _add_pages(operations, place, found)
+        for kind in found:
+            operations.add_paths(kind)
     return {
         "swagger": "2.0",
         "info": {"title": "Kubernetes", "version": server_version},

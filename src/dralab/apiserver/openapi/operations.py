@@ -4,7 +4,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from dralab.api.kinds import Kind, Subresource
-from dralab.apiserver.openapi.components import DELETE_OPTIONS, PATCH, STATUS, Components
+from dralab.apiserver.openapi.components import (
+    DELETE_OPTIONS,
+    PATCH,
+    STATUS,
+    WATCH_EVENT,
+    Components,
+)
 
 JSON_TYPES: Final = ("application/json", "application/yaml")
 PATCH_TYPES: Final = (
@@ -63,6 +69,10 @@ OBJECT: Final = {
     "patch": ("patch", "patch", (*WRITING, "force")),
     "delete": ("delete", "delete", DELETING),
 }
+WATCHES: Final = {
+    "list": ("get", "watchlist", LISTING),
+    "get": ("get", "watch", LISTING),
+}
 SUBRESOURCE: Final = {
     "create": ("post", "connect", WRITING),
     "get": ("get", "get", ()),
@@ -93,7 +103,30 @@ class Operations:
             everywhere = {"list": COLLECTION["list"]}
             self._path(f"{kind.path}/{kind.plural}", kind, ("list",), everywhere, listed=listed)
         for sub in kind.subresources.values():
-            self._subresource(f"{collection}/{{name}}/{sub.name}", kind, sub, name)
+            path = f"{collection}/{{name}}/{sub.name}"
+            self._subresource(path, kind, sub, name)
+            if sub.name == "proxy":
+                self._subresource(f"{path}/{{path}}", kind, sub, name)
+        if kind.custom is None and "watch" in kind.verbs:
+            self._watches(kind, within)
+
+    def add_page(self, path: str, name: str = "") -> None:
+        """Add a page that is not about objects; `name` is the definition of what it answers."""
+        if name:
+            self.components.add_definitions(name)
+        answer = self._answers(name, created=False)
+        self.paths[path] = {"get": {"operationId": operation_id("get", path), "responses": answer}}
+
+    def _watches(self, kind: Kind, within: str) -> None:
+        """Add the paths below `watch/`, which are older than the parameter of that name."""
+        root = kind.path + "/watch"
+        places = {f"{root}{within}/{kind.plural}": "list"}
+        places[f"{root}{within}/{kind.plural}/{{name}}"] = "get"
+        if kind.namespaced:
+            places[f"{root}/{kind.plural}"] = "list"
+        self.components.add_definitions(WATCH_EVENT)
+        for path, verb in places.items():
+            self._path(path, kind, (verb,), WATCHES, body=WATCH_EVENT)
 
     def _subresource(self, path: str, kind: Kind, sub: Subresource, parent: str) -> None:
         group = sub.group or kind.group
@@ -143,7 +176,7 @@ class Operations:
             operation["responses"] = self._answers(answer, created=verb == "create")
             found[method] = operation
         if found:
-            places = [place for place in ("namespace", "name") if f"{{{place}}}" in path]
+            places = [place for place in ("namespace", "name", "path") if f"{{{place}}}" in path]
             if places:
                 found["parameters"] = [self._place(place) for place in places]
             self.paths[path] = found
@@ -182,7 +215,7 @@ class Operations:
     def _answers(self, name: str, *, created: bool) -> dict[str, Any]:
         if name == STATUS:
             self.components.add_definitions(STATUS)
-        schema = self.components.reference(name)
+        schema = self.components.reference(name) if name else {"type": "string"}
         if self.version == 2:
             answer: dict[str, Any] = {"description": "OK", "schema": schema}
         else:
