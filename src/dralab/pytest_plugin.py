@@ -65,8 +65,9 @@ def driver_conformance(
         test_my_driver = driver_conformance(["./my-driver", "--node={node}"], skip=["load"])
     """
     from dralab.drivercheck import reports, sdk_target
-    from dralab.drivercheck.bench import Bench, Shared
+    from dralab.drivercheck.bench import Bench
     from dralab.drivercheck.catalog import SHOULD, selected
+    from dralab.drivercheck.findings import Shared
     from dralab.drivercheck.groups import CHECKS
     from dralab.drivercheck.runner import Outcome, Runner
     from dralab.drivercheck.targets import CommandTarget, DriverTarget

@@ -145,7 +145,8 @@ def check(
     """
     from dralab.contracts.wire import SocketError, grpc
     from dralab.drivercheck import reports
-    from dralab.drivercheck.bench import Bench, Shared
+    from dralab.drivercheck.bench import Bench
+    from dralab.drivercheck.findings import Shared
     from dralab.drivercheck.limits import CheckLimits
     from dralab.drivercheck.runner import Runner
     from dralab.drivercheck.targets import SocketTarget, TargetError

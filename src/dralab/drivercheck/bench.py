@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, Self, TypeVar, cast
+from typing import Final, Self, TypeVar
 
 from dralab.api.status import ApiError
 from dralab.contracts.cdi_cache import CdiCache, FileDirectory
@@ -23,6 +23,7 @@ from dralab.drivercheck.devices import (
     result_of,
     together,
 )
+from dralab.drivercheck.findings import Shared
 from dralab.drivercheck.gate import Gate
 from dralab.drivercheck.limits import CheckLimits
 from dralab.drivercheck.rules import CheckFailed, NotApplicable, require
@@ -42,28 +43,12 @@ from dralab.runtime.resources import CLAIMS, SLICES
 from dralab.values.json_types import JsonDict, JsonObject
 
 T = TypeVar("T")
+# Makes a device, by its name, healthy or not.
+HealthHook = Callable[[Places, str, bool], None]
 CLASS: Final = "dralab-check"  # of requests; drivers look at allocations alone
 # Drivers whose slices the bench itself creates.
 FOREIGN: Final = frozenset({"foreign.dralab.dev"})
 LOOK_EVERY: Final = 0.01  # seconds
-
-# Makes a device, by its name, healthy or not.
-HealthHook = Callable[[Places, str, bool], None]
-
-
-class Shared:
-    """Findings that several checks use, each found once."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._found: dict[str, object] = {}
-
-    def once(self, key: str, find: Callable[[], T]) -> T:
-        """Return the finding of a key; the first caller computes it, others wait."""
-        with self._lock:
-            if key not in self._found:
-                self._found[key] = find()
-            return cast("T", self._found[key])
 
 
 class Bench:
@@ -186,10 +171,13 @@ class Bench:
 
         Whether it starts in spite of stale sockets has a check of its own.
         """
-        for path in (*sockets_in(self.places.registry), *sockets_in(self.places.plugins)):
+        for path in self._sockets():
             if not is_served(path):
                 path.unlink(missing_ok=True)
         self.start(devices=devices, target=target)
+
+    def _sockets(self) -> list[Path]:
+        return [*sockets_in(self.places.registry), *sockets_in(self.places.plugins)]
 
     def crash(self) -> None:
         """Kill the driver and start it again."""
@@ -203,6 +191,10 @@ class Bench:
         self._hang_up()
         if self.instance is not None:
             self._end(self.instance)
+        if self.places.clock_offset:
+            # The driver is a child of the clock, and ends a moment after it.
+            self.until(lambda: not any(map(is_served, self._sockets())), self.limits.stop,
+                       "the killed driver serves its sockets")  # fmt: skip
 
     def stop(self) -> int | None:
         """Stop the driver (SIGTERM); return its exit code, None where it does not end."""
@@ -329,17 +321,18 @@ class Bench:
     ) -> None:
         name = stored["metadata"]["name"]
         allocation = {"devices": {"results": list(results), "config": list(configs)}}
-        user = {"resource": "pods", "name": f"pod-{name}"[:253], "uid": self._uuid("pods")}
+        user = {"resource": "pods", "name": f"pod-{name}"[:253], "uid": self.uuid("pods")}
         status = {"allocation": allocation, "reservedFor": [user]}
         self.client.update(CLAIMS, {**stored, "status": status}, subresource="status")
 
     def _result(self, request: str, device: Published, *, admin: bool) -> JsonDict:
         # The driver's name in its slices: registration.name-of-slices compares the two.
         driver = next(iter(self.slices()))["spec"]["driver"]
-        share = self._uuid("shares") if device.shared and not admin else ""
+        share = self.uuid("shares") if device.shared and not admin else ""
         return result_of(request, driver, device, share=share, admin=admin)
 
-    def _uuid(self, stream: str) -> str:
+    def uuid(self, stream: str) -> str:
+        """Return a random UUID of a stream."""
         return self.randomness.uuid(stream)
 
     def forget_claim(self, claim: ClaimUnderTest) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
+from dralab.drivercheck.node_view import offered, show_boot_id
 from dralab.drivercheck.rules import CheckNeed
 from dralab.drivercheck.targets import PROCESS_NEEDS, Places, Usage, filled, last_lines, usage_of
 
@@ -39,7 +40,7 @@ class ForkedTarget:
     @property
     def offers(self) -> frozenset[CheckNeed]:
         """What checks may ask of it: a driver of the SDK takes a pod UID."""
-        return PROCESS_NEEDS | self.more | {CheckNeed.INSTANCES}
+        return PROCESS_NEEDS | self.more | {CheckNeed.INSTANCES} | offered(clock=False)
 
     def start(self, places: Places, pod_uid: str = "") -> "ForkedInstance":
         """Start the driver in a session of its own."""
@@ -56,6 +57,7 @@ class ForkedTarget:
                 [filled(word, words) for word in self.arguments],
                 places.variables(pod_uid) | own,
                 str(log),
+                places.boot_id,
             ),
             daemon=True,  # it ends with this process
         )
@@ -108,9 +110,11 @@ def _run(
     arguments: Sequence[str],
     variables: Mapping[str, str],
     log: str,
+    boot_id: Path,
 ) -> None:
     """Run the driver in the new process."""
     os.setsid()
+    show_boot_id(boot_id)
     with open(log, "ab") as output:  # noqa: PTH123 - its descriptor is all that is needed
         os.dup2(output.fileno(), 1)
         os.dup2(output.fileno(), 2)

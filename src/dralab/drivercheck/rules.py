@@ -11,6 +11,8 @@ class CheckNeed(StrEnum):
     INSTANCES = "instances"  # two of them at once, told apart by a pod UID
     API = "api"  # the bench's own API server, which logs requests and injects faults
     USAGE = "usage"  # the memory and descriptors of its process
+    BOOT_ID = "boot-id"  # it sees another boot id than the machine's
+    CLOCK = "clock"  # it sees another time than the machine's
     PREVIOUS = "previous"  # an older version of the driver
     HEALTH_HOOK = "health-hook"  # a command that makes a device unhealthy
 

@@ -236,6 +236,8 @@ def _needs_met(bench: Bench, needs: frozenset[CheckNeed]) -> str:
         CheckNeed.INSTANCES: "two instances need {pod_uid} in the driver's command",
         CheckNeed.API: "the driver uses an API server of its own: give its command",
         CheckNeed.USAGE: "the driver's process is not known",
+        CheckNeed.BOOT_ID: "this machine gives the driver no mount namespace for another boot id",
+        CheckNeed.CLOCK: "the driver can't have a virtual clock: give its command, on Linux x86-64",
         CheckNeed.PREVIOUS: "an older version is needed: --previous COMMAND",
         CheckNeed.HEALTH_HOOK: "a command that makes a device unhealthy is needed: --health-hook",
     }

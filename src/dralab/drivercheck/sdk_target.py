@@ -114,7 +114,10 @@ class SdkTarget:
     @property
     def offers(self) -> frozenset[CheckNeed]:
         """All needs except an older version and a health hook."""
-        own = {CheckNeed.RESTART, CheckNeed.API, CheckNeed.INSTANCES, CheckNeed.USAGE}
+        own = {
+            CheckNeed.RESTART, CheckNeed.API, CheckNeed.INSTANCES, CheckNeed.USAGE,
+            CheckNeed.BOOT_ID, CheckNeed.CLOCK,
+        }  # fmt: skip
         return frozenset(own) | self.more
 
     def start(self, places: Places, pod_uid: str = "") -> "SdkInstance":

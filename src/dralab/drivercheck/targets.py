@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
 
+from dralab.drivercheck.node_view import BOOT_ID, command_with, offered
 from dralab.drivercheck.rules import CheckNeed
 
 PROCESS_NEEDS: Final = frozenset({CheckNeed.RESTART, CheckNeed.API, CheckNeed.USAGE})
@@ -27,6 +28,8 @@ class Places:
     root: Path
     kubeconfig: Path
     cdi: Path
+    boot_id: Path = BOOT_ID
+    clock_offset: int = 0  # of the node's clock to the machine's, in nanoseconds
 
     @property
     def registry(self) -> Path:
@@ -144,12 +147,15 @@ class CommandTarget:
         """What checks may ask of it."""
         texts = [*self.command, *self.env.values()]
         told = any("{pod_uid}" in text for text in texts)
-        return PROCESS_NEEDS | self.more | ({CheckNeed.INSTANCES} if told else frozenset())
+        known = PROCESS_NEEDS | self.more | offered()
+        return known | {CheckNeed.INSTANCES} if told else known
 
     def start(self, places: Places, pod_uid: str = "") -> "ProcessInstance":
         """Start the command in its own session. TargetError."""
         words = places.words(pod_uid)
-        command = [filled(word, words) for word in self.command]
+        command = command_with(
+            [filled(word, words) for word in self.command], places.boot_id, places.clock_offset
+        )
         own = {key: filled(value, words) for key, value in self.env.items()}
         log = places.root / "driver.log"
         try:

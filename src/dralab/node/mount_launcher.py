@@ -2,7 +2,8 @@
 
 `mount_launcher.py SPEC COMMAND…` reads a JSON file (see `mount_namespaces.spec_of`), makes a root
 that looks like the machine's with the mounts of a container in it, and becomes the command.
-`--join PID CWD COMMAND…` becomes a command in the namespace of a process. `--probe` only tries.
+`--join PID CWD COMMAND…` becomes a command in the namespace of a process, and `--bind SOURCE TARGET
+COMMAND…` one that finds a file of the machine at another path. `--probe` only tries.
 Nothing is made or changed on the machine itself: where a mount needs a directory that is missing,
 an empty file system takes the place of its parent, with the parent's entries in it.
 """
@@ -158,6 +159,12 @@ def enter(spec: "dict[str, Any]") -> None:
     _go_to(spec["cwd"])
 
 
+def bind_over(source: str, target: str) -> None:
+    """Show a file at the path of another, in a mount namespace of this process."""
+    unshare()
+    _mount(source, target, "", MS_BIND)
+
+
 def join(pid: int, cwd: str) -> None:
     """Enter the namespace of a process."""
     root = os.open(f"/proc/{pid}/root", os.O_RDONLY)
@@ -195,7 +202,10 @@ def main(words: "list[str]") -> int:
         if words[0] == "--probe":
             unshare()
             return 0
-        if words[0] == "--join":
+        if words[0] == "--bind":
+            bind_over(words[1], words[2])
+            command = words[3:]
+        elif words[0] == "--join":
             join(int(words[1]), words[2])
             command = words[3:]
         else:

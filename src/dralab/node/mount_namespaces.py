@@ -118,6 +118,11 @@ def launching(spec: Path) -> list[str]:
     return [sys.executable, "-I", "-S", str(LAUNCHER), str(spec)]
 
 
+def binding(source: Path, target: Path) -> list[str]:
+    """Return the words before a command that make it find a file at the path of another."""
+    return [sys.executable, "-I", "-S", str(LAUNCHER), "--bind", str(source), str(target)]
+
+
 def joining(pid: int, cwd: str) -> list[str]:
     """Return the words before a command that make it run in the namespace of a process."""
     return [sys.executable, "-I", "-S", str(LAUNCHER), "--join", str(pid), cwd]

@@ -229,6 +229,34 @@ def sweeping():
     return target(stop=stop)
 
 
+def once_a_boot():
+    """A driver that keeps the boot id with a claim, and refuses claims of earlier boots."""
+
+    def of_boot(instance):
+        instance.hosted.boot_id = instance.places.boot_id.read_text()
+
+    class Mutant(Plugin):
+        def answered(self, claims, answers):
+            path = self.checkpoint.path.parents[2] / "boot_of_claims"
+            if not path.exists():
+                path.write_text(self.boot_id)
+            if path.read_text() != self.boot_id:
+                raise PluginError("the claims are of an earlier boot")
+            return answers
+
+    return target(plugin=Mutant, before=of_boot)
+
+
+def in_order():
+    """A driver that refuses to start when its checkpoint is of the future."""
+
+    def look(instance):
+        if instance.places.clock_offset < 0 and instance.hosted.checkpoint.load():
+            raise SystemExit("the checkpoint is newer than the clock")
+
+    return target(before=look)
+
+
 MUTANTS = {
     "crash.stale-sockets": shy,
     "crash.prepared": of(answered=changing),
@@ -242,6 +270,8 @@ MUTANTS = {
     "crash.downgrade": other_format(reads_old=True),
     "crash.reboot": lambda: target(plugin=Trusting),
     "crash.reboot-unprepare": lambda: target(plugin=Missing),
+    "crash.boot-id": once_a_boot,
+    "crash.clock": in_order,
     "crash.claim-gone": lambda: target(plugin=Asking),
     "crash.publishing": giving_up,
     "crash.stop-keeps-claims": cleaning_up,

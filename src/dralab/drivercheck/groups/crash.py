@@ -1,6 +1,7 @@
 """Checks of crashes, restarts and updates: what a driver has to restore and to clean up."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Final
 
 from dralab.contracts.plugin import PrepareResult
@@ -18,6 +19,7 @@ from dralab.runtime.resources import SLICES
 
 catalog: Final = Catalog()
 OLD_POD: Final = "11111111-0000-4000-8000-000000000001"
+DAY: Final = 24 * 3_600 * SECOND
 NEW_POD: Final = "11111111-0000-4000-8000-000000000002"
 
 
@@ -252,11 +254,56 @@ def reboot_unprepare(bench: Bench) -> None:
     bench.unprepare(claim)
 
 
-def _reboot(bench: Bench) -> None:
+def _reboot(bench: Bench, *, boot_id: bool = False) -> None:
+    """Restart the driver as after a reboot: without CDI files, perhaps with another boot id."""
     bench.kill()
     for path in bench.places.cdi.iterdir():
         path.unlink()
+    if boot_id:
+        file = bench.places.root / "boot_id"
+        file.write_text(f"{bench.uuid('boots')}\n")
+        bench.places = replace(bench.places, boot_id=file)
+        bench.transcript.add("run", "the node has another boot id")
     bench.restart()
+
+
+@catalog.check(
+    "crash.boot-id", MUST,
+    "After a reboot with another boot id, a claim is prepared with all its files, and unprepared.",
+    f"{REBOOT}; drivers that keep the boot id in a checkpoint start with an empty one",
+    needs=[CheckNeed.RESTART, CheckNeed.BOOT_ID], fresh=True,
+)  # fmt: skip
+def boot_id(bench: Bench) -> None:
+    bench.start()
+    claim = bench.claim(*bench.free(1))
+    own = own_ids(bench, claim)
+    _reboot(bench, boot_id=True)
+    again = bench.prepare(claim)
+    if missing := sorted((own & again.cdi_ids) - bench.resolved(again)):
+        _reboot(bench)
+        if (own & again.cdi_ids) - bench.resolved(bench.prepare(claim)):
+            raise NotApplicable("with the same boot id, files are missing too: crash.reboot")
+        fail(f"after a reboot with another boot id, {', '.join(missing)} can't be resolved")
+    bench.unprepare(claim)
+    require_gone(bench, own, "after a reboot and an unprepare")
+
+
+@catalog.check(
+    "crash.clock", MUST,
+    "After a restart with a clock set back or forward by a day, claims are found and unprepared.",
+    "NTP sets the clock of a node that was off, or whose battery is empty, after its start",
+    needs=[CheckNeed.RESTART, CheckNeed.CLOCK], fresh=True,
+)  # fmt: skip
+def clock(bench: Bench) -> None:
+    claim, result = _prepared(bench)
+    for days in (-1, 1):
+        bench.kill()
+        bench.places = replace(bench.places, clock_offset=days * DAY)
+        bench.restart()
+        again = bench.prepare(claim)
+        before, after = sorted(result.cdi_ids), sorted(again.cdi_ids)
+        require(before == after, f"the CDI ids were {before}, now {after}")
+    bench.unprepare(claim)
 
 
 @catalog.check(
