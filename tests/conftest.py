@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import random
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +22,27 @@ settings.load_profile("dralab")
 
 STARTED = pytest.StashKey[set[int]]()  # processes that were there when a test's call began
 FAILED = pytest.StashKey[bool]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--shuffle SEED`: a run of the same tests in another order."""
+    parser.addoption("--shuffle", type=int, metavar="SEED", help="run the tests in a random order")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Shuffle the modules, and the tests in each: what a module shares is still made once."""
+    seed = config.getoption("shuffle")
+    if seed is None:
+        return
+    chance = random.Random(seed)  # the same in each worker of xdist
+    modules: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        modules.setdefault(item.path, []).append(item)
+    order = list(modules.values())
+    chance.shuffle(order)
+    for tests in order:
+        chance.shuffle(tests)
+    items[:] = [item for tests in order for item in tests]
 
 
 @pytest.hookimpl(wrapper=True)

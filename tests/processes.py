@@ -14,7 +14,7 @@ from dralab.runtime.kubeconfig import read
 from dralab.runtime.remote import RemoteClient
 from dralab.runtime.resources import CLAIM_TEMPLATES, PODS
 
-PATIENCE = 60.0
+PATIENCE = 150.0
 TEMPLATE, POD = yaml.safe_load_all("""
 metadata: {name: gpu}
 spec: {spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu.example.com}}]}}}

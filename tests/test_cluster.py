@@ -20,6 +20,7 @@ from dralab.components.control_plane import ControlPlane
 from dralab.components.nodes import PROCESS, NodeOptions, Nodes
 from dralab.runtime.client import Resource
 from dralab.runtime.local import LocalClient
+from waiting import until
 
 CONFIGMAPS = Resource("", "v1", "configmaps")
 
@@ -199,7 +200,7 @@ def test_a_start_imports_nothing_that_can_wait() -> None:
         "    print(*sorted(sys.modules))\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=150
     )
     loaded = set(done.stdout.split())
     late = {
@@ -217,12 +218,9 @@ def test_pods_find_the_authority_of_a_server_with_tls(tmp_path: Path) -> None:
         begins, bundle = "-----BEGIN CERTIFICATE-----", "kube-root-ca.crt"
         assert cluster.ca.startswith(begins)
         wanted = f"metadata.name={bundle}"
-        pause = threading.Event()
-        for _ in range(400):
-            found = cluster.client.list(CONFIGMAPS, "default", field_selector=wanted).items
-            if found:
-                break
-            pause.wait(0.02)
+        found = until(
+            lambda: cluster.client.list(CONFIGMAPS, "default", field_selector=wanted).items
+        )
         assert [item["data"] for item in found] == [{"ca.crt": cluster.ca}]
 
 

@@ -35,7 +35,7 @@ def test_an_example_prints_what_it_printed(recorded):
         env=os.environ | {"PATH": path},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=150,
         check=False,
     )
     assert found.stdout == recorded.read_text(), found.stderr

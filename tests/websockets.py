@@ -23,7 +23,7 @@ class WebSocket:
 
     def __init__(self, host, path, protocol="v5.channel.k8s.io", **headers):
         address, _, port = host.rpartition(":")
-        self.socket = socket.create_connection((address, int(port)), timeout=20)
+        self.socket = socket.create_connection((address, int(port)), timeout=150)
         self.file = self.socket.makefile("rb")
         key = base64.b64encode(os.urandom(16)).decode()
         lines = [

@@ -4,13 +4,13 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from dralab.cli.main import main
+from waiting import until
 
 pytest.importorskip("grpc", reason="the extra dralab[grpc] is not installed")
 
@@ -87,12 +87,3 @@ def alive(pid):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
-
-
-def until(good):
-    pause = threading.Event()
-    for _ in range(3_000):
-        if found := good():
-            return found
-        pause.wait(0.01)
-    raise AssertionError("it does not come true")

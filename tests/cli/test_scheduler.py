@@ -1,5 +1,3 @@
-import threading
-
 import pytest
 from click.testing import CliRunner
 
@@ -15,6 +13,7 @@ from dralab.runtime.manager import Manager
 from dralab.runtime.remote import RemoteClient
 from dralab.runtime.resources import CLAIMS, CLASSES, NODES, PODS, SLICES
 from dralab.scheduler.scheduler import Scheduler
+from waiting import until
 
 
 @pytest.fixture(params=[False, True], ids=["http", "https"])
@@ -28,15 +27,6 @@ def client(cluster):
     made = RemoteClient(read(cluster.kubeconfig))
     yield made
     made.close()
-
-
-def until(condition, patience=20.0):
-    pause = threading.Event()
-    for _ in range(int(patience / 0.02)):
-        if condition():
-            return True
-        pause.wait(0.02)
-    return False
 
 
 def test_the_scheduler_works_over_the_network_as_it_does_in_process(cluster, client):

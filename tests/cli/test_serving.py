@@ -57,7 +57,7 @@ class Process:
 
     def stop(self, number: int = signal.SIGTERM) -> tuple[int, str]:
         self.process.send_signal(number)
-        _, errors = self.process.communicate(timeout=20)
+        _, errors = self.process.communicate(timeout=150)
         return self.process.returncode, errors
 
 
@@ -83,7 +83,7 @@ def start(tmp_path: Path) -> Iterator[Starter]:
 
 def run(*arguments: str) -> tuple[int, str, str]:
     found = subprocess.run(
-        [*DRALAB, *arguments], capture_output=True, text=True, timeout=20, check=False
+        [*DRALAB, *arguments], capture_output=True, text=True, timeout=150, check=False
     )
     return found.returncode, found.stdout, found.stderr
 

@@ -1,6 +1,5 @@
 """A node that may do no more than Kubernetes lets a kubelet do: user `system:node:NAME`."""
 
-import threading
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ from dralab.node.simulated_runtime import SimulatedRuntime
 from dralab.runtime.live import LiveEngine
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import CLAIMS, EVENTS, NODES, PODS
+from waiting import until
 
 CLAIM = {
     "metadata": {"name": "c"},
@@ -89,15 +89,6 @@ class Refused:
     def publish(self, client, node):
         name = node["metadata"]["name"]
         raise ApiError("Forbidden", f'secrets "{name}" is forbidden')
-
-
-def until(good):
-    pause = threading.Event()
-    for _ in range(400):
-        if found := good():
-            return found
-        pause.wait(0.02)
-    raise AssertionError("it never came to be")
 
 
 def test_a_node_without_further_rights_registers_and_runs_pods_with_claims(cluster, kubelet):

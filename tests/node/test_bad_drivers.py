@@ -14,6 +14,7 @@ from dralab.contracts.plugin import ClaimRef, DeviceHealth, PluginError
 from dralab.kernel.clock import SECOND
 from dralab.node.plugins import Plugins
 from dralab.runtime.live import LiveEngine
+from waiting import PATIENCE, until
 
 grpc = pytest.importorskip("grpc", reason="the extra dralab[grpc] is not installed")
 
@@ -26,15 +27,6 @@ cdiVersion: 0.5.0
 kind: vendor.com/gpu
 devices: [{name: one, containerEdits: {env: [A=1]}}]
 """
-
-
-def until(condition, patience=15.0):
-    pause = threading.Event()
-    for _ in range(int(patience / 0.01)):
-        if found := condition():
-            return found
-        pause.wait(0.01)
-    raise AssertionError("it never came to be")
 
 
 @pytest.fixture
@@ -138,7 +130,7 @@ def test_who_never_answers_keeps_no_other_driver_from_registering(registrar, ser
         silent.append(listener)
     served.serve("gpu.example.com")
     # The silent ones come first, and each has ten seconds.
-    until(lambda: registrar.plugins.reachable("gpu.example.com"), patience=8)
+    until(lambda: registrar.plugins.reachable("gpu.example.com"))
     for each in silent:
         each.close()
 
@@ -147,7 +139,7 @@ def test_a_socket_without_a_listener_fails_at_once(registrar, root):
     (root / "plugins_registry").mkdir(exist_ok=True)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(root / "plugins_registry" / "stale.sock"))
-    until(lambda: "Connection refused" in "".join(registrar.problems.values()), patience=5)
+    until(lambda: "Connection refused" in "".join(registrar.problems.values()))
 
 
 def plugin_of(registrar, driver):
@@ -188,7 +180,7 @@ def test_a_call_without_an_answer_keeps_nobody_else_waiting(registrar, served):
     over = threading.Event()
 
     def hang(_request, _context):
-        over.wait(20)
+        over.wait(2 * PATIENCE)
         return b""
 
     served.serve("slow.example.com", dra=hang)
@@ -197,7 +189,7 @@ def test_a_call_without_an_answer_keeps_nobody_else_waiting(registrar, served):
     for _ in range(3):
         engine.offload(lambda: plugin.prepare([REF]), lambda _: None, lane="calls slow")
     engine.offload(lambda: 1, lambda _: answered.set())
-    assert answered.wait(5)
+    assert answered.wait(PATIENCE)
     over.set()
 
 

@@ -1,7 +1,6 @@
 """The cases about sockets of the kubelet's own DRA suite (test/e2e_node/dra_test.go, 1.36.2)."""
 
 import tempfile
-import threading
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ from dralab.contracts.plugin import ClaimRef, DeviceHealth, PreparedDevice, Prep
 from dralab.kernel.clock import SECOND
 from dralab.node.plugins import Plugins
 from dralab.runtime.live import LiveEngine
+from waiting import until
 
 grpc = pytest.importorskip("grpc", reason="the extra dralab[grpc] is not installed")
 
@@ -120,15 +120,6 @@ class Node:
 
     def plugin(self):
         return until(lambda: self.plugins.get(DRIVER))
-
-
-def until(condition, patience=15.0):
-    pause = threading.Event()
-    for _ in range(int(patience / 0.01)):
-        if found := condition():
-            return found
-        pause.wait(0.01)
-    raise AssertionError("it never came to be")
 
 
 def connections(path):

@@ -183,7 +183,7 @@ def test_a_command_in_a_container_is_in_its_namespace(bench, tmp_path):
         pass
     found = []
     code = container.run(
-        ["sh", "-c", "pwd; cat file"], lambda *each: found.append(each), timeout=20
+        ["sh", "-c", "pwd; cat file"], lambda *each: found.append(each), timeout=150
     )
     assert b"".join(data for _, data in found) == b"/data-of-it\nseen\n"
     assert code == 0

@@ -22,20 +22,12 @@ from dralab.node.simulated_runtime import SimulatedRuntime
 from dralab.runtime.live import LiveEngine
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import EVENTS, NODES, PODS
+from waiting import until
 
 pytest.importorskip("google.protobuf", reason="the extra dralab[grpc] is not installed")
 
 OLD_METHODS = {"Configure", "Synchronize", "CreateContainer", "StopContainer", "StateChange"}
 EVENT_NAMES = {number: name for name, number in nri_plugins.EVENTS.items()}
-
-
-def until(good, patience=10.0):
-    pause = threading.Event()
-    for _ in range(int(patience / 0.01)):
-        if found := good():
-            return found
-        pause.wait(0.01)
-    raise AssertionError("it never came to be")
 
 
 class Plugin:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import waiting
 from dralab.contracts.cdi_cache import ContainerConfig
 from dralab.node.containers import ContainerStart, ContainerStartError, ExecSession
 from dralab.node.images import ImageMapError, image_map
@@ -392,27 +393,21 @@ exit_of()
         server.send_signal(signal.SIGKILL)
         server.wait()
         assert gone(int(pid))
-    pause = threading.Event()
-    for _ in range(int(LONG * 100)):
-        if not Path(directory).exists():
-            break
-        pause.wait(0.01)
-    assert not Path(directory).exists()
+    waiting.until(lambda: not Path(directory).exists())
 
 
 def gone(pid):
     """Wait until a process is gone, or a zombie."""
-    pause = threading.Event()
-    for _ in range(int(LONG * 100)):
+
+    def is_gone():
         try:
             state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
             os.kill(pid, 0)
         except (ProcessLookupError, FileNotFoundError):
             return True
-        if state == "Z":
-            return True
-        pause.wait(0.01)
-    return False
+        return state == "Z"
+
+    return waiting.until(is_gone)
 
 
 def test_a_volume_has_its_files(bench):

@@ -1,7 +1,6 @@
 """A kubelet and a driver that meet over real sockets."""
 
 import tempfile
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from dralab.contracts.plugin import (
 from dralab.kernel.clock import SECOND
 from dralab.node.plugins import Plugins
 from dralab.runtime.live import LiveEngine
+from waiting import PATIENCE, until
 
 grpc = pytest.importorskip("grpc", reason="the extra dralab[grpc] is not installed")
 
@@ -53,15 +53,6 @@ class Told:
 
     def health(self):
         return self.healths
-
-
-def until(condition, patience=15.0):
-    pause = threading.Event()
-    for _ in range(int(patience / 0.02)):
-        if found := condition():
-            return found
-        pause.wait(0.02)
-    raise AssertionError("it never came to be")
 
 
 @pytest.fixture
@@ -113,7 +104,7 @@ def test_a_driver_is_found_and_called_in_the_first_version_that_both_know(
     driver = Told()
     server = served(driver, versions=versions)
     plugin = until(lambda: kubelet.plugins.get("gpu.example.com"))
-    assert server.registered.wait(5)
+    assert server.registered.wait(PATIENCE)
     assert plugin.version.name == spoken
     (answer,) = plugin.prepare([REF]).values()
     (device,) = answer.devices

@@ -109,7 +109,7 @@ def ask(channel, verb, request, answer):
         request_serializer=lambda message: message.SerializeToString(),
         response_deserializer=answer.FromString,
     )
-    return method(request, timeout=10)
+    return method(request, timeout=150)
 
 
 def test_monitoring_agents_learn_the_devices_of_containers(lab, root):

@@ -53,7 +53,9 @@ class ServerProcess:
 class Connection:
     """One keep-alive connection."""
 
-    def __init__(self, host: str, timeout: float = 30, access: ClusterAccess | None = None) -> None:
+    def __init__(
+        self, host: str, timeout: float = 150, access: ClusterAccess | None = None
+    ) -> None:
         self.headers = {}
         if access is None:
             self.http = http.client.HTTPConnection(host, timeout=timeout)

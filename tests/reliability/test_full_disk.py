@@ -61,7 +61,7 @@ def test_a_full_disk_refuses_writes_and_loses_nothing(tmp_path: Path) -> None:
     assert refusals[0][2].startswith("the store does not accept writes: cannot use ")
     assert names(host) == stored
     process.send_signal(signal.SIGTERM)
-    _, errors = process.communicate(timeout=20)
+    _, errors = process.communicate(timeout=150)
     assert process.returncode == 0
     assert "Traceback" not in errors
     with ServerProcess(tmp_path / "data") as again:

@@ -343,7 +343,7 @@ def storm(server: ServerProcess, count: int, seed: int) -> Counter[int]:
     rng = random.Random(seed)
     makers, weights = zip(*KINDS, strict=True)
     statuses: Counter[int] = Counter()
-    http_ = http.client.HTTPConnection(server.host, timeout=30)
+    http_ = http.client.HTTPConnection(server.host, timeout=150)
     for _ in range(count):
         request = rng.choices(makers, weights)[0](rng)
         try:
@@ -385,7 +385,7 @@ def raw_nonsense(server: ServerProcess, count: int, seed: int) -> None:
         data = bytes(rng.randrange(256) for _ in range(rng.randrange(1, 200)))
         if rng.random() < 0.5:
             data = whole[: rng.randrange(len(whole))]
-        with socket.create_connection(server.host.split(":"), timeout=10) as connection:  # type: ignore[arg-type]
+        with socket.create_connection(server.host.split(":"), timeout=150) as connection:  # type: ignore[arg-type]
             connection.sendall(data)
             if rng.random() < 0.3:
                 connection.shutdown(socket.SHUT_WR)

@@ -16,6 +16,7 @@ import pytest
 
 from dralab.cluster import Cluster, Options
 from reliability.processes import Connection
+from waiting import PATIENCE
 
 PATH = "/api/v1/namespaces/default/configmaps"
 SMALLEST = 0
@@ -213,12 +214,12 @@ def recorded(clusters: list[Cluster], clients: int, count: int, seed: int) -> tu
     for thread in (*watchers, *threads):
         thread.start()
     for client in threads:
-        client.join(60)
+        client.join(PATIENCE)
     connection = Connection(hosts[0])
     connection.ask("POST", PATH, {"metadata": {"name": "end"}, "data": {"c": ""}})
     connection.close()
     for watcher in watchers:
-        watcher.join(60)
+        watcher.join(PATIENCE)
     history = [one for client in threads for one in client.history]
     assert len(history) == clients * count
     return history, [watcher.seen for watcher in watchers]

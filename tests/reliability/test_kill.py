@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from reliability.processes import Connection, ServerProcess
+from waiting import until
 
 PATH = "/api/v1/namespaces/default/configmaps"
 BROKEN = (http.client.HTTPException, ConnectionError, TimeoutError)
@@ -22,8 +23,15 @@ class WritingThread(threading.Thread):
     `known` is what was acknowledged, `attempted` what was on its way when the server died.
     """
 
-    def __init__(self, number: int, rng: random.Random, known: dict[str, Content]) -> None:
+    def __init__(
+        self,
+        number: int,
+        rng: random.Random,
+        known: dict[str, Content],
+        counted: threading.Semaphore,
+    ) -> None:
         super().__init__()
+        self.counted = counted
         self.number = number
         self.rng = rng
         self.known = known
@@ -41,6 +49,7 @@ class WritingThread(threading.Thread):
         except BROKEN:
             pass
         finally:
+            self.counted.release(1_000)  # nobody waits for its writes any more
             connection.close()
 
     def write(self, connection: Connection) -> None:
@@ -65,6 +74,7 @@ class WritingThread(threading.Thread):
         self.known[name] = content
         self.attempted = None
         self.acknowledged += 1
+        self.counted.release()
         self.newest = max(self.newest, int(answer["metadata"].get("resourceVersion") or 0))
 
 
@@ -157,10 +167,7 @@ def rounds(data: Path, count: int, durability: str, seed: int) -> int:
                     "POST", PATH, {"metadata": {"name": "end"}, "data": {"content": "end"}}
                 )
                 connection.close()
-                for _ in range(500):
-                    if "end" in last.state or last.expired:
-                        break
-                    last.join(0.01)
+                until(lambda last=last: "end" in last.state or last.expired)
                 server.kill()
                 last.join()
                 if not last.expired:
@@ -168,12 +175,17 @@ def rounds(data: Path, count: int, durability: str, seed: int) -> int:
                 return acknowledged
             if not number:
                 watched, watched_at = found, revision
-            writers = [WritingThread(n, random.Random(rng.random()), known[n]) for n in range(6)]
+            counted = threading.Semaphore(0)
+            writers = [
+                WritingThread(n, random.Random(rng.random()), known[n], counted) for n in range(6)
+            ]
             watcher = Watcher(watched, watched_at)
             for thread in (watcher, *writers):
                 thread.host = server.host
                 thread.start()
-            threading.Event().wait(rng.uniform(0.0, 0.25))
+            # After so many writes, however long they take, and somewhere within the next ones.
+            for _ in range(rng.randrange(1, 100)):
+                counted.acquire()
             server.kill()
             for thread in (watcher, *writers):
                 thread.join()

@@ -6,6 +6,7 @@ from dralab.api.status import ApiError
 from dralab.runtime.live import LiveEngine
 from dralab.runtime.queue import FIRST_DELAY, WorkQueue
 from dralab.runtime.simulated import SimulatedEngine
+from waiting import PATIENCE
 
 
 @pytest.fixture
@@ -75,7 +76,7 @@ def test_a_live_engine_runs_its_events_in_one_thread_and_stops(workers):
     engine.soon(lambda: seen.append(threading.current_thread().name))
     engine.offload(lambda: 1, lambda _: seen.append(threading.current_thread().name))
     engine.after(1_000_000, done.set)
-    assert done.wait(10)
+    assert done.wait(PATIENCE)
     while len(seen) < 2:
         done.wait(0.001)
     engine.stop()
@@ -87,7 +88,7 @@ def test_a_live_engine_survives_a_broken_event(caplog):
     engine.soon(lambda: 1 / 0)
     engine.soon(done.set)
     engine.start()
-    assert done.wait(10)
+    assert done.wait(PATIENCE)
     engine.stop()
     assert "an event failed" in caplog.text
 

@@ -571,7 +571,7 @@ def test_others_are_answered_while_a_webhook_takes_its_time(hook):
 
     def slow(request):
         begun.set()
-        assert released.wait(20)
+        assert released.wait(150)
         return {"allowed": True}
 
     hook.answers["/v"] = slow
@@ -588,7 +588,7 @@ def test_others_are_answered_while_a_webhook_takes_its_time(hook):
         created = []
         writer = threading.Thread(target=create)
         writer.start()
-        assert begun.wait(20)
+        assert begun.wait(150)
         with urlopen(f"{cluster.url}/api/v1/namespaces/default") as answer:
             assert answer.status == 200
         client = cluster.client

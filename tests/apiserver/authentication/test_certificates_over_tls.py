@@ -46,7 +46,7 @@ def ask(cluster, method, path, body=None, *, headers, certificate=None):
     context = ssl.create_default_context(cadata=cluster.ca)
     if certificate is not None:
         context.load_cert_chain(certificate)
-    connection = HTTPSConnection(urlsplit(cluster.url).netloc, context=context, timeout=10)
+    connection = HTTPSConnection(urlsplit(cluster.url).netloc, context=context, timeout=150)
     try:
         connection.request(method, path, body, headers)
         answer = connection.getresponse()
@@ -84,7 +84,7 @@ def test_a_websocket_is_of_whom_the_certificate_names(cluster, authority, tmp_pa
 
 def test_headers_that_come_twice_are_all_read(cluster):
     context = ssl.create_default_context(cadata=cluster.ca)
-    connection = HTTPSConnection(urlsplit(cluster.url).netloc, context=context, timeout=10)
+    connection = HTTPSConnection(urlsplit(cluster.url).netloc, context=context, timeout=150)
     try:
         connection.putrequest("POST", REVIEW)
         for name, value in (

@@ -22,6 +22,7 @@ from dralab.apiserver.resources.watches import Watching
 from dralab.apiserver.storage import Key, MemoryStore, StorageUnavailable, Stored
 from dralab.apiserver.watching import Hub, WatchLimits
 from dralab.kernel.clock import ManualClock
+from waiting import until
 
 
 class Lines:
@@ -124,15 +125,15 @@ class Running:
 
         self.thread = threading.Thread(target=run)
         self.thread.start()
-        assert started.wait(10)
+        assert started.wait(150)
 
     def close(self) -> None:
         self.stop()
-        self.thread.join(10)
+        self.thread.join(150)
         assert not self.thread.is_alive()
 
     def connect(self) -> http.client.HTTPConnection:
-        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=150)
 
     def ask(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, bytes]:
         connection = self.connect()
@@ -261,12 +262,7 @@ def test_a_watcher_that_leaves_is_forgotten(start: Start) -> None:
     assert server.tiny.hub.watchers == 1
     answer.close()
     connection.close()
-    left = threading.Event()
-    for _ in range(200):
-        if not server.tiny.hub.watchers:
-            break
-        left.wait(0.01)
-    assert server.tiny.hub.watchers == 0
+    until(lambda: not server.tiny.hub.watchers)
 
 
 def test_a_watcher_that_reads_nothing_is_cut_off_and_stops_no_other(start: Start) -> None:
@@ -349,7 +345,7 @@ def test_half_a_body_is_not_taken_for_a_whole_one(start: Start) -> None:
 
 def test_a_body_of_which_nothing_comes_is_not_waited_for(start: Start) -> None:
     server = start(limits=AsgiLimits(body_time=0.05))
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as slow:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=150) as slow:
         slow.sendall(b"PUT /a HTTP/1.1\r\nhost: x\r\ncontent-length: 10\r\n\r\n")
         assert slow.recv(10_000).startswith(b"HTTP/1.1 408")
 
@@ -358,8 +354,8 @@ def test_a_large_body_waits_for_room(start: Start) -> None:
     server = start(limits=AsgiLimits(body_time=0.05, bodies=100_000))
     head = b"PUT /a HTTP/1.1\r\nhost: x\r\ncontent-length: 80000\r\n\r\n"
     with (
-        socket.create_connection(("127.0.0.1", server.port), timeout=10) as first,
-        socket.create_connection(("127.0.0.1", server.port), timeout=10) as second,
+        socket.create_connection(("127.0.0.1", server.port), timeout=150) as first,
+        socket.create_connection(("127.0.0.1", server.port), timeout=150) as second,
     ):
         first.sendall(head)
         # Two of one user do not fit, and the first does not come: then there is room again.
@@ -477,7 +473,7 @@ def test_a_watch_opened_in_the_turn_of_a_write_sees_it_once(start: Start) -> Non
 
 def test_head_and_body_of_an_answer_come_as_one_piece(start: Start) -> None:
     server = start()
-    connection = socket.create_connection(("127.0.0.1", server.port), timeout=10)
+    connection = socket.create_connection(("127.0.0.1", server.port), timeout=150)
     connection.sendall(b"PUT /a HTTP/1.1\r\nhost: x\r\ncontent-length: 4\r\n\r\nbody")
     head, _, body = connection.recv(4_000).partition(b"\r\n\r\n")
     connection.close()

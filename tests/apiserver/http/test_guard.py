@@ -32,7 +32,7 @@ class Client:
         self, method: str, path: str, body: bytes | None = None, **headers: str | None
     ) -> tuple[int, str]:
         """Return the status and the message of a refusal; `_` in names of headers stands for `-`."""
-        connection = http.client.HTTPConnection(self.host, timeout=20)
+        connection = http.client.HTTPConnection(self.host, timeout=150)
         connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
         given = {"host": self.host, **headers}
         for name, value in given.items():
@@ -199,7 +199,7 @@ def test_a_certificate_of_the_browser_is_no_credential_of_the_page(
 def test_what_comes_with_python_gets_in_or_is_told_how(headers: dict[str, str]) -> None:
     """http.client names no program; urllib says that each body is a form."""
     with Cluster() as cluster:
-        connection = http.client.HTTPConnection(Client(cluster).host, timeout=20)
+        connection = http.client.HTTPConnection(Client(cluster).host, timeout=150)
         connection.request("POST", CONFIGMAPS, CONFIGMAP, headers)
         by_http = connection.getresponse()
         request = urllib.request.Request(f"{cluster.url}{SECRETS}", CONFIGMAP, headers)
@@ -218,7 +218,7 @@ def test_a_stranger_is_refused_before_the_body_is_read() -> None:
     with Cluster(Options(token="secret")) as cluster:
         host = Client(cluster).host
         address, _, port = host.rpartition(":")
-        with socket.create_connection((address, int(port)), timeout=20) as connection:
+        with socket.create_connection((address, int(port)), timeout=150) as connection:
 
             def refusals(count: int) -> None:
                 found = b""

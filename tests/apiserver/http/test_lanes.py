@@ -19,7 +19,7 @@ def asked(user: str, program: str = "load") -> HttpRequest:
 
 def lane_that_waits(order: list[str], go_on: threading.Event) -> Lane[str]:
     def answer(request: HttpRequest) -> str:
-        assert go_on.wait(10)
+        assert go_on.wait(150)
         order.append(request.path[1:])
         return request.path
 

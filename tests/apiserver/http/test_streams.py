@@ -77,7 +77,7 @@ class WebSocket:
     """The smallest of clients."""
 
     def __init__(self, port: int, path: str, protocol: str = "v5.channel.k8s.io") -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=10)
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=150)
         self.file = self.socket.makefile("rb")
         key = base64.b64encode(os.urandom(16)).decode()
         self.socket.sendall(
@@ -128,7 +128,7 @@ def test_a_producer_learns_that_nobody_reads(server: Running) -> None:
     answer.readline()
     answer.close()
     connection.close()
-    assert server.tiny.closed.wait(10)
+    assert server.tiny.closed.wait(150)
     assert server.tiny.feed.put(b"more") is False
 
 
@@ -149,13 +149,13 @@ def test_a_producer_that_offers_waits_for_its_reader() -> None:
     offering.join(0.05)
     assert offering.is_alive()
     assert feed.take_items() == (piece,)
-    offering.join(10)
+    offering.join(150)
     assert feed.take_items() == (b"more",)
     assert feed.offer(piece)
     offering = threading.Thread(target=feed.offer, args=(b"more",))
     offering.start()
     feed.close()
-    offering.join(10)
+    offering.join(150)
     assert not feed.offer(b"nobody reads")
 
 
@@ -192,7 +192,7 @@ def test_messages_go_both_ways(server: Running) -> None:
 def test_a_client_that_leaves_ends_the_session(server: Running) -> None:
     client = WebSocket(server.port, "/echo")
     client.send(b"", CLOSE)
-    assert server.tiny.closed.wait(10)
+    assert server.tiny.closed.wait(150)
     client.close()
 
 
@@ -227,7 +227,7 @@ def test_a_broken_frame_closes_the_connection(server: Running, data: bytes) -> N
         client.socket.sendall(data)
         rest = client.file.read()
         assert rest == b"" or rest[0] & 0x0F == CLOSE
-    assert server.tiny.closed.wait(10)
+    assert server.tiny.closed.wait(150)
     client.close()
 
 

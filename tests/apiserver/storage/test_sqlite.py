@@ -11,6 +11,7 @@ from dralab.apiserver.storage import Compacted, Key, StorageUnavailable
 from dralab.apiserver.storage.copies import back_up, restore
 from dralab.apiserver.storage.files import FILE
 from dralab.apiserver.storage.sqlite import LEAP, SqliteStore
+from waiting import until
 
 
 def pod(name: str) -> Key:
@@ -203,9 +204,5 @@ def test_the_log_is_moved_into_the_database_while_the_store_is_open(tmp_path: Pa
     fill(store, 200)
     before = (tmp_path / FILE).stat().st_size
     store._checkpoints.due.set()
-    for _ in range(1_000):  # in a thread of its own, soon
-        if (tmp_path / FILE).stat().st_size > before:
-            break
-        threading.Event().wait(0.01)
-    assert (tmp_path / FILE).stat().st_size > before
+    until(lambda: (tmp_path / FILE).stat().st_size > before)  # in a thread of its own, soon
     store.close()

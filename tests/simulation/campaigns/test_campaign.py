@@ -113,7 +113,7 @@ def test_ctrl_c_ends_a_campaign_in_one_line_and_keeps_what_is_done(files, worker
     while not list(folder.glob("runs/*.json")):
         assert process.poll() is None
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the whole group
-    _, told = process.communicate(timeout=60)
+    _, told = process.communicate(timeout=150)
     kept = {path: path.stat().st_mtime_ns for path in folder.glob("runs/*.json")}
     assert (process.returncode, told.count("\n")) == (1, 1), told
     assert told.startswith("stopped; finished runs are kept in ")

@@ -44,7 +44,7 @@ class DecisionFile:
         sys.argv, sys.modules["zmq"] = [str(self._path), "here", self._mode], zmq
         self._thread = threading.Thread(target=runpy.run_path, args=(str(self._path),))
         self._thread.start()
-        assert self._answered.get(timeout=30) == "ready"
+        assert self._answered.get(timeout=150) == "ready"
         sys.argv = before[0]
         if before[1] is None:
             del sys.modules["zmq"]
@@ -68,4 +68,4 @@ class DecisionFile:
 
     def _ask(self, message, now):
         self._asked.put(orjson.dumps(message))
-        return self._reader.answer(orjson.loads(self._answered.get(timeout=30)), now)
+        return self._reader.answer(orjson.loads(self._answered.get(timeout=150)), now)
