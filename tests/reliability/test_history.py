@@ -78,8 +78,11 @@ class Client(threading.Thread):
             status, current = connection.ask("GET", path)
             if status == 200:
                 expected = int(current["metadata"]["resourceVersion"])
-            if self.rng.random() < 0.2:
+            chance = self.rng.random()
+            if chance < 0.2:
                 expected = 0
+            elif chance < 0.3:
+                expected = max(expected - 1, 0)  # refused, however the clients take turns
         began = clock()
         match kind:
             case "create":

@@ -184,7 +184,7 @@ def rounds(data: Path, count: int, durability: str, seed: int) -> int:
                 thread.host = server.host
                 thread.start()
             # After so many writes, however long they take, and somewhere within the next ones.
-            for _ in range(rng.randrange(1, 100)):
+            for _ in range(rng.randrange(1, 60)):
                 counted.acquire()
             server.kill()
             for thread in (watcher, *writers):
