@@ -23,7 +23,17 @@ def lane_that_waits(order: list[str], go_on: threading.Event) -> Lane[str]:
         order.append(request.path[1:])
         return request.path
 
-    return Lane("test", 1, lambda request: Flow(LEVEL, request.path), answer)
+    def finish(_: HttpRequest, future: asyncio.Future[str], answered: str) -> None:
+        if not future.done():
+            future.set_result(answered)
+
+    return Lane("test", 1, lambda request: Flow(LEVEL, request.path), answer, finish)
+
+
+def submitted(lane: Lane[str], request: HttpRequest) -> asyncio.Future[str]:
+    future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    lane.submit(request, future)
+    return future
 
 
 def test_large_requests_of_one_client_do_not_keep_others_waiting():
@@ -31,8 +41,8 @@ def test_large_requests_of_one_client_do_not_keep_others_waiting():
         order: list[str] = []
         go_on = threading.Event()
         lane = lane_that_waits(order, go_on)
-        answers = [lane.submit(asked("greedy")) for _ in range(5)]
-        answers.append(lane.submit(asked("jane")))
+        answers = [submitted(lane, asked("greedy")) for _ in range(5)]
+        answers.append(submitted(lane, asked("jane")))
         go_on.set()
         found = await asyncio.gather(*answers)
         assert found == [*["/greedy"] * 5, "/jane"]
@@ -46,13 +56,13 @@ def test_a_flow_that_has_too_many_waiting_is_told_so():
     async def main() -> None:
         go_on = threading.Event()
         lane = lane_that_waits([], go_on)
-        answers = [lane.submit(asked("greedy")) for _ in range(5)]
+        answers = [submitted(lane, asked("greedy")) for _ in range(5)]
         with pytest.raises(QueueFull):
-            lane.submit(asked("greedy"))
+            submitted(lane, asked("greedy"))
         answers[2].cancel()  # its client is gone
         go_on.set()
         await asyncio.gather(*answers, return_exceptions=True)
-        assert await lane.submit(asked("jane")) == "/jane"
+        assert await submitted(lane, asked("jane")) == "/jane"
         lane.close()
 
     asyncio.run(main())
@@ -62,11 +72,26 @@ def test_what_waits_when_a_lane_is_closed_is_cancelled():
     async def main() -> None:
         go_on = threading.Event()
         lane = lane_that_waits([], go_on)
-        answers = [lane.submit(asked("jane")) for _ in range(2)]
+        answers = [submitted(lane, asked("jane")) for _ in range(2)]
         lane.close()
         go_on.set()
         found = await asyncio.gather(*answers, return_exceptions=True)
         assert found[0] == "/jane"
         assert isinstance(found[1], asyncio.CancelledError)
+
+    asyncio.run(main())
+
+
+def test_what_a_thread_fails_with_is_told():
+    def answer(request: HttpRequest) -> str:
+        raise ValueError(request.path)
+
+    async def main() -> None:
+        lane = Lane("test", 2, lambda request: Flow(LEVEL, request.path), answer, pytest.fail)
+        found = await asyncio.gather(
+            *(submitted(lane, asked(user)) for user in ("jane", "joe")), return_exceptions=True
+        )
+        assert [str(each) for each in found] == ["/jane", "/joe"]
+        lane.close()
 
     asyncio.run(main())

@@ -156,13 +156,15 @@ class AsgiApp(AsgiBase):
     def submit(self, request: HttpRequest) -> asyncio.Future[Outcome]:
         """Answer a request in the batch of this turn; a large one in its own thread."""
         loop = asyncio.get_running_loop()
+        future: asyncio.Future[Outcome] = loop.create_future()
         if request.body and (weight := request.weight) > HEAVY:
-            return self._answered_apart(request, weight)
+            self._answer_apart_from(request, future, weight)
+            return future
         shared = self.served.store.shared
         if shared and request.method not in READS:
-            return self._answered_in("writes", request)
+            self._answer_in("writes", request, future)
+            return future
         request.brief = True
-        future: asyncio.Future[Outcome] = loop.create_future()
         if shared and self.served.reads_now(request):
             self._outdated.append((request, future))
             if not self._refreshing:
@@ -177,43 +179,47 @@ class AsgiApp(AsgiBase):
         for one in asked:
             self._turns.add_request(one)
 
-    def _answered_apart(self, request: HttpRequest, weight: int) -> asyncio.Future[Outcome]:
+    def _answer_apart_from(
+        self, request: HttpRequest, answered: asyncio.Future[Outcome], weight: int
+    ) -> None:
         """Answer a request in a worker thread, while the loop goes on.
 
         There are two, so that requests of seconds do not delay those of tenths of a second. They
         share the server with the loop through the store's lock, which they hold for moments.
         """
-        return self._answered_in("large-requests" if weight > LARGE else "heavy-requests", request)
+        lane = "large-requests" if weight > LARGE else "heavy-requests"
+        self._answer_in(lane, request, answered)
 
-    def _answered_in(self, lane: str, request: HttpRequest) -> asyncio.Future[Outcome]:
+    def _answer_in(
+        self, lane: str, request: HttpRequest, answered: asyncio.Future[Outcome]
+    ) -> None:
         request.brief = False
         request.lane = "waiting" if request.waits else lane
-        loop = asyncio.get_running_loop()
-        answered: asyncio.Future[Outcome] = loop.create_future()
+        if answered not in self._under_way:
+            self._under_way.add(answered)
+            answered.add_done_callback(self._under_way.discard)
         try:
-            under_way = self._lane(request.lane).submit(request)
+            self._lane(request.lane).submit(request, answered)
         except QueueFull:
             answered.set_result(_too_many())
-            return answered
 
-        def done(asked: asyncio.Future[Outcome | None]) -> None:
-            if asked.cancelled():
-                answered.cancel()
-            elif (outcome := asked.result()) is None:
-                _follow(answered, self._answered_in("waiting", request))
-            elif answered.done():
+    def _finish(
+        self, request: HttpRequest, answered: asyncio.Future[Outcome], outcome: Outcome | None
+    ) -> None:
+        """Pass on what a thread has answered; None: it has to be in one that may wait."""
+        if answered.done():
+            if outcome is not None:
                 abandon(outcome)
-            else:
-                answered.set_result(outcome)
-
-        self._under_way.add(answered)
-        answered.add_done_callback(self._under_way.discard)
-        under_way.add_done_callback(done)
-        return answered
+        elif outcome is None:
+            self._answer_in("waiting", request, answered)
+        else:
+            answered.set_result(outcome)
 
     def _lane(self, name: str) -> Lane[Outcome | None]:
         if name not in self._apart:
-            self._apart[name] = Lane(name, LANES[name], self._flow_of, self._answer_apart)
+            self._apart[name] = Lane(
+                name, LANES[name], self._flow_of, self._answer_apart, self._finish
+            )
         return self._apart[name]
 
     def _refresh(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -262,7 +268,7 @@ class AsgiApp(AsgiBase):
         for (request, future), outcome in answered:
             if isinstance(outcome, TakesLong):
                 if not future.done():
-                    _follow(future, self._answered_apart(request, outcome.weight))
+                    self._answer_apart_from(request, future, outcome.weight)
             elif future.done():
                 abandon(outcome)
             else:
@@ -379,20 +385,6 @@ def _finish(hub: Hub, watch: Subscription[bytes], bookmark: bool) -> None:  # no
     if bookmark:
         hub.bookmark(watch)
     watch.finish()
-
-
-def _follow(future: asyncio.Future[Outcome], other: asyncio.Future[Outcome]) -> None:
-    """Copy the outcome of one future to another."""
-
-    def done(_: object) -> None:
-        if other.cancelled():
-            future.cancel()
-        elif future.done():
-            abandon(other.result())
-        else:
-            future.set_result(other.result())
-
-    other.add_done_callback(done)
 
 
 def _unread(error: BaseException) -> HttpResponse:

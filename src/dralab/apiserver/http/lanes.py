@@ -5,9 +5,11 @@ one client's large requests do not keep those of others waiting.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Generic, NamedTuple, TypeVar
+from contextlib import suppress
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from dralab.apiserver.fairness.flow_control import Flow
 from dralab.apiserver.fairness.queues import FairQueue
@@ -17,14 +19,17 @@ Answered = TypeVar("Answered")
 
 
 class _WaitingRequest(NamedTuple):
-    """A request that waits for a thread. A tuple generic in its answer is not worth its words."""
+    """A request that waits for a thread."""
 
     request: HttpRequest
-    future: "asyncio.Future[object]"
+    future: "asyncio.Future[Any]"
 
 
 class Lane(Generic[Answered]):
-    """Some threads that `answer` requests; to be used in the thread of the loop alone."""
+    """Some threads that `answer` requests; to be used in the thread of the loop alone.
+
+    `finish` is called there with each request, its future and its answer.
+    """
 
     def __init__(
         self,
@@ -32,49 +37,60 @@ class Lane(Generic[Answered]):
         threads: int,
         flow_of: Callable[[HttpRequest], Flow],
         answer: Callable[[HttpRequest], Answered],
+        finish: "Callable[[HttpRequest, asyncio.Future[Any], Answered], None]",
     ) -> None:
         self._free = threads
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
-        self._flow_of, self._answer = flow_of, answer
+        self._flow_of, self._answer, self._finish = flow_of, answer, finish
         self._queue: FairQueue[_WaitingRequest] = FairQueue()
+        # What threads have done, and whether the loop knows that there is something.
+        self._done: deque[tuple[_WaitingRequest, Answered | None, BaseException | None]] = deque()
+        self._told = False
 
-    def submit(self, request: HttpRequest) -> "asyncio.Future[Answered]":
+    def submit(self, request: HttpRequest, future: "asyncio.Future[Any]") -> None:
         """Answer a request when a thread is free for it. QueueFull."""
-        future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        waiting = _WaitingRequest(request, future)
         if self._free:
-            self._begin(_WaitingRequest(request, future))
+            self._begin(waiting)
         else:
             flow = self._flow_of(request)
-            self._queue.push(
-                _WaitingRequest(request, future), flow.level, flow.name, program_of(request)
-            )
-        return future  # type: ignore[return-value]  # see _Waiting
+            self._queue.push(waiting, flow.level, flow.name, program_of(request))
 
     def close(self) -> None:
         """Answer no more; those that wait are cancelled."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._pool.shutdown(wait=False)
         for waiting in self._queue.take_batch(len(self._queue)):
             waiting.future.cancel()
 
     def _begin(self, waiting: _WaitingRequest) -> None:
         self._free -= 1
-        loop = asyncio.get_running_loop()
-        running = loop.run_in_executor(self._pool, self._answer, waiting.request)
+        self._pool.submit(self._work, waiting, asyncio.get_running_loop())
 
-        def done(running: "asyncio.Future[Answered]") -> None:
+    def _work(self, waiting: _WaitingRequest, loop: asyncio.AbstractEventLoop) -> None:
+        """Answer a request in a thread of the lane.
+
+        The loop is woken once for all that is done by then: that takes a call of the system, and
+        with a future of each thread three turns of the loop.
+        """
+        try:
+            self._done.append((waiting, self._answer(waiting.request), None))
+        except BaseException as error:  # noqa: BLE001 - it is told to who awaits the future
+            self._done.append((waiting, None, error))
+        if not self._told:
+            self._told = True
+            with suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(self._collect)
+
+    def _collect(self) -> None:
+        # First: who appends from here on tells again.
+        self._told = False
+        while self._done:
+            waiting, answered, error = self._done.popleft()
             self._free += 1
-            future = waiting.future
-            if running.cancelled():
-                future.cancel()
-            elif (error := running.exception()) is not None:
-                future.set_exception(error)
-            else:
-                future.set_result(running.result())
-            self._go_on()
-
-        running.add_done_callback(done)
-
-    def _go_on(self) -> None:
+            if error is None:
+                self._finish(waiting.request, waiting.future, cast("Answered", answered))
+            elif not waiting.future.done():
+                waiting.future.set_exception(error)
         while self._free and self._queue:
             waiting = self._queue.take_batch(1)[0]
             if not waiting.future.cancelled():
