@@ -6,7 +6,7 @@ READY := .venv/.ready
 DEMO := .venv-demo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test again check format bench docs conformance generate clean
+.PHONY: help demo test again check format bench docs conformance release generate clean
 
 help: ## show the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -55,6 +55,10 @@ docs: $(READY) ## make the generated pages anew, check links, build the site int
 
 conformance: $(READY) ## slow suites and real clients; ONLY="tests/cel" for a part
 	$(BIN)/python -m pytest -q --timeout 3600 -m conformance $(ONLY)
+
+release: $(READY) ## build wheel, source archive, checksums and SBOM into dist/, the same bytes twice
+	@$(BIN)/python -m pip install --quiet --group release
+	$(BIN)/python tools/release.py
 
 generate: $(READY) ## make the generated data anew
 	$(BIN)/python tools/generate.py

@@ -35,11 +35,11 @@ def main(wanted: list[str]) -> int:
 def _run(script: Path, requirements: tuple[str, ...]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         python = Path(folder, "bin", "python")
-        subprocess.run([sys.executable, "-m", "venv", folder], check=True)  # noqa: S603 - ours
+        subprocess.run([sys.executable, "-m", "venv", folder], check=True)
         if requirements:
             install = [python, "-m", "pip", "install", "--quiet", "--no-deps", *requirements]
-            subprocess.run(install, check=True)  # noqa: S603 - ours
-        subprocess.run([python, script], check=True)  # noqa: S603 - ours
+            subprocess.run(install, check=True)
+        subprocess.run([python, script], check=True)
 
 
 if __name__ == "__main__":
