@@ -597,3 +597,30 @@ def test_others_are_answered_while_a_webhook_takes_its_time(hook):
         released.set()
         writer.join()
         assert created == [201]
+
+
+def test_a_webhook_is_asked_about_connections_to_pods(server, hook):
+    containers = [{"name": "c", "image": "x"}]
+    pods = "/api/v1/namespaces/default/pods"
+    assert ask(
+        server, "POST", pods, {"metadata": {"name": "p"}, "spec": {"containers": containers}}
+    )
+    denied = {"message": "attaching is not allowed", "code": 403, "reason": "Forbidden"}
+    hook.answers["/v"] = lambda request: {
+        "allowed": request["subResource"] != "attach", "status": denied,
+    }  # fmt: skip
+    rule = {**RULE, "operations": ["CONNECT"], "resources": ["pods/attach", "pods/exec"]}
+    configure(server, "Validating", "v", {"clientConfig": hook.client("/v"), "rules": [rule]})
+    code, found = ask(server, "GET", f"{pods}/p/attach?stdin=true&container=c")
+    assert (code, found["message"].partition(": ")[2]) == (403, "attaching is not allowed")
+    asked = hook.asked[-1][1]
+    assert (asked["operation"], asked["name"], asked["subResource"]) == ("CONNECT", "p", "attach")
+    assert asked["kind"] == {"group": "", "version": "v1", "kind": "PodAttachOptions"}
+    assert asked["object"] == {
+        "kind": "PodAttachOptions", "apiVersion": "v1", "stdin": True, "container": "c",
+    }  # fmt: skip
+    assert asked["oldObject"] is None
+    # Allowed by the webhook, and refused for another reason.
+    code, found = ask(server, "POST", f"{pods}/p/exec?command=ls")
+    assert (code, found["message"]) == (400, "pod p does not have a host assigned")
+    assert hook.asked[-1][1]["object"]["command"] == ["ls"]

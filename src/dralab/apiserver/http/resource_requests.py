@@ -10,6 +10,7 @@ from typing import Any, Final
 import orjson
 
 from dralab.api.status import ApiError
+from dralab.apiserver.admission.chain import unnoted
 from dralab.apiserver.http import bodies, weighing
 from dralab.apiserver.http.encoders import Encoders
 from dralab.apiserver.http.messages import Answer, HttpRequest, HttpResponse, WatchStream
@@ -307,6 +308,16 @@ class ResourceRequests:
     ) -> Answer:
         kind, name = route.kind, route.subresource
         if connector := self.connectors.get((kind.hub, name)):
+            self.resources.connect(
+                kind,
+                route.name,
+                name,
+                namespace=route.namespace,
+                query=query,
+                path=route.rest,
+                user=user,
+                annotate=request.record.annotate if request.record is not None else unnoted,
+            )
             return connector(request, route, user)
         if name == "status":
             if verb == "get":

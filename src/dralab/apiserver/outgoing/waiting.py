@@ -34,6 +34,11 @@ def waiting_until(until: int) -> Iterator[None]:
         _until.reset(token)
 
 
+def allowed_until() -> int:
+    """Return until when the calls of this thread may wait; 0: they may not."""
+    return _until.get()
+
+
 def time_left(most: float) -> float:
     """Return how many seconds may be waited, `most` at the most; 0 if no time is left. MustWait."""
     until = _until.get()

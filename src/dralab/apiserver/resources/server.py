@@ -10,12 +10,21 @@ import orjson
 from dralab.api.extended import Check, ExtendedStrategy, Fields, Mend
 from dralab.api.kinds import Kind, Kinds
 from dralab.api.status import ApiError
-from dralab.apiserver.resources import deleting, patching, reading, reviews, subresources, writing
+from dralab.apiserver.resources import (
+    connecting,
+    deleting,
+    patching,
+    reading,
+    reviews,
+    subresources,
+    writing,
+)
 from dralab.apiserver.resources.context import Context
 from dralab.apiserver.resources.crds import CustomResources
 from dralab.apiserver.resources.options import (
     DeleteOptions,
     ListOptions,
+    Query,
     WriteOptions,
 )
 from dralab.apiserver.resources.patching import PatchType
@@ -218,6 +227,31 @@ class Resources:
             namespace=namespace,
             options=options or WriteOptions(),
             type=type,
+        )
+
+    def connect(
+        self,
+        kind: Kind,
+        name: str,
+        subresource: str,
+        *,
+        namespace: str,
+        query: Query,
+        path: str,
+        user: User,
+        annotate: Callable[[str, str], None],
+    ) -> None:
+        """Ask admission about a connection, such as exec. ApiError, MustWait."""
+        connecting.admit(
+            self.context,
+            kind,
+            name,
+            subresource,
+            namespace=namespace,
+            query=query,
+            path=path,
+            user=user,
+            annotate=annotate,
         )
 
     def ask(

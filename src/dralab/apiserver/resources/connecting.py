@@ -1,0 +1,85 @@
+"""Admission of connections: exec, attach and port-forward of pods, and proxies.
+
+What a client asks for in the query becomes an object (`PodExecOptions`), which plugins may refuse.
+Source: k8s.io/apiserver `endpoints/handlers/rest.go` (ConnectResource), k8s.io/api `core/v1`.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from dralab.api.kinds import Kind
+from dralab.apiserver.admission.chain import Review
+from dralab.apiserver.outgoing import waiting
+from dralab.apiserver.resources import admission
+from dralab.apiserver.resources.context import Context
+from dralab.apiserver.resources.options import Query
+from dralab.apiserver.users import User
+from dralab.values.json_types import JsonDict
+
+FLAGS: Final = ("stdin", "stdout", "stderr", "tty")
+CONNECTIONS: Final = frozenset({"exec", "attach", "portforward", "proxy"})
+NO: Final = frozenset({"false", "0"})
+
+
+def admit(
+    context: Context,
+    kind: Kind,
+    name: str,
+    subresource: str,
+    *,
+    namespace: str,
+    query: Query,
+    path: str = "",
+    user: User,
+    annotate: Callable[[str, str], None],
+) -> None:
+    """Ask about a connection; `path` is that of a proxy. ApiError, MustWait."""
+    if subresource not in CONNECTIONS or not (context.connecting or context.dynamic.active):
+        return
+    options = kind.subresources[subresource].kind
+    until = waiting.allowed_until()
+    review = Review(
+        operation="CONNECT",
+        kind=kind,
+        namespace=namespace,
+        name=name,
+        subresource=subresource,
+        value=options_of(options, query, path),
+        old=None,
+        user=user,
+        dry_run=False,
+        find=context.find,
+        all_of=context.all_of,
+        count_of=context.store.count,
+        annotate=annotate,
+        form=("", "v1", options),
+        may_wait=bool(until),
+        deadline=until,
+    )
+    admission.connect(context, review)
+
+
+def options_of(kind: str, query: Query, path: str = "") -> JsonDict:
+    """Return the object that a query stands for.
+
+    >>> options_of("PodExecOptions", {"stdin": ["1"], "tty": ["0"], "command": ["ls"]})
+    {'kind': 'PodExecOptions', 'apiVersion': 'v1', 'stdin': True, 'command': ['ls']}
+    """
+    found: JsonDict = {"kind": kind, "apiVersion": "v1"}
+    if kind.endswith("ProxyOptions"):
+        return found | ({"path": path} if path else {})
+    if kind == "PodPortForwardOptions":
+        ports = [int(each) for each in query.get("ports", ()) if each.isdecimal()]
+        return found | ({"ports": ports} if ports else {})
+    return found | _streams(query)
+
+
+def _streams(query: Query) -> JsonDict:
+    found: JsonDict = {
+        name: True for name in FLAGS if query.get(name) and query[name][0].lower() not in NO
+    }
+    if query.get("container"):
+        found["container"] = query["container"][0]
+    if query.get("command"):
+        found["command"] = list(query["command"])
+    return found
