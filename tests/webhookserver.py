@@ -7,6 +7,7 @@ import json
 import ssl
 import tempfile
 import threading
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -62,7 +63,8 @@ def context():
 class WebhookServer:
     """Answers POSTs by `answers[path](request)`, a function from a request to a response.
 
-    `asked` keeps what came. A function may return bytes, or (status, bytes), instead.
+    `asked` keeps what came. A function may return bytes, or (status, bytes), or an iterator of
+    pieces instead.
     """
 
     def __init__(self):
@@ -109,12 +111,24 @@ class WebhookServer:
                             "response": {"uid": request.get("uid"), **found},
                         }
                     ).encode()
+                if isinstance(found, Iterator):
+                    self.stream(found)
+                    return
                 status, content = found if isinstance(found, tuple) else (200, found)
                 self.send_response(status)
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(content)))
                 self.end_headers()
                 self.wfile.write(content)
+
+            def stream(self, pieces):
+                self.send_response(200)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Transfer-Encoding", "chunked")
+                self.end_headers()
+                for piece in pieces:
+                    self.wfile.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+                self.wfile.write(b"0\r\n\r\n")
 
         class Server(http.server.ThreadingHTTPServer):
             def handle_error(self, *_):

@@ -1,6 +1,7 @@
 """Aggregated API servers: groups that another server answers."""
 
 import json
+import threading
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
@@ -87,7 +88,6 @@ def test_another_server_answers_for_its_group(cluster, there):
     assert "agg.io" in [each["name"] for each in groups]
     found = json.loads(get(cluster, "/apis", Accept=AGGREGATED)[1])["items"][-1]
     assert found["versions"][0]["resources"][0]["resource"] == "things"
-    assert get(cluster, f"{THINGS}?watch=1")[0] == 501
     assert get(cluster, "/apis/agg.io/v2/things")[0] == 404
 
 
@@ -118,3 +118,45 @@ def test_a_server_whose_certificate_is_not_good_is_not_asked(cluster, there):
     assert condition["reason"] == "FailedDiscoveryCheck"
     assert "certificate signed by unknown authority" in condition["message"]
     assert get(cluster, THINGS)[0] == 503
+
+
+def test_a_watch_is_passed_on_as_it_comes(cluster, there):
+    register(cluster, there)
+    more = threading.Event()
+
+    def events(_):
+        yield b'{"type":"ADDED"}\n'
+        more.wait(20)
+        yield b'{"type":"MODIFIED"}\n'
+
+    there.answers[THINGS] = events
+    with urlopen(f"{cluster.url}{THINGS}?watch=1") as answer:
+        assert json.loads(answer.readline()) == {"type": "ADDED"}
+        more.set()
+        assert json.loads(answer.readline()) == {"type": "MODIFIED"}
+        assert answer.readline() == b""
+    assert there.raw[-1][1] == f"{THINGS}?watch=1"
+    assert there.headers[-1]["X-Remote-User"] == "admin"
+
+
+def test_a_watch_that_is_refused_is_an_answer(cluster, there):
+    register(cluster, there)
+    there.answers[THINGS] = lambda _: (410, b'{"kind":"Status"}')
+    assert get(cluster, f"{THINGS}?watch=1") == (410, b'{"kind":"Status"}')
+
+
+def test_a_client_that_goes_ends_the_watch_of_the_other_server(cluster, there):
+    register(cluster, there)
+    left = threading.Event()
+
+    def events(_):
+        try:
+            while True:
+                yield b"{}\n"
+        finally:
+            left.set()
+
+    there.answers[THINGS] = events
+    with urlopen(f"{cluster.url}{THINGS}?watch=1") as answer:
+        answer.readline()
+    assert left.wait(20)

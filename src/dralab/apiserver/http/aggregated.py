@@ -1,23 +1,37 @@
 """Passes requests on to aggregated API servers, with the user in headers.
 
-An answer is passed on once it is there as a whole, with limits on time and size; watches are
-refused. Source: k8s.io/kube-aggregator `pkg/apiserver/handler_proxy.go`.
+An answer is passed on once it is there as a whole, with limits on time and size; watches as they
+come, each read by a thread. Connections that change their protocol are refused.
+
+Source: k8s.io/kube-aggregator `pkg/apiserver/handler_proxy.go`.
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Final
 from urllib.parse import quote
 
 from dralab.api.status import ApiError
 from dralab.apiserver.aggregation.services import RemoteVersion, RemoteVersions
-from dralab.apiserver.http.messages import Answer, HttpRequest, HttpResponse, Proxied
+from dralab.apiserver.http.byte_feeds import Feed
+from dralab.apiserver.http.messages import (
+    Answer,
+    ByteStream,
+    HttpRequest,
+    HttpResponse,
+    Proxied,
+)
 from dralab.apiserver.http.routing import is_watch, query_of
-from dralab.apiserver.outgoing.targets import Unreachable
+from dralab.apiserver.outgoing.client import OpenAnswer
+from dralab.apiserver.outgoing.targets import CallTarget, Unreachable
 from dralab.apiserver.users import User
 
 TIMEOUT: Final = 60.0  # seconds for a whole answer
+MOST: Final = 200  # watches at a time
+REFUSAL: Final = 64 * 1024  # bytes of the answer to a watch that is refused
 TEXT: Final = (("Content-Type", "text/plain; charset=utf-8"),)
 PASSED_ON: Final = ("accept", "content-type", "user-agent", "if-none-match")
 ANSWERED: Final = ("content-type", "etag", "warning", "retry-after", "vary", "cache-control")
@@ -28,6 +42,7 @@ class AggregatedApis:
 
     def __init__(self, remote: RemoteVersions) -> None:
         self.remote = remote
+        self._watches: set[Feed] = set()
 
     def answer(self, request: HttpRequest, parts: Sequence[str], user: User) -> Answer | None:
         """Return the answer of another server; None if none answers for that group."""
@@ -38,32 +53,102 @@ class AggregatedApis:
             return None
         if not found.available:
             return HttpResponse(status=503, headers=TEXT, body=b"service unavailable\n")
-        if is_watch(query_of(request.query)) or "upgrade" in request.headers:
+        if "upgrade" in request.headers:
             raise ApiError(
                 "MethodNotAllowed",
-                f"watches of {found.group}/{found.version} are not passed on to its API server",
+                f"connections to {found.group}/{found.version} that change their protocol are not "
+                "passed on to its API server",
                 code=HTTPStatus.NOT_IMPLEMENTED,
                 details={},
             )
+        if request.method == "GET" and is_watch(query_of(request.query)):
+            return Proxied(ask=lambda: asyncio.to_thread(self._watched, request, found, user))
         return Proxied(ask=lambda: asyncio.to_thread(self._asked, request, found, user))
 
+    def _target(self, request: HttpRequest, found: RemoteVersion) -> CallTarget:
+        return self.remote.target(found, quote(request.path, safe="/:@!$&'()*+,;=-._~%"))
+
     def _asked(self, request: HttpRequest, found: RemoteVersion, user: User) -> HttpResponse:
-        given = {name: request.headers[name] for name in PASSED_ON if name in request.headers}
         try:
-            target = self.remote.target(found, quote(request.path, safe="/:@!$&'()*+,;=-._~%"))
+            target = self._target(request, found)
             answer = self.remote.context.outgoing.client.call(
                 target,
                 request.body,
                 method=request.method,
                 query=request.query,
                 timeout=TIMEOUT,
-                headers=[*given.items(), *_identity(user)],
+                headers=[*_passed_on(request), *_identity(user)],
             )
         except Unreachable as error:
-            text = f"error trying to reach service: {error}\n"
-            return HttpResponse(status=503, headers=TEXT, body=text.encode())
-        kept = [(name, answer.headers[name]) for name in ANSWERED if name in answer.headers]
-        return HttpResponse(status=answer.status, headers=kept, body=answer.body)
+            return _unreachable(error)
+        return HttpResponse(
+            status=answer.status, headers=_answered(answer.headers), body=answer.body
+        )
+
+    def _watched(
+        self, request: HttpRequest, found: RemoteVersion, user: User
+    ) -> HttpResponse | ByteStream:
+        """Begin a watch, and read it in a thread of its own."""
+        if len(self._watches) >= MOST:
+            raise ApiError(
+                "TooManyRequests",
+                f"{MOST} watches of aggregated API servers are open",
+                details={"retryAfterSeconds": 1},
+            )
+        try:
+            answer = self.remote.context.outgoing.client.open(
+                self._target(request, found),
+                query=request.query,
+                timeout=TIMEOUT,
+                headers=[*_passed_on(request), *_identity(user)],
+            )
+        except Unreachable as error:
+            return _unreachable(error)
+        headers = _answered(answer.headers)
+        if answer.status != HTTPStatus.OK:
+            return HttpResponse(status=answer.status, headers=headers, body=_beginning(answer))
+        feed = Feed(on_close=answer.close)
+        self._watches.add(feed)
+        threading.Thread(
+            target=self._copy, args=(answer, feed), name="aggregated-watch", daemon=True
+        ).start()
+        return ByteStream(source=feed, headers=headers)
+
+    def _copy(self, answer: OpenAnswer, feed: Feed) -> None:
+        try:
+            for piece in answer.pieces():
+                if not feed.offer(piece):
+                    break
+            feed.end()
+        except Unreachable as error:
+            feed.abort(str(error))
+        finally:
+            self._watches.discard(feed)
+
+
+def _passed_on(request: HttpRequest) -> list[tuple[str, str]]:
+    return [(name, request.headers[name]) for name in PASSED_ON if name in request.headers]
+
+
+def _answered(headers: Mapping[str, str]) -> list[tuple[str, str]]:
+    return [(name, headers[name]) for name in ANSWERED if name in headers]
+
+
+def _unreachable(error: Unreachable) -> HttpResponse:
+    text = f"error trying to reach service: {error}\n"
+    return HttpResponse(status=503, headers=TEXT, body=text.encode())
+
+
+def _beginning(answer: OpenAnswer) -> bytes:
+    """Return a refusal, cut where it is long."""
+    found = b""
+    with suppress(Unreachable):
+        for piece in answer.pieces():
+            found += piece
+            if len(found) >= REFUSAL:
+                answer.close()
+                break
+    return found[:REFUSAL]
 
 
 def _identity(user: User) -> Iterator[tuple[str, str]]:

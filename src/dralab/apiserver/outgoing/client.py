@@ -7,7 +7,8 @@ are not followed. Texts of errors are those of Go's client, which operators sear
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from http import HTTPStatus
@@ -60,16 +61,7 @@ class CallClient:
     ) -> CallAnswer:
         """Return the answer to a request; `timeout` is in seconds. Unreachable."""
         deadline = self._clock.now() + int(timeout * SECOND)
-        path = f"{target.path}?{query}" if query else target.path
-        lines = [f"{method} {path} HTTP/1.1", f"Host: {target.host}"]
-        given = list(headers)
-        known = {name.lower() for name, _ in given}
-        given += [(name, JSON) for name in ("Accept", "Content-Type") if name.lower() not in known]
-        lines += [f"{name}: {value}" for name, value in given]
-        lines += [f"Content-Length: {len(body)}", "", ""]
-        if any("\r" in line or "\n" in line for line in lines):
-            raise Unreachable("a header or path has a line break")
-        request = "\r\n".join(lines).encode() + body
+        request = _request(target, body, method=method, query=query, headers=headers)
         while kept := self._kept(target):
             try:
                 return self._asked(kept, request, deadline)
@@ -79,6 +71,30 @@ class CallClient:
             return self._asked(self._connected(target, deadline), request, deadline)
         except _Stale as error:
             raise Unreachable("EOF") from error
+
+    def open(
+        self,
+        target: CallTarget,
+        *,
+        timeout: float,
+        query: str = "",
+        headers: Iterable[tuple[str, str]] = (),
+    ) -> "OpenAnswer":
+        """Return the answer to a GET whose body is read as it comes. Unreachable.
+
+        `timeout` is for the beginning of the answer.
+        """
+        deadline = self._clock.now() + int(timeout * SECOND)
+        request = _request(target, b"", method="GET", query=query, headers=headers)
+        connection = self._connected(target, deadline)
+        try:
+            return connection.open(request, lambda: (deadline - self._clock.now()) / SECOND)
+        except _Stale as error:
+            connection.close()
+            raise Unreachable("EOF") from error
+        except BaseException:
+            connection.close()
+            raise
 
     def close(self) -> None:
         """Close the connections that are kept."""
@@ -160,11 +176,30 @@ class _PooledConnection:
     def ask(self, request: bytes, left: Callable[[], float]) -> CallAnswer:
         """Send a request and return its answer. Unreachable, _Stale."""
         reading = _Reading()
+        self._read(request, reading, left, lambda: reading.over)
+        self.goes_on = reading.keeps_alive
+        return reading.answer
+
+    def open(self, request: bytes, left: Callable[[], float]) -> "OpenAnswer":
+        """Send a request and return its answer as soon as it begins. Unreachable, _Stale."""
+        reading = _Pieces()
+        self._read(request, reading, left, lambda: reading.begun)
+        self._socket.settimeout(None)
+        return OpenAnswer(self._socket, reading)
+
+    def _read(
+        self,
+        request: bytes,
+        reading: "_Reading",
+        left: Callable[[], float],
+        enough: Callable[[], bool],
+    ) -> None:
+        """Send a request and read what comes until that is enough. Unreachable, _Stale."""
         began = False
         try:
             self._socket.settimeout(_positive(left()))
             self._socket.sendall(request)
-            while not reading.over:
+            while not enough():
                 self._socket.settimeout(_positive(left()))
                 data = self._socket.recv(PIECE)
                 if not data:
@@ -180,8 +215,6 @@ class _PooledConnection:
             if not began:
                 raise _Stale from error
             raise Unreachable((error.strerror or str(error)).lower()) from error
-        self.goes_on = reading.keeps_alive
-        return reading.answer
 
     def close(self) -> None:
         """Close it."""
@@ -243,6 +276,89 @@ class _Reading:
             self.answer.body = b"".join(self._parts)
             self.keeps_alive = bool(self._parser.should_keep_alive())
             self.over = True
+
+
+class _Pieces(_Reading):
+    """An answer whose body is taken away as it comes, however long it is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun = False
+
+    def on_headers_complete(self) -> None:
+        """Take the status."""
+        super().on_headers_complete()
+        self.begun = bool(self.answer.status)
+
+    def on_body(self, data: bytes) -> None:
+        """Take a piece of the body."""
+        self._parts.append(data)
+
+    def take(self) -> bytes:
+        """Return what has come of the body."""
+        found = b"".join(self._parts)
+        self._parts.clear()
+        return found
+
+    def on_message_complete(self) -> None:
+        """That was all."""
+        self.over = self.begun
+
+
+class OpenAnswer:
+    """An answer that goes on: one thread reads its pieces, any may close it."""
+
+    def __init__(self, connection: ssl.SSLSocket, reading: _Pieces) -> None:
+        self.status = reading.answer.status
+        self.headers = reading.answer.headers
+        self._socket = connection
+        self._reading = reading
+        self._closed = False
+
+    def pieces(self) -> Iterator[bytes]:
+        """Yield the body as it comes; it ends when it is over, or closed. Unreachable."""
+        reading = self._reading
+        try:
+            while True:
+                if piece := reading.take():
+                    yield piece
+                if reading.over or self._closed:
+                    return
+                data = self._socket.recv(PIECE)
+                reading.feed(data) if data else reading.end()
+        except (OSError, ValueError) as error:
+            if not self._closed:
+                raise Unreachable(str(error).lower()) from error
+        finally:
+            self._socket.close()
+
+    def close(self) -> None:
+        """Stop: a thread that waits for more goes on and sees the end."""
+        self._closed = True
+        with suppress(OSError):
+            # Below TLS, whose state belongs to the thread that reads.
+            socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+
+
+def _request(
+    target: CallTarget,
+    body: bytes,
+    *,
+    method: str,
+    query: str,
+    headers: Iterable[tuple[str, str]],
+) -> bytes:
+    """Return a request as it is sent. Unreachable: it would end before its end."""
+    path = f"{target.path}?{query}" if query else target.path
+    lines = [f"{method} {path} HTTP/1.1", f"Host: {target.host}"]
+    given = list(headers)
+    known = {name.lower() for name, _ in given}
+    given += [(name, JSON) for name in ("Accept", "Content-Type") if name.lower() not in known]
+    lines += [f"{name}: {value}" for name, value in given]
+    lines += [f"Content-Length: {len(body)}", "", ""]
+    if any("\r" in line or "\n" in line for line in lines):
+        raise Unreachable("a header or path has a line break")
+    return "\r\n".join(lines).encode() + body
 
 
 @lru_cache(maxsize=256)
