@@ -3,8 +3,8 @@
     python -m benchmarks.snapshots [NODES]
 
 5,000 nodes with eight A100 each, in 25 partitions, half of them used by 40,000 pods (one claim
-each), and one pod that waits. Seconds are those of the processor, one core. Beside them: what
-reading the bytes costs alone, and the allocator once.
+each), and two pods that wait, one of them for more than any node has free. Seconds are those of
+the processor, one core. Beside them: what reading the bytes costs alone, and the allocator once.
 """
 
 import gzip
@@ -18,6 +18,7 @@ from itertools import chain
 import orjson
 
 from benchmarks.allocation import CLASSES, DRIVER, claim, mig, nodes, profile, say
+from dralab.allocation.explanation.why import why
 from dralab.api.snapshots.files import written
 from dralab.api.snapshots.kept_fields import kept
 from dralab.cli import objects
@@ -54,11 +55,14 @@ def used(count: int) -> Iterator[JsonDict]:
                 number += 1
                 yield from user(number, f"node-{node}", f"gpu-{gpu}-{name}")
     yield from user(number + 1, "", "")
+    yield from user(number + 2, "", "", "7g.40gb", 5)
 
 
-def user(number: int, node: str, device: str) -> Iterator[JsonDict]:
+def user(
+    number: int, node: str, device: str, kind: str = "1g.5gb", count: int = 1
+) -> Iterator[JsonDict]:
     name = f"claim-{number}"
-    asked = claim(number, profile("1g.5gb"))
+    asked = claim(number, profile(kind), count)
     pod = {
         "metadata": {"name": f"pod-{number}", "namespace": "default"},
         "spec": {
@@ -101,7 +105,7 @@ def main() -> None:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     say(f"load {what}", f"{took:.2f} s", f"its JSON alone {alone:.2f} s; {peak:.0f} MiB in all")
     start = time.process_time()
-    (waiting,) = cluster.pending()
+    waiting, large = cluster.pending()
     candidates = cluster.candidates(waiting)
     listing = time.process_time() - start
     start = time.process_time()
@@ -109,6 +113,12 @@ def main() -> None:
     once = time.process_time() - start
     assert placed is not None
     say("who waits, and where it may go", f"{listing:.2f} s", f"the allocator once {once:.3f} s")
+    start = time.process_time()
+    found = why(cluster, cluster.refreshed(large))
+    assert found is not None
+    page = found.page()
+    say("the page of a pod that wants 5 GPUs of a node", f"{time.process_time() - start:.2f} s")
+    print(page)
 
 
 if __name__ == "__main__":

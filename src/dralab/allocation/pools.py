@@ -4,9 +4,9 @@ Source of the rules: k8s.io/dynamic-resource-allocation `structured`, GatherPool
 behaviour of Kubernetes 1.36 and 1.37.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, repeat
 from typing import Literal, NamedTuple
 
 from dralab.allocation.facts import PoolUnusable
@@ -160,25 +160,31 @@ def assembled(
     counter_sets: dict[str, Mapping[str, Number]] = {}
     problems: list[str] = []
     for each in everything:
-        for counters in each.counter_sets:
-            if counters.name in counter_sets:
-                problems.append(f"duplicate counter set {counters.name}")
-            counter_sets[counters.name] = counters.counters
-    names: set[str] = set()
+        for published in each.counter_sets:
+            if published.name in counter_sets:
+                problems.append(f"duplicate counter set {published.name}")
+            counter_sets[published.name] = published.counters
     offers: list[Offer] = []
     for each in here:
+        devices = each.devices
+        ids = [DeviceId._make((*key, device.name)) for device in devices]
         # Slices that reach the node as a whole need no look at each device.
-        whole = not each.per_device_scope
-        for device in each.devices:
-            if device.name in names:
-                problems.append(f"duplicate device {device.name}")
-            names.add(device.name)
-            at = whole or node is None or device.node_scope.accepts(node)
-            offers.append(Offer(DeviceId(*key, device.name), device, each, at))
+        reaching = (
+            [device.node_scope.accepts(node) for device in devices]
+            if each.per_device_scope and node is not None
+            else [True] * len(devices)
+        )
+        offers += map(Offer._make, zip(ids, devices, repeat(each), reaching, strict=False))
+    if len({offer.id for offer in offers}) < len(offers):
+        problems += _twice(offers)
     if features.partitionable_devices:
         for each in everything:
             for device in each.devices:
-                problems += _dangling(device, counter_sets)
+                for drawn in device.consumes:
+                    counters = counter_sets.get(drawn.counter_set)
+                    if counters is None or not drawn.counters.keys() <= counters.keys():
+                        problems += _dangling(device, counter_sets)
+                        break
     if problems:
         return Pool(driver=key[0], name=key[1], unusable="invalid", why="; ".join(problems[:3]))
     return Pool(
@@ -188,6 +194,14 @@ def assembled(
         counter_sets=counter_sets,
         consuming=tuple(chain.from_iterable(each.devices for each in everything)),
     )
+
+
+def _twice(offers: Sequence[Offer]) -> Iterator[str]:
+    seen: set[DeviceId] = set()
+    for offer in offers:
+        if offer.id in seen:
+            yield f"duplicate device {offer.device.name}"
+        seen.add(offer.id)
 
 
 def _dangling(device: Device, counter_sets: Mapping[str, Mapping[str, Number]]) -> list[str]:

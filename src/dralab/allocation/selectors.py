@@ -168,6 +168,15 @@ def projection(paths: tuple[DevicePath, ...]) -> Callable[[Device], Hashable]:
     A device with an unreadable attribute fails in every expression, so that is part of
     the key.
     """
+    if all(len(path) == 3 and path[0] == "attributes" for path in paths):
+        # What most selectors read, without a call for each path.
+        names = [f"{path[1]}/{path[2]}" for path in sorted(paths)]
+
+        def attributes(device: Device) -> Hashable:
+            get = device.attributes.get
+            return (device.problem, *[get(name) for name in names])
+
+        return attributes
     steps = [_step(path) for path in sorted(paths)]
 
     def key(device: Device) -> Hashable:

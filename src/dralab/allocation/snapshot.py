@@ -8,7 +8,7 @@ not this module. What waits is left to `backlog`.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -78,6 +78,7 @@ class Snapshot:
         self.claims = {key(item): item for item in self.by_kind.get("ResourceClaim", ())}
         self._shares = numbered_shares()
         self._in_use: InUse | None = None
+        self._users: list[tuple[JsonDict, Pending]] | None = None
         self._given = {share.share for share in self.in_use.shares}
         self.provided = classes_by_resource(self.by_kind.get("DeviceClass", ()))
         nodes = self._nodes()
@@ -116,12 +117,13 @@ class Snapshot:
             for each in found
         ]
 
-    def users(self) -> Iterator[tuple[JsonDict, Pending]]:
-        """Yield the pods that have claims, running ones too, with their claims."""
-        for pod in self.backlog.pods(list(self.fleet.number_of)):
-            claims = self.backlog.of_pod(pod)
-            if claims is not None:
-                yield pod, claims
+    def users(self) -> Sequence[tuple[JsonDict, Pending]]:
+        """Return the pods that have claims, running ones too, with their claims."""
+        if self._users is None:
+            pods = self.backlog.pods(list(self.fleet.number_of))
+            found = ((pod, self.backlog.of_pod(pod)) for pod in pods)
+            self._users = [(pod, user) for pod, user in found if user is not None]
+        return self._users
 
     def refreshed(self, pending: Pending) -> Pending:
         """Return what is still pending: claims that others share may have devices by now."""
@@ -232,6 +234,7 @@ class Snapshot:
             placed = Placed(pending=each, node=found.node, allocations=found.allocations)
             self.claims.update((key(claim), claim) for claim in placed.objects())
             self._in_use = None
+            self._users = None
             self.note_pod(each.pod, found.node)
             places.append(placed)
         return places, optimum
@@ -275,6 +278,7 @@ class Snapshot:
                 self._hold(claim)
             self.claims[key(claim)] = claim
             self._in_use = None
+            self._users = None
 
     def _hold(self, claim: JsonDict) -> None:
         """Mark what an allocated claim of the input holds; devices of no pool here hold nothing."""

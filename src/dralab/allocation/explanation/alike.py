@@ -4,236 +4,144 @@ A fleet of forty equal nodes has a serial number on every GPU. No selector reads
 are one kind of device, and nodes with equal numbers of equal devices in equal use are one group.
 """
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from heapq import nsmallest
 
+from dralab.allocation.explanation.likeness import Likeness, PoolKinds
+from dralab.allocation.explanation.node_classes import NodeClass, NodeViews, Uses, node_classes
 from dralab.allocation.pools import Offer, Pool, PoolView
-from dralab.allocation.problem import (
-    Device,
-    DeviceId,
-    DevicePath,
-    DeviceSelector,
-    DeviceSelectorError,
-    InUse,
-    Problem,
-)
-from dralab.allocation.selectors import projection
+from dralab.allocation.problem import Device, DeviceId, InUse
 
 
 @dataclass(slots=True)
 class DeviceKind:
-    """Devices that are alike, `device` among them; `nodes` has a node for each of `ids`.
+    """Devices that are alike, `device` among them: `count` of them, `free` of which nobody holds.
 
-    A device that several nodes reach has the first of them.
+    `offers` are those of the first node of each class of nodes. A device that several nodes reach
+    counts once, with the first of them.
     """
 
     number: int
     device: Device
-    ids: list[DeviceId] = field(default_factory=list)
-    nodes: list[str] = field(default_factory=list)
+    count: int = 0
+    free: int = 0
+    offers: list[tuple[NodeClass, DeviceId]] = field(default_factory=list)
 
-    def free(self, in_use: InUse) -> list[int]:
-        """Return the positions of the devices that nobody holds."""
-        held = in_use.holders.keys() | in_use.devices()
-        return [number for number, each in enumerate(self.ids) if each not in held]
-
-
-class Likeness:
-    """Numbers devices: equal numbers, equal answers to everything that the claims ask."""
-
-    def __init__(self, problem: Problem) -> None:
-        asked = [
-            subrequest
-            for claim in problem.claims
-            for request in claim.requests
-            for subrequest in request.subrequests
-        ]
-        selectors = _selectors(problem)
-        reads: set[DevicePath] = {path for each in selectors for path in each.reads}
-        for subrequest in asked:
-            reads.update(path for each in subrequest.derived.values() for path in each.reads)
-        self._selectors = selectors
-        self._project = projection(tuple(reads))
-        self._constrained = sorted(
-            {rule.name for claim in problem.claims for rule in claim.constraints}
+    def examples(self, order: Mapping[str, int], most: int) -> list[tuple[DeviceId, str]]:
+        """Return the first of the devices, each with its node; `order` is that of the nodes."""
+        found = (
+            (order[node], number, known.counterpart(device, member), node)
+            for number, (known, device) in enumerate(self.offers)
+            for member, node in enumerate(known.nodes[:most])
         )
-        self._amounts = any(subrequest.capacity for subrequest in asked) or any(
-            rule.kind == "total" for claim in problem.claims for rule in claim.constraints
-        )
-        self.asks = (frozenset(reads), tuple(self._constrained), self._amounts)
-        """What is read at all: problems that read the same see the same kinds."""
-        self._numbers: dict[Hashable, int] = {}
-        self._known: dict[int, int] = {}
-        self.examples: list[Device] = []
-
-    def number(self, device: Device) -> int:
-        """Return the number of the kind of a device."""
-        known = self._known.get(id(device))
-        if known is None:
-            key = self._key(device)
-            known = self._numbers.setdefault(key, len(self.examples))
-            if known == len(self.examples):
-                self.examples.append(device)
-            # Devices live as long as the problem does: an identity stays one.
-            self._known[id(device)] = known
-        return known
-
-    def intern(self, key: Hashable) -> int:
-        """Return a number for anything: equal numbers, equal things."""
-        return self._numbers.setdefault(("thing", key), len(self._numbers) + (1 << 32))
-
-    def has_errors(self) -> bool:
-        """Return whether a selector fails for a device seen so far: then the order counts."""
-        for selector in self._selectors:
-            for device in self.examples:
-                try:
-                    selector.matches(device)
-                except DeviceSelectorError:
-                    return True
-        return False
-
-    def _key(self, device: Device) -> Hashable:
-        amounts: Hashable = ()
-        if device.shareable or self._amounts:
-            amounts = tuple(
-                (device.written(name), item.value, item.policy)
-                for name, item in device.capacity.items()
-            )
-        return (
-            self._project(device),
-            tuple(device.attributes.get(name) for name in self._constrained),
-            amounts,
-            device.shareable,
-            device.taints,
-            device.binding_conditions,
-            device.problem,
-            tuple(
-                (tuple(sorted(drawn.counters.items())), drawn.groups) for drawn in device.consumes
-            ),
-        )
-
-
-class Uses:
-    """What is in use, found by pool: a node needs a few of thousands."""
-
-    def __init__(self, in_use: InUse) -> None:
-        self.in_use = in_use
-        self.held = in_use.devices()
-        self.by_pool: dict[tuple[str, str], set[DeviceId]] = {}
-        for device in self.held:
-            self.by_pool.setdefault((device.driver, device.pool), set()).add(device)
-
-    def use_of(self, device: DeviceId) -> Hashable:
-        """Return how a device is used, whoever uses it."""
-        if device not in self.held:
-            return None
-        if device in self.in_use.exclusive:
-            return True
-        return tuple(sorted(self.in_use.consumed.get(device, {}).items()))
-
-    def on(self, view: PoolView) -> InUse:
-        """Return what is in use of the pools of a node."""
-        mine = {device for pool in view.pools for device in self.by_pool.get(pool.id, ())}
-        return InUse(
-            exclusive=frozenset(mine & self.in_use.exclusive),
-            shares=frozenset(share for share in self.in_use.shares if share.device in mine),
-            consumed={
-                device: self.in_use.consumed[device]
-                for device in mine
-                if device in self.in_use.consumed
-            },
-            holders={
-                device: self.in_use.holders[device]
-                for device in mine
-                if device in self.in_use.holders
-            },
-        )
+        return [(device, node) for _, _, device, node in nsmallest(most, found)]
 
 
 class AlikeNodes:
     """Nodes that are alike, one of which is asked for all; `in_use` is what matters on that one."""
 
-    def __init__(self, views: list[PoolView], in_use: InUse) -> None:
-        self.views = views
-        self.view = views[0]
+    def __init__(self, classes: Sequence[NodeClass], in_use: InUse, names: list[str]) -> None:
+        self.classes = classes
+        self.view = classes[0].view
         self.in_use = in_use
+        self.names = names
         self.free = sum(
             offer.here and offer.id not in in_use.exclusive for offer in self.view.offers()
         )
-
         self._held: list[list[tuple[int, tuple[str, ...]]]] = []
 
     @property
-    def names(self) -> list[str]:
-        """The names of the nodes."""
-        return [view.node.name for view in self.views]
+    def size(self) -> int:
+        """How many nodes there are."""
+        return len(self.names)
 
-    def held(self, likeness: Likeness, in_use: InUse) -> list[list[tuple[int, tuple[str, ...]]]]:
-        """Return, node by node, the kinds of the devices that are held, and by whom."""
+    def held(self, likeness: Likeness, uses: Uses) -> list[list[tuple[int, tuple[str, ...]]]]:
+        """Return, node by node, the kinds of the devices that are held, and by whom.
+
+        The node that is asked for all comes first.
+        """
         if not self._held:
-            holders = in_use.holders
             self._held = [
-                [
-                    (likeness.number(offer.device), holders[offer.id])
-                    for pool in view.pools
-                    for offer in pool.offers
-                    if offer.id in holders
-                ]
-                for view in self.views
+                found for each in self.classes for found in _held_of(each, likeness, uses)
             ]
         return self._held
 
 
-def groups_of(views: Sequence[PoolView], likeness: Likeness, in_use: InUse) -> list[AlikeNodes]:
+def _held_of(
+    nodes: NodeClass, likeness: Likeness, uses: Uses
+) -> Iterator[list[tuple[int, tuple[str, ...]]]]:
+    places: dict[tuple[int, str], tuple[int, int]] = {}
+    for pool in nodes.view.pools:
+        at = nodes.pools[0].index(pool.id)
+        for number, offer in zip(likeness.kinds_of(pool).numbers, pool.offers, strict=True):
+            places[at, offer.id.device] = len(places), number
+    for pools in nodes.pools:
+        found = [
+            (*places[at, device.device], holders)
+            for at, pool in enumerate(pools)
+            for device, holders in uses.holders_by_pool.get(pool, {}).items()
+            if (at, device.device) in places
+        ]
+        yield [(number, holders) for _, number, holders in sorted(found)]
+
+
+def groups_of(views: NodeViews, likeness: Likeness, uses: Uses) -> list[AlikeNodes]:
     """Return nodes in groups, those with the most free devices first: a "yes" is found sooner."""
-    uses = Uses(in_use)
-    for view in views:
-        for pool in view.pools:
-            for offer in pool.offers:
-                likeness.number(offer.device)
+    classes = node_classes(views, likeness, uses)
+    for each in classes:
+        for pool in each.view.pools:
+            likeness.kinds_of(pool)
     ordered = likeness.has_errors()
-    alike: dict[Hashable, list[PoolView]] = {}
-    for view in views:
-        alike.setdefault(_looks(view, likeness, uses, ordered=ordered), []).append(view)
-    places = [AlikeNodes(members, uses.on(members[0])) for members in alike.values()]
+    alike: dict[Hashable, list[NodeClass]] = {}
+    for each in classes:
+        alike.setdefault(_looks(each.view, likeness, uses, ordered=ordered), []).append(each)
+    places = []
+    for members in alike.values():
+        names = [name for each in members for name in each.nodes]
+        if len(members) > 1:
+            names.sort(key=views.order.__getitem__)
+        places.append(AlikeNodes(members, uses.on(members[0].view), names))
     return sorted(places, key=lambda place: -place.free)
 
 
-def kinds_of(views: Sequence[PoolView], likeness: Likeness) -> list[DeviceKind]:
+def kinds_of(views: NodeViews, likeness: Likeness, held: AbstractSet[DeviceId]) -> list[DeviceKind]:
     """Return all devices that nodes can use, by kind; a device that several reach counts once."""
     found: dict[int, DeviceKind] = {}
     seen: set[DeviceId] = set()
-    for view in views:
-        for offer in _here(view):
+    by_pool: dict[tuple[str, str], list[str]] = {}
+    for device in held:
+        by_pool.setdefault((device.driver, device.pool), []).append(device.device)
+    for each in node_classes(views, likeness):
+        numbers: dict[tuple[int, str], int] = {}
+        for at, number, offer in _here(each, likeness):
             if offer.slice.node_scope.node == "":
                 if offer.id in seen:
                     continue
                 seen.add(offer.id)
-            number = likeness.number(offer.device)
+            numbers[at, offer.id.device] = number
             kind = found.get(number)
             if kind is None:
                 kind = found[number] = DeviceKind(number, offer.device)
-            kind.ids.append(offer.id)
-            kind.nodes.append(view.node.name)
+            kind.offers.append((each, offer.id))
+            kind.count += len(each.nodes)
+            kind.free += len(each.nodes)
+        for pools in each.pools:
+            for at, pool in enumerate(pools):
+                for name in by_pool.get(pool, ()):
+                    if (at, name) in numbers:
+                        found[numbers[at, name]].free -= 1
     return list(found.values())
 
 
-def _here(view: PoolView) -> Iterator[Offer]:
-    for pool in view.pools:
-        for offer in pool.offers:
+def _here(nodes: NodeClass, likeness: Likeness) -> Iterator[tuple[int, int, Offer]]:
+    """Yield the devices that the first node of a class can use: pool, kind and offer."""
+    for pool in nodes.view.pools:
+        at = nodes.pools[0].index(pool.id)
+        for number, offer in zip(likeness.kinds_of(pool).numbers, pool.offers, strict=True):
             if offer.here:
-                yield offer
-
-
-def _selectors(problem: Problem) -> list[DeviceSelector]:
-    found = []
-    for claim in problem.claims:
-        for request in claim.requests:
-            for subrequest in request.subrequests:
-                of_class = problem.classes.get(subrequest.class_name)
-                both = (*(of_class.selectors if of_class else ()), *subrequest.selectors)
-                found += [each for each in both if each is not None]
-    return found
+                yield at, number, offer
 
 
 def _looks(view: PoolView, likeness: Likeness, uses: Uses, *, ordered: bool) -> Hashable:
@@ -248,20 +156,25 @@ def _looks(view: PoolView, likeness: Likeness, uses: Uses, *, ordered: bool) -> 
 
 
 def _pool_looks(pool: Pool, likeness: Likeness, uses: Uses, *, ordered: bool) -> Hashable:
+    kinds = likeness.kinds_of(pool)
+    held = uses.by_pool.get(pool.id)
+    if not held:
+        if ordered not in kinds.unused:
+            kinds.unused[ordered] = _pool_look(kinds, kinds.items, likeness, ordered=ordered)
+        return kinds.unused[ordered]
     items = [
-        likeness.intern(
-            (
-                likeness.number(offer.device),
-                offer.here,
-                uses.use_of(offer.id),
-                offer.slice.skip_node_operations,
-            )
-        )
-        for offer in pool.offers
+        likeness.intern((item, uses.use_of(offer.id))) if offer.id in held else item
+        for item, offer in zip(kinds.items, pool.offers, strict=True)
     ]
-    several = any(len(offer.device.consumes) > 1 for offer in pool.offers)
+    return _pool_look(kinds, items, likeness, ordered=ordered)
+
+
+def _pool_look(
+    kinds: PoolKinds, items: Sequence[int], likeness: Likeness, *, ordered: bool
+) -> Hashable:
+    pool = kinds.pool
     contents: Hashable
-    if ordered or several:
+    if ordered or kinds.groups is None:
         names = tuple(
             tuple(drawn.counter_set for drawn in offer.device.consumes) for offer in pool.offers
         )
@@ -271,16 +184,10 @@ def _pool_looks(pool: Pool, likeness: Likeness, uses: Uses, *, ordered: bool) ->
         )
         contents = (tuple(items), names, sets)
     else:
-        by_set: dict[str, list[int]] = {}
-        for item, offer in zip(items, pool.offers, strict=True):
-            name = offer.device.consumes[0].counter_set if offer.device.consumes else ""
-            by_set.setdefault(name, []).append(item)
         contents = tuple(
             sorted(
-                likeness.intern(
-                    (tuple(sorted(pool.counter_sets.get(name, {}).items())), tuple(sorted(members)))
-                )
-                for name, members in by_set.items()
+                likeness.intern((counters, tuple(sorted([items[at] for at in positions]))))
+                for counters, positions in kinds.groups
             )
         )
     elsewhere = len(pool.consuming) != len(pool.offers)

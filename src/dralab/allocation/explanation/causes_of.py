@@ -56,7 +56,7 @@ class _CauseFinder:
         feasible = self.of.asking.everywhere()
         if feasible is True:
             return (self._failing() or NothingThere(code="DRA060")) if refused else None
-        if not self.of.asking.views:
+        if not self.of.asking.fleet.nodes:
             return NothingThere(code="DRA007", detail="there are no nodes")
         if feasible is None:
             return NothingThere(code="DRA060")
@@ -74,14 +74,17 @@ class _CauseFinder:
         return worst
 
     def _no_devices(self) -> NothingThere:
-        broken = [item for view in self.of.asking.views for item in view.unusable]
+        places = self.of.asking.places
+        broken = [item for place in places for item in place.view.unusable]
         if broken:
             return _unusable(broken[0])
         return NothingThere(code="DRA007", detail="no node has any device")
 
     def _failing(self) -> Cause | None:
         for alternative in self.of.each_alternative():
-            found = misses.failing(alternative, self.of.asked(alternative), self.of.kinds)
+            found = misses.failing(
+                alternative, self.of.asked(alternative), self.of.kinds, self.of.asking.fleet.order
+            )
             if found is not None:
                 return found
         return None
@@ -109,7 +112,7 @@ class _CauseFinder:
 
     def _of_alternative(self, alternative: Alternative) -> Cause | None:
         asked = self.of.asked(alternative)
-        if missed := misses.miss(alternative, asked, self.of.kinds, self.of.in_use):
+        if missed := misses.miss(alternative, asked, self.of.kinds, self.of.asking.fleet.order):
             return missed
         suits = self.of.suits(alternative)
         if found := self._lacking(alternative, asked, suits):
@@ -123,7 +126,9 @@ class _CauseFinder:
         self, alternative: Alternative, asked: Asked, suits: Sequence[DeviceKind]
     ) -> Lacking | None:
         claim = self.of.problem.claims[alternative.claim]
-        examples = tuple(device_name(kind.ids[0], kind.nodes[0]) for kind in suits[:3])
+        order = self.of.asking.fleet.order
+        first = [kind.examples(order, 1)[0] for kind in suits[:3]]
+        examples = tuple(device_name(*each) for each in first)
         for number, rule in enumerate(claim.constraints):
             if rule.kind not in {"match", "distinct"} or not rule.covers(alternative.name):
                 continue

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import replace
+from itertools import chain
 from typing import Final, NamedTuple
 
 from dralab.allocation.explanation.alike import AlikeNodes
@@ -63,9 +64,7 @@ def wider_attributes(
     found = {kind.number for kind in inquiry.suits(alternative)}
     devices = [
         offer.device
-        for view in inquiry.asking.views
-        if view.node.name == where
-        for offer in view.offers()
+        for offer in inquiry.asking.fleet.view(where).offers()
         if inquiry.asking.likeness.number(offer.device) in found
     ]
     names = {each for device in devices for each in device.attributes}
@@ -110,12 +109,13 @@ def _cause(
             agree = max(values.values(), default=0) if rule.kind == "match" else len(values)
             found = _Nearest(agree, values.total(), place.names[0], values)
         best = max(best, found, key=lambda each: (each.agree, each.devices))
-        free += len(devices) * len(place.views)
-        nodes += len(place.views) if len(devices) >= wanted else 0
+        free += len(devices) * place.size
+        nodes += place.size if len(devices) >= wanted else 0
         if held:
-            for view in place.views:
-                for offer in view.offers():
-                    holders |= dict.fromkeys(inquiry.in_use.holders.get(offer.id, ()))
+            for _, names in chain.from_iterable(
+                place.held(inquiry.asking.likeness, inquiry.asking.uses)
+            ):
+                holders |= dict.fromkeys(names)
     return Unmatched(
         code="DRA033" if held else CODES[rule.kind],
         asked=tuple(inquiry.asked(each) for each in covered),

@@ -40,7 +40,7 @@ def diagnose(
         subject=subject or ", ".join(f"claim {claim}" for claim in problem.claims),
         cause=cause,
         helps=helps,
-        nodes=len(asking.views),
+        nodes=len(asking.fleet),
         grouped=partial(node_groups, asking),
         error=asking.error,
         settled=asking.allowance.left >= 0 and cause.code != "DRA060",

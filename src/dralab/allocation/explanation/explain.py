@@ -10,14 +10,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dralab.allocation.allocator import DEFAULT_BUDGET
-from dralab.allocation.explanation.alike import AlikeNodes, Likeness
+from dralab.allocation.explanation.alike import AlikeNodes
 from dralab.allocation.explanation.conditions import Condition, conditions_of
 from dralab.allocation.explanation.findings import findings
+from dralab.allocation.explanation.likeness import Likeness
 from dralab.allocation.explanation.minimal_conflict import remedies
+from dralab.allocation.explanation.node_classes import Uses
 from dralab.allocation.explanation.questions import MOST_GROUPS, MOST_QUESTIONS, FleetQuestions
 from dralab.allocation.facts import Excluded, Fact, RequestFacts
 from dralab.allocation.pools import SliceCatalog
-from dralab.allocation.problem import InUse, Node, Problem
+from dralab.allocation.problem import Node, Problem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,30 +117,28 @@ def _group(asking: FleetQuestions, place: AlikeNodes) -> NodeGroup:
     return NodeGroup(
         nodes=tuple(place.names),
         facts=tuple(
-            held_anywhere(fact, place, asking.likeness, asking.problem.in_use)
+            held_anywhere(fact, place, asking.likeness, asking.uses)
             for fact in findings(local, place.view).facts
         ),
     )
 
 
-def held_anywhere(fact: Fact, place: AlikeNodes, likeness: Likeness, in_use: InUse) -> Fact:
+def held_anywhere(fact: Fact, place: AlikeNodes, likeness: Likeness, uses: Uses) -> Fact:
     """Return a fact of a node with the holders of its whole group."""
-    if len(place.views) == 1 or not isinstance(fact, RequestFacts):
+    if place.size == 1 or not isinstance(fact, RequestFacts):
         return fact
     return replace(
         fact,
         excluded=tuple(
-            replace(item, holders=_holders(item, place, likeness, in_use)) if item.holders else item
+            replace(item, holders=_holders(item, place, likeness, uses)) if item.holders else item
             for item in fact.excluded
         ),
     )
 
 
-def _holders(
-    item: Excluded, place: AlikeNodes, likeness: Likeness, in_use: InUse
-) -> tuple[str, ...]:
+def _holders(item: Excluded, place: AlikeNodes, likeness: Likeness, uses: Uses) -> tuple[str, ...]:
     names = set(item.holders)
-    held = place.held(likeness, in_use)
+    held = place.held(likeness, uses)
     kinds = {kind for kind, holders in held[0] if names.intersection(holders)}
     for view in held[1:]:
         for kind, holders in view:

@@ -112,7 +112,7 @@ class _Checks(Proposals):
         near = similar(cause.name, cause.known)
         if not near:
             count = sum(
-                len(kind.ids) for kind in self.inquiry.kinds if kind.device.driver == cause.name
+                kind.count for kind in self.inquiry.kinds if kind.device.driver == cause.name
             )
             if count:
                 text = (

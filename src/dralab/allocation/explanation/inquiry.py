@@ -6,10 +6,9 @@ decides nothing.
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import cached_property
 
 from dralab.allocation.explanation import misses
-from dralab.allocation.explanation.alike import DeviceKind, kinds_of
+from dralab.allocation.explanation.alike import DeviceKind
 from dralab.allocation.explanation.causes import Asked, MarkedField, Owner, Refused
 from dralab.allocation.explanation.explain import largest_count
 from dralab.allocation.explanation.questions import FleetQuestions
@@ -33,10 +32,10 @@ class Inquiry:
         self.alternatives: list[list[Alternative]] = []
         self._supplies: dict[Alternative, RequestSupply] = {}
 
-    @cached_property
+    @property
     def kinds(self) -> list[DeviceKind]:
         """All devices that the nodes can use, by what the claims read of them."""
-        return kinds_of(self.asking.views, self.asking.likeness)
+        return self.asking.kinds
 
     # --- the claims themselves
 

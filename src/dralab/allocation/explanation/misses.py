@@ -1,7 +1,7 @@
 """Which condition of a class or a request no device meets, and what comes nearest to it."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -20,7 +20,6 @@ from dralab.allocation.problem import (
     Device,
     DeviceSelector,
     DeviceSelectorError,
-    InUse,
 )
 from dralab.allocation.search.alternatives import Alternative, LocatedSelector
 from dralab.allocation.selectors import CelSelectorCompiler
@@ -112,7 +111,7 @@ def miss(
     alternative: Alternative,
     asked: Asked,
     kinds: Sequence[DeviceKind],
-    in_use: InUse,
+    order: Mapping[str, int],
 ) -> NoSuchDevice | NotTogether | FailingSelector | None:
     """Return which condition no device meets; None if some device meets all of them."""
     base = of_class(alternative, kinds)
@@ -125,7 +124,7 @@ def miss(
         return None
     parts = parts_of(conditions)
     met = [[kind for kind in base if part.answer(kind.device)] for part in parts]
-    total, nodes = sum(len(kind.ids) for kind in base), nodes_of(base)
+    total, nodes = sum(kind.count for kind in base), nodes_of(base)
     never = [number for number, found in enumerate(met) if not found]
     if not never:
         return NotTogether(
@@ -135,13 +134,13 @@ def miss(
                 for part in parts
             ),
             met=tuple(
-                (part.condition, sum(len(kind.ids) for kind in found))
+                (part.condition, sum(kind.count for kind in found))
                 for part, found in zip(parts, met, strict=True)
             ),
             total=total, nodes=nodes,
         )  # fmt: skip
     part = parts[never[0]]
-    if not is_class and (failing := _failing(alternative, asked, [part], base)):
+    if not is_class and (failing := _failing(alternative, asked, [part], base, order)):
         return failing
     # Devices that meet everything else come nearest; the rest only where there are none.
     near = [
@@ -149,7 +148,7 @@ def miss(
         for kind in base
         if all(other.answer(kind.device) for other in parts if other is not part)
     ]
-    code, span, values, best = _judged(part.conjunct, near or base, in_use)
+    code, span, values, best = _judged(part.conjunct, near or base)
     examples = [kind for kind in near or base if not best or _has(part, kind, best)]
     return NoSuchDevice(
         code="DRA010" if is_class and code not in {"DRA023", "DRA024"} else code,
@@ -161,20 +160,24 @@ def miss(
         of_class=not is_class,
         values=values,
         best=best,
-        examples=_examples(examples),
+        examples=_examples(examples, order),
         others=len(never) - 1,
     )
 
 
 def failing(
-    alternative: Alternative, asked: Asked, kinds: Sequence[DeviceKind]
+    alternative: Alternative, asked: Asked, kinds: Sequence[DeviceKind], order: Mapping[str, int]
 ) -> FailingSelector | None:
     """Return the first expression of a request that fails for some device."""
-    return _failing(alternative, asked, parts_of(alternative.conditions), kinds)
+    return _failing(alternative, asked, parts_of(alternative.conditions), kinds, order)
 
 
 def _failing(
-    alternative: Alternative, asked: Asked, parts: Sequence[Part], kinds: Sequence[DeviceKind]
+    alternative: Alternative,
+    asked: Asked,
+    parts: Sequence[Part],
+    kinds: Sequence[DeviceKind],
+    order: Mapping[str, int],
 ) -> FailingSelector | None:
     for part in parts:
         broken: list[DeviceKind] = []
@@ -190,8 +193,8 @@ def _failing(
         if not broken:
             continue
         lacking, known = _lacking(part.conjunct.comparison, part.selector, broken)
-        total = sum(len(kind.ids) for kind in reached)
-        count = sum(len(kind.ids) for kind in broken)
+        total = sum(kind.count for kind in reached)
+        count = sum(kind.count for kind in broken)
         everywhere = count == total
         code = "DRA022" if lacking and everywhere else "DRA006"
         if lacking and everywhere and len(lacking) > 1 and not _has_domain(lacking, reached):
@@ -200,7 +203,7 @@ def _failing(
             code=code, asked=asked,
             mark=mark_of(alternative, asked.claim, part.located, _name_span(part, lacking, code)),
             message=message, devices=count, total=total,
-            example=device_name(broken[0].ids[0], broken[0].nodes[0]),
+            example=device_name(*broken[0].examples(order, 1)[0]),
             lacking=lacking, known=known,
         )  # fmt: skip
     return None
@@ -268,14 +271,14 @@ def _name_span(part: Part, path: Sequence[str], code: str) -> Span | None:
 
 
 def _judged(
-    conjunct: Conjunct, near: Sequence[DeviceKind], in_use: InUse
+    conjunct: Conjunct, near: Sequence[DeviceKind]
 ) -> tuple[str, Span, tuple[Offered, ...], str]:
     """Return the code of a part that is not met, its place, and what there is instead."""
     comparison = conjunct.comparison
     if comparison is None:
         return "DRA025", conjunct.span, (), ""
     span = comparison.span or conjunct.span
-    values = values_of(comparison.path, near, in_use)
+    values = values_of(comparison.path, near)
     if comparison.path == ("driver",) and comparison.operator in {"==", "in"}:
         return "DRA024", span, values, ""
     if comparison.operator in THRESHOLDS and (best := best_of(comparison, near)):
@@ -300,17 +303,15 @@ def best_of(comparison: Comparison, kinds: Iterable[DeviceKind]) -> str:
     return (max if comparison.operator in {">", ">="} else min)(found)[1] if found else ""
 
 
-def values_of(
-    path: Sequence[str], kinds: Iterable[DeviceKind], in_use: InUse
-) -> tuple[Offered, ...]:
+def values_of(path: Sequence[str], kinds: Iterable[DeviceKind]) -> tuple[Offered, ...]:
     """Return the values that devices have at a path, the most frequent first."""
     counts: Counter[str] = Counter()
     free: Counter[str] = Counter()
     for kind in kinds:
         text = value_at(kind.device, path)
         if text is not None:
-            counts[text] += len(kind.ids)
-            free[text] += len(kind.free(in_use))
+            counts[text] += kind.count
+            free[text] += kind.free
     ordered = sorted(counts, key=lambda text: (-counts[text], text))
     return tuple(Offered(value=text, devices=counts[text], free=free[text]) for text in ordered)
 
@@ -345,15 +346,16 @@ def _has(part: Part, kind: DeviceKind, best: str) -> bool:
     return comparison is not None and value_at(kind.device, comparison.path) == best
 
 
-def _examples(kinds: Sequence[DeviceKind]) -> tuple[str, ...]:
-    found = [
-        device_name(device, node)
-        for kind in kinds
-        for device, node in zip(kind.ids, kind.nodes, strict=True)
-    ]
+def _examples(kinds: Sequence[DeviceKind], order: Mapping[str, int]) -> tuple[str, ...]:
+    found: list[str] = []
+    for kind in kinds:
+        if len(found) >= MOST_EXAMPLES:
+            break
+        found += [device_name(*each) for each in kind.examples(order, MOST_EXAMPLES)]
     return tuple(found[:MOST_EXAMPLES])
 
 
 def nodes_of(kinds: Iterable[DeviceKind]) -> int:
     """Return on how many nodes there are devices of some kinds."""
-    return len({node for kind in kinds for node in kind.nodes})
+    classes = {id(each): each for kind in kinds for each, _ in kind.offers}
+    return sum(len(each.nodes) for each in classes.values())

@@ -122,14 +122,14 @@ class Proposals:
             near = [
                 kind
                 for kind in misses.of_class(alternative, self.inquiry.kinds)
-                if not part.answer(kind.device) and kind.free(self.inquiry.in_use)
+                if not part.answer(kind.device) and kind.free
             ]
             if comparison.operator in misses.THRESHOLDS:
                 if best := misses.best_of(comparison, near):
                     yield from self.threshold(alternative, mark, comparison, best)
                 continue
             if comparison.operator in {"==", "in"} and comparison.span is not None:
-                values = misses.values_of(comparison.path, near, self.inquiry.in_use)
+                values = misses.values_of(comparison.path, near)
                 for each in sorted(values, key=lambda each: -each.free)[:1]:
                     yield from self.valued(alternative, mark, comparison, each.value)
 
@@ -245,7 +245,7 @@ class Proposals:
             for kind in misses.of_class(same, again.kinds)
             if misses.selects(same.conditions, kind.device)
         ]
-        free = sum(len(kind.free(self.inquiry.in_use)) for kind in suits)
+        free = sum(kind.free for kind in suits)
         counted = replace(
             found, mark=with_text(mark, text), devices=total_of(suits), free=free,
             note=self.request_note(alternative),

@@ -8,16 +8,18 @@ from collections.abc import Collection, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from copy import copy
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import islice
 from typing import Final
 
 from dralab.allocation.allocator import DEFAULT_BUDGET, allocate_on, numbered_shares
-from dralab.allocation.explanation.alike import AlikeNodes, Likeness, Uses, groups_of
+from dralab.allocation.explanation.alike import AlikeNodes, DeviceKind, groups_of, kinds_of
 from dralab.allocation.explanation.conditions import Condition, conditions_of, released, without
+from dralab.allocation.explanation.likeness import Likeness
 from dralab.allocation.explanation.minimal_conflict import conflict
+from dralab.allocation.explanation.node_classes import NodeClass, NodeViews, Uses
 from dralab.allocation.outcome import Allocated, Unknown
-from dralab.allocation.pools import PoolView, SliceCatalog
+from dralab.allocation.pools import SliceCatalog
 from dralab.allocation.problem import DeviceId, InUse, Node, Problem
 
 MOST_QUESTIONS: Final = 20_000
@@ -48,20 +50,17 @@ class FleetQuestions:
         catalog: SliceCatalog | None = None,
         budget: int = DEFAULT_BUDGET,
         questions: int = MOST_QUESTIONS,
-        views: Sequence[PoolView] | None = None,
+        fleet: NodeViews | None = None,
     ) -> None:
         self.problem = problem
         self.budget = budget
         self.allowance = Allowance(questions)
         self.likeness = Likeness(problem)
-        if views is None:
-            catalog = catalog or SliceCatalog(problem.slices)
-            views = [catalog.view(node, problem.features) for node in nodes]
-        self.views = list(views)
-        self.places = groups_of(self.views, self.likeness, problem.in_use)
-        self._emptied: list[AlikeNodes] | None = None
-        self._uses: Uses | None = None
-        self._view_of: dict[str, PoolView] = {}
+        self.uses = Uses(problem.in_use)
+        self.fleet = fleet or NodeViews(
+            nodes, catalog or SliceCatalog(problem.slices), problem.features
+        )
+        self.places = groups_of(self.fleet, self.likeness, self.uses)
         self.known: dict[tuple[int, frozenset[Condition]], bool | None] = {}
         self.unsettled = False
         self.error = ""
@@ -75,9 +74,32 @@ class FleetQuestions:
             found = copy(self)
             found.problem, found.known, found.error = problem, {}, ""
             return found
-        found = FleetQuestions(problem, (), budget=self.budget, views=self.views)
+        found = FleetQuestions(problem, (), budget=self.budget, fleet=self.fleet)
         found.allowance = self.allowance
         return found
+
+    @cached_property
+    def kinds(self) -> list[DeviceKind]:
+        """All devices that the nodes can use, by what the claims read of them."""
+        held = self.problem.in_use.holders.keys() | self.uses.held
+        return kinds_of(self.fleet, self.likeness, held)
+
+    @cached_property
+    def node_of_held(self) -> dict[DeviceId, str]:
+        """The devices that are held, each with a node that reaches it."""
+        found: dict[DeviceId, str] = {}
+        for place in self.places:
+            for each in place.classes:
+                for node, pools in zip(each.nodes, each.pools, strict=True):
+                    for pool in pools:
+                        for device in self.uses.holders_by_pool.get(pool, ()):
+                            found.setdefault(device, node)
+        return found
+
+    @cached_property
+    def emptied(self) -> list[AlikeNodes]:
+        """The nodes as if every device were released: far more of them are alike."""
+        return groups_of(self.fleet, self.likeness, Uses(InUse()))
 
     # --- the problem without some conditions
 
@@ -156,23 +178,13 @@ class FleetQuestions:
         places = self.emptied if empty else self.places
         return [place for place in places if self._ask(asked, place, frozenset())]
 
-    @property
-    def emptied(self) -> list[AlikeNodes]:
-        """The nodes as if every device were released: far more of them are alike."""
-        if self._emptied is None:
-            self._emptied = groups_of(self.views, self.likeness, InUse())
-        return self._emptied
-
     def _near(self, nodes: AbstractSet[str]) -> Iterator[AlikeNodes]:
         if not nodes:
             yield from self.places
             return
-        if self._uses is None:
-            self._uses = Uses(self.problem.in_use)
-            self._view_of = {view.node.name: view for view in self.views}
-        for name in sorted(nodes & self._view_of.keys()):
-            view = self._view_of[name]
-            yield AlikeNodes([view], self._uses.on(view))
+        for name in sorted(nodes & self.fleet.order.keys()):
+            view = self.fleet.view(name)
+            yield AlikeNodes([NodeClass(view)], self.uses.on(view), [name])
 
     def _ask(self, asked: Problem, place: AlikeNodes, freed: AbstractSet[DeviceId]) -> bool | None:
         if not self.allowance.take():

@@ -41,7 +41,7 @@ class RequestSupply:
 
 def total_of(kinds: Sequence[DeviceKind]) -> int:
     """Return the number of devices of some kinds."""
-    return sum(len(kind.ids) for kind in kinds)
+    return sum(kind.count for kind in kinds)
 
 
 def supply_of(asking: FleetQuestions, alone: Problem) -> RequestSupply:
@@ -56,7 +56,7 @@ def supply_of(asking: FleetQuestions, alone: Problem) -> RequestSupply:
         fact = _fact(asking, alone, place)
         if fact is None:
             continue
-        nodes = len(place.views)
+        nodes = place.size
         lifted = [item for item in fact.excluded if item.why in BLOCKS]
         free += fact.eligible * nodes
         suitable = fact.eligible + sum(item.count for item in lifted)
@@ -88,7 +88,7 @@ def _fact(asking: FleetQuestions, alone: Problem, place: AlikeNodes) -> RequestF
     local = replace(alone, in_use=place.in_use)
     for fact in findings(local, place.view).facts:
         if isinstance(fact, RequestFacts):
-            found = held_anywhere(fact, place, asking.likeness, asking.problem.in_use)
+            found = held_anywhere(fact, place, asking.likeness, asking.uses)
             return found if isinstance(found, RequestFacts) else None
     return None
 

@@ -19,11 +19,7 @@ def waits_for(inquiry: Inquiry, holders: Sequence[str]) -> Iterator[Help]:
     Several that are each enough are one proposal; where one is not enough, the fewest of one node.
     """
     held = _held(inquiry)
-    where = {
-        device: node
-        for kind in inquiry.kinds
-        for device, node in zip(kind.ids, kind.nodes, strict=True)
-    }
+    where = inquiry.asking.node_of_held
     enough: list[str] = []
     for name in holders[:MOST_TRIED]:
         devices = held.get(name, frozenset())

@@ -228,7 +228,8 @@ def templates_of(cluster: Snapshot) -> dict[str, str]:
     """Return, by claim as explanations name it, the template that it is made from."""
     found: dict[str, str] = {}
     for pod, user in cluster.users():
-        if not any(entry.template for entry in pod_claims(pod)):
+        entries = spec_of(pod).get("resourceClaims") or ()
+        if not any(entry.get("resourceClaimTemplateName") for entry in entries):
             continue
         made = {claim["metadata"]["name"]: claim for claim in (*user.claims, *user.allocated)}
         for entry in pod_claims(pod):
