@@ -6,6 +6,7 @@ the API server and its controllers add; here they get it, with names that tell w
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from dralab.allocation.backlog import DEFAULT_NAMESPACE, Backlog, Key
@@ -113,8 +114,11 @@ class ClusterObjects:
         return pod
 
     def info(self, pod: JsonDict) -> PodInfo:
-        """Read a pod as the scheduler does."""
-        return pod_info(pod, self._select_namespaces)
+        """Read a pod as the scheduler does; volumes count where the input has their claims."""
+        found = pod_info(pod, self._select_namespaces)
+        if found.volume_claims and not self.of("PersistentVolumeClaim"):
+            return replace(found, volume_claims=())
+        return found
 
     def volumes(self, table: NodeTable) -> Volumes:
         """Return the volumes and their claims, for the nodes of a table."""

@@ -69,6 +69,9 @@ def store(server: ApiServer, objects: Iterable[JsonDict]) -> None:
             key = key_of(kind, metadata.get("namespace", ""), metadata["name"])
             if context.find(key) is not None:
                 continue
+            # A snapshot of files has objects that no server has completed.
+            metadata["uid"] = metadata.get("uid") or context.uid()
+            metadata["creationTimestamp"] = metadata.get("creationTimestamp") or context.now()
             if item["kind"] != "ResourceSlice":  # many, and whole as they are
                 context.rules.default(kind, item)
             context.stored(kind, None, context.store.create(key, item).value)

@@ -18,7 +18,7 @@ from dralab.allocation.explanation.causes import (
 from dralab.allocation.explanation.help_words import help_text
 from dralab.allocation.explanation.names import shown_value
 from dralab.allocation.explanation.offers import there
-from dralab.allocation.explanation.patches import command_of, patch_of
+from dralab.allocation.explanation.patches import patch_of
 from dralab.allocation.explanation.text import Names, Spots
 from dralab.allocation.explanation.words import (
     condition_text,
@@ -128,7 +128,7 @@ def _help(each: Help, names: Names) -> dict[str, Any]:
         found |= {"devices": each.devices, "free": each.free}
     if each.mark is not None and (patch := patch_of(each)):
         found |= {"object": " ".join(each.mark.owner), "patch": patch}
-    if command := command_of(each, names.templates):
+    if command := names.command(each):
         found["command"] = command
     return found
 

@@ -7,6 +7,7 @@ from typing import Final, Protocol
 from dralab.allocation.explanation.causes import (
     Cause,
     Diagnosis,
+    Help,
     MarkedField,
     NotTogether,
     Together,
@@ -95,6 +96,16 @@ class Names:
         pod, field = self.extended[mark.owner[1]]
         return MarkedField(owner=("pod", pod), field=field, text=mark.text)
 
+    def command(self, found: Help) -> str:
+        """Return the command that does what a help says; none for claims that no object stands for.
+
+        The claim for a pod's extended resources is made by the scheduler.
+        """
+        mark = found.mark
+        if mark is not None and mark.owner[0] == "claim" and mark.owner[1] in self.extended:
+            return found.command
+        return command_of(found, self.templates)
+
     def source(self, claim: str) -> str:
         """Return where what a claim asks for was written: `claim whole`, `template small`."""
         name, _, rest = claim.partition(",")
@@ -149,7 +160,7 @@ def _lines(found: Diagnosis, names: Names) -> Iterator[str]:
     start = "help: "
     for each in found.helps:
         yield f"  {start}{help_text(each, names.holders)}"
-        command = command_of(each, names.templates) if names.commands else each.command
+        command = names.command(each) if names.commands else each.command
         if command and (each.command or each is found.helps[0]):
             yield f"        $ {command}"
         start = "  or: "
