@@ -3,6 +3,7 @@
 import copy
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -204,3 +205,24 @@ def test_a_struct_keeps_few_plans():
         spec = {name: True for bit, name in enumerate(names) if number >> bit & 1}
         outcome({"spec": spec | {name: "x" for name in spec if not name.startswith("hostN")}})
         assert len(struct._plans) <= decoding.PLANS
+
+
+def test_a_struct_that_two_threads_compile_at_once_has_each_field_once():
+    pod = Schemas.standard().schema_of("v1", "Pod")
+    found = {}
+
+    class Halfway(dict):
+        def items(self):
+            """Yield the fields; another thread compiles the struct after the first."""
+            each = iter(super().items())
+            yield next(each)
+            if not found:
+                found["other"] = None
+                found["other"] = struct({}, decoding.DecodingNotes())
+            yield from each
+
+    schema = SimpleNamespace(name=pod.name, properties=Halfway(pod.properties))
+    struct = decoding._Struct(schema)
+    assert struct({}, decoding.DecodingNotes()) == found["other"]
+    names = [name for name, _ in struct.always]
+    assert len(names) == len(set(names)) > 0

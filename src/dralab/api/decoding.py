@@ -264,7 +264,10 @@ class _Struct:
         schema = self._schema
         if schema is None:
             return
+        # Two threads may compile at once: each makes its own lists, and both are the same.
         facts = presence_of(schema.name) if schema.name else None
+        fields: dict[str, tuple[type | None, Decode, bool]] = {}
+        shown: list[tuple[str, Callable[[], Any]]] = []
         for name, part in schema.properties.items():
             plain: type | None = str if part.type == "string" and not part.format else None
             if part.type == "boolean":
@@ -273,11 +276,12 @@ class _Struct:
             pointer = facts is None or name in facts.pointers
             always = facts is not None and name in facts.always
             keep = pointer or always or nested
-            self.fields[name] = (plain, _compiled(part), keep)
+            fields[name] = (plain, _compiled(part), keep)
             if always:
-                self.always.append((name, _none if pointer else _zero_of(part)))
+                shown.append((name, _none if pointer else _zero_of(part)))
         if facts is not None:
-            self.always.sort(key=lambda field: facts.always.index(field[0]))
+            shown.sort(key=lambda field: facts.always.index(field[0]))
+        self.fields, self.always = fields, shown
         self._schema = None
 
     def __call__(self, value: Any, seen: DecodingNotes) -> Any:

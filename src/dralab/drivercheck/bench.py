@@ -488,3 +488,7 @@ class Bench:
         for claim in self._claims:
             self.forget_claim(claim)
         self._claims = []
+        for connection in self._connections:
+            if connection is not self._main:
+                connection.close()
+        self._connections = [self._main] if self._main is not None else []
