@@ -8,7 +8,7 @@ from typing import Any, Final
 import click
 
 from dralab.allocation.backlog import Pending
-from dralab.allocation.explanation.after_devices import refused_late
+from dralab.allocation.explanation.answers import placed_on
 from dralab.allocation.explanation.why import why
 from dralab.allocation.optimum import MissingSolverError
 from dralab.allocation.policy.policies import POLICIES, Policy
@@ -121,20 +121,6 @@ def place(
         return found
     told = why(cluster, pending, node=node)
     return UnplacedItem(pending, told.brief() if told is not None else UNDECIDED)
-
-
-def placed_on(
-    cluster: Snapshot, pending: Pending, node: str = "", policy: Policy | None = None
-) -> Placed | None:
-    """Place one pod or claim and take its devices; None if it cannot be placed."""
-    nodes = [] if pending.missing else cluster.candidates(pending, node)
-    if nodes and not node and refused_late(cluster, pending) is not None:
-        return None
-    found = cluster.place(pending, nodes, policy) if nodes else None
-    if found is not None:
-        cluster.note_claims(found.objects())
-        cluster.note_pod(pending.pod, found.node)
-    return found
 
 
 def _table(results: Sequence[Placed | UnplacedItem]) -> None:

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Iterator
-from typing import Any
 
 import click
 
@@ -13,6 +12,7 @@ from dralab.capacity.model import CapacityModel
 from dralab.capacity.move_costs import MoveCosts
 from dralab.capacity.moves import Clearing
 from dralab.capacity.relocation import Move, devices_of
+from dralab.capacity.structured import structured_moves
 from dralab.cli import objects
 from dralab.cli._inventory import InventorySource, inventory_options
 from dralab.cli._output import echo_json, echo_table, output_option
@@ -69,7 +69,7 @@ def defragment(
     costs = MoveCosts(model, "cost" if least == "cost" else "moves")
     found = answer(model, pods, costs, most=max_moves)
     if output == "json":
-        echo_json(_structured(found))
+        echo_json(structured_moves(found))
     elif output == "commands":
         with model.tentatively():
             for placement in found.fitting:
@@ -209,47 +209,3 @@ def _reason(model: CapacityModel, move: Move) -> str:
         else f"{move.placement.node} has room for it, but the scheduler may choose another node"
     )
     return f"{what}, where {move.makes_room_for} needs room; {where}"
-
-
-def _structured(found: Defragmentation) -> dict[str, Any]:
-    return {
-        "served": found.served,
-        "moves": found.moves,
-        "atBest": found.at_best,
-        "fitting": [_placed(each) for each in found.fitting],
-        "clearings": [
-            {
-                **_placed(each.placement),
-                "moves": [_move(move) for move in each.moves],
-                "cost": each.cost,
-                "bound": each.bound,
-                "proved": each.is_proved,
-            }
-            for each in found.clearings
-            if each.placement is not None
-        ],
-        "waiting": [
-            {"pod": str(each.pod.key), "why": each.why, "proved": each.is_proved}
-            for each in found.unserved
-        ],
-    }
-
-
-def _placed(placement: PodPlacement) -> dict[str, Any]:
-    return {
-        "pod": str(placement.pod.key),
-        "node": placement.node,
-        "devices": devices_of(placement),
-    }
-
-
-def _move(move: Move) -> dict[str, Any]:
-    return {
-        "pod": str(move.pod.key),
-        "from": move.origin.node,
-        "to": move.placement.node,
-        "releases": devices_of(move.origin),
-        "devices": devices_of(move.placement),
-        "makesRoomFor": str(move.makes_room_for),
-        "cost": move.cost,
-    }

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import click
 
@@ -17,8 +17,9 @@ from dralab.capacity.changes import (
     Without,
     patched,
 )
-from dralab.capacity.fragmentation import KindFragmentation, stranded_share
+from dralab.capacity.fragmentation import stranded_share
 from dralab.capacity.model import CapacityModel
+from dralab.capacity.structured import structured_what_if
 from dralab.capacity.what_if import Fate, PodComparison, WhatIf
 from dralab.capacity.what_if import what_if as answer
 from dralab.cli import objects
@@ -125,7 +126,7 @@ def what_if(
     except UnknownName as error:
         raise click.UsageError(str(error)) from None
     if output == "json":
-        echo_json(_structured(result))
+        echo_json(structured_what_if(result))
     else:
         _print(result, SHOWN if not everything else sys.maxsize)
     waits = result.with_fate("still waits", "no longer starts", "is displaced")
@@ -240,43 +241,3 @@ def _fragmentation(result: WhatIf) -> None:
     if any(share is not None for share in shares):
         told = ["none free" if share is None else f"{100 * share:.0f} %" for share in shares]
         click.echo(f"fragmentation: {told[0]} before, {told[1]} after")
-
-
-def _structured(result: WhatIf) -> dict[str, Any]:
-    return {
-        "nodes": {"before": result.nodes[0], "after": result.nodes[1]},
-        "unaffected": result.unaffected,
-        "pods": [
-            {
-                "namespace": each.pod.namespace,
-                "name": each.pod.name,
-                "fate": each.fate,
-                "before": each.before or None,
-                "after": each.after or None,
-                "interrupted": each.interrupted,
-                "why": each.why or None,
-            }
-            for each in result.outcomes
-        ],
-        "fragmentation": {
-            "before": _measured(result.before),
-            "after": _measured(result.after),
-        },
-    }
-
-
-def _measured(found: Sequence[KindFragmentation]) -> dict[str, Any]:
-    return {
-        "stranded": stranded_share(found),
-        "kinds": [
-            {
-                "like": str(each.kind.pod.key),
-                "asks": each.kind.asks,
-                "pods": each.kind.pods,
-                "free": each.free,
-                "stranded": each.stranded,
-                "nodes": each.nodes,
-            }
-            for each in found
-        ],
-    }
