@@ -6,7 +6,7 @@ READY := .venv/.ready
 DEMO := .venv-demo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test again check format bench docs conformance release generate clean
+.PHONY: help demo test again check format bench docs conformance release generate ui clean
 
 help: ## show the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -62,6 +62,9 @@ release: $(READY) ## build wheel, source archive, checksums and SBOM into dist/,
 
 generate: $(READY) ## make the generated data anew
 	$(BIN)/python tools/generate.py
+
+ui: ## build the page of `dralab ui` from its sources (needs Node and npm)
+	cd ui && npm ci --ignore-scripts --no-audit --no-fund --silent && npx tsc --noEmit && node build.mjs
 
 clean: ## forget the virtual environment and the caches
 	rm -rf .venv $(DEMO) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -174,11 +174,15 @@ class ApiServer:
 
     def handle(self, request: HttpRequest) -> Answer:
         """Answer a request."""
-        return self._observed(request, self._answer(request, self.application.handle))
+        return self.answer_with(request, self.application.handle)
 
     def handle_apart(self, request: HttpRequest) -> Answer:
         """Answer a request in a thread beside that of the loop, which may take seconds."""
-        return self._observed(request, self._answer(request, self.application.handle_apart))
+        return self.answer_with(request, self.application.handle_apart)
+
+    def answer_with(self, request: HttpRequest, handle: Callable[[HttpRequest], Answer]) -> Answer:
+        """Answer a request by `handle`, with the audit log and the observers of all requests."""
+        return self._observed(request, self._answer(request, handle))
 
     def began(self, request: HttpRequest, status: int) -> None:
         """A long answer begins."""

@@ -30,6 +30,8 @@ from dralab.cli.errors import UnusableInput
 from dralab.kernel.clock import SECOND
 
 if TYPE_CHECKING:
+    from dralab.apiserver.http.asgi import AsgiApp
+    from dralab.apiserver.server import ApiServer
     from dralab.apiserver.storage.etcd.address import EtcdAddress
     from dralab.cluster import Cluster, Component, Options
 
@@ -281,11 +283,13 @@ def serve(
     tls_private_key_file: Path | None = None,
     service_cluster_ip_range: str | None = None,
     runtime_config: str = "",
+    page: bool = False,
     **authentication: Any,
 ) -> None:
     """Serve until stopped; `begin` is called once with the running cluster, before `ready`.
 
-    `authentication` are the options of `cli._authentication`.
+    With `page`, it serves the page at /ui, too. `authentication` are the options of
+    `cli._authentication`.
     """
     from dralab.api.snapshots.errors import SnapshotError
     from dralab.apiserver.authentication.errors import UnusableSetting
@@ -339,22 +343,26 @@ def serve(
     if kubeconfig is None and place != MEMORY:
         kubeconfig = Path(place) / "kubeconfig"
     _raise_limits()
+    edge = _edge_with_page if page else None
     try:
         try:
-            _run(
-                _serve(
-                    Cluster(options, components=components, snapshot=snapshot), kubeconfig, begin
-                )
-            )
+            cluster = Cluster(options, components=components, edge=edge, snapshot=snapshot)
+            _run(_serve(cluster, kubeconfig, begin))
         except AddressInUse:
             if listen is not None:
                 raise
             note(f"{DEFAULT} is in use: serving on a free port instead")
             free = replace(options, port=0)
-            cluster = Cluster(free, components=components, snapshot=snapshot)
+            cluster = Cluster(free, components=components, edge=edge, snapshot=snapshot)
             _run(_serve(cluster, kubeconfig, begin))
     except (StorageUnavailable, ServingError, UnusableSetting, SnapshotError) as error:
         raise UnusableInput(str(error)) from error
+
+
+def _edge_with_page(server: "ApiServer") -> "AsgiApp":
+    from dralab.web.beside_api import AppWithPage
+
+    return AppWithPage(server)
 
 
 def _run(serving: Coroutine[Any, Any, None]) -> None:

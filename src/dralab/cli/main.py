@@ -38,6 +38,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "explain": ("dralab.cli.explain:explain", "Explain why a claim gets no devices, or these."),
     "schedule": ("dralab.cli.schedule:schedule", "Schedule pods from files or a server, once."),
     "what-if": ("dralab.cli.what_if:what_if", "Show who runs, moves and waits after a change."),
+    "ui": ("dralab.cli.ui:ui", "Look at a cluster's devices and waiting pods in a browser."),
     "top": ("dralab.cli.top:top", "List devices by driver and node, and who holds them."),
     "snapshot": (
         "dralab.cli.snapshot:snapshot",

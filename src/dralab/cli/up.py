@@ -62,8 +62,10 @@ if TYPE_CHECKING:
     type=click.Path(file_okay=False, path_type=Path),
     help="The parent of the nodes' kubelet directories, where drivers of other processes register.",
 )
+@click.option("--no-ui", is_flag=True, help="Do not serve the page at /ui.")
 def up(
     *,
+    no_ui: bool,
     snapshot: Path | None,
     empty: bool,
     without: str,
@@ -155,7 +157,14 @@ def up(
             example.load(cluster.client)
             note("loaded the example: two nodes with devices and five pods (skip it with --empty)")
 
-    serve(**options, profiles=profiles, components=components, begin=begin, snapshot=snapshot)
+    serve(
+        **options,
+        profiles=profiles,
+        components=components,
+        begin=begin,
+        snapshot=snapshot,
+        page=not no_ui,
+    )
 
 
 def _commands(images: tuple[str, ...]) -> "Mapping[str, Sequence[str]]":

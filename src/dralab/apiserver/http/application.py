@@ -100,6 +100,13 @@ class Application:
             # With TLS, the browser checks the server's name by its certificate.
             self.guard.check_page(request)
 
+    def check_open(self, request: HttpRequest) -> None:
+        """Refuse what a web page sent, for answers that need no credential. ApiError."""
+        if self.authentication.is_open:
+            self.guard.check(request)
+        else:
+            self.guard.check_page(request)
+
     def handle(self, request: HttpRequest) -> Answer:
         """Answer one request; every refusal is a Status."""
         try:

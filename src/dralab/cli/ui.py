@@ -1,0 +1,87 @@
+"""`dralab ui`: look at a cluster, a snapshot or files in a browser."""
+
+import asyncio
+import contextlib
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from dralab.cli import objects
+from dralab.cli._connection import ClusterConnection
+from dralab.cli._inventory import InventorySource, default_inventory_options
+from dralab.cli.errors import UnusableInput
+
+if TYPE_CHECKING:
+    from dralab.web.routes import Answering
+
+
+@click.command(
+    epilog="""Examples:
+
+\b
+  dralab ui --kubeconfig ~/.kube/config
+  dralab ui monday.snapshot
+  dralab ui -f cluster.yaml -f pods.yaml
+"""
+)
+@default_inventory_options
+@click.argument("path", required=False, type=click.Path(exists=True, path_type=Path))
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65_535),
+    default=0,
+    help="The port on 127.0.0.1; default: any free one.",
+)
+def ui(source: InventorySource, path: Path | None, port: int) -> None:
+    """Look at the devices of a cluster in a browser.
+
+    Shows the cluster of --kubeconfig, $KUBECONFIG or ~/.kube/config, a snapshot, or the files of
+    -f: which device is free or held and by whom, which pods wait and why, and what would help.
+    A cluster is only read. Prints an address to open: it works once, and the next one is printed
+    when it was used. Serves on this machine alone until Ctrl-C.
+    """
+    from dralab.apiserver.http.serving import ServingError
+
+    desk = _desk(source, path)
+    with contextlib.suppress(KeyboardInterrupt):
+        try:
+            asyncio.run(_serve(desk, port))
+        except ServingError as error:
+            raise UnusableInput(str(error)) from error
+
+
+def _desk(source: InventorySource, path: Path | None) -> "Answering":
+    from dralab.kernel.clock import WallClock
+    from dralab.web.desk import Desk
+    from dralab.web.sources import FixedSource, ListedSource
+
+    clock = WallClock()
+    if path is not None:
+        if source.files:
+            raise click.UsageError("give either PATH or -f")
+        connection = ClusterConnection(kubeconfig=None)
+        source = InventorySource(files=(str(path),), connection=connection)
+        return Desk(FixedSource(objects.inventory(source)), clock, path.name, live=False)
+    if source.files or not source.connection:
+        title = ", ".join(Path(name).name for name in source.files)
+        return Desk(FixedSource(objects.inventory(source)), clock, title, live=False)
+    client = source.connection.client()
+    return Desk(ListedSource(client), clock, source.connection.access().server, live=True)
+
+
+async def _serve(desk: "Answering", port: int) -> None:
+    from dralab.apiserver.http.serving import HttpServer, listen
+    from dralab.web.own_server import PageApp
+
+    loop, over = asyncio.get_running_loop(), asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, over.set)
+    listener = listen("127.0.0.1", port)
+    app = PageApp(desk, lambda code: click.echo(f"another window: {http.url}/ui#{code}", err=True))
+    http = HttpServer(app, listener)
+    await http.start()
+    click.echo(f"open: {http.url}/ui#{app.code}")
+    await over.wait()
+    await http.stop()

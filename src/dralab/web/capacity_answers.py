@@ -1,0 +1,83 @@
+"""What-if and defragment for the page: the questions as JSON, the answers of `dralab.capacity`."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from dralab.api.status import ApiError
+from dralab.capacity.changes import AddNodes, Cordon, RemoveNode, SupposedChange, UnknownName
+from dralab.capacity.commands import commands
+from dralab.capacity.defragment import defragment
+from dralab.capacity.model import CapacityModel
+from dralab.capacity.move_costs import MoveCosts
+from dralab.capacity.structured import structured_moves, structured_what_if
+from dralab.capacity.what_if import what_if
+from dralab.values.json_types import JsonDict
+
+MOST_CHANGES: Final = 100
+MOST_ADDED: Final = 1_000
+MOST_MOVES: Final = 100
+KINDS: Final = ("add", "remove", "cordon")
+
+
+def answer_what_if(objects: Sequence[JsonDict], question: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what becomes of the pods after `changes`; ApiError for a question that is wrong.
+
+    Each change is `{"add": SHAPE|NODE, "count": N}`, `{"remove": NODE}` or `{"cordon": NODE}`.
+    """
+    given = question.get("changes")
+    if not isinstance(given, list) or not given or len(given) > MOST_CHANGES:
+        raise ApiError.bad_request(f"changes: a list of 1 to {MOST_CHANGES} changes is required")
+    changes = [_change(number, each) for number, each in enumerate(given)]
+    try:
+        return structured_what_if(what_if(CapacityModel(objects), changes))
+    except UnknownName as error:
+        raise ApiError.bad_request(str(error)) from error
+
+
+def answer_moves(objects: Sequence[JsonDict], question: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the moves that make room for `pod` (NAMESPACE/NAME), or for all that wait without it.
+
+    At most `most` pods move. ApiError for a question that is wrong.
+    """
+    model = CapacityModel(objects)
+    name, most = question.get("pod") or "", question.get("most")
+    if most is not None and not _is_count(most, MOST_MOVES):
+        raise ApiError.bad_request(f"most: {most!r} is not a number from 1 to {MOST_MOVES}")
+    pods = [each for each in model.waiting if not name or str(each.key) == name]
+    if not pods:
+        raise ApiError.bad_request(
+            f"pod {name} does not wait for a node" if name else "no pod waits for a node"
+        )
+    found = defragment(model, pods, MoveCosts(model, "moves"), most=most or MOST_MOVES)
+    told = structured_moves(found) | {"commands": []}
+    if not found.clearings:
+        return told
+    with model.tentatively():
+        for placement in found.fitting:
+            model.place(placement)
+        told["commands"] = list(commands(model, found.clearings))
+    return told
+
+
+def _change(number: int, given: Any) -> SupposedChange:
+    where = f"changes[{number}]"
+    kind = next((name for name in KINDS if isinstance(given, dict) and name in given), "")
+    if not kind:
+        raise ApiError.bad_request(f"{where}: expected one of {', '.join(KINDS)}")
+    name = given[kind]
+    if not isinstance(name, str) or not name:
+        raise ApiError.bad_request(f"{where}.{kind}: {name!r} is not a name")
+    if kind == "remove":
+        return RemoveNode(name)
+    if kind == "cordon":
+        return Cordon(name)
+    count = given.get("count", 1)
+    if not _is_count(count, MOST_ADDED):
+        raise ApiError.bad_request(
+            f"{where}.count: {count!r} is not a number from 1 to {MOST_ADDED}"
+        )
+    return AddNodes(name, count)
+
+
+def _is_count(value: Any, most: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most

@@ -1,0 +1,185 @@
+"""Answers the questions of the page about one source of objects, and remembers the answers.
+
+Everything here may take seconds on a large cluster: it runs in a thread of its own, never in the
+loop of a server. One thread uses a desk at a time.
+"""
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import orjson
+
+from dralab import __version__
+from dralab.allocation.backlog import Pending
+from dralab.allocation.explanation.answers import NoResult, already_allocated, answers
+from dralab.allocation.snapshot import Snapshot
+from dralab.api.status import ApiError
+from dralab.kernel.clock import SECOND, Clock, rfc3339
+from dralab.objects.metadata import metadata_of
+from dralab.values.json_types import JsonDict
+from dralab.web.capacity_answers import answer_moves, answer_what_if
+from dralab.web.fleet_map import fleet_map
+from dralab.web.pod_story import story
+from dralab.web.sources import ObjectSource, SourceError
+from dralab.web.waiting_list import named, waiting_list
+
+# A near server's store tells cheaply whether something changed; any other has to be listed.
+SHORTEST: Final = SECOND // 2
+SHORTEST_LISTED: Final = 5 * SECOND
+# Reading and computing take at most a part of this of one core, however fast the cluster changes.
+REST: Final = 8
+MOST_REMEMBERED: Final = 500
+
+
+@dataclass(slots=True)
+class Reading:
+    """The objects as they were read once, and what was computed of them.
+
+    `version` names the content. `walked` have their devices in `walker`: they came before what was
+    asked last.
+    """
+
+    objects: Sequence[JsonDict]
+    version: str
+    revision: str | None
+    when: int
+    cost: int
+    cluster: Snapshot
+    walker: Snapshot | None = None
+    walk: Sequence[Pending] = ()
+    walked: int = 0
+    known: dict[tuple[str, ...], bytes] = field(default_factory=dict)
+
+
+class Desk:
+    """The answers about one source; `title` is what the page shows as its name."""
+
+    def __init__(self, source: ObjectSource, clock: Clock, title: str, *, live: bool) -> None:
+        self.source = source
+        self.title = title
+        self.live = live
+        self._clock = clock
+        self._reading: Reading | None = None
+
+    def about(self) -> bytes:
+        """Return what the page shows of the source itself, without reading it."""
+        return orjson.dumps(
+            {"title": self.title, "live": self.live, "kind": "cluster", "dralab": __version__}
+        )
+
+    def fleet(self, have: str = "") -> bytes:
+        """Return the fleet (`fleet_map`) with its version; only that where the page has it."""
+        return self._view("fleet", fleet_map, have)
+
+    def waiting(self, have: str = "") -> bytes:
+        """Return what waits (`waiting_list`) with its version, likewise."""
+        return self._view("waiting", waiting_list, have)
+
+    def story(self, kind: str, namespace: str, name: str) -> bytes:
+        """Return the story of a pod or claim. ApiError NotFound."""
+        return self._answered(
+            ("story", kind, namespace, name),
+            lambda reading: story(reading.cluster, kind, namespace, name),
+        )
+
+    def explanation(self, kind: str, namespace: str, name: str) -> bytes:
+        """Return what `dralab explain` says of a pod or claim. ApiError NotFound."""
+        return self._answered(
+            ("explain", kind, namespace, name),
+            lambda reading: self._explained(reading, kind, namespace, name),
+        )
+
+    def what_if(self, question: Mapping[str, Any]) -> bytes:
+        """Return what a change would do. ApiError."""
+        return orjson.dumps(answer_what_if(self._current().objects, question))
+
+    def moves(self, question: Mapping[str, Any]) -> bytes:
+        """Return moves that make room. ApiError."""
+        return orjson.dumps(answer_moves(self._current().objects, question))
+
+    # --- reading, and remembering
+
+    def _view(self, what: str, view: Callable[[Snapshot], dict[str, Any]], have: str) -> bytes:
+        reading = self._current()
+        if have == reading.version:
+            return orjson.dumps({"version": reading.version, "same": True})
+        found = reading.known.get((what,))
+        if found is None:
+            began = self._clock.now()
+            told = view(reading.cluster)
+            found = reading.known[what,] = orjson.dumps(
+                {"version": reading.version, "asOf": rfc3339(reading.when), **told}
+            )
+            reading.cost += self._clock.now() - began
+        return found
+
+    def _answered(
+        self, key: tuple[str, ...], answer: Callable[[Reading], dict[str, Any] | None]
+    ) -> bytes:
+        reading = self._current()
+        found = reading.known.get(key)
+        if found is None:
+            told = answer(reading)
+            if told is None:
+                _, kind, namespace, name = key
+                raise ApiError("NotFound", f"{kind} {namespace}/{name} not found", details={})
+            if len(reading.known) > MOST_REMEMBERED:
+                reading.known.clear()
+            found = reading.known[key] = orjson.dumps({"version": reading.version, **told})
+        return found
+
+    def _explained(
+        self, reading: Reading, kind: str, namespace: str, name: str
+    ) -> dict[str, Any] | None:
+        """Explain after those before it got their devices, going on where the last one ended."""
+        if reading.walker is None:
+            reading.walk = reading.cluster.pending()
+        asked = named(reading.walk, kind, namespace, name)
+        if not asked:
+            return already_allocated(reading.cluster, f"{namespace}/{name}")
+        place = next(at for at, each in enumerate(reading.walk) if each is asked[0])
+        if reading.walker is None or place < reading.walked:
+            reading.walker, reading.walked = Snapshot(reading.objects), 0
+        left = reading.walk[reading.walked :]
+        reading.walked = place + 1
+        try:
+            return next(answers(reading.walker, left, asked))
+        except NoResult as error:
+            reading.walker = None
+            raise ApiError("Timeout", str(error)) from error
+
+    def _current(self) -> Reading:
+        """Return the objects as they are now, or were a moment ago. ApiError."""
+        known, now = self._reading, self._clock.now()
+        revision = self.source.revision()
+        if known is not None:
+            if revision is not None and revision == known.revision:
+                return known
+            least = SHORTEST if revision is not None else SHORTEST_LISTED
+            if 0 <= now - known.when < max(least, REST * known.cost):
+                return known
+        try:
+            objects = self.source.read()
+        except SourceError as error:
+            reason = {401: "Unauthorized", 403: "Forbidden"}.get(error.code, "ServiceUnavailable")
+            raise ApiError(reason, error.message) from error
+        version = _version(objects)
+        if known is not None and known.version == version:
+            known.revision, known.when = revision, now
+            return known
+        cluster = Snapshot(objects)
+        cost = self._clock.now() - now
+        self._reading = Reading(objects, version, revision, now, cost, cluster)
+        return self._reading
+
+
+def _version(objects: Sequence[JsonDict]) -> str:
+    """Return a name of the content of objects, by their resource versions."""
+    digest = hashlib.sha256()
+    for item in objects:
+        metadata = metadata_of(item)
+        names = (item.get("kind"), metadata.get("uid"), metadata.get("name"))
+        digest.update(repr((*names, metadata.get("resourceVersion"))).encode())
+    return digest.hexdigest()[:16]

@@ -1,0 +1,147 @@
+"""The fleet as the page draws it: every node with its devices, in columns of small numbers.
+
+Ten thousand nodes of eight devices are a megabyte and a half: names are listed once, and everything
+else refers to them by their place in the list.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from dralab.allocation.device_states import STATES, device_rows
+from dralab.allocation.partitions import cards
+from dralab.allocation.problem import Device, Slice
+from dralab.allocation.snapshot import Snapshot
+from dralab.objects.metadata import labels_of
+from dralab.objects.nodes import is_unschedulable
+from dralab.objects.taints import taints_of
+from dralab.values.json_types import JsonObject
+from dralab.values.quantity import Number
+
+ZONE: Final = "topology.kubernetes.io/zone"
+# No label for racks is standard: the last part of a label's name tells.
+RACKS: Final = ("rack", "rack-id", "block", "nvlink-domain")
+KEEPS_AWAY: Final = frozenset({"NoSchedule", "NoExecute"})
+NONE: Final = -1
+DeviceColumns = tuple[int, int, int, int, list[int]]
+
+
+class NameList:
+    """Texts, each with its place in the list of all."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self._places: dict[str, int] = {}
+
+    def place(self, text: str) -> int:
+        """Return the place of a text, which it gets now if it has none."""
+        found = self._places.get(text)
+        if found is None:
+            found = self._places[text] = len(self.texts)
+            self.texts.append(text)
+        return found
+
+
+def fleet_map(cluster: Snapshot) -> dict[str, Any]:
+    """Return nodes and devices in columns.
+
+    `nodes.devices` counts the devices of each node, which follow one another in `devices`; those
+    that several nodes can use come last, with a node called `(several)`. `devices.card` is the
+    place of the device that a partition is cut from, -1 for all others; `devices.holders` are
+    places in `holders`.
+    """
+    names, drivers, pools, holders = NameList(), NameList(), NameList(), NameList()
+    zones, racks = NameList(), NameList()
+    by_node: dict[str, list[DeviceColumns]] = {name: [] for name in cluster.filters.nodes}
+    for row in device_rows(cluster):
+        by_node.setdefault(row.node, []).append(
+            (
+                names.place(row.device),
+                drivers.place(row.driver),
+                pools.place(row.pool),
+                STATES.index(row.state),
+                [holders.place(name) for name in row.holders],
+            )
+        )
+    whole = {
+        (drivers.place(driver), pools.place(pool), names.place(device)): names.place(card)
+        for (driver, pool, device), card in _whole_cards(cluster.slices).items()
+    }
+    numbers: dict[tuple[int, int, int], int] = {}
+    nodes: dict[str, list[Any]] = {"name": [], "zone": [], "rack": [], "status": [], "devices": []}
+    devices: dict[str, list[Any]] = {
+        "name": [], "driver": [], "pool": [], "state": [], "holders": [], "card": [],
+    }  # fmt: skip
+    for name, found in by_node.items():
+        node = cluster.filters.nodes.get(name, {})
+        labels = labels_of(node)
+        nodes["name"].append(name)
+        nodes["zone"].append(zones.place(str(labels.get(ZONE) or "")))
+        nodes["rack"].append(racks.place(rack_of(labels)))
+        nodes["status"].append(node_status(node))
+        nodes["devices"].append(len(found))
+        first = len(devices["name"])
+        for number, (device, driver, pool, state, held) in enumerate(found, first):
+            numbers[driver, pool, device] = number
+            devices["name"].append(device)
+            devices["driver"].append(driver)
+            devices["pool"].append(pool)
+            devices["state"].append(state)
+            devices["holders"].append(held)
+        for number, (device, driver, pool, *_) in enumerate(found, first):
+            card = whole.get((driver, pool, device))
+            at = NONE if card is None else numbers.get((driver, pool, card), NONE)
+            devices["card"].append(NONE if at == number else at)
+    return {
+        "states": list(STATES),
+        "names": names.texts,
+        "drivers": drivers.texts,
+        "pools": pools.texts,
+        "holders": holders.texts,
+        "zones": zones.texts,
+        "racks": racks.texts,
+        "nodes": nodes,
+        "devices": devices,
+    }
+
+
+def rack_of(labels: Mapping[str, Any]) -> str:
+    """Return the rack of a node by its labels; empty where none tells it.
+
+    >>> rack_of({"kubernetes.io/hostname": "n", "topology.dralab.dev/rack": "rack-7"})
+    'rack-7'
+    """
+    for key in sorted(labels):
+        if key.rpartition("/")[2] in RACKS:
+            return str(labels[key])
+    return ""
+
+
+def node_status(node: JsonObject) -> str:
+    """Return what keeps new pods from a node in general: `cordoned`, `tainted`, or nothing."""
+    if is_unschedulable(node):
+        return "cordoned"
+    if any(taint.get("effect") in KEEPS_AWAY for taint in taints_of(node)):
+        return "tainted"
+    return ""
+
+
+def _whole_cards(slices: Sequence[Slice]) -> dict[tuple[str, str, str], str]:
+    """Return, for each device that shares counters with others, the one that draws most of them.
+
+    That is the whole card, from which the others are cut.
+    """
+    found: dict[tuple[str, str, str], str] = {}
+    for card in cards([each for each in slices if each.counter_sets or _draws(each)]):
+        if len(card.devices) > 1:
+            whole = max(card.devices, key=_drawn)
+            for device in card.devices:
+                found[device.driver, card.pool, device.name] = whole.name
+    return found
+
+
+def _drawn(device: Device) -> Number:
+    return sum(amount for each in device.consumes for amount in each.counters.values())
+
+
+def _draws(part: Slice) -> bool:
+    return any(device.consumes for device in part.devices)

@@ -1,0 +1,285 @@
+"""What the page is told: the fleet, what waits, stories, explanations, what-if and moves."""
+
+import json
+from itertools import count
+
+import orjson
+import pytest
+
+from builders import device, pod, pool, worker
+from dralab.allocation.explanation.answers import answers
+from dralab.allocation.snapshot import Snapshot
+from dralab.api.status import ApiError
+from dralab.kernel.clock import SECOND, ManualClock
+from dralab.web.desk import SHORTEST_LISTED, Desk
+from dralab.web.sources import FixedSource
+from web.pages import HOSTILE, cluster, stored
+
+
+def desk(objects=None):
+    return Desk(
+        FixedSource(cluster() if objects is None else objects), ManualClock(), "lab", live=False
+    )
+
+
+@pytest.fixture
+def fleet():
+    return orjson.loads(desk().fleet())
+
+
+def devices(fleet):
+    """The devices as (node, name, state, holders, the card that they are cut from)."""
+    found, at = [], 0
+    columns, names = fleet["devices"], fleet["names"]
+    for node, several in zip(fleet["nodes"]["name"], fleet["nodes"]["devices"], strict=True):
+        for number in range(at, at + several):
+            card = columns["card"][number]
+            found.append(
+                (
+                    node,
+                    names[columns["name"][number]],
+                    fleet["states"][columns["state"][number]],
+                    [fleet["holders"][each] for each in columns["holders"][number]],
+                    "" if card < 0 else names[columns["name"][card]],
+                )
+            )
+        at += several
+    assert at == len(columns["name"])
+    return found
+
+
+def test_the_fleet_has_every_device_with_its_state_and_holders(fleet):
+    assert devices(fleet) == [
+        ("n1", "d0", "used", ["pod ml/runs"], ""),
+        ("n1", "d1", "free", [], ""),
+        ("n2", "half-0", "cordoned", [], "whole"),
+        ("n2", "whole", "cordoned", [], ""),
+        ("n2", "half-1", "cordoned", [], "whole"),
+    ]
+
+
+def test_nodes_have_a_zone_a_rack_and_what_keeps_pods_away(fleet):
+    nodes = fleet["nodes"]
+    assert [fleet["zones"][each] for each in nodes["zone"]] == ["z1", ""]
+    assert [fleet["racks"][each] for each in nodes["rack"]] == ["r1", ""]
+    assert nodes["status"] == ["", "cordoned"]
+
+
+def test_the_fleet_is_sent_once():
+    asked = desk()
+    version = orjson.loads(asked.fleet())["version"]
+    assert orjson.loads(asked.fleet(version)) == {"version": version, "same": True}
+
+
+def test_what_waits_comes_oldest_first():
+    later = stored(
+        pod("later", namespace="ml", claims={"g": "none"}),
+        "2026-11-02T10:00:00Z",
+    )
+    found = orjson.loads(desk([later, *cluster()]).waiting())
+    assert [each["name"] for each in found["items"]] == ["waits", "later"]
+    assert found["total"] == 2
+    assert found["items"][0]["claims"] == [{"name": "wants", "requests": ["r0"]}]
+    assert found["items"][1]["missing"] == 'resourceclaim "none" not found'
+
+
+def test_an_explanation_is_that_of_the_command():
+    found = orjson.loads(desk().explanation("pod", "ml", "waits"))
+    lab = Snapshot(cluster())
+    pending = lab.pending()
+    (told,) = answers(lab, pending, pending)
+    assert {key: found[key] for key in told} == json.loads(orjson.dumps(told))
+    assert found["fits"] is False
+    assert found["code"].startswith("DRA")
+
+
+def test_what_came_first_has_its_devices_in_whatever_order_one_asks():
+    first = stored(
+        pod(
+            "first",
+            namespace="ml",
+            resourceClaims=[{"name": "g", "resourceClaimTemplateName": "t"}],
+        ),
+        "2026-11-01T09:00:00Z",
+    )
+    second = stored(
+        pod(
+            "second",
+            namespace="ml",
+            resourceClaims=[{"name": "g", "resourceClaimTemplateName": "t"}],
+        ),
+        "2026-11-01T09:30:00Z",
+    )
+    request = {
+        "name": "r0",
+        "exactly": {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1},
+    }
+    template = {
+        "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate",
+        "metadata": {"name": "t", "namespace": "ml"}, "spec": {"spec": {"devices": {"requests": [request]}}},
+    }  # fmt: skip
+    objects = [*cluster(), first, second, template]
+    told = {}
+    for order in (["first", "second"], ["second", "first"]):
+        asked = desk(objects)
+        told[order[0]] = {
+            name: orjson.loads(asked.explanation("pod", "ml", name))["fits"] for name in order
+        }
+    assert told["first"] == told["second"] == {"first": True, "second": False}
+
+
+def test_a_pod_that_runs_has_its_devices():
+    found = orjson.loads(desk().explanation("pod", "ml", "runs"))
+    assert found["fits"] is True
+    assert "gpu.example.com/n1/d0" in found["text"]
+
+
+def test_a_story_counts_what_each_condition_leaves():
+    found = orjson.loads(desk().story("pod", "ml", "waits"))
+    (funnel,) = found["funnels"]
+    assert funnel["steps"][0] == {"what": "devices", "text": "", "devices": 2}
+    assert funnel["steps"][-1] == {"what": "free", "text": "", "devices": 1}
+    assert (funnel["count"], funnel["blocked"], funnel["where"]) == (2, {"in-use": 1}, "n1")
+    assert found["candidates"] == 1
+    assert found["unfit"] == [{"reason": "node(s) were unschedulable", "nodes": 1}]
+
+
+def test_the_story_of_a_pod_that_runs_tells_its_devices():
+    found = orjson.loads(desk().story("pod", "ml", "runs"))
+    assert (found["node"], found["entries"], found["funnels"]) == ("n1", {"g": "has"}, [])
+    (told,) = found["claims"]
+    assert [each["device"] for each in told["devices"]] == ["d0"]
+    assert told["reservedFor"] == ["pod runs"]
+
+
+def test_a_claim_has_a_story_too():
+    assert orjson.loads(desk().story("claim", "ml", "has"))["claims"][0]["allocated"] is True
+    assert orjson.loads(desk().story("claim", "ml", "wants"))["claims"][0]["allocated"] is False
+    with pytest.raises(ApiError, match="claim ml/none not found"):
+        desk().story("claim", "ml", "none")
+
+
+def test_what_if_tells_who_starts():
+    found = orjson.loads(desk().what_if({"changes": [{"add": "n1", "count": 1}]}))
+    assert found["nodes"] == {"before": 2, "after": 3}
+    assert [(each["name"], each["fate"]) for each in found["pods"]] == [("waits", "starts")]
+
+
+def test_moves_make_room():
+    # One device is free on each of two nodes, and the pod wants two on one node.
+    objects = [*cluster(), worker("n3"), *pool("n3", device("d0"), node="n3")]
+    found = orjson.loads(desk(objects).moves({"pod": "ml/waits"}))
+    (clearing,) = found["clearings"]
+    assert clearing["node"] == "n1"
+    assert [(each["pod"], each["from"], each["to"]) for each in clearing["moves"]] == [
+        ("ml/runs", "n1", "n3")
+    ]
+    assert any("ml" in line for line in found["commands"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (None, "a list of 1 to 100"),
+        ([], "a list of 1 to 100"),
+        ([{"remove": "n1"}] * 101, "a list of 1 to 100"),
+        (["n1"], r"changes\[0\]: expected one of add, remove, cordon"),
+        ([{"remove": 7}], r"changes\[0\].remove: 7 is not a name"),
+        (
+            [{"add": "n1", "count": 100_000}],
+            r"changes\[0\].count: 100000 is not a number from 1 to 1000",
+        ),
+        ([{"add": "n1", "count": True}], r"changes\[0\].count: True"),
+        ([{"cordon": "none"}], "none"),
+    ],
+)
+def test_a_wrong_question_is_refused(changes, message):
+    with pytest.raises(ApiError, match=message) as refused:
+        desk().what_if({"changes": changes})
+    assert refused.value.code == 400
+
+
+@pytest.mark.parametrize(
+    "question", [{"most": 0}, {"most": 1000}, {"most": "3"}, {"pod": "ml/none"}, {"pod": "ml/runs"}]
+)
+def test_a_wrong_question_about_moves_is_refused(question):
+    with pytest.raises(ApiError) as refused:
+        desk().moves(question)
+    assert refused.value.code == 400
+
+
+class CountedSource:
+    """A cluster that only listing tells about, or (with `near`) one whose revision is known."""
+
+    def __init__(self, *, near=False):
+        self.reads = 0
+        self.near = near
+        self.objects = cluster()
+        self.now = "1"
+
+    def revision(self):
+        return self.now if self.near else None
+
+    def read(self):
+        self.reads += 1
+        return self.objects
+
+
+def test_a_far_cluster_is_not_listed_for_every_question():
+    source, clock = CountedSource(), ManualClock(10**18)
+    asked = Desk(source, clock, "lab", live=True)
+    for _ in range(5):
+        asked.fleet()
+        asked.waiting()
+    assert source.reads == 1
+    clock.advance(SHORTEST_LISTED)
+    asked.fleet()
+    assert source.reads == 2
+
+
+def test_a_cluster_that_stayed_as_it_was_keeps_its_version():
+    source, clock = CountedSource(), ManualClock(10**18)
+    asked = Desk(source, clock, "lab", live=True)
+    version = orjson.loads(asked.fleet())["version"]
+    clock.advance(SHORTEST_LISTED)
+    assert orjson.loads(asked.fleet(version)) == {"version": version, "same": True}
+    source.objects = [*source.objects, stored(pod("new", namespace="ml"))]
+    clock.advance(SHORTEST_LISTED)
+    assert orjson.loads(asked.fleet(version))["version"] != version
+
+
+def test_a_near_server_that_did_not_change_is_not_read_again():
+    source, clock = CountedSource(near=True), ManualClock(10**18)
+    asked = Desk(source, clock, "lab", live=True)
+    asked.fleet()
+    clock.advance(3600 * SECOND)
+    asked.fleet()
+    assert source.reads == 1
+    source.now = "2"
+    asked.fleet()
+    assert source.reads == 2
+
+
+class SlowClock:
+    """Every look at it takes a second."""
+
+    def __init__(self):
+        self.seconds = count()
+
+    def now(self):
+        return next(self.seconds) * SECOND
+
+
+def test_a_cluster_that_takes_long_to_read_is_read_more_rarely():
+    source = CountedSource(near=True)
+    asked = Desk(source, SlowClock(), "lab", live=True)
+    for number in range(8):
+        source.now = str(number)
+        asked.waiting()
+    assert source.reads == 1
+
+
+def test_hostile_names_stay_names():
+    objects = [*cluster(), *pool(HOSTILE, {"name": HOSTILE}, node="n1")]
+    fleet = orjson.loads(desk(objects).fleet())
+    assert HOSTILE in fleet["names"]

@@ -1,0 +1,207 @@
+// Draws the fleet. States differ by pattern as well as by colour; patterns appear once a cell is
+// large enough to show them.
+
+import { CELL, type Box, type Fleet, type NodeBox } from "./fleet";
+
+export interface View {
+  x: number;
+  y: number;
+  scale: number;
+}
+
+export interface Marks {
+  /** Devices that match the search; null: there is no search. */
+  found: Set<number> | null;
+  /** Nodes that match by themselves. */
+  foundNodes: Set<number>;
+  node: number;
+  device: number;
+}
+
+export interface Palette {
+  ink: string;
+  faint: string;
+  line: string;
+  paper: string;
+  accent: string;
+  fill: Record<string, string>;
+  mark: Record<string, string>;
+}
+
+export function paletteOf(element: Element, states: string[]): Palette {
+  const style = getComputedStyle(element);
+  const value = (name: string) => style.getPropertyValue(name).trim();
+  const fill: Record<string, string> = {}, mark: Record<string, string> = {};
+  for (const state of states) {
+    fill[state] = value(`--state-${state}`) || "#888";
+    mark[state] = value(`--mark-${state}`) || "#000";
+  }
+  return {
+    ink: value("--ink"), faint: value("--faint"), line: value("--line"), paper: value("--paper"),
+    accent: value("--accent"), fill, mark,
+  };
+}
+
+export function draw(
+  canvas: HTMLCanvasElement, fleet: Fleet, view: View, marks: Marks, palette: Palette,
+): void {
+  const context = canvas.getContext("2d", { alpha: false })!;
+  const ratio = devicePixelRatio || 1;
+  const width = canvas.width / ratio, height = canvas.height / ratio;
+  context.setTransform(ratio, 0, 0, ratio, 0, 0);
+  context.fillStyle = palette.paper;
+  context.fillRect(0, 0, width, height);
+  const { scale } = view;
+  context.setTransform(ratio * scale, 0, 0, ratio * scale, -view.x * scale * ratio, -view.y * scale * ratio);
+  const right = view.x + width / scale, bottom = view.y + height / scale;
+  const seen = fleet.nodes.filter(
+    (box) => box.x < right && box.y < bottom && box.x + box.w > view.x && box.y + box.h > view.y,
+  );
+  context.lineWidth = Math.min(0.6, 1 / scale);
+  context.strokeStyle = palette.line;
+  if (scale > 0.35) {
+    for (const box of seen) context.strokeRect(box.x, box.y, box.w, box.h);
+  }
+  cells(context, fleet, seen, marks, palette, scale);
+  titles(context, fleet, seen, palette, scale);
+  context.fillStyle = palette.ink;
+  const size = Math.max(10, Math.min(14, 13 / scale));
+  context.font = `600 ${size}px system-ui, sans-serif`;
+  for (const group of fleet.groups) {
+    if (group.name && size * scale > 5) {
+      context.fillText(fitted(context, group.name, Math.max(group.w, 40)), group.x, group.y + 11);
+    }
+  }
+  const chosen = marks.node >= 0 ? fleet.nodes[marks.node] : undefined;
+  if (chosen) outline(context, chosen, palette.accent, scale);
+}
+
+function cells(
+  context: CanvasRenderingContext2D, fleet: Fleet, seen: NodeBox[], marks: Marks,
+  palette: Palette, scale: number,
+): void {
+  const { states } = fleet.data;
+  const patterns = CELL * scale >= 7;
+  const drawn = states.map(() => [] as { box: Box; dim: boolean }[]);
+  let chosen: Box | null = null;
+  for (const node of seen) {
+    node.cards.forEach((device, place) => {
+      const cell = fleet.cellOf(node, place);
+      for (const [part, box] of partsOf(fleet, device, cell, scale)) {
+        const dim = marks.found !== null && !marks.found.has(part) && !marks.foundNodes.has(node.index);
+        drawn[fleet.data.devices.state[part]!]!.push({ box, dim });
+        if (part === marks.device) chosen = box;
+      }
+    });
+  }
+  states.forEach((state, number) => {
+    for (const dim of [true, false]) {
+      const boxes = drawn[number]!.filter((each) => each.dim === dim);
+      if (!boxes.length) continue;
+      context.globalAlpha = dim ? 0.18 : 1;
+      context.fillStyle = palette.fill[state]!;
+      for (const { box } of boxes) context.fillRect(box.x, box.y, box.w, box.h);
+      if (!patterns) continue;
+      context.strokeStyle = palette.mark[state]!;
+      context.lineWidth = Math.min(0.7, 2.5 / scale);
+      context.beginPath();
+      for (const { box } of boxes) pattern(context, state, box);
+      context.stroke();
+    }
+  });
+  context.globalAlpha = 1;
+  if (chosen) outline(context, chosen, palette.ink, scale);
+}
+
+/** A card, or the partitions that are in use where it is cut; all of them where there is room. */
+export function partsOf(fleet: Fleet, device: number, cell: Box, scale: number): [number, Box][] {
+  const parts = fleet.parts.get(device);
+  if (!parts || fleet.state(device) === "used") return [[device, cell]];
+  const near = CELL * scale >= 60;
+  const shown = near ? parts : parts.filter((part) => fleet.state(part) === "used");
+  if (!shown.length) return [[device, cell]];
+  const found: [number, Box][] = [[device, cell]];
+  const columns = near ? Math.ceil(Math.sqrt(shown.length)) : shown.length;
+  const rows = Math.ceil(shown.length / columns);
+  const top = near ? cell.h * 0.16 : cell.h * 0.3;
+  const w = (cell.w - 1) / columns, h = (cell.h - top - 0.5) / rows;
+  shown.forEach((part, place) => {
+    found.push([part, {
+      x: cell.x + 0.5 + (place % columns) * w,
+      y: cell.y + top + Math.floor(place / columns) * h,
+      w: w * 0.9, h: h * 0.9,
+    }]);
+  });
+  return found;
+}
+
+/** The pattern of a state: it tells states apart without colour. */
+export function pattern(context: CanvasRenderingContext2D, state: string, box: Box): void {
+  const { x, y, w, h } = box;
+  const line = (x1: number, y1: number, x2: number, y2: number) => {
+    context.moveTo(x + x1 * w, y + y1 * h);
+    context.lineTo(x + x2 * w, y + y2 * h);
+  };
+  switch (state) {
+    case "free":
+      context.rect(x + 0.2, y + 0.2, w - 0.4, h - 0.4);
+      break;
+    case "blocked":
+      line(0, 0.5, 0.5, 0);
+      line(0, 1, 1, 0);
+      line(0.5, 1, 1, 0.5);
+      break;
+    case "tainted":
+      line(0.5, 0.2, 0.5, 0.6);
+      line(0.5, 0.72, 0.5, 0.8);
+      break;
+    case "cordoned":
+      line(0.15, 0.35, 0.85, 0.35);
+      line(0.15, 0.65, 0.85, 0.65);
+      break;
+    case "unusable":
+      line(0.2, 0.2, 0.8, 0.8);
+      line(0.2, 0.8, 0.8, 0.2);
+      break;
+  }
+}
+
+function titles(
+  context: CanvasRenderingContext2D, fleet: Fleet, seen: NodeBox[], palette: Palette, scale: number,
+): void {
+  if (scale < 1.6) return;
+  context.font = "3.6px system-ui, sans-serif";
+  context.fillStyle = palette.ink;
+  for (const box of seen) {
+    const status = fleet.data.nodes.status[box.index]!;
+    const text = status ? `${fleet.nodeName(box.index)} (${status})` : fleet.nodeName(box.index);
+    context.fillText(fitted(context, text, box.w - 4), box.x + 2, box.y + 5);
+  }
+  if (scale < 5) return;
+  context.font = "1.5px system-ui, sans-serif";
+  for (const box of seen) {
+    box.cards.forEach((device, place) => {
+      const cell = fleet.cellOf(box, place);
+      context.fillStyle = palette.mark[fleet.state(device)]!;
+      context.fillText(fitted(context, fleet.deviceName(device), cell.w - 1), cell.x + 0.6, cell.y + 1.6);
+      const [holder] = fleet.holders(device);
+      if (holder) context.fillText(fitted(context, holder, cell.w - 1), cell.x + 0.6, cell.y + cell.h - 0.8);
+    });
+  }
+}
+
+function fitted(context: CanvasRenderingContext2D, text: string, width: number): string {
+  if (context.measureText(text).width <= width) return text;
+  let length = text.length;
+  while (length > 1 && context.measureText(`${text.slice(0, length)}…`).width > width) {
+    length = Math.floor(length * 0.85);
+  }
+  return `${text.slice(0, length)}…`;
+}
+
+function outline(context: CanvasRenderingContext2D, box: Box, colour: string, scale: number): void {
+  const wide = Math.max(2 / scale, 0.6);
+  context.strokeStyle = colour;
+  context.lineWidth = wide;
+  context.strokeRect(box.x - wide, box.y - wide, box.w + 2 * wide, box.h + 2 * wide);
+}

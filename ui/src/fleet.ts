@@ -1,0 +1,163 @@
+// The fleet as the map needs it: where each node and device is drawn, in units of the map.
+
+import type { FleetData } from "./types";
+
+export const CELL = 10;
+const GAP = 1.5;
+const MARGIN = 3;
+const TITLE = 5;
+const GROUP = 14;
+const GROUP_TITLE = 16;
+// A map is about as wide as most windows.
+const ASPECT = 1.8;
+
+export interface Box {
+  x: number;
+  y: number;
+  w: number;
+  h: number;
+}
+
+export interface NodeBox extends Box {
+  index: number;
+  cards: number[];
+}
+
+export interface Group extends Box {
+  name: string;
+  nodes: number[];
+}
+
+export class Fleet {
+  readonly first: number[] = [];
+  readonly nodeOf: Uint32Array;
+  /** Devices that are cut from another one, by that one. */
+  readonly parts = new Map<number, number[]>();
+  readonly counts: number[];
+  nodes: NodeBox[] = [];
+  groups: Group[] = [];
+  width = 0;
+  height = 0;
+
+  constructor(readonly data: FleetData) {
+    const { nodes, devices } = data;
+    this.nodeOf = new Uint32Array(devices.name.length);
+    this.counts = data.states.map(() => 0);
+    let at = 0;
+    nodes.devices.forEach((count, node) => {
+      this.first.push(at);
+      this.nodeOf.fill(node, at, at + count);
+      at += count;
+    });
+    devices.card.forEach((card, device) => {
+      if (card < 0) return;
+      const known = this.parts.get(card);
+      if (known) known.push(device);
+      else this.parts.set(card, [device]);
+    });
+    for (const state of devices.state) this.counts[state]! += 1;
+    this.place();
+  }
+
+  /** The devices of a node that are drawn as cells: all but those cut from another one. */
+  cards(node: number): number[] {
+    const found: number[] = [];
+    const begin = this.first[node]!;
+    for (let device = begin; device < begin + this.data.nodes.devices[node]!; device++) {
+      if (this.data.devices.card[device]! < 0) found.push(device);
+    }
+    return found;
+  }
+
+  deviceName(device: number): string {
+    return this.data.names[this.data.devices.name[device]!]!;
+  }
+
+  nodeName(node: number): string {
+    return this.data.nodes.name[node]!;
+  }
+
+  state(device: number): string {
+    return this.data.states[this.data.devices.state[device]!]!;
+  }
+
+  holders(device: number): string[] {
+    return this.data.devices.holders[device]!.map((holder) => this.data.holders[holder]!);
+  }
+
+  cellOf(box: NodeBox, place: number): Box {
+    const columns = columnsOf(box.cards.length);
+    return {
+      x: box.x + MARGIN + (place % columns) * (CELL + GAP),
+      y: box.y + MARGIN + TITLE + Math.floor(place / columns) * (CELL + GAP),
+      w: CELL,
+      h: CELL,
+    };
+  }
+
+  private place(): void {
+    const byGroup = new Map<string, number[]>();
+    this.data.nodes.name.forEach((_, node) => {
+      const zone = this.data.zones[this.data.nodes.zone[node]!]!;
+      const rack = this.data.racks[this.data.nodes.rack[node]!]!;
+      const name = [zone, rack].filter(Boolean).join(" · ");
+      const known = byGroup.get(name);
+      if (known) known.push(node);
+      else byGroup.set(name, [node]);
+    });
+    const boxes: NodeBox[] = this.data.nodes.name.map((_, index) => {
+      const cards = this.cards(index);
+      const columns = columnsOf(cards.length);
+      const rows = Math.ceil(cards.length / columns) || 1;
+      return {
+        index, cards, x: 0, y: 0,
+        w: columns * (CELL + GAP) - GAP + 2 * MARGIN,
+        h: rows * (CELL + GAP) - GAP + 2 * MARGIN + TITLE,
+      };
+    });
+    const groups = [...byGroup].sort(([a], [b]) => (a < b ? -1 : a > b ? 1 : 0));
+    const area = boxes.reduce((sum, box) => sum + (box.w + GAP) * (box.h + GAP), 0);
+    const wide = Math.sqrt(area * ASPECT) * (groups.length > 1 ? 1.15 : 1.02);
+    let x = 0, y = 0, shelf = 0;
+    for (const [name, nodes] of groups) {
+      const own = nodes.reduce((sum, node) => sum + (boxes[node]!.w + 3) * (boxes[node]!.h + 3), 0);
+      const most = Math.max(...nodes.map((node) => boxes[node]!.w));
+      const width = Math.max(most, groups.length > 1 ? Math.min(Math.sqrt(own * 1.4), wide) : wide);
+      const title = name ? GROUP_TITLE : 0;
+      let dx = 0, dy = title, row = 0, right = 0;
+      for (const node of nodes) {
+        const box = boxes[node]!;
+        if (dx > 0 && dx + box.w > width) {
+          dx = 0;
+          dy += row + 3;
+          row = 0;
+        }
+        box.x = dx;
+        box.y = dy;
+        dx += box.w + 3;
+        right = Math.max(right, dx - 3);
+        row = Math.max(row, box.h);
+      }
+      const height = dy + row;
+      if (x > 0 && x + right > wide) {
+        x = 0;
+        y += shelf + GROUP;
+        shelf = 0;
+      }
+      for (const node of nodes) {
+        boxes[node]!.x += x;
+        boxes[node]!.y += y;
+      }
+      this.groups.push({ name, nodes, x, y, w: right, h: height });
+      this.width = Math.max(this.width, x + right);
+      shelf = Math.max(shelf, height);
+      x += right + GROUP;
+    }
+    this.height = y + shelf;
+    this.nodes = boxes;
+  }
+}
+
+function columnsOf(cards: number): number {
+  return cards <= 4 ? Math.max(cards, 1) : cards <= 8 ? 4 : Math.ceil(Math.sqrt(cards * 1.5));
+}

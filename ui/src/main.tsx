@@ -1,0 +1,170 @@
+import { render } from "preact";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { ask, beginSession, Refused, useToken } from "./api";
+import { CapacityView } from "./capacityview";
+import { Fleet } from "./fleet";
+import { FleetView } from "./fleetview";
+import { Problem, refusedOf } from "./parts";
+import { StoryView } from "./storyview";
+import type { About, FleetData, Named, Waiting } from "./types";
+import { WaitingView } from "./waitingview";
+
+const LOOK_AGAIN = 2_000;
+const LATEST = 60_000;
+const TABS = ["Fleet", "Waiting", "Story", "What if"] as const;
+type Tab = (typeof TABS)[number];
+
+function App() {
+  const [about, setAbout] = useState<About | null>(null);
+  const [error, setError] = useState<Refused | null>(null);
+  const [tries, setTries] = useState(0);
+  useEffect(() => {
+    setError(null);
+    ask<About>("about").then(setAbout, (failure: unknown) => setError(refusedOf(failure)));
+  }, [tries]);
+  if (error?.status === 401) return <TokenForm error={tries ? error : null} onToken={() => setTries(tries + 1)} />;
+  if (error) {
+    return (
+      <main class="alone">
+        <Problem error={error} />
+        <button type="button" onClick={() => setTries(tries + 1)}>Try again</button>
+      </main>
+    );
+  }
+  return about && <Cluster about={about} onRefused={setError} />;
+}
+
+function TokenForm({ error, onToken }: { error: Refused | null; onToken: () => void }) {
+  const [token, setToken] = useState("");
+  return (
+    <main class="alone">
+      <h1>dralab</h1>
+      <form
+        onSubmit={(event) => {
+          event.preventDefault();
+          useToken(token);
+          onToken();
+        }}
+      >
+        <p>
+          This server asks for a token. It is in the kubeconfig that <code>dralab up</code> wrote, at{" "}
+          <code>users[0].user.token</code>. Without copying it: <code>dralab ui --kubeconfig FILE</code>
+        </p>
+        <label>Token <input type="password" autocomplete="off" value={token} onInput={(event) => setToken(event.currentTarget.value)} /></label>{" "}
+        <button type="submit" class="main">Show the cluster</button>
+        {error && <Problem error={error} />}
+      </form>
+    </main>
+  );
+}
+
+function Cluster({ about, onRefused }: { about: About; onRefused: (error: Refused) => void }) {
+  const [tab, setTab] = useState<Tab>("Fleet");
+  const [data, setData] = useState<FleetData | null>(null);
+  const [waiting, setWaiting] = useState<Waiting | null>(null);
+  const [error, setError] = useState<Refused | null>(null);
+  const [chosen, setChosen] = useState<Named | null>(null);
+  const [search, setSearch] = useState("");
+  const versions = useRef({ fleet: "", waiting: "" });
+  const fleet = useMemo(() => data && new Fleet(data), [data]);
+
+  useEffect(() => {
+    let over = false, timer = 0, pause = LOOK_AGAIN;
+    const look = async () => {
+      try {
+        const began = performance.now();
+        const now = await ask<FleetData>("fleet", { have: versions.current.fleet });
+        if (over) return;
+        if (!now.same) {
+          versions.current.fleet = now.version;
+          setData(now);
+        }
+        const queue = await ask<Waiting>("waiting", { have: versions.current.waiting });
+        if (over) return;
+        if (!queue.same) {
+          versions.current.waiting = queue.version;
+          setWaiting(queue);
+        }
+        setError(null);
+        pause = Math.max(LOOK_AGAIN, 3 * (performance.now() - began));
+      } catch (failure) {
+        if (over) return;
+        const refused = refusedOf(failure);
+        if (refused.status === 401) onRefused(refused);
+        setError(refused);
+        pause = Math.min(pause * 2, LATEST);
+      }
+      if (about.live && !over) timer = setTimeout(look, document.hidden ? LATEST : pause);
+    };
+    void look();
+    return () => {
+      over = true;
+      clearTimeout(timer);
+    };
+  }, []);
+
+  const open = (to: Tab) => (named: Named) => {
+    setChosen({ kind: named.kind, namespace: named.namespace, name: named.name });
+    setTab(to);
+  };
+  const showNode = (name: string) => {
+    setSearch(name);
+    setTab("Fleet");
+  };
+  return (
+    <>
+      <header class="top">
+        <h1>dralab</h1>
+        <span class="quiet"><bdi>{about.title}</bdi></span>
+        <Tabs tab={tab} onTab={setTab} waiting={waiting?.total ?? 0} />
+        <span class="quiet" role="status">
+          {error && data ? "The state shown is old." : data && about.live ? `as of ${new Date(data.asOf).toLocaleTimeString()}` : ""}
+        </span>
+      </header>
+      {error && <Problem error={error} />}
+      <main>
+        <div id="view" role="tabpanel" aria-labelledby={`tab-${tab}`}>
+        {!fleet && !error && <p class="empty" role="status">Reading the cluster …</p>}
+        {fleet && tab === "Fleet" && <FleetView fleet={fleet} search={search} onSearch={setSearch} onOpen={open("Story")} />}
+        {waiting && tab === "Waiting" && (
+          <WaitingView waiting={waiting} chosen={chosen} onChoose={setChosen} onStory={open("Story")} />
+        )}
+        {tab === "Story" && (chosen
+          ? <StoryView named={chosen} version={versions.current.waiting} onWaiting={open("Waiting")} onNode={showNode} />
+          : <p class="empty">Choose a pod: one that waits, or one that holds a device of the fleet.</p>)}
+        {fleet && tab === "What if" && (
+          <CapacityView fleet={fleet} waiting={waiting?.items ?? []} version={fleet.data.version} onNode={showNode} />
+        )}
+        </div>
+      </main>
+    </>
+  );
+}
+
+function Tabs({ tab, onTab, waiting }: { tab: Tab; onTab: (tab: Tab) => void; waiting: number }) {
+  const key = (event: KeyboardEvent) => {
+    const by = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
+    if (!by) return;
+    const next = TABS[(TABS.indexOf(tab) + by + TABS.length) % TABS.length]!;
+    onTab(next);
+    document.getElementById(`tab-${next}`)?.focus();
+  };
+  return (
+    <div role="tablist" aria-label="Views" onKeyDown={key}>
+      {TABS.map((name) => (
+        <button
+          key={name} type="button" role="tab" id={`tab-${name}`} aria-controls="view"
+          aria-selected={name === tab} tabIndex={name === tab ? 0 : -1} onClick={() => onTab(name)}
+        >
+          {name}{name === "Waiting" && waiting > 0 && <span class="badge">{waiting}</span>}
+        </button>
+      ))}
+    </div>
+  );
+}
+
+const root = document.getElementById("app")!;
+beginSession().then(
+  () => render(<App />, root),
+  (error: unknown) => render(<main class="alone"><Problem error={refusedOf(error)} /></main>, root),
+);

@@ -1,0 +1,150 @@
+// The answers of the server, as `src/dralab/web` makes them.
+
+export interface About {
+  title: string;
+  live: boolean;
+  kind: "cluster" | "run";
+  dralab: string;
+}
+
+export interface FleetData {
+  version: string;
+  same?: true;
+  asOf: string;
+  states: string[];
+  names: string[];
+  drivers: string[];
+  pools: string[];
+  holders: string[];
+  zones: string[];
+  racks: string[];
+  nodes: { name: string[]; zone: number[]; rack: number[]; status: string[]; devices: number[] };
+  devices: {
+    name: number[]; driver: number[]; pool: number[]; state: number[]; holders: number[][];
+    card: number[];
+  };
+}
+
+export interface Waiting {
+  version: string;
+  same?: true;
+  asOf: string;
+  total: number;
+  items: WaitingItem[];
+}
+
+export interface Named {
+  kind: string;
+  namespace: string;
+  name: string;
+}
+
+export interface WaitingItem extends Named {
+  since: string;
+  priority: number;
+  claims: { name: string; requests: string[] }[];
+  allocated: string[];
+  missing: string;
+  message: string;
+}
+
+export interface Remedy {
+  kind: string;
+  text: string;
+  fitsNow: boolean;
+  command?: string;
+  patch?: unknown;
+  number?: number;
+}
+
+export interface Explanation {
+  object: string;
+  fits: boolean;
+  text: string;
+  code?: string;
+  headline?: string;
+  asksFor?: { claim: string; request: string; class: string; text: string; conditions: string[] }[];
+  thereAre?: string[];
+  helps?: Remedy[];
+  places?: { object: string; field: string; at: string; text?: string }[];
+  unfit?: { reason: string; nodes: number }[];
+  node?: string;
+  why?: string[];
+}
+
+export interface Funnel {
+  claim: string;
+  request: string;
+  class: string;
+  count: number | "All";
+  steps: { what: "devices" | "class" | "selector" | "free"; text: string; devices: number }[];
+  blocked: Record<string, number>;
+  where: string;
+  onOneNode: number;
+}
+
+export interface ClaimStory {
+  name: string;
+  uid: string;
+  since: string;
+  allocated: boolean;
+  reservedFor: string[];
+  devices: {
+    request: string; driver: string; pool: string; device: string;
+    consumed: Record<string, string>; admin: boolean; status: unknown;
+  }[];
+}
+
+export interface Story extends Named {
+  since: string;
+  node: string;
+  phase: string;
+  missing: string;
+  owners: string[];
+  conditions: Record<string, string>[];
+  entries: Record<string, string>;
+  claims: ClaimStory[];
+  candidates: number;
+  unfit: { reason: string; nodes: number }[];
+  funnels: Funnel[];
+}
+
+export interface WhatIfAnswer {
+  nodes: { before: number; after: number };
+  unaffected: number;
+  pods: {
+    namespace: string; name: string; fate: string; before: string | null; after: string | null;
+    interrupted: boolean; why: string | null;
+  }[];
+  fragmentation: { before: Fragmentation; after: Fragmentation };
+}
+
+export interface Fragmentation {
+  stranded: number | null;
+  kinds: { like: string; asks: string; pods: number; free: number; stranded: number; nodes: number }[];
+}
+
+export interface Moves {
+  served: number;
+  moves: number;
+  atBest: number | null;
+  fitting: { pod: string; node: string; devices: string[] }[];
+  clearings: {
+    pod: string; node: string; devices: string[]; proved: boolean; cost: number;
+    moves: { pod: string; from: string; to: string; releases: string[]; devices: string[];
+             makesRoomFor: string }[];
+  }[];
+  waiting: { pod: string; why: string; proved: boolean }[];
+  commands: string[];
+}
+
+export interface Run {
+  summary: { name: string; scheduler: string; seed: number; complete: boolean;
+             simulated_until: number; metrics: Record<string, number | string | null>;
+             notes: string[] };
+  samples: { columns: string[]; rows: number[][]; of: number };
+  lanes: string[];
+  tasks: { id: string[]; state: string[]; submitted: (number | null)[]; started: (number | null)[];
+           ended: (number | null)[]; places: number[][]; of: number };
+  problems: string[];
+}
