@@ -8,7 +8,7 @@ import pytest
 from dralab.kernel.clock import ManualClock
 from dralab.web.desk import Desk
 from dralab.web.own_server import PageApp
-from dralab.web.sources import FixedSource, UnreadableCluster
+from dralab.web.sources import FixedSource, UnreadableClusterError
 from web.pages import PageClient, cluster
 
 
@@ -145,7 +145,7 @@ class BrokenSource:
 
 @pytest.mark.parametrize(("code", "status"), [(403, 403), (401, 401), (502, 503)])
 def test_a_cluster_that_cannot_be_read_says_so(code, status):
-    source = BrokenSource(UnreadableCluster("cannot list pods: forbidden", code))
+    source = BrokenSource(UnreadableClusterError("cannot list pods: forbidden", code))
     app = PageApp(Desk(source, ManualClock(), "a lab", live=True))
     client = PageClient(app)
     token = client.json("/ui/session", method="POST", body={"code": app.code})[1]["token"]

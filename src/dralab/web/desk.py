@@ -22,7 +22,7 @@ from dralab.values.json_types import JsonDict
 from dralab.web.capacity_answers import answer_moves, answer_what_if
 from dralab.web.fleet_map import fleet_map
 from dralab.web.pod_story import story
-from dralab.web.sources import ObjectSource, UnreadableCluster
+from dralab.web.sources import ObjectSource, UnreadableClusterError
 from dralab.web.waiting_list import named, waiting_list
 
 # A near server's store tells cheaply whether something changed; any other has to be listed.
@@ -162,7 +162,7 @@ class Desk:
                 return known
         try:
             objects = self.source.read()
-        except UnreadableCluster as error:
+        except UnreadableClusterError as error:
             reason = {401: "Unauthorized", 403: "Forbidden"}.get(error.code, "ServiceUnavailable")
             raise ApiError(reason, error.message) from error
         version = _version(objects)

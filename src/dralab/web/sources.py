@@ -12,7 +12,7 @@ from dralab.runtime.reading import Lister, ReadingError, read_cluster
 from dralab.values.json_types import JsonDict
 
 
-class UnreadableCluster(Exception):
+class UnreadableClusterError(Exception):
     """The objects cannot be read; `code` is the HTTP status that says why."""
 
     def __init__(self, message: str, code: int) -> None:
@@ -29,7 +29,7 @@ class ObjectSource(Protocol):
         ...
 
     def read(self) -> Sequence[JsonDict]:
-        """Return the objects, in the hub's versions. UnreadableCluster."""
+        """Return the objects, in the hub's versions. UnreadableClusterError."""
         ...
 
 
@@ -60,10 +60,13 @@ class ListedSource:
         return None if self.changed is None else str(self.changed())
 
     def read(self) -> Sequence[JsonDict]:
-        """Return the objects. UnreadableCluster: 403 where some may not be listed, 502 without answer."""
+        """Return the objects.
+
+        UnreadableClusterError: 403 where some may not be listed, 502 without an answer.
+        """
         try:
             return list(read_cluster(self.client))
         except ReadingError as error:
             cause = error.__cause__
             code = cause.code if isinstance(cause, ApiError) else 502
-            raise UnreadableCluster(str(error), code if code in {401, 403} else 502) from error
+            raise UnreadableClusterError(str(error), code if code in {401, 403} else 502) from error
