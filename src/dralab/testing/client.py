@@ -1,0 +1,320 @@
+"""The client of a program under test: the server's own verbs, and faults on the way to them.
+
+A fault is what a network, a server or another client can do. A conflict is made by a real write of
+another client, so that only requests that state a resourceVersion are refused for it. A lost
+answer comes after a real commit. Nothing is refused that a real server would take.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from dralab.api.status import CODES, ApiError
+from dralab.apiserver.resources.options import ListOptions
+from dralab.kernel.clock import SECOND
+from dralab.objects.metadata import metadata_of
+from dralab.runtime.client import ObjectList, PatchType, Resource
+from dralab.testing import history as kinds
+from dralab.testing.faults import READS, TOUCHED, PlannedFault
+from dralab.testing.surroundings import Killed, RequestingProcess, Surroundings
+from dralab.testing.watch import ProgramWatch
+from dralab.values.json_types import JsonDict
+
+T = TypeVar("T")
+# How long a client waits for an answer that is lost.
+PATIENCE: Final = 5 * SECOND
+REASONS: Final[Mapping[int, str]] = {
+    429: "TooManyRequests",
+    500: "InternalError",
+    503: "ServiceUnavailable",
+    504: "Timeout",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramRequest:
+    """A request as faults and timelines name it; `verb` with its subresource."""
+
+    verb: str
+    resource: Resource
+    namespace: str = ""
+    name: str = ""
+
+    @property
+    def plural(self) -> str:
+        """The collection, such as `pods` or `widgets.example.com`."""
+        return named(self.resource)
+
+    @property
+    def writes(self) -> bool:
+        """Whether it changes something."""
+        return self.verb not in READS
+
+    def __str__(self) -> str:
+        place = f"{self.namespace}/{self.name}".strip("/")
+        return f"{self.verb} {self.plural} {place}".rstrip()
+
+
+def named(resource: Resource) -> str:
+    """Return a collection's name with its group."""
+    return f"{resource.plural}.{resource.group}" if resource.group else resource.plural
+
+
+class ProgramClient:
+    """The `Client` of one incarnation of a program."""
+
+    def __init__(self, around: Surroundings, process: RequestingProcess, incarnation: int) -> None:
+        self._around = around
+        self._process = process
+        self._incarnation = incarnation
+        self._inner = around.client_for(process.program)
+        self._watches: list[ProgramWatch] = []
+        self._listed: set[Resource] = set()
+        self._lag: dict[Resource, int] = {}
+
+    def close(self) -> None:
+        """End its watches: the process is gone."""
+        for watch in self._watches:
+            watch.close()
+
+    # --- the verbs --------------------------------------------------------------------------------
+
+    def get(self, resource: Resource, name: str, namespace: str = "") -> JsonDict:
+        """Return one object."""
+        request = ProgramRequest("get", resource, namespace, name)
+        return self._ask(request, lambda: self._inner.get(resource, name, namespace))
+
+    def list(
+        self,
+        resource: Resource,
+        namespace: str = "",
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+    ) -> ObjectList:
+        """Return the objects of a namespace, or of all where it is empty."""
+        request = ProgramRequest("list", resource, namespace)
+        selectors = {"label_selector": label_selector, "field_selector": field_selector}
+
+        def listed() -> ObjectList:
+            first, old = resource not in self._listed, None
+            self._listed.add(resource)
+            if first and self._process.lists_from_cache:
+                old = self._around.plan.at_first_list(self._process.program, named(resource))
+            if old is not None and (found := self._old(request, old, selectors)) is not None:
+                return found
+            return self._inner.list(resource, namespace, **selectors)
+
+        return self._ask(request, listed)
+
+    def watch(
+        self,
+        resource: Resource,
+        namespace: str = "",
+        *,
+        revision: str,
+        label_selector: str = "",
+        field_selector: str = "",
+    ) -> ProgramWatch:
+        """Return the changes after `revision`."""
+        request = ProgramRequest("watch", resource, namespace)
+        selectors = {"label_selector": label_selector, "field_selector": field_selector}
+
+        def opened() -> ProgramWatch:
+            inner = self._inner.watch(resource, namespace, revision=revision, **selectors)
+            return ProgramWatch(
+                self._around, self._process, inner, named(resource), self._lag.pop(resource, 0)
+            )
+
+        found = self._ask(request, opened)
+        self._watches.append(found)
+        return found
+
+    def create(self, resource: Resource, body: JsonDict, namespace: str = "") -> JsonDict:
+        """Store a new object."""
+        metadata = metadata_of(body)
+        namespace = namespace or str(metadata.get("namespace") or "")
+        name = metadata.get("name") or f"{metadata.get('generateName', '')}*"
+        request = ProgramRequest("create", resource, namespace, name)
+        return self._ask(request, lambda: self._inner.create(resource, body, namespace))
+
+    def update(self, resource: Resource, body: JsonDict, *, subresource: str = "") -> JsonDict:
+        """Replace an object, or one of its subresources such as `status`."""
+        metadata = metadata_of(body)
+        request = ProgramRequest(
+            _verb("update", subresource), resource, metadata.get("namespace", ""), metadata["name"]
+        )
+        return self._ask(
+            request, lambda: self._inner.update(resource, body, subresource=subresource)
+        )
+
+    def patch(
+        self,
+        resource: Resource,
+        name: str,
+        patch: JsonDict | Sequence[JsonDict],
+        namespace: str = "",
+        *,
+        type: PatchType = "merge",
+        subresource: str = "",
+        field_manager: str = "",
+        force: bool = False,
+    ) -> JsonDict:
+        """Change an object by a patch."""
+        request = ProgramRequest(_verb("patch", subresource), resource, namespace, name)
+        how = {"subresource": subresource, "field_manager": field_manager, "force": force}
+        do = partial(self._inner.patch, resource, name, patch, namespace, type=type, **how)
+        return self._ask(request, do)
+
+    def delete(
+        self,
+        resource: Resource,
+        name: str,
+        namespace: str = "",
+        *,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Delete an object; `options` is a DeleteOptions mapping."""
+        request = ProgramRequest("delete", resource, namespace, name)
+        self._ask(request, lambda: self._inner.delete(resource, name, namespace, options=options))
+
+    def delete_collection(
+        self,
+        resource: Resource,
+        namespace: str = "",
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+    ) -> None:
+        """Delete what a list with the same arguments returns, in one request."""
+        request = ProgramRequest("deletecollection", resource, namespace)
+        chosen = {"label_selector": label_selector, "field_selector": field_selector}
+        self._ask(request, lambda: self._inner.delete_collection(resource, namespace, **chosen))
+
+    def post(
+        self, resource: Resource, name: str, subresource: str, body: JsonDict, namespace: str = ""
+    ) -> JsonDict:
+        """Create a subresource such as `binding`, `eviction` or `token`."""
+        request = ProgramRequest(_verb("create", subresource), resource, namespace, name)
+        return self._ask(
+            request, lambda: self._inner.post(resource, name, subresource, body, namespace)
+        )
+
+    # --- what happens on the way ------------------------------------------------------------------
+
+    def _ask(self, request: ProgramRequest, do: Callable[[], T]) -> T:
+        """Send a request, with what the plan has for it. ApiError, Killed, TrialEnded."""
+        self._process.check_alive(self._incarnation)
+        fault = self._around.plan.at_request(self._process.program, request.verb, request.plural)
+        if fault is None:
+            return self._do(request, do)
+        self._note(kinds.FAULT, f"{fault}")
+        match fault.fault:
+            case "refuse":
+                raise self._noted(request, _refusal(fault.code))
+            case "slow":
+                self._process.wait(fault.duration)
+                return self._do(request, do)
+            case "conflict":
+                self._touch(request)
+                return self._do(request, do)
+            case "lose-answer":
+                self._do(request, do)
+                self._process.wait(PATIENCE)
+                raise self._noted(request, _no_answer())
+            case "late-write":
+                self._later(request, do, fault.duration)
+                self._process.wait(PATIENCE)
+                raise self._noted(request, _no_answer())
+            case "kill":
+                self._kill(request, do, fault)
+        raise AssertionError(f"{fault.fault} is not a fault of requests")
+
+    def _kill(self, request: ProgramRequest, do: Callable[[], T], fault: PlannedFault) -> None:
+        """Kill the program around a write. Always raises Killed."""
+        if fault.moment == "after":
+            self._do(request, do)
+        elif fault.moment == "during":
+            # It is on its way, and may come after the next start has listed.
+            self._later(request, do, fault.duration)
+        self._note(kinds.LIFE, f"is killed {fault.moment} {request}")
+        self._process.die(fault.duration)
+        raise Killed(self._process.name)
+
+    def _do(self, request: ProgramRequest, do: Callable[[], T]) -> T:
+        before = self._around.server.store.revision
+        try:
+            found = do()
+        except ApiError as error:
+            raise self._noted(request, error) from error
+        after = self._around.server.store.revision
+        if request.writes:
+            unchanged = "" if after > before else " (no change)"
+            self._note(kinds.WRITE, f"{request}{unchanged}", after if after > before else 0)
+        else:
+            self._note(kinds.REQUEST, str(request), after)
+        return found
+
+    def _later(self, request: ProgramRequest, do: Callable[[], object], delay: int) -> None:
+        def arrive() -> None:
+            try:
+                self._do(request, do)
+            except ApiError:
+                pass  # noted; the program will not hear of it
+
+        self._around.engine.after(delay, arrive)
+
+    def _touch(self, request: ProgramRequest) -> None:
+        """Have another client write to an object, where it exists."""
+        now = str(self._around.engine.clock.now())
+        patch = {"metadata": {"annotations": {TOUCHED: now}}}
+        try:
+            self._around.user.patch(request.resource, request.name, patch, request.namespace)
+        except ApiError:
+            return
+        revision = self._around.server.store.revision
+        self._around.history.add("other", kinds.WRITE, f"patch {request.plural} "
+                                 f"{request.namespace}/{request.name}", revision)  # fmt: skip
+
+    def _old(
+        self, request: ProgramRequest, fault: PlannedFault, selectors: Mapping[str, str]
+    ) -> ObjectList | None:
+        """Return a list as it was some changes ago; None where there was nothing before."""
+        resources = self._around.server.resources
+        resource = request.resource
+        kind = resources.kind(resource.group, resource.version, resource.plural)
+        changes = self._around.server.store.changes(0, kind.hub)
+        if not changes:
+            return None
+        first = changes[max(len(changes) - fault.behind, 0)]
+        revision = first.revision - 1
+        if revision < 1:
+            return None
+        options = ListOptions(revision=str(revision), match="Exact", **selectors)
+        page = resources.list(kind, request.namespace, options)
+        self._lag[resource] = fault.duration
+        self._note(kinds.FAULT, f"{fault}", revision)
+        return ObjectList([resources.view(kind, each) for each in page.items], str(page.revision))
+
+    def _noted(self, request: ProgramRequest, error: ApiError) -> ApiError:
+        what = kinds.WRITE if request.writes else kinds.REQUEST
+        self._note(what, f"{request} -> {error.code} {error.reason}")
+        return error
+
+    def _note(self, what: str, text: str, revision: int = 0) -> None:
+        self._around.history.add(self._process.name, what, text, revision)
+
+
+def _verb(verb: str, subresource: str) -> str:
+    return f"{verb}/{subresource}" if subresource else verb
+
+
+def _refusal(code: int) -> ApiError:
+    reason = REASONS[code]
+    assert CODES[reason] == code  # noqa: S101 - the table above
+    return ApiError(reason, "the server is overloaded", code=code)
+
+
+def _no_answer() -> ApiError:
+    return ApiError("ServiceUnavailable", "the server does not answer: the connection was lost")

@@ -1,0 +1,260 @@
+"""The faults: what a real cluster can do to a program, as data, and how a seed chooses them.
+
+A fault has a trigger that counts what the program does: its third create of pods, its fifth event
+of a watch, or a time. So a schedule means the same when other faults are left out of it.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from random import Random
+from typing import Any, Final
+
+from dralab.kernel.clock import SECOND
+from dralab.kernel.randomness import Randomness
+
+REQUEST: Final = "request"
+WRITE: Final = "write"
+EVENT: Final = "event"
+LIST: Final = "list"
+TIME: Final = "time"
+
+# name → (what triggers it, how often it is drawn, what happens)
+FAULTS: Final[Mapping[str, tuple[str, int, str]]] = {
+    "kill": (WRITE, 6, "the program is killed before, during or after a write, and restarted"),
+    "conflict": (WRITE, 4, "another client writes to the object just before the request arrives"),
+    "lose-answer": (WRITE, 4, "the write is committed, and its answer is lost"),
+    "late-write": (WRITE, 2, "the request times out, and is committed later"),
+    "refuse": (REQUEST, 3, "the server answers 429, 500, 503 or 504 and does nothing"),
+    "slow": (REQUEST, 3, "the request takes long; the rest of the cluster goes on"),
+    "hold-watch": (EVENT, 4, "the watch of one kind lags behind"),
+    "expire-watch": (EVENT, 3, "the watch misses changes, then ends with 410: list again"),
+    "end-watch": (EVENT, 2, "the watch ends; the program lists again"),
+    "stale-list": (LIST, 4, "the first list of a start comes from a cache that lags behind"),
+    "restart": (TIME, 3, "the program is killed between two of its steps, and restarted"),
+    "pause": (TIME, 3, "the program stands still, and comes back"),
+    "skew": (TIME, 1, "the clock of the program is wrong"),
+    "delete-pod": (TIME, 2, "another client deletes a pod that a controller owns"),
+}
+READS: Final = frozenset({"get", "list", "watch"})
+DURATIONS: Final = (SECOND // 20, SECOND // 2, 2 * SECOND, 5 * SECOND, 15 * SECOND, 40 * SECOND)
+CODES: Final = (429, 500, 503, 504)
+KILL_MOMENTS: Final = ("before", "during", "after")
+DEFAULT_MOST: Final = 6
+# What another client writes in a conflict: an annotation that no program reads.
+TOUCHED: Final = "dralab.dev/touched"
+
+RequestPlace = tuple[str, str, str]
+"""(program, verb, resource): `("operator", "update/status", "pods")`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedFault:
+    """One fault and its trigger; times in nanoseconds since the trial's begin.
+
+    >>> print(PlannedFault(fault="kill", program="op", verb="create", resource="pods", nth=3,
+    ...                    moment="after", duration=2 * SECOND))
+    op: killed after its create of pods (3rd), restarted 2s later
+    """
+
+    fault: str
+    program: str = ""
+    verb: str = ""
+    resource: str = ""
+    nth: int = 0
+    at: int = 0
+    duration: int = 0
+    code: int = 0
+    behind: int = 0
+    moment: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the fields that are set."""
+        return {
+            each.name: value for each in fields(self) if (value := getattr(self, each.name))
+        }
+
+    @classmethod
+    def of(cls, found: Mapping[str, Any]) -> "PlannedFault":
+        """Return the fault of its JSON. ValueError: a field or a value is unknown."""
+        known = {each.name: each.type for each in fields(cls)}
+        for name, value in found.items():
+            if name not in known:
+                raise ValueError(f"field {name!r} is unknown; known: {', '.join(known)}")
+            wanted = str if known[name] in {str, "str"} else int
+            if not isinstance(value, wanted) or isinstance(value, bool):
+                raise ValueError(f"field {name!r} must be of type {wanted.__name__}: {value!r}")
+        if found.get("fault") not in FAULTS:
+            raise ValueError(
+                f"fault {found.get('fault')!r} is unknown; known: {', '.join(FAULTS)}"
+            )
+        return cls(**found)
+
+    @property
+    def place(self) -> str:
+        """What it is aimed at, as coverage counts it."""
+        return f"{self.verb} {self.resource}".strip() or "-"
+
+    def __str__(self) -> str:
+        where = f"its {self.verb} of {self.resource} ({_ordinal(self.nth)})"
+        event = f"event {self.nth} of {self.resource}"
+        lasting = _seconds(self.duration)
+        texts = {
+            "kill": f"killed {self.moment} {where}, restarted {lasting} later",
+            "conflict": f"another client writes to the object just before {where}",
+            "lose-answer": f"the answer to {where} is lost after it is committed",
+            "late-write": f"{where} times out, and is committed {lasting} later",
+            "refuse": f"{where} is answered with {self.code}",
+            "slow": f"{where} takes {lasting}",
+            "hold-watch": f"its watch lags by {lasting} from {event} on",
+            "expire-watch": f"its watch misses {lasting} from {event} on, then ends with 410",
+            "end-watch": f"its watch ends at {event}",
+            "stale-list": (
+                f"its list of {self.resource} at start {self.nth} is {self.behind} changes old, "
+                f"and stays so for {lasting}"
+            ),
+            "restart": f"killed at {_seconds(self.at)}, restarted {lasting} later",
+            "pause": f"stands still from {_seconds(self.at)} for {lasting}",
+            "skew": f"its clock is {lasting} ahead",
+            "delete-pod": f"another client deletes an owned pod at {_seconds(self.at)}",
+        }
+        text = texts[self.fault]
+        return f"{self.program}: {text}" if self.program else text
+
+
+@dataclass(slots=True)
+class Traffic:
+    """What programs did in the run without faults: where faults can be triggered."""
+
+    requests: Counter[RequestPlace] = field(default_factory=Counter)
+    events: Counter[tuple[str, str]] = field(default_factory=Counter)
+    lists: Counter[tuple[str, str]] = field(default_factory=Counter)
+    duration: int = 0
+
+
+def draw(
+    seed: int,
+    traffic: Traffic,
+    *,
+    allowed: Collection[str] = tuple(FAULTS),
+    most: int = DEFAULT_MOST,
+    cached_lists: Collection[str] = (),
+) -> list[PlannedFault]:
+    """Return the schedule of a seed: one to `most` faults; none where nothing can be triggered.
+
+    `cached_lists` are the programs whose first lists may be old, as of informers.
+    """
+    chance = Randomness(seed).stream("faults")
+    programs = sorted({place[0] for place in traffic.requests} | {e[0] for e in traffic.events})
+    drawer = _Drawer(chance, traffic, programs, frozenset(cached_lists))
+    names = [name for name in FAULTS if name in allowed and drawer.can(name)]
+    if not names:
+        return []
+    weights = [FAULTS[name][1] for name in names]
+    wanted = min(most, 1 + int(chance.expovariate(0.5)))
+    found: list[PlannedFault] = []
+    while len(found) < wanted:
+        name = chance.choices(names, weights)[0]
+        found += drawer.draw(name)
+        # A restart is where a stale list is seen.
+        if name in {"kill", "restart"} and "stale-list" in names and chance.random() < 0.5:
+            found += drawer.draw("stale-list", found[-1].program)
+    return found
+
+
+class _Drawer:
+    """Draws faults of each name at the places that the traffic has."""
+
+    def __init__(
+        self, chance: Random, traffic: Traffic, programs: Sequence[str], cached: frozenset[str]
+    ) -> None:
+        self.chance = chance
+        self.programs = programs
+        self.duration = traffic.duration
+        self.counts = traffic.requests
+        self.events = traffic.events
+        self.requests = sorted(traffic.requests)
+        self.writes = [place for place in self.requests if place[1] not in READS]
+        self.seen = sorted(traffic.events)
+        self.lists = sorted(place for place in traffic.lists if place[0] in cached)
+
+    def can(self, name: str) -> bool:
+        """Return whether there is a place for a fault."""
+        places: Mapping[str, Sequence[Any]] = {
+            REQUEST: self.requests,
+            WRITE: self.writes if name != "conflict" else self._edits(),
+            EVENT: self.seen,
+            LIST: self.lists,
+            TIME: self.programs,
+        }
+        return bool(places[FAULTS[name][0]])
+
+    def draw(self, name: str, program: str = "") -> list[PlannedFault]:
+        """Return a fault of that name, at most one."""
+        chance = self.chance
+        duration = chance.choice(DURATIONS)
+        trigger = FAULTS[name][0]
+        if trigger == LIST:
+            places = [place for place in self.lists if not program or place[0] == program]
+            if not places:
+                return []
+            program, resource = chance.choice(places)
+            return [
+                PlannedFault(
+                    fault=name, program=program, verb="list", resource=resource,
+                    nth=chance.choice((1, 2, 2, 2, 3)), behind=1 + int(chance.expovariate(0.3)),
+                    duration=duration,
+                )
+            ]  # fmt: skip
+        if trigger == EVENT:
+            who, resource = place = chance.choice(self.seen)
+            return [
+                PlannedFault(
+                    fault=name, program=who, verb="watch", resource=resource,
+                    nth=self._nth(self.events[place]), duration=duration,
+                )
+            ]  # fmt: skip
+        if trigger == TIME:
+            return [
+                PlannedFault(
+                    fault=name,
+                    program="" if name == "delete-pod" else chance.choice(self.programs),
+                    at=0 if name == "skew" else chance.randrange(1, max(2, self.duration)),
+                    duration=duration,
+                )
+            ]
+        places3 = self.requests if trigger == REQUEST else self.writes
+        if name == "conflict":
+            places3 = self._edits()
+        who, verb, resource = place3 = chance.choice(places3)
+        return [
+            PlannedFault(
+                fault=name, program=who, verb=verb, resource=resource,
+                nth=self._nth(self.counts[place3]), duration=duration,
+                code=chance.choice(CODES) if name == "refuse" else 0,
+                moment=chance.choice(KILL_MOMENTS) if name == "kill" else "",
+            )
+        ]  # fmt: skip
+
+    def _edits(self) -> list[RequestPlace]:
+        """Return the writes that change an object which exists."""
+        return [p for p in self.writes if p[1].partition("/")[0] in {"update", "patch", "delete"}]
+
+    def _nth(self, count: int) -> int:
+        """Return one of the times that something happened, or a little later: faults add some."""
+        return self.chance.randrange(1, count + count // 4 + 2)
+
+
+def _ordinal(number: int) -> str:
+    """Return a number as a place in a row.
+
+    >>> [_ordinal(n) for n in (1, 2, 3, 4, 11, 22)]
+    ['1st', '2nd', '3rd', '4th', '11th', '22nd']
+    """
+    if 10 <= number % 100 <= 20:
+        return f"{number}th"
+    return f"{number}{ {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th') }"
+
+
+def _seconds(nanoseconds: int) -> str:
+    return f"{nanoseconds / SECOND:g}s"

@@ -1,0 +1,241 @@
+"""The final state of a trial, so that two trials can be compared.
+
+What no two runs have alike is left out: uids, revisions, times, addresses, generated names (the
+objects that have one are compared as a group), which node or device was chosen. Paths that differ
+between runs without faults are left out as well (`varying`).
+"""
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from dralab.apiserver.storage import Change, Store, Stored
+from dralab.objects.metadata import annotations_of, metadata_of, owners_of
+from dralab.testing.faults import TOUCHED
+from dralab.values.json_types import JsonDict
+
+# Not compared, and changes of them are not progress: records of what happened, and heartbeats.
+IGNORED: Final = frozenset({"events", "events.k8s.io/events", "coordination.k8s.io/leases"})
+VOLATILE: Final = frozenset(
+    {"uid", "resourceVersion", "creationTimestamp", "generation", "managedFields", "generateName",
+     "observedGeneration", "deletionGracePeriodSeconds"}
+)  # fmt: skip
+ANY_KIND: Final = (
+    "spec.nodeName", "status.podIP", "status.podIPs", "status.hostIP", "status.hostIPs",
+    "status.conditions[].message", "status.conditions[].reason", "status.containerStatuses",
+    "status.allocation", "status.reservedFor", "status.devices", "spec.clusterIP",
+    "spec.clusterIPs", "endpoints", "status.images", "status.nodeInfo", "spec.volumeName",
+    "status.collisionCount", "spec.nodeSelector",
+)  # fmt: skip
+# Annotations that say when something happened, and the one of a fault.
+NO_STATE: Final = frozenset({TOUCHED, "endpoints.kubernetes.io/last-change-trigger-time"})
+TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
+UID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+
+
+@dataclass(frozen=True, slots=True)
+class StateDifference:
+    """One thing that is in one final state and not in the other."""
+
+    subject: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.subject}: {self.text}"
+
+
+@dataclass(frozen=True, slots=True)
+class FinalState:
+    """What is left at the end: subject (`pods default/web-*`) → its objects, reduced, sorted."""
+
+    objects: Mapping[str, Sequence[JsonDict]]
+
+    def differences(
+        self, expected: "FinalState", varying: Collection[str] = ()
+    ) -> Iterator[StateDifference]:
+        """Yield how this state differs from the expected one, but for paths that vary."""
+        for subject in sorted({*self.objects, *expected.objects}):
+            mine, theirs = self.objects.get(subject, ()), expected.objects.get(subject, ())
+            if subject in varying:
+                continue
+            if len(mine) != len(theirs):
+                text = f"{len(mine)} at the end, {len(theirs)} without faults"
+                yield StateDifference(subject, text)
+                continue
+            kind = subject.partition(" ")[0]
+            left = Counter(_text(obj, kind, varying) for obj in mine)
+            right = Counter(_text(obj, kind, varying) for obj in theirs)
+            if left != right:
+                yield StateDifference(subject, _told(left - right, right - left))
+
+
+def final_state(store: Store, ignore: Iterable[str] = ()) -> FinalState:
+    """Return the state of a store; `ignore` are paths such as `configmaps:data.at` or `jobs`."""
+    ignored = _Ignored(ignore)
+    stored = [
+        each
+        for resource in store.resources()
+        if resource not in IGNORED and resource not in ignored.kinds
+        for each in store.list(resource).items
+    ]
+    names = _generated_names(stored)
+    found: dict[str, list[JsonDict]] = {}
+    for each in stored:
+        key = each.key
+        name = names.get(key.name, key.name)
+        subject = f"{key.resource} {key.namespace}/{name}".replace(" /", " ")
+        value = _reduced(each.value, names, ignored.paths(key.resource))
+        found.setdefault(subject, []).append(value)
+    return FinalState({subject: _sorted(found[subject]) for subject in sorted(found)})
+
+
+def varying(states: Sequence[FinalState]) -> frozenset[str]:
+    """Return the paths (`kind:path`) and subjects that differ between states that are all right."""
+    found: set[str] = set()
+    first = states[0]
+    for other in states[1:]:
+        for subject in {*first.objects, *other.objects}:
+            mine, theirs = first.objects.get(subject, ()), other.objects.get(subject, ())
+            if len(mine) != len(theirs):
+                found.add(subject)
+                continue
+            kind = subject.partition(" ")[0]
+            for left, right in zip(mine, theirs, strict=True):
+                found |= {f"{kind}:{path}" for path in _different(left, right, "")}
+    return frozenset(found)
+
+
+def effective(change: Change) -> bool:
+    """Return whether a change is more than a heartbeat or a record of what happened."""
+    if change.key.resource in IGNORED:
+        return False
+    if change.before is None or change.after is None:
+        return True
+    return bool(_steady(change.before.value) != _steady(change.after.value))
+
+
+def _steady(value: JsonDict) -> Any:
+    return _reduced(value, {}, frozenset())
+
+
+class _Ignored:
+    """Which paths of which kinds a user does not want to be compared."""
+
+    def __init__(self, given: Iterable[str]) -> None:
+        self.kinds: set[str] = set()
+        self._paths: dict[str, set[str]] = {}
+        for each in given:
+            kind, colon, path = each.partition(":")
+            if colon:
+                self._paths.setdefault(kind, set()).add(path)
+            else:
+                self.kinds.add(kind)
+
+    def paths(self, kind: str) -> frozenset[str]:
+        return frozenset({*ANY_KIND, *self._paths.get(kind, ())})
+
+
+def _generated_names(stored: Iterable[Stored]) -> dict[str, str]:
+    found = {}
+    for each in stored:
+        prefix = metadata_of(each.value).get("generateName")
+        if prefix and each.key.name.startswith(prefix):
+            found[each.key.name] = f"{prefix}*"
+    return found
+
+
+def _reduced(value: JsonDict, names: Mapping[str, str], ignored: frozenset[str]) -> JsonDict:
+    metadata = metadata_of(value)
+    kept: JsonDict = {
+        name: item
+        for name, item in metadata.items()
+        if name not in VOLATILE and name != "ownerReferences"
+    }
+    if "name" in kept:
+        kept["name"] = names.get(kept["name"], kept["name"])
+    if kept.pop("deletionTimestamp", None):
+        kept["deleting"] = True
+    annotations = {k: v for k, v in annotations_of(value).items() if k not in NO_STATE}
+    kept.pop("annotations", None)
+    if annotations:
+        kept["annotations"] = annotations
+    kept["owners"] = sorted(
+        f"{owner.get('kind')} {names.get(owner['name'], owner['name'])}"
+        for owner in owners_of(value)
+    )
+    rest = {name: item for name, item in value.items() if name != "metadata"}
+    found = {"metadata": kept, **rest}
+    reduced: JsonDict = _plain(found, "", names, ignored)
+    return reduced
+
+
+def _plain(value: Any, path: str, names: Mapping[str, str], ignored: frozenset[str]) -> Any:
+    if isinstance(value, Mapping):
+        return {
+            key: _plain(item, inner, names, ignored)
+            for key, item in sorted(value.items())
+            if (inner := f"{path}.{key}" if path else key) not in ignored
+            and key != "observedGeneration"
+        }
+    if isinstance(value, list):
+        return [_plain(item, f"{path}[]", names, ignored) for item in value]
+    if isinstance(value, str):
+        if value in names:
+            return names[value]
+        if TIME.fullmatch(value):
+            return "<time>"
+        return UID.sub("<uid>", value) if len(value) >= 36 else value
+    return value
+
+
+def _sorted(objects: Iterable[JsonDict]) -> list[JsonDict]:
+    return sorted(objects, key=orjson.dumps)
+
+
+def _text(obj: JsonDict, kind: str, varying: Collection[str]) -> str:
+    masked = frozenset(path.partition(":")[2] for path in varying if path.startswith(f"{kind}:"))
+    return orjson.dumps(_plain(obj, "", {}, masked)).decode() if masked else (
+        orjson.dumps(obj).decode()
+    )  # fmt: skip
+
+
+def _different(left: Any, right: Any, path: str) -> Iterator[str]:
+    if isinstance(left, Mapping) and isinstance(right, Mapping):
+        for key in sorted({*left, *right}):
+            inner = f"{path}.{key}" if path else key
+            if key not in left or key not in right:
+                yield inner
+            else:
+                yield from _different(left[key], right[key], inner)
+    elif isinstance(left, list) and isinstance(right, list) and len(left) == len(right):
+        for one, other in zip(left, right, strict=True):
+            yield from _different(one, other, f"{path}[]")
+    elif left != right:
+        yield path
+
+
+def _told(extra: Counter[str], missing: Counter[str]) -> str:
+    """Say how objects differ: by field where one stands against one."""
+    if len(extra) == len(missing) == 1:
+        left, right = orjson.loads(next(iter(extra))), orjson.loads(next(iter(missing)))
+        paths = list(_different(left, right, ""))
+        shown = [f"{path} is {_at(left, path)}, without faults {_at(right, path)}"
+                 for path in paths[:3]]  # fmt: skip
+        more = f", and {len(paths) - 3} more fields" if len(paths) > 3 else ""
+        return "; ".join(shown) + more
+    return f"{extra.total()} objects differ from those without faults"
+
+
+def _at(value: Any, path: str) -> str:
+    for part in path.split("."):
+        if part.endswith("[]") or not isinstance(value, Mapping):
+            value = value.get(part.removesuffix("[]")) if isinstance(value, Mapping) else value
+            break
+        value = value.get(part, "not set")
+    text = orjson.dumps(value).decode() if not isinstance(value, str) else value
+    return text if len(text) <= 60 else f"{text[:57]}..."
+

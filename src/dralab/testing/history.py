@@ -1,0 +1,71 @@
+"""What happened in a trial, in order: requests, what programs saw, faults, and how it was judged."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from dralab.kernel.clock import SECOND
+
+# What an entry is about; the timeline colours by it.
+REQUEST: Final = "request"
+WRITE: Final = "write"
+SEEN: Final = "seen"
+WITHHELD: Final = "withheld"
+FAULT: Final = "fault"
+LIFE: Final = "life"
+STEP: Final = "step"
+VERDICT: Final = "verdict"
+# A trial that goes wrong repeats itself; what follows is left out and counted.
+MOST_ENTRIES: Final = 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryEntry:
+    """One thing that happened; `at` in nanoseconds since the begin, `revision` 0 for none."""
+
+    at: int
+    who: str
+    what: str
+    text: str
+    revision: int = 0
+
+
+class TrialHistory:
+    """The entries of one trial; invariants in Python read them, and timelines show them."""
+
+    def __init__(self, now: Callable[[], int]) -> None:
+        self.entries: list[HistoryEntry] = []
+        self.left_out = 0
+        self._now = now
+
+    def add(self, who: str, what: str, text: str, revision: int = 0) -> None:
+        """Note something that happens now."""
+        if len(self.entries) >= MOST_ENTRIES and what != VERDICT:
+            self.left_out += 1
+            return
+        self.entries.append(HistoryEntry(self._now(), who, what, text, revision))
+
+    def of(self, *what: str, who: str = "") -> Iterator[HistoryEntry]:
+        """Yield the entries of some kinds, of one program or of all."""
+        for entry in self.entries:
+            if entry.what in what and (not who or entry.who == who):
+                yield entry
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+
+def timeline(entries: Sequence[HistoryEntry], *, width: int = 100) -> Iterator[str]:
+    """Yield one line for each entry, none longer than `width`.
+
+    >>> for line in timeline([HistoryEntry(2 * SECOND, "op", WRITE, "create pods a", 7)]):
+    ...     print(line)
+       2.000s  rev 7    op   create pods a
+    """
+    names = max((len(entry.who) for entry in entries), default=0)
+    for entry in entries:
+        mark = {FAULT: "! ", WITHHELD: "~ ", LIFE: "* ", VERDICT: "X "}.get(entry.what, "  ")
+        revision = f"rev {entry.revision}" if entry.revision else ""
+        text = " ".join(entry.text.split())
+        line = f"{entry.at / SECOND:8.3f}s  {revision:8} {entry.who:{names}} {mark}{text}"
+        yield line if len(line) <= width else line[: width - 1] + "…"

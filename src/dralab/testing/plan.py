@@ -1,0 +1,82 @@
+"""The faults of one trial while it runs: counts what programs do, and says what to do to them."""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from dralab.testing.faults import EVENT, FAULTS, LIST, TIME, PlannedFault, Traffic
+
+
+class FaultPlan:
+    """A schedule of faults and the counts that trigger them.
+
+    `fired` are those that happened. After `end` nothing happens any more.
+    """
+
+    def __init__(self, faults: Iterable[PlannedFault] = ()) -> None:
+        self.faults = tuple(faults)
+        self.traffic = Traffic()
+        self.fired: list[PlannedFault] = []
+        self.active = True
+        self._requests: dict[tuple[str, str, str, int], PlannedFault] = {}
+        self._events: dict[tuple[str, str, int], PlannedFault] = {}
+        self._lists: dict[tuple[str, str, int], PlannedFault] = {}
+        self.timed: list[PlannedFault] = []
+        for each in self.faults:
+            trigger = FAULTS[each.fault][0]
+            if trigger == TIME:
+                self.timed.append(each)
+            elif trigger == EVENT:
+                self._events.setdefault((each.program, each.resource, each.nth), each)
+            elif trigger == LIST:
+                self._lists.setdefault((each.program, each.resource, each.nth), each)
+            else:
+                place = (each.program, each.verb, each.resource, each.nth)
+                self._requests.setdefault(place, each)
+
+    def end(self) -> None:
+        """Let nothing happen from now on."""
+        self.active = False
+
+    def at_request(self, program: str, verb: str, resource: str) -> PlannedFault | None:
+        """Count a request; return what happens to it."""
+        place = (program, verb, resource)
+        self.traffic.requests[place] += 1
+        return self._fire(self._requests.get((*place, self.traffic.requests[place])))
+
+    def at_event(self, program: str, resource: str) -> PlannedFault | None:
+        """Count an event of a watch; return what happens to the watch."""
+        place = (program, resource)
+        self.traffic.events[place] += 1
+        return self._fire(self._events.get((*place, self.traffic.events[place])))
+
+    def at_first_list(self, program: str, resource: str) -> PlannedFault | None:
+        """Count the first list of a kind after a start; return how old it is."""
+        place = (program, resource)
+        self.traffic.lists[place] += 1
+        return self._fire(self._lists.get((*place, self.traffic.lists[place])))
+
+    def fire(self, fault: PlannedFault) -> bool:
+        """Note that a timed fault happens; False: no more faults happen."""
+        return self._fire(fault) is not None
+
+    def _fire(self, fault: PlannedFault | None) -> PlannedFault | None:
+        if fault is None or not self.active:
+            return None
+        self.fired.append(fault)
+        return fault
+
+
+class FaultCoverage:
+    """How often each fault happened at each place, over many trials."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[tuple[str, str, str]] = Counter()
+
+    def count(self, fired: Iterable[PlannedFault]) -> None:
+        """Add the faults of a trial."""
+        for fault in fired:
+            self.counts[fault.program, fault.place, fault.fault] += 1
+
+    def rows(self) -> list[tuple[str, str, str, int]]:
+        """Return (program, place, fault, count), sorted."""
+        return [(*place, count) for place, count in sorted(self.counts.items())]

@@ -1,0 +1,253 @@
+"""A program as a process: it starts, is killed, stands still and is started again.
+
+Its engine, client and watches are those of one incarnation. What a dead incarnation left to be done
+never happens, as with a process. A program that wants to be one of several replicas is begun when
+it holds the lease of its name, and ends when it loses it, as client-go's leader election does.
+"""
+
+import traceback
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final, TypeVar
+
+from dralab.kernel.clock import SECOND, Nanoseconds
+from dralab.kernel.events import NORMAL
+from dralab.kernel.randomness import Randomness
+from dralab.runtime.engine import Action, TimerHandle
+from dralab.runtime.leader_election import Leadership
+from dralab.runtime.manager import Manager
+from dralab.runtime.simulated import SimulatedEngine
+from dralab.testing.client import ProgramClient
+from dralab.testing.history import LIFE
+from dralab.testing.surroundings import Killed, Surroundings, TrialEnded
+
+T = TypeVar("T")
+# The kubelet's first back-off of a container that crashed.
+RESTART_AFTER_CRASH: Final = 10 * SECOND
+RESTART_AFTER_EXIT: Final = SECOND
+Build = Callable[[Manager], object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramSpec:
+    """A program under test: how it is built on a manager, and how it asks for lists.
+
+    `cached_lists`: the first list of each kind after a start may come from a watch cache that lags
+    behind, as with `resourceVersion=0`, which client-go's informers send. More than one replica:
+    one of them acts at a time, by leader election.
+    """
+
+    name: str
+    build: Build
+    replicas: int = 1
+    cached_lists: bool = False
+
+
+class ProgramProcess:
+    """One replica of a program."""
+
+    def __init__(self, around: Surroundings, spec: ProgramSpec, replica: int) -> None:
+        self.around = around
+        self.spec = spec
+        self.program = spec.name
+        self.name = spec.name if spec.replicas == 1 else f"{spec.name}-{replica}"
+        self.incarnation = 0
+        self.alive = False
+        self.skew = 0
+        self._paused = False
+        self._waits = 0  # requests that are under way: it does nothing else meanwhile
+        self._backlog: deque[Action] = deque()
+        self._manager: Manager | None = None
+        self._client: ProgramClient | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether it cannot take an event now."""
+        return self._paused or self._waits > 0
+
+    @property
+    def lists_from_cache(self) -> bool:
+        """Whether its first lists may be old."""
+        return self.spec.cached_lists
+
+    # --- its life -------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin a new incarnation."""
+        if self.alive:
+            return
+        self.incarnation += 1
+        self.alive = True
+        self.around.history.add(self.name, LIFE, f"starts (incarnation {self.incarnation})")
+        engine = ProgramEngine(self, self.incarnation)
+        self._client = ProgramClient(self.around, self, self.incarnation)
+        chance = Randomness(self.around.seed * 1000 + self.incarnation)
+        manager = self._manager = Manager(engine, self._client, chance)
+        if self.spec.replicas == 1:
+            engine.soon(lambda: self._begin(manager))
+            return
+        election = Leadership(
+            engine,
+            self._client,
+            self.program,
+            f"{self.name}_{self.incarnation}",
+            lambda: self._begin(manager),
+            self._lost,
+        )
+        election.start()
+
+    def _begin(self, manager: Manager) -> None:
+        self.spec.build(manager)
+        manager.start()
+
+    def _lost(self) -> None:
+        self.around.history.add(self.name, LIFE, "loses its lease and exits")
+        self.die(RESTART_AFTER_EXIT)
+
+    def die(self, down: int) -> None:
+        """End this incarnation at once; the next one starts in `down` nanoseconds."""
+        if not self.alive:
+            return
+        self.alive = False
+        self._backlog.clear()
+        if self._client is not None:
+            self._client.close()
+        self._manager = self._client = None
+        self.around.engine.after(down, self.start)
+
+    def pause(self, duration: int) -> None:
+        """Stand still, as a process that is stopped: what happens meanwhile waits."""
+        if self._paused or not self.alive:
+            return
+        self._paused = True
+        incarnation = self.incarnation
+        self.around.history.add(self.name, LIFE, f"stands still for {duration / SECOND:g}s")
+
+        def resume() -> None:
+            self._paused = False
+            if self.incarnation == incarnation:
+                self.around.history.add(self.name, LIFE, "goes on")
+            self._catch_up()
+
+        self.around.engine.after(duration, resume)
+
+    def crash(self, error: BaseException) -> None:
+        """End because of an error that the program did not handle."""
+        self.around.violated("crash", f"{self.program} crashes: {described(error)}")
+        self.die(RESTART_AFTER_CRASH)
+
+    # --- its events -----------------------------------------------------------------------------
+
+    def run(self, action: Action, incarnation: int) -> None:
+        """Let an event of an incarnation happen, later where it is busy, never where it is dead."""
+        if not self.alive or incarnation != self.incarnation:
+            return
+        if self.busy:
+            self._backlog.append(action)
+            return
+        before, self.around.acting = self.around.acting, self
+        try:
+            action()
+        except Killed:
+            pass
+        except TrialEnded:
+            raise
+        except Exception as error:  # noqa: BLE001 - a program's failure is what is looked for
+            self.crash(error)
+        finally:
+            self.around.acting = before
+
+    def wait(self, duration: int) -> None:
+        """Let time pass within a request: the rest of the cluster goes on. Killed, TrialEnded."""
+        incarnation = self.incarnation
+        self._waits += 1
+        try:
+            self.around.pass_time(duration)
+        finally:
+            self._waits -= 1
+            self._catch_up()
+        self.check_alive(incarnation)
+
+    def check_alive(self, incarnation: int) -> None:
+        """Killed: this incarnation is over, and nothing of it goes on."""
+        if not self.alive or incarnation != self.incarnation:
+            raise Killed(self.name)
+
+    def _catch_up(self) -> None:
+        if self.busy:
+            return
+        waiting, self._backlog = list(self._backlog), deque()
+        for action in waiting:
+            self.around.engine.soon(partial(self.run, action, self.incarnation))
+
+
+class ProgramEngine:
+    """The engine of one incarnation: the trial's, as long as the process lives."""
+
+    def __init__(self, process: ProgramProcess, incarnation: int) -> None:
+        self._process = process
+        self._incarnation = incarnation
+        self._engine = process.around.engine
+        self._clock = _SkewedClock(process)
+
+    @property
+    def clock(self) -> "_SkewedClock":
+        """The time as the program sees it."""
+        return self._clock
+
+    def at(self, when: int, action: Action, *, priority: int = NORMAL) -> TimerHandle:
+        """Run `action` at `when` of the program's clock."""
+        real = when - self._process.skew
+        return self._engine.at(real, self._guarded(action), priority=priority)
+
+    def after(self, delay: int, action: Action, *, priority: int = NORMAL) -> TimerHandle:
+        """Run `action` in `delay` nanoseconds."""
+        return self._engine.after(max(delay, 0), self._guarded(action), priority=priority)
+
+    def soon(self, action: Action) -> None:
+        """Run `action` at the present instant, after what is due already."""
+        self._engine.soon(self._guarded(action))
+
+    def offload(
+        self,
+        work: Callable[[], T],
+        done: Callable[[T | Exception], None],
+        *,
+        lane: str = "",  # noqa: ARG002 - requests are made one after the other
+    ) -> None:
+        """Run work, then `done`, as one event."""
+
+        def both() -> None:
+            try:
+                result: T | Exception = work()
+            except Exception as error:  # noqa: BLE001 - handed to the caller of the work
+                result = error
+            done(result)
+
+        self.soon(both)
+
+    def _guarded(self, action: Action) -> Action:
+        return partial(self._process.run, action, self._incarnation)
+
+
+class _SkewedClock:
+    def __init__(self, process: ProgramProcess) -> None:
+        self._process = process
+
+    def now(self) -> Nanoseconds:
+        """Return the trial's time, and how far the program's clock is ahead."""
+        return Nanoseconds(self._process.around.engine.clock.now() + self._process.skew)
+
+
+def described(error: BaseException) -> str:
+    """Return an error and the line where it arose.
+
+    >>> described(ValueError("no"))
+    'ValueError: no'
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}: {error}{where}"

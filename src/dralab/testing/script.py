@@ -1,0 +1,135 @@
+"""The user of a trial: applies, scales and deletes, and tries again where the server refuses."""
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any, Final, Protocol
+
+from dralab.api.status import ApiError
+from dralab.apiserver.server import ApiServer
+from dralab.kernel.clock import SECOND
+from dralab.objects.metadata import metadata_of
+from dralab.runtime.client import Resource
+from dralab.runtime.local import LocalClient
+from dralab.runtime.simulated import SimulatedEngine
+from dralab.testing import history as kinds
+from dralab.testing.history import TrialHistory
+from dralab.testing.trial_scenario import ScriptStep
+from dralab.values.json_types import JsonDict
+
+# A step waits so long for what it needs: an object that is not there yet, a kind.
+PATIENCE: Final = 60 * SECOND
+AGAIN: Final = SECOND
+FIRST: Final = ("CustomResourceDefinition", "Namespace", "PriorityClass", "DeviceClass", "Node")
+
+
+class UserSurroundings(Protocol):
+    """What the user needs of a trial."""
+
+    engine: SimulatedEngine
+    server: ApiServer
+    history: TrialHistory
+    user: LocalClient
+
+    def violated(self, oracle: str, text: str) -> None:
+        """Note that something is wrong."""
+        ...
+
+
+class ScriptRunner:
+    """Carries the steps of a script out, in their order."""
+
+    def __init__(self, around: UserSurroundings) -> None:
+        self._around = around
+        self._failed = ""
+
+    def create(self, objects: Iterable[JsonDict]) -> None:
+        """Create what is there before anything runs. ApiError: the server refuses an object."""
+        for body in sorted(objects, key=lambda obj: _rank(str(obj.get("kind")))):
+            self._apply(body)
+
+    def plan(self, steps: Sequence[ScriptStep]) -> int:
+        """Put the steps in their places in time; return when the last one is to be done."""
+        when = self._around.engine.clock.now()
+        for step in steps:
+            when += step.after
+            if step.verb != "wait":
+                self._around.engine.at(when, partial(self._try, step, when + PATIENCE))
+        return when + SECOND
+
+    def check(self) -> None:
+        """Report a step that could not be done."""
+        if self._failed:
+            self._around.violated("script", self._failed)
+
+    def _try(self, step: ScriptStep, until: int) -> None:
+        around = self._around
+        try:
+            self._do(step)
+        except ApiError as error:
+            if around.engine.clock.now() < until:
+                around.engine.after(AGAIN, partial(self._try, step, until))
+                return
+            self._failed = f"{step}: {error.message}"
+            around.violated("script", self._failed)
+            return
+        around.history.add("user", kinds.STEP, str(step), around.server.store.revision)
+
+    def _do(self, step: ScriptStep) -> None:
+        if step.verb == "apply":
+            for body in step.objects:
+                self._apply(body)
+            return
+        resource = self.resource_of(step.target)
+        namespace = step.target.get("namespace") or "default" if resource.namespaced else ""
+        client = self._around.user
+        for name in self._names(resource, namespace, step.target):
+            if step.verb == "delete":
+                client.delete(resource, name, namespace, options=step.patch or None)
+            elif step.verb == "scale":
+                client.patch(resource, name, {"spec": step.patch}, namespace)
+            else:
+                client.patch(resource, name, step.patch, namespace)
+
+    def _names(self, resource: Resource, namespace: str, target: JsonDict) -> list[str]:
+        if target.get("name"):
+            return [target["name"]]
+        found = self._around.user.list(
+            resource, namespace, label_selector=target.get("selector", "")
+        )
+        names = sorted(str(metadata_of(obj).get("name")) for obj in found.items)
+        if not names:
+            text = f"{target.get('kind')} with {target.get('selector')}: none is there"
+            raise ApiError("NotFound", text)
+        return names[: target.get("most") or len(names)]
+
+    def _apply(self, body: JsonDict) -> None:
+        """Create an object, or bring the one that is there to what is written."""
+        resource = self.resource_of(body)
+        metadata: Any = metadata_of(body)
+        namespace = (metadata.get("namespace") or "default") if resource.namespaced else ""
+        client = self._around.user
+        try:
+            made = client.create(resource, body, namespace)
+        except ApiError as error:
+            if error.reason != "AlreadyExists":
+                raise
+            client.patch(
+                resource, metadata["name"], body, namespace,
+                type="apply", field_manager="user", force=True,
+            )  # fmt: skip
+            return
+        if body.get("status") and made.get("status") != body["status"]:
+            status = {**(made.get("status") or {}), **body["status"]}
+            client.update(resource, {**made, "status": status}, subresource="status")
+
+    def resource_of(self, body: JsonDict) -> Resource:
+        """Return the collection of an object. ApiError: the server does not serve it."""
+        api_version, name = str(body.get("apiVersion", "")), str(body.get("kind", ""))
+        kind = self._around.server.resources.kinds.of_object(api_version, name)
+        if kind is None:
+            raise ApiError("NotFound", f'no matches for kind "{name}" in version "{api_version}"')
+        return Resource(kind.group, kind.version, kind.plural, kind.namespaced)
+
+
+def _rank(kind: str) -> int:
+    return FIRST.index(kind) if kind in FIRST else len(FIRST)

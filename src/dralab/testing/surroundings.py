@@ -1,0 +1,79 @@
+"""What the parts of a trial need of it and of each other, and the two ways in which one is ended."""
+
+from typing import Protocol
+
+from dralab.apiserver.server import ApiServer
+from dralab.runtime.client import Client
+from dralab.runtime.local import LocalClient
+from dralab.runtime.simulated import SimulatedEngine
+from dralab.testing.history import TrialHistory
+from dralab.testing.plan import FaultPlan
+
+
+class Killed(BaseException):
+    """The process is over: nothing of it goes on, as after kill -9."""
+
+
+class TrialEnded(BaseException):
+    """The trial is over, for a limit or a violation; no program handles it."""
+
+
+class RequestingProcess(Protocol):
+    """The process that sends a request."""
+
+    name: str
+    program: str
+
+    @property
+    def lists_from_cache(self) -> bool:
+        """Whether its first lists may be old."""
+        ...
+
+    def die(self, down: int) -> None:
+        """End at once, and start again."""
+        ...
+
+    def wait(self, duration: int) -> None:
+        """Let time pass within a request. Killed, TrialEnded."""
+        ...
+
+    def check_alive(self, incarnation: int) -> None:
+        """Killed: the incarnation is over."""
+        ...
+
+
+class Surroundings(Protocol):
+    """A trial, as its programs see it."""
+
+    engine: SimulatedEngine
+    server: ApiServer
+    plan: FaultPlan
+    history: TrialHistory
+    seed: int
+    latency: int
+    """How long an event of a watch takes to a program, in nanoseconds."""
+
+    @property
+    def user(self) -> Client:
+        """A client whose requests have no faults."""
+        ...
+
+    @property
+    def acting(self) -> RequestingProcess | None:
+        """The process whose event happens now; None: none that is under test."""
+        ...
+
+    @acting.setter
+    def acting(self, process: RequestingProcess | None) -> None: ...
+
+    def client_for(self, agent: str) -> LocalClient:
+        """Return a client of the server, without faults."""
+        ...
+
+    def pass_time(self, duration: int) -> None:
+        """Let everything happen that happens in `duration` nanoseconds. TrialEnded."""
+        ...
+
+    def violated(self, oracle: str, text: str) -> None:
+        """Note that something is wrong; the trial ends soon."""
+        ...

@@ -1,0 +1,160 @@
+"""One trial and its judgement: run a scenario with a schedule, compare with the run without faults.
+
+The expected end comes from several runs without faults, on faster and slower watches. What differs
+between them is not compared. A scenario that fails without faults cannot be used.
+"""
+
+import signal
+import threading
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+from dralab.kernel.clock import SECOND
+from dralab.testing.faults import PlannedFault, Traffic, draw
+from dralab.testing.final_state import FinalState, final_state, varying
+from dralab.testing.history import VERDICT, TrialHistory
+from dralab.testing.surroundings import TrialEnded
+from dralab.testing.trial_scenario import TrialScenario
+from dralab.testing.violations import TrialViolation
+from dralab.testing.world import TrialWorld
+
+LATENCIES: Final = (SECOND // 1000, SECOND // 25, SECOND // 4)
+MOST_DIFFERENCES: Final = 3
+# Requests of one quiet minute that are nothing unusual, beyond those of the run without faults.
+QUIET_REQUESTS: Final = 30
+
+
+class ScenarioFails(Exception):  # noqa: N818 - the outcome of a scenario, not a defect of the code
+    """The scenario fails without any fault."""
+
+    def __init__(self, violations: Sequence[TrialViolation], history: TrialHistory) -> None:
+        super().__init__(f"the run without faults fails: {violations[0]}")
+        self.violations = tuple(violations)
+        self.history = history
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpectedEnd:
+    """What runs without faults did: how they ended, where faults can be triggered."""
+
+    state: FinalState
+    varying: frozenset[str]
+    traffic: Traffic
+    quiet_requests: Counter[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialResult:
+    """What became of one trial; it failed if there are violations."""
+
+    seed: int
+    faults: Sequence[PlannedFault]
+    fired: Sequence[PlannedFault]
+    violations: Sequence[TrialViolation]
+    history: TrialHistory
+    steps: int
+    duration: int
+    traffic: Traffic = field(default_factory=Traffic)
+
+    @property
+    def failed(self) -> bool:
+        """Whether something is wrong."""
+        return bool(self.violations)
+
+
+def expected_end(scenario: TrialScenario) -> ExpectedEnd:
+    """Run a scenario without faults. ScenarioFails: it fails even so."""
+    worlds = []
+    for seed, latency in enumerate(LATENCIES):
+        world = TrialWorld(scenario, seed=seed, latency=latency)
+        with _bounded(scenario.limits.wall, world):
+            world.run()
+        if world.violations:
+            raise ScenarioFails(world.violations, world.history)
+        worlds.append(world)
+    states = [final_state(world.server.store, scenario.ignore) for world in worlds]
+    quiet = worlds[0].quiet_requests
+    for world in worlds[1:]:
+        quiet |= world.quiet_requests
+    return ExpectedEnd(
+        state=states[0],
+        varying=varying(states),
+        traffic=worlds[0].plan.traffic,
+        quiet_requests=quiet,
+    )
+
+
+def schedule(scenario: TrialScenario, expected: ExpectedEnd, seed: int) -> list[PlannedFault]:
+    """Return the faults of a seed."""
+    return draw(
+        seed,
+        expected.traffic,
+        allowed=scenario.allowed,
+        most=scenario.most,
+        cached_lists=scenario.cached_lists,
+    )
+
+
+def run_trial(
+    scenario: TrialScenario, expected: ExpectedEnd, faults: Sequence[PlannedFault], seed: int
+) -> TrialResult:
+    """Run a scenario with a schedule of faults, and judge it."""
+    world = TrialWorld(scenario, faults, seed=seed)
+    with _bounded(scenario.limits.wall, world):
+        world.run()
+    if not world.violations:
+        for violation in _judged(world, scenario, expected):
+            world.violations.append(violation)
+            world.history.add("trial", VERDICT, str(violation))
+    return TrialResult(
+        seed=seed,
+        faults=tuple(faults),
+        fired=tuple(world.plan.fired),
+        violations=tuple(world.violations),
+        history=world.history,
+        steps=world.steps,
+        duration=world.engine.clock.now() - world.begin,
+        traffic=world.plan.traffic,
+    )
+
+
+def _judged(
+    world: TrialWorld, scenario: TrialScenario, expected: ExpectedEnd
+) -> Iterator[TrialViolation]:
+    for program in sorted(world.quiet_requests):
+        count, usual = world.quiet_requests[program], expected.quiet_requests[program]
+        if count > 3 * usual + QUIET_REQUESTS:
+            text = (
+                f"{program} sends {count} requests in {scenario.limits.quiet / SECOND:g}s in which "
+                f"nothing changes ({usual} without faults)"
+            )
+            yield TrialViolation("hot-loop", text)
+    state = final_state(world.server.store, scenario.ignore)
+    found = list(state.differences(expected.state, expected.varying))
+    for difference in found[:MOST_DIFFERENCES]:
+        yield TrialViolation("final-state", str(difference))
+
+
+@contextmanager
+def _bounded(seconds: float, world: TrialWorld) -> Iterator[None]:
+    """End a program that computes without end, where a signal can reach it: in the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(_number: int, _frame: object) -> None:
+        world.violated("limit", f"one step takes more than {seconds:g} seconds (limits.wall)")
+        raise TrialEnded
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds + 1)
+    try:
+        yield
+    except TrialEnded:
+        pass
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

@@ -1,0 +1,286 @@
+"""One trial: a server, what runs beside the programs, the programs, the user, and time for all."""
+
+import logging
+import resource as machine
+from collections import Counter
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Final
+
+from dralab.api.status import ApiError
+from dralab.apiserver.server import ApiServer
+from dralab.apiserver.storage import Change, MemoryStore
+from dralab.kernel.clock import SECOND, Clock, WallClock, from_rfc3339
+from dralab.kernel.randomness import Randomness
+from dralab.objects.metadata import metadata_of, owners_of
+from dralab.runtime.local import LocalClient
+from dralab.runtime.manager import Manager
+from dralab.runtime.resources import PODS
+from dralab.runtime.simulated import SimulatedEngine
+from dralab.testing import history as kinds
+from dralab.testing.faults import PlannedFault
+from dralab.testing.final_state import effective
+from dralab.testing.history import TrialHistory
+from dralab.testing.oracles import Watchdog
+from dralab.testing.plan import FaultPlan
+from dralab.testing.process import ProgramProcess, described
+from dralab.testing.script import ScriptRunner
+from dralab.testing.surroundings import RequestingProcess, TrialEnded
+from dralab.testing.trial_scenario import TrialScenario
+from dralab.testing.violations import TrialViolation
+
+LATENCY: Final = SECOND // 1000
+BEGINNING: Final = "2026-01-01T00:00:00Z"
+# Faults may still happen for so long after the last step of the script.
+AFTER_SCRIPT: Final = 30 * SECOND
+# So many events at one instant: a program answers itself without end.
+AT_ONE_INSTANT: Final = 20_000
+DEEPEST: Final = 12
+CHECK_LIMITS_EVERY: Final = 512
+
+
+class TrialWorld:
+    """Everything of one trial. Same scenario, same faults, same seed: the same history."""
+
+    def __init__(
+        self,
+        scenario: TrialScenario,
+        faults: Sequence[PlannedFault] = (),
+        *,
+        seed: int = 0,
+        latency: int = LATENCY,
+        wall: Clock | None = None,
+    ) -> None:
+        self.scenario = scenario
+        self.seed = seed
+        self.latency = latency
+        self.engine = SimulatedEngine()
+        self.engine.clock.advance_to(from_rfc3339(BEGINNING))
+        self.plan = FaultPlan()
+        self._faults = faults
+        self.begin = self.engine.clock.now()
+        self.history = TrialHistory(lambda: self.engine.clock.now() - self.begin)
+        self.server = ApiServer(
+            MemoryStore(), clock=self.engine.clock, randomness=Randomness(seed)
+        )
+        self.user = self.client_for("user")
+        self.acting: RequestingProcess | None = None
+        self.violations: list[TrialViolation] = []
+        self.steps = 0
+        self.last_change = self.begin
+        self._wall = wall or WallClock()
+        self._wall_end = self._wall.now() + int(scenario.limits.wall * SECOND)
+        self._same_instant = 0
+        self._depth = 0
+        self.quiet_requests: Counter[str] = Counter()
+        self.watchdog = Watchdog(scenario, self.server, self.violated)
+        self.processes = [
+            ProgramProcess(self, spec, replica)
+            for spec in scenario.programs
+            for replica in range(spec.replicas)
+        ]
+
+    def client_for(self, agent: str) -> LocalClient:
+        """Return a client of the server, without faults."""
+        return LocalClient(self.server.resources, self.server.hub, agent=agent)
+
+    # --- running --------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Run the trial to its end; `violations` says what is wrong with it."""
+        log = _CrashLog(self)
+        logger = logging.getLogger("dralab")
+        propagates, logger.propagate = logger.propagate, False
+        logger.addHandler(log)
+        try:
+            self._run_to_end()
+        except TrialEnded:
+            pass
+        finally:
+            logger.removeHandler(log)
+            logger.propagate = propagates
+
+    def _run_to_end(self) -> None:
+        script = ScriptRunner(self)
+        script.create(self.scenario.manifests)
+        self._start_cluster()
+        self.pass_time(2 * SECOND)
+        self.begin = self.engine.clock.now()
+        self.plan = FaultPlan(self._faults)
+        self.server.store.subscribe(self._changed)
+        for process in self.processes:
+            process.start()
+        for fault in self.plan.timed:
+            self.engine.at(self.begin + fault.at, partial(self._happen, fault))
+        end = script.plan(self.scenario.script)
+        self._run_until(end)
+        script.check()
+        self.plan.traffic.duration = self.engine.clock.now() - self.begin
+        self._run_until(self.engine.clock.now() + AFTER_SCRIPT)
+        self.plan.end()
+        self._settle()
+        self.watchdog.at_end(self.history)
+
+    def _start_cluster(self) -> None:
+        parts = self.scenario.cluster
+        manager = Manager(self.engine, self.client_for("cluster"), Randomness(self.seed))
+        assemble_cluster(manager, self.scenario, self.server)
+        if parts.nodes or parts.drivers:
+            from dralab.components.nodes import NodeOptions, assemble
+
+            nodes = NodeOptions(nodes=parts.nodes or 1, drivers=parts.drivers)
+            assemble(manager, nodes)
+        manager.start()
+
+    def _settle(self) -> None:
+        """Run until nothing has changed for long enough, or too much time has passed."""
+        limits = self.scenario.limits
+        self.last_change = ended = self.engine.clock.now()
+        counted: Counter[str] = Counter()
+        at = self.last_change
+        while True:
+            quiet_at = max(self.last_change, ended) + limits.quiet
+            if at != self.last_change:
+                at, counted = self.last_change, self._requested()
+            now = self.engine.clock.now()
+            if now >= quiet_at and all(process.alive for process in self.processes):
+                break
+            if now - ended > limits.settle:
+                most = self.watchdog.busiest(ended)
+                self.violated("never-quiet", f"it does not come to rest after the faults: {most}")
+            self._run_until(min(quiet_at, now + 5 * SECOND) if quiet_at > now else now + SECOND)
+        self.quiet_requests = self._requested() - counted
+
+    def _requested(self) -> Counter[str]:
+        """Return how many requests each program has sent, watches apart."""
+        found: Counter[str] = Counter()
+        for (program, verb, resource), count in self.plan.traffic.requests.items():
+            if verb != "watch" and not resource.startswith(("leases", "events")):
+                found[program] += count
+        return found
+
+    def pass_time(self, duration: int) -> None:
+        """Let everything happen that happens in `duration` nanoseconds. TrialEnded."""
+        if self._depth >= DEEPEST:
+            return
+        self._depth += 1
+        before, self.acting = self.acting, None
+        try:
+            self._run_until(self.engine.clock.now() + duration)
+        finally:
+            self._depth -= 1
+            self.acting = before
+
+    def _run_until(self, until: int) -> None:
+        events = self.engine.events
+        while (when := events.next_time()) is not None and when <= until:
+            self._step()
+        if until > self.engine.clock.now():
+            self.engine.clock.advance_to(until)
+
+    def _step(self) -> None:
+        if self.violations:
+            raise TrialEnded
+        now = self.engine.clock.now()
+        self.engine.step()
+        self.steps += 1
+        self._same_instant = self._same_instant + 1 if self.engine.clock.now() == now else 0
+        if self._same_instant > AT_ONE_INSTANT:
+            busy = ", ".join(f"{n} by {p}" for p, n in self._requested().most_common(3))
+            text = f"{AT_ONE_INSTANT:,} events at one instant: a loop without back-off ({busy})"
+            self.violated("hot-loop", text)
+        if self.steps % CHECK_LIMITS_EVERY == 0:
+            self._check_limits()
+
+    def _check_limits(self) -> None:
+        limits = self.scenario.limits
+        if self.steps > limits.steps:
+            self.violated("limit", f"more than {limits.steps:,} events (limits.steps)")
+        if self._wall.now() > self._wall_end:
+            self.violated("limit", f"more than {limits.wall:g} seconds (limits.wall)")
+        if machine.getrusage(machine.RUSAGE_SELF).ru_maxrss * 1024 > limits.memory:
+            self.violated("limit", f"more than {limits.memory:,} bytes (limits.memory)")
+
+    # --- what happens -----------------------------------------------------------------------------
+
+    def violated(self, oracle: str, text: str) -> None:
+        """Note that something is wrong; the trial ends before its next event."""
+        self.violations.append(TrialViolation(oracle, text))
+        self.history.add("trial", kinds.VERDICT, f"{oracle}: {text}")
+
+    def _changed(self, changes: Sequence[Change]) -> None:
+        for change in changes:
+            self.watchdog.changed(change)
+            if effective(change):
+                self.last_change = self.engine.clock.now()
+                self.watchdog.count(change, self.last_change)
+                if self.acting is None:
+                    self._note_other(change)
+
+    def _note_other(self, change: Change) -> None:
+        verb = "create" if change.before is None else "delete" if change.after is None else "change"
+        place = f"{change.key.namespace}/{change.key.name}".strip("/")
+        text = f"{verb} {change.key.resource} {place}"
+        self.history.add("cluster", kinds.WRITE, text, change.revision)
+
+    def _happen(self, fault: PlannedFault) -> None:
+        """Let a timed fault happen."""
+        if not self.plan.fire(fault):
+            return
+        self.history.add(fault.program or "other", kinds.FAULT, str(fault))
+        if fault.fault == "delete-pod":
+            self._delete_pod(fault)
+            return
+        for process in self.processes:
+            if process.program != fault.program:
+                continue
+            if fault.fault == "restart":
+                process.die(fault.duration)
+            elif fault.fault == "pause":
+                process.pause(fault.duration)
+            elif fault.fault == "skew":
+                process.skew = fault.duration
+            return  # of several replicas the first
+
+    def _delete_pod(self, fault: PlannedFault) -> None:
+        pods = [pod for pod in self.user.list(PODS).items if owners_of(pod)]
+        if not pods:
+            return
+        metadata: Any = metadata_of(pods[fault.duration % len(pods)])
+        try:
+            self.user.delete(PODS, metadata["name"], metadata["namespace"])
+        except ApiError as error:
+            self.history.add("other", kinds.WRITE, f"delete pods -> {error.code}")
+
+
+class _CrashLog(logging.Handler):
+    """Takes what a queue logs of an error that a reconciler did not handle."""
+
+    def __init__(self, world: TrialWorld) -> None:
+        super().__init__(logging.ERROR)
+        self._world = world
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None:
+            acting = self._world.acting
+            who = acting.program if acting is not None else "cluster"
+            self._world.violated("crash", f"{who} crashes: {described(error)}")
+
+
+def assemble_cluster(manager: Manager, scenario: TrialScenario, server: ApiServer) -> None:
+    """Put the controllers and the scheduler beside the programs on a manager."""
+    from dralab.controllers import registry
+
+    parts = scenario.cluster
+    tested = {program.name for program in scenario.programs}
+    known = set(registry.CONTROLLERS)
+    wanted = known if parts.controllers is None else set(parts.controllers)
+    registry.assemble(
+        manager, without=known - (wanted - tested), kinds=server.resources.kinds
+    )
+    if parts.scheduler and "scheduler" not in tested:
+        from dralab.allocation.selectors import CelSelectorCompiler
+        from dralab.scheduler.scheduler import Scheduler, briefly
+
+        Scheduler(manager, CelSelectorCompiler(), explain=briefly)
