@@ -33,6 +33,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "batsim": ("dralab.cli.batsim:batsim", "Act as the scheduler of a real Batsim (ZeroMQ)."),
     "campaign": ("dralab.cli.campaign:campaign", "Run and compare a grid of simulations."),
     "simulate": ("dralab.cli.simulate:simulate", "Run workloads in simulated time."),
+    "dst": ("dralab.cli.dst:dst", "Test programs against the API under faults from a seed."),
     "clock": ("dralab.cli.clock:clock", "Run any program in simulated time."),
     "allocate": ("dralab.cli.allocate:allocate", "Allocate devices to the claims in files."),
     "explain": ("dralab.cli.explain:explain", "Explain why a claim gets no devices, or these."),

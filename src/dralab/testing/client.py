@@ -6,6 +6,7 @@ answer comes after a real commit. Nothing is refused that a real server would ta
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -62,9 +63,20 @@ def named(resource: Resource) -> str:
 
 
 class ProgramClient:
-    """The `Client` of one incarnation of a program."""
+    """The `Client` of one incarnation of a program.
 
-    def __init__(self, around: Surroundings, process: RequestingProcess, incarnation: int) -> None:
+    `from_cache`: the first list of each kind may be old, as with `resourceVersion=0`.
+    """
+
+    def __init__(
+        self,
+        around: Surroundings,
+        process: RequestingProcess,
+        incarnation: int,
+        *,
+        from_cache: bool = False,
+    ) -> None:
+        self._from_cache = from_cache
         self._around = around
         self._process = process
         self._incarnation = incarnation
@@ -100,7 +112,7 @@ class ProgramClient:
         def listed() -> ObjectList:
             first, old = resource not in self._listed, None
             self._listed.add(resource)
-            if first and self._process.lists_from_cache:
+            if first and self._from_cache:
                 old = self._around.plan.at_first_list(self._process.program, named(resource))
             if old is not None and (found := self._old(request, old, selectors)) is not None:
                 return found
@@ -163,8 +175,17 @@ class ProgramClient:
     ) -> JsonDict:
         """Change an object by a patch."""
         request = ProgramRequest(_verb("patch", subresource), resource, namespace, name)
-        how = {"subresource": subresource, "field_manager": field_manager, "force": force}
-        do = partial(self._inner.patch, resource, name, patch, namespace, type=type, **how)
+        do = partial(
+            self._inner.patch,
+            resource,
+            name,
+            patch,
+            namespace,
+            type=type,
+            subresource=subresource,
+            field_manager=field_manager,
+            force=force,
+        )
         return self._ask(request, do)
 
     def delete(
@@ -209,7 +230,7 @@ class ProgramClient:
         fault = self._around.plan.at_request(self._process.program, request.verb, request.plural)
         if fault is None:
             return self._do(request, do)
-        self._note(kinds.FAULT, f"{fault}")
+        self._note(kinds.FAULT, fault.text)
         match fault.fault:
             case "refuse":
                 raise self._noted(request, _refusal(fault.code))
@@ -227,12 +248,11 @@ class ProgramClient:
                 self._later(request, do, fault.duration)
                 self._process.wait(PATIENCE)
                 raise self._noted(request, _no_answer())
-            case "kill":
-                self._kill(request, do, fault)
-        raise AssertionError(f"{fault.fault} is not a fault of requests")
+            case _:
+                raise self._killed(request, do, fault)
 
-    def _kill(self, request: ProgramRequest, do: Callable[[], T], fault: PlannedFault) -> None:
-        """Kill the program around a write. Always raises Killed."""
+    def _killed(self, request: ProgramRequest, do: Callable[[], T], fault: PlannedFault) -> Killed:
+        """Kill the program around a write; return what ends its step."""
         if fault.moment == "after":
             self._do(request, do)
         elif fault.moment == "during":
@@ -240,7 +260,7 @@ class ProgramClient:
             self._later(request, do, fault.duration)
         self._note(kinds.LIFE, f"is killed {fault.moment} {request}")
         self._process.die(fault.duration)
-        raise Killed(self._process.name)
+        return Killed(self._process.name)
 
     def _do(self, request: ProgramRequest, do: Callable[[], T]) -> T:
         before = self._around.server.store.revision
@@ -258,10 +278,8 @@ class ProgramClient:
 
     def _later(self, request: ProgramRequest, do: Callable[[], object], delay: int) -> None:
         def arrive() -> None:
-            try:
+            with suppress(ApiError):  # noted; the program will not hear of it
                 self._do(request, do)
-            except ApiError:
-                pass  # noted; the program will not hear of it
 
         self._around.engine.after(delay, arrive)
 
@@ -291,13 +309,19 @@ class ProgramClient:
         revision = first.revision - 1
         if revision < 1:
             return None
-        options = ListOptions(revision=str(revision), match="Exact", **selectors)
+        options = ListOptions(
+            revision=str(revision),
+            match="Exact",
+            label_selector=selectors["label_selector"],
+            field_selector=selectors["field_selector"],
+        )
         page = resources.list(kind, request.namespace, options)
         self._lag[resource] = fault.duration
-        self._note(kinds.FAULT, f"{fault}", revision)
+        self._note(kinds.FAULT, fault.text, revision)
         return ObjectList([resources.view(kind, each) for each in page.items], str(page.revision))
 
     def _noted(self, request: ProgramRequest, error: ApiError) -> ApiError:
+        self._around.refused(self._process.program)
         what = kinds.WRITE if request.writes else kinds.REQUEST
         self._note(what, f"{request} -> {error.code} {error.reason}")
         return error

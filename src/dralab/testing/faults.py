@@ -30,13 +30,14 @@ FAULTS: Final[Mapping[str, tuple[str, int, str]]] = {
     "hold-watch": (EVENT, 4, "the watch of one kind lags behind"),
     "expire-watch": (EVENT, 3, "the watch misses changes, then ends with 410: list again"),
     "end-watch": (EVENT, 2, "the watch ends; the program lists again"),
-    "stale-list": (LIST, 4, "the first list of a start comes from a cache that lags behind"),
-    "restart": (TIME, 3, "the program is killed between two of its steps, and restarted"),
+    "stale-list": (LIST, 2, "the first list of a start comes from a cache that lags behind"),
+    "restart": (TIME, 5, "the program is killed between two of its steps, and restarted"),
     "pause": (TIME, 3, "the program stands still, and comes back"),
     "skew": (TIME, 1, "the clock of the program is wrong"),
     "delete-pod": (TIME, 2, "another client deletes a pod that a controller owns"),
 }
 READS: Final = frozenset({"get", "list", "watch"})
+RESTARTS: Final = frozenset({"kill", "restart"})
 DURATIONS: Final = (SECOND // 20, SECOND // 2, 2 * SECOND, 5 * SECOND, 15 * SECOND, 40 * SECOND)
 CODES: Final = (429, 500, 503, 504)
 KILL_MOMENTS: Final = ("before", "during", "after")
@@ -52,8 +53,17 @@ RequestPlace = tuple[str, str, str]
 class PlannedFault:
     """One fault and its trigger; times in nanoseconds since the trial's begin.
 
-    >>> print(PlannedFault(fault="kill", program="op", verb="create", resource="pods", nth=3,
-    ...                    moment="after", duration=2 * SECOND))
+    >>> print(
+    ...     PlannedFault(
+    ...         fault="kill",
+    ...         program="op",
+    ...         verb="create",
+    ...         resource="pods",
+    ...         nth=3,
+    ...         moment="after",
+    ...         duration=2 * SECOND,
+    ...     )
+    ... )
     op: killed after its create of pods (3rd), restarted 2s later
     """
 
@@ -70,24 +80,20 @@ class PlannedFault:
 
     def as_json(self) -> dict[str, Any]:
         """Return the fields that are set."""
-        return {
-            each.name: value for each in fields(self) if (value := getattr(self, each.name))
-        }
+        return {each.name: value for each in fields(self) if (value := getattr(self, each.name))}
 
     @classmethod
     def of(cls, found: Mapping[str, Any]) -> "PlannedFault":
-        """Return the fault of its JSON. ValueError: a field or a value is unknown."""
+        """Return the fault of its JSON. ValueError, TypeError: a field or a value is wrong."""
         known = {each.name: each.type for each in fields(cls)}
         for name, value in found.items():
             if name not in known:
                 raise ValueError(f"field {name!r} is unknown; known: {', '.join(known)}")
             wanted = str if known[name] in {str, "str"} else int
             if not isinstance(value, wanted) or isinstance(value, bool):
-                raise ValueError(f"field {name!r} must be of type {wanted.__name__}: {value!r}")
+                raise TypeError(f"field {name!r} must be of type {wanted.__name__}: {value!r}")
         if found.get("fault") not in FAULTS:
-            raise ValueError(
-                f"fault {found.get('fault')!r} is unknown; known: {', '.join(FAULTS)}"
-            )
+            raise ValueError(f"fault {found.get('fault')!r} is unknown; known: {', '.join(FAULTS)}")
         return cls(**found)
 
     @property
@@ -96,6 +102,11 @@ class PlannedFault:
         return f"{self.verb} {self.resource}".strip() or "-"
 
     def __str__(self) -> str:
+        return f"{self.program}: {self.text}" if self.program else self.text
+
+    @property
+    def text(self) -> str:
+        """What happens, without the program."""
         where = f"its {self.verb} of {self.resource} ({_ordinal(self.nth)})"
         event = f"event {self.nth} of {self.resource}"
         lasting = _seconds(self.duration)
@@ -118,8 +129,7 @@ class PlannedFault:
             "skew": f"its clock is {lasting} ahead",
             "delete-pod": f"another client deletes an owned pod at {_seconds(self.at)}",
         }
-        text = texts[self.fault]
-        return f"{self.program}: {text}" if self.program else text
+        return texts[self.fault]
 
 
 @dataclass(slots=True)
@@ -157,8 +167,8 @@ def draw(
         name = chance.choices(names, weights)[0]
         found += drawer.draw(name)
         # A restart is where a stale list is seen.
-        if name in {"kill", "restart"} and "stale-list" in names and chance.random() < 0.5:
-            found += drawer.draw("stale-list", found[-1].program)
+        if name in RESTARTS and "stale-list" in names and chance.random() < 0.6:
+            found += drawer.stale_lists(found)
     return found
 
 
@@ -189,20 +199,36 @@ class _Drawer:
         }
         return bool(places[FAULTS[name][0]])
 
-    def draw(self, name: str, program: str = "") -> list[PlannedFault]:
+    def stale_lists(self, found: Sequence[PlannedFault]) -> list[PlannedFault]:
+        """Return old lists for the start after the last of some faults."""
+        program = found[-1].program
+        start = 1 + sum(each.program == program and each.fault in RESTARTS for each in found)
+        duration = self.chance.choice(DURATIONS[2:])
+        return [
+            PlannedFault(
+                fault="stale-list",
+                program=program,
+                verb="list",
+                resource=resource,
+                nth=start,
+                behind=1 + int(self.chance.expovariate(0.2)),
+                duration=duration,
+            )
+            for who, resource in self.lists
+            if who == program and self.chance.random() < 0.7
+        ]
+
+    def draw(self, name: str) -> list[PlannedFault]:
         """Return a fault of that name, at most one."""
         chance = self.chance
         duration = chance.choice(DURATIONS)
         trigger = FAULTS[name][0]
         if trigger == LIST:
-            places = [place for place in self.lists if not program or place[0] == program]
-            if not places:
-                return []
-            program, resource = chance.choice(places)
+            program, resource = chance.choice(self.lists)
             return [
                 PlannedFault(
                     fault=name, program=program, verb="list", resource=resource,
-                    nth=chance.choice((1, 2, 2, 2, 3)), behind=1 + int(chance.expovariate(0.3)),
+                    nth=chance.choice((1, 2, 2, 2, 3)), behind=1 + int(chance.expovariate(0.2)),
                     duration=duration,
                 )
             ]  # fmt: skip

@@ -113,7 +113,7 @@ def effective(change: Change) -> bool:
     """Return whether a change is more than a heartbeat or a record of what happened."""
     if change.key.resource in IGNORED:
         return False
-    if change.before is None or change.after is None:
+    if change.key.resource != "nodes" or change.before is None or change.after is None:
         return True
     return bool(_steady(change.before.value) != _steady(change.after.value))
 
@@ -238,4 +238,3 @@ def _at(value: Any, path: str) -> str:
         value = value.get(part, "not set")
     text = orjson.dumps(value).decode() if not isinstance(value, str) else value
     return text if len(text) <= 60 else f"{text[:57]}..."
-

@@ -1,4 +1,4 @@
-"""What happened in a trial, in order: requests, what programs saw, faults, and how it was judged."""
+"""What happened in a trial, in order: requests, what programs saw, faults, the judgement."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

@@ -172,4 +172,3 @@ def environment() -> cel.Environment:
 def _title(stored: Stored) -> str:
     key = stored.key
     return f"{key.resource} {key.namespace}/{key.name}".replace(" /", " ")
-

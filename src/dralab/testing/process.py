@@ -19,7 +19,6 @@ from dralab.kernel.randomness import Randomness
 from dralab.runtime.engine import Action, TimerHandle
 from dralab.runtime.leader_election import Leadership
 from dralab.runtime.manager import Manager
-from dralab.runtime.simulated import SimulatedEngine
 from dralab.testing.client import ProgramClient
 from dralab.testing.history import LIFE
 from dralab.testing.surroundings import Killed, Surroundings, TrialEnded
@@ -60,18 +59,12 @@ class ProgramProcess:
         self._paused = False
         self._waits = 0  # requests that are under way: it does nothing else meanwhile
         self._backlog: deque[Action] = deque()
-        self._manager: Manager | None = None
-        self._client: ProgramClient | None = None
+        self._clients: list[ProgramClient] = []
 
     @property
     def busy(self) -> bool:
         """Whether it cannot take an event now."""
         return self._paused or self._waits > 0
-
-    @property
-    def lists_from_cache(self) -> bool:
-        """Whether its first lists may be old."""
-        return self.spec.cached_lists
 
     # --- its life -------------------------------------------------------------------------------
 
@@ -83,15 +76,21 @@ class ProgramProcess:
         self.alive = True
         self.around.history.add(self.name, LIFE, f"starts (incarnation {self.incarnation})")
         engine = ProgramEngine(self, self.incarnation)
-        self._client = ProgramClient(self.around, self, self.incarnation)
+        informer = ProgramClient(
+            self.around, self, self.incarnation, from_cache=self.spec.cached_lists
+        )
+        client = ProgramClient(self.around, self, self.incarnation)
+        self._clients = [informer, client]
         chance = Randomness(self.around.seed * 1000 + self.incarnation)
-        manager = self._manager = Manager(engine, self._client, chance)
+        manager = Manager(engine, informer, chance)
+        # What it asks for itself is consistent; only its caches may begin with an old list.
+        manager.client = client
         if self.spec.replicas == 1:
             engine.soon(lambda: self._begin(manager))
             return
         election = Leadership(
             engine,
-            self._client,
+            client,
             self.program,
             f"{self.name}_{self.incarnation}",
             lambda: self._begin(manager),
@@ -113,9 +112,9 @@ class ProgramProcess:
             return
         self.alive = False
         self._backlog.clear()
-        if self._client is not None:
-            self._client.close()
-        self._manager = self._client = None
+        for client in self._clients:
+            client.close()
+        self._clients = []
         self.around.engine.after(down, self.start)
 
     def pause(self, duration: int) -> None:

@@ -29,6 +29,8 @@ class UserSurroundings(Protocol):
     server: ApiServer
     history: TrialHistory
     user: LocalClient
+    user_acts: bool
+    """Whether what changes now is the work of the user, who notes it."""
 
     def violated(self, oracle: str, text: str) -> None:
         """Note that something is wrong."""
@@ -49,7 +51,7 @@ class ScriptRunner:
 
     def plan(self, steps: Sequence[ScriptStep]) -> int:
         """Put the steps in their places in time; return when the last one is to be done."""
-        when = self._around.engine.clock.now()
+        when: int = self._around.engine.clock.now()
         for step in steps:
             when += step.after
             if step.verb != "wait":
@@ -63,6 +65,7 @@ class ScriptRunner:
 
     def _try(self, step: ScriptStep, until: int) -> None:
         around = self._around
+        around.user_acts = True
         try:
             self._do(step)
         except ApiError as error:
@@ -72,6 +75,8 @@ class ScriptRunner:
             self._failed = f"{step}: {error.message}"
             around.violated("script", self._failed)
             return
+        finally:
+            around.user_acts = False
         around.history.add("user", kinds.STEP, str(step), around.server.store.revision)
 
     def _do(self, step: ScriptStep) -> None:

@@ -1,4 +1,4 @@
-"""The shortest schedule that still fails: delta debugging over faults (Zeller, Hildebrandt 2002)."""
+"""The shortest schedule that still fails: delta debugging over faults (Zeller 2002)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace

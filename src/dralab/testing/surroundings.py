@@ -1,4 +1,4 @@
-"""What the parts of a trial need of it and of each other, and the two ways in which one is ended."""
+"""What the parts of a trial need of it and of each other, and how a trial is ended."""
 
 from typing import Protocol
 
@@ -23,11 +23,6 @@ class RequestingProcess(Protocol):
 
     name: str
     program: str
-
-    @property
-    def lists_from_cache(self) -> bool:
-        """Whether its first lists may be old."""
-        ...
 
     def die(self, down: int) -> None:
         """End at once, and start again."""
@@ -72,6 +67,10 @@ class Surroundings(Protocol):
 
     def pass_time(self, duration: int) -> None:
         """Let everything happen that happens in `duration` nanoseconds. TrialEnded."""
+        ...
+
+    def refused(self, program: str) -> None:
+        """Count a request of a program that was refused."""
         ...
 
     def violated(self, oracle: str, text: str) -> None:

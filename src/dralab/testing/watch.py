@@ -14,11 +14,10 @@ from dralab.testing import history as kinds
 from dralab.testing.surroundings import RequestingProcess, Surroundings
 
 
-
 class ProgramWatch:
     """The `Watch` of a program, on the simulated engine; `lag` holds its first events back."""
 
-    def __init__(  # noqa: PLR0917 - whose watch of what, and how late
+    def __init__(
         self,
         around: Surroundings,
         process: RequestingProcess,
@@ -63,7 +62,9 @@ class ProgramWatch:
 
     def _wait(self, timeout: float | None) -> None:
         """Let time pass until something arrives; None waits for an hour at most."""
-        until = self._around.engine.clock.now() + int((3600 if timeout is None else timeout) * SECOND)
+        until = self._around.engine.clock.now() + int(
+            (3600 if timeout is None else timeout) * SECOND
+        )
         while not self._arrived and self._ended is None:
             now = self._around.engine.clock.now()
             if now >= until:
@@ -98,7 +99,7 @@ class ProgramWatch:
             return
         fault = plan.at_event(self._process.program, self._plural)
         if fault is not None:
-            self._around.history.add(self._process.name, kinds.FAULT, str(fault))
+            self._around.history.add(self._process.name, kinds.FAULT, fault.text)
             if fault.fault == "hold-watch":
                 self._due = max(self._due, now + fault.duration)
                 self._note(kinds.WITHHELD, f"will see in {fault.duration / SECOND:g}s", event)

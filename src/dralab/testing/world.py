@@ -35,6 +35,8 @@ BEGINNING: Final = "2026-01-01T00:00:00Z"
 AFTER_SCRIPT: Final = 30 * SECOND
 # So many events at one instant: a program answers itself without end.
 AT_ONE_INSTANT: Final = 20_000
+# So many requests of one program are refused at one instant: it tries again without back-off.
+REFUSED_AT_ONCE: Final = 300
 DEEPEST: Final = 12
 CHECK_LIMITS_EVERY: Final = 512
 
@@ -60,17 +62,17 @@ class TrialWorld:
         self._faults = faults
         self.begin = self.engine.clock.now()
         self.history = TrialHistory(lambda: self.engine.clock.now() - self.begin)
-        self.server = ApiServer(
-            MemoryStore(), clock=self.engine.clock, randomness=Randomness(seed)
-        )
+        self.server = ApiServer(MemoryStore(), clock=self.engine.clock, randomness=Randomness(seed))
         self.user = self.client_for("user")
         self.acting: RequestingProcess | None = None
+        self.user_acts = False
         self.violations: list[TrialViolation] = []
         self.steps = 0
         self.last_change = self.begin
         self._wall = wall or WallClock()
         self._wall_end = self._wall.now() + int(scenario.limits.wall * SECOND)
         self._same_instant = 0
+        self._refused: Counter[str] = Counter()
         self._depth = 0
         self.quiet_requests: Counter[str] = Counter()
         self.watchdog = Watchdog(scenario, self.server, self.violated)
@@ -136,7 +138,7 @@ class TrialWorld:
         """Run until nothing has changed for long enough, or too much time has passed."""
         limits = self.scenario.limits
         self.last_change = ended = self.engine.clock.now()
-        counted: Counter[str] = Counter()
+        counted = self._requested()
         at = self.last_change
         while True:
             quiet_at = max(self.last_change, ended) + limits.quiet
@@ -184,7 +186,11 @@ class TrialWorld:
         now = self.engine.clock.now()
         self.engine.step()
         self.steps += 1
-        self._same_instant = self._same_instant + 1 if self.engine.clock.now() == now else 0
+        if self.engine.clock.now() == now:
+            self._same_instant += 1
+        else:
+            self._same_instant = 0
+            self._refused.clear()
         if self._same_instant > AT_ONE_INSTANT:
             busy = ", ".join(f"{n} by {p}" for p, n in self._requested().most_common(3))
             text = f"{AT_ONE_INSTANT:,} events at one instant: a loop without back-off ({busy})"
@@ -201,6 +207,13 @@ class TrialWorld:
         if machine.getrusage(machine.RUSAGE_SELF).ru_maxrss * 1024 > limits.memory:
             self.violated("limit", f"more than {limits.memory:,} bytes (limits.memory)")
 
+    def refused(self, program: str) -> None:
+        """Count a request of a program that was refused."""
+        self._refused[program] += 1
+        if self._refused[program] == REFUSED_AT_ONCE:
+            text = f"{REFUSED_AT_ONCE} requests of {program} are refused at one instant: it tries"
+            self.violated("hot-loop", f"{text} again without back-off")
+
     # --- what happens -----------------------------------------------------------------------------
 
     def violated(self, oracle: str, text: str) -> None:
@@ -214,7 +227,7 @@ class TrialWorld:
             if effective(change):
                 self.last_change = self.engine.clock.now()
                 self.watchdog.count(change, self.last_change)
-                if self.acting is None:
+                if self.acting is None and not self.user_acts:
                     self._note_other(change)
 
     def _note_other(self, change: Change) -> None:
@@ -227,7 +240,7 @@ class TrialWorld:
         """Let a timed fault happen."""
         if not self.plan.fire(fault):
             return
-        self.history.add(fault.program or "other", kinds.FAULT, str(fault))
+        self.history.add(fault.program or "other", kinds.FAULT, fault.text)
         if fault.fault == "delete-pod":
             self._delete_pod(fault)
             return
@@ -249,6 +262,7 @@ class TrialWorld:
         metadata: Any = metadata_of(pods[fault.duration % len(pods)])
         try:
             self.user.delete(PODS, metadata["name"], metadata["namespace"])
+            self.history.add("other", kinds.WRITE, f"delete pods {metadata['name']}")
         except ApiError as error:
             self.history.add("other", kinds.WRITE, f"delete pods -> {error.code}")
 
@@ -276,9 +290,7 @@ def assemble_cluster(manager: Manager, scenario: TrialScenario, server: ApiServe
     tested = {program.name for program in scenario.programs}
     known = set(registry.CONTROLLERS)
     wanted = known if parts.controllers is None else set(parts.controllers)
-    registry.assemble(
-        manager, without=known - (wanted - tested), kinds=server.resources.kinds
-    )
+    registry.assemble(manager, without=known - (wanted - tested), kinds=server.resources.kinds)
     if parts.scheduler and "scheduler" not in tested:
         from dralab.allocation.selectors import CelSelectorCompiler
         from dralab.scheduler.scheduler import Scheduler, briefly

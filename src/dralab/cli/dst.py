@@ -1,0 +1,232 @@
+"""`dralab dst`: test a program under faults from a seed, and replay what failed."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from dralab.cli._output import echo_json, echo_table, output_option
+from dralab.cli._progress import keeping_results, watching
+from dralab.cli._runs import FILE, bad_input
+
+if TYPE_CHECKING:
+    from dralab.testing.search import ExplainedFailure, SearchResult
+    from dralab.testing.trial import ExpectedEnd
+    from dralab.testing.trial_scenario import TrialScenario
+
+
+@click.group()
+def dst() -> None:
+    """Test programs against the API under faults from a seed.
+
+    A trial runs the programs of a scenario on a simulated clock against a real server in this
+    process, with lagging watches, lost answers, conflicts, kills and pauses. It must end as the
+    run without faults does.
+
+    Example: `dralab dst run scenario.yaml --seeds 100`
+    """
+
+
+@dst.command()
+@click.argument("scenario", type=FILE)
+@click.option(
+    "--seeds", type=click.IntRange(min=1), default=100, show_default=True, help="Number of trials."
+)
+@click.option("--first", type=click.IntRange(min=0), default=0, help="The first seed.")
+@click.option(
+    "-j", "--jobs", type=click.IntRange(1, 64), default=1, show_default=True,
+    help="Processes that run trials.",
+)  # fmt: skip
+@click.option("--fail-fast", is_flag=True, help="Stop at the first failure.")
+@click.option("--junit", type=FILE, help="Write a JUnit report to this file.")
+@click.option(
+    "--out", type=click.Path(path_type=Path, file_okay=False),
+    help="Write replay files of failures, the coverage and the corpus to this directory.",
+)  # fmt: skip
+@click.option("--coverage", is_flag=True, help="Print which faults happened where.")
+@output_option("text", "json")
+@keeping_results
+def run(
+    scenario: Path,
+    seeds: int,
+    first: int,
+    jobs: int,
+    fail_fast: bool,
+    junit: Path | None,
+    out: Path | None,
+    coverage: bool,
+    output: str,
+) -> None:
+    """Run SCENARIO with the faults of many seeds; explain what fails.
+
+    For each different failure: the shortest schedule that still fails, and a timeline. Exit code
+    0: all seeds pass; 1: some fail; 2: the scenario cannot be used, or fails without faults.
+
+    Example: `dralab dst run scenario.yaml --seeds 1000 -j 2 --junit report.xml`
+    """
+    from dralab.testing import replays
+    from dralab.testing.search import search
+
+    loaded, expected = _prepared(scenario)
+    with watching(loaded.name) as watcher:
+        begun = watcher.clock.now()
+        result = search(
+            loaded,
+            expected,
+            range(first, first + seeds),
+            file=scenario,
+            jobs=jobs,
+            fail_fast=fail_fast,
+            told=lambda number, _: watcher.show(0, number, seeds),
+            stop=watcher.stop,
+        )
+        seconds = (watcher.clock.now() - begun) / 1e9
+    if junit is not None:
+        junit.write_text(replays.as_junit(result), encoding="utf-8")
+    written = _write(result, scenario, out) if out is not None else {}
+    if output == "json":
+        echo_json(_summary(result))
+    else:
+        for number, failure in enumerate(result.explained, 1):
+            _echo_failure(number, failure, written.get(failure.summary.signature))
+        _echo_totals(result, seconds)
+        if coverage:
+            _echo_coverage(result)
+    if result.failures:
+        raise SystemExit(1)
+
+
+@dst.command()
+@click.argument("file", type=FILE)
+@click.option("--scenario", type=FILE, help="The scenario, where it is not at its old place.")
+@click.option("--all", "everything", is_flag=True, help="Show every request and event.")
+@click.option("--width", type=click.IntRange(min=40), default=100, show_default=True)
+def replay(file: Path, scenario: Path | None, everything: bool, width: int) -> None:
+    """Run the schedule of a replay file again and print its timeline.
+
+    Exit code 1: it fails again; 0: it does not.
+
+    Example: `dralab dst replay out/failure-1.json`
+    """
+    from dralab import __version__
+    from dralab.testing import replays
+    from dralab.testing.history import timeline
+    from dralab.testing.trial import run_trial
+
+    with bad_input():
+        found = replays.read(file)
+    loaded, expected = _prepared(scenario or found.scenario)
+    if loaded.digest != found.digest:
+        click.echo("note: the scenario or its files have changed since the failure", err=True)
+    if found.version != __version__:
+        click.echo(f"note: recorded by dralab {found.version}, this is {__version__}", err=True)
+    result = run_trial(loaded, expected, found.faults, found.seed)
+    history = result.history
+    shown = history.entries if everything else replays.told_entries(history)
+    for line in timeline(shown, width=width):
+        click.echo(line)
+    if not result.failed:
+        click.echo(f"does not fail: {found.violation}")
+        return
+    for violation in result.violations:
+        click.echo(str(violation))
+    raise SystemExit(1)
+
+
+@dst.command()
+def schema() -> None:
+    """Print the JSON schema of scenario files, for editors."""
+    from dralab.testing.scenario import schema as found
+
+    echo_json(found())
+
+
+@dst.command()
+def faults() -> None:
+    """List the faults and what each does."""
+    from dralab.testing.faults import FAULTS
+
+    echo_table([("FAULT", "WHAT HAPPENS"), *((name, row[2]) for name, row in FAULTS.items())])
+
+
+def _prepared(scenario: Path) -> "tuple[TrialScenario, ExpectedEnd]":
+    """Load a scenario and run it without faults; exit code 2 where that is not possible."""
+    from dralab.api.status import ApiError
+    from dralab.testing.scenario import load
+    from dralab.testing.trial import ScenarioFails, expected_end
+
+    with bad_input():
+        loaded = load(scenario)
+    try:
+        return loaded, expected_end(loaded)
+    except ScenarioFails as failure:
+        click.echo(f"Error: {scenario}: {failure}", err=True)
+    except ApiError as error:
+        click.echo(f"Error: {scenario}: manifests: {error.message}", err=True)
+    raise SystemExit(2)
+
+
+def _write(result: "SearchResult", scenario: Path, out: Path) -> dict[str, Path]:
+    """Write what a run found; return the replay file of each failure."""
+    import orjson
+
+    from dralab.testing import replays
+
+    out.mkdir(parents=True, exist_ok=True)
+    written = {}
+    for number, failure in enumerate(result.explained, 1):
+        path = out / f"failure-{number}.json"
+        path.write_bytes(replays.as_replay(failure, scenario, result.scenario.digest, out))
+        written[failure.summary.signature] = path
+    rows = [dict(zip(COVERAGE, row, strict=True)) for row in result.coverage.rows()]
+    (out / "coverage.json").write_bytes(orjson.dumps(rows, option=orjson.OPT_INDENT_2))
+    (out / "corpus.json").write_bytes(orjson.dumps(result.corpus))
+    return written
+
+
+COVERAGE = ("program", "place", "fault", "count")
+
+
+def _echo_failure(number: int, failure: "ExplainedFailure", path: Path | None) -> None:
+    from dralab.testing import replays
+
+    seeds = ", ".join(map(str, failure.seeds[:5])) + (", …" if len(failure.seeds) > 5 else "")
+    click.echo(f"failure {number}: {len(failure.seeds)} seeds ({seeds})")
+    for line in replays.told(failure):
+        click.echo(f"  {line}".rstrip())
+    if path is not None:
+        click.echo(f"  replay: dralab dst replay {path}")
+    click.echo()
+
+
+def _echo_totals(result: "SearchResult", seconds: float) -> None:
+    pairs = len(result.coverage.counts)
+    click.echo(
+        f"{result.seeds} seeds: {result.seeds - result.failed} pass, {result.failed} fail "
+        f"({len(result.failures)} different failures); {pairs} pairs of place and fault covered"
+    )
+    each = seconds / max(result.seeds, 1)
+    click.echo(f"{seconds:.1f}s, {each:.3f}s a trial", err=True)
+
+
+def _echo_coverage(result: "SearchResult") -> None:
+    rows = [tuple(map(str, row)) for row in result.coverage.rows()]
+    echo_table([("PROGRAM", "PLACE", "FAULT", "COUNT"), *rows])
+
+
+def _summary(result: "SearchResult") -> dict[str, object]:
+    return {
+        "scenario": result.scenario.name,
+        "seeds": result.seeds,
+        "failed": result.failed,
+        "failures": [
+            {
+                "violations": list(failure.summary.violations),
+                "seeds": list(failure.seeds),
+                "schedule": [fault.as_json() for fault in failure.schedule],
+            }
+            for failure in result.explained
+        ],
+        "coverage": [dict(zip(COVERAGE, row, strict=True)) for row in result.coverage.rows()],
+        "corpus": result.corpus,
+    }

@@ -1,0 +1,183 @@
+"""Many seeds of one scenario: trials, the failures told apart, each with its shortest schedule."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Final
+
+from dralab.testing.faults import PlannedFault
+from dralab.testing.plan import FaultCoverage
+from dralab.testing.scenario import load
+from dralab.testing.shrinking import Shrinker
+from dralab.testing.trial import ExpectedEnd, TrialResult, expected_end, run_trial, schedule
+from dralab.testing.trial_scenario import TrialScenario
+
+# Names of generated objects, numbers: two failures that differ in them are alike.
+VARIABLE: Final = re.compile(r"-[a-z0-9]{5}\b|\d+(\.\d+)?|<uid>")
+# So many different failures get a shortest schedule.
+MOST_EXPLAINED: Final = 5
+CHUNK: Final = 8
+
+Told = Callable[[int, "TrialSummary"], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialSummary:
+    """What is kept of a trial: seed, what is wrong, what fired."""
+
+    seed: int
+    violations: Sequence[str] = ()
+    signature: str = ""
+    fired: Sequence[PlannedFault] = ()
+    steps: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainedFailure:
+    """One failure with the shortest schedule that shows it."""
+
+    summary: TrialSummary
+    schedule: Sequence[PlannedFault]
+    result: TrialResult
+    seeds: Sequence[int]
+    drawn: int
+
+
+@dataclass(slots=True)
+class SearchResult:
+    """The outcome of many seeds."""
+
+    scenario: TrialScenario
+    seeds: int = 0
+    steps: int = 0
+    failures: dict[str, list[TrialSummary]] = field(default_factory=dict)
+    explained: list[ExplainedFailure] = field(default_factory=list)
+    coverage: FaultCoverage = field(default_factory=FaultCoverage)
+    corpus: list[int] = field(default_factory=list)
+
+    @property
+    def failed(self) -> int:
+        """How many seeds failed."""
+        return sum(len(found) for found in self.failures.values())
+
+    def count(self, summary: TrialSummary) -> None:
+        """Add a trial; a seed that showed a new pair of place and fault belongs to the corpus."""
+        self.seeds += 1
+        self.steps += summary.steps
+        known = len(self.coverage.counts)
+        self.coverage.count(summary.fired)
+        if len(self.coverage.counts) > known or (
+            summary.signature and summary.signature not in self.failures
+        ):
+            self.corpus.append(summary.seed)
+        if summary.signature:
+            self.failures.setdefault(summary.signature, []).append(summary)
+
+
+def signature(result: TrialResult) -> str:
+    """Return what failures that are alike have in common: the oracle and its words."""
+    first = result.violations[0]
+    return f"{first.oracle}: {VARIABLE.sub('#', first.text)}"[:200]
+
+
+def summarized(result: TrialResult) -> TrialSummary:
+    """Return what is kept of a trial."""
+    return TrialSummary(
+        seed=result.seed,
+        violations=[str(each) for each in result.violations],
+        signature=signature(result) if result.failed else "",
+        fired=result.fired,
+        steps=result.steps,
+    )
+
+
+def search(
+    scenario: TrialScenario,
+    expected: ExpectedEnd,
+    seeds: Iterable[int],
+    *,
+    file: Path | None = None,
+    jobs: int = 1,
+    fail_fast: bool = False,
+    told: Told = lambda _number, _summary: None,
+    stop: Callable[[], bool] = lambda: False,
+) -> SearchResult:
+    """Run the trials of some seeds, and explain their failures.
+
+    With `jobs` above 1 other processes load `file` and run a part of the seeds; the result does not
+    depend on how many there are.
+    """
+    found = SearchResult(scenario)
+    trials = (
+        _apart(file, list(seeds), jobs)
+        if jobs > 1 and file is not None
+        else _here(scenario, expected, seeds)
+    )
+    for summary in trials:
+        found.count(summary)
+        told(found.seeds, summary)
+        if stop() or (fail_fast and summary.signature):
+            break
+    for name in list(found.failures)[:MOST_EXPLAINED]:
+        found.explained.append(explain(scenario, expected, found.failures[name]))
+    return found
+
+
+def explain(
+    scenario: TrialScenario, expected: ExpectedEnd, alike: Sequence[TrialSummary]
+) -> ExplainedFailure:
+    """Return the shortest schedule of a failure: of the seed in which fewest faults happened."""
+    summary = min(alike, key=lambda each: (len(each.fired), each.seed))
+    oracle = summary.signature.partition(":")[0]
+
+    def fails(faults: Sequence[PlannedFault]) -> bool:
+        result = run_trial(scenario, expected, faults, summary.seed)
+        return result.failed and result.violations[0].oracle == oracle
+
+    drawn = schedule(scenario, expected, summary.seed)
+    # What did not happen changes nothing.
+    shortest = Shrinker(fails).shortest([fault for fault in drawn if fault in summary.fired])
+    result = run_trial(scenario, expected, shortest, summary.seed)
+    return ExplainedFailure(
+        summary=summary,
+        schedule=shortest,
+        result=result,
+        seeds=[each.seed for each in alike],
+        drawn=len(drawn),
+    )
+
+
+def _here(
+    scenario: TrialScenario, expected: ExpectedEnd, seeds: Iterable[int]
+) -> Iterator[TrialSummary]:
+    for seed in seeds:
+        yield summarized(run_trial(scenario, expected, schedule(scenario, expected, seed), seed))
+
+
+def _apart(file: Path, seeds: Sequence[int], jobs: int) -> Iterator[TrialSummary]:
+    """Yield trials that other processes ran, in the order of the seeds."""
+    chunks = [seeds[at : at + CHUNK] for at in range(0, len(seeds), CHUNK)]
+    pool = ProcessPoolExecutor(
+        jobs, mp_context=get_context("spawn"), initializer=_load, initargs=(file,)
+    )
+    try:
+        for summaries in pool.map(_run, chunks):
+            yield from summaries
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+_LOADED: list[tuple[TrialScenario, ExpectedEnd]] = []
+
+
+def _load(file: Path) -> None:
+    scenario = load(file)
+    _LOADED[:] = [(scenario, expected_end(scenario))]
+
+
+def _run(seeds: Sequence[int]) -> list[TrialSummary]:
+    scenario, expected = _LOADED[0]
+    return list(_here(scenario, expected, seeds))
