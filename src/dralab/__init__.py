@@ -2,7 +2,7 @@
 
 The floors, from the bottom up: `values` and `kernel`; `api` and `cel`; `allocation`;
 `apiserver`, `prototypes`, `contracts` and `fleet`; `runtime`; `scheduler`, `controllers`,
-`node` and `drivers`; `cluster`; `simulation`; `web` and `pytest_plugin`; `cli`.
+`node` and `drivers`; `cluster`; `simulation`; `testing`; `pytest_plugin`; `cli`.
 A package imports only from floors below its own (docs/concepts/architecture.md).
 """
 
