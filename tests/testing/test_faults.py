@@ -5,12 +5,12 @@ from collections import Counter
 import pytest
 
 from dralab.kernel.clock import SECOND
-from dralab.testing.faults import DURATIONS, FAULTS, PlannedFault, Traffic, draw
+from dralab.testing.faults import DURATIONS, FAULTS, ObservedTraffic, PlannedFault, draw
 from dralab.testing.plan import FaultPlan
 from dralab.testing.scenario import schema
 from dralab.testing.shrinking import Shrinker
 
-TRAFFIC = Traffic(
+TRAFFIC = ObservedTraffic(
     requests=Counter(
         {
             ("op", "create", "pods"): 3,
@@ -42,7 +42,7 @@ def test_only_allowed_faults_are_drawn():
 
 
 def test_a_program_that_does_nothing_has_no_faults():
-    assert draw(1, Traffic()) == []
+    assert draw(1, ObservedTraffic()) == []
 
 
 def test_lists_are_old_only_where_a_program_asks_for_cached_ones():

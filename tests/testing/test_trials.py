@@ -304,3 +304,21 @@ def test_one_of_two_replicas_acts_and_the_other_takes_over():
     }
     assert writers >= {"operator-1"}
     assert len(world.user.list(SITES).items) == 3
+
+
+def test_names_that_were_generated_from_generated_names_are_alike():
+    from dralab.apiserver.storage import Key, MemoryStore
+    from dralab.testing.final_state import final_state
+
+    def store(pod):
+        found = MemoryStore()
+        for resource, prefix, name in (
+            ("pods", "web-", pod),
+            ("resource.k8s.io/resourceclaims", f"{pod}-gpu-", f"{pod}-gpu-77777"),
+        ):
+            metadata = {"name": name, "generateName": prefix, "namespace": "default"}
+            found.create(Key(resource, "default", name), {"metadata": metadata})
+        return final_state(found)
+
+    assert "resource.k8s.io/resourceclaims default/web-*-gpu-*" in store("web-aaaaa").objects
+    assert list(store("web-aaaaa").differences(store("web-bbbbb"))) == []

@@ -18,7 +18,7 @@ from dralab.objects.metadata import metadata_of
 from dralab.runtime.client import ObjectList, PatchType, Resource
 from dralab.testing import history as kinds
 from dralab.testing.faults import READS, TOUCHED, PlannedFault
-from dralab.testing.surroundings import Killed, RequestingProcess, Surroundings
+from dralab.testing.surroundings import ProgramKilled, RequestingProcess, TrialSurroundings
 from dralab.testing.watch import ProgramWatch
 from dralab.values.json_types import JsonDict
 
@@ -70,7 +70,7 @@ class ProgramClient:
 
     def __init__(
         self,
-        around: Surroundings,
+        around: TrialSurroundings,
         process: RequestingProcess,
         incarnation: int,
         *,
@@ -225,7 +225,7 @@ class ProgramClient:
     # --- what happens on the way ------------------------------------------------------------------
 
     def _ask(self, request: ProgramRequest, do: Callable[[], T]) -> T:
-        """Send a request, with what the plan has for it. ApiError, Killed, TrialEnded."""
+        """Send a request, with what the plan has for it. ApiError, ProgramKilled, TrialEnded."""
         self._process.check_alive(self._incarnation)
         fault = self._around.plan.at_request(self._process.program, request.verb, request.plural)
         if fault is None:
@@ -251,7 +251,9 @@ class ProgramClient:
             case _:
                 raise self._killed(request, do, fault)
 
-    def _killed(self, request: ProgramRequest, do: Callable[[], T], fault: PlannedFault) -> Killed:
+    def _killed(
+        self, request: ProgramRequest, do: Callable[[], T], fault: PlannedFault
+    ) -> ProgramKilled:
         """Kill the program around a write; return what ends its step."""
         if fault.moment == "after":
             self._do(request, do)
@@ -260,7 +262,7 @@ class ProgramClient:
             self._later(request, do, fault.duration)
         self._note(kinds.LIFE, f"is killed {fault.moment} {request}")
         self._process.die(fault.duration)
-        return Killed(self._process.name)
+        return ProgramKilled(self._process.name)
 
     def _do(self, request: ProgramRequest, do: Callable[[], T]) -> T:
         before = self._around.server.store.revision

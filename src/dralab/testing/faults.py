@@ -133,7 +133,7 @@ class PlannedFault:
 
 
 @dataclass(slots=True)
-class Traffic:
+class ObservedTraffic:
     """What programs did in the run without faults: where faults can be triggered."""
 
     requests: Counter[RequestPlace] = field(default_factory=Counter)
@@ -144,7 +144,7 @@ class Traffic:
 
 def draw(
     seed: int,
-    traffic: Traffic,
+    traffic: ObservedTraffic,
     *,
     allowed: Collection[str] = tuple(FAULTS),
     most: int = DEFAULT_MOST,
@@ -176,7 +176,11 @@ class _Drawer:
     """Draws faults of each name at the places that the traffic has."""
 
     def __init__(
-        self, chance: Random, traffic: Traffic, programs: Sequence[str], cached: frozenset[str]
+        self,
+        chance: Random,
+        traffic: ObservedTraffic,
+        programs: Sequence[str],
+        cached: frozenset[str],
     ) -> None:
         self.chance = chance
         self.programs = programs

@@ -140,11 +140,19 @@ class _Ignored:
 
 
 def _generated_names(stored: Iterable[Stored]) -> dict[str, str]:
-    found = {}
-    for each in stored:
-        prefix = metadata_of(each.value).get("generateName")
-        if prefix and each.key.name.startswith(prefix):
-            found[each.key.name] = f"{prefix}*"
+    """Return the generated names and what stands for them: `web-x7k2p-gpu-9qw2c`: `web-*-gpu-*`."""
+    prefixes = {
+        each.key.name: str(prefix)
+        for each in stored
+        if (prefix := metadata_of(each.value).get("generateName"))
+        and each.key.name.startswith(prefix)
+    }
+    found: dict[str, str] = {}
+    # A prefix may begin with a name that was generated itself: of the pod of a claim.
+    for name in sorted(prefixes, key=len):
+        prefix = prefixes[name]
+        longest = max((n for n in found if prefix.startswith(n)), key=len, default="")
+        found[name] = f"{found.get(longest, '')}{prefix[len(longest) :]}*"
     return found
 
 

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable
 
-from dralab.testing.faults import EVENT, FAULTS, LIST, TIME, PlannedFault, Traffic
+from dralab.testing.faults import EVENT, FAULTS, LIST, TIME, ObservedTraffic, PlannedFault
 
 
 class FaultPlan:
@@ -14,7 +14,7 @@ class FaultPlan:
 
     def __init__(self, faults: Iterable[PlannedFault] = ()) -> None:
         self.faults = tuple(faults)
-        self.traffic = Traffic()
+        self.traffic = ObservedTraffic()
         self.fired: list[PlannedFault] = []
         self.active = True
         self._requests: dict[tuple[str, str, str, int], PlannedFault] = {}

@@ -21,7 +21,7 @@ from dralab.runtime.leader_election import Leadership
 from dralab.runtime.manager import Manager
 from dralab.testing.client import ProgramClient
 from dralab.testing.history import LIFE
-from dralab.testing.surroundings import Killed, Surroundings, TrialEnded
+from dralab.testing.surroundings import ProgramKilled, TrialEnded, TrialSurroundings
 
 T = TypeVar("T")
 # The kubelet's first back-off of a container that crashed.
@@ -48,7 +48,7 @@ class ProgramSpec:
 class ProgramProcess:
     """One replica of a program."""
 
-    def __init__(self, around: Surroundings, spec: ProgramSpec, replica: int) -> None:
+    def __init__(self, around: TrialSurroundings, spec: ProgramSpec, replica: int) -> None:
         self.around = around
         self.spec = spec
         self.program = spec.name
@@ -150,7 +150,7 @@ class ProgramProcess:
         before, self.around.acting = self.around.acting, self
         try:
             action()
-        except Killed:
+        except ProgramKilled:
             pass
         except TrialEnded:
             raise
@@ -160,7 +160,7 @@ class ProgramProcess:
             self.around.acting = before
 
     def wait(self, duration: int) -> None:
-        """Let time pass within a request: the rest of the cluster goes on. Killed, TrialEnded."""
+        """Let time pass within a request: the cluster goes on. ProgramKilled, TrialEnded."""
         incarnation = self.incarnation
         self._waits += 1
         try:
@@ -171,9 +171,9 @@ class ProgramProcess:
         self.check_alive(incarnation)
 
     def check_alive(self, incarnation: int) -> None:
-        """Killed: this incarnation is over, and nothing of it goes on."""
+        """ProgramKilled: this incarnation is over, and nothing of it goes on."""
         if not self.alive or incarnation != self.incarnation:
-            raise Killed(self.name)
+            raise ProgramKilled(self.name)
 
     def _catch_up(self) -> None:
         if self.busy:

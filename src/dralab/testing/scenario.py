@@ -52,7 +52,7 @@ def schema() -> dict[str, Any]:
 def load(path: Path) -> TrialScenario:
     """Return the scenario of a file. InputError: it cannot be used, with the line."""
     fields = load_fields(path)
-    read = _Reader(path)
+    read = _ScenarioReader(path)
     programs = [read.program(each) for each in fields.mappings("programs")]
     if not programs:
         raise fields.error("programs", "must name at least one program")
@@ -88,7 +88,7 @@ def load(path: Path) -> TrialScenario:
     return found
 
 
-class _Reader:
+class _ScenarioReader:
     """Reads the parts of one file, and remembers which files it is made of."""
 
     def __init__(self, path: Path) -> None:

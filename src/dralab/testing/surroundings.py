@@ -10,7 +10,7 @@ from dralab.testing.history import TrialHistory
 from dralab.testing.plan import FaultPlan
 
 
-class Killed(BaseException):
+class ProgramKilled(BaseException):
     """The process is over: nothing of it goes on, as after kill -9."""
 
 
@@ -29,15 +29,15 @@ class RequestingProcess(Protocol):
         ...
 
     def wait(self, duration: int) -> None:
-        """Let time pass within a request. Killed, TrialEnded."""
+        """Let time pass within a request. ProgramKilled, TrialEnded."""
         ...
 
     def check_alive(self, incarnation: int) -> None:
-        """Killed: the incarnation is over."""
+        """ProgramKilled: the incarnation is over."""
         ...
 
 
-class Surroundings(Protocol):
+class TrialSurroundings(Protocol):
     """A trial, as its programs see it."""
 
     engine: SimulatedEngine

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from dralab.kernel.clock import SECOND
-from dralab.testing.faults import PlannedFault, Traffic, draw
+from dralab.testing.faults import ObservedTraffic, PlannedFault, draw
 from dralab.testing.final_state import FinalState, final_state, varying
 from dralab.testing.history import VERDICT, TrialHistory
 from dralab.testing.surroundings import TrialEnded
@@ -42,7 +42,7 @@ class ExpectedEnd:
 
     state: FinalState
     varying: frozenset[str]
-    traffic: Traffic
+    traffic: ObservedTraffic
     quiet_requests: Counter[str]
 
 
@@ -57,7 +57,7 @@ class TrialResult:
     history: TrialHistory
     steps: int
     duration: int
-    traffic: Traffic = field(default_factory=Traffic)
+    traffic: ObservedTraffic = field(default_factory=ObservedTraffic)
 
     @property
     def failed(self) -> bool:

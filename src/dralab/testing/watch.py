@@ -11,7 +11,7 @@ from dralab.kernel.clock import SECOND
 from dralab.objects.metadata import metadata_of
 from dralab.runtime.client import Watch, WatchEvent
 from dralab.testing import history as kinds
-from dralab.testing.surroundings import RequestingProcess, Surroundings
+from dralab.testing.surroundings import RequestingProcess, TrialSurroundings
 
 
 class ProgramWatch:
@@ -19,7 +19,7 @@ class ProgramWatch:
 
     def __init__(
         self,
-        around: Surroundings,
+        around: TrialSurroundings,
         process: RequestingProcess,
         inner: Watch,
         plural: str,
