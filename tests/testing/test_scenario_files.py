@@ -159,7 +159,7 @@ def test_a_program_without_a_bug_passes(folder):
 
 
 def test_a_scenario_that_fails_without_faults_is_one_line(folder):
-    (folder / "maker.py").write_text(OPERATOR.replace("self.client.create", "self.client.cretae"))
+    (folder / "maker.py").write_text(OPERATOR.replace("self.client.create", "self.client.produce"))
     found = run("run", folder / "scenario.yaml")
     assert found.exit_code == 2
     assert found.stderr.startswith("Error: ")
