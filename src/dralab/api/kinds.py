@@ -173,6 +173,16 @@ class Kinds:
         """Return the versions of a group, the preferred one first; empty if it is unknown."""
         return list(self._groups.get(group, ()))
 
+    def is_left_to_others(self, group: str) -> bool:
+        """Whether a group has no built-in kind: what it does not have, any other server may have.
+
+        A real server answers what it does not know of such a group like an unknown path.
+        """
+        found = self._groups.get(group, {})
+        return bool(group) and all(
+            kind.custom is not None for kinds in found.values() for kind in kinds.values()
+        )
+
     def in_version(self, group: str, version: str) -> list[Kind]:
         """Return the kinds of one version, sorted by plural."""
         found = self._groups.get(group, {}).get(version, {})

@@ -63,6 +63,10 @@ class Strategy:
     def default(self, value: JsonDict) -> None:
         """Fill in what the client left out; changes `value`."""
 
+    def updated(self, value: JsonDict) -> JsonDict:
+        """Return a stored object as today's schema has it, which may be the same one."""
+        return value
+
     def prepare_create(self, value: JsonDict, now: str) -> None:
         """Drop what a client may not set on a new object, and set what it always has.
 

@@ -199,7 +199,7 @@ def test_names_that_others_have_are_not_accepted(ask):
         "SingularConflict",
         '"foo" is already in use',
     )
-    assert ask("GET", "/apis/x.io/v1/bars")[0] == 404
+    assert ask.full("GET", "/apis/x.io/v1/bars").status == 404
 
 
 @pytest.mark.parametrize(

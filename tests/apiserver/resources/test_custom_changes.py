@@ -3,6 +3,7 @@
 import pytest
 
 from admissions import MERGE, ask
+from dralab.apiserver.http.messages import HttpRequest
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import MemoryStore
 from dralab.kernel.randomness import Randomness
@@ -103,3 +104,29 @@ def test_an_unknown_field_is_not_selected_by(server):
     define(server, fields(a={"type": "string"}), selectableFields=selectable)
     code, found = ask(server, "GET", f"{APPLES}?fieldSelector=spec.b=1")
     assert (code, found["message"]) == (400, "field label not supported: spec.b")
+
+
+def test_objects_get_the_defaults_of_todays_schema_when_they_are_read(server):
+    free = {"type": "string"}
+    define(server, fields(a=free, gone=free))
+    made = ask(server, "POST", APPLES, apple(a="x", gone="y"))[1]
+    define(server, fields(a=free, b={"type": "string", "default": "new"}), "PUT")
+    found = ask(server, "GET", f"{APPLES}/a")[1]
+    assert found["spec"] == {"a": "x", "b": "new"}
+    assert found["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]
+    (listed,) = ask(server, "GET", APPLES)[1]["items"]
+    assert listed["spec"] == found["spec"]
+    # Stored only with the next write.
+    again = ApiServer(server.store, randomness=Randomness(2))
+    assert ask(again, "GET", f"{APPLES}/a")[1]["spec"] == found["spec"]
+    changed = ask(again, "PATCH", f"{APPLES}/a", {"spec": {"a": "z"}}, MERGE)[1]
+    assert changed["spec"] == {"a": "z", "b": "new"}
+
+
+def test_what_a_group_of_custom_resources_does_not_have_is_an_unknown_path(server):
+    define(server, fields())
+    request = HttpRequest(method="GET", path="/apis/x.io/v1/namespaces/default/pears")
+    assert server.handle(request).body == b"404 page not found\n"
+    request = HttpRequest(method="GET", path="/apis/x.io/v2")
+    assert server.handle(request).body == b"404 page not found\n"
+    assert ask(server, "GET", "/apis/apps/v1/namespaces/default/pears")[1]["reason"] == "NotFound"

@@ -154,7 +154,7 @@ class Pages:
     def _resources(self, request: HttpRequest, group: str, version: str) -> HttpResponse:
         kinds = self.resources.kinds
         if version not in kinds.versions(group):
-            if group and not kinds.versions(group):
+            if kinds.is_left_to_others(group):
                 raise NoSuchGroup(group)
             raise routing.not_found()
         return self._document(

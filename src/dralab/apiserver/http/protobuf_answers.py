@@ -106,7 +106,9 @@ class ProtobufEncoder:
         place = (self.kind.api_version, stored.key, stored.revision)
         found = self._kept.find(place)
         if found is None:
-            found = self._writer.write(self.rules.from_hub(self.kind, stored.value))
+            # Not its `value`: a list would drop all others that are kept as mappings.
+            value = stored.value if stored.parsed else orjson.loads(stored.encoded)
+            found = self._writer.write(self.rules.from_hub(self.kind, value))
             self._kept.add(place, found)
         return found
 

@@ -85,7 +85,7 @@ def route(parts: list[str], kinds: Kinds) -> Route:
             raise not_found()
     kind = kinds.get(group, version, rest[0])
     if kind is None:
-        if group and not kinds.versions(group):
+        if kinds.is_left_to_others(group):
             raise NoSuchGroup(group)
         raise not_found()
     if namespace and not kind.namespaced:

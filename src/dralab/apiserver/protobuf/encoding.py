@@ -8,6 +8,7 @@ those that an object has are replaced. `decoding` reads what this writes.
 import base64
 import struct
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 import orjson
@@ -200,14 +201,14 @@ def _field_writer(number: int, field: MessageField) -> Write:
 
 
 def _map_writer(number: int, key: str, value: str) -> Write:
-    tag = _tag(number, BYTES)
     write_key, write_value = _value_writer(1, key), _value_writer(2, value)
+    entry = _nested_writer(
+        _tag(number, BYTES), lambda item: write_key(item[0]) + write_value(item[1])
+    )
 
     def write(items: Any) -> bytes:
         # Go sorts the keys so that equal objects have equal bytes.
-        return b"".join(
-            [_chunk(tag, write_key(name) + write_value(items[name])) for name in sorted(items)]
-        )
+        return b"".join([entry(item) for item in sorted(items.items())])
 
     return write
 
@@ -234,7 +235,7 @@ def _value_writer(number: int, type_: str) -> Write:
 
 
 def _text_writer(tag: bytes) -> Write:
-    heads = [tag + length for length in ONE_BYTE]
+    heads = _heads(tag)
 
     def write(text: Any) -> bytes:
         data: bytes = text.encode()
@@ -244,9 +245,19 @@ def _text_writer(tag: bytes) -> Write:
     return write
 
 
+@lru_cache(maxsize=512)
+def _heads(tag: bytes) -> Sequence[bytes]:
+    """Return the tag with each length of one byte: most values are short, and this is hot."""
+    return [tag + length for length in ONE_BYTE]
+
+
 def _nested_writer(tag: bytes, inner: Write) -> Write:
+    heads = _heads(tag)
+
     def write(value: Any) -> bytes:
-        return _chunk(tag, inner(value))
+        data = inner(value)
+        size = len(data)
+        return heads[size] + data if size < SMALL else _chunk(tag, data)
 
     return write
 

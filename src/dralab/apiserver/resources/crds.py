@@ -47,6 +47,8 @@ class CustomResources:
                 if len(status_of(definition).get("storedVersions") or ()) > 1:
                     self.context.rules.mixed.add(f"{spec['group']}/{spec['names']['plural']}")
                 self.serve(name, spec)
+                if definition["metadata"].get("generation", 1) > 1:
+                    self._outdate(f"{spec['group']}/{spec['names']['plural']}")
 
     def serve_own(self, name: str, spec: Mapping[str, Any]) -> None:
         """Serve the kinds of a definition that belongs to the server and is not stored."""
@@ -157,9 +159,11 @@ class CustomResources:
         by_webhook = (spec.get("conversion") or {}).get("strategy") == "Webhook"
         if by_webhook:
             storage = self._kept_version(hub, spec) or storage
-        context.rules.strategies[hub] = CustomStrategy(
-            {version["name"]: version for version in spec["versions"]}
-        )
+        rules = CustomStrategy({version["name"]: version for version in spec["versions"]})
+        known = context.rules.strategies.get(hub)
+        context.rules.strategies[hub] = rules
+        if isinstance(known, CustomStrategy) and not rules.reads_like(known):
+            self._outdate(hub)
         api_version = f"{spec['group']}/{storage}"
         had = context.rules.hub_types.get(hub)
         context.rules.hub_types[hub] = (api_version, spec["names"]["kind"])
@@ -177,6 +181,11 @@ class CustomResources:
                 hub, lambda _, after: self._object_changed(name, after), writes=True
             )
         self._tell()
+
+    def _outdate(self, hub: str) -> None:
+        """Take note that objects may have been stored by another schema than today's."""
+        if self.context.store.count(hub):
+            self.context.rules.outdated.add(hub)
 
     def _kept_version(self, hub: str, spec: Mapping[str, Any]) -> str | None:
         """Return the version in which objects are stored, which only a webhook could change."""
@@ -281,6 +290,7 @@ class CustomResources:
             if self.context.kinds.get(kind.group, kind.version, kind.plural) is kind:
                 self.context.kinds.remove(kind.group, kind.version, kind.plural)
             self.context.rules.mixed.discard(kind.hub)
+            self.context.rules.outdated.discard(kind.hub)
             self.context.rules.strategies.pop(kind.hub, None)
             self.context.rules.hub_types.pop(kind.hub, None)
             self.context.rules.webhooks.pop(kind.hub, None)

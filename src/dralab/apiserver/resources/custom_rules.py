@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
+import orjson
+
 from dralab.api import fields, schemas, structural
 from dralab.api.core.definitions import DefinitionStrategy, change_errors
 from dralab.api.decoding import Decoder
@@ -50,15 +52,15 @@ class CustomStrategy(Strategy):
 
     def __init__(self, versions: Mapping[str, Mapping[str, Any]]) -> None:
         self.versions = dict(versions)
-        self._raw: dict[str, Mapping[str, Any]] = {}
+        self.raw: dict[str, Mapping[str, Any]] = {}
         self._schemas: dict[str, Schema] = {}
         for name, version in versions.items():
             given = (version.get("schema") or {}).get("openAPIV3Schema")
-            self._raw[name] = _whole(given)
+            self.raw[name] = _whole(given)
             self._schemas[name] = schemas.custom(given)
         self._efforts = {
             name: (structural.effort(raw), _rules_effort(raw), _loops(raw))
-            for name, raw in self._raw.items()
+            for name, raw in self.raw.items()
         }
 
     def effort(self, size: int, version: str) -> int:
@@ -88,14 +90,14 @@ class CustomStrategy(Strategy):
                 )
             value["metadata"], wrong = _metadata().decode(meta)
             unknown += [f"metadata.{path}" for path in wrong]
-        raw = self._raw.get(version)
+        raw = self.raw.get(version)
         if raw is not None:
             unknown += structural.prune(raw, value)
         return value, unknown
 
     def default(self, value: JsonDict) -> None:
         """Fill in the defaults of the schema."""
-        raw = self._raw.get(value["apiVersion"].rpartition("/")[2])
+        raw = self.raw.get(value["apiVersion"].rpartition("/")[2])
         if raw is not None:
             try:
                 structural.apply_defaults(raw, value)
@@ -103,6 +105,20 @@ class CustomStrategy(Strategy):
                 raise ApiError(
                     "RequestEntityTooLarge", f"the object is too large: {error}"
                 ) from None
+
+    def reads_like(self, other: "CustomStrategy") -> bool:
+        """Whether stored objects are read as with other rules: by the same schemas."""
+        return self.raw == other.raw
+
+    def updated(self, value: JsonDict) -> JsonDict:
+        """Return a stored object without what the schema does not know, and with its defaults."""
+        raw = self.raw.get(value["apiVersion"].rpartition("/")[2])
+        if raw is None:
+            return value
+        found: JsonDict = orjson.loads(orjson.dumps(value))
+        structural.prune(raw, found)
+        self.default(found)
+        return found
 
     def prepare_create(self, value: JsonDict, now: str) -> None:  # noqa: ARG002
         """Drop the status where it has its own path."""
@@ -131,7 +147,7 @@ class CustomStrategy(Strategy):
         return self._errors(new, old)
 
     def _errors(self, value: JsonDict, old: JsonDict | None) -> list[FieldError]:
-        raw = self._raw.get(value["apiVersion"].rpartition("/")[2])
+        raw = self.raw.get(value["apiVersion"].rpartition("/")[2])
         if raw is None:
             return []
         found = sorted(structural.errors(raw, value), key=lambda error: error.field)

@@ -42,6 +42,9 @@ class Rules:
         # Collections with objects of several versions: each is stored in the version that was the
         # stored one when it was last written, as in a real server.
         self.mixed: set[str] = set()
+        # Collections whose objects may have been stored by another schema: they are pruned and get
+        # their defaults when they are read, as in a real server.
+        self.outdated: set[str] = set()
         self._observers: dict[str, list[Observer]] = {}
         self._writers: dict[str, list[Observer]] = {}
         self._of_all: list[ObserverOfAll] = []
@@ -117,7 +120,11 @@ class Rules:
 
     def is_hub(self, kind: Kind) -> bool:
         """Return whether objects of that version are stored as they are."""
-        return self.hub_type(kind)[0] == kind.api_version and kind.hub not in self.mixed
+        return (
+            self.hub_type(kind)[0] == kind.api_version
+            and kind.hub not in self.mixed
+            and kind.hub not in self.outdated
+        )
 
     def prepare(self, kind: Kind, found: Sequence[Stored]) -> None:
         """Have all of these objects converted, if a webhook does that. ApiError, MustWait."""
@@ -144,5 +151,9 @@ class Rules:
             return value
         found = self.conversions.get(kind.hub)
         if found is None:
-            return {**value, "apiVersion": kind.api_version, "kind": kind.kind}
-        return found[1](kind, value)
+            shown = {**value, "apiVersion": kind.api_version, "kind": kind.kind}
+        else:
+            shown = found[1](kind, value)
+        if kind.hub in self.outdated:
+            return self.strategy_of(kind).updated(shown)
+        return shown
