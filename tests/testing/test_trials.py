@@ -274,6 +274,19 @@ def test_requests_in_the_quiet_state_are_a_hot_loop():
     assert "hot-loop: operator sends" in str(result.violations[0])
 
 
+def test_the_lists_of_a_late_start_are_not_a_hot_loop():
+    """Found with the garbage collector, which lists 62 kinds (seed 178)."""
+
+    class ManyLists(Sites):
+        def __init__(self, manager):
+            super().__init__(manager)
+            for _ in range(80):
+                self.client.list(CONFIG_MAPS)
+
+    late = fault("restart", resource="", at=20 * SECOND, duration=40 * SECOND)
+    assert tried(ManyLists, late).violations == ()
+
+
 def test_a_program_with_an_error_of_its_own_crashes():
     class Fragile(Sites):
         def reconcile(self, key):

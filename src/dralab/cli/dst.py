@@ -41,7 +41,7 @@ def dst() -> None:
 @click.option("--junit", type=FILE, help="Write a JUnit report to this file.")
 @click.option(
     "--out", type=click.Path(path_type=Path, file_okay=False),
-    help="Write replay files of failures, the coverage and the corpus to this directory.",
+    help="Write replay files and timelines of failures, coverage and corpus to this directory.",
 )  # fmt: skip
 @click.option("--coverage", is_flag=True, help="Print which faults happened where.")
 @output_option("text", "json")
@@ -100,8 +100,11 @@ def run(
 @click.argument("file", type=FILE)
 @click.option("--scenario", type=FILE, help="The scenario, where it is not at its old place.")
 @click.option("--all", "everything", is_flag=True, help="Show every request and event.")
+@click.option("--html", type=FILE, help="Write the timeline to this HTML file as well.")
 @click.option("--width", type=click.IntRange(min=40), default=100, show_default=True)
-def replay(file: Path, scenario: Path | None, everything: bool, width: int) -> None:
+def replay(
+    file: Path, scenario: Path | None, everything: bool, html: Path | None, width: int
+) -> None:
     """Run the schedule of a replay file again and print its timeline.
 
     Exit code 1: it fails again; 0: it does not.
@@ -111,6 +114,7 @@ def replay(file: Path, scenario: Path | None, everything: bool, width: int) -> N
     from dralab import __version__
     from dralab.testing import replays
     from dralab.testing.history import timeline
+    from dralab.testing.page import timeline_page
     from dralab.testing.trial import run_trial
 
     with bad_input():
@@ -122,6 +126,10 @@ def replay(file: Path, scenario: Path | None, everything: bool, width: int) -> N
         click.echo(f"note: recorded by dralab {found.version}, this is {__version__}", err=True)
     result = run_trial(loaded, expected, found.faults, found.seed)
     history = result.history
+    if html is not None:
+        title = f"{loaded.name}, seed {found.seed}"
+        page = timeline_page(title, result.violations, found.faults, history.entries)
+        html.write_text(page, encoding="utf-8")
     shown = history.entries if everything else replays.told_entries(history)
     for line in timeline(shown, width=width):
         click.echo(line)
@@ -171,6 +179,7 @@ def _write(result: "SearchResult", scenario: Path, out: Path) -> dict[str, Path]
     import orjson
 
     from dralab.testing import replays
+    from dralab.testing.page import timeline_page
 
     out.mkdir(parents=True, exist_ok=True)
     written = {}
@@ -178,6 +187,13 @@ def _write(result: "SearchResult", scenario: Path, out: Path) -> dict[str, Path]
         path = out / f"failure-{number}.json"
         path.write_bytes(replays.as_replay(failure, scenario, result.scenario.digest, out))
         written[failure.summary.signature] = path
+        page = timeline_page(
+            f"{result.scenario.name}, seed {failure.summary.seed}",
+            failure.result.violations,
+            failure.schedule,
+            failure.result.history.entries,
+        )
+        path.with_suffix(".html").write_text(page, encoding="utf-8")
     rows = [dict(zip(COVERAGE, row, strict=True)) for row in result.coverage.rows()]
     (out / "coverage.json").write_bytes(orjson.dumps(rows, option=orjson.OPT_INDENT_2))
     (out / "corpus.json").write_bytes(orjson.dumps(result.corpus))

@@ -75,6 +75,7 @@ class ProgramProcess:
         self.incarnation += 1
         self.alive = True
         self.around.history.add(self.name, LIFE, f"starts (incarnation {self.incarnation})")
+        self.around.note_start()
         engine = ProgramEngine(self, self.incarnation)
         informer = ProgramClient(
             self.around, self, self.incarnation, from_cache=self.spec.cached_lists

@@ -4,7 +4,7 @@
 """
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib import resources
 from pathlib import Path
@@ -35,6 +35,7 @@ from dralab.testing.trial_scenario import (
 from dralab.values.json_types import JsonDict
 
 SCHEDULER: Final = "scheduler"
+NODES: Final = "nodes"
 PAUSE: Final = 5 * SECOND
 VERBS: Final = ("apply", "patch", "scale", "delete", "wait")
 LISTS: Final = ("consistent", "cached")
@@ -105,14 +106,18 @@ class _ScenarioReader:
 
     def program(self, given: Fields) -> ProgramSpec:
         """Return a program: ours by name, or a class of the user's."""
+        drivers = self._drivers(given)
         readers: Mapping[str, Callable[[Fields], Any]] = {
             "python": partial(self._python, given),
             "controller": lambda f: f.choice("controller", registry.CONTROLLERS),
             "scheduler": lambda f: SCHEDULER if f.flag("scheduler", default=True) else "",
+            "nodes": lambda f: partial(nodes, number=f.whole("nodes", least=1), drivers=drivers),
         }
         found = given.one_of(readers)
         build: Build
-        if callable(found):
+        if isinstance(found, partial) and found.func is nodes:
+            name, build = NODES, found
+        elif callable(found):
             name, build = Path(given.text("python").partition(":")[0]).stem, found
         elif found == SCHEDULER:
             name, build = SCHEDULER, scheduler
@@ -121,7 +126,7 @@ class _ScenarioReader:
         else:
             raise given.error("scheduler", "must be true")
         own = given.text("name", name)
-        if not callable(found) and own != name:
+        if not given.has("python") and own != name:
             raise given.error("name", f"must be {name!r}: parts of dralab have their own names")
         replicas = given.whole("replicas", 1, least=1)
         if replicas > MOST_REPLICAS:
@@ -173,10 +178,7 @@ class _ScenarioReader:
                 if name not in registry.CONTROLLERS:
                     known = ", ".join(registry.CONTROLLERS)
                     raise given.error("controllers", f"{name!r} is not one of {known}")
-        drivers = list(given.texts("drivers"))
-        for name in drivers:
-            if name not in DRIVERS:
-                raise given.error("drivers", f"{name!r} is not one of {', '.join(DRIVERS)}")
+        drivers = self._drivers(given)
         found = ClusterParts(
             controllers=controllers,
             scheduler=given.flag("scheduler", default=True),
@@ -185,6 +187,14 @@ class _ScenarioReader:
         )
         given.done()
         return found
+
+    @staticmethod
+    def _drivers(given: Fields) -> list[str]:
+        drivers = list(given.texts("drivers"))
+        for name in drivers:
+            if name not in DRIVERS:
+                raise given.error("drivers", f"{name!r} is not one of {', '.join(DRIVERS)}")
+        return drivers
 
     def step(self, given: Fields) -> ScriptStep:
         """Return a step of the script: `after` is the time since the step before."""
@@ -282,3 +292,10 @@ def scheduler(manager: Manager) -> object:
 def controller(manager: Manager, *, name: str) -> object:
     """Build one of dralab's controllers."""
     return registry.assemble(manager, without=set(registry.CONTROLLERS) - {name})
+
+
+def nodes(manager: Manager, *, number: int, drivers: Sequence[str]) -> object:
+    """Build simulated nodes with their drivers: a restart is one of whole machines."""
+    from dralab.components.nodes import NodeOptions, assemble
+
+    return assemble(manager, NodeOptions(nodes=number, drivers=drivers))

@@ -69,6 +69,10 @@ class TrialSurroundings(Protocol):
         """Let everything happen that happens in `duration` nanoseconds. TrialEnded."""
         ...
 
+    def note_start(self) -> None:
+        """Note that a program starts: what it lists then is not a hot loop."""
+        ...
+
     def refused(self, program: str) -> None:
         """Count a request of a program that was refused."""
         ...

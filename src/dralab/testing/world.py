@@ -207,6 +207,10 @@ class TrialWorld:
         if machine.getrusage(machine.RUSAGE_SELF).ru_maxrss * 1024 > limits.memory:
             self.violated("limit", f"more than {limits.memory:,} bytes (limits.memory)")
 
+    def note_start(self) -> None:
+        """Note that a program starts: what it lists then is not a hot loop."""
+        self.last_change = self.engine.clock.now()
+
     def refused(self, program: str) -> None:
         """Count a request of a program that was refused."""
         self._refused[program] += 1
