@@ -16,6 +16,7 @@ from dralab.capacity.changes import AddNodes, RemoveNode
 from dralab.capacity.model import CapacityModel
 from dralab.capacity.move_costs import BELONGS
 from dralab.capacity.need import PodToPlace
+from dralab.capacity.page_words import PageWords
 from dralab.objects.nodes import PODS
 from dralab.scheduler.cycle import PodPlacement, Refusal
 from dralab.scheduler.demands import BlockedPod
@@ -281,7 +282,7 @@ class _Planner:
             first = decided[pods[0].uid]
             if served or not isinstance(first, Refusal):
                 return ""
-            return self.model.why(first)
+            return PageWords(self.model)(first)
 
     def _one(self, name: str) -> int:
         """Add one node of a shape: the pods of the backlog fit on no other."""

@@ -7,6 +7,7 @@ from typing import Literal
 from dralab.capacity.changes import SupposedChange
 from dralab.capacity.fragmentation import KindFragmentation, fragmentation, pod_kinds
 from dralab.capacity.model import CapacityModel, Decision
+from dralab.capacity.page_words import PageWords
 from dralab.objects.metadata import NamespacedName
 from dralab.scheduler.cycle import PodPlacement, Refusal
 from dralab.scheduler.pods import PodInfo
@@ -114,8 +115,9 @@ def what_if(
 def _reasons(
     model: CapacityModel, decided: dict[str, Decision], *, explain: bool
 ) -> dict[str, str]:
+    words = PageWords(model)
     return {
-        uid: model.why(each) if explain else each.message
+        uid: words(each) if explain else each.message
         for uid, each in decided.items()
         if isinstance(each, Refusal)
     }

@@ -8,7 +8,7 @@
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from dralab.allocation.explanation.conditions import Condition
@@ -367,6 +367,10 @@ class Diagnosis:
     def code(self) -> str:
         """The stable code of the cause."""
         return self.cause.code
+
+    def beside(self, unfit: tuple[tuple[str, int], ...]) -> "Diagnosis":
+        """Return the same beside nodes that are ruled out by their own state."""
+        return replace(self, unfit=unfit)
 
     @property
     def groups(self) -> tuple[NodeGroup, ...]:

@@ -23,14 +23,20 @@ def diagnose(
     budget: int = DEFAULT_BUDGET,
     questions: int = MOST_QUESTIONS,
     refused: bool = False,
+    earlier: FleetQuestions | None = None,
 ) -> Diagnosis | None:
     """Return why no node can serve the claims of a problem, and what would help.
 
     None where one can. `subject` names what waits (`pod ml/train`); `budget` limits the steps of
     each question to the allocator, `questions` their number. `refused`: the search ended with an
-    error although some node could serve them.
+    error although some node could serve them. `earlier` are questions about other claims on the
+    same nodes: what was found out about these is not found out again.
     """
-    asking = FleetQuestions(problem, nodes, catalog=catalog, budget=budget, questions=questions)
+    asking = (
+        FleetQuestions(problem, nodes, catalog=catalog, budget=budget, questions=questions)
+        if earlier is None
+        else earlier.about(problem, questions)
+    )
     inquiry = Inquiry(asking)
     cause = cause_of(inquiry, refused=refused)
     if cause is None:

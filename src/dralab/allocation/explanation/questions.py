@@ -65,11 +65,18 @@ class FleetQuestions:
         self.unsettled = False
         self.error = ""
 
-    def about(self, problem: Problem) -> "FleetQuestions":
+    def about(self, problem: Problem, questions: int | None = None) -> "FleetQuestions":
         """Return questions about a changed form of the problem on the same nodes.
 
-        A form that reads more of the devices groups them anew.
+        A form that reads more of the devices groups them anew. With `questions` it is another
+        problem, which may ask so many.
         """
+        found = self._about(problem)
+        if questions is not None:
+            found.allowance, found.unsettled = Allowance(questions), False
+        return found
+
+    def _about(self, problem: Problem) -> "FleetQuestions":
         if Likeness(problem).asks == self.likeness.asks:
             found = copy(self)
             found.problem, found.known, found.error = problem, {}, ""

@@ -51,7 +51,7 @@ def nodes_unfit(
         alike = [name for name in able if str(unfit[name][0]) == first]
         ordered.sort(key=lambda item: item[0] != first)
     text = ordered[0][0] if ordered else ""
-    code = next((code for start, code in CODES if text.startswith(start)), "DRA059")
+    code = code_of(text)
     detail = ""
     if code == "DRA053" and able and text.startswith("Insufficient"):
         best = max(alike, key=lambda name: cluster.filters.shortages(pending.pod, name)[0][2])
@@ -79,6 +79,11 @@ def nodes_unfit(
         mark=None if broken is None else _mark(pending, broken),
         facts=tuple(facts),
     )
+
+
+def code_of(reason: str) -> str:
+    """Return the code of a reason in kube-scheduler's words."""
+    return next((code for start, code in CODES if reason.startswith(start)), "DRA059")
 
 
 def told_rule(cluster: Snapshot, pending: Pending, node: str) -> BrokenRule | None:
