@@ -8,6 +8,7 @@
 Times are nanoseconds since the Unix epoch, as programs read them from CLOCK_REALTIME.
 """
 
+import contextlib
 import os
 import signal
 import struct
@@ -362,7 +363,8 @@ class Supervisor:
         asleep = (ThreadState.HELD, ThreadState.GATED)
         found = [t for t in table.all.values() if t.state in asleep and t.has_signal()]
         for thread in found:
-            self._tracer.waits.enter(thread)
+            with contextlib.suppress(ProcessLookupError):  # the signal has killed it
+                self._tracer.waits.enter(thread)
         return bool(found)
 
     def _note_once(self, line: str) -> None:
