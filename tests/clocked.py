@@ -29,6 +29,7 @@ class Result:
     passed: float
     left: list[str]
     ending: RunEnding
+    jumps: int = 0
 
 
 def clocked(
@@ -41,11 +42,11 @@ def clocked(
             program = supervisor.start(arguments, stdout=output.fileno(), stderr=output.fileno())
             end = None if until is None else START + int(until * SECOND)
             ending = run(supervisor, program, until=end)
-            left = list(supervisor.running.values())
+            left, jumps = list(supervisor.running.values()), supervisor.jumps
             passed = (supervisor.now - START) / SECOND
         output.seek(0)
         lines = output.read().decode().splitlines()
-    return Result(program.returncode, lines, notes, passed, left, ending)
+    return Result(program.returncode, lines, notes, passed, left, ending, jumps)
 
 
 def python(code: str, **options: float | bool) -> Result:

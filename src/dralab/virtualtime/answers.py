@@ -49,26 +49,34 @@ def random_bytes(process: TracedProcess, address: int, size: int) -> int | None:
 class NetworkUse:
     """What programs have to do with the network.
 
-    `connected`: some program has named a peer on the network, or listens. `trusted` are addresses
-    of servers whose traffic needs no look; `served`: some program has named one of these.
+    `local_peers_known`: whoever else takes part on this machine, the owner of the clock knows when
+    it is idle. `connected`: some program has a peer that may be anybody's; `served`: some program
+    has a known one.
     """
 
     def __init__(self, *, outside: bool, note: Callable[[str], None]) -> None:
         self.connected = False
         self.served = False
-        self.trusted: set[str] = set()
+        self.local_peers_known = False
         self._outside = outside
         self._note = note
+
+    def listens(self) -> None:
+        """Take note that a program takes connections."""
+        self._meets(local=True)
+
+    def _meets(self, *, local: bool) -> None:
+        if local and self.local_peers_known:
+            self.served = True
+        else:
+            self.connected = True
 
     def answer(self, thread: TracedThread, name: str) -> int | None:
         """Return an error where a peer must not be reached; None to let the kernel do it."""
         for peer in peers.named(name, thread.registers.arguments, thread.process):
             if not peer.network:
                 continue
-            if name == "connect" and peer.local and peer.address in self.trusted:
-                self.served = True
-                continue
-            self.connected = True
+            self._meets(local=peer.local)
             if not (peer.local or self._outside):
                 process = thread.process
                 self._note(f"{process.name()} was refused a connection to {peer.address}")

@@ -147,12 +147,12 @@ class Supervisor:
             new_session=new_session,
         )
 
-    def trust(self, address: str) -> None:
-        """Take a server, `host:port` on this machine, for one whose idleness the caller knows.
+    def trust_local_peers(self) -> None:
+        """Say that the caller knows when other processes of this machine are idle that take part.
 
         As long as programs are connected to nobody else, there is no need to look at connections.
         """
-        self._tracer.network.trusted.add(address)
+        self._tracer.network.local_peers_known = True
 
     @property
     def running(self) -> Mapping[int, str]:
@@ -182,7 +182,7 @@ class Supervisor:
         deadline = None if late else self.next_deadline()
         if deadline is not None and max(deadline, self.now) < to:
             raise ValueError(f"cannot advance to {to}: a program waits until {deadline}")
-        self.jumps += 1
+        self.jumps += to > self.now
         self._move(to - self._time.offset)
 
     def step(self, until: int | None = None) -> bool:
@@ -190,7 +190,7 @@ class Supervisor:
         deadline = self._next()
         if deadline is None or (until is not None and deadline > until - self._time.offset):
             return False
-        self.jumps += 1
+        self.jumps += deadline > self._time.monotonic
         self._move(max(deadline, self._time.monotonic))
         return True
 

@@ -306,7 +306,7 @@ class Tracer:
         elif name == "getrandom":
             thread.answer(answers.random_bytes(process, *registers.arguments[:2]))
         elif name == "listen":
-            self.network.connected = True
+            self.network.listens()
             thread.resume()
         elif name in peers.CALLS:
             thread.answer(self.network.answer(thread, name))

@@ -4,6 +4,7 @@ import pytest
 from tests.simulation.engines.external.cases import WATCHING, ScenarioWriter, run, tasks
 
 from clocked import needs_clock
+from dralab.kernel.clock import SECOND, ManualClock
 from dralab.simulation.engines.external import options
 from dralab.simulation.errors import DecisionError, InputError
 
@@ -112,6 +113,14 @@ def test_a_run_in_real_time_says_so_and_why(scenario):
     assert "no virtual clock (external.clock is real): silence counts as an answer" in result.notes
     warning = "warning: external.rest has no effect: the clock is real (external.clock is real)"
     assert warning in said
+
+
+def test_the_clock_shows_the_wall_s_second_unless_a_start_is_given(scenario, monkeypatch):
+    # Programs compare it with dates of their own: of certificates, or of their build.
+    monkeypatch.setattr(options, "WallClock", lambda: ManualClock(1_800_000_000_123_456_789))
+    assert options.time_of(scenario("")).start == 1_800_000_000 * SECOND
+    given = scenario("", start="'2026-01-01T00:00:00Z'")
+    assert options.time_of(given).start == 1_767_225_600 * SECOND
 
 
 @pytest.mark.parametrize(

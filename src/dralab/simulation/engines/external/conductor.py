@@ -89,7 +89,7 @@ class Conductor(ClockedRun):
         self._meeting = False
         self._ticked = served.agenda.now()
         self._server = ServerTurns(served.cluster)
-        supervisor.trust(served.cluster.url.split("://", 1)[1])
+        supervisor.trust_local_peers()
 
     # --- the run --------------------------------------------------------------------------------
 
