@@ -149,10 +149,12 @@ class ApiServer:
         """Write the objects by which a server tells about itself, from now on."""
         from dralab.apiserver.aggregation.local_services import LocalApiServices
         from dralab.apiserver.resources.own_objects import OwnObjects
+        from dralab.apiserver.resources.policy_statuses import PolicyStatuses
 
         local = LocalApiServices(self.resources)
         self.own_objects = OwnObjects(self.resources, address, also=[local.publish])
         self.own_objects.publish()
+        PolicyStatuses(self.resources.context).follow()
 
     def _audited(self, audit: "AuditSettings", chance: Randomness) -> "Auditing":
         from dralab.apiserver.audit.events import Auditor
