@@ -3,7 +3,7 @@
 import pytest
 
 from dralab.apiserver.resources.rule_checks import rule_errors
-from dralab.apiserver.resources.schema_types import escape, type_of_schema, value_of
+from dralab.cel.schema_types import escape, type_of_schema, value_of
 
 ROOT = "spec.validation.openAPIV3Schema"
 ADVICE = "(try simplifying the rule, or adding maxItems, maxProperties, and maxLength where"

@@ -8,8 +8,8 @@ from typing import Any, Final
 from dralab import cel
 from dralab.api import fields
 from dralab.api.fields import OMITTED, FieldError
-from dralab.apiserver.resources.schema_types import is_embedded, value_of
 from dralab.cel import types
+from dralab.cel.schema_types import is_embedded, value_of
 from dralab.cel.values import NOTHING, Optional
 from dralab.values.remembering import remembered
 

@@ -14,12 +14,12 @@ from typing import Any, Final
 from dralab import cel
 from dralab.api import fields
 from dralab.api.fields import FieldError
-from dralab.apiserver.resources.schema_types import (
+from dralab.cel import types
+from dralab.cel.schema_types import (
     ROOT,
     SchemaType,
     type_of_schema,
 )
-from dralab.cel import types
 
 PER_EXPRESSION: Final = 10_000_000
 PER_DEFINITION: Final = 100_000_000

@@ -15,8 +15,8 @@ from dralab import cel
 from dralab.api.kinds import Kind, Kinds
 from dralab.api.schemas import OBJECT_META, Schemas
 from dralab.apiserver.admission.policies.definitions import policy_environment, read_variables
-from dralab.apiserver.resources.schema_types import SchemaType, type_of_schema
 from dralab.cel.environment import Environment
+from dralab.cel.schema_types import SchemaType, type_of_schema
 from dralab.values.json_types import JsonDict
 
 MOST: Final = 10  # kinds that are checked for one policy

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
-from dralab.cel import DeclaredSize, types
+from dralab.cel import types
+from dralab.cel.environment import DeclaredSize
 from dralab.cel.functions.times import duration, timestamp
 from dralab.cel.json_values import from_json
 from dralab.cel.types import CelType
