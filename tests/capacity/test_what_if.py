@@ -187,7 +187,7 @@ def test_the_page_tells_who_waits_and_why(run):
     assert found.exit_code == 1
     assert "one  a -> b" in " ".join(found.stdout.split(" ")).replace("default/", "")
     assert "running  3: 1 stay, 1 move or restart, 1 lose their place" in found.stdout
-    assert "no node has 4 gpus, the largest has 2 (DRA031)" in found.stdout
+    assert "all 4 suitable devices are in use (DRA030)" in found.stdout
 
 
 def test_programs_read_json(run):
