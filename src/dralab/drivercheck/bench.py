@@ -447,7 +447,7 @@ class Bench:
 
     def settled(self, problem: Callable[[], str]) -> str:
         """Wait until there is no problem, or none of it goes away; return what is left of it."""
-        end = self.clock.now() + int(self.limits.quiet * SECOND)
+        end = self.clock.now() + int(self.limits.settle * SECOND)
         while (text := problem()) and self.clock.now() < end:
             self.wait(LOOK_EVERY)
         return text

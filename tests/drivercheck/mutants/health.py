@@ -48,14 +48,14 @@ def reporting(**methods):
 
 
 def slow(self, active):
-    threading.Event().wait(2.5)
+    threading.Event().wait(7.0)
     yield from QuickServer.reports(self, active)
 
 
 def slow_again(self, active):
     self.opened = getattr(self, "opened", 0) + 1
     if self.opened > 1:
-        threading.Event().wait(2.5)
+        threading.Event().wait(7.0)
     yield from QuickServer.reports(self, active)
 
 

@@ -31,7 +31,7 @@ class Tired(Counting):
 class Slow(Counting):
     def answered(self, claims, answers):
         if self.calls > 1:
-            threading.Event().wait(1.8)
+            threading.Event().wait(6.0)
         return answers
 
 

@@ -251,7 +251,7 @@ def unscoped():
 
 def slow(self, claims, answers):
     if len(claims) == 6:
-        threading.Event().wait(4.5)
+        threading.Event().wait(11.0)
     return answers
 
 

@@ -86,7 +86,7 @@ def public():
 def slow_info():
     class Server(QuickServer):
         def info(self):
-            threading.Event().wait(0.6)
+            threading.Event().wait(2.0)
             return super().info()
 
     return target(server=Server)
