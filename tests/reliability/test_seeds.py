@@ -45,6 +45,13 @@ class Disk:
     told: int = 1  # the revision up to which the server was told that it is written
     lost: list[Row] = field(default_factory=list)
 
+    def open(self) -> MemoryStore:
+        """Return a store over what is there, as a start of the server finds it."""
+        return SimulatedStore(self)
+
+    def disturb(self) -> None:
+        """Do nothing: each write has its own fate."""
+
     def write(self, batch: list[Row]) -> None:
         """Write a batch, or fail. StorageUnavailable, Undecided."""
         fate = self.chance.random()
@@ -119,10 +126,10 @@ class Operation:
 class World:
     """One run: clients that ask, watchers that follow, a server that dies and comes back."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, disk: Disk | None = None) -> None:
         self.events = Events()
         self.chance = random.Random(seed)
-        self.disk = Disk(random.Random(seed + 1), relaxed=seed % 2 == 1)
+        self.disk = disk or Disk(random.Random(seed + 1), relaxed=seed % 2 == 1)
         self.randomness = Randomness(seed)
         self.waiting: deque[tuple[HttpRequest, Callable[[HttpResponse], None]]] = deque()
         self.history: list[Operation] = []
@@ -134,6 +141,9 @@ class World:
             self.later(lambda number=number: self.act(number))
         for _ in range(3):
             self.events.after(self.chance.randrange(LONG), self.cut_power)
+        faults = random.Random(seed + 2)
+        for _ in range(12):
+            self.events.after(faults.randrange(LONG), self.disk.disturb)
 
     def later(self, call: Callable[[], object], most: int = 15) -> None:
         self.events.after(self.chance.randint(1, most * MILLISECOND), call)
@@ -141,7 +151,7 @@ class World:
     def start(self) -> None:
         while True:  # what every cluster has may not be writable at once
             try:
-                store = SimulatedStore(self.disk)
+                store = self.disk.open()
                 self.server = ApiServer(store, clock=self.events.clock, randomness=self.randomness)
                 break
             except StorageUnavailable:
@@ -285,9 +295,9 @@ def patient() -> Iterator[None]:
         asgi.HELD = held
 
 
-def lived(seed: int) -> World:
+def lived(seed: int, disk: Disk | None = None) -> World:
     with patient():
-        world = World(seed)
+        world = World(seed, disk)
         world.events.run(2 * LONG)
         if world.server is None:
             world.start()

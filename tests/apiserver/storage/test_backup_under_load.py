@@ -34,7 +34,11 @@ def test_a_backup_under_load_is_one_state_that_was(tmp_path: Path) -> None:
     writer = threading.Thread(target=write)
     writer.start()
     begun.wait()
-    revisions = [back_up(tmp_path / "data", tmp_path / f"{index}.db") for index in range(COPIES)]
+    revisions = []
+    for index in range(COPIES):
+        revisions.append(back_up(tmp_path / "data", tmp_path / f"{index}.db"))
+        begun.clear()
+        assert begun.wait(60), "the writer goes on"
     over.set()
     writer.join()
     store.close()

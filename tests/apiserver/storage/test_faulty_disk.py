@@ -8,36 +8,29 @@ import errno
 import json
 import os
 import random
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dralab.apiserver.storage.files import MARK, RevisionMark
+from apiserver.storage.faultydisk.journal import Journal
+from apiserver.storage.faultydisk.shim import POSSIBLE, built
 from dralab.apiserver.storage.sqlite import LEAP, SqliteStore
 
 HERE = Path(__file__).parent / "faultydisk"
-SECTOR = 512
 ONCE, FROM_THEN, TORN, DIES, SLOW = range(1, 6)
-COMPILER = shutil.which("cc") or shutil.which("gcc")
 pytestmark = [
     pytest.mark.conformance,
-    pytest.mark.skipif(COMPILER is None, reason="no C compiler for the failing disk"),
-    pytest.mark.skipif(sys.platform != "linux", reason="the failing disk is for Linux"),
+    pytest.mark.skipif(not POSSIBLE, reason="the failing disk needs Linux and a C compiler"),
 ]
 
 
 @pytest.fixture(scope="module")
 def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    target = tmp_path_factory.mktemp("shim") / "shim.so"
-    command = [str(COMPILER), "-O1", "-shared", "-fPIC", "-o", str(target), str(HERE / "shim.c")]
-    subprocess.run([*command, "-ldl"], check=True)
-    return target
+    return built(tmp_path_factory.mktemp("shim"))
 
 
 def run(shim: Path, place: Path, durability: str, *arguments: object) -> Iterator[Any]:
@@ -87,89 +80,13 @@ def test_whichever_write_fails_what_was_acknowledged_stays(
     assert bool(refusals) == (kind not in {DIES, SLOW})
 
 
-class Journal:
-    """What a life wrote and synced, in order, and what it was told in between."""
-
-    def __init__(self, file: Path) -> None:
-        self.steps: list[tuple[str, str, int, bytes]] = []
-        data, at = file.read_bytes(), 0
-        while at < len(data):
-            end = data.index(b"\n", at)
-            what, *words = data[at:end].decode().split(" ")
-            at = end + 1
-            content = b""
-            if what == "W":
-                content = data[at : at + int(words[2])]
-                at += int(words[2])
-            number = int(words[-1] if what in "AT" else words[1] if what == "W" else 0)
-            self.steps.append((what, words[0], number, content))
-        self.first = next(index for index, step in enumerate(self.steps) if step[0] == "A")
-
-    def cut(self, at: int, place: Path, chance: random.Random) -> int:
-        """Write what a power cut before step `at` leaves; return what was told last."""
-        told = -1
-        synced: dict[str, bytearray] = {}
-        pending: dict[str, list[tuple[str, str, int, bytes]]] = {}
-        for step in self.steps[:at]:
-            what, name, number, _ = step
-            if what == "A":
-                told = number
-                continue
-            if name not in synced:  # a new database gets its name when it is complete
-                synced[name] = synced.pop(f"{name}.unfinished", bytearray())
-                pending[name] = pending.pop(f"{name}.unfinished", [])
-            if what == "S":
-                for one in pending.pop(name):
-                    done(synced[name], one)
-                pending[name] = []
-            else:
-                pending[name].append(step)
-        shutil.rmtree(place, ignore_errors=True)
-        place.mkdir()
-        for name, content in synced.items():
-            if name.endswith(
-                "-journal"
-            ):  # deleted, and its directory synced, before the first told
-                continue
-            for one in pending[name]:
-                maybe_done(content, one, chance)
-            (place / name).write_bytes(content)
-        mark = RevisionMark.read(place)
-        if mark is not None:
-            (place / MARK).write_bytes(replace(mark, boot="before").written())
-        return told
-
-
-def done(content: bytearray, step: tuple[str, str, int, bytes]) -> None:
-    what, _, number, data = step
-    if what == "T":
-        del content[number:]
-    content.extend(bytes(max(0, number + len(data) - len(content))))
-    content[number : number + len(data)] = data
-
-
-def maybe_done(
-    content: bytearray, step: tuple[str, str, int, bytes], chance: random.Random
-) -> None:
-    """Do a step that was not synced: all of it, nothing, or some of its sectors."""
-    what, name, number, data = step
-    share = chance.choice([0.0, 0.5, 0.95, 1.0])
-    if what == "T":
-        if chance.random() < share:
-            done(content, step)
-        return
-    for start in range(0, len(data), SECTOR):
-        if chance.random() < share:
-            done(content, ("W", name, number + start, data[start : start + SECTOR]))
-
-
 @pytest.mark.parametrize("durability", ["fsync", "relaxed"])
 def test_a_power_cut_at_a_thousand_instants_breaks_no_promise(
     shim: Path, tmp_path: Path, durability: str
 ) -> None:
     file = tmp_path / "journal"
     [told] = run(shim, tmp_path / "data", durability, "journal", file)
-    journal = Journal(file)
+    journal = Journal(file.read_bytes())
     wal = [step for step in journal.steps if step[1].endswith("-wal")]
     assert {"W", "T", "S"} <= {step[0] for step in wal}, "what was written aside came home"
     lost = between = 0

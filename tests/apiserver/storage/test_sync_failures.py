@@ -55,3 +55,52 @@ def test_relaxed_the_mark_is_on_the_disk_before_the_first_write(
     store.create(Key("pods", "default", "a"), {"metadata": {}})
     store.close()
     assert [b" relaxed open 1 " in mark for mark in marks] == [True] * synced
+
+
+class FailingDatabase:
+    """A connection whose commits fail with these codes, one after the other."""
+
+    def __init__(self, *codes: int) -> None:
+        self.db = sqlite3.connect(":memory:", isolation_level=None)
+        self.db.execute("CREATE TABLE facts (name TEXT PRIMARY KEY, value INTEGER)")
+        self.codes = list(codes)
+        self.commits = 0
+        self.execute("BEGIN")
+
+    @property
+    def in_transaction(self) -> bool:
+        return self.db.in_transaction
+
+    def execute(self, text: str) -> sqlite3.Cursor:
+        if text == "COMMIT":
+            self.commits += 1
+            if self.codes and (code := self.codes.pop(0)):
+                fail(code)
+        return self.db.execute(text)
+
+
+WRITE, FULL, FSYNC = sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_FSYNC
+
+
+@pytest.mark.parametrize(
+    ("codes", "undecided", "commits"),
+    [
+        ([WRITE], False, 2),
+        ([WRITE, WRITE], True, 2),
+        ([WRITE, FSYNC], True, 2),
+        ([FULL], False, 2),
+        ([FULL, FULL], False, 2),
+        ([FSYNC], False, 1),  # `told_as_unavailable` makes it undecided
+        ([sqlite3.SQLITE_BUSY], False, 1),
+    ],
+)
+def test_what_a_failed_write_may_have_left_is_written_over(
+    tmp_path: Path, codes: list[int], undecided: bool, commits: int
+) -> None:
+    db = FailingDatabase(*codes)
+    with pytest.raises((Undecided, sqlite3.OperationalError)) as raised:
+        database.commit(db, tmp_path / FILE)  # type: ignore[arg-type]
+    assert isinstance(raised.value, Undecided) is undecided
+    assert db.commits == commits
+    assert db.db.execute("SELECT count(*) FROM facts").fetchone() == (0,)
+    db.db.close()

@@ -49,6 +49,7 @@ ALTER TABLE log ADD COLUMN head INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE log ADD COLUMN body INTEGER NOT NULL DEFAULT 0;
 CREATE TABLE chunks (chunk INTEGER PRIMARY KEY, rows INTEGER NOT NULL, sum INTEGER NOT NULL);
 """
+WRITE_ERRORS: Final = frozenset({sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL})
 COLUMNS: Final = "revision, resource, namespace, name, created, deleted, value, head, body"
 Fields = tuple[int, str, str, str, int, int, bytes, int, int]
 
@@ -311,6 +312,34 @@ def missing(
         if has[0] != must[0]:
             said[-1] = f"of {where} {must[0]} rows were written, and {has[0]} are there"
     return said
+
+
+def commit(db: sqlite3.Connection, path: Path) -> None:
+    """Commit a transaction. sqlite3.Error: it has not happened; Undecided: it may be found later.
+
+    A write that failed may be in the log whole: all of it, or what is missing was there from an
+    earlier round of the log. Then the transaction would be found after a restart, although it was
+    refused. So another one that changes nothing is written over it.
+    """
+    try:
+        db.execute("COMMIT")
+    except sqlite3.DatabaseError as error:
+        code = getattr(error, "sqlite_errorcode", 0)
+        if code == sqlite3.SQLITE_IOERR_FSYNC or code & 0xFF not in WRITE_ERRORS:
+            raise
+        try:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+            db.execute("BEGIN IMMEDIATE")
+            # SQLite writes a page that was changed and changed back, but none that was not changed.
+            db.execute("INSERT INTO facts VALUES ('', 0)")
+            db.execute("DELETE FROM facts WHERE name = ''")
+            db.execute("COMMIT")
+        except sqlite3.DatabaseError:
+            # A log that cannot grow ends with what is torn, and that is not read.
+            if code & 0xFF != sqlite3.SQLITE_FULL:
+                raise Undecided(f"the disk of {path} did not take a write: {error}") from error
+        raise
 
 
 @contextmanager

@@ -234,7 +234,7 @@ class SqliteStore(MemoryStore):
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield
-                self._db.execute("COMMIT")
+                database.commit(self._db, self.path)
                 self._chunks.settle()
             except BaseException:
                 self._swept = swept

@@ -31,6 +31,7 @@ static void record(const char *text, const void *data, size_t size) {
 
 void faulty_note(const char *text) { record(text, NULL, 0); }
 void faulty_journal(const char *path) {
+    if (journal >= 0) syscall(SYS_close, journal);
     journal = syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
 }
 
