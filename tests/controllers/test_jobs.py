@@ -139,6 +139,16 @@ def test_one_job_that_began_in_the_year_0_is_late_and_stops_no_other(lab):
     assert lab.find(JOBS, "k") is None
 
 
+@pytest.mark.parametrize("change", [{"parallelism": 1}, {"suspend": True}])
+def test_a_pod_that_the_job_itself_removes_has_not_failed(lab, change):
+    lab.add(JOBS, job("j", completions=4, parallelism=3))
+    lab.wait(1)
+    lab.patch(JOBS, "j", {"spec": change})
+    lab.wait(1)
+    assert len(active(lab)) == change.get("parallelism", 0)
+    assert not lab.get(JOBS, "j")["status"].get("failed")
+
+
 def test_a_suspended_job_has_no_pods_until_it_is_resumed(lab):
     lab.add(JOBS, job("j", suspend=True))
     lab.wait(1)

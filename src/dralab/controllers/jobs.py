@@ -101,7 +101,7 @@ class Jobs:
             return 0
         if job["spec"].get("suspend"):
             for pod in active:
-                self.control.delete(job, pod)
+                self._remove(job, pod)
             active = []
         else:
             active, again = self._scale(job, active, pods)
@@ -185,6 +185,14 @@ class Jobs:
             return {}
         known = indexes(status_of(job).get("failedIndexes") or "")
         return {"failedIndexes": ranges(known | failed_indexes(job, pods))}
+
+    def _remove(self, job: JsonDict, pod: JsonDict) -> None:
+        """Delete a pod that is too many: without its finalizer first, so that it has not failed.
+
+        Source: the job controller's `deleteJobPods`.
+        """
+        self._untrack(pod)
+        self.control.delete(job, pod)
 
     def _untrack(self, pod: JsonDict) -> None:
         if not _is_tracked(pod):
@@ -306,7 +314,7 @@ class Jobs:
         if len(active) > wanted:
             going = sorted(active, key=deletion_rank)[: len(active) - wanted]
             for pod in going:
-                self.control.delete(job, pod)
+                self._remove(job, pod)
             return [pod for pod in active if pod not in going], None
         missing = min(wanted - len(active), BURST)
         if missing <= 0:

@@ -13,6 +13,7 @@ from dralab.apiserver.storage import Change, MemoryStore
 from dralab.kernel.clock import SECOND, Clock, WallClock, from_rfc3339
 from dralab.kernel.randomness import Randomness
 from dralab.objects.metadata import metadata_of, owners_of
+from dralab.objects.pods import is_finished
 from dralab.runtime.local import LocalClient
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import PODS
@@ -34,6 +35,8 @@ BEGINNING: Final = "2026-01-01T00:00:00Z"
 # Faults may still happen for so long after the last step of the script.
 AFTER_SCRIPT: Final = 30 * SECOND
 # So many events at one instant: a program answers itself without end.
+# Controllers that replace a pod and keep no account of it.
+REPLACING: Final = frozenset({"ReplicaSet", "ReplicationController", "StatefulSet", "DaemonSet"})
 AT_ONE_INSTANT: Final = 20_000
 # So many requests of one program are refused at one instant: it tries again without back-off.
 REFUSED_AT_ONCE: Final = 300
@@ -260,7 +263,12 @@ class TrialWorld:
             return  # of several replicas the first
 
     def _delete_pod(self, fault: PlannedFault) -> None:
-        pods = [pod for pod in self.user.list(PODS).items if owners_of(pod)]
+        pods = [
+            pod
+            for pod in self.user.list(PODS).items
+            # What a pod leaves behind, a Job's count of failures included, stays different.
+            if not is_finished(pod) and {owner.get("kind") for owner in owners_of(pod)} & REPLACING
+        ]
         if not pods:
             return
         metadata: Any = metadata_of(pods[fault.duration % len(pods)])
