@@ -18,13 +18,13 @@ CLIENT_SIGNER: Final = "kubernetes.io/kube-apiserver-client"
 
 
 class CertificateRequester:
-    """Writes the sender into each request, whatever the client put there. It is always on."""
+    """Sets the requester of each new request, ignoring what the client sent. Always on."""
 
     name = "CertificateRequester"
     concerns: Final[Concerns] = {HUB: CREATES}
 
     def admit(self, review: Review) -> None:
-        """Name the sender in a new request."""
+        """Set the requester of a new request."""
         if review.kind.hub != HUB or review.operation != "CREATE" or review.value is None:
             return
         spec: JsonDict = review.value.setdefault("spec", {})

@@ -23,16 +23,16 @@ WRITES: Final = CREATES | UPDATES
 
 
 def unnoted(_key: str, _value: str) -> None:
-    """Drop an annotation: there is no audit log."""
+    """Drop an annotation, because the server keeps no audit log."""
 
 
 def no_options() -> JsonDict:
-    """Return the options of a request that has none."""
+    """Return empty options."""
     return {}
 
 
 def not_put(_stored: Stored, _value: JsonDict) -> None:
-    """Leave other objects as they are."""
+    """Change no other object."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -82,7 +82,7 @@ class Review:
 
     @property
     def given_name(self) -> str:
-        """The name as far as a new object has one yet: perhaps the beginning of it."""
+        """The name of the object, or the prefix of a name that will be generated."""
         metadata = (self.value or {}).get("metadata") or {}
         return self.name or metadata.get("name") or metadata.get("generateName") or ""
 
@@ -105,13 +105,13 @@ class ValidatingAdmission(Protocol):
     name: str
 
     def validate(self, review: Review) -> None:
-        """Check a write that is valid, before it happens."""
+        """Check a write that passed validation, before it is stored."""
         ...
 
 
 @runtime_checkable
 class Selective(Protocol):
-    """A plugin that is only asked about some writes: `concerns` has the operations by hub."""
+    """A plugin that handles only some writes: `concerns` has the operations by hub."""
 
     concerns: Concerns
 
@@ -139,23 +139,23 @@ class PluginChain(Generic[Plugin]):
         return bool(self._all)
 
     def of(self, hub: str, operation: Operation) -> Sequence[Plugin]:
-        """Return those that are asked about such a write."""
+        """Return the plugins to call for such a write."""
         return self._asked.get((hub, operation), self._always)
 
     def append(self, plugin: Plugin) -> None:
-        """Add a plugin that is asked last."""
+        """Add a plugin at the end."""
         self.replace([*self._all, plugin])
 
     def extend(self, plugins: Iterable[Plugin]) -> None:
-        """Add plugins that are asked last."""
+        """Add plugins at the end."""
         self.replace([*self._all, *plugins])
 
     def remove(self, plugin: Plugin) -> None:
-        """Ask a plugin no more."""
+        """Remove a plugin."""
         self.replace([each for each in self._all if each is not plugin])
 
     def replace(self, plugins: Iterable[Plugin]) -> None:
-        """Ask these from now on."""
+        """Replace all plugins."""
         self._all = list(plugins)
         self._choose()
 

@@ -59,7 +59,7 @@ class RuntimeClasses:
             spec["tolerations"] = [*tolerations, *(dict(each) for each in added)]
 
     def validate(self, review: Review) -> None:
-        """Raise Forbidden if a pod has an overhead that no class gives it."""
+        """Raise Forbidden if a pod sets an overhead without a runtime class."""
         pod = new_pod(review)
         if pod is None:
             return
@@ -106,7 +106,7 @@ class DefaultIngressClass:
 
 
 class NewNodeTaint:
-    """Keeps pods away from a new node until it is said to be ready.
+    """Keeps pods away from a new node until it is reported ready.
 
     The plugin TaintNodesByCondition.
     """

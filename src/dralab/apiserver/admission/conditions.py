@@ -12,7 +12,7 @@ from dralab.cel.environment import Environment
 
 
 class ConditionError(Exception):
-    """A condition has no answer; `str` says why."""
+    """A condition could not be evaluated; `str` says why."""
 
 
 class MatchConditions:

@@ -30,7 +30,7 @@ class Validating(Configured, ValidatingAdmission, Protocol):
 
 
 class DynamicAdmission:
-    """Asks the plugins of one server that users configure; validating, one plugin among others."""
+    """Calls the plugins that users configure; itself one of the validating plugins."""
 
     name = "Dynamic"
 
@@ -41,12 +41,12 @@ class DynamicAdmission:
         self.active = False
 
     def add_plugins(self, mutating: Sequence[Mutating], validating: Sequence[Validating]) -> None:
-        """Ask these plugins from now on, but for those that are switched off."""
+        """Add plugins, except those that are switched off."""
         self.mutating += [each for each in mutating if each.name not in self.disabled]
         self.validating += [each for each in validating if each.name not in self.disabled]
 
     def configured(self) -> None:
-        """Take note that a configuration came, changed or went."""
+        """Update `active` after a configuration was written or deleted."""
         self.active = any(each.active for each in (*self.mutating, *self.validating))
 
     def admit(self, review: Review) -> None:
@@ -66,6 +66,6 @@ class DynamicAdmission:
                 each.validate(review)
 
     def check_waiting(self, *, may_wait: bool) -> None:
-        """Raise MustWait where a request of several writes might have to wait between them."""
+        """Raise MustWait if a request of several writes might have to wait between them."""
         if self.active and not may_wait:
             raise MustWait

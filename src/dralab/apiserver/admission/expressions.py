@@ -113,12 +113,12 @@ class Variables(Protocol):
 
     @property
     def size(self) -> tuple[int, int]:
-        """How many parts they have, and the length of the longest text in them."""
+        """The number of parts, and the length of the longest text."""
         ...
 
     @property
     def brief(self) -> "BriefBudget | None":
-        """What may be spent while others wait; None if none do."""
+        """The budget while other requests wait; None if no request waits."""
         ...
 
     def named(self, name: str, *, whole: bool = True) -> Any:
@@ -164,7 +164,7 @@ class ReviewValues:
 
     @property
     def size(self) -> tuple[int, int]:
-        """How many parts the objects have, and the length of the longest text."""
+        """The number of parts of the objects, and the length of the longest text."""
         if self._size is None:
             new, old = self._converted(self._review.value), self._converted(self._review.old)
             self._found["light object"], self._found["light oldObject"] = new.value, old.value
@@ -243,7 +243,7 @@ LIGHT: Final = {"object": "light object", "oldObject": "light oldObject"}
 
 
 def brief_of(review: Review) -> BriefBudget:
-    """Return what all expressions about one write may spend while others wait."""
+    """Return the budget of all expressions about one write while other requests wait."""
     found: BriefBudget = review.memory.setdefault("brief", BriefBudget())
     return found
 
@@ -270,7 +270,7 @@ def measured(*values: Any) -> tuple[int, int]:
 
 
 def request_of(review: Review, kind: Kind) -> dict[str, Any]:
-    """Return a write as an AdmissionRequest tells of it, without its uid and objects.
+    """Return the AdmissionRequest for a write, without uid and objects.
 
     `kind` is the version in which it is shown.
     """

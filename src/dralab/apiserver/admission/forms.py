@@ -23,7 +23,7 @@ class Forms(Protocol):
         ...
 
     def taken(self, kind: Kind, value: JsonDict) -> JsonDict:
-        """Return an object that came in a version as it is stored. ApiError."""
+        """Return an object of some version in its stored form. ApiError."""
         ...
 
     def merged(self, kind: Kind, obj: JsonDict, config: JsonDict) -> JsonDict:
@@ -31,11 +31,11 @@ class Forms(Protocol):
         ...
 
     def new_uid(self) -> str:
-        """Return the uid of a question."""
+        """Return the uid for a new AdmissionReview."""
         ...
 
     def decide(self, review: Review) -> Decide:
-        """Return who answers what the user of a write may do."""
+        """Return the function that authorizes the user of a write."""
         ...
 
 
@@ -60,7 +60,7 @@ def replace_object(review: Review, kind: Kind, value: JsonDict, forms: Forms) ->
 
 
 def internal_error(why: str) -> ApiError:
-    """Return the error for what is not the client's fault."""
+    """Return an InternalError with a cause."""
     return ApiError(
         "InternalError",
         f"Internal error occurred: {why}",

@@ -26,7 +26,7 @@ class LimitRanges:
     concerns: Final[Concerns] = {"pods": WRITES, CLAIMS: WRITES}
 
     def admit(self, review: Review) -> None:
-        """Write the defaults of a namespace into a new pod, and note which they are."""
+        """Apply the defaults of a namespace to a new pod, and list them in an annotation."""
         pod = new_pod(review)
         if pod is None or not (ranges := _ranges(review)):
             return
@@ -66,7 +66,7 @@ def _ranges(review: Review) -> list[Sequence[JsonObject]]:
 
 
 def _defaulted(container: JsonDict, words: str, limits: Sequence[JsonObject]) -> Iterator[str]:
-    """Write the defaults into a container; yield which they are."""
+    """Apply the defaults to a container; yield a text for each."""
     defaults: dict[str, dict[str, Any]] = {"requests": {}, "limits": {}}
     for limit in limits:
         if limit.get("type") == "Container":

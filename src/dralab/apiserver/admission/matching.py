@@ -1,4 +1,4 @@
-"""Which writes a webhook or policy is about: rules, selectors and the equivalent versions.
+"""Which writes a webhook or policy matches: rules, selectors, equivalent versions.
 
 Source: k8s.io/apiserver `admission/plugin/webhook/predicates`, `admission/plugin/webhook/generic`
 and `admission/plugin/policy/matching`.
@@ -41,7 +41,7 @@ class ResourceRule:
 
     @classmethod
     def read(cls, rule: Mapping[str, Any]) -> "ResourceRule":
-        """Return the rule that a mapping writes."""
+        """Read a rule from a mapping."""
         parts = (str(each).partition("/") for each in rule.get("resources") or ())
         return cls(
             groups=frozenset(rule.get("apiGroups") or ()),
@@ -53,7 +53,7 @@ class ResourceRule:
         )
 
     def accepts(self, kind: Kind, subresource: str, operation: str) -> bool:
-        """Whether the rule is about an operation, whatever the object's name."""
+        """Whether the rule covers an operation, apart from the object's name."""
         return (
             ("*" in self.operations or operation in self.operations)
             and ("*" in self.groups or kind.group in self.groups)
@@ -174,7 +174,7 @@ class Criteria:
 
 
 def namespace_of(review: Review, name: str) -> Mapping[str, Any]:
-    """Return a namespace that is there. ApiError NotFound."""
+    """Return an existing namespace. ApiError NotFound."""
     found = review.find(Key("namespaces", "", name))
     if found is None:
         raise ApiError.not_found("namespaces", name)
@@ -182,5 +182,5 @@ def namespace_of(review: Review, name: str) -> Mapping[str, Any]:
 
 
 def _selector(given: Mapping[str, Any] | None) -> Selector | None:
-    """Return a selector; None where it accepts everything."""
+    """Return a selector; None if it accepts everything."""
     return from_mapping(given) if given else None

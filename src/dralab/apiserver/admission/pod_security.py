@@ -59,7 +59,7 @@ class Standard:
 
     @property
     def number(self) -> Version:
-        """The version as numbers; what is newer than the checks is as the newest of them."""
+        """The version as numbers; a version newer than all checks counts as the newest."""
         return LATEST if self.version == NEWEST else min(LATEST, (1, int(self.version[3:])))
 
     def violations(self, pod: JsonDict) -> list[SecurityFinding]:
@@ -69,7 +69,7 @@ class Standard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamespaceSecurity:
-    """What a namespace enforces, notes in the audit log, and warns about."""
+    """The levels that a namespace enforces, audits and warns about."""
 
     enforce: Standard = Standard()
     audit: Standard = Standard()

@@ -13,7 +13,7 @@ TOLERATED: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreacha
 
 
 def new_pod(review: Review) -> dict[str, Any] | None:
-    """Return the pod that a review is about, where it is a new one."""
+    """Return the pod of a review if it is a new pod."""
     if review.kind.hub != "pods" or review.operation != "CREATE" or review.subresource:
         return None
     return review.value
@@ -71,7 +71,7 @@ class PodPriority:
 
 
 def _default_class(review: Review) -> str:
-    """Return the name of the default class; "" if there is none."""
+    """Return the name of the default class, or an empty text."""
     found = [
         (stored.value.get("value", 0), stored.value["metadata"]["name"])
         for stored in review.all_of(PRIORITY_HUB, "")

@@ -25,7 +25,7 @@ COMPUTE: Final = frozenset(
 
 
 class QuotaLimits:
-    """Refuses what a quota does not allow; tell it of every write by `written`."""
+    """Refuses what a quota does not allow; call `written` after every write."""
 
     name = "ResourceQuota"
 
@@ -33,7 +33,7 @@ class QuotaLimits:
         self.accounts: dict[str, dict[str, _Account]] = {}  # by namespace and quota
 
     def reset(self, quotas: Iterable[JsonDict]) -> None:
-        """Forget everything but these quotas."""
+        """Start again with these quotas."""
         self.accounts = {}
         for each in quotas:
             self._open(each)
@@ -50,7 +50,7 @@ class QuotaLimits:
             account.count(Key(hub, namespace, metadata["name"]), after)
 
     def unknown(self, hub: str, namespace: str) -> Iterator[str]:
-        """Yield the collections of a namespace that a create in one has to look into first."""
+        """Yield the collections of a namespace that must be counted before a create in one."""
         for account in self.accounts.get(namespace, {}).values():
             yield from account.unknown(hub)
 
@@ -142,7 +142,7 @@ class QuotaLimits:
 
 
 def _note(review: Review, stored: Stored, used: Mapping[str, Number]) -> None:
-    """Write into a quota's status what is used once the object is stored."""
+    """Update a quota's `status.used` together with the object."""
     hard = spec_of(stored.value).get("hard") or {}
     status = status_of(stored.value)
     told = {name: render(amount, form_of(hard[name])) for name, amount in used.items()}

@@ -68,7 +68,7 @@ class AdmissionSettings:
 def settings_of(
     enabled: Sequence[str] = (), disabled: Sequence[str] = (), configuration: Path | None = None
 ) -> AdmissionSettings:
-    """Return the settings that flags ask for. AdmissionFlagError."""
+    """Return the settings for these flags. AdmissionFlagError."""
     for flag, names in ((ENABLE, enabled), (DISABLE, disabled)):
         for name in names:
             if name not in OURS | OTHERS:

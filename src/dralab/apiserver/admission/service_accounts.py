@@ -22,7 +22,7 @@ MODE: Final = 0o644
 
 
 class PodServiceAccount:
-    """Sets the account of each new pod, `default` if it names none.
+    """Sets the account of each new pod: `default` unless the pod names one.
 
     With `mounts` the account has to be there, and pods that do not opt out get its token. Then
     `make_default` makes the account `default` of a namespace that has none yet, as a controller

@@ -31,7 +31,7 @@ class ServiceAddresses:
         self.ports: dict[int, int] = {}
 
     def reset(self, services: Iterable[JsonDict]) -> None:
-        """Forget everything but what these services have."""
+        """Start again with the addresses of these services."""
         self.addresses.clear()
         self.ports.clear()
         for service in services:

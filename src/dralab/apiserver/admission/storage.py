@@ -28,7 +28,7 @@ PROTECTION: Final = {
 
 
 def newest_default(classes: Iterable[Stored], annotations: Iterable[str]) -> str | None:
-    """Return the name of the newest class that says that it is the default; None without one."""
+    """Return the name of the newest class marked as default; None if no class is."""
     names = tuple(annotations)
     found = [
         (stored.value["metadata"]["creationTimestamp"], stored.key.name)
@@ -77,13 +77,13 @@ class ObjectInUseProtection:
 
 
 class ClaimResize:
-    """Lets only those claims grow whose class allows it (PersistentVolumeClaimResize)."""
+    """Lets a claim grow only if its class allows expansion (PersistentVolumeClaimResize)."""
 
     name = "PersistentVolumeClaimResize"
     concerns: Final[Concerns] = {CLAIMS: UPDATES}
 
     def validate(self, review: Review) -> None:
-        """Raise Forbidden if a claim grows that may not."""
+        """Raise Forbidden if a claim grows although its class does not allow it."""
         if review.kind.hub != CLAIMS or review.operation != "UPDATE" or review.subresource:
             return
         if review.value is None or review.old is None:

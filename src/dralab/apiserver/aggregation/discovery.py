@@ -1,7 +1,7 @@
 """Adds the groups of aggregated API servers to the documents of discovery.
 
-A version whose server does not answer is listed all the same, and marked as stale where the form
-has room for it: clients tell it from one that does not exist.
+A version whose server does not answer is listed, too. The aggregated form marks it as stale, so
+that clients can tell it from a version that does not exist.
 
 Source: k8s.io/kube-aggregator `pkg/apiserver` (handler_apis, handler_discovery).
 """

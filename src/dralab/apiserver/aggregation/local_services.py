@@ -101,7 +101,7 @@ class LocalApiServices:
                 self._delete(kind, _name(*place))
 
     def _changed(self, before: JsonDict | None, after: JsonDict | None) -> None:
-        """Say that a local one is available; make one of a definition again if it is deleted."""
+        """Mark a local APIService as available; restore one of a definition if it is deleted."""
         kind = self._kind()
         if kind is None:
             return
@@ -118,7 +118,7 @@ class LocalApiServices:
             self._write_status(kind, after["metadata"]["name"])
 
     def _put(self, kind: Kind, group: str, version: str) -> None:
-        """Make an APIService, unless there is one of that name."""
+        """Create an APIService unless one of that name exists."""
         name = _name(group, version)
         context = self.resources.context
         key = key_of(kind, "", name)

@@ -1,4 +1,4 @@
-"""Which group and version another server answers, and whether it does.
+"""The groups and versions of aggregated API servers, and their availability.
 
 Source of conditions and words: k8s.io/kube-aggregator
 `pkg/controllers/status/remote/remote_available_controller.go`.
@@ -32,7 +32,7 @@ HTTPS: Final = 443
 
 @dataclass(slots=True)
 class RemoteVersion:
-    """A group and version that another server answers; `resources` is its APIResourceList."""
+    """A group and version of another server; `resources` is its APIResourceList."""
 
     name: str
     group: str
@@ -43,7 +43,7 @@ class RemoteVersion:
 
 
 class RemoteVersions:
-    """The APIServices that name a Service, with what is known of their servers."""
+    """The APIServices that name a Service, with the state of their servers."""
 
     def __init__(self, context: Context) -> None:
         self.context = context
@@ -65,7 +65,7 @@ class RemoteVersions:
         return self.all.get((group, version)) if self.all else None
 
     def versions_of(self, group: str) -> Sequence[RemoteVersion]:
-        """Return the versions of a group that other servers answer, the preferred one first."""
+        """Return the versions of a group of other servers, the preferred one first."""
         found = [each for each in self.all.values() if each.group == group]
         return sorted(found, key=lambda each: -(each.spec.get("versionPriority") or 0))
 
@@ -95,7 +95,7 @@ class RemoteVersions:
             threading.Thread(target=self._check_all, name="apiservices", daemon=True).start()
 
     def target(self, remote: RemoteVersion, path: str) -> CallTarget:
-        """Return where a version is answered. Unreachable."""
+        """Return the target of a version's server. Unreachable."""
         service, outgoing = remote.spec["service"], self.context.outgoing
         found = outgoing.targets.of_service(
             service.get("namespace") or "",
@@ -119,7 +119,7 @@ class RemoteVersions:
             self._checking.release()
 
     def _check(self, remote: RemoteVersion, client: "CallClient") -> None:
-        """Ask a server for its discovery, and write down whether it answers."""
+        """Fetch a server's discovery, and write its availability into the status."""
         path = f"/apis/{remote.group}/{remote.version}"
         reason, message = "Passed", "all checks passed"
         try:

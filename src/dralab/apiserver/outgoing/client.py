@@ -148,7 +148,7 @@ class _NotConnected(Unreachable):
 
 
 class _Stale(Exception):  # noqa: N818 - a condition, which no caller sees
-    """A connection ended before an answer began."""
+    """A connection was closed before an answer began."""
 
 
 class _PooledConnection:
@@ -222,7 +222,7 @@ class _PooledConnection:
 
 
 class _Reading:
-    """An answer as it comes. Unreachable where it is not HTTP, or larger than allowed."""
+    """Parses an answer. Unreachable if it is not HTTP, or larger than allowed."""
 
     def __init__(self) -> None:
         self.answer = CallAnswer()
@@ -233,7 +233,7 @@ class _Reading:
         self._parser = httptools.HttpResponseParser(self)
 
     def feed(self, data: bytes) -> None:
-        """Take what came."""
+        """Parse received bytes."""
         if not self._parts:
             self._head += len(data)
         try:
@@ -244,7 +244,7 @@ class _Reading:
             raise Unreachable("net/http: server response headers exceeded 65536 bytes; aborted")
 
     def end(self) -> None:
-        """The server has closed the connection: all is said, or it is cut off."""
+        """Handle the end of the connection: the answer is complete, or was cut off."""
         if not self.answer.status or "content-length" in self.answer.headers:
             raise Unreachable("unexpected EOF")
         if "chunked" in self.answer.headers.get("transfer-encoding", ""):
@@ -253,17 +253,17 @@ class _Reading:
         self.keeps_alive = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header."""
+        """Store a header."""
         self.answer.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
 
     def on_headers_complete(self) -> None:
-        """Take the status."""
+        """Store the status."""
         status = self._parser.get_status_code()
         if status >= HTTPStatus.OK:  # 100 Continue is not an answer yet
             self.answer.status = status
 
     def on_body(self, data: bytes) -> None:
-        """Take a piece of the body."""
+        """Store a piece of the body."""
         self._size += len(data)
         if self._size > LARGEST:
             self._problem = Unreachable(f"the response body is larger than {LARGEST} bytes")
@@ -271,7 +271,7 @@ class _Reading:
         self._parts.append(data)
 
     def on_message_complete(self) -> None:
-        """That was all."""
+        """Handle the end of the answer."""
         if self.answer.status:
             self.answer.body = b"".join(self._parts)
             self.keeps_alive = bool(self._parser.should_keep_alive())
@@ -279,34 +279,34 @@ class _Reading:
 
 
 class _Pieces(_Reading):
-    """An answer whose body is taken away as it comes, however long it is."""
+    """Parses an answer of any length, whose body is read in pieces."""
 
     def __init__(self) -> None:
         super().__init__()
         self.begun = False
 
     def on_headers_complete(self) -> None:
-        """Take the status."""
+        """Store the status."""
         super().on_headers_complete()
         self.begun = bool(self.answer.status)
 
     def on_body(self, data: bytes) -> None:
-        """Take a piece of the body."""
+        """Store a piece of the body."""
         self._parts.append(data)
 
     def take(self) -> bytes:
-        """Return what has come of the body."""
+        """Return the part of the body received since the last call."""
         found = b"".join(self._parts)
         self._parts.clear()
         return found
 
     def on_message_complete(self) -> None:
-        """That was all."""
+        """Handle the end of the answer."""
         self.over = self.begun
 
 
 class OpenAnswer:
-    """An answer that goes on: one thread reads its pieces, any may close it."""
+    """A streamed answer: one thread reads its pieces, any thread may close it."""
 
     def __init__(self, connection: ssl.SSLSocket, reading: _Pieces) -> None:
         self.status = reading.answer.status
@@ -348,7 +348,7 @@ def _request(
     query: str,
     headers: Iterable[tuple[str, str]],
 ) -> bytes:
-    """Return a request as it is sent. Unreachable: it would end before its end."""
+    """Return the bytes of a request. Unreachable if a header has a line break."""
     path = f"{target.path}?{query}" if query else target.path
     lines = [f"{method} {path} HTTP/1.1", f"Host: {target.host}"]
     given = list(headers)
@@ -367,7 +367,7 @@ def _context(
     insecure: bool,  # noqa: FBT001 - the cache is by position
     certificate: tuple[str, str] | None,
 ) -> ssl.SSLContext:
-    """Return how TLS is spoken. ValueError for an authority that is none."""
+    """Return the TLS settings. ValueError if the CA bundle cannot be read."""
     found = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     found.minimum_version = ssl.TLSVersion.TLSv1_2
     if insecure:
@@ -401,7 +401,7 @@ def _shown(address: Address) -> str:
 
 
 def _tls_words(error: OSError | ValueError, target: CallTarget) -> str:
-    """Return in Go's words why there is no TLS."""
+    """Return Go's message for a failed TLS handshake."""
     if isinstance(error, TimeoutError):
         return LATE
     if isinstance(error, ssl.SSLCertVerificationError):

@@ -1,4 +1,4 @@
-"""Where the server may call: an address behind a URL or a Service.
+"""Resolves URLs and Services to addresses that the server may call.
 
 The writer of a webhook configuration chooses a URL. The server connects to an address only
 where the operator allows it: the loopback, the networks of `--webhook-network`, and what
@@ -33,7 +33,7 @@ SERVICE_LABEL: Final = "kubernetes.io/service-name"
 
 
 class Unreachable(Exception):  # noqa: N818 - a fact, which messages tell
-    """A call cannot be made or has failed; `str` says why, as Go's client would where it can."""
+    """A call cannot be made or has failed; `str` is Go's message where Go has one."""
 
 
 class NotAllowed(Unreachable):
@@ -104,7 +104,7 @@ class Targets:
         self.services = {(each.namespace, each.name, each.port): each for each in services}
 
     def of_config(self, config: Mapping[str, Any]) -> CallTarget:
-        """Return where a WebhookClientConfig leads. Unreachable."""
+        """Return the target of a WebhookClientConfig. Unreachable."""
         ca = authority(config.get("caBundle"))
         if (service := config.get("service")) is not None:
             return self.of_service(
@@ -143,9 +143,9 @@ class Targets:
         insecure: bool = False,
         by_name: bool = True,
     ) -> CallTarget:
-        """Return where a Service's port leads. Unreachable.
+        """Return the target of a Service's port. Unreachable.
 
-        Without `by_name`, one of type ExternalName leads nowhere.
+        Without `by_name`, a Service of type ExternalName has no target.
         """
         server_name = f"{name}.{namespace}.svc"
         path = path if path.startswith("/") else f"/{path}"

@@ -1,4 +1,4 @@
-"""Whether the thread of a request may wait for others, and until when.
+"""Whether a request's thread may wait for other servers, and until when.
 
 A request begins in the loop, where nothing may wait. If another server has to be asked, MustWait
 ends it, and it begins again in a thread that may.

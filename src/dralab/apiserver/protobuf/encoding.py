@@ -58,7 +58,7 @@ def list_parts(metadata: Mapping[str, Any], items: Sequence[bytes]) -> list[byte
 
 
 def writer_of(api_version: str, kind: str) -> "MessageWriter":
-    """Return what writes a kind's message. KeyError: there is none."""
+    """Return the writer of a kind's message. KeyError if the kind has no message."""
     plan = plan_of_object(api_version, kind)
     if plan is None:
         raise KeyError(f"{api_version} {kind}")
@@ -71,7 +71,7 @@ def has_message(api_version: str, kind: str) -> bool:
 
 
 def writer(name: str) -> Write:
-    """Return what writes a message or a type of its own, by name. KeyError: there is none."""
+    """Return the writer of a message or special type by name. KeyError if unknown."""
     special = SPECIAL.get(name) or ("list" if name in LISTS else "")
     return SPECIAL_WRITERS[special] if special else _message(name).write
 
@@ -214,7 +214,7 @@ def _map_writer(number: int, key: str, value: str) -> Write:
 
 
 def _value_writer(number: int, type_: str) -> Write:
-    """Return what writes one value with its tag."""
+    """Return the writer of one value with its tag."""
     match type_:
         case "string":
             return _text_writer(_tag(number, BYTES))

@@ -32,7 +32,7 @@ Compiled = Expression | cel.CompileError
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Validation:
-    """One validation; `message` is what its failure says if the expression for it says nothing."""
+    """One validation; `message` is used if there is no message expression, or it fails."""
 
     expression: Compiled
     text: str
@@ -51,7 +51,7 @@ class Mutation:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AdmissionPolicy:
-    """What both sorts of policies have; `variables` are in the order of their declaration."""
+    """Common parts of both sorts of policies; `variables` are in their declared order."""
 
     name: str
     param_kind: tuple[str, str] | None
@@ -67,7 +67,7 @@ class AdmissionPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PolicyBinding:
-    """Where a policy holds, and with which parameters; `actions` is about validations."""
+    """Where a policy applies, with which parameters; `actions` are for failed validations."""
 
     name: str
     policy: str
@@ -90,7 +90,7 @@ def policy_environment(*, params: bool, mutating: bool = False) -> Environment:
 
 
 def read_policy(policy: JsonDict, kinds: Kinds, *, mutating: bool) -> AdmissionPolicy:
-    """Return a stored policy. What does not compile is kept as its error."""
+    """Return a stored policy. An expression that does not compile is kept as its error."""
     spec = policy.get("spec") or {}
     constraints = spec.get("matchConstraints") or {}
     param = spec.get("paramKind")
@@ -158,7 +158,7 @@ def read_binding(binding: JsonDict, kinds: Kinds) -> PolicyBinding:
 
 
 def compiled(text: Any, within: Environment) -> Compiled:
-    """Return an expression, or why it is none."""
+    """Return a compiled expression, or the error that explains why it does not compile."""
     try:
         return Expression(str(text or ""), within)
     except cel.CompileError as error:
@@ -193,7 +193,7 @@ class Policies:
     _bindings: dict[str, PolicyBinding] = field(default_factory=dict)
 
     def reset_policies(self, policies: Sequence[JsonDict]) -> None:
-        """Forget all policies but these."""
+        """Replace all policies."""
         self._policies = {
             each["metadata"]["name"]: read_policy(each, self.kinds, mutating=self.mutating)
             for each in policies
@@ -201,14 +201,14 @@ class Policies:
         self._order()
 
     def reset_bindings(self, bindings: Sequence[JsonDict]) -> None:
-        """Forget all bindings but these."""
+        """Replace all bindings."""
         self._bindings = {
             each["metadata"]["name"]: read_binding(each, self.kinds) for each in bindings
         }
         self._order()
 
     def policy_changed(self, before: JsonDict | None, after: JsonDict | None) -> None:
-        """Take note of a policy that was written or deleted."""
+        """Update the policies after one was written or deleted."""
         if after is not None:
             if before is None or before.get("spec") != after.get("spec"):
                 name = after["metadata"]["name"]
@@ -218,7 +218,7 @@ class Policies:
         self._order()
 
     def binding_changed(self, before: JsonDict | None, after: JsonDict | None) -> None:
-        """Take note of a binding that was written or deleted."""
+        """Update the bindings after one was written or deleted."""
         if after is not None:
             self._bindings[after["metadata"]["name"]] = read_binding(after, self.kinds)
         elif before is not None:

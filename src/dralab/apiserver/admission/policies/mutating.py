@@ -38,7 +38,7 @@ class PolicyReinvocation:
     again: set[tuple[str, str, int]] = field(default_factory=set)
 
     def require(self) -> None:
-        """Evaluate those again that were evaluated so far and want to be."""
+        """Evaluate again the policies evaluated so far whose reinvocationPolicy asks for it."""
         self.again |= set(self.invoked)
         self.invoked.clear()
 
@@ -135,7 +135,7 @@ class MutatingPolicies:
     def _mutated(
         self, mutation: Mutation, review: Review, kind: Kind, variables: PolicyVariables
     ) -> bool:
-        """Change the object; return whether it is another one. MutationError, OutOfBudget."""
+        """Change the object; return whether it changed. MutationError, OutOfBudget."""
         found = variables.value(mutation.expression)
         if isinstance(found, (cel.CelError, cel.CompileError)):
             raise MutationError(failure(mutation.expression, found))

@@ -30,7 +30,7 @@ class Parameters:
         self._values: dict[tuple[Key, str], tuple[int, Any]] = {}
 
     def of(self, policy: AdmissionPolicy, binding: PolicyBinding, review: Review) -> Sequence[Any]:
-        """Return the parameters; None stands for a policy that is asked without. ParameterError."""
+        """Return the parameters; None means: evaluate the policy without one. ParameterError."""
         if policy.param_kind is None:
             return (None,)
         ref = binding.params

@@ -1,4 +1,4 @@
-"""What mutations make of an object: JSON patches and apply configurations out of expressions.
+"""Applies mutations to an object: JSON patches and apply configurations from expressions.
 
 Source: k8s.io/apiserver `admission/plugin/policy/mutating/patch`, `pkg/cel/mutation`.
 """
@@ -63,7 +63,7 @@ def _plain(value: Any) -> Any:
 
 
 def _check_names(message: Message, path: str) -> None:
-    """Check that each message is named after the field that it is in. MutationError."""
+    """Check that the type of each message matches the field that holds it. MutationError."""
     if message.name != path:
         raise MutationError(
             f'type mismatch: unexpected type name "{message.name}", expected "{path}", which '

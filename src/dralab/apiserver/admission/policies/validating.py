@@ -40,7 +40,7 @@ FAILED: Final = "validation.policy.admission.k8s.io/validation_failure"
 
 @dataclass(frozen=True, slots=True)
 class PolicyFailure:
-    """Something that a policy has against a write; `index` is the place of its validation."""
+    """A violation of a policy by a write; `index` is the position of the validation."""
 
     message: str
     reason: str = ""
@@ -67,7 +67,7 @@ class ValidatingPolicies:
         return bool(self.policies.all)
 
     def validate(self, review: Review) -> None:
-        """Evaluate all policies that match; the first that denies says why. ApiError."""
+        """Evaluate all policies that match; the first denial becomes the ApiError."""
         denied: list[Denied] = []
         shown: dict[Kind, ReviewValues] = {}
         for policy, bindings in self.policies.all:
@@ -108,7 +108,7 @@ class ValidatingPolicies:
         review: Review,
         findings: Sequence[PolicyFailure],
     ) -> Iterator[Denied]:
-        """Yield what denies a write by one binding; warn and annotate as its actions say."""
+        """Yield the denials of a write by one binding; warn and annotate by its actions."""
         for finding in findings:
             if finding.always_denies:
                 yield policy, binding, finding
@@ -127,7 +127,7 @@ class ValidatingPolicies:
     def _findings(
         self, policy: AdmissionPolicy, variables: PolicyVariables, annotations: dict[str, list[str]]
     ) -> Sequence[PolicyFailure]:
-        """Return what a policy has against a write; note its audit annotations."""
+        """Return the violations of a policy by a write; record its audit annotations."""
         try:
             if policy.conditions and not policy.conditions.match(
                 variables, ignore_errors=policy.ignores_failures
@@ -151,7 +151,7 @@ class ValidatingPolicies:
     def _outcome(
         self, policy: AdmissionPolicy, each: Validation, variables: PolicyVariables, index: int
     ) -> PolicyFailure | None:
-        """Return what one validation has against a write. OutOfBudget."""
+        """Return the violation of one validation by a write, if any. OutOfBudget."""
         found = variables.value(each.expression)
         if found is True:
             return None

@@ -1,4 +1,4 @@
-"""What the expressions of a policy see: the write, its parameter and its own variables."""
+"""What a policy's expressions can read: the write, the parameter, the policy's variables."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -21,7 +21,7 @@ OUT_OF_BUDGET: Final = (
 
 
 class OutOfBudget(Exception):  # noqa: N818 - a fact, which messages tell
-    """The expressions of a policy have cost what they may."""
+    """The expressions of a policy have used up their cost budget."""
 
     def __init__(self) -> None:
         super().__init__(OUT_OF_BUDGET)
@@ -51,7 +51,7 @@ class PolicyVariables:
 
     @property
     def size(self) -> tuple[int, int]:
-        """How many parts they have, and the length of the longest text in them."""
+        """The number of parts, and the length of the longest text."""
         if self._size is None:
             parts, longest = self._values.size
             more, longer = measured(self._params)
@@ -60,7 +60,7 @@ class PolicyVariables:
 
     @property
     def brief(self) -> BriefBudget | None:
-        """What may be spent while others wait; None if none do."""
+        """The budget while other requests wait; None if no request waits."""
         return self._values.brief
 
     def named(self, name: str, *, whole: bool = True) -> Any:
@@ -98,7 +98,7 @@ class PolicyVariables:
 
 
 def failure(expression: Compiled, error: Exception) -> str:
-    """Return how a policy tells of an expression without a value."""
+    """Return the message for an expression that has no value."""
     if isinstance(expression, cel.CompileError):
         return f"compilation error: {expression}"
     return f"expression '{expression.program.expression}' resulted in error: {error}"

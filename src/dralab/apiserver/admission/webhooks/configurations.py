@@ -32,7 +32,7 @@ class Webhook:
 
 
 class Webhooks:
-    """The webhooks of one collection of configurations, in the order in which they are asked."""
+    """The webhooks of one collection of configurations, in the order of their calls."""
 
     def __init__(self, kinds: Kinds) -> None:
         self.kinds = kinds
@@ -40,14 +40,14 @@ class Webhooks:
         self._configured: dict[str, list[Webhook]] = {}
 
     def reset(self, configurations: Sequence[JsonDict]) -> None:
-        """Forget everything but these configurations."""
+        """Replace all configurations."""
         self._configured = {}
         for each in configurations:
             self._put(each)
         self._order()
 
     def changed(self, before: JsonDict | None, after: JsonDict | None) -> None:
-        """Take note of a configuration that was written or deleted."""
+        """Update the webhooks after a configuration was written or deleted."""
         if after is not None:
             self._put(after)
         elif before is not None:

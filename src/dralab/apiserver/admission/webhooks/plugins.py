@@ -40,7 +40,7 @@ OVERDUE: Final = (
 
 
 class CallFailed(Exception):  # noqa: N818 - a fact, on which the failure policy decides
-    """A webhook could not be asked, or did not answer as it should."""
+    """A webhook could not be called, or its answer is not valid."""
 
     def __init__(self, hook: Webhook, why: str) -> None:
         super().__init__(f'failed calling webhook "{hook.name}": {why}')
@@ -48,20 +48,20 @@ class CallFailed(Exception):  # noqa: N818 - a fact, on which the failure policy
 
 @dataclass(slots=True)
 class WebhookReinvocation:
-    """What has to be asked again in the second round of one write."""
+    """The webhooks to call again in the second round of one write."""
 
     seen: bytes = b""  # the object after the last webhook
     invoked: list[str] = field(default_factory=list)
     again: set[str] = field(default_factory=set)
 
     def require(self) -> None:
-        """Ask those again that were asked so far and want to be."""
+        """Call again the webhooks called so far whose reinvocationPolicy asks for it."""
         self.again |= set(self.invoked)
         self.invoked.clear()
 
 
 class WebhookCalls:
-    """Asks webhooks; shared by the plugins of one server."""
+    """Calls webhooks; shared by the plugins of one server."""
 
     def __init__(self, forms: Forms, targets: Targets, client: CallClient) -> None:
         self.forms = forms
@@ -70,7 +70,7 @@ class WebhookCalls:
         self._wall = WallClock()
 
     def asked(self, hook: Webhook, review: Review) -> Kind | None:
-        """Return the version in which a webhook is asked about a write; None if it is not.
+        """Return the version in which a webhook is called for a write; None if it is not called.
 
         ApiError: whether it is asked cannot be said.
         """
@@ -92,7 +92,7 @@ class WebhookCalls:
         return kind if met else None
 
     def ask(self, hook: Webhook, review: Review, kind: Kind, *, mutating: bool) -> Verdict:
-        """Ask a webhook. CallFailed, ApiError."""
+        """Call a webhook. CallFailed, ApiError."""
         if review.dry_run and hook.has_side_effects:
             raise ApiError.bad_request(f'admission webhook "{hook.name}" does not support dry run')
         if hook.version is None:
@@ -131,7 +131,7 @@ class WebhookCalls:
             raise CallFailed(hook, f"{called}: {error}") from error
 
     def note(self, hook: Webhook, review: Review, found: Verdict) -> None:
-        """Keep what a webhook says for the client and for the audit log."""
+        """Pass on a webhook's warnings and audit annotations."""
         for key, value in found.annotations.items():
             review.annotate(f"{hook.name}/{key}", value)
         review.warnings += found.warnings
@@ -144,7 +144,7 @@ class WebhookCalls:
         return self.forms.shown(kind, value)
 
     def _timeout(self, hook: Webhook, review: Review) -> float:
-        """Return the seconds that a webhook has: its own, and no more than the request has left."""
+        """Return the timeout in seconds: the webhook's own, limited by the request's."""
         if not review.deadline:
             return hook.timeout
         left = (review.deadline - self._wall.now()) / SECOND
@@ -160,7 +160,7 @@ class WebhookCalls:
 
 
 class MutatingWebhooks:
-    """Asks webhooks that may change an object, one after the other."""
+    """Calls mutating webhooks, one after the other."""
 
     name = "MutatingAdmissionWebhook"
 
@@ -174,7 +174,7 @@ class MutatingWebhooks:
         return bool(self.hooks.all)
 
     def admit(self, review: Review) -> None:
-        """Ask about a write, and patch its object. ApiError, MustWait."""
+        """Call the webhooks for a write, and patch its object. ApiError, MustWait."""
         state = _reinvocation(review)
         if review.round and state.seen and state.seen != _encoded(review):
             # The plugins before have changed it meanwhile: all who want to see it again do.
@@ -249,7 +249,7 @@ class MutatingWebhooks:
 
 
 class ValidatingWebhooks:
-    """Asks webhooks that say yes or no, all at the same time."""
+    """Calls validating webhooks, all at the same time."""
 
     name = "ValidatingAdmissionWebhook"
 
@@ -264,7 +264,7 @@ class ValidatingWebhooks:
         return bool(self.hooks.all)
 
     def validate(self, review: Review) -> None:
-        """Ask about a write. ApiError, MustWait."""
+        """Call the webhooks for a write. ApiError, MustWait."""
         asked = [
             (index, hook, kind)
             for index, hook in enumerate(self.hooks.all)
@@ -303,7 +303,7 @@ class ValidatingWebhooks:
 
 
 def _failed(error: CallFailed, hook: Webhook, review: Review, place: str) -> None:
-    """Go on without a webhook where its configuration says so. ApiError."""
+    """Ignore a failed call if the webhook's failure policy allows that. ApiError."""
     if not hook.ignores_failures:
         raise internal_error(str(error)) from error
     told = {"configuration": hook.configuration, "webhook": hook.name}

@@ -1,4 +1,4 @@
-"""What a webhook is asked, and what its answer means: AdmissionReview of v1 and v1beta1.
+"""Requests to webhooks and their answers: AdmissionReview v1 and v1beta1.
 
 Source of fields and words: k8s.io/apiserver `admission/plugin/webhook/request` and
 `admission/plugin/webhook/errors`.
@@ -24,12 +24,12 @@ SHOWN: Final = 2048  # characters of an answer that is not understood
 
 
 class BadAnswer(Exception):  # noqa: N818 - a fact, which messages tell
-    """A webhook answered, and not with what was asked for; `str` says why."""
+    """The answer of a webhook is not valid; `str` says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What a webhook says. `result` is its Status where it denies; `patch` is JSON text."""
+    """A webhook's answer. `result` is the Status of a denial; `patch` is JSON text."""
 
     allowed: bool
     result: Mapping[str, Any]
@@ -70,7 +70,7 @@ def question(
 
 
 def verdict(answer: CallAnswer, *, uid: str, version: str, mutating: bool) -> Verdict:
-    """Return what an answer says. BadAnswer."""
+    """Read a webhook's answer. BadAnswer."""
     found = _review(answer)
     response = found.get("response")
     if response is None:
@@ -130,7 +130,7 @@ def _json_words(body: bytes, error: orjson.JSONDecodeError) -> str:
 
 
 def _status_words(answer: CallAnswer) -> str:
-    """Return how client-go tells of an answer with an unexpected status."""
+    """Return client-go's message for an answer with an unexpected status."""
     match answer.status:
         case 404:
             return "the server could not find the requested resource"
@@ -150,7 +150,7 @@ def _status_words(answer: CallAnswer) -> str:
 
 
 def _patch(response: Mapping[str, Any], *, mutating: bool, strict: bool) -> tuple[bytes, str]:
-    """Return a patch and its type; both are there, or neither. BadAnswer."""
+    """Return a patch and its type: both or neither. BadAnswer."""
     text, kind = response.get("patch"), response.get("patchType")
     try:
         patch = base64.b64decode(text or "", validate=True)
@@ -176,7 +176,7 @@ def _patch(response: Mapping[str, Any], *, mutating: bool, strict: bool) -> tupl
 
 
 def denial(name: str, result: Mapping[str, Any]) -> ApiError:
-    """Return what the client of a denied write gets."""
+    """Return the error for the client of a denied write."""
     message = f'admission webhook "{name}" denied the request'
     reason = result.get("reason") or ""
     if result.get("message"):
