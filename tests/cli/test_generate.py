@@ -61,3 +61,15 @@ def test_bad_input_is_one_clear_line_and_code_2(arguments, message):
     assert result.exit_code == 2
     assert message in result.stderr
     assert not result.stdout
+
+
+def test_the_sysfs_of_nodes_is_written_beside_the_manifests(tmp_path):
+    found = run("fpga", "--nodes", "1", "--sysfs", str(tmp_path / "trees"))
+    assert found.exit_code == 0
+    assert "kind: ResourceSlice" in found.stdout
+    assert (tmp_path / "trees" / "fpga-000" / "sys" / "bus" / "pci" / "devices").is_dir()
+    again = run("fpga", "--nodes", "1", "--sysfs", str(tmp_path / "trees"))
+    assert again.exit_code == 2
+    assert "exists: use another one" in again.output
+    many = run("fpga", "--nodes", "65", "--sysfs", str(tmp_path / "more"))
+    assert "at most 64 nodes, not 65" in many.output

@@ -1,13 +1,19 @@
 """`dralab generate SHAPE`: sample capacity as manifests of any API generation."""
 
 from itertools import chain
+from pathlib import Path
+from typing import Final
 
 import click
 
 from dralab.cli._output import echo_objects, output_option
 from dralab.cli._taints import device_taint, node_taint
+from dralab.cli.errors import UnusableInput
 from dralab.fleet import rendering, shapes
+from dralab.fleet.model import SampleFleet
 from dralab.values.names import label_value_problems, qualified_problems
+
+MOST_TREES: Final = 64
 
 
 @click.command(
@@ -38,6 +44,12 @@ Shapes: """
     help="On every device (v1 only).",
 )
 @click.option("--with-nodes", is_flag=True, help="Print the Node objects too.")
+@click.option(
+    "--sysfs",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Also write the sysfs and procfs of each node below this directory, for drivers that read "
+    "them: DIR/NODE/sys and DIR/NODE/proc.",
+)
 @output_option("yaml", "json")
 def generate(
     shape: str,
@@ -49,6 +61,7 @@ def generate(
     taints: tuple[str, ...],
     device_taints: tuple[str, ...],
     with_nodes: bool,
+    sysfs: Path | None,
     output: str,
 ) -> None:
     """Print sample nodes and devices, as ResourceSlices or as pools of an older device API.
@@ -70,12 +83,33 @@ def generate(
             f"--api evolution supports only pools of one node, and shape {shape} has pools of "
             f"several: use --api v1 or k8srm"
         )
+    if sysfs is not None:
+        _write_sysfs(sample, sysfs)
     pairs = dict(_label(text) for text in labels)
     nodes_wanted = rendering.nodes(sample, pairs, [node_taint(text) for text in taints])
     tainted = [device_taint(text) for text in device_taints]
     capacity = rendering.v1(sample, tainted) if api == "v1" else rendering.WRITERS[api](sample)
     objects = chain(nodes_wanted if with_nodes else (), capacity)
     echo_objects(objects, output)
+
+
+def _write_sysfs(sample: SampleFleet, directory: Path) -> None:
+    from dralab.fleet.sysfs import tree, write
+
+    if len(sample.nodes) > MOST_TREES:
+        raise click.UsageError(
+            f"--sysfs writes thousands of files for a node: at most {MOST_TREES} nodes, "
+            f"not {len(sample.nodes)}; use --nodes"
+        )
+    for node in sample.nodes:
+        place = directory / node.name
+        if place.exists():
+            raise click.BadParameter(f"{place} exists: use another one", param_hint="--sysfs")
+        try:
+            count = write(tree(sample, node), place)
+        except OSError as error:
+            raise UnusableInput(f"{place} cannot be written: {error.strerror}") from error
+        click.echo(f"wrote {count} files and links of {node.name} to {place}", err=True)
 
 
 def _label(text: str) -> tuple[str, str]:

@@ -208,13 +208,15 @@ def _nics(node: str, cards: int, chance: Randomness, vfs: int = 2) -> SamplePool
             "linkSpeed": "400G",
             "card": card,
             "mac": "02:" + ":".join(f"{mac >> shift & 255:02x}" for shift in range(32, -8, -8)),
-            **place,
+            NUMA_NODE: place[NUMA_NODE],
+            PCIE_ROOT: place[PCIE_ROOT],
         }
         unit = f"nic-{card}"
+        bus = f"0000:{0x12 + card * 0x10:02x}"  # beside that of the GPU on this root
         devices.append(
             SampleDevice(
                 name=f"{unit}-pf",
-                attributes={"type": "pf", **shared},
+                attributes={"type": "pf", **shared, PCI_BUS_ID: f"{bus}:00.0"},
                 unit=unit,
                 consumes={"vfs": str(vfs)},
             )
@@ -222,7 +224,7 @@ def _nics(node: str, cards: int, chance: Randomness, vfs: int = 2) -> SamplePool
         devices += [
             SampleDevice(
                 name=f"{unit}-vf-{vf}",
-                attributes={"type": "vf", **shared},
+                attributes={"type": "vf", **shared, PCI_BUS_ID: _virtual(bus, vf)},
                 unit=unit,
                 consumes={"vfs": "1"},
             )
@@ -235,6 +237,12 @@ def _nics(node: str, cards: int, chance: Randomness, vfs: int = 2) -> SamplePool
         units={f"nic-{card}": {"vfs": str(vfs)} for card in range(cards)},
         devices=tuple(devices),
     )
+
+
+def _virtual(bus: str, number: int) -> str:
+    """Return the address of a virtual function: eight to a device, the physical one first."""
+    device, function = divmod(number + 1, 8)
+    return f"{bus}:{device:02x}.{function}"
 
 
 def _place(index: int, count: int) -> dict[str, Attribute]:
