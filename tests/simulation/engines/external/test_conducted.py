@@ -48,6 +48,28 @@ def test_the_time_that_a_scheduler_takes_is_simulated(scenario):
     assert "the clock showed 2026-01-01T00:00:00Z when the run began" in result.notes
 
 
+# Sets a time-out that the kernel counts by itself, and names another machine.
+OUTSIDE = """
+import socket
+one = socket.socket()
+one.settimeout(None)
+one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, bytes(16))
+try:
+    one.connect(("192.0.2.1", 80))
+except OSError:
+    pass
+"""
+
+
+def test_the_report_says_what_the_clock_does_not_cover(scenario):
+    loaded = scenario("{name: p, duration: 1s, cpu: 1}", program=OUTSIDE + WATCHING, rest=5)
+    result, _ = run(loaded)
+    said = [note for note in result.notes if note.startswith("clock: ")]
+    assert len(said) == 2
+    assert said[0].endswith("uses setsockopt with a timeout, which runs in real time")
+    assert said[1].endswith("was refused a connection to 192.0.2.1:80")
+
+
 # Waits with epoll, has a timer of its own, and binds whatever a watch tells it of.
 WITH_EPOLL = """
 import asyncio, json, os

@@ -22,7 +22,8 @@ class DriverReport:
     """What happened besides the tasks.
 
     `clock` says how time was kept; empty where real silence was waited for, then `why_no_clock`
-    may say why. `crept` are nanoseconds that passed since a program polled the clock.
+    may say why. `crept` are nanoseconds that passed since a program polled the clock. `clock_notes`
+    are what the clock said of the programs: a call that runs in real time, a refused connection.
     """
 
     steps: int = 0
@@ -43,6 +44,7 @@ class DriverReport:
     why_no_clock: str = ""
     jumps: int = 0
     crept: int = 0
+    clock_notes: list[str] = field(default_factory=list)
 
 
 class Stopped(Exception):  # noqa: N818 - no error: the run leaves off

@@ -92,7 +92,7 @@ def _how_time_was_kept(report: DriverReport) -> list[str]:
         found.append(
             f"{report.crept / 1e9:g} s passed because a program waited by reading the clock"
         )
-    return found
+    return found + [f"clock: {line}" for line in report.clock_notes]
 
 
 def _task(item: ServedTask, served: ServedCluster, place: dict[str, int]) -> Task:

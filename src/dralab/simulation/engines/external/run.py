@@ -54,6 +54,7 @@ class ExternalRun:
         self._digest = digest(scenario)
         self._resumed = None if resume is None else checkpoint.load(resume, self._digest)
         self._left_off: bytes | None = None
+        self._clock_notes: list[str] = []  # what the programs' clock had to say
 
     def go(self, progress: Progress | None = None, stop: Stop | None = None) -> Result:
         """Serve, start the schedulers, drive them; DecisionError if they do not play along."""
@@ -96,6 +97,7 @@ class ExternalRun:
             cluster = stack.enter_context(Cluster(serving, clock=clock, seed=seed))
             driver, launcher = self._driver(self._served(cluster, clock, begin), supervisor)
             driver.report.why_no_clock = why_not or ""
+            driver.report.clock_notes = self._clock_notes
             if self.commands.commands:
                 driver.names = {command.name for command in self.commands.commands}
             if saved is None:
@@ -120,6 +122,7 @@ class ExternalRun:
         return unavailable()
 
     def _note(self, line: str) -> None:
+        self._clock_notes.append(line)
         self.say(f"clock: {line}")
 
     def _driver(
