@@ -33,6 +33,7 @@ ANY_KIND: Final = (
 )  # fmt: skip
 # Annotations that say when something happened, and the one of a fault.
 NO_STATE: Final = frozenset({TOUCHED, "endpoints.kubernetes.io/last-change-trigger-time"})
+NOT_SET: Final = "not set"
 TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 UID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
@@ -105,7 +106,7 @@ def varying(states: Sequence[FinalState]) -> frozenset[str]:
                 continue
             kind = subject.partition(" ")[0]
             for left, right in zip(mine, theirs, strict=True):
-                found |= {f"{kind}:{path}" for path in _different(left, right, "")}
+                found |= {f"{kind}:{path}" for path, _, _ in _different(left, right, "")}
     return frozenset(found)
 
 
@@ -211,38 +212,33 @@ def _text(obj: JsonDict, kind: str, varying: Collection[str]) -> str:
     )  # fmt: skip
 
 
-def _different(left: Any, right: Any, path: str) -> Iterator[str]:
+def _different(left: Any, right: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the paths at which two values differ, with what stands there."""
     if isinstance(left, Mapping) and isinstance(right, Mapping):
         for key in sorted({*left, *right}):
             inner = f"{path}.{key}" if path else key
             if key not in left or key not in right:
-                yield inner
+                yield inner, left.get(key, NOT_SET), right.get(key, NOT_SET)
             else:
                 yield from _different(left[key], right[key], inner)
     elif isinstance(left, list) and isinstance(right, list) and len(left) == len(right):
         for one, other in zip(left, right, strict=True):
             yield from _different(one, other, f"{path}[]")
     elif left != right:
-        yield path
+        yield path, left, right
 
 
 def _told(extra: Counter[str], missing: Counter[str]) -> str:
     """Say how objects differ: by field where one stands against one."""
     if len(extra) == len(missing) == 1:
         left, right = orjson.loads(next(iter(extra))), orjson.loads(next(iter(missing)))
-        paths = list(_different(left, right, ""))
-        shown = [f"{path} is {_at(left, path)}, without faults {_at(right, path)}"
-                 for path in paths[:3]]  # fmt: skip
-        more = f", and {len(paths) - 3} more fields" if len(paths) > 3 else ""
+        found = list(_different(left, right, ""))
+        shown = [f"{path} is {_short(a)}, without faults {_short(b)}" for path, a, b in found[:3]]
+        more = f", and {len(found) - 3} more fields" if len(found) > 3 else ""
         return "; ".join(shown) + more
     return f"{extra.total()} objects differ from those without faults"
 
 
-def _at(value: Any, path: str) -> str:
-    for part in path.split("."):
-        if part.endswith("[]") or not isinstance(value, Mapping):
-            value = value.get(part.removesuffix("[]")) if isinstance(value, Mapping) else value
-            break
-        value = value.get(part, "not set")
-    text = orjson.dumps(value).decode() if not isinstance(value, str) else value
+def _short(value: Any) -> str:
+    text = value if isinstance(value, str) else orjson.dumps(value).decode()
     return text if len(text) <= 60 else f"{text[:57]}..."
