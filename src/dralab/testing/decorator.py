@@ -1,0 +1,57 @@
+"""Trials as a test of pytest or unittest: `@dralab.simulation_test`."""
+
+import inspect
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+from dralab.testing import replays
+from dralab.testing.scenario import load
+from dralab.testing.search import search
+from dralab.testing.trial import expected_end
+from dralab.testing.trial_scenario import TrialScenario
+
+RESULT = "result"
+
+
+def simulation_test(
+    scenario: str | Path | TrialScenario, *, seeds: int = 100, first: int = 0
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator of a test: the scenario must pass with all seeds before the test runs.
+
+    `scenario` is a file beside the test, or a scenario as a value. A test with a parameter `result`
+    is given the outcome of all seeds (`SearchResult`). AssertionError: the shortest schedule of
+    each different failure, and its timeline. InputError, ScenarioFails: it cannot be used.
+
+        @dralab.simulation_test("scenario.yaml", seeds=200)
+        def test_the_operator(result):
+            assert len(result.coverage.counts) > 50
+    """
+    if seeds < 1:
+        raise ValueError(f"seeds must be at least 1: {seeds}")
+
+    def decorate(test: Callable[..., Any]) -> Callable[..., Any]:
+        signature = inspect.signature(test)
+        wants_result = RESULT in signature.parameters
+        folder = Path(inspect.getfile(test)).parent
+
+        @wraps(test)
+        def run(*given: Any, **named: Any) -> Any:
+            # Of a path that is absolute the folder is dropped.
+            used = scenario if isinstance(scenario, TrialScenario) else load(folder / scenario)
+            found = search(used, expected_end(used), range(first, first + seeds))
+            if found.failures:
+                parts = [f"{found.failed} of {found.seeds} seeds fail"]
+                for failure in found.explained:
+                    numbers = ", ".join(str(seed) for seed in failure.seeds[:10])
+                    parts += ["", f"seeds {numbers}:", *replays.told(failure)]
+                raise AssertionError("\n".join(parts))
+            return test(*given, **({**named, RESULT: found} if wants_result else named))
+
+        # pytest gives fixtures by the signature; the result is not one.
+        kept = [each for name, each in signature.parameters.items() if name != RESULT]
+        run.__signature__ = signature.replace(parameters=kept)  # type: ignore[attr-defined]  # read by pytest
+        return run
+
+    return decorate
