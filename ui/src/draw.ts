@@ -1,7 +1,10 @@
 // Draws the fleet. States differ by pattern as well as by colour; patterns appear once a cell is
 // large enough to show them.
 
-import { CELL, type Box, type Fleet, type NodeBox } from "./fleet";
+import { CELL, GAP, type Box, type Fleet, type NodeBox } from "./fleet";
+
+// The first of the states.
+const FREE = 0;
 
 export interface View {
   x: number;
@@ -81,22 +84,31 @@ function cells(
   palette: Palette, scale: number,
 ): void {
   const { states } = fleet.data;
-  const patterns = CELL * scale >= 7;
-  const drawn = states.map(() => [] as { box: Box; dim: boolean }[]);
+  const patterns = CELL * scale >= 5;
+  // Cards first, then what is cut from them.
+  const drawn = [0, 1].map(() => states.map(() => [] as { box: Box; dim: boolean }[]));
   let chosen: Box | null = null;
   for (const node of seen) {
     node.cards.forEach((device, place) => {
       const cell = fleet.cellOf(node, place);
-      for (const [part, box] of partsOf(fleet, device, cell, scale)) {
+      if (!patterns) {
+        // Gaps narrower than a pixel would only make everything pale.
+        cell.w += GAP;
+        cell.h += GAP;
+      }
+      const parts = partsOf(fleet, device, cell, scale);
+      for (const [part, box] of parts) {
         const dim = marks.found !== null && !marks.found.has(part) && !marks.foundNodes.has(node.index);
-        drawn[fleet.data.devices.state[part]!]!.push({ box, dim });
+        // A card that is cut is the frame of its partitions.
+        const state = part === device && parts.length > 1 ? FREE : fleet.data.devices.state[part]!;
+        drawn[part === device ? 0 : 1]![state]!.push({ box, dim });
         if (part === marks.device) chosen = box;
       }
     });
   }
-  states.forEach((state, number) => {
+  drawn.forEach((layer) => states.forEach((state, number) => {
     for (const dim of [true, false]) {
-      const boxes = drawn[number]!.filter((each) => each.dim === dim);
+      const boxes = layer[number]!.filter((each) => each.dim === dim);
       if (!boxes.length) continue;
       context.globalAlpha = dim ? 0.18 : 1;
       context.fillStyle = palette.fill[state]!;
@@ -108,30 +120,35 @@ function cells(
       for (const { box } of boxes) pattern(context, state, box);
       context.stroke();
     }
-  });
+  }));
   context.globalAlpha = 1;
   if (chosen) outline(context, chosen, palette.ink, scale);
 }
 
-/** A card, or the partitions that are in use where it is cut; all of them where there is room. */
+/** A card, and of the partitions cut from it those in use; all of them where there is room. */
 export function partsOf(fleet: Fleet, device: number, cell: Box, scale: number): [number, Box][] {
   const parts = fleet.parts.get(device);
-  if (!parts || fleet.state(device) === "used") return [[device, cell]];
-  const near = CELL * scale >= 60;
-  const shown = near ? parts : parts.filter((part) => fleet.state(part) === "used");
-  if (!shown.length) return [[device, cell]];
   const found: [number, Box][] = [[device, cell]];
-  const columns = near ? Math.ceil(Math.sqrt(shown.length)) : shown.length;
-  const rows = Math.ceil(shown.length / columns);
-  const top = near ? cell.h * 0.16 : cell.h * 0.3;
-  const w = (cell.w - 1) / columns, h = (cell.h - top - 0.5) / rows;
-  shown.forEach((part, place) => {
-    found.push([part, {
-      x: cell.x + 0.5 + (place % columns) * w,
-      y: cell.y + top + Math.floor(place / columns) * h,
-      w: w * 0.9, h: h * 0.9,
-    }]);
-  });
+  if (!parts || fleet.state(device) === "used") return found;
+  if (CELL * scale >= 60) {
+    const columns = Math.ceil(Math.sqrt(parts.length)), rows = Math.ceil(parts.length / columns);
+    const top = cell.h * 0.2, w = (cell.w - 1) / columns, h = (cell.h - top - 0.5) / rows;
+    parts.forEach((part, place) => found.push([part, {
+      x: cell.x + 0.5 + (place % columns) * w, y: cell.y + top + Math.floor(place / columns) * h,
+      w: w * 0.92, h: h * 0.92,
+    }]));
+    return found;
+  }
+  // Far away: what is in use, as wide as its share of the card.
+  let x = cell.x + 0.5;
+  const wide = cell.w - 1;
+  for (const part of parts) {
+    if (fleet.state(part) !== "used") continue;
+    const w = Math.max(wide * fleet.data.devices.share[part]! / 100, wide / 40);
+    if (x + w > cell.x + cell.w) break;
+    found.push([part, { x, y: cell.y + 1, w: w * 0.88, h: cell.h - 2 }]);
+    x += w;
+  }
   return found;
 }
 

@@ -3,13 +3,14 @@
 import type { FleetData } from "./types";
 
 export const CELL = 10;
-const GAP = 1.5;
+export const GAP = 1.5;
 const MARGIN = 3;
 const TITLE = 5;
 const GROUP = 14;
 const GROUP_TITLE = 16;
-// A map is about as wide as most windows.
-const ASPECT = 1.8;
+// A map is about as wide as most windows; of some widths the one is taken that fills it best.
+const ASPECT = 1.9;
+const WIDTHS = [0.8, 1, 1.2, 1.4, 1.7, 2, 2.5];
 
 export interface Box {
   x: number;
@@ -117,7 +118,19 @@ export class Fleet {
     });
     const groups = [...byGroup].sort(([a], [b]) => (a < b ? -1 : a > b ? 1 : 0));
     const area = boxes.reduce((sum, box) => sum + (box.w + GAP) * (box.h + GAP), 0);
-    const wide = Math.sqrt(area * ASPECT) * (groups.length > 1 ? 1.15 : 1.02);
+    let best = 0, smallest = Infinity;
+    for (const factor of WIDTHS) {
+      this.placeWithin(groups, boxes, Math.sqrt(area * ASPECT) * factor);
+      const size = Math.max(this.width, this.height * ASPECT);
+      if (size < smallest) [best, smallest] = [factor, size];
+    }
+    this.placeWithin(groups, boxes, Math.sqrt(area * ASPECT) * best);
+    this.nodes = boxes;
+  }
+
+  private placeWithin(groups: [string, number[]][], boxes: NodeBox[], wide: number): void {
+    this.groups = [];
+    this.width = 0;
     let x = 0, y = 0, shelf = 0;
     for (const [name, nodes] of groups) {
       const own = nodes.reduce((sum, node) => sum + (boxes[node]!.w + 3) * (boxes[node]!.h + 3), 0);
@@ -154,7 +167,6 @@ export class Fleet {
       x += right + GROUP;
     }
     this.height = y + shelf;
-    this.nodes = boxes;
   }
 }
 

@@ -57,8 +57,8 @@ export function FleetView({ fleet, search, onSearch, onOpen }: Props) {
         </label>
         <span class="quiet" role="status">
           {search
-            ? `${number(found.devices.size)} devices on ${number(found.nodes.size)} nodes match`
-            : `${number(fleet.nodes.length)} nodes, ${number(fleet.nodeOf.length)} devices`}
+            ? `${several(found.devices.size, "device")} on ${several(found.on, "node")}`
+            : `${several(fleet.nodes.length, "node")}, ${several(fleet.nodeOf.length, "device")}`}
         </span>
         <Legend fleet={fleet} />
         <button type="button" aria-pressed={table} onClick={() => setTable(!table)}>Table</button>
@@ -75,15 +75,19 @@ export function FleetView({ fleet, search, onSearch, onOpen }: Props) {
   );
 }
 
+function several(count: number, what: string): string {
+  return `${number(count)} ${what}${count === 1 ? "" : "s"}`;
+}
+
 export function number(value: number): string {
   return value.toLocaleString("en-US");
 }
 
 /** Devices and nodes that match a text in any of their names. */
-function searched(fleet: Fleet, text: string): { devices: Set<number>; nodes: Set<number>; first: number } {
+function searched(fleet: Fleet, text: string): { devices: Set<number>; nodes: Set<number>; on: number; first: number } {
   const devices = new Set<number>(), nodes = new Set<number>();
   const wanted = text.trim().toLowerCase();
-  if (!wanted) return { devices, nodes, first: -1 };
+  if (!wanted) return { devices, nodes, on: 0, first: -1 };
   const { data } = fleet;
   const hits = (texts: string[]) => texts.map((each) => each.toLowerCase().includes(wanted));
   const [names, drivers, pools, holders] = [data.names, data.drivers, data.pools, data.holders].map(hits);
@@ -101,7 +105,8 @@ function searched(fleet: Fleet, text: string): { devices: Set<number>; nodes: Se
   for (const device of devices) touched.add(fleet.nodeOf[device]!);
   places.forEach((hit, at) => hit && nodes.add(at));
   const [first = -1] = nodes.size ? nodes : touched;
-  return { devices, nodes: nodes.size ? nodes : touched.size && !devices.size ? touched : nodes, first };
+  for (const node of nodes) touched.add(node);
+  return { devices, nodes, on: touched.size, first };
 }
 
 function Legend({ fleet }: { fleet: Fleet }) {

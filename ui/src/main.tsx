@@ -6,6 +6,7 @@ import { Fleet } from "./fleet";
 import { FleetView } from "./fleetview";
 import { Problem, refusedOf } from "./parts";
 import { StoryView } from "./storyview";
+import { TimeView } from "./timeview";
 import type { About, FleetData, Named, Waiting } from "./types";
 import { WaitingView } from "./waitingview";
 
@@ -31,7 +32,17 @@ function App() {
       </main>
     );
   }
+  if (about?.kind === "run") return <RunPage about={about} />;
   return about && <Cluster about={about} onRefused={setError} />;
+}
+
+function RunPage({ about }: { about: About }) {
+  return (
+    <>
+      <header class="top"><h1>dralab</h1><span class="quiet"><bdi>{about.title}</bdi></span></header>
+      <main><TimeView /></main>
+    </>
+  );
 }
 
 function TokenForm({ error, onToken }: { error: Refused | null; onToken: () => void }) {

@@ -107,7 +107,7 @@ function Steps({ funnel }: { funnel: Funnel }) {
       <ol>
         {funnel.steps.map((step, at) => (
           <li key={at}>
-            <meter min={0} max={most} value={step.devices} aria-label={`${step.devices} devices`} />
+            <span class="track" aria-hidden="true"><span style={{ width: `${(100 * step.devices) / most}%` }} /></span>
             <span class="count">{number(step.devices)}</span>
             <span>{said(step.what)} {step.text && <code>{step.text}</code>}</span>
           </li>

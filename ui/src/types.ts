@@ -21,7 +21,7 @@ export interface FleetData {
   nodes: { name: string[]; zone: number[]; rack: number[]; status: string[]; devices: number[] };
   devices: {
     name: number[]; driver: number[]; pool: number[]; state: number[]; holders: number[][];
-    card: number[];
+    card: number[]; share: number[];
   };
 }
 

@@ -1,4 +1,4 @@
-"""`dralab ui`: look at a cluster, a snapshot or files in a browser."""
+"""`dralab ui`: look at a cluster, a snapshot or a simulation in a browser."""
 
 import asyncio
 import contextlib
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 \b
   dralab ui --kubeconfig ~/.kube/config
   dralab ui monday.snapshot
+  dralab ui results/
   dralab ui -f cluster.yaml -f pods.yaml
 """
 )
@@ -37,10 +38,11 @@ if TYPE_CHECKING:
 def ui(source: InventorySource, path: Path | None, port: int) -> None:
     """Look at the devices of a cluster in a browser.
 
-    Shows the cluster of --kubeconfig, $KUBECONFIG or ~/.kube/config, a snapshot, or the files of
-    -f: which device is free or held and by whom, which pods wait and why, and what would help.
-    A cluster is only read. Prints an address to open: it works once, and the next one is printed
-    when it was used. Serves on this machine alone until Ctrl-C.
+    Shows the cluster of --kubeconfig, $KUBECONFIG or ~/.kube/config, the files of -f, or PATH: a
+    snapshot, or the directory of a simulation's results. The page shows which device is free or
+    held and by whom, which pods wait and why, and what would help. A cluster is only read. Prints
+    an address to open: it works once, and the next one is printed when it was used. Serves on this
+    machine alone until Ctrl-C.
     """
     from dralab.apiserver.http.serving import ServingError
 
@@ -61,6 +63,8 @@ def _desk(source: InventorySource, path: Path | None) -> "Answering":
     if path is not None:
         if source.files:
             raise click.UsageError("give either PATH or -f")
+        if path.is_dir():
+            return _run_desk(path)
         connection = ClusterConnection(kubeconfig=None)
         source = InventorySource(files=(str(path),), connection=connection)
         return Desk(FixedSource(objects.inventory(source)), clock, path.name, live=False)
@@ -69,6 +73,16 @@ def _desk(source: InventorySource, path: Path | None) -> "Answering":
         return Desk(FixedSource(objects.inventory(source)), clock, title, live=False)
     client = source.connection.client()
     return Desk(ListedSource(client), clock, source.connection.access().server, live=True)
+
+
+def _run_desk(folder: Path) -> "Answering":
+    from dralab.simulation.errors import InputError
+    from dralab.web.run_desk import RunDesk
+
+    try:
+        return RunDesk(folder)
+    except InputError as error:
+        raise UnusableInput(f"{error}; `dralab simulate run --report DIR` writes one") from error
 
 
 async def _serve(desk: "Answering", port: int) -> None:

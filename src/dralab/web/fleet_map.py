@@ -4,7 +4,8 @@ Ten thousand nodes of eight devices are a megabyte and a half: names are listed 
 else refers to them by their place in the list.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from dralab.allocation.device_states import STATES, device_rows
@@ -22,6 +23,7 @@ ZONE: Final = "topology.kubernetes.io/zone"
 RACKS: Final = ("rack", "rack-id", "block", "nvlink-domain")
 KEEPS_AWAY: Final = frozenset({"NoSchedule", "NoExecute"})
 NONE: Final = -1
+WHOLE: Final = 100
 DeviceColumns = tuple[int, int, int, int, list[int]]
 
 
@@ -46,8 +48,8 @@ def fleet_map(cluster: Snapshot) -> dict[str, Any]:
 
     `nodes.devices` counts the devices of each node, which follow one another in `devices`; those
     that several nodes can use come last, with a node called `(several)`. `devices.card` is the
-    place of the device that a partition is cut from, -1 for all others; `devices.holders` are
-    places in `holders`.
+    place of the device that a partition is cut from, -1 for all others, `devices.share` the percent
+    of it; `devices.holders` are places in `holders`.
     """
     names, drivers, pools, holders = NameList(), NameList(), NameList(), NameList()
     zones, racks = NameList(), NameList()
@@ -62,14 +64,16 @@ def fleet_map(cluster: Snapshot) -> dict[str, Any]:
                 [holders.place(name) for name in row.holders],
             )
         )
-    whole = {
-        (drivers.place(driver), pools.place(pool), names.place(device)): names.place(card)
-        for (driver, pool, device), card in _whole_cards(cluster.slices).items()
-    }
+    whole: dict[tuple[int, int, int], int] = {}
+    shares: dict[tuple[int, int, int], int] = {}
+    for part in _parts_of_cards(cluster.slices):
+        key = drivers.place(part.driver), pools.place(part.pool), names.place(part.device)
+        whole[key], shares[key] = names.place(part.card), part.share
     numbers: dict[tuple[int, int, int], int] = {}
     nodes: dict[str, list[Any]] = {"name": [], "zone": [], "rack": [], "status": [], "devices": []}
     devices: dict[str, list[Any]] = {
         "name": [], "driver": [], "pool": [], "state": [], "holders": [], "card": [],
+        "share": [],
     }  # fmt: skip
     for name, found in by_node.items():
         node = cluster.filters.nodes.get(name, {})
@@ -91,6 +95,7 @@ def fleet_map(cluster: Snapshot) -> dict[str, Any]:
             card = whole.get((driver, pool, device))
             at = NONE if card is None else numbers.get((driver, pool, card), NONE)
             devices["card"].append(NONE if at == number else at)
+            devices["share"].append(shares.get((driver, pool, device), WHOLE))
     return {
         "states": list(STATES),
         "names": names.texts,
@@ -125,18 +130,39 @@ def node_status(node: JsonObject) -> str:
     return ""
 
 
-def _whole_cards(slices: Sequence[Slice]) -> dict[tuple[str, str, str], str]:
-    """Return, for each device that shares counters with others, the one that draws most of them.
+@dataclass(frozen=True, slots=True)
+class CardPart:
+    """A device, the card that it is cut from, and about how much of it, in percent."""
+
+    driver: str
+    pool: str
+    device: str
+    card: str
+    share: int
+
+
+def _parts_of_cards(slices: Sequence[Slice]) -> Iterator[CardPart]:
+    """Yield the devices that share counters with others, and the one that draws most of them.
 
     That is the whole card, from which the others are cut.
     """
-    found: dict[tuple[str, str, str], str] = {}
     for card in cards([each for each in slices if each.counter_sets or _draws(each)]):
         if len(card.devices) > 1:
             whole = max(card.devices, key=_drawn)
+            most = _counters(whole)
             for device in card.devices:
-                found[device.driver, card.pool, device.name] = whole.name
-    return found
+                drawn = _counters(device).items()
+                parts = [float(amount / most[name]) for name, amount in drawn if most.get(name)]
+                share = min(WHOLE, round(WHOLE * max(parts, default=1.0)))
+                yield CardPart(device.driver, card.pool, device.name, whole.name, share)
+
+
+def _counters(device: Device) -> dict[tuple[str, str], Number]:
+    return {
+        (drawn.counter_set, name): amount
+        for drawn in device.consumes
+        for name, amount in drawn.counters.items()
+    }
 
 
 def _drawn(device: Device) -> Number:

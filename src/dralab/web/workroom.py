@@ -20,6 +20,7 @@ class Workroom:
 
     def __init__(self) -> None:
         self._waiting = 0
+        self._closed = False
         self._thread: ThreadPoolExecutor | None = None
 
     async def answer(self, ask: Callable[[], HttpResponse]) -> HttpResponse:
@@ -32,6 +33,10 @@ class Workroom:
         self._waiting += 1
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, ask)
+        except asyncio.CancelledError:
+            if not self._closed:
+                raise  # the client is gone
+            return refusal(ApiError("ServiceUnavailable", "the server is stopping"))
         except Exception:
             logger.exception("a question of the page failed")
             return refusal(ApiError("InternalError", "Internal Server Error", code=500))
@@ -40,6 +45,7 @@ class Workroom:
 
     def close(self) -> None:
         """Answer nothing more; what the thread works on is not waited for."""
+        self._closed = True
         if self._thread is not None:
             self._thread.shutdown(wait=False, cancel_futures=True)
         self._thread = None

@@ -1,0 +1,67 @@
+"""Answers the questions of the page about one simulation: curves over time, and tasks on lanes."""
+
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from dralab import __version__
+from dralab.simulation.results.reading import WrittenRun, read_run
+from dralab.web.fleet_map import NameList
+
+MOST_SAMPLES: Final = 4_000
+MOST_TASKS: Final = 50_000
+MOST_LANES: Final = 2_000
+MOST_PROBLEMS: Final = 20
+
+
+class RunDesk:
+    """The answers about the results in a folder; InputError where it has no summary."""
+
+    def __init__(self, folder: Path) -> None:
+        self.title = folder.name or str(folder)
+        self._run = orjson.dumps(run_view(read_run(folder)))
+
+    def about(self) -> bytes:
+        """Return what the page shows of the run as a source."""
+        return orjson.dumps(
+            {"title": self.title, "live": False, "kind": "run", "dralab": __version__}
+        )
+
+    def run(self) -> bytes:
+        """Return the run (`run_view`)."""
+        return self._run
+
+
+def run_view(run: WrittenRun) -> dict[str, Any]:
+    """Return a run in columns: at most MOST_SAMPLES samples, evenly chosen, and the first tasks.
+
+    `of` says how many there are; lanes are listed once, tasks refer to them by their place.
+    """
+    step = max(1, -(-len(run.samples) // MOST_SAMPLES))
+    chosen = run.samples[::step]
+    if run.samples and chosen[-1] is not run.samples[-1]:
+        chosen = [*chosen, run.samples[-1]]
+    lanes = NameList()
+    tasks = run.tasks[:MOST_TASKS]
+    for name in sorted({name for task in tasks for name in task.places}):
+        lanes.place(name)
+    places = [[lanes.place(name) for name in task.places] for task in tasks]
+    problems = list(run.problems[:MOST_PROBLEMS])
+    if len(run.problems) > MOST_PROBLEMS:
+        problems.append(f"and {len(run.problems) - MOST_PROBLEMS} more problems")
+    return {
+        "summary": dict(run.summary),
+        "samples": {"columns": list(run.columns), "rows": chosen, "of": len(run.samples)},
+        "lanes": lanes.texts[:MOST_LANES],
+        "tasks": {
+            "id": [task.id for task in tasks],
+            "state": [task.state for task in tasks],
+            "submitted": [task.submitted for task in tasks],
+            "started": [task.started for task in tasks],
+            "ended": [task.ended for task in tasks],
+            "places": places,
+            "of": len(run.tasks),
+        },
+        "problems": problems,
+    }

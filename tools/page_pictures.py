@@ -1,0 +1,296 @@
+"""Make the pictures of the page for the documentation: docs/images/page-*.png.
+
+    python tools/page_pictures.py [NAME ...]
+
+Needs Chromium and Playwright (`pip install --group browser`). The clusters are made here, the same
+each time: 40 nodes in racks with partitions, and 10,000 nodes of eight devices.
+"""
+
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from dralab.apiserver.http.serving import HttpServer, listen
+from dralab.apiserver.http.serving_thread import ServingThread
+from dralab.kernel.clock import WallClock
+from dralab.web.desk import Desk
+from dralab.web.own_server import PageApp
+from dralab.web.routes import Answering
+from dralab.web.run_desk import RunDesk
+from dralab.web.sources import FixedSource
+
+IMAGES = Path(__file__).parents[1] / "docs" / "images"
+EXAMPLE = Path(__file__).parents[1] / "examples" / "44-cluster-with-faults" / "day.yaml"
+BROWSER = os.environ.get("DRALAB_BROWSER") or shutil.which("chromium") or "/usr/bin/chromium"
+SWITCHES = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+SIZES = {"large": {"width": 800, "height": 460}}
+SIZE = {"width": 1100, "height": 640}
+DRIVER = "gpu.example.com"
+SINCE = "2026-11-02T08:00:00Z"
+Object = dict[str, Any]
+
+
+def stored(kind: str, name: str, api: str = "v1", namespace: str = "", **parts: Any) -> Object:
+    """Return an object as a server stores it."""
+    metadata: Object = {
+        "name": name,
+        "uid": f"{kind}-{namespace}-{name}",
+        "creationTimestamp": SINCE,
+    }
+    if namespace:
+        metadata["namespace"] = namespace
+    metadata |= parts.pop("metadata", {})
+    return {"apiVersion": api, "kind": kind, "metadata": metadata, **parts}
+
+
+def resource(kind: str, name: str, namespace: str = "", **parts: Any) -> Object:
+    """Return an object of the device API."""
+    return stored(kind, name, "resource.k8s.io/v1", namespace, **parts)
+
+
+def worker(name: str, rack: int, *, cordoned: bool = False) -> Object:
+    """Return a node in a rack; ten racks are a zone."""
+    labels = {
+        "topology.kubernetes.io/zone": f"zone-{'abc'[rack // 10 % 3]}",
+        "example.com/rack": f"rack-{rack:03}",
+        "kubernetes.io/hostname": name,
+    }
+    room = {"cpu": "128", "memory": "1Ti", "pods": "110"}
+    spec: Object = {"unschedulable": True} if cordoned else {}
+    status = {"allocatable": room, "conditions": [{"type": "Ready", "status": "True"}]}
+    return stored("Node", name, metadata={"labels": labels}, spec=spec, status=status)
+
+
+def pool(
+    node: str, devices: list[Object], counters: list[Object] | None = None
+) -> Iterator[Object]:
+    """Yield the slices of a node's pool."""
+    parts: list[Object] = [
+        {"devices": devices},
+        *([{"sharedCounters": counters}] if counters else []),
+    ]
+    for number, part in enumerate(parts):
+        whole = {"name": node, "generation": 1, "resourceSliceCount": len(parts)}
+        spec = {"driver": DRIVER, "nodeName": node, "pool": whole, **part}
+        yield resource("ResourceSlice", f"{node}-{number}", spec=spec)
+
+
+def plain_devices(count: int, chance: random.Random) -> list[Object]:
+    """Return whole GPUs; one in a hundred is tainted."""
+    taints = [{"key": "gpu.example.com/unhealthy", "effect": "NoExecute"}]
+    return [
+        {
+            "name": f"gpu-{number}",
+            "attributes": {"model": {"string": "B200"}},
+            "capacity": {"memory": {"value": "180Gi"}},
+            **({"taints": taints} if chance.random() < 0.01 else {}),
+        }
+        for number in range(count)
+    ]
+
+
+def cut_devices(count: int) -> tuple[list[Object], list[Object]]:
+    """Return GPUs that can be cut into seven, and their counters."""
+    devices: list[Object] = []
+    for number in range(count):
+        for name, slots in [("", 7), *((f"-1g-{part}", 1) for part in range(7))]:
+            drawn = [{"counterSet": f"gpu-{number}", "counters": {"slots": {"value": str(slots)}}}]
+            devices.append(
+                {
+                    "name": f"gpu-{number}{name}",
+                    "attributes": {"model": {"string": "B200 1g" if name else "B200"}},
+                    "capacity": {"memory": {"value": f"{25 * slots}Gi"}},
+                    "consumesCounters": drawn,
+                }
+            )
+    sets = [
+        {"name": f"gpu-{number}", "counters": {"slots": {"value": "7"}}} for number in range(count)
+    ]
+    return devices, sets
+
+
+def user_of(device: str, node: str, number: int) -> Iterator[Object]:
+    """Yield a pod that runs with a device, and its claim."""
+    name = f"job-{number}"
+    result = {"request": "gpu", "driver": DRIVER, "pool": node, "device": device}
+    yield resource(
+        "ResourceClaim",
+        name,
+        "ml",
+        spec={"devices": {"requests": [{"name": "gpu", "exactly": asked("gpu", 1)}]}},
+        status={
+            "allocation": {"devices": {"results": [result]}},
+            "reservedFor": [{"resource": "pods", "name": name, "uid": f"Pod-ml-{name}"}],
+        },
+    )
+    yield running_pod(name, node)
+
+
+def asked(name: str, count: int, *selectors: str) -> Object:
+    """Return a request."""
+    found: Object = {"deviceClassName": name, "allocationMode": "ExactCount", "count": count}
+    if selectors:
+        found["selectors"] = [{"cel": {"expression": each}} for each in selectors]
+    return found
+
+
+def running_pod(name: str, node: str = "") -> Object:
+    """Return a pod of one claim that has its own name."""
+    spec: Object = {
+        "containers": [{"name": "main", "image": "train"}],
+        "resourceClaims": [{"name": "gpu", "resourceClaimName": name}],
+    }
+    if node:
+        spec["nodeName"] = node
+    return stored(
+        "Pod", name, namespace="ml", spec=spec, status={"phase": "Running" if node else "Pending"}
+    )
+
+
+def waiting_pod(name: str, request: Object) -> Iterator[Object]:
+    """Yield a pod that waits, and its claim."""
+    spec = {"devices": {"requests": [{"name": "gpu", "exactly": request}]}}
+    yield resource("ResourceClaim", name, "ml", spec=spec)
+    yield running_pod(name)
+
+
+def fleet(nodes: int, *, cut_every: int = 0) -> list[Object]:
+    """Return a cluster that is about three quarters full; every so many nodes have cut GPUs."""
+    chance = random.Random(7)  # noqa: S311 - the same picture each time
+    found = [resource("DeviceClass", "gpu", spec={})]
+    number = 0
+    for at in range(nodes):
+        name = f"node-{at:05}" if nodes > 100 else f"node-{at:02}"
+        found.append(
+            worker(name, at // (10 if nodes <= 100 else 100), cordoned=chance.random() < 0.02)
+        )
+        is_cut = cut_every and at % cut_every == 0
+        devices, counters = cut_devices(4) if is_cut else (plain_devices(8, chance), [])
+        found += pool(name, devices, counters)
+        for device in devices:
+            if "taints" in device or (counters and not device["name"].count("-1g-")):
+                continue
+            if chance.random() < (0.4 if counters else 0.75):
+                number += 1
+                found += user_of(device["name"], name, number)
+    big = 'device.capacity["gpu.example.com"].memory.compareTo(quantity("160Gi")) >= 0'
+    found += waiting_pod("train-large", asked("gpu", 8, big))
+    found += waiting_pod(
+        "serve-h200", asked("gpu", 1, 'device.attributes["gpu.example.com"].model == "H200"')
+    )
+    return found
+
+
+@contextmanager
+def served(desk: Answering) -> Iterator[str]:
+    """Serve a desk; yield the address that opens the page."""
+    app = PageApp(desk)
+    http = HttpServer(app, listen("127.0.0.1", 0))
+    thread = ServingThread(http)
+    thread.start()
+    try:
+        yield f"{http.url}/ui#{app.code}"
+    finally:
+        thread.stop()
+
+
+def cluster_desk(objects: list[Object]) -> Desk:
+    """Return the desk of a cluster that does not change."""
+    return Desk(FixedSource(objects), WallClock(), "gpu-lab", live=False)
+
+
+def show_fleet(page: Any) -> None:
+    """Wait until the map is drawn."""
+    page.locator("canvas[data-paint]").wait_for()
+    page.wait_for_timeout(300)
+
+
+def show_node(page: Any) -> None:
+    """Choose a node with cut devices."""
+    show_fleet(page)
+    page.get_by_role("searchbox").fill("node-04")
+    page.wait_for_timeout(500)
+
+
+def show_waiting(page: Any) -> None:
+    """Open the explanation of a pod that waits."""
+    page.get_by_role("tab", name="Waiting").click()
+    page.get_by_role("button", name="train-large").click()
+    page.get_by_role("heading", name="What would help").wait_for()
+
+
+def show_story(page: Any) -> None:
+    """Open the way of that pod to its devices."""
+    show_waiting(page)
+    page.get_by_role("button", name="Its way to devices").click()
+    page.get_by_role("figure").wait_for()
+
+
+def show_moves(page: Any) -> None:
+    """Ask what a new node would change."""
+    page.get_by_role("tab", name="What if").click()
+    page.get_by_role("button", name="Add to the list").click()
+    page.get_by_role("button", name="What happens?").click()
+    page.get_by_text("nodes before").wait_for(timeout=120_000)
+
+
+def show_time(page: Any) -> None:
+    """Wait until the curves are drawn."""
+    page.get_by_role("img").wait_for()
+    page.wait_for_timeout(500)
+
+
+def run_desk(_: list[Object]) -> Answering:
+    """Return the desk of an example's day."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = ["simulate", "run", str(EXAMPLE), "--report", folder]
+        subprocess.run([sys.executable, "-m", "dralab", *command], check=True, capture_output=True)
+        return RunDesk(Path(folder))
+
+
+PICTURES: dict[str, tuple[Callable[[], list[Object]], Callable[[Any], None], str]] = {
+    "fleet": (lambda: fleet(40, cut_every=4), show_fleet, "light"),
+    "fleet-dark": (lambda: fleet(40, cut_every=4), show_fleet, "dark"),
+    "node": (lambda: fleet(40, cut_every=4), show_node, "light"),
+    "waiting": (lambda: fleet(40, cut_every=4), show_waiting, "light"),
+    "story": (lambda: fleet(40, cut_every=4), show_story, "light"),
+    "what-if": (lambda: fleet(40, cut_every=4), show_moves, "light"),
+    "time": (list, show_time, "light"),
+    "large": (lambda: fleet(10_000), show_fleet, "light"),
+}
+
+
+def main(names: list[str]) -> None:
+    """Make the named pictures, or all."""
+    from playwright.sync_api import sync_playwright
+
+    IMAGES.mkdir(exist_ok=True)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=BROWSER, args=SWITCHES)
+        for name in names or PICTURES:
+            objects, show, scheme = PICTURES[name]
+            desk = run_desk if name == "time" else cluster_desk
+            with served(desk(objects())) as address:
+                page = browser.new_page(viewport=SIZES.get(name, SIZE), color_scheme=scheme)
+                page.set_default_timeout(120_000)
+                page.goto(address)
+                show(page)
+                path = IMAGES / f"page-{name}.png"
+                page.screenshot(path=path)
+                print(f"{path}: {path.stat().st_size:,} bytes")
+                page.close()
+        browser.close()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
