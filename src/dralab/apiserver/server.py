@@ -16,6 +16,7 @@ from dralab.apiserver.freed_memory import FreedMemory
 from dralab.apiserver.http import access
 from dralab.apiserver.http.application import Application
 from dralab.apiserver.http.messages import Answer, HttpRequest, with_headers
+from dralab.apiserver.http.request_metrics import RequestMetrics
 from dralab.apiserver.nodes import LOOPBACK, Network, NodeProxy
 from dralab.apiserver.resources.assembly import built_in_admission, new_resources
 from dralab.apiserver.resources.event_ttl import TTL, EventLeases
@@ -121,6 +122,8 @@ class ApiServer:
             accept_hosts=accept_hosts,
         )
         self._audit_ids = AuditIds(chance)
+        self.metrics = RequestMetrics(self.hub.watches)
+        self.application.pages.exporters.append(self.metrics.lines)
         self.audit: Auditing | None = None
         if audit is not None:
             self.audit = self._audited(audit, chance)
@@ -184,7 +187,10 @@ class ApiServer:
 
     def answer_with(self, request: HttpRequest, handle: Callable[[HttpRequest], Answer]) -> Answer:
         """Answer a request by `handle`, with the audit log and the observers of all requests."""
-        return self._observed(request, self._answer(request, handle))
+        began = self.metrics.now()
+        answer = self._observed(request, self._answer(request, handle))
+        self.metrics.count(request, answer, began)
+        return answer
 
     def began(self, request: HttpRequest, status: int) -> None:
         """A long answer begins."""

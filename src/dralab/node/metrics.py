@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from dralab.kernel.clock import SECOND
+from dralab.values.exposition import histogram_lines, labels_text
 
 ANY_DRIVER: Final = "<any>"
 # ExponentialBucketsRange(.1, 40, 15), in seconds.
@@ -76,20 +77,8 @@ class NodeMetrics:
             if name != told:
                 lines += [f"# HELP {name} {HELP[name]}", f"# TYPE {name} histogram"]
                 told = name
-            common, seen = _labels(labels), 0
-            for limit, count in zip([*map(str, BUCKETS), "+Inf"], counts, strict=True):
-                seen += count
-                lines.append(f'{name}_bucket{{{common},le="{limit}"}} {seen}')
-            lines.append(f"{name}_sum{{{common}}} {total}")
-            lines.append(f"{name}_count{{{common}}} {seen}")
+            lines += histogram_lines(name, labels_text(labels), BUCKETS, counts, total)
         lines += [f"# HELP {CLAIMS} {HELP[CLAIMS]}", f"# TYPE {CLAIMS} gauge"]
         for driver, count in sorted(claims_in_use.items()):
-            lines.append(f"{CLAIMS}{{{_labels([('driver_name', driver)])}}} {count}")
+            lines.append(f"{CLAIMS}{{{labels_text([('driver_name', driver)])}}} {count}")
         return "\n".join(lines) + "\n"
-
-
-def _labels(labels: "tuple[tuple[str, str], ...] | list[tuple[str, str]]") -> str:
-    def escaped(text: str) -> str:
-        return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-
-    return ",".join(f'{name}="{escaped(value)}"' for name, value in labels)

@@ -218,6 +218,7 @@ class Application:
                 if elsewhere is not None:
                     return elsewhere
                 raise
+            request.route = route
             if authorizer is not None:
                 access.check_route(authorizer, request, route, user)
             return self.requests.answer(request, route, user)

@@ -14,6 +14,7 @@ from dralab.apiserver.watching.interfaces import Spelling
 
 if TYPE_CHECKING:
     from dralab.apiserver.audit.events import Record
+    from dralab.apiserver.http.routing import Route
 
 LARGEST_MESSAGE: Final = 4 * 1024 * 1024  # bytes of one WebSocket message
 
@@ -48,7 +49,7 @@ class HttpRequest:
     TakesLong instead, before it begins. `record` is the audit log's; `wanted` is what an
     authorizer was asked about it. `warned` are the warnings for its client. `lane` names the
     threads that answer it apart; `waits` lets it wait there for webhooks. `audit_id` names it in
-    the answer and in the audit log.
+    the answer and in the audit log; `route` is where it goes if that is a resource.
     """
 
     method: str
@@ -67,6 +68,7 @@ class HttpRequest:
     waits: bool = False
     record: "Record | None" = None
     audit_id: str = ""
+    route: "Route | None" = None
     wanted: Attributes | None = None
 
     @property

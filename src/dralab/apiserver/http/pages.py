@@ -1,7 +1,7 @@
 """Pages that are not objects: version, health, and discovery."""
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
@@ -68,6 +68,8 @@ class Pages:
         self.remote = RemoteVersions(resources.context)
         self._cached: dict[tuple[str, ...], tuple[bytes, str]] = {}
         self._changes = -1
+        # What else `/metrics` shows: lines of Prometheus' text format.
+        self.exporters: list[Callable[[], Iterable[str]]] = []
 
     @cached_property
     def _openapi(self) -> "OpenApiPages":
@@ -248,7 +250,9 @@ class Pages:
             "# HELP dralab_storage_revision The revision of the last write.",
             "# TYPE dralab_storage_revision counter",
             f"dralab_storage_revision {store.revision}",
-            "",
         ]
+        for export in self.exporters:
+            lines += export()
+        lines.append("")
         headers = (("Content-Type", "text/plain; version=0.0.4; charset=utf-8"),)
         return HttpResponse(headers=headers, body="\n".join(lines).encode())

@@ -98,6 +98,12 @@ class Hub:
 
     # --- within ---------------------------------------------------------------------------
 
+    def watches(self) -> list[tuple[str, int]]:
+        """Return how many watches are open, by collection."""
+        with self.store.lock:
+            found = list(self._groups.items())
+            return [(hub, sum(1 for _ in groups.members())) for hub, groups in found]
+
     def _all(self) -> list[Subscription[Any]]:
         return [member for groups in self._groups.values() for member in groups.members()]
 
