@@ -2,23 +2,33 @@
 
     python tools/mutants.py --count 20 storage scheduler
 
-Each mutant changes one operator, constant or condition in a copy of the sources and runs the tests
-of its package, those that import the changed module first. A mutant that no test notices survives,
-and its line is printed: either a test is missing or the code does nothing. The same seed makes the
-same mutants.
+Each mutant changes one operator, constant or condition, and the tests of its package are run, those
+that import the changed module first. A mutant that no test notices survives, and its line is
+printed: either a test is missing or the code does nothing. The same seed makes the same mutants.
+
+The tests of a package are collected once. For a mutant inside a function the process forks, the
+child gives the function its changed code, and runs the tests until one fails. Others (a default, a
+field of a class) get a process of their own, with a copy of the sources.
 """
 
 import argparse
 import ast
+import gc
 import os
 import random
+import select
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import CodeType, FunctionType
+
+import pytest
 
 HERE = Path(__file__).parent.parent
 TIMEOUT = 600  # seconds of tests; a mutant that never ends is noticed
@@ -115,7 +125,7 @@ def mutants_of(path: Path) -> Iterator[Mutant]:
 
 
 def is_noticed(mutant: Mutant, tests: list[str]) -> bool:
-    """Return whether the tests fail with a mutant."""
+    """Return whether the tests fail with a mutant, in a process of their own."""
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "src"
         shutil.copytree(HERE / "src", source, ignore=shutil.ignore_patterns("__pycache__"))
@@ -123,6 +133,116 @@ def is_noticed(mutant: Mutant, tests: list[str]) -> bool:
         changed.write_text(mutant.applied(changed.read_text(encoding="utf-8")), encoding="utf-8")
         nearest = tests_of(mutant.path, tests)
         return (bool(nearest) and _fail(nearest, source)) or _fail(tests, source)
+
+
+class ForkedRuns:
+    """Instead of the loop that runs the tests: a child for each mutant runs them until one fails.
+
+    `noticed` has the mutants that were tried here; others are not inside a function.
+    """
+
+    def __init__(self, mutants: list[Mutant], tests: list[str]) -> None:
+        self.mutants = mutants
+        self.tests = tests
+        self.noticed: dict[Mutant, bool] = {}
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Try all mutants; without any, the tests have to pass."""
+        if failed := self._failed(session, None, []):
+            raise pytest.UsageError(f"without a mutant there fails {failed}")
+        for mutant in self.mutants:
+            functions = changed_functions(mutant)
+            if functions:
+                found = self._failed(session, mutant, functions)
+                self.noticed[mutant] = bool(found)
+                tell(mutant, found)
+        return True
+
+    def _failed(
+        self,
+        session: pytest.Session,
+        mutant: Mutant | None,
+        functions: list[tuple[FunctionType, CodeType]],
+    ) -> str:
+        """Run tests in a child, the nearest first; return the first that fails, or nothing."""
+        near = {HERE / name for name in tests_of(mutant.path, self.tests)} if mutant else set()
+        items = sorted(session.items, key=lambda item: item.path not in near)
+        told, tell_ = os.pipe()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of a fork beside threads
+            child = os.fork()
+        if not child:
+            os.setpgid(0, 0)
+            try:
+                for function, code in functions:
+                    function.__code__ = code
+                for item, after in zip(items, [*items[1:], None], strict=True):
+                    item.config.hook.pytest_runtest_protocol(item=item, nextitem=after)
+                    if session.testsfailed:
+                        os.write(tell_, item.nodeid.encode())
+                        os._exit(1)
+            finally:  # an error here is the mutant's as well
+                os._exit(int(sys.exc_info()[0] is not None))
+        os.close(tell_)
+        status = _ended(child)
+        failed = os.read(told, 4096).decode()
+        os.close(told)
+        return failed or ("a test that does not end" if status else "")
+
+
+def tell(mutant: Mutant, noticed: str | bool) -> None:
+    """Print what became of a mutant, beside the output of the tests."""
+    by = f" by {noticed}" if isinstance(noticed, str) else ""
+    line = f"noticed  {mutant}{by}" if noticed else f"SURVIVED {mutant}"
+    print(line, file=sys.__stderr__, flush=True)
+
+
+def _ended(child: int) -> int:
+    """Return the status of a child; a mutant that never ends is noticed, and ended."""
+    end = os.pidfd_open(child)
+    try:
+        if not select.select([end], [], [], TIMEOUT)[0]:
+            os.killpg(child, signal.SIGKILL)
+    finally:
+        os.close(end)
+    return os.waitpid(child, 0)[1]
+
+
+def changed_functions(mutant: Mutant) -> list[tuple[FunctionType, CodeType]]:
+    """Return the functions that a mutant changes, with their new code; none if it is elsewhere.
+
+    What is inside a function (a lambda, a comprehension, a class) is made anew by its code.
+    """
+    path = str(HERE / mutant.path)
+    text = mutant.applied((HERE / mutant.path).read_text(encoding="utf-8"))
+    wanted = _outermost(compile(text, path, "exec"), mutant.line)
+    if wanted is None:
+        return []
+    found = [
+        (each, wanted)
+        for each in gc.get_objects()
+        if isinstance(each, FunctionType)
+        and each.__code__.co_filename == path
+        and each.__code__.co_firstlineno == wanted.co_firstlineno
+        and each.__code__.co_qualname == wanted.co_qualname
+    ]
+    return [] if any(each.__code__ == code for each, code in found) else found
+
+
+def _outermost(code: CodeType, line: int) -> CodeType | None:
+    """Return the code of the function or method around a line, the outermost one."""
+    for each in code.co_consts:
+        if isinstance(each, CodeType) and _contains(each, line):
+            # Code of a function is optimized (CO_OPTIMIZED), that of a class body is not.
+            return each if each.co_flags & 0x1 else _outermost(each, line)
+    return None
+
+
+def _contains(code: CodeType, line: int) -> bool:
+    return any(start == line for *_, start in code.co_lines()) or any(
+        isinstance(each, CodeType) and _contains(each, line) for each in code.co_consts
+    )
 
 
 def tests_of(path: Path, tests: list[str]) -> list[str]:
@@ -177,11 +297,15 @@ def main() -> None:
         every = [one for file in files for one in mutants_of(file.relative_to(HERE))]
         chance = random.Random(options.seed)  # noqa: S311 - a choice of lines
         chosen = chance.sample(every, min(options.count, len(every)))
-        caught = 0
+        runs = ForkedRuns(chosen, tests)
+        quiet = ["-p", "no:terminal", "-p", "no:cacheprovider", "--timeout", "120"]
+        quiet += ["-o", "addopts=--import-mode=importlib", "-m", "not conformance"]
+        pytest.main([*quiet, f"--rootdir={HERE}", *(str(HERE / test) for test in tests)], [runs])
         for mutant in chosen:
-            found = is_noticed(mutant, tests)
-            caught += found
-            print("noticed " if found else "SURVIVED", mutant, flush=True)
+            if mutant not in runs.noticed:
+                runs.noticed[mutant] = is_noticed(mutant, tests)
+                tell(mutant, runs.noticed[mutant])
+        caught = sum(runs.noticed.values())
         print(f"{name}: {caught} of {len(chosen)} noticed", flush=True)
         noticed, total = noticed + caught, total + len(chosen)
     print(f"{noticed} of {total} noticed ({noticed / max(total, 1):.0%})")

@@ -191,3 +191,74 @@ def test_lenient_reading_never_raises_for_one_broken_entry(tmp_path):
         path = tmp_path / "pods.csv"
         path.write_text(good + line + "\n")
         assert len(openb.read_pods(path, problems=InputProblems(lenient=True))) == 2
+
+
+XML = "<platform version='4.1'><zone id='z' routing='Full'>{}</zone></platform>"
+HOST = "<host id='master_host' speed='1f'/>"
+POD = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\n{},10,1,500,T4\n"
+BOMB = "".join(f"<!ENTITY a{n} '{f'&a{n - 1};' * 10}'>" for n in range(1, 10))
+ATTACKS = {
+    "entities that multiply": (
+        "cluster.xml",
+        f"<!DOCTYPE p [<!ENTITY a0 'x'>{BOMB}]>" + XML.format("<host id='&a9;' speed='1f'/>"),
+        "entities are not read",
+    ),
+    "a file of the machine": (
+        "cluster.xml",
+        "<!DOCTYPE p [<!ENTITY a SYSTEM 'file:///etc/passwd'>]>" + XML.format("&a;"),
+        "entities are not read",
+    ),
+    "depth": ("cluster.xml", "<platform version='4.1'>" + "<zone routing='Full'>" * 50_000, "nested more|zone"),
+    "a billion hosts": (
+        "cluster.xml",
+        XML.format(
+            "<cluster id='c' prefix='a' suffix='b' radical='0-999999999' speed='1f' bw='1Bps'"
+            " lat='1s'/>"
+        ),
+        "radical",
+    ),
+    "an encoding that does not exist": (
+        "cluster.xml",
+        "<?xml version='1.0' encoding='klingon'?>" + XML.format(HOST),
+        "has an encoding that cannot be read: write UTF-8",
+    ),
+    "an encoding of several bytes": (
+        "cluster.xml",
+        "<?xml version='1.0' encoding='gbk'?>" + XML.format(HOST),
+        "has an encoding that cannot be read: write UTF-8",
+    ),
+    "a codec that is not one of text": (
+        "cluster.xml",
+        "<?xml version='1.0' encoding='idna'?>" + XML.format(HOST),
+        "has an encoding that cannot be read: write UTF-8",
+    ),
+    "a cell of 200 kB": ("pods.csv", POD.format('p,"' + "x" * 200_000 + '"'), "is not CSV: field"),
+    "a number of 5000 digits": ("pods.csv", POD.format("p," + "9" * 5000), "cpu_milli"),
+    "a name with a null byte": ("pods.csv", POD.format("p\0,1"), "control characters"),
+    "a name that ends a line": ("pods.csv", POD.format('"p\x1b[2J",1'), "control characters"),
+    "a line of a million columns": ("log.swf", "1 " * 1_000_000, "must have 18 columns"),
+    "no line at all": ("log.swf", "\0" * 1_000_000, "must have 18 columns"),
+    "arrays in arrays": ("jobs.json", "[" * 100_000, "is not JSON"),
+    "profiles in profiles": (
+        "jobs.json",
+        json.dumps(
+            {
+                "nb_res": 1,
+                "jobs": [{"id": 1, "subtime": 0, "res": 1, "profile": "p200"}],
+                "profiles": {"p0": {"type": "delay", "delay": 1}}
+                | {f"p{n}": {"type": "composed", "seq": [f"p{n - 1}"] * 2} for n in range(1, 201)},
+            }
+        ),
+        "is nested more than 64 deep",
+    ),
+}
+
+
+@pytest.mark.parametrize(("name", "text", "says"), ATTACKS.values(), ids=ATTACKS)
+def test_an_attack_is_refused_in_one_line(tmp_path, name, text, says):
+    path = tmp_path / name
+    path.write_text(text)
+    with pytest.raises(InputError, match=says) as caught:
+        FILES[name][1](path)
+    assert str(path) in str(caught.value)
+    assert len(str(caught.value)) < 6_000 + len(str(path))

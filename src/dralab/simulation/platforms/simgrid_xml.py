@@ -80,6 +80,12 @@ class _PlatformReader:
                 f"is not XML: {expat.ErrorString(error.code)}",
                 line=error.lineno + self.skipped_lines,
             ) from None
+        except InputError:
+            raise
+        except (LookupError, ValueError):  # of the codec that the first line names
+            raise InputError(
+                self.path, "has an encoding that cannot be read: write UTF-8", line=1
+            ) from None
 
     def error(self, problem: str, where: str = "") -> InputError:
         line = self.parser.CurrentLineNumber + self.skipped_lines

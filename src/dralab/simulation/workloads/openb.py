@@ -111,6 +111,8 @@ class _Row:
         text = (self.cells.get(column) or "").strip()
         if not text:
             raise self.error(column, "must not be empty")
+        if not text.isprintable():
+            raise self.error(column, f"{text!r} must not hold control characters")
         return text
 
 
@@ -126,12 +128,13 @@ def _read(
     except OSError as error:
         raise InputError(path, f"cannot be read: {error.strerror}") from None
     reader = csv.reader(text.splitlines())
-    header = [cell.strip() for cell in next(reader, [])]
+    rows = _rows(path, reader)
+    header = [cell.strip() for cell in next(rows, [])]
     missing = [column for column in columns if column not in header]
     if missing:
         raise InputError(path, f"the header lacks {', '.join(missing)}", line=1)
     seen: dict[str, int] = {}
-    for cells in reader:
+    for cells in rows:
         if not cells:
             continue
         row = _Row(path, reader.line_num, dict(zip(header, cells, strict=False)))
@@ -139,6 +142,13 @@ def _read(
             yield _checked(row, len(header), len(cells), make, seen)
         except InputError as error:
             problems.about(error)
+
+
+def _rows(path: Path, reader: Iterator[list[str]]) -> Iterator[list[str]]:
+    try:
+        yield from reader
+    except csv.Error as error:
+        raise InputError(path, f"is not CSV: {error}") from None
 
 
 def _checked(
