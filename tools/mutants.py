@@ -156,7 +156,7 @@ class ForkedRuns:
             if functions:
                 found = self._failed(session, mutant, functions)
                 self.noticed[mutant] = bool(found)
-                tell(mutant, found)
+                tell(mutant, found or None)
         return True
 
     def _failed(
@@ -191,10 +191,10 @@ class ForkedRuns:
         return failed or ("a test that does not end" if status else "")
 
 
-def tell(mutant: Mutant, noticed: str | bool) -> None:
+def tell(mutant: Mutant, noticed: str | None) -> None:
     """Print what became of a mutant, beside the output of the tests."""
-    by = f" by {noticed}" if isinstance(noticed, str) else ""
-    line = f"noticed  {mutant}{by}" if noticed else f"SURVIVED {mutant}"
+    by = f" by {noticed}" if noticed else ""
+    line = f"noticed  {mutant}{by}" if noticed is not None else f"SURVIVED {mutant}"
     print(line, file=sys.__stderr__, flush=True)
 
 
@@ -304,7 +304,7 @@ def main() -> None:
         for mutant in chosen:
             if mutant not in runs.noticed:
                 runs.noticed[mutant] = is_noticed(mutant, tests)
-                tell(mutant, runs.noticed[mutant])
+                tell(mutant, "" if runs.noticed[mutant] else None)
         caught = sum(runs.noticed.values())
         print(f"{name}: {caught} of {len(chosen)} noticed", flush=True)
         noticed, total = noticed + caught, total + len(chosen)

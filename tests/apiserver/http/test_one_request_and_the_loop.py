@@ -374,7 +374,8 @@ SCHEMA = {
             f"p{n}": {"type": "string", "default": "x"} for n in range(400)}}},
         "ruled": {
             "type": "array",
-            "items": {"type": "string"},
+            "maxItems": 1000,
+            "items": {"type": "string", "maxLength": 1},
             "x-kubernetes-validations": [{"rule": "self.all(a, self.exists(b, a == b))"}],
         },
     },

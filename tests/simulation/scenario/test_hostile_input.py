@@ -208,7 +208,11 @@ ATTACKS = {
         "<!DOCTYPE p [<!ENTITY a SYSTEM 'file:///etc/passwd'>]>" + XML.format("&a;"),
         "entities are not read",
     ),
-    "depth": ("cluster.xml", "<platform version='4.1'>" + "<zone routing='Full'>" * 50_000, "nested more|zone"),
+    "depth": (
+        "cluster.xml",
+        "<platform version='4.1'>" + "<zone routing='Full'>" * 50_000,
+        "nested more|zone",
+    ),
     "a billion hosts": (
         "cluster.xml",
         XML.format(
