@@ -203,3 +203,18 @@ def test_attributes_in_the_wrong_form_are_told_by_their_field(tmp_path, api, tex
     assert result.stderr.startswith(f"Error: {file}: ")
     assert message in result.stderr
     assert "Error(" not in result.stderr
+
+
+def test_an_expression_that_does_not_compile_comes_with_what_was_meant(monkeypatch, tmp_path):
+    scenes = Path(__file__).parent / "scenes"
+    wrong = (scenes / "value.yaml").read_text()
+    start = wrong.index("expression: ") + len("expression: ")
+    end = wrong.index("\n", start)
+    file = tmp_path / "wrong.yaml"
+    meant = 'device.attributes["gpu.example.com"].architecture == "Hopper"'
+    file.write_text(wrong[:start] + 'device.attributes.architecture == "Hopper"' + wrong[end:])
+    found = CliRunner().invoke(
+        main, ["explain", "-f", str(scenes / "fleet.yaml"), "-f", str(file), "train"]
+    )
+    assert found.exit_code == 2
+    assert f"help: did you mean `{meant}`?" in found.stderr

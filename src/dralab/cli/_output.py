@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final, TypeVar
 
 import click
@@ -71,8 +72,8 @@ def echo_values(values: Mapping[str, Any], output: str) -> None:
             click.echo(f"{key.ljust(width)}  {_cell(value)}")
 
 
-def refuse(problems: Sequence[object]) -> None:
-    """Print the problems of the input and exit with code 2, if there are any."""
+def refuse(problems: Sequence[object], helps: Iterable[str] = ()) -> None:
+    """Print the problems of the input and exit with code 2, if there are any; then what helps."""
     if not problems:
         return
     for problem in problems[:MOST_PROBLEMS]:
@@ -80,6 +81,8 @@ def refuse(problems: Sequence[object]) -> None:
     more = len(problems) - MOST_PROBLEMS
     if more > 0:
         click.echo(f"Error: and {more} more", err=True)
+    for text in islice(helps, MOST_PROBLEMS):
+        click.echo(text, err=True)
     sys.exit(2)
 
 

@@ -1,17 +1,24 @@
 """Shared by the commands on files and clusters: the inventory, or exit code 2 with all errors."""
 
 import gc
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from typing import Final
 
 import click
+import orjson
 
+from dralab.allocation import v1
 from dralab.allocation.backlog import Pending
 from dralab.allocation.cel_compiler import compiled
+from dralab.allocation.explanation.cel_repairs import repaired
 from dralab.allocation.explanation.text import ObjectFields, Spots
 from dralab.allocation.explanation.why import templates_of
+from dralab.allocation.problem import Device
+from dralab.allocation.selectors import CelSelectorCompiler
 from dralab.allocation.snapshot import Snapshot
 from dralab.api.manifests import Check, Manifest, Manifests, load, unknown_fields
 from dralab.api.resource.conversion import hub_version
@@ -31,6 +38,9 @@ from dralab.objects.metadata import key_of, spec_of, uid_of
 from dralab.objects.pods import is_finished
 from dralab.values.json_types import JsonDict
 
+UNCOMPILED: Final = re.compile(r'Invalid value: ("(?:[^"\\]|\\.)*"): compilation failed')
+MOST_EXAMPLES: Final = 2_000
+"""Devices of the input for which a corrected expression is tried."""
 MANY: Final = 500_000
 """From so many new objects on, the collector does not look at them later either."""
 
@@ -83,7 +93,7 @@ def _read(source: InventorySource) -> tuple[list[JsonDict], Sequence[Manifest]]:
     written: Sequence[Manifest] = ()
     if source.files:
         read = manifests(source.files)
-        refuse(read.problems)
+        refuse(read.problems, _repairs(read))
         _tell(read)
         written = read.objects
         found = merged(found, [item.object for item in written])
@@ -92,6 +102,26 @@ def _read(source: InventorySource) -> tuple[list[JsonDict], Sequence[Manifest]]:
     if not source.connection and not any(item.get("kind") == "ResourceSlice" for item in found):
         raise click.UsageError("the input has no ResourceSlice: there are no devices to allocate")
     return found, written
+
+
+def _repairs(read: Manifests) -> Iterator[str]:
+    """Yield what was probably meant by expressions that do not compile, where that is known."""
+    wires = (
+        device
+        for item in read.objects
+        if item.kind == "ResourceSlice"
+        for device in _devices_of(item.object)
+    )
+    devices = list(islice(wires, MOST_EXAMPLES))
+    for problem in read.problems:
+        if found := UNCOMPILED.search(problem.message):
+            text = repaired(orjson.loads(found[1]), devices)
+            if text:
+                yield f"help: did you mean `{' '.join(text.split())}`?"
+
+
+def _devices_of(item: JsonDict) -> Sequence[Device]:
+    return v1.V1Reader(CelSelectorCompiler()).slice(item).devices
 
 
 def lacking(objects: Sequence[JsonDict]) -> str:

@@ -323,11 +323,13 @@ class Help:
     tolerate    tolerate taint `to`
     node        change a node: `to` says how (uncordon, taint …), `who` which
     move        move `who` to node `to`
+    preempt     end `who`, which have a lower priority
     several     give up all of `changes`, which cannot be fewer
     add         add a node with such devices
 
     `now`: the allocator confirms that the whole pod fits then; otherwise it would fit once the
     devices in use are released. `devices` would match, `free` of them are free. `command` does it.
+    `ends` says when the first of `who` ends.
     """
 
     kind: Literal[
@@ -344,6 +346,7 @@ class Help:
     asked: Asked | None = None
     note: str = ""
     command: str = ""
+    ends: str = ""
     changes: tuple[Condition, ...] = ()
 
 

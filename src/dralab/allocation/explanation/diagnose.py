@@ -1,11 +1,12 @@
 """`diagnose`: the cause of a "no", and what would help."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from dralab.allocation.allocator import DEFAULT_BUDGET
 from dralab.allocation.explanation.causes import Diagnosis
 from dralab.allocation.explanation.causes_of import cause_of
+from dralab.allocation.explanation.endings import HolderEnd
 from dralab.allocation.explanation.explain import node_groups
 from dralab.allocation.explanation.helps import helps_for
 from dralab.allocation.explanation.inquiry import Inquiry
@@ -24,20 +25,22 @@ def diagnose(
     questions: int = MOST_QUESTIONS,
     refused: bool = False,
     earlier: FleetQuestions | None = None,
+    ends: Mapping[str, HolderEnd] | None = None,
 ) -> Diagnosis | None:
     """Return why no node can serve the claims of a problem, and what would help.
 
     None where one can. `subject` names what waits (`pod ml/train`); `budget` limits the steps of
     each question to the allocator, `questions` their number. `refused`: the search ended with an
     error although some node could serve them. `earlier` are questions about other claims on the
-    same nodes: what was found out about these is not found out again.
+    same nodes: what was found out about these is not found out again. `ends` says when the users of
+    claims end, by claim.
     """
     asking = (
         FleetQuestions(problem, nodes, catalog=catalog, budget=budget, questions=questions)
         if earlier is None
         else earlier.about(problem, questions)
     )
-    inquiry = Inquiry(asking)
+    inquiry = Inquiry(asking, ends or {})
     cause = cause_of(inquiry, refused=refused)
     if cause is None:
         return None

@@ -36,9 +36,11 @@ def _help(found: Help, names: Sequence[str]) -> str:
         case "guard":
             return f"write {found.to}"
         case "wait" if found.note == "any" and len(names) > 1:
-            return f"wait until {joined(names, 'or')} ends: each is enough"
+            first = f"; {names[0]} ends first: {found.ends}" if found.ends else ""
+            return f"wait until {joined(names, 'or')} ends: each is enough{first}"
         case "wait":
-            return f"wait until {joined(names)} {'ends' if len(names) == 1 else 'end'}"
+            ends = f" ({found.ends})" if found.ends else ""
+            return f"wait until {joined(names)} {'ends' if len(names) == 1 else 'end'}{ends}"
         case "value":
             return f"ask for {found.to}"
         case "count":
@@ -48,7 +50,8 @@ def _help(found: Help, names: Sequence[str]) -> str:
         case "several":
             return joined(list(_changes(found.changes)))
         case "preempt":
-            return f"preempt {joined(names)}"
+            lower = "its priority is" if len(names) == 1 else "their priorities are"
+            return f"delete {joined(names)}: {lower} lower ({found.to})"
         case _:
             return _plain(found)
 

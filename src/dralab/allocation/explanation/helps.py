@@ -151,7 +151,13 @@ class _Checks(Proposals):
         """Propose the right name of an attribute, or a guard for devices that lack it."""
         alternative = self.alternative(cause.asked.claim, cause.asked.request)
         if cause.lacking and cause.code != "DRA006":
-            yield from self.renamed(alternative, cause.mark, cause.lacking, cause.known, cause.code)
+            helps = list(
+                self.renamed(alternative, cause.mark, cause.lacking, cause.known, cause.code)
+            )
+            yield from helps or self.repaired(alternative, cause.mark)
+            return
+        if helps := list(self.repaired(alternative, cause.mark)):
+            yield from helps
             return
         span = cause.mark.span
         if not cause.lacking or span is None:
@@ -185,6 +191,8 @@ class _Checks(Proposals):
                 found += self.threshold(alternative, mark, comparison, cause.best)
             elif cause.code not in {"DRA022", "DRA023"}:
                 found += self.other_values(alternative, cause, comparison)
+        if not found and cause.code not in {"DRA022", "DRA023"}:
+            found += self.repaired(alternative, mark)
         yield from found
         if not found:
             yield from self.dropped(alternative, mark, cause.condition)

@@ -4,12 +4,13 @@
 decides nothing.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from dralab.allocation.explanation import misses
 from dralab.allocation.explanation.alike import DeviceKind
 from dralab.allocation.explanation.causes import Asked, MarkedField, Owner, Refused
+from dralab.allocation.explanation.endings import HolderEnd
 from dralab.allocation.explanation.explain import largest_count
 from dralab.allocation.explanation.questions import FleetQuestions
 from dralab.allocation.explanation.supply import RequestSupply, supply_of
@@ -25,8 +26,9 @@ from dralab.allocation.search.alternatives import (
 class Inquiry:
     """What is asked for and what there is; `suits` are the devices that suit an alternative."""
 
-    def __init__(self, asking: FleetQuestions) -> None:
+    def __init__(self, asking: FleetQuestions, ends: Mapping[str, HolderEnd] | None = None) -> None:
         self.asking = asking
+        self.ends = ends or {}
         self.problem = asking.problem
         self.in_use = asking.problem.in_use
         self.alternatives: list[list[Alternative]] = []

@@ -13,7 +13,7 @@ from dralab.allocation.problem import DeviceId, Node, Problem
 from dralab.allocation.snapshot import Snapshot
 from dralab.objects.claims import results_of
 from dralab.objects.metadata import spec_of
-from dralab.values.json_types import JsonDict
+from dralab.values.json_types import JsonDict, JsonObject
 
 MOST_TRIED: Final = 3
 
@@ -41,6 +41,63 @@ def move_for(cluster: Snapshot, pending: Pending, helps: tuple[Help, ...]) -> He
         if target:
             return Help(kind="move", now=True, who=(mine[0],), to=target, note=node)
     return None
+
+
+def preemption_for(cluster: Snapshot, pending: Pending, helps: tuple[Help, ...]) -> Help | None:
+    """Return pods of a lower priority whose end is enough; None where there are none.
+
+    kube-scheduler does not preempt pods for devices, so that a person has to delete them.
+    """
+    mine = _priority(cluster, pending.pod) if pending.pod else 0
+    if spec_of(pending.pod).get("preemptionPolicy") == "Never":
+        return None
+    for each in helps:
+        if each.kind != "wait" or not each.now:
+            continue
+        users = [
+            (name, pod, user)
+            for pod, user in cluster.users()
+            for name in {claim_name(claim) for claim in user.allocated} & set(each.who)
+        ]
+        lower = [
+            (found, name, user)
+            for name, pod, user in users
+            if (found := _priority(cluster, pod)) < mine
+        ]
+        needed = lower if each.note == "any" else lower * (len(lower) == len(users))
+        if not needed:
+            continue
+        chosen = [min(needed, key=lambda item: item[0])] if each.note == "any" else needed
+        pods = " ".join(user.name for _, _, user in chosen)
+        if len({user.namespace for _, _, user in chosen}) > 1:
+            continue
+        namespace = chosen[0][2].namespace
+        where = f" -n {namespace}" if namespace != "default" else ""
+        return Help(
+            kind="preempt",
+            now=True,
+            who=tuple(name for _, name, _ in chosen),
+            to=f"{max(found for found, _, _ in chosen)} < {mine}",
+            command=f"kubectl delete pod {pods}{where}",
+        )
+    return None
+
+
+def _priority(cluster: Snapshot, pod: JsonObject) -> int:
+    """Return the priority of a pod, that of its class where the pod does not carry it yet."""
+    spec = spec_of(pod)
+    if spec.get("priority") is not None:
+        return int(spec["priority"])
+    classes = cluster.by_kind.get("PriorityClass", ())
+    name = spec.get("priorityClassName")
+    return next(
+        (
+            int(item.get("value") or 0)
+            for item in classes
+            if (item["metadata"]["name"] == name if name else item.get("globalDefault"))
+        ),
+        0,
+    )
 
 
 def _target(

@@ -11,6 +11,7 @@ from dralab.allocation.explanation.causes import (
     TooFew,
     Unmatched,
 )
+from dralab.allocation.explanation.cel_repairs import repaired
 from dralab.allocation.explanation.conditions import Condition, without
 from dralab.allocation.explanation.inquiry import Inquiry
 from dralab.allocation.explanation.names import similar
@@ -61,6 +62,13 @@ class Proposals:
         text += mark.text[span.end :]
         found = Help(kind="spelling", now=True, to=f"'{near}'")
         yield from self.edited(alternative, mark, text, found, even_if_not=True)
+
+    def repaired(self, alternative: Alternative, mark: MarkedField) -> Iterator[Help]:
+        """Propose what was meant by an expression that has the shape of a known mistake."""
+        devices = [kind.device for kind in self.inquiry.kinds]
+        if text := repaired(mark.text, devices):
+            found = Help(kind="spelling", now=True, to=f"`{' '.join(text.split())}`")
+            yield from self.edited(alternative, mark, text, found, even_if_not=True)
 
     def valued(
         self, alternative: Alternative, mark: MarkedField, comparison: Comparison, value: str, *,

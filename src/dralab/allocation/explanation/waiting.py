@@ -5,6 +5,7 @@ from collections.abc import Set as AbstractSet
 from typing import Final
 
 from dralab.allocation.explanation.causes import Help
+from dralab.allocation.explanation.endings import UNKNOWN
 from dralab.allocation.explanation.inquiry import Inquiry
 from dralab.allocation.problem import DeviceId
 
@@ -16,12 +17,15 @@ MOST_NAMED: Final = 3
 def waits_for(inquiry: Inquiry, holders: Sequence[str]) -> Iterator[Help]:
     """Yield which holders of devices it would be enough to wait for.
 
-    Several that are each enough are one proposal; where one is not enough, the fewest of one node.
+    Several that are each enough are one proposal, those that end first before others; where one is
+    not enough, the fewest of one node.
     """
     held = _held(inquiry)
     where = inquiry.asking.node_of_held
     enough: list[str] = []
-    for name in holders[:MOST_TRIED]:
+    ends = inquiry.ends
+    ordered = sorted(holders, key=lambda name: ends.get(name, UNKNOWN))
+    for name in ordered[:MOST_TRIED]:
         devices = held.get(name, frozenset())
         nodes = {where[device] for device in devices if device in where}
         if nodes and inquiry.asking.serves(freed=devices, nodes=nodes):
@@ -31,7 +35,10 @@ def waits_for(inquiry: Inquiry, holders: Sequence[str]) -> Iterator[Help]:
     if enough:
         more = len(holders) - len(enough) if len(enough) > MOST_NAMED else 0
         named = enough[:MOST_NAMED]
-        yield Help(kind="wait", now=True, who=tuple(named), number=len(enough) + more, note="any")
+        yield Help(
+            kind="wait", now=True, who=tuple(named), number=len(enough) + more, note="any",
+            ends=ends.get(named[0], UNKNOWN).text,
+        )  # fmt: skip
         return
     yield from _several(inquiry, held, where)
 

@@ -22,8 +22,9 @@ from dralab.allocation.explanation.causes import (
     Refused,
 )
 from dralab.allocation.explanation.diagnose import diagnose
+from dralab.allocation.explanation.endings import UNKNOWN, HolderEnd, end_of
 from dralab.allocation.explanation.helps import ordered
-from dralab.allocation.explanation.moves import claim_name, move_for
+from dralab.allocation.explanation.moves import claim_name, move_for, preemption_for
 from dralab.allocation.explanation.names import shortened, similar
 from dralab.allocation.explanation.questions import FleetQuestions
 from dralab.allocation.explanation.structured import structured
@@ -98,8 +99,10 @@ def why(
     diagnosis = _diagnosis(cluster, pending, node)
     if diagnosis is None:
         return None
-    if not node and (move := move_for(cluster, pending, diagnosis.helps)):
-        diagnosis = replace(diagnosis, helps=ordered([*diagnosis.helps, move]))
+    more = [] if node else [move_for(cluster, pending, diagnosis.helps)]
+    more.append(preemption_for(cluster, pending, diagnosis.helps))
+    if found := [each for each in more if each is not None]:
+        diagnosis = replace(diagnosis, helps=ordered([*diagnosis.helps, *found]))
     templates = templates_of(cluster)
     names = Names(
         spots=spots or ObjectFields(templates),
@@ -117,14 +120,20 @@ def _diagnosis(cluster: Snapshot, pending: Pending, node: str) -> Diagnosis | No
     nodes = cluster.candidates(pending, node)
     unfit = cluster.unfit_nodes(pending, node)
     problem = cluster.problem(pending)
+    ends = ends_of(cluster)
     found = None
     if nodes or not unfit:
-        found = diagnose(problem, nodes, subject=pending.title, catalog=cluster.catalog)
+        found = diagnose(problem, nodes, subject=pending.title, catalog=cluster.catalog, ends=ends)
         if found is None:
             if pending.claims and nodes and cluster.place(pending, nodes) is None:
                 # An expression that fails for some device ends the search on all nodes.
                 found = diagnose(
-                    problem, nodes, subject=pending.title, catalog=cluster.catalog, refused=True
+                    problem,
+                    nodes,
+                    subject=pending.title,
+                    catalog=cluster.catalog,
+                    refused=True,
+                    ends=ends,
                 )
             return found or (after_devices(cluster, pending, nodes) if not node else None)
         if isinstance(found.cause, Refused) or not unfit:
@@ -142,7 +151,9 @@ def _diagnosis(cluster: Snapshot, pending: Pending, node: str) -> Diagnosis | No
         without = (*cause.reasons, (CANNOT_ALLOCATE, len(nodes)))
         cause = replace(cause, total=cause.total + len(nodes), reasons=without)
     if not able and not pending.allocated:
-        inside = diagnose(problem, outside, subject=pending.title, catalog=cluster.catalog)
+        inside = diagnose(
+            problem, outside, subject=pending.title, catalog=cluster.catalog, ends=ends
+        )
         if inside is not None and isinstance(inside.cause, Refused):
             return inside
         if inside is not None and not isinstance(inside.cause, NothingThere):
@@ -221,6 +232,16 @@ def holders_of(cluster: Snapshot) -> dict[str, str]:
     for _, user in cluster.users():
         for claim in (*user.claims, *user.allocated):
             found.setdefault(claim_name(claim), shortened(f"{user.namespace}/{user.name}"))
+    return found
+
+
+def ends_of(cluster: Snapshot) -> dict[str, HolderEnd]:
+    """Return, by claim as explanations name it, when the pod that uses it ends, where known."""
+    found: dict[str, HolderEnd] = {}
+    for pod, user in cluster.users():
+        end = end_of(pod)
+        if end != UNKNOWN:
+            found |= dict.fromkeys((claim_name(claim) for claim in user.allocated), end)
     return found
 
 

@@ -34,6 +34,7 @@ CONTAINER: Final[Kept] = {
     "ports": {"hostPort": EVERYTHING, "hostIP": EVERYTHING, "protocol": EVERYTHING},
 }
 POD_SPEC: Final[Kept] = {
+    "activeDeadlineSeconds": EVERYTHING,
     "affinity": EVERYTHING,
     "containers": CONTAINER,
     "deviceClaims": EVERYTHING,  # k8srm
