@@ -300,7 +300,7 @@ MUTANTS = {
     "slices.kept-on-stop": withdrawing,
     "slices.quiet-restart": renewing,
     "slices.stale-pools": keeping(lambda obj: obj["spec"]["pool"]["name"] == "stale-pool"),
-    "slices.one-generation": keeping(lambda obj: obj["metadata"]["name"] == "older-generation"),
+    "slices.one-generation": keeping(lambda obj: obj["spec"]["pool"]["generation"] == 0),
     "slices.others-untouched": imperious,
     "slices.after-wipe": resigned,
     "slices.after-edit": careless,
