@@ -52,6 +52,19 @@ PRELOADED: Final = (
 @click.option(
     "--only", multiple=True, metavar="ID", help="Run this check, group or pattern (crash.*) alone."
 )
+@click.option(
+    "--chart",
+    type=click.Path(exists=True, path_type=Path),
+    help="In place of TARGET: a chart's directory (needs helm) or its manifests. The container of "
+    "the DaemonSet that mounts plugins_registry is run, in a mount namespace with its paths.",
+)
+@click.option(
+    "--image-map",
+    "images",
+    multiple=True,
+    metavar="IMAGE=COMMAND",
+    help="With --chart: the program to run for an image, as in `dralab node`.",
+)
 @click.option("--skip", multiple=True, metavar="ID", help="Leave out this check, group or pattern.")
 @click.option(
     "--env", "variables", multiple=True, metavar="NAME=VALUE",
@@ -113,6 +126,8 @@ PRELOADED: Final = (
 def check(
     target: tuple[str, ...],
     only: tuple[str, ...],
+    chart: Path | None,
+    images: tuple[str, ...],
     skip: tuple[str, ...],
     variables: tuple[str, ...],
     cdi_roots: tuple[Path, ...],
@@ -156,8 +171,10 @@ def check(
         grpc()
     except SocketError as error:
         raise UnusableInput(str(error)) from error
-    if not target:
-        raise click.UsageError("Missing argument 'TARGET': a command, module:Class or socket.")
+    if bool(target) == bool(chart):
+        raise click.UsageError(
+            "Missing argument 'TARGET': a command, module:Class or socket; --chart takes its place."
+        )
     chosen = _chosen(only, skip)
     options: dict[str, Any] = {
         "limits": replace(CheckLimits(), claims=claims, crash_points=crash_points),
@@ -166,8 +183,13 @@ def check(
         "previous": _command(shlex.split(previous), variables) if previous else None,
         "health_hook": _hook(health_hook) if health_hook else None,
     }
-    where = _surroundings(target, cdi_roots, node, connection)
-    if where is None:
+    where = _surroundings(target, cdi_roots, node, connection) if target else None
+    if chart:
+        from dralab.drivercheck.chart_target import paths_of
+
+        own = _chart(chart, images, _variables(variables))
+        make = partial(Bench, own, paths=paths_of, **options)
+    elif where is None:
         own = _command(target, variables)
         make = partial(Bench, own, **options)
     else:
@@ -293,12 +315,7 @@ def _command(target: Sequence[str], variables: Sequence[str]) -> "DriverTarget":
     from dralab.drivercheck.targets import CommandTarget
     from dralab.drivers.catalog import DRIVERS
 
-    env = {}
-    for text in variables:
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--env")
-        env[name] = value
+    env = _variables(variables)
     first = target[0]
     if first in DRIVERS or (":" in first and "/" not in first):
         from dralab.drivercheck.forked_target import ForkedTarget
@@ -319,6 +336,48 @@ def _command(target: Sequence[str], variables: Sequence[str]) -> "DriverTarget":
             param_hint="TARGET",
         )
     return CommandTarget([str(Path(program).absolute()), *target[1:]], env)
+
+
+def _variables(given: Sequence[str]) -> dict[str, str]:
+    found = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--env")
+        found[name] = value
+    return found
+
+
+def _chart(chart: Path, images: Sequence[str], env: dict[str, str]) -> "DriverTarget":
+    """Return the driver of a chart, or of manifests."""
+    from dralab.api.yaml_documents import YamlError, documents
+    from dralab.drivercheck.chart_target import ChartTarget, driver_of
+    from dralab.drivercheck.targets import TargetError
+    from dralab.node.images import ImageMapError, image_map
+
+    try:
+        content = _rendered(chart) if chart.is_dir() else chart.read_bytes()
+        found = [one.value for one in documents(content) if isinstance(one.value, dict)]
+        driver_of(found)
+        return ChartTarget(found, image_map(images), env)
+    except ImageMapError as error:
+        raise click.BadParameter(str(error), param_hint="--image-map") from error
+    except (OSError, YamlError, TargetError, subprocess.CalledProcessError) as error:
+        raise click.BadParameter(f"{chart}: {error}", param_hint="--chart") from error
+
+
+def _rendered(chart: Path) -> bytes:
+    """Return the manifests of a chart's directory, by helm."""
+    helm = shutil.which(os.environ.get("DRALAB_HELM", "helm"))
+    if helm is None:
+        raise click.BadParameter(
+            f"{chart} is a directory, and there is no helm on the PATH: give a file with the "
+            "output of helm template",
+            param_hint="--chart",
+        )
+    return subprocess.run(  # noqa: S603 - the user's own helm
+        [helm, "template", "check", str(chart)], check=True, stdout=subprocess.PIPE
+    ).stdout
 
 
 def _be_driver(arguments: Sequence[str]) -> None:

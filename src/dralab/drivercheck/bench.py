@@ -38,6 +38,7 @@ from dralab.drivercheck.targets import DriverTarget, Places, RunningDriver
 from dralab.drivercheck.transcript import Transcript
 from dralab.kernel.clock import SECOND, WallClock
 from dralab.kernel.randomness import Randomness
+from dralab.node.mount_namespaces import NodePaths
 from dralab.objects.slices import newest_of
 from dralab.runtime.resources import CLAIMS, SLICES
 from dralab.values.json_types import JsonDict, JsonObject
@@ -64,7 +65,9 @@ class Bench:
         previous: DriverTarget | None = None,
         health_hook: HealthHook | None = None,
         shared: Shared | None = None,
+        paths: Callable[[Places], NodePaths] | None = None,
     ) -> None:
+        self._paths = paths  # of a driver that has a mount namespace
         self.target = target
         self.previous = previous
         self.shared = shared or Shared()
@@ -193,8 +196,7 @@ class Bench:
             self._end(self.instance)
         if self.places.clock_offset:
             # The driver is a child of the clock, and ends a moment after it.
-            self.until(lambda: not any(map(is_served, self._sockets())), self.limits.stop,
-                       "the killed driver serves its sockets")  # fmt: skip
+            self.settled(lambda: "served" if any(map(is_served, self._sockets())) else "")
 
     def stop(self) -> int | None:
         """Stop the driver (SIGTERM); return its exit code, None where it does not end."""
@@ -219,7 +221,8 @@ class Bench:
 
     def connect(self, path: str | Path) -> DriverConnection:
         """Return a new connection to a socket."""
-        found = DriverConnection(str(path), self.transcript, self.limits)
+        here = self._paths(self.places).here if self._paths is not None else str
+        found = DriverConnection(str(path), self.transcript, self.limits, here)
         self._connections.append(found)
         return found
 

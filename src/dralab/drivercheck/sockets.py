@@ -8,7 +8,7 @@ import os
 import socket
 import stat
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,11 +40,12 @@ class PluginInfo:
     name: str
     endpoint: str
     versions: tuple[str, ...]
+    place: str = ""  # of the endpoint on this machine, if the driver has a mount namespace
 
     @property
     def address(self) -> str:
         """The path of the service's socket; an empty endpoint stands for the registration's."""
-        path = self.endpoint.removeprefix("unix://")
+        path = self.place or self.endpoint.removeprefix("unix://")
         return os.path.normpath(path) if path else str(self.socket)
 
     @property
@@ -79,7 +80,14 @@ def is_served(path: str | Path) -> bool:
 class DriverConnection:
     """One connection to a socket of the driver."""
 
-    def __init__(self, path: str, transcript: Transcript, limits: CheckLimits) -> None:
+    def __init__(
+        self,
+        path: str,
+        transcript: Transcript,
+        limits: CheckLimits,
+        here: Callable[[str], str] = str,
+    ) -> None:
+        self.here = here  # where a path that the driver names is on this machine
         self.path = path
         self.transcript = transcript
         self.limits = limits
@@ -103,7 +111,16 @@ class DriverConnection:
             self.limits.info if patience is None else patience,
         )
         versions = tuple(answer.supported_versions)
-        return PluginInfo(Path(self.path), answer.type, answer.name, answer.endpoint, versions)
+        there = answer.endpoint.removeprefix("unix://")
+        here = self.here(there)
+        return PluginInfo(
+            Path(self.path),
+            answer.type,
+            answer.name,
+            answer.endpoint,
+            versions,
+            here if here != there else "",
+        )
 
     def notify(self, *, registered: bool, error: str = "") -> None:
         """Tell the driver whether it is registered. DriverCallError."""

@@ -1,0 +1,94 @@
+"""Drivers as the DaemonSet of a chart."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+from dralab.drivercheck.chart_target import ChartTarget, driver_of
+from dralab.drivercheck.node_view import offered
+from dralab.drivercheck.rules import CheckNeed
+from dralab.drivercheck.targets import Places, TargetError
+
+CHART = """
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings}
+data: {level: "4"}
+---
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: monitor}
+spec:
+  template:
+    spec:
+      containers: [{name: monitor, image: monitor}]
+---
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: gpu-plugin}
+spec:
+  template:
+    spec:
+      containers:
+      - {name: sidecar, image: sidecar}
+      - name: plugin
+        image: registry.example.com/gpu:v1
+        args: [gpu, "--node=$(NODE_NAME)", --root=/var/lib/kubelet, --cdi-root=/var/run/cdi,
+               "--pod-uid=$(POD_UID)", --repair-after=1]
+        env:
+        - {name: NODE_NAME, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}
+        - {name: POD_UID, valueFrom: {fieldRef: {fieldPath: metadata.uid}}}
+        volumeMounts:
+        - {name: kubelet, mountPath: /var/lib/kubelet}
+        - {name: cdi, mountPath: /var/run/cdi}
+        - {name: settings, mountPath: /etc/settings}
+      volumes:
+      - {name: kubelet, hostPath: {path: /var/lib/kubelet}}
+      - {name: cdi, hostPath: {path: /var/run/cdi}}
+      - {name: settings, configMap: {name: settings}}
+"""
+DOCUMENTS = list(yaml.safe_load_all(CHART))
+
+
+def test_the_driver_is_the_container_that_mounts_the_registration_directory():
+    daemon_set, container = driver_of(DOCUMENTS)
+    assert (daemon_set["metadata"]["name"], container["name"]) == ("gpu-plugin", "plugin")
+    target = ChartTarget(DOCUMENTS, {})
+    assert target.name == "DaemonSet gpu-plugin, container plugin"
+    assert CheckNeed.INSTANCES in target.offers
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(1, "it has no DaemonSet"), (2, "the DaemonSets monitor don't mount it")]
+)
+def test_a_chart_without_a_driver_is_refused(count, text):
+    with pytest.raises(TargetError, match=text):
+        driver_of(DOCUMENTS[:count])
+
+
+@pytest.mark.skipif(CheckNeed.BOOT_ID not in offered(), reason="no mount namespaces here")
+def test_an_image_without_a_program_is_refused(tmp_path):
+    places = Places(node="n", root=tmp_path, kubeconfig=tmp_path / "k", cdi=tmp_path / "cdi")
+    with pytest.raises(TargetError, match="--image-map registry[.]example[.]com/gpu:v1=COMMAND"):
+        ChartTarget(DOCUMENTS, {}).start(places)
+
+
+@pytest.mark.conformance
+@pytest.mark.skipif(CheckNeed.BOOT_ID not in offered(), reason="no mount namespaces here")
+def test_the_driver_of_a_chart_is_checked_at_the_paths_of_the_chart(tmp_path):
+    pytest.importorskip("grpc", reason="the extra dralab[grpc] is not installed")
+    chart = tmp_path / "chart.yaml"
+    chart.write_text(CHART)
+    image = f"registry.example.com/gpu={sys.executable} -m dralab driver run"
+    only = ["registration", "prepare.cdi-resolved", "crash.prepared", "crash.update"]
+    words = ["--chart", str(chart), "--image-map", image]
+    done = subprocess.run(
+        [sys.executable, "-m", "dralab", "driver", "check", *words,
+         *(word for name in only for word in ("--only", name))],
+        env=os.environ, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "gpu.example.com: conformant: 16 of 16 MUST, 8 of 8 SHOULD, 0 skipped" in done.stdout
