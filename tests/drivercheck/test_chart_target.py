@@ -72,7 +72,7 @@ def test_a_chart_without_a_driver_is_refused(count, text):
 @pytest.mark.skipif(CheckNeed.BOOT_ID not in offered(), reason="no mount namespaces here")
 def test_an_image_without_a_program_is_refused(tmp_path):
     places = Places(node="n", root=tmp_path, kubeconfig=tmp_path / "k", cdi=tmp_path / "cdi")
-    with pytest.raises(TargetError, match="--image-map registry[.]example[.]com/gpu:v1=COMMAND"):
+    with pytest.raises(TargetError, match=r"--image-map registry[.]example[.]com/gpu:v1=COMMAND"):
         ChartTarget(DOCUMENTS, {}).start(places)
 
 
