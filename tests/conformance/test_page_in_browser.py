@@ -1,0 +1,298 @@
+"""The page in a real browser: what is seen, keyboard, roles and contrast, hostile names, lost servers."""
+
+import os
+import shutil
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from builders import claim, device, pod, pool, request, worker
+from dralab.apiserver.http.serving import HttpServer, listen
+from dralab.apiserver.http.serving_thread import ServingThread
+from dralab.kernel.clock import ManualClock, WallClock
+from dralab.simulation.results import outputs
+from dralab.web.desk import Desk
+from dralab.web.own_server import PageApp
+from dralab.web.run_desk import RunDesk
+from dralab.web.sources import FixedSource, UnreadableClusterError
+from web.pages import HOSTILE, cluster, stored
+from web.test_run_desk import result
+
+playwright_api = pytest.importorskip(
+    "playwright.sync_api", reason="no Playwright: pip install --group browser"
+)
+BROWSER = os.environ.get("DRALAB_BROWSER") or shutil.which("chromium")
+AXE = Path(__file__).parents[2] / "ui" / "node_modules" / "axe-core" / "axe.min.js"
+SWITCHES = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+PATIENCE = 60_000
+pytestmark = [
+    pytest.mark.conformance,
+    pytest.mark.skipif(
+        BROWSER is None, reason="no Chromium; DRALAB_BROWSER names one (Debian: chromium)"
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with playwright_api.sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=BROWSER, args=SWITCHES)
+        yield found
+        found.close()
+
+
+@contextmanager
+def served(desk):
+    app = PageApp(desk)
+    thread = ServingThread(http := HttpServer(app, listen("127.0.0.1", 0)))
+    thread.start()
+    try:
+        yield f"{http.url}/ui#{app.code}", thread
+    finally:
+        with suppress(RuntimeError):  # a test may have stopped it
+            thread.stop()
+
+
+@contextmanager
+def opened(browser, desk, **options):
+    """Open the page; what went wrong in it, and what it asked of others, is in `page.faults`."""
+    with served(desk) as (address, thread):
+        context = browser.new_context(viewport={"width": 1100, "height": 700}, **options)
+        page = context.new_page()
+        page.set_default_timeout(PATIENCE)
+        page.faults = []
+        page.thread = thread
+        page.on("pageerror", lambda error: page.faults.append(f"error: {error}"))
+        page.on("dialog", lambda dialog: (page.faults.append("dialog"), dialog.dismiss()))
+        page.on(
+            "console",
+            lambda message: "Content Security" in message.text and page.faults.append(message.text),
+        )
+        origin = address.partition("/ui")[0]
+        page.on(
+            "request",
+            lambda asked: asked.url.startswith((origin, "data:")) or page.faults.append(asked.url),
+        )
+        page.goto(address)
+        yield page
+        context.close()
+
+
+def desk(objects=None, *, live=False):
+    source = FixedSource(cluster() if objects is None else objects)
+    return Desk(source, WallClock(), "a lab", live=live)
+
+
+def tab(page, name):
+    page.get_by_role("tab", name=name).click()
+
+
+def test_the_code_leaves_the_address_and_the_page_survives_a_reload(browser):
+    with opened(browser, desk()) as page:
+        page.locator("canvas[data-paint]").first.wait_for()
+        assert "#" not in page.url
+        assert page.context.cookies() == []
+        page.reload()
+        page.get_by_text("2 nodes, 5 devices").wait_for()
+        assert page.faults == []
+
+
+def test_the_address_works_once(browser):
+    with served(desk()) as (address, _):
+        for expected in ("2 nodes, 5 devices", "this address was used before"):
+            context = browser.new_context()
+            page = context.new_page()
+            page.goto(address)
+            page.get_by_text(expected).wait_for(timeout=PATIENCE)
+            context.close()
+
+
+def test_what_waits_is_explained_and_has_a_story(browser):
+    with opened(browser, desk()) as page:
+        tab(page, "Waiting")
+        page.get_by_role("button", name="pod ml/waits").click()
+        page.get_by_role("heading", name="What would help").wait_for()
+        page.get_by_role("button", name="Its way to devices").click()
+        page.get_by_text("could serve the request now").wait_for()
+        assert page.faults == []
+
+
+def test_what_if_tells_who_starts(browser):
+    with opened(browser, desk()) as page:
+        tab(page, "What if")
+        page.get_by_label("Node", exact=True).fill("n1")
+        page.get_by_role("button", name="Add to the list").click()
+        page.get_by_role("button", name="What happens?").click()
+        page.get_by_text("2 nodes before, 3 after. Every pod has a node.").wait_for()
+        assert page.faults == []
+
+
+def test_the_map_is_used_by_keyboard(browser):
+    with opened(browser, desk()) as page:
+        canvas = page.get_by_role("application")
+        canvas.focus()
+        page.keyboard.press("ArrowRight")
+        page.get_by_role("complementary", name="Chosen node").get_by_text("d0").wait_for()
+        page.keyboard.press("ArrowRight")
+        page.get_by_role("heading", name="n2").wait_for()
+        page.keyboard.press("+")
+        page.keyboard.press("0")
+        page.keyboard.press("Escape")
+        page.get_by_role("complementary").wait_for(state="detached")
+        page.get_by_role("tab", name="Fleet").focus()
+        page.keyboard.press("ArrowRight")
+        assert page.get_by_role("tab", name="Waiting").get_attribute("aria-selected") == "true"
+        assert page.faults == []
+
+
+def test_a_search_counts_and_the_table_lists_what_is_found(browser):
+    with opened(browser, desk()) as page:
+        page.get_by_role("searchbox").fill("ml/runs")
+        page.get_by_text("1 device on 1 node", exact=True).wait_for()
+        page.get_by_role("button", name="Table").click()
+        page.get_by_role("button", name="n1").wait_for()
+        assert page.get_by_role("button", name="n2").count() == 0
+        assert page.faults == []
+
+
+def hostile_cluster():
+    name = HOSTILE
+    holding = claim("x", request("r0", "gpu"), namespace=name)
+    result = {"request": name, "driver": name, "pool": name, "device": name}
+    holding["status"] = {
+        "allocation": {"devices": {"results": [result]}},
+        "reservedFor": [{"resource": "pods", "name": name, "uid": "u"}],
+    }
+    waits = pod(name, namespace=name, claims={name: "wants"})
+    waits["status"] = {
+        "conditions": [{"type": "PodScheduled", "status": "False", "reason": name, "message": name}]
+    }
+    return [
+        *cluster(),
+        worker(name, labels={"topology.kubernetes.io/zone": name, "example.com/rack": name}),
+        *pool(name, device(name, driver=name), node=name, driver=name),
+        stored(holding),
+        stored(claim("wants", request(name, "gpu", count=9), namespace=name)),
+        stored(waits),
+    ]
+
+
+def test_hostile_names_are_shown_and_do_nothing(browser):
+    with opened(browser, desk(hostile_cluster())) as page:
+        page.get_by_role("searchbox").fill(HOSTILE)
+        page.get_by_role("heading", name=HOSTILE).wait_for()
+        page.get_by_role("button", name="Table").click()
+        page.get_by_role("button", name=HOSTILE, exact=True).first.wait_for()
+        tab(page, "Waiting")
+        page.get_by_role("button", name=f"pod {HOSTILE}").first.click()
+        page.get_by_role("button", name="Its way to devices").click()
+        page.get_by_role("heading", name="Conditions").wait_for()
+        tab(page, "What if")
+        page.get_by_label("Node", exact=True).fill(HOSTILE)
+        page.get_by_role("button", name="Add to the list").click()
+        page.get_by_role("button", name="What happens?").click()
+        page.get_by_text("nodes before").wait_for()
+        assert page.locator("img").count() == 0
+        assert page.faults == []
+
+
+def test_a_script_that_is_put_into_the_page_does_not_run(browser):
+    with opened(browser, desk()) as page:
+        page.get_by_text("2 nodes").wait_for()
+        assert page.evaluate(
+            """() => {
+              const made = document.createElement("script");
+              try { made.textContent = "window.ran = 1"; document.body.append(made); } catch {}
+              try { document.body.insertAdjacentHTML("beforeend", "<b onclick=1>"); } catch {}
+              return window.ran ?? "did not run";
+            }"""
+        ) == "did not run"  # fmt: skip
+
+
+def test_a_server_that_goes_away_is_told_and_what_was_seen_stays(browser):
+    with opened(browser, desk(live=True)) as page:
+        page.get_by_text("2 nodes, 5 devices").wait_for()
+        page.thread.stop()
+        page.get_by_text("The server does not answer.").wait_for()
+        page.get_by_text("The state shown is old.").wait_for()
+        assert page.get_by_text("2 nodes, 5 devices").is_visible()
+        assert page.faults == []
+
+
+class ForbiddenSource:
+    def revision(self):
+        return None
+
+    def read(self):
+        raise UnreadableClusterError(f"cannot list nodes: {HOSTILE} is forbidden", 403)
+
+
+def test_a_cluster_that_may_not_be_read_says_why(browser):
+    with opened(browser, Desk(ForbiddenSource(), ManualClock(), "a lab", live=True)) as page:
+        page.get_by_role("alert").get_by_text(
+            f"cannot list nodes: {HOSTILE} is forbidden"
+        ).wait_for()
+        assert page.faults == []
+
+
+def test_a_run_that_was_cut_is_shown_as_far_as_it_goes(browser, tmp_path):
+    outputs.write(result(), tmp_path, parquet=False)
+    path = tmp_path / "tasks.csv"
+    path.write_bytes(path.read_bytes()[:-5])
+    with opened(browser, RunDesk(tmp_path)) as page:
+        page.get_by_text("tasks.csv is cut: its last row is left out").wait_for()
+        page.get_by_role("slider", name="Time").fill("30")
+        page.get_by_role("rowheader", name="a", exact=True).wait_for()
+        page.get_by_role("button", name="Play").click()
+        page.get_by_role("button", name="Stop").click()
+        assert page.faults == []
+
+
+@pytest.mark.skipif(not AXE.is_file(), reason="no axe-core: run `make ui`")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_no_serious_fault_in_any_view(browser, scheme, tmp_path):
+    outputs.write(result(), tmp_path, parquet=False)
+    with opened(browser, desk(), color_scheme=scheme) as page:
+        page.get_by_role("application").focus()
+        page.keyboard.press("ArrowRight")
+        page.get_by_role("complementary").wait_for()
+        found = {"Fleet": axe(page)}
+        page.get_by_role("button", name="Table").click()
+        found["Table"] = axe(page)
+        tab(page, "Waiting")
+        page.get_by_role("button", name="pod ml/waits").click()
+        page.get_by_role("heading", name="What would help").wait_for()
+        found["Waiting"] = axe(page)
+        page.get_by_role("button", name="Its way to devices").click()
+        page.get_by_text("could serve the request now").wait_for()
+        found["Story"] = axe(page)
+        tab(page, "What if")
+        page.get_by_role("button", name="Add to the list").click()
+        page.get_by_role("button", name="What happens?").click()
+        page.get_by_text("nodes before").wait_for()
+        found["What if"] = axe(page)
+    with opened(browser, RunDesk(tmp_path), color_scheme=scheme) as page:
+        page.get_by_role("img").wait_for()
+        found["Time"] = axe(page)
+    assert {view: faults for view, faults in found.items() if faults} == {}
+
+
+def axe(page):
+    """Return the serious and critical faults that axe-core finds: rule and place."""
+    page.evaluate(AXE.read_text(encoding="utf-8"))
+    found = page.evaluate("() => axe.run({resultTypes: ['violations']})")
+    return [
+        (fault["id"], node["html"][:200], node["failureSummary"][-200:])
+        for fault in found["violations"]
+        if fault["impact"] in {"serious", "critical"}
+        for node in fault["nodes"][:3]
+    ]
