@@ -72,3 +72,14 @@ def test_kubectl_finds_an_empty_document_where_it_falls_back_to_protobuf(server)
 @pytest.mark.parametrize("path", ["/openapi/v3/apis/none/v1", "/openapi/v4", "/openapi"])
 def test_there_is_no_other_document(server, path):
     assert asked(server, path).status == 404
+
+
+def test_a_document_is_protobuf_for_those_who_accept_nothing_else(server):
+    wanted = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf"
+    found = asked(server, "/openapi/v3/apis/apps/v1", accept=wanted)
+    assert (found.status, dict(found.headers)["Content-Type"]) == (200, wanted)
+    assert found.content.startswith(b"\x0a\x053.0.0")
+    again = asked(server, "/openapi/v3/apis/apps/v1", accept=wanted)
+    assert again.content == found.content
+    either = asked(server, "/openapi/v3/apis/apps/v1", accept=f"{wanted}, */*")
+    assert dict(either.headers)["Content-Type"] == "application/json"

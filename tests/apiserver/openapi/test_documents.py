@@ -5,6 +5,7 @@ import pytest
 from dralab.api.kinds import Kind, Kinds
 from dralab.api.schemas import Schemas
 from dralab.apiserver import openapi
+from dralab.apiserver.openapi import protobuf_form
 from dralab.apiserver.openapi.components import references
 
 KINDS = Kinds.standard()
@@ -148,3 +149,64 @@ def test_the_hash_of_a_document_changes_with_its_kinds_alone():
     assert "apis/example.com/v1" in found["paths"]
     _, other = openapi.index(KINDS, "v1.37.0")
     assert all(other[place] != hashed for place, hashed in before.items())
+
+
+def fields_of(data):
+    """Return the fields of a protobuf message: (number, content), as plain as can be."""
+
+    def number(at):
+        value = shift = 0
+        while True:
+            byte = data[at]
+            value, shift, at = value | (byte & 0x7F) << shift, shift + 7, at + 1
+            if byte < 0x80:
+                return value, at
+
+    found, at = [], 0
+    while at < len(data):
+        tag, at = number(at)
+        content, at = number(at)
+        if tag & 7 == 2:
+            content, at = data[at : at + content], at + content
+        found.append((tag >> 3, content))
+    return found
+
+
+def test_a_document_in_protobuf_has_the_same_paths_and_schemas():
+    plain = document("apis/apps/v1")
+    found = dict(fields_of(protobuf_form.encode(plain)))
+    assert found[1] == b"3.0.0"
+    assert [dict(fields_of(each))[1].decode() for _, each in fields_of(found[4])] == [
+        *plain["paths"]
+    ]
+    schemas = dict(fields_of(found[5]))[1]
+    named = [dict(fields_of(each)) for _, each in fields_of(schemas)]
+    assert [each[1].decode() for each in named] == [*plain["components"]["schemas"]]
+    (deployment,) = [each[2] for each in named if each[1].endswith(b".v1.Deployment")]
+    schema = fields_of(dict(fields_of(deployment))[1])
+    assert (25, b"object") in schema
+    extension = dict(fields_of(dict(schema)[36]))
+    assert extension[1] == b"x-kubernetes-group-version-kind"
+    assert b'"kind":"Deployment"' in extension[2]
+
+
+def test_scalars_and_unions_in_protobuf():
+    schema = {
+        "type": "object",
+        "properties": {
+            "a": {"type": "integer", "minimum": 1.5, "maxLength": 300, "default": True},
+            "b": {"type": "string", "enum": ["x"], "default": "x", "nullable": True},
+        },
+        "additionalProperties": False,
+        "required": ["a"],
+    }
+    plain = {
+        "openapi": "3.0.0",
+        "info": {"title": "T", "version": "1"},
+        "paths": {},
+        "components": {"schemas": {"s": schema}},
+    }
+    data = protobuf_form.encode(plain)
+    assert b"\x69\x00\x00\x00\x00\x00\x00\xf8\x3f" in data  # minimum: a double in field 13
+    assert b"\x78\xac\x02" in data  # maxLength: a number in field 15
+    assert b'"x"\n' in data

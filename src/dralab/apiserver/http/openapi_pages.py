@@ -25,6 +25,7 @@ KIND: Final = 2048  # bytes of JSON whose reading takes as long as the descripti
 # The Content-Type of a real server's JSON.
 INDEX_TYPE: Final = "text/plain; charset=utf-8"
 PLAIN: Final = ("application/json", "application/*", "*/*")
+PROTOBUF3: Final = "application/com.github.proto-openapi.spec.v3"
 # What kubectl falls back to for kinds that no OpenAPI 3 document describes.
 PROTOBUF2: Final = "application/com.github.proto-openapi.spec.v2"
 
@@ -45,6 +46,7 @@ class OpenApiPages:
         self._index: Kept = (b"", b"", "")
         self._hashes: dict[str, str] = {}
         self._documents: dict[str, Kept] = {}
+        self._protobufs: dict[str, Kept] = {}
 
     def answer(self, request: HttpRequest, parts: Sequence[str]) -> HttpResponse | None:
         """Answer a GET; None if there is no such document."""
@@ -55,7 +57,7 @@ class OpenApiPages:
                 return _answer(request, self._index, content_type=INDEX_TYPE)
             case ["v3", *place] if (name := "/".join(place)) in self._hashes:
                 return self._document(request, name)
-            case ["v2"] if _wants_protobuf(request):
+            case ["v2"] if _wants_protobuf(request, PROTOBUF2):
                 return self._empty_version2()
             case ["v2"]:
                 kinds = list(self.kinds)
@@ -79,7 +81,21 @@ class OpenApiPages:
             lambda: openapi.version3(place, kinds, self.server_version),
         )
         forever = (("Cache-Control", "public, immutable"),) if asked else ()
+        if _wants_protobuf(request, PROTOBUF3):
+            packed = self._as_protobuf(request, f"v3/{place}#{hashed}", kept)
+            content_type = f"{PROTOBUF3}.v1.0+protobuf"
+            return _answer(request, packed, content_type=content_type, headers=forever)
         return _answer(request, kept, headers=forever)
+
+    def _as_protobuf(self, request: HttpRequest, key: str, kept: Kept) -> Kept:
+        """Return a document in protobuf, made once. TakesLong for a large one."""
+        found = self._protobufs.get(key)
+        if found is None:
+            check(request, len(kept[0]))
+            from dralab.apiserver.openapi import protobuf_form
+
+            found = self._protobufs[key] = _kept_as(protobuf_form.encode(orjson.loads(kept[0])))
+        return found
 
     def _empty_version2(self) -> HttpResponse:
         """Answer with a document of nothing: kubectl continues and says what it does not find.
@@ -98,6 +114,7 @@ class OpenApiPages:
         self._index = _packed(found)
         wanted = {f"v3/{place}#{hashed}" for place, hashed in self._hashes.items()}
         self._documents = {key: kept for key, kept in self._documents.items() if key in wanted}
+        self._protobufs = {key: kept for key, kept in self._protobufs.items() if key in wanted}
         self._changes = self.kinds.changes
 
     def _kept(
@@ -119,12 +136,11 @@ class OpenApiPages:
         return found
 
 
-def _wants_protobuf(request: HttpRequest) -> bool:
+def _wants_protobuf(request: HttpRequest, form: str) -> bool:
+    """Whether a client accepts a form of protobuf, and no JSON."""
     found = negotiation.clauses(request.headers.get("accept", ""))
     media = [clause.media for clause in found]
-    return any(item.startswith(PROTOBUF2) for item in media) and not any(
-        item in PLAIN for item in media
-    )
+    return any(item.startswith(form) for item in media) and not any(item in PLAIN for item in media)
 
 
 def _field(number: int, value: bytes) -> bytes:
@@ -133,7 +149,10 @@ def _field(number: int, value: bytes) -> bytes:
 
 
 def _packed(document: dict[str, Any]) -> Kept:
-    body = orjson.dumps(document)
+    return _kept_as(orjson.dumps(document))
+
+
+def _kept_as(body: bytes) -> Kept:
     tag = hashlib.sha512(body).hexdigest().upper()
     return body, gzip.compress(body, COMPRESSION, mtime=0), f'"{tag}"'
 
@@ -146,7 +165,9 @@ def _answer(
     headers: Sequence[tuple[str, str]] = (),
 ) -> HttpResponse:
     accept = request.headers.get("accept", "")
-    if accept and not any(clause.media in PLAIN for clause in negotiation.clauses(accept)):
+    clauses = negotiation.clauses(accept)
+    asked_for = content_type.startswith(PROTOBUF3)
+    if accept and not asked_for and not any(clause.media in PLAIN for clause in clauses):
         raise ApiError(
             "NotAcceptable",
             "only the following media types are accepted: application/json",
