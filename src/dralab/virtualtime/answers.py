@@ -49,8 +49,8 @@ def random_bytes(process: TracedProcess, address: int, size: int) -> int | None:
 class NetworkUse:
     """What programs have to do with the network.
 
-    `local_peers_known`: whoever else takes part on this machine, the owner of the clock knows when
-    it is idle. `connected`: some program has a peer that may be anybody's; `served`: some program
+    `local_peers_known`: the owner of the clock knows when other processes of this machine that take
+    part are idle. `connected`: some program has a peer that is not known; `served`: some program
     has a known one.
     """
 

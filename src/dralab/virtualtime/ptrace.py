@@ -65,7 +65,7 @@ def event_message(tid: int) -> int:
 
 
 def mark_as_kernel_signal(tid: int) -> None:
-    """Let the SIGALRM that we sent look like one of the kernel's timers: SI_KERNEL, from nobody."""
+    """Let the SIGALRM that we sent look like one of the kernel's timers: SI_KERNEL, no sender."""
     info = ctypes.create_string_buffer(128)
     ptrace(GETSIGINFO, tid, 0, ctypes.addressof(info))
     number, error, code, _, sender = struct.unpack_from("<iiiii", info)

@@ -75,7 +75,7 @@ class Loopback:
         self._file = -1
 
     def in_transit(self) -> bool | None:
-        """Return whether some packet is on its way; None where nobody says so."""
+        """Return whether some packet is on its way; None where the kernel does not say."""
         try:
             if self._file < 0:
                 self._file = os.open("/proc/net/softnet_stat", os.O_RDONLY | os.O_CLOEXEC)

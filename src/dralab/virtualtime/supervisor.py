@@ -150,7 +150,7 @@ class Supervisor:
     def trust_local_peers(self) -> None:
         """Say that the caller knows when other processes of this machine are idle that take part.
 
-        As long as programs are connected to nobody else, there is no need to look at connections.
+        As long as programs have no other peers, there is no need to look at connections.
         """
         self._tracer.network.local_peers_known = True
 
@@ -167,7 +167,7 @@ class Supervisor:
         return self._time.monotonic + self._time.offset
 
     def next_deadline(self) -> int | None:
-        """Return the earliest instant that anybody waits for, or None; exact when all is idle."""
+        """Return the earliest instant that a program waits for, or None; exact when all is idle."""
         found = self._next()
         return None if found is None else found + self._time.offset
 
@@ -186,7 +186,7 @@ class Supervisor:
         self._move(to - self._time.offset)
 
     def step(self, until: int | None = None) -> bool:
-        """Move to the next instant that anybody waits for; False if there is none up to `until`."""
+        """Move to the next instant that a program waits for; False if none comes up to `until`."""
         deadline = self._next()
         if deadline is None or (until is not None and deadline > until - self._time.offset):
             return False
@@ -230,9 +230,9 @@ class Supervisor:
                 return False
             if signal.sigtimedwait(_STOPS, doze) is None:
                 # There is no notification when a thread begins to wait: look soon, and less often
-                # the longer somebody has computed already.
+                # the longer a program has computed already.
                 if spent > self._patience and tracer.waits.next_turn():
-                    # Somebody may wait for another without a system call.
+                    # A thread may wait for another one without a system call.
                     self._patience += PATIENCE
                 doze = min(max(spent / 4, SHORTEST_DOZE), LONGEST_DOZE)
                 if not watch.close_look:
@@ -252,7 +252,7 @@ class Supervisor:
         return not (tracer.events() or tracer.adopt()) and self._nothing_on_its_way()
 
     def connected_outside(self) -> bool:
-        """Whether, when all was idle last, a program had a connection to somebody else's."""
+        """Whether, when all was idle last, a program had a connection to a foreign process."""
         return self._traffic.outside
 
     def doze(self, seconds: float) -> None:
@@ -306,11 +306,11 @@ class Supervisor:
 
         One that is seen asleep may be woken by one that is looked at later. So those that have run
         since the last time come first, twice: if all are asleep and none has run in between, all
-        were asleep at the instant in between. Then the others: whoever is asleep now, and has not
-        run since the last time, was asleep at that instant, too.
+        were asleep at the instant in between. Then the others: a thread that is asleep now, and
+        has not run since the last time, was asleep at that instant, too.
         """
         table = self._table
-        # Who is stopped stays so, unless somebody was killed.
+        # A stopped thread stays stopped, unless it was killed.
         threads = table.all if table.killed else table.loose
         active = [t for t in self._active if threads.get(t.tid) is t]
         while True:
@@ -355,7 +355,7 @@ class Supervisor:
         )
 
     def _enter_signalled(self) -> bool:
-        """Let those begin their sleep whom a signal is to wake; return whether there were any."""
+        """Let threads begin the sleep that a signal is to end; return whether there were any."""
         table, now = self._table, time.perf_counter()
         if not table.signalled and now - self._looked_for_signals < SIGNAL_CHECK:
             return False  # no program under the clock has sent one

@@ -46,8 +46,8 @@ class ThreadTable:
 
     `loose` are those that are not stopped: what they do, only the kernel knows. `resumed`: one has
     just been let go, and will stop again before long, most often. `signalled`: a signal may have
-    been sent to somebody. `killed`: one may have been sent that ends even who is stopped. `moved`:
-    some thread has run since this was False.
+    been sent. `killed`: SIGKILL may have been sent, which ends even a stopped thread. `moved`: some
+    thread has run since this was False.
     """
 
     all: dict[int, "TracedThread"] = field(default_factory=dict)

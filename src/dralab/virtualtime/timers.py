@@ -159,7 +159,7 @@ class ProgramTimers:
             raw_syscall(to_process, pid, timer.signal, buffer)
 
     def _tick(self, timer: ProgramTimer, ticks: int) -> None:
-        """Add ticks that the program has not read yet, and wake who waits for them."""
+        """Add ticks that the program has not read yet, and wake the threads that wait for them."""
         text = Path(f"/proc/self/fdinfo/{timer.descriptor}").read_text(encoding="ascii")
         unread = int(_field(text, "ticks:") or 0)
         try:

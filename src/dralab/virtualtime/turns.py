@@ -27,7 +27,7 @@ class ThreadTurns:
         thread.empty = False
 
     def waiting(self) -> Sequence[TracedThread]:
-        """Return those who may find something, in the order of their turns."""
+        """Return the threads that may find something, in the order of their turns."""
         gone = [
             tid
             for tid, thread in self._queue.items()
@@ -35,7 +35,7 @@ class ThreadTurns:
         ]
         for tid in gone:
             del self._queue[tid]
-        if self._table.moved:  # who has run may have done what others wait for
+        if self._table.moved:  # what has run may have done what others wait for
             self._table.moved = False
             return list(self._queue.values())
         return [thread for thread in self._queue.values() if not thread.empty]

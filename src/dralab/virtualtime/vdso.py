@@ -1,8 +1,8 @@
 """Rewrites a program's vDSO so that it reads a number that the supervisor writes.
 
 The kernel maps its own code for clock_gettime into every program. We put another block over the
-section headers at the end of that image, which nobody reads at run time (in a private copy of the
-page), and let the functions jump there. A read costs nanoseconds and no system call; static
+section headers at the end of that image, which no program reads at run time (in a private copy of
+the page), and let the functions jump there. A read costs nanoseconds and no system call; static
 programs use it, too, since it is not the C library's.
 """
 

@@ -23,7 +23,7 @@ ERESTARTNOHAND: Final = -514
 FUTEX_WAIT_PRIVATE: Final = 0x80
 MASKED: Final = frozenset({"epoll_pwait", "epoll_pwait2"})  # the fifth argument masks signals
 # Nanoseconds. So short a sleep is for other threads to go on; it ends when they have, at the same
-# instant. The clock moves for one who sleeps so again and again.
+# instant. The clock moves for a thread that sleeps so again and again.
 NAP: Final = 50_000
 # Go's runtime sleeps up to 10 ms between looks at its own threads (runtime.usleep, of sysmon most
 # often). No program sees how long: time.Sleep waits for a timer instead.

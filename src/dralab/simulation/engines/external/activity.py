@@ -14,7 +14,7 @@ from dralab.kernel.clock import SECOND, WallClock
 # batches, as series), and the proof that it leads. Neither is a sign of work.
 EVENTS: Final = "events"
 LEADING: Final = frozenset({"leases", "configmaps", "endpoints"})
-# What every client asks, whoever it is.
+# What every client asks.
 DISCOVERY: Final = frozenset({"version", "openapi", "healthz", "livez", "readyz"})
 LOOK: Final = 0.002  # seconds between looks; being woken by each request costs the server more
 
@@ -61,12 +61,12 @@ class Activity:
             else:
                 self.quiet_rounds += self.writes == self._writes_at_round
                 self._writes_at_round = self.writes
-        # Who polls is never silent: only what it writes counts.
+        # A polling scheduler is never silent: only what it writes counts.
         if not self.polls:
             self.last = self.heard
 
     def touch(self) -> None:
-        """Something has happened: count the silence, and the rounds of who polls, from now."""
+        """Something has happened: count the silence, and a poller's rounds, from now."""
         self.last = self.touched = self.clock.now()
         # The round that is under way may have begun before it: a whole one has to follow.
         self._writes_at_round = -1

@@ -98,7 +98,7 @@ def restore(
     for key, values in content["pods"].items():
         item = served.pods.get(key) or served.adopted_again(key)
         if item is None:
-            continue  # somebody else had created it, and it is over and gone
+            continue  # a program had created it, and it is over and gone
         for name, value in zip(KEPT, values, strict=True):
             setattr(item, name, value)
     for when, priority, what, whom, detail in content["agenda"]:

@@ -1,7 +1,7 @@
-"""Drives schedulers whose clock is ours: it advances when nobody has anything left to do.
+"""Drives schedulers whose clock is ours: it advances when nothing is left to do.
 
-Nobody means every thread of every program, the server, and the sockets between them. Then the clock
-jumps to the next event of the simulation, or to the next instant that a program waits for. A
+That means for every thread of every program, the server, and the sockets between them. Then the
+clock jumps to the next event of the simulation, or to the next instant that a program waits for. A
 decision cannot come late: the clock stands still until it is made.
 """
 
@@ -85,7 +85,7 @@ class Conductor(ClockedRun):
         self._slack = int(options.timer_slack * SECOND)
         self._rest = int(options.rest * SECOND)
         self._writes = 0
-        self._written = served.agenda.now()  # when anybody wrote last
+        self._written = served.agenda.now()  # when a program wrote last
         self._meeting = False
         self._ticked = served.agenda.now()
         self._server = ServerTurns(served.cluster)
@@ -123,7 +123,7 @@ class Conductor(ClockedRun):
             self._server.close()
 
     def meet_again(self, reads: int) -> None:
-        """Go on: who was started again starts while the clock stands still."""
+        """Go on: a scheduler that was started again starts while the clock stands still."""
 
     def drive(self, progress: Callable[[int, int], None] | None) -> None:
         """Let the run happen, from instant to instant."""
@@ -156,7 +156,7 @@ class Conductor(ClockedRun):
         self._settle()
 
     def _is_over(self) -> bool:
-        """Whether every pod is over, and nobody is about to create others."""
+        """Whether every pod is over, and no program is about to create others."""
         entries = self.served.agenda.entries
         if not self.served.lives.finished or any(entry.what == "bring" for entry in entries()):
             return False
@@ -206,7 +206,7 @@ class Conductor(ClockedRun):
     # --- the present instant --------------------------------------------------------------------
 
     def _settle(self) -> None:
-        """Let everybody finish what can be done at this instant."""
+        """Let all programs finish what can be done at this instant."""
         agenda = self.served.agenda
         for _ in range(ROUNDS):
             self._wait_idle()
@@ -236,7 +236,7 @@ class Conductor(ClockedRun):
             self._look()
             if not self._server.take():
                 return
-            # What it has sent may be for somebody who waits at a gate, or is still on its way.
+            # What it has sent may be for a thread that waits for its turn, or still on its way.
             self.supervisor.look_again()
 
     def _never_pause(self) -> None:

@@ -13,7 +13,7 @@ from dralab.runtime.simulated import SimulatedEngine
 def start(cluster: Cluster, events: Events, names: Collection[str], seed: int) -> None:
     """Start the controllers of these names at the present instant; they act with the events.
 
-    Only where nobody else's thread writes while events happen.
+    Only where no other thread writes while events happen.
     """
     manager = Manager(
         SimulatedEngine(events), cluster.client, Randomness(seed), client_of=cluster.client_of

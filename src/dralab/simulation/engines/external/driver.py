@@ -12,7 +12,7 @@ from dralab.simulation.engines.external.decisions import DecisionWatch
 from dralab.simulation.engines.external.served_cluster import ServedCluster
 from dralab.simulation.errors import DecisionError
 
-# More often than that at one instant nobody means to delete what comes again.
+# More often than that at one instant, deleting what comes again cannot be meant.
 ROUNDS: Final = 1000
 DELETES_FOREVER: Final = "the scheduler deletes pods as fast as they are created again"
 
@@ -59,7 +59,7 @@ class ClockedRun:
     """One run against a cluster whose clock is ours.
 
     `trouble` says what became of a scheduler that ended, `revive` starts it again, up to `restarts`
-    times. `names` are the scheduler names that somebody answers to.
+    times. `names` are the scheduler names that are answered to.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class ClockedRun:
         self.activity.touch()
 
     def look_while_meeting(self) -> None:
-        """Look after the same while nobody has asked for pods yet: then nothing can be kept."""
+        """Do the same while no program has asked for pods yet: then nothing can be kept."""
         if trouble := self.trouble():
             raise DecisionError(f"did not ask for pods: {trouble}")
         if self._stop():
@@ -174,7 +174,7 @@ class ClockedRun:
                     self.report.passed_over.remove(key)
             decisions.awaited = {key for key in decisions.awaited if self.served.waits(key)}
             self.await_fresh(before)
-            # Who polls has to see nothing of this: its round continues.
+            # A polling scheduler has to see nothing of this: its round continues.
             if not self.activity.polls:
                 self.activity.touch()
         if late:

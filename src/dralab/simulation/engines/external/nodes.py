@@ -29,7 +29,7 @@ class ServedNodes:
 
     @property
     def report(self) -> bool:
-        """Whether nodes report that they are up, so that somebody may notice when they don't."""
+        """Whether nodes report that they are up, so that a controller notices when they don't."""
         return bool(self._every)
 
     def begin(self, name: str, now: int) -> None:

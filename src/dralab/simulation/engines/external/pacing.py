@@ -32,12 +32,13 @@ BRIEF: Final = 0.1
 KNOWN: Final = 5
 PAUSES: Final = 20.0
 SHORT: Final = 1.0
-# Who answers nothing and asks nothing for so many steps is waited for in short, and has then gone.
+# A scheduler that neither answers nor asks for so many steps is waited for briefly, then taken for
+# gone.
 DEAF: Final = 3
 GONE: Final = 30
 # After so many times the answer_timeout even a scheduler that never falls silent is not waited for.
 RESTLESS: Final = 6
-# So many pods of higher priority that nobody was deleted for: this scheduler does not preempt.
+# So many pods of higher priority for which none was deleted: this scheduler does not preempt.
 VAIN: Final = 5
 # Before the run ends, this many answer timeouts are waited for a bind: kube-scheduler's back-off is
 # up to 10 s, and looked at once a second.
@@ -107,7 +108,7 @@ class Pacer(ClockedRun):
                 met = met or activity.clock.now()
                 if silence >= options.start_quiet_period:
                     return True
-                # Who lists again and again is never silent.
+                # A scheduler that lists again and again is never silent.
                 return activity.clock.now() - met > RESTLESS * options.start_quiet_period * SECOND
             self.look_while_meeting()
             return False
@@ -224,7 +225,7 @@ class Pacer(ClockedRun):
     def _knows_room(self) -> bool:
         """Whether a pod that has room nowhere may be left to the scheduler, without an answer.
 
-        It has refused pods, and never overfilled a node; and nobody could be deleted for one. So
+        It has refused pods, and never overfilled a node; and no pod could be deleted for one. So
         that pod will not be bound before room comes: time need not wait for hundreds of refusals.
         """
         if self.options.wait_for_rejections or self.options.overcommit or self.served.over_capacity:
@@ -232,7 +233,7 @@ class Pacer(ClockedRun):
         return self.decisions.refusals > 0 and not self._outranked()
 
     def _give_answers_up(self, *, deaf: bool) -> None:
-        """Take down who got no answer; `deaf`: nothing at all was heard of the scheduler."""
+        """Note the pods without an answer; `deaf`: the scheduler made no request at all."""
         awaited, self.decisions.awaited = self.decisions.awaited, set()
         if self.report.terse:
             awaited &= self.served.capacity.placeable()
@@ -256,7 +257,7 @@ class Pacer(ClockedRun):
         return activity.silence() > limit and self._is_silent(activity.silence())
 
     def _is_restless(self) -> bool:
-        """Whether somebody asks and asks, and nothing has come of it for long."""
+        """Whether requests keep coming, and nothing has come of them for long."""
         activity = self.activity
         since = activity.clock.now() - max(activity.touched, self.decisions.last)
         return since > RESTLESS * self.options.answer_timeout * SECOND
@@ -280,7 +281,7 @@ class Pacer(ClockedRun):
                 return
 
     def _is_idle(self) -> bool:
-        """Whether nothing can be bound, and nobody be deleted to make room."""
+        """Whether nothing can be bound, and no pod be deleted to make room."""
         if self.options.overcommit or self._outranked():
             return False
         return not self._expecting()
@@ -303,7 +304,7 @@ class Pacer(ClockedRun):
         return silence >= BRIEF * self.report.quiet_period
 
     def _is_silent(self, silence: float) -> bool:
-        """Whether it has settled: no requests, none on the way, and nobody who could run."""
+        """Whether it has settled: no requests, none on the way, and no thread that could run."""
         activity = self.activity
         if silence < self.report.quiet_period:
             return False

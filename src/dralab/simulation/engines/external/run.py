@@ -200,7 +200,7 @@ def _clock_used(why_not: str | None) -> str:
 
 
 def _refuse(scenario: Scenario) -> None:
-    """Raise InputError for what nobody can do where an external scheduler decides."""
+    """Raise InputError for what cannot be simulated where an external scheduler decides."""
     how = scenario.conditions
     if how.quotas:
         raise InputError(

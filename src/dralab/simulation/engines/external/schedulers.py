@@ -168,7 +168,7 @@ class SchedulerProcesses:
         found = {k: v for k, v in os.environ.items() if not k.startswith("KUBERNETES_SERVICE_")}
         found |= {"KUBECONFIG": values["kubeconfig"], "SERVER": server}
         if self.cluster.token:
-            # What a pod finds of its cluster: who sees this expects TLS and a token.
+            # What a pod finds of its cluster: a program that sees this expects TLS and a token.
             host, _, port = server.rpartition(":")
             found |= {"KUBERNETES_SERVICE_HOST": host.strip("[]"), "KUBERNETES_SERVICE_PORT": port}
         return found

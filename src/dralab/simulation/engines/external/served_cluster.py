@@ -39,7 +39,7 @@ from dralab.values.json_types import JsonDict, JsonObject
 class ServedTask(TaskRecord):
     """A pod on the API; `leaving`: it is being deleted, `claims` are those that are its own.
 
-    `adopted`: somebody else has created it, and does so again if it has to come again.
+    `adopted`: a program has created it, and does so again if it has to come again.
     """
 
     needs: PodNeeds = field(kw_only=True)
@@ -94,7 +94,7 @@ class ServedCluster:
         self.over_capacity: list[str] = []
         self.resumed = 0
         self.nodes = ServedNodes(cluster, heartbeats)
-        # Pods of somebody else's on nodes that went down, as long as nodes report by themselves.
+        # Adopted pods on nodes that went down, as long as nodes report by themselves.
         self.stranded: dict[str, ServedTask] = {}
         self._removed: set[str] = set()  # uids of pods that are gone by our own hand
 
@@ -133,7 +133,7 @@ class ServedCluster:
         self.lives.plan(self.capacity.nodes, self.begin)
 
     def count_again(self) -> None:
-        """Reckon who waits and who holds what, from what is known of each pod."""
+        """Count which pods wait and what others hold, from what is known of each pod."""
         for key, item in self.pods.items():
             if item.created is None:
                 continue
@@ -191,7 +191,7 @@ class ServedCluster:
         self._status(item, "Failed", reason, message)
 
     def adopted_again(self, key: str) -> ServedTask | None:
-        """Return the record of a pod of a checkpoint that somebody else had created."""
+        """Return the record of a pod of a checkpoint that a program had created."""
         stored = self.store.get(Key("pods", *key.split("/"))) if key.count("/") == 1 else None
         return None if stored is None else self._adopted(key, stored.value, self.begin)
 
@@ -273,7 +273,7 @@ class ServedCluster:
         self._status(task, "Running")
 
     def release(self, task: ServedTask) -> None:
-        """Free what a pod holds on its node; until then nobody knows that it has ended."""
+        """Free what a pod holds on its node; until then no program knows that it has ended."""
         self.capacity.give_back(task.node, task.needs)
 
     def comes_again(self, task: ServedTask) -> bool:
@@ -334,7 +334,7 @@ class ServedCluster:
     def _status(self, item: ServedTask, phase: str, reason: str = "", message: str = "") -> None:
         """Report a pod's state as its kubelet would, straight into the store.
 
-        Half of all writes of a run are these; nobody but us owns what they set.
+        Half of all writes of a run are these; only we own what they set.
         """
         where = _key(item.pod)
         stored = self.store.get(where)

@@ -198,7 +198,7 @@ def makes_pods(body: Mapping[str, Any]) -> bool:
 
 
 def _refuse_if_held(job: Mapping[str, Any]) -> None:
-    """Refuse a Job that somebody has to admit: as plain pods it would not wait for that."""
+    """Refuse a Job that has to be admitted: as plain pods it would not wait for that."""
     metadata = metadata_of(job)
     held = "spec.suspend is true" if spec_of(job).get("suspend") is True else ""
     if QUEUE_LABEL in (metadata.get("labels") or {}):
