@@ -120,6 +120,8 @@ class Conductor(ClockedRun):
         try:
             return super().run(progress, stop)
         finally:
+            # How programs end after that takes real time.
+            self.report.jumps, self.report.crept = self.supervisor.jumps, self.supervisor.crept
             self._server.close()
 
     def meet_again(self, reads: int) -> None:
@@ -197,11 +199,6 @@ class Conductor(ClockedRun):
         if now - self._ticked >= TICK:
             self._ticked = now
             self.served.cluster.server.tick()
-
-    def finish(self) -> None:
-        """Take in what was still decided before the programs ended; the numbers of the run."""
-        super().finish()
-        self.report.jumps, self.report.crept = self.supervisor.jumps, self.supervisor.crept
 
     # --- the present instant --------------------------------------------------------------------
 
