@@ -233,12 +233,12 @@ class ProgramClient:
         self._note(kinds.FAULT, fault.text)
         match fault.fault:
             case "refuse":
-                raise self._noted(request, _refusal(fault.code))
+                raise self._noted(request, refused_with(fault.code))
             case "slow":
                 self._process.wait(fault.duration)
                 return self._do(request, do)
             case "conflict":
-                self._touch(request)
+                touch(self._around, request)
                 return self._do(request, do)
             case "lose-answer":
                 self._do(request, do)
@@ -285,18 +285,6 @@ class ProgramClient:
 
         self._around.engine.after(delay, arrive)
 
-    def _touch(self, request: ProgramRequest) -> None:
-        """Have another client write to an object, where it exists."""
-        now = str(self._around.engine.clock.now())
-        patch = {"metadata": {"annotations": {TOUCHED: now}}}
-        try:
-            self._around.user.patch(request.resource, request.name, patch, request.namespace)
-        except ApiError:
-            return
-        revision = self._around.server.store.revision
-        self._around.history.add("other", kinds.WRITE, f"patch {request.plural} "
-                                 f"{request.namespace}/{request.name}", revision)  # fmt: skip
-
     def _old(
         self, request: ProgramRequest, fault: PlannedFault, selectors: Mapping[str, str]
     ) -> ObjectList | None:
@@ -304,11 +292,7 @@ class ProgramClient:
         resources = self._around.server.resources
         resource = request.resource
         kind = resources.kind(resource.group, resource.version, resource.plural)
-        changes = self._around.server.store.changes(0, kind.hub)
-        if not changes:
-            return None
-        first = changes[max(len(changes) - fault.behind, 0)]
-        revision = first.revision - 1
+        revision = self._around.revision_before(resource, fault.behind)
         if revision < 1:
             return None
         options = ListOptions(
@@ -332,11 +316,25 @@ class ProgramClient:
         self._around.history.add(self._process.name, what, text, revision)
 
 
+def touch(around: TrialSurroundings, request: ProgramRequest) -> None:
+    """Have another client write to an object, where it exists."""
+    now = str(around.engine.clock.now())
+    patch = {"metadata": {"annotations": {TOUCHED: now}}}
+    try:
+        around.user.patch(request.resource, request.name, patch, request.namespace)
+    except ApiError:
+        return
+    place = f"{request.namespace}/{request.name}".strip("/")
+    text = f"patch {request.plural} {place}"
+    around.history.add("other", kinds.WRITE, text, around.server.store.revision)
+
+
 def _verb(verb: str, subresource: str) -> str:
     return f"{verb}/{subresource}" if subresource else verb
 
 
-def _refusal(code: int) -> ApiError:
+def refused_with(code: int) -> ApiError:
+    """Return the error of a server that refuses a request with one of its codes."""
     reason = REASONS[code]
     assert CODES[reason] == code  # noqa: S101 - the table above
     return ApiError(reason, "the server is overloaded", code=code)

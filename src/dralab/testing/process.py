@@ -7,7 +7,7 @@ it holds the lease of its name, and ends when it loses it, as client-go's leader
 
 import traceback
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -30,19 +30,26 @@ RESTART_AFTER_EXIT: Final = SECOND
 Build = Callable[[Manager], object]
 
 
+def nothing(_: Manager) -> None:
+    """Build nothing: the program is a process."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramSpec:
     """A program under test: how it is built on a manager, and how it asks for lists.
 
     `cached_lists`: the first list of each kind after a start may come from a watch cache that lags
     behind, as with `resourceVersion=0`, which client-go's informers send. More than one replica:
-    one of them acts at a time, by leader election.
+    one of them acts at a time, by leader election. With a `command` it is a process, started in
+    `folder`, and nothing is built.
     """
 
     name: str
-    build: Build
+    build: Build = nothing
     replicas: int = 1
     cached_lists: bool = False
+    command: Sequence[str] = ()
+    folder: Path = Path()
 
 
 class ProgramProcess:

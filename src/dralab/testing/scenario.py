@@ -23,7 +23,7 @@ from dralab.simulation.scenario.fields import Fields
 from dralab.simulation.scenario.fields import load as load_fields
 from dralab.testing.faults import DEFAULT_MOST, FAULTS
 from dralab.testing.oracles import environment
-from dralab.testing.process import Build, ProgramSpec
+from dralab.testing.process import Build, ProgramSpec, nothing
 from dralab.testing.trial_scenario import (
     ClusterParts,
     HistoryInvariant,
@@ -33,9 +33,11 @@ from dralab.testing.trial_scenario import (
     TrialScenario,
 )
 from dralab.values.json_types import JsonDict
+from dralab.virtualtime import unavailable
 
 SCHEDULER: Final = "scheduler"
 NODES: Final = "nodes"
+PROGRAM: Final = "program"
 PAUSE: Final = 5 * SECOND
 VERBS: Final = ("apply", "patch", "scale", "delete", "wait")
 LISTS: Final = ("consistent", "cached")
@@ -57,6 +59,8 @@ def load(path: Path) -> TrialScenario:
     programs = [read.program(each) for each in fields.mappings("programs")]
     if not programs:
         raise fields.error("programs", "must name at least one program")
+    if len(programs) > 1 and any(program.command for program in programs):
+        raise fields.error("programs", "a command must be the only program")
     names = [program.name for program in programs]
     if len(set(names)) < len(names):
         raise fields.error("programs", "two programs have the same name")
@@ -111,11 +115,19 @@ class _ScenarioReader:
             "python": partial(self._python, given),
             "controller": lambda f: f.choice("controller", registry.CONTROLLERS),
             "scheduler": lambda f: SCHEDULER if f.flag("scheduler", default=True) else "",
+            "command": lambda f: list(f.texts("command")),
             "nodes": lambda f: partial(nodes, number=f.whole("nodes", least=1), drivers=drivers),
         }
         found = given.one_of(readers)
         build: Build
-        if isinstance(found, partial) and found.func is nodes:
+        command: list[str] = []
+        if isinstance(found, list):
+            command, name, build = found, PROGRAM, nothing
+            if not command:
+                raise given.error("command", "must have at least one word")
+            if (why := unavailable()) is not None:
+                raise given.error("command", f"needs the virtual clock: {why}")
+        elif isinstance(found, partial) and found.func is nodes:
             name, build = NODES, found
         elif callable(found):
             name, build = Path(given.text("python").partition(":")[0]).stem, found
@@ -126,14 +138,24 @@ class _ScenarioReader:
         else:
             raise given.error("scheduler", "must be true")
         own = given.text("name", name)
-        if not given.has("python") and own != name:
+        if not (given.has("python") or command) and own != name:
             raise given.error("name", f"must be {name!r}: parts of dralab have their own names")
         replicas = given.whole("replicas", 1, least=1)
         if replicas > MOST_REPLICAS:
             raise given.error("replicas", f"must be at most {MOST_REPLICAS}")
         cached = given.choice("lists", dict.fromkeys(LISTS), "consistent") == "cached"
+        if command and replicas > 1:
+            raise given.error("replicas", "must be 1: a command is run once")
         given.done()
-        return ProgramSpec(name=own, build=build, replicas=replicas, cached_lists=cached)
+        return ProgramSpec(
+            name=own,
+            build=build,
+            replicas=replicas,
+            # What a process asks for is seen in its requests.
+            cached_lists=cached or bool(command),
+            command=command,
+            folder=self.path.parent,
+        )
 
     def _python(self, given: Fields, _: Fields) -> Build:
         named = given.text("python")

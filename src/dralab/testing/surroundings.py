@@ -3,7 +3,7 @@
 from typing import Protocol
 
 from dralab.apiserver.server import ApiServer
-from dralab.runtime.client import Client
+from dralab.runtime.client import Client, Resource
 from dralab.runtime.local import LocalClient
 from dralab.runtime.simulated import SimulatedEngine
 from dralab.testing.history import TrialHistory
@@ -71,6 +71,10 @@ class TrialSurroundings(Protocol):
 
     def note_start(self) -> None:
         """Note that a program starts: what it lists then is not a hot loop."""
+        ...
+
+    def revision_before(self, resource: Resource, changes: int) -> int:
+        """Return the revision before the last changes of a collection; 0: it had none."""
         ...
 
     def refused(self, program: str) -> None:

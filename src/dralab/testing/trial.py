@@ -19,7 +19,7 @@ from dralab.testing.history import VERDICT, TrialHistory
 from dralab.testing.surroundings import TrialEnded
 from dralab.testing.trial_scenario import TrialScenario
 from dralab.testing.violations import TrialViolation
-from dralab.testing.world import TrialWorld
+from dralab.testing.world import LATENCY, TrialWorld
 
 LATENCIES: Final = (SECOND // 1000, SECOND // 25, SECOND // 4)
 MOST_DIFFERENCES: Final = 3
@@ -69,7 +69,7 @@ def expected_end(scenario: TrialScenario) -> ExpectedEnd:
     """Run a scenario without faults. ScenarioFails: it fails even so."""
     worlds = []
     for seed, latency in enumerate(LATENCIES):
-        world = TrialWorld(scenario, seed=seed, latency=latency)
+        world = _world(scenario, (), seed, latency)
         with _bounded(scenario.limits.wall, world):
             world.run()
         if world.violations:
@@ -92,7 +92,7 @@ def schedule(scenario: TrialScenario, expected: ExpectedEnd, seed: int) -> list[
     return draw(
         seed,
         expected.traffic,
-        allowed=scenario.allowed,
+        allowed=_possible(scenario),
         most=scenario.most,
         cached_lists=scenario.cached_lists,
     )
@@ -102,7 +102,7 @@ def run_trial(
     scenario: TrialScenario, expected: ExpectedEnd, faults: Sequence[PlannedFault], seed: int
 ) -> TrialResult:
     """Run a scenario with a schedule of faults, and judge it."""
-    world = TrialWorld(scenario, faults, seed=seed)
+    world = _world(scenario, faults, seed, LATENCY)
     with _bounded(scenario.limits.wall, world):
         world.run()
     if not world.violations:
@@ -119,6 +119,24 @@ def run_trial(
         duration=world.engine.clock.now() - world.begin,
         traffic=world.plan.traffic,
     )
+
+
+def _world(
+    scenario: TrialScenario, faults: Sequence[PlannedFault], seed: int, latency: int
+) -> TrialWorld:
+    if not scenario.commands:
+        return TrialWorld(scenario, faults, seed=seed, latency=latency)
+    from dralab.testing.commands import CommandWorld
+
+    return CommandWorld(scenario, faults, seed=seed)
+
+
+def _possible(scenario: TrialScenario) -> list[str]:
+    if not scenario.commands:
+        return list(scenario.allowed)
+    from dralab.testing.commands import COMMAND_FAULTS
+
+    return [name for name in scenario.allowed if name in COMMAND_FAULTS]
 
 
 def _judged(

@@ -102,6 +102,11 @@ class TrialScenario:
     source: dict[str, Any] = field(default_factory=dict)
 
     @property
+    def commands(self) -> bool:
+        """Whether the program is a process."""
+        return any(program.command for program in self.programs)
+
+    @property
     def cached_lists(self) -> list[str]:
         """The programs whose first lists may be old."""
         return [program.name for program in self.programs if program.cached_lists]

@@ -5,7 +5,7 @@ import resource as machine
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from dralab.api.status import ApiError
 from dralab.apiserver.server import ApiServer
@@ -14,6 +14,7 @@ from dralab.kernel.clock import SECOND, Clock, WallClock, from_rfc3339
 from dralab.kernel.randomness import Randomness
 from dralab.objects.metadata import metadata_of, owners_of
 from dralab.objects.pods import is_finished
+from dralab.runtime.client import Resource
 from dralab.runtime.local import LocalClient
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import PODS
@@ -65,7 +66,7 @@ class TrialWorld:
         self._faults = faults
         self.begin = self.engine.clock.now()
         self.history = TrialHistory(lambda: self.engine.clock.now() - self.begin)
-        self.server = ApiServer(MemoryStore(), clock=self.engine.clock, randomness=Randomness(seed))
+        self.server = self._new_server()
         self.user = self.client_for("user")
         self.acting: RequestingProcess | None = None
         self.user_acts = False
@@ -79,9 +80,16 @@ class TrialWorld:
         self._depth = 0
         self.quiet_requests: Counter[str] = Counter()
         self.watchdog = Watchdog(scenario, self.server, self.violated)
-        self.processes = [
+        self.processes = self._new_processes()
+
+    def _new_server(self) -> ApiServer:
+        randomness = Randomness(self.seed)
+        return ApiServer(MemoryStore(), clock=self.engine.clock, randomness=randomness)
+
+    def _new_processes(self) -> list[ProgramProcess]:
+        return [
             ProgramProcess(self, spec, replica)
-            for spec in scenario.programs
+            for spec in self.scenario.programs
             for replica in range(spec.replicas)
         ]
 
@@ -185,7 +193,7 @@ class TrialWorld:
 
     def _step(self) -> None:
         if self.violations:
-            raise TrialEnded
+            self._end()
         now = self.engine.clock.now()
         self.engine.step()
         self.steps += 1
@@ -200,6 +208,9 @@ class TrialWorld:
             self.violated("hot-loop", text)
         if self.steps % CHECK_LIMITS_EVERY == 0:
             self._check_limits()
+
+    def _end(self) -> NoReturn:
+        raise TrialEnded
 
     def _check_limits(self) -> None:
         limits = self.scenario.limits
@@ -261,6 +272,13 @@ class TrialWorld:
             elif fault.fault == "skew":
                 process.skew = fault.duration
             return  # of several replicas the first
+
+    def revision_before(self, resource: Resource, changes: int) -> int:
+        """Return the revision before the last changes of a collection; 0: it had none."""
+        resources = self.server.resources
+        kind = resources.kind(resource.group, resource.version, resource.plural)
+        found = self.server.store.changes(0, kind.hub)
+        return found[max(len(found) - changes, 0)].revision - 1 if found else 0
 
     def _delete_pod(self, fault: PlannedFault) -> None:
         pods = [
