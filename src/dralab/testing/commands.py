@@ -81,8 +81,8 @@ class CommandWorld(TrialWorld):
         self.supervisor.trust_local_peers()
         return self.cluster.server
 
-    def _new_processes(self) -> list["CommandProcess"]:  # type: ignore[override]  # the same members
-        self.process = CommandProcess(self, self.scenario.programs[0])
+    def _new_processes(self) -> list["ClockedProgram"]:  # type: ignore[override]  # the same members
+        self.process = ClockedProgram(self, self.scenario.programs[0])
         return [self.process]
 
     def run(self) -> None:
@@ -146,7 +146,7 @@ class CommandWorld(TrialWorld):
             self.supervisor.look_again()
 
 
-class CommandProcess:
+class ClockedProgram:
     """The program under test, as a process that is started again when it ends."""
 
     def __init__(self, world: CommandWorld, spec: ProgramSpec) -> None:
@@ -215,7 +215,7 @@ class CommandProcess:
 class FaultyGate:
     """Where requests arrive: counts them, and does to them what the plan says."""
 
-    def __init__(self, world: CommandWorld, process: CommandProcess, handle: Handler) -> None:
+    def __init__(self, world: CommandWorld, process: ClockedProgram, handle: Handler) -> None:
         self._world = world
         self._process = process
         self._handle = handle
