@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-HELPERS = {"__init__", "__main__", "load"}
+HELPERS = {"__init__", "__main__", "kube", "load"}
 LONG = {"endurance"}  # by the hour, at night
 
 
