@@ -7,7 +7,7 @@ import sys
 import pytest
 import yaml
 
-from dralab.drivercheck.chart_target import ChartTarget, driver_of
+from dralab.drivercheck.chart_target import ChartTarget, _pod, _variables, driver_of
 from dralab.drivercheck.node_view import offered
 from dralab.drivercheck.rules import CheckNeed
 from dralab.drivercheck.targets import Places, TargetError
@@ -74,6 +74,27 @@ def test_an_image_without_a_program_is_refused(tmp_path):
     places = Places(node="n", root=tmp_path, kubeconfig=tmp_path / "k", cdi=tmp_path / "cdi")
     with pytest.raises(TargetError, match=r"--image-map registry[.]example[.]com/gpu:v1=COMMAND"):
         ChartTarget(DOCUMENTS, {}).start(places)
+
+
+def test_variables_are_the_charts_the_pods_and_the_given_ones(tmp_path):
+    places = Places(node="n", root=tmp_path, kubeconfig=tmp_path / "k", cdi=tmp_path / "cdi")
+    daemon_set, container = driver_of(DOCUMENTS)
+    pod = _pod(daemon_set, places, "uid-1")
+    level = {"configMapKeyRef": {"name": "settings", "key": "level"}}
+    secret = {"secretKeyRef": {"name": "s", "key": "token"}}
+    more = [
+        {"name": "LEVEL", "valueFrom": level},
+        {"name": "ARG", "value": "v$(LEVEL)-$(TOKEN)"},
+        {"name": "TOKEN", "valueFrom": secret},
+    ]
+    container = {**container, "env": [*container["env"], *more]}
+    assert _variables(pod, container, DOCUMENTS, {"TOKEN": "t"}) == {
+        "NODE_NAME": "n", "POD_UID": "uid-1", "LEVEL": "4", "ARG": "v4-t", "TOKEN": "t",
+    }  # fmt: skip
+    with pytest.raises(TargetError, match=r"variable TOKEN has secretKeyRef, .* --env TOKEN=VALUE"):
+        _variables(pod, container, DOCUMENTS, {})
+    with pytest.raises(TargetError, match="container plugin has envFrom"):
+        _variables(pod, {**container, "envFrom": [{}]}, DOCUMENTS, {})
 
 
 @pytest.mark.conformance

@@ -88,7 +88,7 @@ class ChartTarget:
             raise TargetError(f"a chart needs mount namespaces: {why}")
         daemon_set, container = driver_of(self.documents)
         pod = _pod(daemon_set, places, pod_uid)
-        env = {**_variables(pod, container), **self.env}
+        env = _variables(pod, container, self.documents, self.env)
         start = _container_start(pod, container, env, places)
         try:
             program = mapped(start, self.images)
@@ -150,19 +150,31 @@ def _pod(daemon_set: JsonObject, places: Places, pod_uid: str) -> JsonDict:
     return {"metadata": metadata, "spec": spec, "status": status}
 
 
-def _variables(pod: JsonDict, container: JsonObject) -> dict[str, str]:
+def _variables(
+    pod: JsonDict, container: JsonObject, documents: Sequence[JsonObject], given: Mapping[str, str]
+) -> dict[str, str]:
+    """Return a container's variables, with those that are given in their place. TargetError."""
     found: dict[str, str] = {}
+    if container.get("envFrom"):
+        raise TargetError(f"container {container['name']} has envFrom: give its variables by env")
     for entry in container.get("env") or ():
-        source = entry.get("valueFrom")
-        if source is None:
-            found[entry["name"]] = expand(entry.get("value") or "", found)
+        name, source = entry["name"], entry.get("valueFrom") or {}
+        if name in given:
+            continue
+        key = source.get("configMapKeyRef") or {}
+        if not source:
+            found[name] = expand(entry.get("value") or "", {**found, **given})
         elif "fieldRef" in source:
             try:
-                found[entry["name"]] = field_of(pod, source["fieldRef"]["fieldPath"])
+                found[name] = field_of(pod, source["fieldRef"]["fieldPath"])
             except ConfigError as error:
-                raise TargetError(f"variable {entry['name']}: {error}") from error
-        # The others are of a cluster: --env gives them.
-    return found
+                raise TargetError(f"variable {name}: {error}") from error
+        elif text := dict(_data_of(documents, key.get("name"))).get(key.get("key", "")):
+            found[name] = text
+        elif not any(isinstance(of, dict) and of.get("optional") for of in source.values()):
+            kinds = ", ".join(source)
+            raise TargetError(f"variable {name} has {kinds}, of a cluster: --env {name}=VALUE")
+    return {**found, **given}
 
 
 def _container_start(
