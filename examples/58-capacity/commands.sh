@@ -7,3 +7,8 @@ dralab defragment -f cluster.yaml -f waiting.yaml --for ml/train --explain
 # How many nodes would have to be added instead, and which could go?
 dralab plan -f cluster.yaml -f waiting.yaml --shapes node-1,l40s
 dralab plan -f cluster.yaml --removable
+# Which pods would an urgent one preempt, and when do they run again? A rehearsal with the scheduler.
+out=$(mktemp -d)
+dralab simulate run urgent.yaml --report "$out" -o table | grep -E 'succeeded|evictions'
+cut -d, -f1,3,6,7,14,15 "$out/tasks.csv"
+rm -r "$out"

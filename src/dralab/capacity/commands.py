@@ -14,7 +14,8 @@ from dralab.capacity.moves import Clearing
 from dralab.capacity.relocation import Move
 from dralab.objects.metadata import controller_of
 
-# More nodes than this are not cordoned for one move: then its target is left to chance, and said.
+# At most so many nodes are cordoned for one move. If that is not enough, the script says that the
+# scheduler may choose another node.
 MOST_CORDONS: Final = 20
 KEPT: Final = "del(.status, .spec.nodeName, .metadata.uid, .metadata.resourceVersion)"
 

@@ -1,6 +1,6 @@
 """Objects as a cluster would have completed them: uids, priorities, pods of workloads, claims.
 
-Objects of a cluster are complete and stay as they are. Those that somebody wrote by hand lack what
+Objects of a cluster are complete and stay as they are. Objects written by hand lack what
 the API server and its controllers add; here they get it, with names that tell where it comes from.
 """
 

@@ -1,7 +1,7 @@
 """Sets of pods whose leaving might make room on a node, from the cheapest on.
 
-Counting comes first: devices that may become free are those of the pods and all that share
-counters with them. Only sets that free enough by this count are asked of the allocator.
+Sets are counted first: a set can free at most the devices of its pods and those that share counters
+with them. The allocator is asked only about sets that free enough by this count.
 """
 
 from collections.abc import Hashable, Iterator, Sequence
@@ -27,7 +27,7 @@ class Departure(NamedTuple):
 
 @dataclass(slots=True)
 class Tries:
-    """What may still be tried."""
+    """A budget of tries: `left` may go below zero when more were wanted."""
 
     left: int
 

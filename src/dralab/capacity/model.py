@@ -41,7 +41,7 @@ Decision = PodPlacement | Refusal
 
 
 class CapacityModel:
-    """Nodes, devices and pods; `running` are the pods on nodes, by uid, `waiting` the others.
+    """Nodes, devices and pods. `running` holds the pods on nodes by uid, `waiting` the others.
 
     `waiting` is in the order in which the scheduler tries pods: by priority, then by age, then as
     they were given.
@@ -347,7 +347,7 @@ class CapacityModel:
     def run(self, pods: Iterable[PodInfo]) -> dict[str, Decision]:
         """Schedule pods in the scheduler's order, gangs as a whole; return what became of each.
 
-        Nobody leaves meanwhile: what one pod was refused, the others of its kind are refused, too.
+        No pod leaves meanwhile, so all pods of a kind are refused once one of them is.
         """
         found: dict[str, Decision] = {}
         refused: dict[Hashable, Refusal] = {}

@@ -5,7 +5,7 @@ there. For a pod that ends up on node n, let V be the pods of n that a plan move
 that pods leave, the pod fits on n without V: no plan is cheaper than the cheapest such V of any
 node. Sets V are tried from the cheapest on. Where the pods of V find places, the plan is as cheap
 as any. Where they do not, others make way for them (a chain), and `exhaustion` settles what is
-small. What could not be excluded lowers the bound: `bound` is proved, whatever was found.
+small. Sets that could not be excluded lower the bound; `bound` is proved in any case.
 """
 
 from collections.abc import Iterator, Sequence
@@ -184,7 +184,7 @@ class _MoveSearch:
         least = self.costs.least
         if self.need.by_pods:
             return Clearing(pod=self.need.pod, bound=least)
-        # Whatever takes no more moves than are allowed was excluded, but for what is unsettled.
+        # All plans within the allowed number of moves were excluded, except unsettled ones.
         excluded = least if self.most is None else (self.most + 1) * least
         return Clearing(pod=self.need.pod, bound=excluded if unsettled is None else unsettled)
 

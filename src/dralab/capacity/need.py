@@ -1,7 +1,7 @@
 """What a waiting pod needs of a node, and whether it would have it without some of the pods there.
 
-The quick answer looks at devices, CPU, memory and other amounts. It leaves out ports, affinity
-and spread: so "no" is certain, "yes" is settled by placing the pod.
+The quick answer compares devices, CPU, memory and other amounts, and ignores ports, affinity and
+spread. So a "no" is certain, and a "yes" has to be confirmed by placing the pod.
 """
 
 from collections import Counter
@@ -39,7 +39,7 @@ class PodToPlace:
         )
 
     def rows(self) -> list[int]:
-        """Return the nodes that the pod may use whatever other pods there are."""
+        """Return the nodes that the pod may use, regardless of other pods."""
         state = self.model.state
         possible = state.table.live & state.filters.mask(self.pod)
         for _, mask in state.volume_rules(self.demand):

@@ -1,7 +1,7 @@
 """Places for pods that have to leave a node: where they fit, or where others make way for them.
 
-Everything is done on the model step by step, with the devices that the allocator chooses, so what
-is found works in this order.
+Each step is carried out on the model with the devices that the allocator chooses, so the moves that
+are found work in this order.
 """
 
 from collections.abc import Hashable, Iterator, Sequence

@@ -17,7 +17,7 @@ from dralab.allocation.problem import Device, DeviceId, InUse
 
 @dataclass(slots=True)
 class DeviceKind:
-    """Devices that are alike, `device` among them: `count` of them, `free` of which nobody holds.
+    """Devices that are alike, `device` among them: `count` of them, `free` of which are not in use.
 
     `offers` are those of the first node of each class of nodes. A device that several nodes reach
     counts once, with the first of them.

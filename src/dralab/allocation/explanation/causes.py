@@ -2,7 +2,7 @@
 
     Diagnosis      what waits, its cause, and what would help
     Cause          one of the classes below; each names the codes of `codes` that it may have
-    Help           one change that somebody could make, and what it would bring
+    Help           one change that would help, and what it would bring
 
 `diagnose` finds them, `text` and `structured` tell them to people and to programs.
 """
@@ -61,7 +61,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offered:
-    """Devices that have one value: how many, and how many of them nobody holds."""
+    """Devices that have one value: how many, and how many of them are free."""
 
     value: str
     devices: int

@@ -71,7 +71,7 @@ _ALL: Final = (
     ),
     ReasonCode(
         "DRA010", "A class selects no device",
-        "No device meets the selectors of the DeviceClass, whatever the claim asks.",
+        "No device meets the selectors of the DeviceClass, so no claim of this class can be met.",
         'train waits: no device belongs to class "gpu"',
         "Check the selectors of the class against the driver's ResourceSlices.",
     ),

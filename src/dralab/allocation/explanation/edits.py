@@ -1,4 +1,4 @@
-"""A problem with one thing changed, as somebody could change the objects."""
+"""A problem with one thing changed, as a user could change the objects."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -360,5 +360,5 @@ def _both(first: Excluded, second: Excluded) -> Excluded:
 
 
 def refusals(facts: Sequence[Fact]) -> list[BadRequest]:
-    """Return what is wrong with the claims whatever the devices are."""
+    """Return what is wrong with the claims themselves, independent of devices."""
     return [fact for fact in facts if isinstance(fact, BadRequest)]

@@ -8,7 +8,7 @@ from dralab.allocation.explanation.names import counted, joined, listed, shorten
 
 
 def help_text(found: Help, holders: Mapping[str, str] | None = None) -> str:
-    """Return what somebody could do; `holders` names the pods that hold claims."""
+    """Return what a user could do; `holders` names the pods that hold claims."""
     names = [_named(name, holders or {}) for name in found.who]
     text = _help(found, list(dict.fromkeys(names)))
     if found.kind in {"value", "drop"} and found.note:

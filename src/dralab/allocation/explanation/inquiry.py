@@ -42,7 +42,7 @@ class Inquiry:
     # --- the claims themselves
 
     def read_claims(self) -> Refused | None:
-        """Read what is asked for; return what is wrong with it whatever the devices are."""
+        """Read what is asked for; return what is wrong with it, independent of devices."""
         for position, claim in enumerate(self.problem.claims):
             try:
                 check_constraints(claim)

@@ -3,7 +3,7 @@
 Both ask "is the problem without these conditions feasible?" and nothing else. Conditions
 are mostly monotone (dropping one never makes a problem infeasible), but not all: a selector of a
 request for all devices is not, and one that guards another against errors is not. So results are
-checked until nothing more can be left out, and are irreducible whatever the answers are.
+checked until nothing more can be left out, and are irreducible for any answers.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence

@@ -27,7 +27,7 @@ class Uses:
             self.holders_by_pool.setdefault((device.driver, device.pool), {})[device] = holders
 
     def use_of(self, device: DeviceId) -> Hashable:
-        """Return how a device is used, whoever uses it."""
+        """Return how a device is used, regardless of who uses it."""
         if device not in self.held:
             return None
         if device in self.in_use.exclusive:
