@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from reliability.processes import Connection, ServerProcess
+from waiting import PATIENCE
 
 PATH = "/api/v1/namespaces/default/configmaps"
 ROOT = Path(__file__).parents[2]
@@ -50,7 +51,7 @@ def test_every_watcher_gets_every_event_in_order() -> None:
             watcher.start()
         made = write(connection, 150, 500)
         for watcher in watchers:
-            watcher.join(30)
+            watcher.join(PATIENCE)
             assert watcher.revisions == made
         connection.close()
 

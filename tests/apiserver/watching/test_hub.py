@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from dralab.apiserver.storage import Change, Compacted, Key, MemoryStore, Stored
 from dralab.apiserver.watching import Hub, Subscription, TooManyWatchers, WatchLimits
+from dralab.apiserver.watching.groups import PIECE, pieces_of
 from dralab.kernel.clock import SECOND, ManualClock
 
 
@@ -353,6 +354,22 @@ def test_a_start_of_many_objects_comes_in_pieces(place: Place) -> None:
         sizes.append(sum(len(item) for item in items))
     assert max(sizes) < 70_000
     assert sum(sizes) > 300_000
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ([], []),
+        ([PIECE - 1, 1], [PIECE]),
+        ([PIECE, 1], [PIECE, 1]),
+        ([PIECE + 1], [PIECE + 1]),
+        ([1, PIECE + 1, 1], [1, PIECE + 1, 1]),
+    ],
+)
+def test_lines_are_joined_until_a_piece_is_full(lines: list[int], expected: list[int]) -> None:
+    found = pieces_of([b"x" * size for size in lines])
+    assert [len(b"".join(piece.items)) for piece in found] == expected
+    assert [piece.weight for piece in found] == expected
 
 
 @settings(max_examples=60, deadline=None)
