@@ -302,6 +302,65 @@ def test_what_a_kube_apiserver_has_written_is_read(pair, url, text):
     assert json.loads(found.encoded) == found.value
 
 
+def test_protobuf_is_read_with_the_fields_that_json_always_has():
+    raw = FOREIGN["protobuf"]
+    stored = Layout("/registry").stored(
+        WEB, pb.KeyValue(value=raw, mod_revision=7, create_revision=5)
+    )
+    assert stored.value == {
+        "kind": "Pod",
+        "apiVersion": "v1",
+        "metadata": {"name": "web", "resourceVersion": "7"},
+        "spec": {"containers": None},
+        "status": {},
+    }
+
+
+def test_definitions_are_read_in_the_older_version_in_which_they_are_stored():
+    column = {"name": "X", "type": "string", "JSONPath": ".spec.x"}
+    schema = {"openAPIV3Schema": {"type": "object"}}
+    names = {"plural": "foos", "kind": "Foo"}
+    older = {
+        "kind": "CustomResourceDefinition",
+        "apiVersion": "apiextensions.k8s.io/v1beta1",
+        "metadata": {"name": "foos.example.com"},
+        "spec": {
+            "group": "example.com",
+            "version": "v1",
+            "names": names,
+            "scope": "Namespaced",
+            "validation": schema,
+            "additionalPrinterColumns": [column],
+            "versions": [{"name": "v1", "served": True, "storage": True}],
+            "conversion": {"strategy": "None"},
+            "preserveUnknownFields": False,
+        },
+    }
+    key = Key("apiextensions.k8s.io/customresourcedefinitions", "", "foos.example.com")
+    raw = json.dumps(older, separators=(",", ":")).encode()
+    stored = Layout("/registry").stored(
+        key, pb.KeyValue(value=raw, mod_revision=7, create_revision=5)
+    )
+    assert stored.value["apiVersion"] == "apiextensions.k8s.io/v1"
+    assert stored.value["spec"] == {
+        "group": "example.com",
+        "names": names,
+        "scope": "Namespaced",
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "schema": schema,
+                "additionalPrinterColumns": [
+                    {"name": "X", "type": "string", "jsonPath": ".spec.x"}
+                ],
+            }
+        ],
+        "conversion": {"strategy": "None"},
+    }
+
+
 UNREADABLE = {
     "no JSON": b'{"kind":"Pod"',
     "no object": b"[]",

@@ -14,7 +14,10 @@ from typing import Any, Final
 
 import orjson
 
+from dralab.api.core import older_definitions
+from dralab.api.decoding import decoder_of
 from dralab.api.kinds import Kinds
+from dralab.api.scalar_decoding import DecodingError
 from dralab.apiserver.protobuf.decoding import MAGIC, ProtobufError, decode
 from dralab.apiserver.storage.errors import Unstorable
 from dralab.apiserver.storage.objects import Key, Stored
@@ -112,18 +115,29 @@ class Layout:
         """Return an object's JSON with its revision, kind and apiVersion first."""
         wanted = self._types.get(key.resource)
         head = _HEAD.match(raw)
-        if head is not None and _REVISION not in raw:
-            said = head.groups()
-            if wanted and said[0] is not None and said != (wanted[0].encode(), wanted[1].encode()):
-                return None  # a version that is not the one in which objects are stored here
+        if head is not None and _REVISION not in raw and _is_of(head, wanted):
             at = head.end()
             more = b"" if raw[at : at + 1] == b"}" else b","
             return b'%b"resourceVersion":"%d"%b%b' % (raw[:at], revision, more, raw[at:])
         try:
-            value = decode(raw) if raw.startswith(MAGIC) else orjson.loads(raw)
-        except (ProtobufError, orjson.JSONDecodeError, RecursionError):
+            value = _typed(decode(raw)) if raw.startswith(MAGIC) else orjson.loads(raw)
+        except (ProtobufError, DecodingError, orjson.JSONDecodeError, RecursionError):
             return None
         return _arranged(value, wanted, revision)
+
+
+def _is_of(head: re.Match[bytes], wanted: tuple[str, str] | None) -> bool:
+    """Whether a value is in the version in which its kind is stored here."""
+    kind, version = head.groups()
+    return not wanted or kind is None or (kind.decode(), version.decode()) == wanted
+
+
+def _typed(value: JsonDict) -> JsonDict:
+    """Return what was protobuf with the fields that JSON always has. DecodingError."""
+    decoder = decoder_of(str(value.get("apiVersion")), str(value.get("kind")))
+    if decoder is not None:
+        value, _ = decoder.decode(value)
+    return value
 
 
 def raw_of(key: Key, value: JsonDict) -> bytes:
@@ -144,6 +158,10 @@ def _arranged(value: Any, wanted: tuple[str, str] | None, revision: int) -> byte
     if not isinstance(value, dict) or not isinstance(value.get("metadata"), dict):
         return None
     said = value.get("kind"), value.get("apiVersion")
+    if said == older_definitions.OLDER:
+        # In which a kube-apiserver stores definitions to this day.
+        value = older_definitions.to_v1(value)
+        said = value["kind"], value["apiVersion"]
     if wanted and said not in {(None, None), wanted}:
         return None
     value["metadata"]["resourceVersion"] = str(revision)
