@@ -157,6 +157,7 @@ class ClockedProgram:
         self.alive = False
         self.skew = 0
         self.listed: set[str] = set()
+        self.lags: dict[str, int] = {}  # until when watches of a collection are refused
         self._process: ClockedProcess | None = None
         self._log = world.folder / "program.log"
 
@@ -167,7 +168,7 @@ class ClockedProgram:
         world = self.world
         self.incarnation += 1
         self.alive = True
-        self.listed = set()
+        self.listed, self.lags = set(), {}
         world.history.add(self.name, kinds.LIFE, f"starts (incarnation {self.incarnation})")
         world.note_start()
         kubeconfig = str(world.cluster.kubeconfig)
@@ -231,6 +232,9 @@ class FaultyGate:
         fault = plan.at_request(self._process.program, told.verb, told.plural)
         if told.verb == "list":
             self._make_old(request, told)
+        if told.verb == "watch" and self._process.lags.get(told.plural, 0) > self._now():
+            # The old view lasts: clients wait and ask for the same watch again.
+            return self._refused(told, refused_with(429))
         if fault is None:
             return self._do(request, told)
         world.history.add(self._process.name, kinds.FAULT, fault.text)
@@ -268,6 +272,9 @@ class FaultyGate:
         world.history.add(self._process.name, what, text, after if after > before else 0)
         return answer
 
+    def _now(self) -> int:
+        return self._world.engine.clock.now()
+
     def _later(self, request: HttpRequest, told: ProgramRequest, delay: int) -> None:
         def arrive() -> None:
             self._do(request, told)
@@ -293,6 +300,7 @@ class FaultyGate:
         query |= {"resourceVersion": [str(revision)], "resourceVersionMatch": ["Exact"]}
         query.pop("limit", None)
         request.query = urlencode(query, doseq=True)
+        self._process.lags[told.plural] = self._now() + old.duration
         self._world.history.add(self._process.name, kinds.FAULT, old.text, revision)
 
 
