@@ -65,7 +65,8 @@ export function draw(
   if (scale > 0.35) {
     for (const box of seen) context.strokeRect(box.x, box.y, box.w, box.h);
   }
-  cells(context, fleet, seen, marks, palette, scale);
+  if (CELL * scale >= 5) cells(context, fleet, seen, marks, palette, scale);
+  else overview(context, fleet, marks, palette, { x: view.x, y: view.y, w: width / scale, h: height / scale }, scale);
   titles(context, fleet, seen, palette, scale);
   context.fillStyle = palette.ink;
   const size = Math.max(10, Math.min(14, 13 / scale));
@@ -79,23 +80,51 @@ export function draw(
   if (chosen) outline(context, chosen, palette.accent, scale);
 }
 
+/** All cells from afar, where patterns cannot be seen: 80,000 of them in one frame. */
+function overview(
+  context: CanvasRenderingContext2D, fleet: Fleet, marks: Marks, palette: Palette, shown: Box, scale: number,
+): void {
+  // Gaps narrower than a pixel would only make everything pale.
+  const size = CELL + GAP, { cellX, cellY } = fleet;
+  const left = shown.x - size, top = shown.y - size, right = shown.x + shown.w, bottom = shown.y + shown.h;
+  const isDim = (device: number, node: number) => !marks.found!.has(device) && !marks.foundNodes.has(node);
+  for (const dim of marks.found ? [true, false] : [false]) {
+    context.globalAlpha = dim ? 0.18 : 1;
+    fleet.byState.forEach((devices, state) => {
+      context.fillStyle = palette.fill[fleet.data.states[state]!]!;
+      for (const device of devices) {
+        const x = cellX[device]!, y = cellY[device]!;
+        if (x < left || y < top || x > right || y > bottom) continue;
+        if (marks.found && isDim(device, fleet.nodeOf[device]!) !== dim) continue;
+        context.fillRect(x, y, size, size);
+      }
+    });
+    for (const [box, device, place] of fleet.cut) {
+      for (const [part, cell] of partsOf(fleet, device, fleet.cellOf(box, place), scale)) {
+        if (marks.found && isDim(part, box.index) !== dim) continue;
+        const state = part === device ? FREE : fleet.data.devices.state[part]!;
+        context.fillStyle = palette.fill[fleet.data.states[state]!]!;
+        context.fillRect(cell.x, cell.y, cell.w, cell.h);
+      }
+    }
+  }
+  context.globalAlpha = 1;
+  if (marks.device >= 0) {
+    outline(context, { x: cellX[marks.device]!, y: cellY[marks.device]!, w: size, h: size }, palette.ink, scale);
+  }
+}
+
 function cells(
   context: CanvasRenderingContext2D, fleet: Fleet, seen: NodeBox[], marks: Marks,
   palette: Palette, scale: number,
 ): void {
   const { states } = fleet.data;
-  const patterns = CELL * scale >= 5;
   // Cards first, then what is cut from them.
   const drawn = [0, 1].map(() => states.map(() => [] as { box: Box; dim: boolean }[]));
   let chosen: Box | null = null;
   for (const node of seen) {
     node.cards.forEach((device, place) => {
       const cell = fleet.cellOf(node, place);
-      if (!patterns) {
-        // Gaps narrower than a pixel would only make everything pale.
-        cell.w += GAP;
-        cell.h += GAP;
-      }
       const parts = partsOf(fleet, device, cell, scale);
       for (const [part, box] of parts) {
         const dim = marks.found !== null && !marks.found.has(part) && !marks.foundNodes.has(node.index);
@@ -113,7 +142,6 @@ function cells(
       context.globalAlpha = dim ? 0.18 : 1;
       context.fillStyle = palette.fill[state]!;
       for (const { box } of boxes) context.fillRect(box.x, box.y, box.w, box.h);
-      if (!patterns) continue;
       context.strokeStyle = palette.mark[state]!;
       context.lineWidth = Math.min(0.7, 2.5 / scale);
       context.beginPath();

@@ -35,6 +35,11 @@ export class Fleet {
   /** Devices that are cut from another one, by that one. */
   readonly parts = new Map<number, number[]>();
   readonly counts: number[];
+  /** Where each card is drawn, and the cards by state; those that are cut are apart. */
+  readonly cellX: Float32Array;
+  readonly cellY: Float32Array;
+  readonly byState: number[][];
+  readonly cut: [NodeBox, number, number][] = [];
   nodes: NodeBox[] = [];
   groups: Group[] = [];
   width = 0;
@@ -58,6 +63,18 @@ export class Fleet {
     });
     for (const state of devices.state) this.counts[state]! += 1;
     this.place();
+    this.cellX = new Float32Array(devices.name.length);
+    this.cellY = new Float32Array(devices.name.length);
+    this.byState = data.states.map(() => []);
+    for (const box of this.nodes) {
+      box.cards.forEach((device, place) => {
+        const cell = this.cellOf(box, place);
+        this.cellX[device] = cell.x;
+        this.cellY[device] = cell.y;
+        if (this.parts.has(device) && this.state(device) !== "used") this.cut.push([box, device, place]);
+        else this.byState[devices.state[device]!]!.push(device);
+      });
+    }
   }
 
   /** The devices of a node that are drawn as cells: all but those cut from another one. */
