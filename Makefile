@@ -6,7 +6,7 @@ READY := .venv/.ready
 DEMO := .venv-demo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test again check format bench docs conformance release generate ui clean
+.PHONY: help demo test again check format bench docs conformance release mutants generate ui clean
 
 help: ## show the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14

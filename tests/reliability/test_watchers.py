@@ -1,9 +1,13 @@
 """Many watchers: no event is lost, and memory is bounded by what is shared."""
 
 import json
+import os
+import resource
 import shutil
+import socket
 import subprocess
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +72,74 @@ def test_watchers_that_do_not_read_cost_what_they_share() -> None:
         assert server.resident() < before + 150
         for one in (*asleep, connection):
             one.close()
+
+
+MANY = int(os.environ.get("DRALAB_WATCHERS", "10000"))
+
+
+@pytest.fixture
+def descriptors() -> Iterator[None]:
+    """Let this process, and the servers that it starts, open a file for each watcher."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MANY + 2_000
+    if hard != resource.RLIM_INFINITY and hard < wanted:
+        pytest.skip(f"a process may open {hard} files: {wanted} are needed")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+class Sleeper:
+    """A watcher that asks and then reads nothing, with as small a buffer as there is."""
+
+    def __init__(self, host: str, revision: int) -> None:
+        address, _, port = host.rpartition(":")
+        self.socket = socket.socket()
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        self.socket.settimeout(PATIENCE)
+        self.socket.connect((address, int(port)))
+        request = f"GET {PATH}?watch=1&resourceVersion={revision} HTTP/1.0\r\nHost: {host}\r\n\r\n"
+        self.socket.sendall(request.encode())
+
+    def wake(self, count: int) -> list[int]:
+        """Read now, until so many events have come or it was cut off; return the revisions."""
+        found: list[int] = []
+        with self.socket, self.socket.makefile("rb") as lines:
+            for line in lines:
+                if line.startswith(b"{") and line.endswith(b"\n"):
+                    event = json.loads(line)
+                    if event["type"] == "ERROR":
+                        break
+                    found.append(int(event["object"]["metadata"]["resourceVersion"]))
+                if len(found) == count:
+                    break
+        return found
+
+
+@pytest.mark.conformance
+@pytest.mark.usefixtures("descriptors")
+def test_10_000_watchers_most_of_them_asleep_starve_nobody() -> None:
+    """One in a hundred reads and misses nothing; memory is bounded by what the others share."""
+    with ServerProcess(":memory:") as server:
+        connection = Connection(server.host)
+        revision = int(connection.ask("GET", PATH)[1]["metadata"]["resourceVersion"])
+        asleep = [Sleeper(server.host, revision) for _ in range(MANY - MANY // 100)]
+        awake = [Watcher(server.host, 300, revision) for _ in range(MANY // 100)]
+        for watcher in awake:
+            watcher.start()
+        before = server.resident()
+        made = write(connection, 300, 2_000)
+        for watcher in awake:
+            watcher.join(10 * PATIENCE)
+            assert watcher.revisions == made
+        assert server.resident() < before + 50 + MANY // 25, "MiB: 40 KiB a watcher"
+        for sleeper in asleep[:: MANY // 20]:
+            found = sleeper.wake(300)
+            assert found == made[: len(found)], "no gap before it was cut off"
+        assert connection.ask("GET", PATH)[0] == 200
+        for sleeper in asleep:
+            sleeper.socket.close()
+        connection.close()
 
 
 @pytest.mark.conformance
