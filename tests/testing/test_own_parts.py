@@ -32,6 +32,21 @@ def test_no_seed_fails(name):
 
 # (scenario, seed, schedule): each failed before the change that its comment names.
 ONCE_FAILED = [
+    # A DaemonSet was deleted behind a watch that lagged: its pods were made again without end.
+    (
+        "sets",
+        140,
+        [
+            {
+                "fault": "hold-watch",
+                "program": "daemonset-controller",
+                "verb": "watch",
+                "resource": "daemonsets.apps",
+                "nth": 4,
+                "duration": 40_000_000_000,
+            }
+        ],
+    ),
     # A pod too many, made by a request that came late, was counted as failed when it was removed.
     (
         "jobs",

@@ -314,13 +314,22 @@ def enqueue_owner(
 def write_status(
     manager: Manager, resource: Resource, cache: Cache, obj: JsonDict, status: dict[str, Any]
 ) -> JsonDict:
-    """Write a status where it differs; return the object as it then is."""
+    """Write a status where it differs; return the object as it then is.
+
+    ApiError NotFound: the object is gone, and from now on the cache has it as being deleted.
+    """
     before = status_of(obj)
     if all(before.get(name) == value for name, value in status.items()):
         return obj
     body = {**obj, "status": {**before, **status}}
     body["status"] = {name: value for name, value in body["status"].items() if value is not None}
-    written = manager.client.update(resource, body, subresource="status")
+    try:
+        written = manager.client.update(resource, body, subresource="status")
+    except ApiError as error:
+        if error.reason == "NotFound":
+            # The watch lags: without this, pods are made for it as fast as they are collected.
+            cache.learn_deletion(obj, manager.now())
+        raise
     cache.learn(written)
     return written
 
