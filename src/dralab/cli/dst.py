@@ -141,7 +141,7 @@ def replay(
     raise SystemExit(1)
 
 
-@dst.command()
+@dst.command(epilog="Example: dralab dst schema > dst.schema.json")
 def schema() -> None:
     """Print the JSON schema of scenario files, for editors."""
     from dralab.testing.scenario import schema as found
@@ -149,7 +149,7 @@ def schema() -> None:
     echo_json(found())
 
 
-@dst.command()
+@dst.command(epilog="Example: dralab dst faults")
 def faults() -> None:
     """List the faults and what each does."""
     from dralab.testing.faults import FAULTS
