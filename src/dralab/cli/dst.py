@@ -207,7 +207,8 @@ def _echo_failure(number: int, failure: "ExplainedFailure", path: Path | None) -
     from dralab.testing import replays
 
     seeds = ", ".join(map(str, failure.seeds[:5])) + (", …" if len(failure.seeds) > 5 else "")
-    click.echo(f"failure {number}: {len(failure.seeds)} seeds ({seeds})")
+    plural = "" if len(failure.seeds) == 1 else "s"
+    click.echo(f"failure {number}: {len(failure.seeds)} seed{plural} ({seeds})")
     for line in replays.told(failure):
         click.echo(f"  {line}".rstrip())
     if path is not None:
@@ -219,7 +220,7 @@ def _echo_totals(result: "SearchResult", seconds: float) -> None:
     pairs = len(result.coverage.counts)
     click.echo(
         f"{result.seeds} seeds: {result.seeds - result.failed} pass, {result.failed} fail "
-        f"({len(result.failures)} different failures); {pairs} pairs of place and fault covered"
+        f"({len(result.failures)} different); {pairs} pairs of place and fault covered"
     )
     each = seconds / max(result.seeds, 1)
     click.echo(f"{seconds:.1f}s, {each:.3f}s a trial", err=True)

@@ -49,6 +49,7 @@ ALTER TABLE log ADD COLUMN head INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE log ADD COLUMN body INTEGER NOT NULL DEFAULT 0;
 CREATE TABLE chunks (chunk INTEGER PRIMARY KEY, rows INTEGER NOT NULL, sum INTEGER NOT NULL);
 """
+ROOM: Final = 1 << 20  # bytes; a disk or file with less to go is full
 WRITE_ERRORS: Final = frozenset({sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL})
 COLUMNS: Final = "revision, resource, namespace, name, created, deleted, value, head, body"
 Fields = tuple[int, str, str, str, int, int, bytes, int, int]
@@ -337,7 +338,7 @@ def commit(db: sqlite3.Connection, path: Path) -> None:
             db.execute("COMMIT")
         except sqlite3.DatabaseError:
             # A log that cannot grow ends with what is torn, and that is not read.
-            if code & 0xFF != sqlite3.SQLITE_FULL:
+            if not isinstance(DiskFull.or_not(path, code & 0xFF, error), DiskFull):
                 raise Undecided(f"the disk of {path} did not take a write: {error}") from error
         raise
 
@@ -377,6 +378,19 @@ class DiskFull(StorageUnavailable):
                 found = os.statvfs(path.parent)
             except OSError:
                 return StorageUnavailable(text)
-            if found.f_bavail * found.f_frsize < 1024 * 1024:
+            if found.f_bavail * found.f_frsize < ROOM or _is_at_its_limit(path):
                 return cls(text)
         return StorageUnavailable(text)
+
+
+def _is_at_its_limit(path: Path) -> bool:
+    """Whether the database or its log may not grow: RLIMIT_FSIZE, as `ulimit -f` sets it."""
+    try:
+        import resource
+    except ImportError:  # not on this system
+        return False
+    limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    if limit == resource.RLIM_INFINITY:
+        return False
+    files = (path, path.with_name(path.name + "-wal"))
+    return any(file.exists() and file.stat().st_size + ROOM > limit for file in files)
