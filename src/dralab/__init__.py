@@ -1,8 +1,9 @@
 """A dry lab for Kubernetes devices.
 
-The floors, from the bottom up: `values` and `kernel`; `api` and `cel`; `allocation`;
-`apiserver`, `prototypes`, `contracts` and `fleet`; `runtime`; `scheduler`, `controllers`,
-`node` and `drivers`; `cluster`; `simulation`; `testing`; `pytest_plugin`; `cli`.
+The floors, from the bottom up: `values` and `kernel`; `api` and `cel`; `objects`; `allocation`;
+`apiserver`, `prototypes`, `contracts` and `fleet`; `runtime` and `virtualtime`; `scheduler`,
+`controllers`, `node` and `drivers`; `components` and `capacity`; `cluster`; `simulation` and
+`drivercheck`; `testing`; `web` and `pytest_plugin`; `cli`.
 A package imports only from floors below its own (docs/concepts/architecture.md).
 """
 
