@@ -22,7 +22,7 @@ from dralab.apiserver.http.serving_thread import ServingThread
 from dralab.kernel.clock import WallClock
 from dralab.web.desk import Desk
 from dralab.web.own_server import PageApp
-from dralab.web.routes import Answering
+from dralab.web.routes import PageAnswers
 from dralab.web.run_desk import RunDesk
 from dralab.web.sources import FixedSource
 
@@ -192,7 +192,7 @@ def fleet(nodes: int, *, cut_every: int = 0) -> list[Object]:
 
 
 @contextmanager
-def served(desk: Answering) -> Iterator[str]:
+def served(desk: PageAnswers) -> Iterator[str]:
     """Serve a desk; yield the address that opens the page."""
     app = PageApp(desk)
     http = HttpServer(app, listen("127.0.0.1", 0))
@@ -250,7 +250,7 @@ def show_time(page: Any) -> None:
     page.wait_for_timeout(500)
 
 
-def run_desk(_: list[Object]) -> Answering:
+def run_desk(_: list[Object]) -> PageAnswers:
     """Return the desk of an example's day."""
     with tempfile.TemporaryDirectory() as folder:
         command = ["simulate", "run", str(EXAMPLE), "--report", folder]

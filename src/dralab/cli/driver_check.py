@@ -21,7 +21,7 @@ from dralab.cli.errors import UnusableInput
 if TYPE_CHECKING:
     from dralab.drivercheck.bench import HealthHook
     from dralab.drivercheck.catalog import Check
-    from dralab.drivercheck.check_node import Surroundings
+    from dralab.drivercheck.check_node import CheckedNode
     from dralab.drivercheck.runner import CheckResult, Report
     from dralab.drivercheck.targets import DriverTarget, Places
 
@@ -269,15 +269,15 @@ def _chosen(only: Sequence[str], skip: Sequence[str]) -> "list[Check]":
 
 def _surroundings(
     target: Sequence[str], cdi_roots: Sequence[Path], node: str, connection: ClusterConnection
-) -> "Surroundings | None":
+) -> "CheckedNode | None":
     """Return where a driver runs already; None where the bench starts it."""
-    from dralab.drivercheck.check_node import Surroundings
+    from dralab.drivercheck.check_node import CheckedNode
 
     path = Path(target[0])
     if len(target) == 1 and path.is_socket():
         if not connection or not node:
             raise click.UsageError("a socket needs --node and --kubeconfig: those of its driver")
-        return Surroundings(
+        return CheckedNode(
             client=connection.client(),
             node=node,
             socket=path.absolute(),

@@ -14,7 +14,7 @@ from dralab.cli._inventory import InventorySource, default_inventory_options
 from dralab.cli.errors import UnusableInput
 
 if TYPE_CHECKING:
-    from dralab.web.routes import Answering
+    from dralab.web.routes import PageAnswers
 
 
 @click.command(
@@ -54,7 +54,7 @@ def ui(source: InventorySource, path: Path | None, port: int) -> None:
             raise UnusableInput(str(error)) from error
 
 
-def _desk(source: InventorySource, path: Path | None) -> "Answering":
+def _desk(source: InventorySource, path: Path | None) -> "PageAnswers":
     from dralab.kernel.clock import WallClock
     from dralab.web.desk import Desk
     from dralab.web.sources import FixedSource, ListedSource
@@ -75,7 +75,7 @@ def _desk(source: InventorySource, path: Path | None) -> "Answering":
     return Desk(ListedSource(client), clock, source.connection.access().server, live=True)
 
 
-def _run_desk(folder: Path) -> "Answering":
+def _run_desk(folder: Path) -> "PageAnswers":
     from dralab.simulation.errors import InputError
     from dralab.web.run_desk import RunDesk
 
@@ -85,7 +85,7 @@ def _run_desk(folder: Path) -> "Answering":
         raise UnusableInput(f"{error}; `dralab simulate run --report DIR` writes one") from error
 
 
-async def _serve(desk: "Answering", port: int) -> None:
+async def _serve(desk: "PageAnswers", port: int) -> None:
     from dralab.apiserver.http.serving import HttpServer, listen
     from dralab.web.own_server import PageApp
 

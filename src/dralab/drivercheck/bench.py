@@ -12,7 +12,7 @@ from typing import Final, Self, TypeVar
 from dralab.api.status import ApiError
 from dralab.contracts.cdi_cache import CdiCache, FileDirectory
 from dralab.contracts.plugin import ClaimRef, PrepareResult
-from dralab.drivercheck.check_node import NAMESPACE, CheckNode, Surroundings
+from dralab.drivercheck.check_node import NAMESPACE, CheckedNode, CheckNode
 from dralab.drivercheck.devices import (
     ClaimUnderTest,
     Published,
@@ -61,7 +61,7 @@ class Bench:
         *,
         limits: CheckLimits | None = None,
         seed: int = 0,
-        surroundings: Surroundings | None = None,
+        surroundings: CheckedNode | None = None,
         previous: DriverTarget | None = None,
         health_hook: HealthHook | None = None,
         shared: Shared | None = None,

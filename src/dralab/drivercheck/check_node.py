@@ -1,7 +1,7 @@
 """The node that a driver under test runs on: a client, the kubelet's directories, and their end.
 
 By default it has an API server and a directory of its own, so that several nodes work side by
-side. With `Surroundings` it is a node that exists already.
+side. With `CheckedNode` it is a node that exists already.
 """
 
 import shutil
@@ -26,7 +26,7 @@ OTHER_NAMESPACE: Final = "dralab-check-2"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class CheckedNode:
     """A cluster and a node that exist already, for a driver that runs there."""
 
     client: Client
@@ -45,9 +45,7 @@ class CheckNode:
     places: Places
     cdi_paths: Sequence[Path]
 
-    def __init__(
-        self, surroundings: Surroundings | None, transcript: Transcript, seed: int
-    ) -> None:
+    def __init__(self, surroundings: CheckedNode | None, transcript: Transcript, seed: int) -> None:
         self.files: RunFiles | None = None  # of the run; without one, the node has its own
         self.surroundings = surroundings
         self.transcript = transcript
@@ -88,7 +86,7 @@ class CheckNode:
         self.gate = Gate(served, self.transcript)
         return self.gate
 
-    def _find(self, found: Surroundings) -> None:
+    def _find(self, found: CheckedNode) -> None:
         self.client = found.client
         self.cdi_paths = list(found.cdi)
         self.places = Places(

@@ -24,7 +24,7 @@ from dralab.web.routes import (
     JSON_TYPE,
     LONGEST_BODY,
     ROOT,
-    Answering,
+    PageAnswers,
     answer_data,
     answer_page,
     is_below,
@@ -38,7 +38,7 @@ SESSION: Final = [ROOT, "session"]
 class PageApp(AsgiBase):
     """The ASGI application of `dralab ui`; `new_code` is told each code that opens the page."""
 
-    def __init__(self, desk: Answering, new_code: Callable[[str], None] = lambda _: None) -> None:
+    def __init__(self, desk: PageAnswers, new_code: Callable[[str], None] = lambda _: None) -> None:
         super().__init__(AsgiLimits(body=LONGEST_BODY))
         self._desk = desk
         self._tell = new_code

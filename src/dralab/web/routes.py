@@ -18,7 +18,7 @@ READS: Final = frozenset({"GET", "HEAD"})
 JSON_TYPE: Final = ("Content-Type", "application/json")
 
 
-class Answering(Protocol):
+class PageAnswers(Protocol):
     """What answers the questions of the page: `Desk` for clusters, `RunDesk` for simulations."""
 
     def about(self) -> bytes:
@@ -43,7 +43,7 @@ def answer_page(request: HttpRequest) -> HttpResponse:
     return HttpResponse(headers=page_headers(), body=page() if request.method == "GET" else b"")
 
 
-def answer_data(request: HttpRequest, desk: Answering) -> HttpResponse:
+def answer_data(request: HttpRequest, desk: PageAnswers) -> HttpResponse:
     """Return the answer to a question of the page; every refusal is a Status. It may take long."""
     try:
         body = _answer(request, desk)
@@ -55,7 +55,7 @@ def answer_data(request: HttpRequest, desk: Answering) -> HttpResponse:
     return HttpResponse(headers=(JSON_TYPE, *SAFE), body=body)
 
 
-def _answer(request: HttpRequest, desk: Answering) -> bytes:
+def _answer(request: HttpRequest, desk: PageAnswers) -> bytes:
     parts = segments_of(request.path)
     if len(parts) != 3 or parts[:2] != [ROOT, DATA]:
         raise not_found()
