@@ -6,7 +6,7 @@ READY := .venv/.ready
 DEMO := .venv-demo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test again check format bench docs conformance release mutants generate ui clean
+.PHONY: help demo test again check format bench docs conformance release mutants generate surface ui clean
 
 help: ## show the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -65,6 +65,9 @@ mutants: $(READY) ## break the code in 200 small ways, list what no test notices
 
 generate: $(READY) ## make the generated data anew
 	$(BIN)/python tools/generate.py
+
+surface: $(READY) ## write down anew what is public: docs/reference/api-surface.txt
+	$(BIN)/python tools/api_surface.py
 
 ui: ## build the page of `dralab ui` from its sources (needs Node and npm)
 	cd ui && npm ci --ignore-scripts --no-audit --no-fund --silent && npx tsc --noEmit && node build.mjs

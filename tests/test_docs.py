@@ -12,21 +12,55 @@ import pytest
 from dralab.cli.main import main
 
 ROOT = Path(__file__).parents[1]
+IMPORT = re.compile(r"^from (dralab[\w.]*) import ([\w, ]+)$", re.MULTILINE)
 
 
-@pytest.fixture(scope="module")
-def docs():
-    spec = importlib.util.spec_from_file_location("docs_tool", ROOT / "tools" / "docs.py")
+def tool(name):
+    spec = importlib.util.spec_from_file_location(f"{name}_tool", ROOT / "tools" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
+@pytest.fixture(scope="module")
+def docs():
+    return tool("docs")
+
+
+@pytest.fixture(scope="module")
+def surface():
+    return tool("api_surface")
+
+
 def test_the_page_of_commands_is_what_make_docs_makes():
     # In a process of its own: commands remember by which names their help was first asked for.
-    tool = [sys.executable, str(ROOT / "tools" / "docs.py"), "--check"]
-    done = subprocess.run(tool, capture_output=True, text=True, check=False)
+    command = [sys.executable, str(ROOT / "tools" / "docs.py"), "--check"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_nothing_public_changes_unannounced(surface):
+    recorded = surface.SURFACE.read_text().splitlines()
+    assert len(recorded) > 500
+    assert list(surface.lines()) == recorded, "look at what `make surface` changes, and commit it"
+
+
+def test_every_name_that_a_guide_imports_is_public(surface):
+    public = surface.public_names()
+    pages = [ROOT / "README.md", *ROOT.glob("docs/guides/*.md"), *ROOT.glob("examples/*/*.py")]
+    pages.append(ROOT / "src/dralab/cli/driver_new.py")  # the project that it writes
+    used = [
+        (page.name, module, name)
+        for page in pages
+        for module, names in IMPORT.findall(page.read_text())
+        for name in names.split(", ")
+    ]
+    assert len(used) > 40
+    assert [
+        each for each in used
+        if each[2] not in public.get(each[1], ()) and public.get(each[1]) != ["*"]
+        and each[1] not in {"dralab.cli.errors", "dralab.values.names"}
+    ] == []  # fmt: skip
 
 
 def test_every_link_between_pages_leads_somewhere(docs):
