@@ -2,11 +2,12 @@
 
 Every page must be named in docs/README.md.
 
-python tools/docs.py            write docs/reference/{commands,explanation-codes}.md and
-                                CHANGELOG.md, then check
+python tools/docs.py            write docs/reference/{commands,explanation-codes}.md, the JSON
+                                schemas beside them and CHANGELOG.md, then check
 python tools/docs.py --check    only check; exit code 1 where a page is old or a link leads nowhere
 """
 
+import json
 import re
 import sys
 from pathlib import Path
@@ -15,10 +16,12 @@ import click
 
 from dralab.allocation.explanation.codes import CODES
 from dralab.cli.main import main as command
+from dralab.cli.schema import SCHEMAS, schema_of
 
 ROOT = Path(__file__).parents[1]
 COMMANDS = ROOT / "docs" / "reference" / "commands.md"
 CODES_PAGE = ROOT / "docs" / "reference" / "explanation-codes.md"
+SCHEMA_FILES = ROOT / "docs" / "reference" / "schemas"
 CHANGES = ROOT / "CHANGELOG.md"
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")
 OUTSIDE = ("http://", "https://", "mailto:")
@@ -59,6 +62,14 @@ def codes_page() -> str:
     return "\n".join(parts) + "\n"
 
 
+def schema_files() -> dict[Path, str]:
+    """Return the published JSON schemas by their files."""
+    return {
+        SCHEMA_FILES / f"{kind}.schema.json": json.dumps(schema_of(kind), indent=2) + "\n"
+        for kind in SCHEMAS
+    }
+
+
 def changelog() -> str:
     """Return the changes that no release has yet, from their fragments."""
     parts = ["# Changes", "", "Generated from `changes/` by `make docs`.", "", "## Unreleased"]
@@ -96,7 +107,7 @@ def lonely_pages() -> list[str]:
 
 def main() -> int:
     """Write or check; return the exit code."""
-    pages = {COMMANDS: commands_page(), CODES_PAGE: codes_page()}
+    pages = {COMMANDS: commands_page(), CODES_PAGE: codes_page(), **schema_files()}
     if "--check" in sys.argv:
         problems = [
             f"{path.relative_to(ROOT)} is old: run `make docs`"

@@ -4,7 +4,9 @@ docs/README.md is the front page; the pages that each of its sections names beco
 """
 
 import re
+import shutil
 from importlib.metadata import version as installed
+from pathlib import Path
 
 project = "dralab"
 author = "the dralab authors"
@@ -48,6 +50,14 @@ def with_chapters(_app, page, source):
     source[0] = text
 
 
+def publish_schemas(app, error):
+    """Put the JSON schemas where their pages link to: editors read them by their address."""
+    if error is None:
+        schemas = "reference/schemas"
+        shutil.copytree(Path(app.srcdir, schemas), Path(app.outdir, schemas), dirs_exist_ok=True)
+
+
 def setup(app):
     """Connect."""
+    app.connect("build-finished", publish_schemas)
     app.connect("source-read", with_chapters)

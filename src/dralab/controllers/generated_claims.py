@@ -4,6 +4,7 @@ Source: kube-controller-manager's resourceclaim controller.
 """
 
 from collections.abc import Sequence
+from copy import deepcopy
 from typing import Any, Final
 
 from dralab.api.status import ApiError
@@ -96,7 +97,7 @@ class GeneratedClaims:
             "apiVersion": f"{resource.group}/{resource.version}",
             "kind": "ResourceClaim",
             "metadata": made,
-            "spec": spec["spec"],
+            "spec": deepcopy(spec["spec"]),
         }
 
     def write_claim_statuses(

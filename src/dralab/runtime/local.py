@@ -285,8 +285,7 @@ class LocalWatch:
     def next(self, timeout: float | None = None) -> WatchEvent | None:
         """Return the next change; None if there is none within `timeout` seconds."""
         while not self._events:
-            if timeout != 0:
-                self._news.clear()
+            self._news.clear()
             self._events.extend(self._subscription.take_items())
             if self._events:
                 break
@@ -296,7 +295,7 @@ class LocalWatch:
             if self._subscription.done:
                 why = cut or "the server is shutting down"
                 raise ApiError("Expired", f"the watch ended: {why}")
-            if timeout == 0 or not self._news.wait(timeout):
+            if not self._news.wait(timeout):
                 return None
         return self._events.popleft()
 
@@ -312,9 +311,7 @@ class LocalWatch:
         self._subscription.close()
 
     def _tell(self) -> None:
-        # Engines never wait here: it stays set, and costs nothing.
-        if not self._news.is_set():
-            self._news.set()
+        self._news.set()
         self._ready()
 
 

@@ -1,16 +1,13 @@
 """Scenario files of trials: YAML, checked field by field, with lines in the errors.
 
-`dralab dst schema` prints the JSON schema for editors (`data/scenario.schema.json`).
+`scenario_schema` says the same as a JSON schema, for editors.
 """
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from importlib import resources
 from pathlib import Path
 from typing import Any, Final
-
-import orjson
 
 from dralab import cel
 from dralab.api.yaml_documents import YamlError, documents
@@ -43,13 +40,6 @@ VERBS: Final = ("apply", "patch", "scale", "delete", "wait")
 LISTS: Final = ("consistent", "cached")
 WHEN: Final = ("always", "end")
 MOST_REPLICAS: Final = 5
-
-
-def schema() -> dict[str, Any]:
-    """Return the JSON schema of scenario files."""
-    text = resources.files("dralab.testing").joinpath("data/scenario.schema.json").read_bytes()
-    found: dict[str, Any] = orjson.loads(text)
-    return found
 
 
 def load(path: Path) -> TrialScenario:

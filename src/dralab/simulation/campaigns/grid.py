@@ -90,6 +90,8 @@ def read(path: Path) -> Campaign:
     if fields.has("openb"):
         inner = fields.mapping("openb")
         nodes, ratio = inner.file("nodes"), inner.number("inflate", 1.3)
+        if not inner.has("pods"):
+            raise inner.error("pods", "must be given: a list of CSV files")
         for file in _files(inner, "pods"):
             cases += [
                 CampaignCase(file, n, seed, nodes, ratio) for n in schedulers for seed in seeds

@@ -198,7 +198,10 @@ def _distribution(fields: Fields) -> generate.Draw:
     elif name == "lognormal":
         draw = generate.lognormal(seconds("median"), how.number("sigma", 1.0))
     elif name == "weibull":
-        draw = generate.weibull(seconds("scale"), how.number("shape", 0.7))
+        shape = how.number("shape", 0.7)
+        if not shape:
+            raise how.error("shape", "must be above 0")
+        draw = generate.weibull(seconds("scale"), shape)
     else:
         draw = generate.constant(seconds("value"))
     how.done()

@@ -66,7 +66,7 @@ def conducting_of(scenario: Scenario) -> ConductorOptions:
 def time_of(scenario: Scenario) -> TimeOptions:
     """Return how time is kept; InputError."""
     clock = scenario.external.get("clock", VIRTUAL)
-    if clock not in {VIRTUAL, REAL}:
+    if clock not in (VIRTUAL, REAL):  # a list or mapping is not hashable
         raise InputError(
             scenario.file, f"must be {VIRTUAL} or {REAL}, not {clock!r}", where="external.clock"
         )
@@ -201,11 +201,11 @@ def commands_of(scenario: Scenario, command: str | None = None) -> SchedulerComm
             words = _words(scenario, value, f"external.schedulers.{one}")
             commands.append(SchedulerCommand(name=str(one), words=words))
     port, tls = given.get("port", 0), given.get("tls", False)
-    if not isinstance(port, int) or not 0 <= port < 65536:
+    if not isinstance(port, int) or isinstance(port, bool) or not 0 <= port < 65536:
         raise InputError(scenario.file, "must be a port", where="external.port")
-    return SchedulerCommands(
-        commands=commands, folder=scenario.file.parent, port=port, tls=bool(tls)
-    )
+    if not isinstance(tls, bool):
+        raise InputError(scenario.file, "must be true or false", where="external.tls")
+    return SchedulerCommands(commands=commands, folder=scenario.file.parent, port=port, tls=tls)
 
 
 def _words(scenario: Scenario, given: object, where: str) -> tuple[str, ...]:
