@@ -1,6 +1,8 @@
 """Moves for one pod and for many: who is left alone, what is said, and how it is carried out."""
 
 import json
+import subprocess
+from copy import deepcopy
 
 import pytest
 import yaml
@@ -14,6 +16,7 @@ from dralab.capacity.departures import Departures
 from dralab.capacity.model import CapacityModel
 from dralab.capacity.move_costs import MoveCosts
 from dralab.capacity.moves import clear_for
+from dralab.capacity.steps import steps
 from dralab.cli.main import main
 
 # Four GPUs a node. `train` wants a whole node; two nodes could be cleared by one move.
@@ -147,16 +150,34 @@ def test_pods_take_turns_in_the_order_of_the_scheduler_and_the_bound_is_told():
     assert CapacityModel(MANY).running.keys() == model.running.keys()
 
 
-def test_a_plan_is_carried_out_by_commands_that_steer_the_scheduler():
-    model = CapacityModel(CROWDED)
+def script(objects):
+    """Return the steps of a script of commands, without its functions."""
+    model = CapacityModel(objects)
     found = defragment(model, model.waiting, MoveCosts(model))
-    (move,) = found.clearings[0].moves
-    lines = list(commands(model, found.clearings))
-    assert "kubectl cordon a" in lines
-    assert "kubectl uncordon a" in lines
-    assert any("/pods/one/eviction" in line for line in lines)
-    assert lines.index("kubectl cordon a") < lines.index("kubectl uncordon a")
-    assert any(f"moves from a to {move.placement.node}" in line for line in lines)
+    lines = list(commands(steps(model, found)))
+    checked = subprocess.run(["sh", "-n"], input="\n".join(lines), text=True, check=False)
+    assert checked.returncode == 0
+    first = next(line for line in lines if line.startswith("# 1. "))
+    return lines[lines.index(first) :]
+
+
+def test_a_plan_is_carried_out_by_commands_that_steer_the_scheduler():
+    assert script(CROWDED) == [
+        "# 1. default/one moves from a to b, to make room for default/train",
+        "cordon a",
+        "# Nothing makes this pod again: it is written to a file and created from it.",
+        "again default one a b",
+        "",
+        "uncordon a",
+        "starts default train a",
+    ]
+
+
+def test_a_pod_that_a_controller_makes_again_is_waited_for_by_it():
+    one = deepcopy(CROWDED)
+    owner = {"kind": "ReplicaSet", "name": "ones", "uid": "o", "controller": True}
+    next(p for p in one if p["metadata"]["name"] == "one")["metadata"]["ownerReferences"] = [owner]
+    assert "move default one a b ReplicaSet/ones" in script(one)
 
 
 # --- the command
@@ -197,6 +218,8 @@ def test_a_pod_that_stays_waiting_makes_the_answer_no(run):
         ([], "either --for POD or --all-pending"),
         (["--for", "tain"], "no pod 'tain' waits; those that do: default/train"),
         (["--for", "default/one"], "does not wait: it runs on a"),
+        (["--for", "train", "--apply"], "name it with --kubeconfig or --server, without files"),
+        (["--for", "train", "--force"], "say what --apply may do"),
     ],
 )
 def test_a_bad_option_says_what_would_be_right(run, arguments, told):

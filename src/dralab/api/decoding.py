@@ -11,8 +11,7 @@ Sources: Go's encoding/json (texts), sigs.k8s.io/json (strict errors), the tags 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from types import NoneType
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import Any, Final, NoReturn
 
 from dralab.api.messages import Messages, message_of
 from dralab.api.scalar_decoding import (
@@ -38,14 +37,12 @@ from dralab.kernel.times import (
     TimeError,
     from_rfc3339,
 )
-from dralab.values.json_types import JsonDict
 from dralab.values.quantity import QuantityError
 from dralab.values.remembering import remembered
 
 MICRO_TIME: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime"
 INT_LIMITS: Final = {"int32": 2**31, "int64": 2**63}
 MAX_DEPTH: Final = 150
-PLANS: Final = 32  # ways to fill in a struct that its decoder remembers
 MAX_STRICT_ERRORS: Final = 100  # sigs.k8s.io/json: no more are gathered
 # Structs of 1.37 that a 1.36 server does not show while they are empty.
 LATER: Final[Mapping[str, frozenset[str]]] = {
@@ -237,25 +234,13 @@ ZEROES: Final[Mapping[str, Callable[[], Any]]] = {
 }
 
 
-class _Plan(NamedTuple):
-    """What there is to do for values of a struct with the same fields of the same types."""
-
-    decoded: tuple[tuple[str, Decode], ...]  # the fields that are not simply taken
-    missing: tuple[tuple[str, Callable[[], Any]], ...]  # those that are always shown
-
-
 class _Struct:
-    """Decodes a struct; its fields are compiled on first use, since structs hold each other.
+    """Decodes a struct; its fields are compiled on first use, since structs hold each other."""
 
-    Most values have the same fields as others before them: a plan, found by the names and types of
-    these, leaves out all that was looked up for each field then.
-    """
-
-    __slots__ = ("_plans", "_schema", "always", "fields")
+    __slots__ = ("_schema", "always", "fields")
 
     def __init__(self, schema: Schema) -> None:
         self._schema: Schema | None = schema
-        self._plans: dict[tuple[Any, ...], _Plan] = {}
         # name → (type that needs no decoding, or None; decoder; whether its zero is kept)
         self.fields: dict[str, tuple[type | None, Decode, bool]] = {}
         self.always: list[tuple[str, Callable[[], Any]]] = []
@@ -292,23 +277,21 @@ class _Struct:
         seen.depth += 1
         if seen.depth > MAX_DEPTH:
             raise DecodingError("exceeded max depth")
-        signature = (*value, *map(type, value.values()))
-        plan = self._plans.get(signature)
-        # Zero values may have to go: they are looked at one by one.
-        if plan is not None and all(value.values()):
-            self._follow(plan, value, seen)
-        else:
-            self._look(value, seen)
-            if plan is None and NoneType not in signature:
-                self._remember(signature)
-        seen.depth -= 1
-        return value
-
-    def _follow(self, plan: _Plan, value: JsonDict, seen: DecodingNotes) -> None:
-        """Decode a value without zeros by its plan."""
+        fields = self.fields
         dropped: list[str] | None = None
-        for name, decode in plan.decoded:
-            item = value[name]
+        for name, item in value.items():
+            found = fields.get(name)
+            if found is None:
+                raise Unclear
+            plain, decode, keep = found
+            if type(item) is plain:
+                # Most fields are texts: nothing is called for them.
+                if not item and not keep:
+                    dropped = [*dropped, name] if dropped else [name]
+                continue
+            if item is None:
+                dropped = [*dropped, name] if dropped else [name]
+                continue
             new = decode(item, seen)
             if new is not item:
                 value[name] = new
@@ -317,49 +300,11 @@ class _Struct:
         if dropped:
             for name in dropped:
                 del value[name]
-        for name, zero in plan.missing:
-            value[name] = zero()
-
-    def _remember(self, signature: tuple[Any, ...]) -> None:
-        """Make the plan of values that have these names and types."""
-        if len(self._plans) >= PLANS:
-            self._plans.clear()  # clients choose what there is: it may be anything
-        half = len(signature) // 2
-        names, types = signature[:half], signature[half:]
-        decoded = [
-            (name, self.fields[name][1])
-            for name, kind in zip(names, types, strict=True)
-            if self.fields[name][0] is not kind
-        ]
-        missing = [pair for pair in self.always if pair[0] not in names]
-        self._plans[signature] = _Plan(tuple(decoded), tuple(missing))
-
-    def _look(self, value: JsonDict, seen: DecodingNotes) -> None:
-        """Decode a value field by field."""
-        fields = self.fields
-        dropped: list[str] | None = None
-        for name, item in value.items():
-            found = fields.get(name)
-            if found is None:
-                raise Unclear
-            if item is None:
-                dropped = [*dropped, name] if dropped else [name]
-                continue
-            plain, decode, _ = found
-            if plain is type(item):
-                new = item
-            else:
-                new = decode(item, seen)
-                if new is not item:
-                    value[name] = new
-            if not new and self._goes(name, new):
-                dropped = [*dropped, name] if dropped else [name]
-        if dropped:
-            for name in dropped:
-                del value[name]
         for name, zero in self.always:
             if name not in value:
                 value[name] = zero()
+        seen.depth -= 1
+        return value
 
     def _goes(self, name: str, zero: Any) -> bool:
         """Return whether a field is not kept with this zero value."""

@@ -46,7 +46,8 @@ class Kind:
     metadata.name and metadata.namespace. `custom` is whatever defines a kind that is no
     built-in one (None for those); with `strategic` it once was one, and takes strategic merge
     patches all the same. `added` are fields that a built-in kind has on this server beyond those
-    of Kubernetes: schemas by path, as `api.extended` reads them.
+    of Kubernetes: schemas by path, as `api.extended` reads them. `api_version` is that of its
+    objects.
     """
 
     group: str
@@ -66,16 +67,17 @@ class Kind:
     custom: Any = None
     strategic: bool = False
     added: Mapping[tuple[str, ...], Mapping[str, Any]] = field(default_factory=dict)
+    api_version: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        # Asked for many times with each request.
+        version = f"{self.group}/{self.version}" if self.group else self.version
+        object.__setattr__(self, "api_version", version)
 
     @property
     def patches_strategically(self) -> bool:
         """Whether it takes strategic merge patches: custom resources do not."""
         return self.custom is None or self.strategic
-
-    @property
-    def api_version(self) -> str:
-        """The apiVersion of its objects."""
-        return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
     def resource(self) -> str:

@@ -4,6 +4,7 @@ Source: k8s.io/apimachinery `api/validation/objectmeta.go`.
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from dralab.api import fields
@@ -19,7 +20,7 @@ STANDARD_FINALIZERS: Final = frozenset({"kubernetes", "orphan", "foregroundDelet
 def problems(
     metadata: Metadata, *, namespaced: bool, name_problems: Callable[[str], list[str]]
 ) -> list[FieldError]:
-    """Return what is wrong with an object's metadata."""
+    """Return what is wrong with the metadata of a new object."""
     errors: list[FieldError] = []
     if prefix := metadata.get("generateName"):
         # A trailing dash or dot is fine: the suffix follows.
@@ -38,14 +39,16 @@ def problems(
             errors.append(fields.required("metadata.namespace"))
     elif metadata.get("namespace"):
         errors.append(fields.forbidden("metadata.namespace", "not allowed on this type"))
-    if labels := metadata.get("labels"):
-        errors += label_problems(labels, "metadata.labels")
-    if annotations := metadata.get("annotations"):
-        errors += _annotation_problems(annotations)
-    if owners := metadata.get("ownerReferences"):
-        errors += _owner_problems(owners)
-    if finalizers := metadata.get("finalizers"):
-        errors += _finalizer_problems(finalizers)
+    return errors + _part_problems(metadata, {})
+
+
+def _part_problems(metadata: Metadata, known: Metadata) -> list[FieldError]:
+    """Return what is wrong with the parts that are not as they are in `known`."""
+    errors: list[FieldError] = []
+    for part, found_in in _PARTS:
+        value = metadata.get(part)
+        if value and value != known.get(part):
+            errors += found_in(value)
     return errors
 
 
@@ -148,9 +151,10 @@ def _finalizer_problems(finalizers: Any) -> list[FieldError]:
     return errors
 
 
-def update_problems(new: Metadata, old: Metadata) -> list[FieldError]:
-    """Return what a change of metadata may not do."""
-    errors = [
+def change_problems(new: Metadata, old: Metadata) -> list[FieldError]:
+    """Return what is wrong with metadata that replaces `old`; what was stored before is good."""
+    errors = _part_problems(new, old)
+    errors += [
         fields.invalid_value(f"metadata.{part}", new.get(part), "field is immutable")
         for part in ("name", "namespace", "uid", "creationTimestamp")
         if new.get(part) != old.get(part)
@@ -168,3 +172,11 @@ def update_problems(new: Metadata, old: Metadata) -> list[FieldError]:
                 )
             )
     return errors
+
+
+_PARTS: Final[tuple[tuple[str, Callable[[Any], list[FieldError]]], ...]] = (
+    ("labels", partial(label_problems, path="metadata.labels")),
+    ("annotations", _annotation_problems),
+    ("ownerReferences", _owner_problems),
+    ("finalizers", _finalizer_problems),
+)

@@ -17,6 +17,7 @@ from dralab.capacity.completion import ClusterObjects
 from dralab.objects.claims import allocation_of, claim_names, consumer_of, consumers_of
 from dralab.objects.extended_resources import classes_by_resource
 from dralab.objects.metadata import NamespacedName, key_of, spec_of, status_of, uid_of
+from dralab.objects.taints import UNSCHEDULABLE, taints_of
 from dralab.scheduler import gangs
 from dralab.scheduler.allocatable import ClaimPlan
 from dralab.scheduler.cluster_events import GATED
@@ -240,6 +241,13 @@ class CapacityModel:
         """Let a node take no new pods."""
         node = self.node(name) or {}
         self.put_node({**node, "spec": {**spec_of(node), "unschedulable": True}})
+
+    def uncordon(self, name: str) -> None:
+        """Let a node take new pods again, as `kubectl uncordon` and the node controller do."""
+        node = self.node(name) or {}
+        spec = {key: value for key, value in spec_of(node).items() if key != "unschedulable"}
+        spec["taints"] = [item for item in taints_of(node) if item["key"] != UNSCHEDULABLE["key"]]
+        self.put_node({**node, "spec": spec})
 
     def remove_node(self, name: str) -> None:
         """Remove a node; its pods must have been taken away, and its slices are removed apart."""

@@ -5,15 +5,18 @@ from collections.abc import Iterator
 
 import click
 
-from dralab.capacity.commands import commands, cordons
+from dralab.capacity.commands import commands
 from dralab.capacity.defragment import Defragmentation, carry_out
 from dralab.capacity.defragment import defragment as answer
+from dralab.capacity.execution import Consent
 from dralab.capacity.model import CapacityModel
 from dralab.capacity.move_costs import MoveCosts
 from dralab.capacity.moves import Clearing
 from dralab.capacity.relocation import Move, devices_of
+from dralab.capacity.steps import cordons, steps
 from dralab.capacity.structured import structured_moves
 from dralab.cli import objects
+from dralab.cli._execution import apply_steps
 from dralab.cli._inventory import InventorySource, inventory_options
 from dralab.cli._output import echo_json, echo_table, output_option
 from dralab.scheduler.cycle import PodPlacement
@@ -27,6 +30,7 @@ from dralab.scheduler.pods import PodInfo
   dralab defragment -f cluster.yaml --for pod/ml/train
   dralab defragment --kubeconfig config --all-pending --max-moves 20 --explain
   dralab defragment -f cluster.yaml --for ml/train -o commands
+  dralab defragment --kubeconfig config --for ml/train --apply
 """,
 )
 @inventory_options
@@ -41,6 +45,25 @@ from dralab.scheduler.pods import PodInfo
     help="What to keep small: the number of moves, or their cost by priority and age.",
 )
 @click.option("--explain", is_flag=True, help="Say why each pod moves, and why it goes there.")
+@click.option("--apply", is_flag=True, help="Move the pods, one after the other.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="With --apply: also delete pods that have no controller, and create them again.",
+)
+@click.option(
+    "--delete-emptydir-data",
+    is_flag=True,
+    help="With --apply: also move pods with emptyDir volumes, whose content is lost.",
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=1),
+    default=600,
+    show_default=True,
+    metavar="SECONDS",
+    help="With --apply: how long a step waits for a pod to end, or to run.",
+)
 @output_option("table", "json", "commands")
 def defragment(
     source: InventorySource,
@@ -49,21 +72,39 @@ def defragment(
     max_moves: int | None,
     least: str,
     explain: bool,
+    apply: bool,
+    force: bool,
+    delete_emptydir_data: bool,
+    timeout: float,
     output: str,
 ) -> None:
     """Find the fewest pods to move so that waiting pods fit.
 
-    Nothing is changed. The moves are in an order in which each step has room: a pod is evicted and
-    runs elsewhere before the next one moves, with the devices that the scheduler would give it
-    there. Pods of DaemonSets, and those whose PodDisruptionBudget allows no disruption, stay. For
-    one pod the number of moves is proved to be the least, or the page says how far it is from
+    Nothing is changed without --apply. The moves are in an order in which each step has room: a
+    pod is evicted and runs elsewhere before the next one moves, with the devices that the scheduler
+    would give it there. Pods of DaemonSets, and those whose PodDisruptionBudget allows no
+    disruption, stay.
+
+    For one pod the number of moves is proved to be the least, or the page says how far it is from
     that at most. For several pods the moves of each are as few as possible when its turn comes;
     how many pods could be served at best is a bound that needs the extra `optimal` (OR-Tools).
-    -o commands prints the moves as kubectl commands. Exit code 0: every pod fits after the moves;
-    1: some do not; 2: bad input.
+    -o commands prints the moves as a shell script of kubectl commands.
+
+    --apply carries them out: it cordons the nodes that pods leave, evicts one pod after the other
+    through the Eviction API, and waits for the pod that its controller makes again to run on the
+    node of the plan. It stops with the reason at the first step that does not hold, and uncordons
+    what it cordoned in any case.
+
+    Exit code 0: every pod fits after the moves; 1: some do not, or a step did not hold; 2: bad
+    input.
     """
     if bool(name) == all_pending:
         raise click.UsageError("give either --for POD or --all-pending")
+    consent = Consent(force=force, delete_emptydir_data=delete_emptydir_data)
+    if apply:
+        _check_apply(source, output)
+    elif consent != Consent():
+        raise click.UsageError("--force and --delete-emptydir-data say what --apply may do")
     model = CapacityModel(objects.inventory(source))
     pods = list(model.waiting) if all_pending else [_waiting(model, name)]
     costs = MoveCosts(model, "cost" if least == "cost" else "moves")
@@ -71,14 +112,25 @@ def defragment(
     if output == "json":
         echo_json(structured_moves(found))
     elif output == "commands":
-        with model.tentatively():
-            for placement in found.fitting:
-                model.place(placement)
-            for line in commands(model, found.clearings):
-                click.echo(line)
+        for line in commands(steps(model, found)):
+            click.echo(line)
     else:
         _print(model, found, costs, explain=explain)
+    if found.clearings and apply:
+        click.echo()
+        apply_steps(source, list(steps(model, found)), consent, timeout)
+    elif found.clearings and output == "table":
+        click.echo("\nNothing was changed. -o commands prints the kubectl commands.")
     sys.exit(1 if found.unserved else 0)
+
+
+def _check_apply(source: InventorySource, output: str) -> None:
+    if not source.connection or source.files:
+        raise click.UsageError(
+            "--apply changes a cluster: name it with --kubeconfig or --server, without files"
+        )
+    if output != "table":
+        raise click.UsageError(f"--apply tells what it does; without it, -o {output} prints a plan")
 
 
 def _waiting(model: CapacityModel, name: str) -> PodInfo:
@@ -115,8 +167,6 @@ def _print(
         click.echo("\nstill waiting:")
         for each in found.unserved:
             click.echo(f"  {each.pod.key}: {each.why}")
-    if found.clearings:
-        click.echo("\nNothing was changed. -o commands prints the kubectl commands.")
 
 
 def _verdict(found: Defragmentation, costs: MoveCosts) -> Iterator[str]:

@@ -64,7 +64,8 @@ def _names_source(arg: str) -> bool:
 def main() -> None:
     """Ask about the devices of a cluster: why a pod waits, who holds what, what would help.
 
-    The cluster is only read. Exit codes: 0 success, or yes; 1 failure, or no; 2 bad input or usage.
+    The cluster is only read, except by defragment --apply. Exit codes: 0 success, or yes;
+    1 failure, or no; 2 bad input or usage.
 
     Example: `kubectl dra why train -n ml`
     """

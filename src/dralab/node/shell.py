@@ -11,6 +11,7 @@ import re
 import shlex
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
 
 SHELLS: Final = frozenset({"sh", "bash", "ash", "dash", "busybox"})
@@ -18,6 +19,7 @@ OPERATORS: Final = frozenset({";", "&", "&&", "||", "|", "\n", "(", ")"})
 UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 VARIABLE: Final = re.compile(r"\$(?:\{(\w+)(?::-([^}]*))?\}|(\w+|\?))")
 MOST_STEPS: Final = 100_000
+SHORT: Final = 4096  # characters of a script whose words are remembered
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +141,18 @@ def _script(argv: Sequence[str]) -> str | None:
     return None
 
 
-def _tokens(script: str) -> list[str]:
+def _tokens(script: str) -> Sequence[str]:
+    """Return the words and operators of a script."""
+    # The pods of one template run the same one.
+    return _short_tokens(script) if len(script) <= SHORT else _split(script)
+
+
+@lru_cache(256)
+def _short_tokens(script: str) -> Sequence[str]:
+    return tuple(_split(script))
+
+
+def _split(script: str) -> list[str]:
     lexer = shlex.shlex(
         script.replace("\\\n", " ").replace("\n", " ; "), posix=False, punctuation_chars=";&|()"
     )
@@ -158,7 +171,7 @@ def _operators(token: str) -> list[str]:
     return [token]
 
 
-def _list(tokens: list[str], state: ShellState) -> Steps:
+def _list(tokens: Sequence[str], state: ShellState) -> Steps:
     steps, at = 0, 0
     while at < len(tokens):
         steps += 1
@@ -197,7 +210,7 @@ def _list(tokens: list[str], state: ShellState) -> Steps:
     return state.code
 
 
-def _closing(tokens: list[str], at: int, begin: str = "do", end: str = "done") -> int:
+def _closing(tokens: Sequence[str], at: int, begin: str = "do", end: str = "done") -> int:
     depth = 0
     for index in range(at, len(tokens)):
         if tokens[index] == begin:
@@ -209,7 +222,7 @@ def _closing(tokens: list[str], at: int, begin: str = "do", end: str = "done") -
     return len(tokens)
 
 
-def _loop(tokens: list[str], state: ShellState) -> Steps:
+def _loop(tokens: Sequence[str], state: ShellState) -> Steps:
     begin = tokens.index("do") if "do" in tokens else len(tokens)
     head, body = tokens[1:begin], tokens[begin + 1 :]
     if tokens[0] == "for":
@@ -233,7 +246,7 @@ def _loop(tokens: list[str], state: ShellState) -> Steps:
     return state.code
 
 
-def _if(tokens: list[str], state: ShellState) -> Steps:
+def _if(tokens: Sequence[str], state: ShellState) -> Steps:
     then = tokens.index("then") if "then" in tokens else len(tokens)
     otherwise = tokens.index("else") if "else" in tokens else len(tokens)
     code = yield from _list(tokens[:then], state)
@@ -241,7 +254,7 @@ def _if(tokens: list[str], state: ShellState) -> Steps:
     return (yield from _list(body, state))
 
 
-def _background(words: list[str], state: ShellState) -> float | None:
+def _background(words: Sequence[str], state: ShellState) -> float | None:
     steps = _simple(words, state)
     total = 0.0
     for step in steps:
@@ -252,7 +265,7 @@ def _background(words: list[str], state: ShellState) -> float | None:
     return total
 
 
-def _simple(words: list[str], state: ShellState) -> Steps:
+def _simple(words: Sequence[str], state: ShellState) -> Steps:
     found: list[str] = []
     skip = False
     for word in words:

@@ -285,7 +285,8 @@ class LocalWatch:
     def next(self, timeout: float | None = None) -> WatchEvent | None:
         """Return the next change; None if there is none within `timeout` seconds."""
         while not self._events:
-            self._news.clear()
+            if timeout != 0:
+                self._news.clear()
             self._events.extend(self._subscription.take_items())
             if self._events:
                 break
@@ -295,7 +296,7 @@ class LocalWatch:
             if self._subscription.done:
                 why = cut or "the server is shutting down"
                 raise ApiError("Expired", f"the watch ended: {why}")
-            if not self._news.wait(timeout):
+            if timeout == 0 or not self._news.wait(timeout):
                 return None
         return self._events.popleft()
 
@@ -311,7 +312,9 @@ class LocalWatch:
         self._subscription.close()
 
     def _tell(self) -> None:
-        self._news.set()
+        # Engines never wait here: it stays set, and costs nothing.
+        if not self._news.is_set():
+            self._news.set()
         self._ready()
 
 

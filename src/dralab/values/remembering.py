@@ -3,17 +3,20 @@
 A plain cache of 10,000 entries keeps 10,000 texts, each as long as a request may be.
 """
 
-from collections.abc import Callable
-from functools import lru_cache, wraps
+from collections.abc import Callable, Hashable
+from functools import wraps
 from inspect import signature
-from typing import ParamSpec, TypeVar, cast
+from typing import Final, ParamSpec, TypeVar, cast
 
 P = ParamSpec("P")
 R = TypeVar("R")
+NAMED: Final = object()  # parts the arguments given by position from those given by name
 
 
 def remembered(most: int, *, longest: int = 512) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Remember the last `most` results of a function, but those for a text of over `longest`.
+    """Remember up to `most` results of a function, but those for a text of over `longest`.
+
+    Where one comes that is too many, all others are forgotten.
 
     The arguments that count are texts given by position; others have to be few.
 
@@ -28,21 +31,36 @@ def remembered(most: int, *, longest: int = 512) -> Callable[[Callable[P, R]], C
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
-        cached = lru_cache(maxsize=most)(function)
+        known: dict[Hashable, object] = {}
+
+        def keep(key: Hashable, result: object) -> object:
+            if len(known) >= most:
+                known.clear()  # simpler than to find the oldest, and right in any thread
+            known[key] = result
+            return result
+
         names = signature(function).parameters.values()
         if [each.annotation for each in names] == [str]:
             # Nearly all of them, and often called: this takes half the time of what follows.
             def of_text(text: str) -> object:
-                return cached(text) if len(text) <= longest else function(text)  # type: ignore[call-arg,arg-type]
+                try:
+                    return known[text]
+                except KeyError:
+                    found = function(text)  # type: ignore[call-arg,arg-type]
+                return keep(text, found) if len(text) <= longest else found
 
             return cast("Callable[P, R]", wraps(function)(of_text))
 
         @wraps(function)
         def call(*arguments: object, **options: object) -> object:
-            for each in arguments:
-                if type(each) is str and len(each) > longest:
-                    return function(*arguments, **options)  # type: ignore[arg-type]
-            return cached(*arguments, **options)
+            key = (arguments, NAMED, *sorted(options.items())) if options else arguments
+            try:
+                return known[key]
+            except KeyError:
+                found = function(*arguments, **options)  # type: ignore[arg-type]
+            if any(type(each) is str and len(each) > longest for each in arguments):
+                return found
+            return keep(key, found)
 
         return cast("Callable[P, R]", call)
 

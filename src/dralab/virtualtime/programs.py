@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import select
 import struct
 from collections import Counter
 from collections.abc import Iterator
@@ -15,12 +16,29 @@ PAGE: Final = 4096
 PT_NOTE: Final = 4
 PIDFD_OPEN: Final = 434
 PIDFD_GETFD: Final = 438
+KCMP: Final = {"x86_64": 312, "aarch64": 272}.get(os.uname().machine, -1)
+KCMP_FILE: Final = 0
 
 
 class TracedProcess:
     """A program with its memory: what threads share, and what exec replaces."""
 
-    __slots__ = ("_memory", "_pidfd", "is_go", "patch", "pid", "random", "reads", "threads")
+    __slots__ = (
+        "_code",
+        "_copies",
+        "_memory",
+        "_pidfd",
+        "blocks",
+        "is_go",
+        "moved",
+        "netpoll",
+        "patch",
+        "pid",
+        "random",
+        "reads",
+        "second",
+        "threads",
+    )
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -29,6 +47,13 @@ class TracedProcess:
         self.random: Random | None = None  # where its random bytes come from, if they are seeded
         self.reads: Counter[tuple[int, int]] = Counter()  # of the clock, that stopped: from where
         self.is_go = False  # whether Go's runtime runs it
+        self.second = 0  # its second thread: the one of Go's runtime that looks after the others
+        self.netpoll: int | None = None  # the descriptor by which that runtime waits for others
+        self.moved = 0  # when a thread of it went on last, in moves of the table
+        # For so many turns its threads are taken to wait in calls that do not stop them.
+        self.blocks = 1
+        self._code: tuple[int, int] | None = None  # where the program's own code is
+        self._copies: dict[int, tuple[int, select.poll]] = {}  # descriptors of ours for its
         self._memory: int | None = None
         self._pidfd = -1
 
@@ -65,6 +90,17 @@ class TracedProcess:
             os.close(self._memory)
             self._memory = None
         self.patch = None
+        self.blocks = 1
+        self.second = 0
+        self.netpoll = None
+        self._code = None
+
+    def has_code_at(self, address: int) -> bool:
+        """Whether the program's own code is there, rather than that of a library."""
+        if self._code is None:
+            own = list(_code_mappings(self.pid))
+            self._code = (own[0][0], own[-1][1]) if own else (0, 0)
+        return self._code[0] <= address < self._code[1]
 
     def duplicate(self, descriptor: int) -> int:
         """Return a descriptor of ours for one of its, or a negative number: there is none."""
@@ -72,9 +108,31 @@ class TracedProcess:
             self._pidfd = raw_syscall(PIDFD_OPEN, self.pid, 0)
         return int(raw_syscall(PIDFD_GETFD, self._pidfd, descriptor, 0))
 
+    def is_readable(self, descriptor: int) -> bool:
+        """Whether a wait for one of its descriptors would end at once, if only with an error.
+
+        A copy is kept for the next time, if the kernel can say that both are still the same file.
+        """
+        copy, poll = self._copies.get(descriptor, (-1, None))
+        if poll is None or raw_syscall(KCMP, os.getpid(), self.pid, KCMP_FILE, copy, descriptor):
+            self._forget_copy(descriptor)
+            copy = self.duplicate(descriptor)
+            if copy < 0:
+                return True  # the kernel will tell it
+            poll = select.poll()
+            poll.register(copy, select.POLLIN)
+            self._copies[descriptor] = copy, poll
+        return bool(poll.poll(0))
+
+    def _forget_copy(self, descriptor: int) -> None:
+        if descriptor in self._copies:
+            os.close(self._copies.pop(descriptor)[0])
+
     def close(self) -> None:
         """Let go of it: it has ended."""
         self.forget_memory()
+        for descriptor in list(self._copies):
+            self._forget_copy(descriptor)
         if self._pidfd >= 0:
             os.close(self._pidfd)
             self._pidfd = -1
@@ -96,6 +154,21 @@ def read_file(path: str) -> bytes:
         return b""
     finally:
         os.close(descriptor)
+
+
+def _code_mappings(pid: int) -> Iterator[tuple[int, int]]:
+    """Yield where the code of the file is that a process runs."""
+    try:
+        path = os.readlink(f"/proc/{pid}/exe").encode()  # noqa: PTH115  # of another process
+        with open(f"/proc/{pid}/maps", "rb") as file:  # noqa: PTH123
+            lines = file.readlines()
+    except OSError:
+        return
+    for line in lines:
+        span, rights, _, _, _, *name = line.rstrip(b"\n").split(None, 5)
+        if b"x" in rights and name == [path]:
+            begin, _, end = span.partition(b"-")
+            yield int(begin, 16), int(end, 16)
 
 
 def is_go(pid: int) -> bool:

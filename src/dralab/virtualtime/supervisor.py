@@ -37,6 +37,9 @@ SHORTEST_DOZE: Final = 20e-6
 LONGEST_DOZE: Final = 1e-3
 RAREST_LOOK: Final = 20e-3
 SIGNAL_CHECK: Final = 0.02
+SIGNAL_CHECK_SHARE: Final = 50  # times as long as such a look takes, at least
+# So many turns long a program in which a thread was seen to wait without a stop is looked at often.
+BLOCKS: Final = 50
 PATIENCE: Final = 10.0  # that one thread may run while others are at their gates
 _STOPS: Final = (signal.SIGCHLD,)
 
@@ -98,7 +101,7 @@ class Supervisor:
         self._connections = Connections()
         self._loopback = Loopback()
         self._traffic = Traffic(in_flight=False, outside=False)
-        self._looked_for_signals = 0.0
+        self._signal_check_due = 0.0
         self._active: list[TracedThread] = []  # those that ran before all were idle the last time
 
     def __enter__(self) -> Self:
@@ -199,52 +202,65 @@ class Supervisor:
 
         A program that waits by reading the clock again and again finds it creeping on.
         """
-        doze, began = SHORTEST_DOZE, time.perf_counter()
+        began = progress = time.perf_counter()
         watch = BusyClockReader(self._busy)
         tracer, table = self._tracer, self._table
         self._patience = PATIENCE
         while table.all:
-            tracer.events()
+            if tracer.events():
+                progress = time.perf_counter()
             awake = None
             if table.loose or table.killed:
                 if table.resumed:
                     table.resumed = False
-                    if signal.sigtimedwait(_STOPS, FIRST_DOZE) is not None:
+                    first = FIRST_DOZE if table.any_blocks() else LONGEST_DOZE
+                    if signal.sigtimedwait(_STOPS, first) is not None:
                         continue
                 awake = self._awake()
                 if awake is None and tracer.events():
-                    doze = SHORTEST_DOZE
+                    progress = time.perf_counter()
                     continue
             if awake is None:
                 if tracer.adopt() or self._enter_signalled():
-                    doze = SHORTEST_DOZE
                     continue
                 if self._nothing_on_its_way():
                     if not tracer.waits.next_turn():
                         break
-                    doze = SHORTEST_DOZE
                     continue
-            spent = time.perf_counter() - began
+            now = time.perf_counter()
+            spent = now - began
             if timeout is not None and spent > timeout:
                 watch.close()
                 return False
-            if signal.sigtimedwait(_STOPS, doze) is None:
-                # There is no notification when a thread begins to wait: look soon, and less often
-                # the longer a program has computed already.
-                if spent > self._patience and tracer.waits.next_turn():
-                    # A thread may wait for another one without a system call.
-                    self._patience += PATIENCE
-                doze = min(max(spent / 4, SHORTEST_DOZE), LONGEST_DOZE)
-                if not watch.close_look:
-                    doze = max(doze, min(spent / 20, RAREST_LOOK))
+            doze = self._doze(now - progress)
+            if watch.close_look:
+                doze = min(doze, LONGEST_DOZE)
+            if (
+                signal.sigtimedwait(_STOPS, doze) is None
+                and spent > self._patience
+                and tracer.waits.next_turn()
+            ):
+                # A thread may wait for another one without a system call.
+                self._patience += PATIENCE
             if awake is not None and spent >= LONGEST_DOZE:
                 self._creep(watch.look(awake))
         watch.close()
         return True
 
+    def _doze(self, spent: float) -> float:
+        """Return how long to wait for a notification, if there was none for so many seconds.
+
+        There is none when a thread begins a wait that does not stop it. Then look soon, and less
+        often the longer a program has computed already.
+        """
+        if not self._table.any_blocks():
+            return min(max(spent, LONGEST_DOZE), RAREST_LOOK)
+        doze = min(max(spent / 4, SHORTEST_DOZE), LONGEST_DOZE)
+        return max(doze, min(spent / 20, RAREST_LOOK))
+
     def look_again(self) -> None:
         """Say that programs may find new bytes in their connections, where they have `gates`."""
-        self._table.moved = True
+        self._table.moves += 1
 
     def is_undisturbed(self) -> bool:
         """Whether nothing has run, and no byte was sent, since `wait_idle` returned True."""
@@ -335,7 +351,9 @@ class Supervisor:
             else:
                 break
         self._active = [t for t, r in zip(active, runs, strict=True) if r != t.runs_when_idle]
-        table.moved = table.moved or bool(self._active)
+        for thread in self._active:
+            table.has_run(thread.process)
+            thread.process.blocks = BLOCKS
         for thread, before in zip(active, runs, strict=True):
             thread.runs_when_idle = before
         table.killed = False
@@ -357,11 +375,13 @@ class Supervisor:
     def _enter_signalled(self) -> bool:
         """Let threads begin the sleep that a signal is to end; return whether there were any."""
         table, now = self._table, time.perf_counter()
-        if not table.signalled and now - self._looked_for_signals < SIGNAL_CHECK:
+        if not table.signalled and now < self._signal_check_due:
             return False  # no program under the clock has sent one
-        table.signalled, self._looked_for_signals = False, now
+        table.signalled = False
         asleep = (ThreadState.HELD, ThreadState.GATED)
         found = [t for t in table.all.values() if t.state in asleep and t.has_signal()]
+        taken = time.perf_counter() - now
+        self._signal_check_due = now + max(SIGNAL_CHECK, SIGNAL_CHECK_SHARE * taken)
         for thread in found:
             with contextlib.suppress(ProcessLookupError):  # the signal has killed it
                 self._tracer.waits.enter(thread)

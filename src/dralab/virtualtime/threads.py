@@ -46,8 +46,9 @@ class ThreadTable:
 
     `loose` are those that are not stopped: what they do, only the kernel knows. `resumed`: one has
     just been let go, and will stop again before long, most often. `signalled`: a signal may have
-    been sent. `killed`: SIGKILL may have been sent, which ends even a stopped thread. `moved`: some
-    thread has run since this was False.
+    been sent. `killed`: SIGKILL may have been sent, which ends even a stopped thread. `moves`
+    counts what may have changed something for others: a thread went on, or a descriptor may have
+    become ready.
     """
 
     all: dict[int, "TracedThread"] = field(default_factory=dict)
@@ -55,16 +56,26 @@ class ThreadTable:
     resumed: bool = False
     signalled: bool = False
     killed: bool = False
-    moved: bool = True
+    moves: int = 0
 
     def add(self, thread: "TracedThread") -> None:
         """Take in a thread that has just been made."""
         self.all[thread.tid] = self.loose[thread.tid] = thread
 
+    def any_blocks(self) -> bool:
+        """Whether a thread that runs may begin to wait in a call that does not stop it."""
+        return any(thread.process.blocks for thread in self.loose.values())
+
     def remove(self, thread: "TracedThread") -> None:
         """Forget a thread that has ended."""
         self.all.pop(thread.tid, None)
         self.loose.pop(thread.tid, None)
+        thread.state = ThreadState.LOOSE
+
+    def has_run(self, process: TracedProcess) -> None:
+        """Take note that a thread of the program runs."""
+        self.moves += 1
+        process.moved = self.moves
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -81,7 +92,8 @@ class TracedThread:
     runs_when_idle: bytes = b""  # what `runs` was when all were idle
     lends_memory: bool = False  # it did vfork, and the kernel shows its wait as one for a disk
     timer: tuple[int, ...] = ()  # the arguments of a timer_create that it is in
-    empty: bool = False  # while GATED: there is nothing for it to see
+    # While GATED: up to this one of the table's moves there was nothing for it to see.
+    looked: int = -1
     naps: int = 0  # at the instant of the last one
     napped: int = -1
     _stat: int = field(default=-1)
@@ -121,7 +133,8 @@ class TracedThread:
         table = self.table
         self.state = state
         table.loose[self.tid] = self
-        table.resumed = table.moved = True
+        table.resumed = True
+        table.has_run(self.process)
         ptrace.ptrace(how, self.tid, 0, number)
 
     def nap(self, now: int, most: int = NAPS) -> bool:

@@ -192,6 +192,8 @@ class Tracer:
                 with contextlib.suppress(OSError):
                     process.patch = parent.patch.copied_to(process.memory)
             process.random = parent.random  # as the copies of a user-space generator are equal
+        elif not process.second:
+            process.second = tid
         self._add_thread(tid, process, ThreadState.STARTING)
         for status in self._early.pop(tid, ()):
             self.event(tid, status)
@@ -329,7 +331,8 @@ class Tracer:
     def expire(self) -> None:
         """Fire the timers that are due."""
         if self.timers.expire(self._time.monotonic, self.processes.values()):
-            self.table.signalled = self.table.moved = True
+            self.table.signalled = True
+            self.table.moves += 1
 
 
 def _process_of(tid: int) -> int:

@@ -5,11 +5,13 @@ makes the call, and goes on when all others wait and it would find something. No
 on which thread is faster, nor on when bytes arrive. How its call ends is left to `waits`.
 """
 
-import os
-import select
-from collections.abc import Sequence
+from collections.abc import Callable
+from typing import Final
 
 from dralab.virtualtime.threads import ThreadState, ThreadTable, TracedThread
+
+FUTEX_PRIVATE: Final = 0x80
+FUTEX_WAIT_PRIVATE: Final = 0x80
 
 
 class ThreadTurns:
@@ -24,21 +26,57 @@ class ThreadTurns:
         self._queue.pop(thread.tid, None)
         self._queue[thread.tid] = thread
         thread.stop(ThreadState.GATED)
-        thread.empty = False
+        thread.looked = -1
 
-    def waiting(self) -> Sequence[TracedThread]:
-        """Return the threads that may find something, in the order of their turns."""
-        gone = [
-            tid
-            for tid, thread in self._queue.items()
-            if thread.state is not ThreadState.GATED or self._table.all.get(tid) is not thread
-        ]
+    def next(self, goes_on: Callable[[TracedThread], bool]) -> TracedThread | None:
+        """Return the first thread of the queue that could go on, and does; None if none can.
+
+        Whatever has run may have done what others wait for; a word of memory that is a program's
+        own only its own threads change. Those for which nothing can have changed are not asked.
+        """
+        moves, gone, found = self._table.moves, [], None
+        for tid, thread in self._queue.items():
+            if thread.state is not ThreadState.GATED:
+                gone.append(tid)
+                continue
+            looked = thread.looked
+            if looked == moves or (thread.process.moved <= looked and _is_private(thread)):
+                continue
+            thread.looked = moves
+            try:
+                if goes_on(thread):
+                    found = thread
+                    break
+            except ProcessLookupError:  # killed meanwhile: its end comes next
+                continue
         for tid in gone:
             del self._queue[tid]
-        if self._table.moved:  # what has run may have done what others wait for
-            self._table.moved = False
-            return list(self._queue.values())
-        return [thread for thread in self._queue.values() if not thread.empty]
+        return found
+
+    def needs_monitor(self, monitor: TracedThread) -> bool:
+        """Whether Go's monitor may have something to do: some thread waits in a call of its own.
+
+        Such a thread keeps a processor (in Go's sense) from the others until the monitor takes it
+        back. Those that wait for other threads, or for the network, have given it away.
+        """
+        process = monitor.process
+        for tid in process.threads:
+            thread = self._table.all[tid]
+            wait = thread.wait
+            if thread is monitor:
+                continue
+            if thread.state is not ThreadState.GATED or wait is None or wait.call.sleeps:
+                return True
+            if wait.call.name == "futex":
+                if wait.arguments[1] != FUTEX_WAIT_PRIVATE:  # C's condition variables
+                    return True
+                continue
+            descriptor = wait.arguments[0] & 0xFFFFFFFF
+            if process.netpoll is None:
+                process.netpoll = descriptor
+            if descriptor != process.netpoll:
+                return True
+        return False
 
 
 def finds_something(thread: TracedThread) -> bool:
@@ -52,12 +90,11 @@ def finds_something(thread: TracedThread) -> bool:
         return word != (arguments[2] & 0xFFFFFFFF).to_bytes(4, "little")
     if wait.call.sleeps:
         return False
-    descriptor = thread.process.duplicate(arguments[0] & 0xFFFFFFFF)
-    if descriptor < 0:
-        return True  # the kernel will tell it
-    poll = select.poll()
-    poll.register(descriptor, select.POLLIN)
-    try:
-        return bool(poll.poll(0))
-    finally:
-        os.close(descriptor)
+    return thread.process.is_readable(arguments[0] & 0xFFFFFFFF)
+
+
+def _is_private(thread: TracedThread) -> bool:
+    wait = thread.wait
+    if wait is None or wait.call.name != "futex":
+        return False
+    return bool(wait.arguments[1] & FUTEX_PRIVATE)

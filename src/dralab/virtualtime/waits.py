@@ -14,13 +14,12 @@ from dralab.virtualtime.timed_calls import (
     TimeoutFormat,
     VirtualTime,
 )
-from dralab.virtualtime.turns import ThreadTurns, finds_something
+from dralab.virtualtime.turns import FUTEX_WAIT_PRIVATE, ThreadTurns, finds_something
 
 # The kernel's own ERESTART codes (include/linux/errno.h), which a tracer sees; epoll says EINTR.
 INTERRUPTED: Final = frozenset({-512, -513, -514, -516, -errno.EINTR})
 ERESTARTSYS: Final = -512
 ERESTARTNOHAND: Final = -514
-FUTEX_WAIT_PRIVATE: Final = 0x80
 MASKED: Final = frozenset({"epoll_pwait", "epoll_pwait2"})  # the fifth argument masks signals
 # Nanoseconds. So short a sleep is for other threads to go on; it ends when they have, at the same
 # instant. The clock moves for a thread that sleeps so again and again.
@@ -65,6 +64,8 @@ class ThreadWaits:
         elif base is TimeoutBase.NOW:
             nap = call.sleeps and _is_nap(thread, call, timeout, now)
             deadline = now if nap else min(now + timeout, NEVER)
+            if nap and self._turns and _is_go_monitor(thread):
+                deadline = NEVER  # until there is something to look after
         else:
             deadline = timeout - (self._time.offset if base is TimeoutBase.REALTIME else 0)
         self._orders += 1
@@ -92,12 +93,11 @@ class ThreadWaits:
         """Let one of the queued threads go on; return whether one had something to see."""
         if self._turns is None:
             return False
-        for thread in self._turns.waiting():
-            with contextlib.suppress(ProcessLookupError):  # killed meanwhile: its end comes next
-                thread.empty = not self._goes_on(thread)
-            if not thread.empty:
-                return True
-        return False
+        thread = self._turns.next(self._goes_on)
+        if thread is None:
+            return False
+        thread.process.blocks -= thread.process.blocks > 0
+        return True
 
     def _goes_on(self, thread: TracedThread) -> bool:
         wait = thread.wait
@@ -112,6 +112,8 @@ class ThreadWaits:
             thread.wait = None
             thread.resume()  # the kernel does not let it wait
             return True
+        if wait.call.sleeps and not over:  # a nap of Go's monitor
+            over = self._turns is not None and self._turns.needs_monitor(thread)
         if over:
             thread.wait = None
             thread.answer(wait.call.expired)
@@ -186,6 +188,17 @@ def _is_nap(thread: TracedThread, call: TimedCall, timeout: int, now: int) -> bo
         return thread.nap(now, NAPS)
     go = call.name == "nanosleep" and thread.process.is_go
     return go and timeout <= GO_NAP and thread.nap(now, GO_NAPS)
+
+
+def _is_go_monitor(thread: TracedThread) -> bool:
+    """Whether the thread that sleeps is the one of Go's runtime that looks after the others.
+
+    That is the first one that the runtime makes (sysmon); it sleeps in the runtime's own code.
+    """
+    process = thread.process
+    if not process.is_go or thread.tid != process.second:
+        return False
+    return process.has_code_at(thread.registers.call_site[0])
 
 
 def _is_go_rest(

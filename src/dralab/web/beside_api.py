@@ -5,6 +5,7 @@ questions are requests as all others: authenticated, checked by the browser guar
 they are answered from what their user may list.
 """
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Final
@@ -13,6 +14,7 @@ from dralab.apiserver.authentication.chain import unauthorized
 from dralab.apiserver.http.asgi import AsgiApp
 from dralab.apiserver.http.asgi_base import AsgiLimits, Outcome
 from dralab.apiserver.http.messages import Answer, HttpRequest, HttpResponse
+from dralab.apiserver.http.promises import Promise
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.users import User
 from dralab.runtime.local import LocalClient
@@ -45,6 +47,22 @@ class AppWithPage(AsgiApp):
         if is_below(request):
             return self._of_page(request)
         return super().submit(request)
+
+    def submit_to(self, request: HttpRequest, answered: Promise[Outcome]) -> None:
+        """Do the same; the answer is given to a promise."""
+        if not is_below(request):
+            super().submit_to(request, answered)
+            return
+
+        def pass_on(done: "asyncio.Future[Outcome]") -> None:
+            if done.cancelled():
+                answered.cancel()
+            elif (error := done.exception()) is not None:
+                answered.set_exception(error)
+            else:
+                answered.set_result(done.result())
+
+        asyncio.ensure_future(self._of_page(request)).add_done_callback(pass_on)
 
     def close(self) -> None:
         """End all watches, and the thread of the page."""

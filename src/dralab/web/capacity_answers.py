@@ -9,6 +9,7 @@ from dralab.capacity.commands import commands
 from dralab.capacity.defragment import defragment
 from dralab.capacity.model import CapacityModel
 from dralab.capacity.move_costs import MoveCosts
+from dralab.capacity.steps import steps
 from dralab.capacity.structured import structured_moves, structured_what_if
 from dralab.capacity.what_if import what_if
 from dralab.values.json_types import JsonDict
@@ -52,10 +53,7 @@ def answer_moves(objects: Sequence[JsonDict], question: Mapping[str, Any]) -> di
     told = structured_moves(found) | {"commands": []}
     if not found.clearings:
         return told
-    with model.tentatively():
-        for placement in found.fitting:
-            model.place(placement)
-        told["commands"] = list(commands(model, found.clearings))
+    told["commands"] = list(commands(steps(model, found)))
     return told
 
 

@@ -131,6 +131,22 @@ def test_events_of_a_watch_are_frames(ask):
     assert b"9" in stream.encoder.bookmark(9)
 
 
+def test_what_leaves_a_selection_hides_no_change_from_others(ask):
+    """It is shown as it was, at the revision of the change, to those who selected it."""
+    ask("POST", MAPS, {"metadata": {"name": "a", "labels": {"tier": "front"}}})
+    query = "watch=1&labelSelector=tier%3Dfront&resourceVersion=1"
+    request = HttpRequest(method="GET", path=MAPS, query=query, headers={"accept": BOTH})
+    stream = ask.application.handle(request)
+    before = ask.store.get(Key("configmaps", "default", "a"))
+    ask.merge(f"{MAPS}/a", {"metadata": {"labels": {"tier": "back"}}})
+    after = ask.store.get(Key("configmaps", "default", "a"))
+    (frame,) = frames_of(stream.encoder.event("DELETED", before.restamped(after.revision)))
+    gone = decode(frame[frame.index(b"k8s\x00") :])["metadata"]
+    now = read(ask.full("GET", f"{MAPS}/a", accept=BOTH))["metadata"]
+    assert gone["resourceVersion"] == now["resourceVersion"]
+    assert (gone["labels"], now["labels"]) == ({"tier": "front"}, {"tier": "back"})
+
+
 def test_a_watch_from_too_long_ago_ends_with_a_frame(ask):
     for number in range(3):
         ask("POST", MAPS, {"metadata": {"name": f"a{number}"}})

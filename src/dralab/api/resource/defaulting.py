@@ -25,12 +25,45 @@ def default(obj: Mapping[str, Any], *, now: str) -> JsonDict:
     >>> default(claim, now="")["spec"]["devices"]["requests"][0]["exactly"]
     {'deviceClassName': 'gpu', 'allocationMode': 'ExactCount', 'count': 1}
     """
+    return _complete(obj, {}, now=now)
+
+
+def default_update(new: Mapping[str, Any], old: Mapping[str, Any], *, now: str) -> JsonDict:
+    """Return the object with defaults, where it replaces `old`, which is as a server stores it.
+
+    A rule whose effect changed gets a new `timeAdded` unless the writer gave one. What drivers
+    say of a claim's devices goes with the devices. Parts that did not change are taken from `old`.
+    """
+    known = {
+        part: old[part] for part in ("spec", "status") if part in old and _same(part, new, old)
+    }
+    result = _complete(new, known, now=now)
+    if result.get("kind") == "ResourceClaim" and "status" not in known:
+        _forget_deallocated(result, old)
+    if result.get("kind") == "DeviceTaintRule":
+        taint, before = result["spec"]["taint"], old["spec"]["taint"]
+        if taint.get("effect") != before.get("effect") and (
+            taint.get("timeAdded") == before.get("timeAdded")
+        ):
+            taint["timeAdded"] = now
+    return result
+
+
+def _same(part: str, new: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
+    return new.get(part) is old[part] or new.get(part) == old[part]
+
+
+def _complete(obj: Mapping[str, Any], known: Mapping[str, Any], *, now: str) -> JsonDict:
+    """Return an object with its defaults; `known` are parts of it that have theirs."""
     kind = str(obj.get("kind", ""))
-    result = normalised(KINDS[kind][0], kind, obj)
+    result = normalised(KINDS[kind][0], kind, obj, known)
+    if kind == "ResourceClaim" and "status" not in known:
+        _tolerations_of_results(result["status"])
+    if "spec" in known:
+        return result
     match kind:
         case "ResourceClaim":
             _claim_spec(result["spec"])
-            _tolerations_of_results(result["status"])
         case "ResourceClaimTemplate":
             _claim_spec(result["spec"]["spec"])
         case "ResourceSlice":
@@ -43,24 +76,6 @@ def default(obj: Mapping[str, Any], *, now: str) -> JsonDict:
             result["spec"].setdefault("limit", POOL_STATUS_LIMIT)
         case _:
             pass
-    return result
-
-
-def default_update(new: Mapping[str, Any], old: Mapping[str, Any], *, now: str) -> JsonDict:
-    """Return the object with defaults, where it replaces `old`.
-
-    A rule whose effect changed gets a new `timeAdded` unless the writer gave one. What drivers
-    say of a claim's devices goes with the devices.
-    """
-    result = default(new, now=now)
-    if result.get("kind") == "ResourceClaim":
-        _forget_deallocated(result, old)
-    if result.get("kind") == "DeviceTaintRule":
-        taint, before = result["spec"]["taint"], old["spec"]["taint"]
-        if taint.get("effect") != before.get("effect") and (
-            taint.get("timeAdded") == before.get("timeAdded")
-        ):
-            taint["timeAdded"] = now
     return result
 
 

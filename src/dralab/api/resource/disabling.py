@@ -102,8 +102,14 @@ def without_disabled(
     suspects = _disabled(str(obj.get("kind", "")), features)
     if not suspects:
         return obj
-    # Nearly no object has such a field: its JSON says so sooner than a walk along every path.
-    text = orjson.dumps({"spec": obj.get("spec"), "status": obj.get("status")})
+    # Nearly no object has such a field: its JSON says so sooner than a walk along every path. What
+    # is the old object's uses no more than that.
+    parts = [obj.get(part) for part in ("spec", "status")]
+    if old is not None:
+        parts = [
+            part for part in parts if part is not old.get("spec") and part is not old.get("status")
+        ]
+    text = orjson.dumps(parts)
     paths = [
         path
         for path in suspects

@@ -9,6 +9,8 @@ what they always write, orders fields as they do and makes quantities canonical.
 import difflib
 import re
 from collections.abc import Mapping
+from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, Final
 
 from dralab.api.fields import FieldError
@@ -35,6 +37,7 @@ VALUES_IN_GO: Final = {
 """The fields of DeviceAttribute as the internal Go type names them."""
 NEWER: Final = frozenset({"derivedAttributes", "skipNodeOperations", "compatibilityGroups"})
 """Fields that 1.36 does not print: they show only where they are set."""
+NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 def problems(version: str, kind: str, obj: Mapping[str, Any]) -> list[FieldError]:
@@ -51,14 +54,32 @@ def problems(version: str, kind: str, obj: Mapping[str, Any]) -> list[FieldError
     return found
 
 
-def normalised(version: str, kind: str, obj: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the object as a server of that version encodes it; `metadata` is kept as it is."""
-    table = structs(version)
+def normalised(
+    version: str, kind: str, obj: Mapping[str, Any], known: Mapping[str, Any] = NOTHING
+) -> dict[str, Any]:
+    """Return the object as a server of that version encodes it; `metadata` is kept as it is.
+
+    `known` holds parts of it, such as `spec`, that have this form already.
+    """
     result = {name: obj[name] for name in ("kind", "apiVersion", "metadata") if name in obj}
-    fields = StructFields(
-        {name: field for name, field in table[kind].items() if name != "metadata"}
+    found = _struct(structs(version), _parts(version, kind, frozenset(known)), obj)
+    if not known:
+        return result | found
+    for name in structs(version)[kind]:
+        if name in known:
+            result[name] = known[name]
+        elif name in found:
+            result[name] = found[name]
+    return result
+
+
+@lru_cache(256)
+def _parts(version: str, kind: str, known: frozenset[str]) -> StructFields:
+    """Return the fields of a kind that are to be normalised."""
+    fields = structs(version)[kind].items()
+    return StructFields(
+        {name: field for name, field in fields if name != "metadata" and name not in known}
     )
-    return result | _struct(table, fields, obj)
 
 
 def go_form(struct: str, value: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,10 +1,11 @@
 """What admission adds to pods: priority, tolerations, a service account."""
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from dralab.api.status import ApiError
 from dralab.apiserver.admission.chain import WRITES, Concerns, Review
-from dralab.apiserver.storage import Key
+from dralab.apiserver.storage import Key, Stored
 from dralab.objects.taints import NO_EXECUTE, is_about
 
 PRIORITY_HUB: Final = "scheduling.k8s.io/priorityclasses"
@@ -25,20 +26,23 @@ class PodPriority:
     name = "Priority"
     concerns: Final[Concerns] = {"pods": WRITES, PRIORITY_HUB: WRITES}
 
+    def __init__(self) -> None:
+        self._default: tuple[Sequence[Stored], str] = ((), "")  # and the classes that it is among
+
     def admit(self, review: Review) -> None:
         """Write the number and the policy of the class into a pod; Forbidden if it is unknown.
 
         A pod that names none has the class for all others, if there is one; there may be only one.
         """
         if review.kind.hub == PRIORITY_HUB and review.operation in {"CREATE", "UPDATE"}:
-            _refuse_second_default(review)
+            self._refuse_second_default(review)
         if review.kind.hub == "pods" and review.operation == "UPDATE":
             _keep_priority(review)
         pod = new_pod(review)
         if pod is None:
             return
         spec = pod["spec"]
-        name = spec.get("priorityClassName") or _default_class(review)
+        name = spec.get("priorityClassName") or self._default_class(review)
         number, policy = 0, "PreemptLowerPriority"
         if name:
             spec["priorityClassName"] = name
@@ -69,27 +73,30 @@ class PodPriority:
             )
         spec["preemptionPolicy"] = policy
 
+    def _default_class(self, review: Review) -> str:
+        """Return the name of the default class, or an empty text."""
+        classes = review.all_of(PRIORITY_HUB, "")
+        known, name = self._default
+        if classes != known:  # they rarely are: objects of the store are compared by identity
+            found = [
+                (stored.value.get("value", 0), stored.value["metadata"]["name"])
+                for stored in classes
+                if stored.value.get("globalDefault")
+            ]
+            name = min(found)[1] if found else ""
+            self._default = (classes, name)
+        return name
 
-def _default_class(review: Review) -> str:
-    """Return the name of the default class, or an empty text."""
-    found = [
-        (stored.value.get("value", 0), stored.value["metadata"]["name"])
-        for stored in review.all_of(PRIORITY_HUB, "")
-        if stored.value.get("globalDefault")
-    ]
-    return min(found)[1] if found else ""
-
-
-def _refuse_second_default(review: Review) -> None:
-    if review.value is None or not review.value.get("globalDefault"):
-        return
-    known = _default_class(review)
-    if known not in {"", review.name}:
-        raise ApiError.forbidden(
-            "priorityclasses.scheduling.k8s.io",
-            review.name,
-            f"PriorityClass {known} is already marked as default. Only one default can exist",
-        )
+    def _refuse_second_default(self, review: Review) -> None:
+        if review.value is None or not review.value.get("globalDefault"):
+            return
+        known = self._default_class(review)
+        if known not in {"", review.name}:
+            raise ApiError.forbidden(
+                "priorityclasses.scheduling.k8s.io",
+                review.name,
+                f"PriorityClass {known} is already marked as default. Only one default can exist",
+            )
 
 
 def _keep_priority(review: Review) -> None:

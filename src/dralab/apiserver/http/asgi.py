@@ -35,6 +35,7 @@ from dralab.apiserver.http.messages import (
     TakesLong,
     WatchStream,
 )
+from dralab.apiserver.http.promises import Promise
 from dralab.apiserver.http.trying import unavailable
 from dralab.apiserver.http.turns import EVENTS, Turns
 from dralab.apiserver.storage import Compacted, StorageUnavailable, Store, Undecided, Unstorable
@@ -56,7 +57,7 @@ LANES: Final = {
     # Those that wait for webhooks, which may take seconds.
     "waiting": 200,
 }
-Asked = tuple[HttpRequest, "asyncio.Future[Outcome]"]
+Asked = tuple[HttpRequest, Promise[Outcome]]
 
 
 class Served(Protocol):
@@ -101,10 +102,12 @@ class Served(Protocol):
 class AsgiApp(AsgiBase):
     """The ASGI application. `served` may be exchanged between requests: a fresh store per test."""
 
+    direct = True
+
     def __init__(self, served: Served, limits: AsgiLimits | None = None) -> None:
         super().__init__(limits)
         self.served = served
-        self._turns: Turns[asyncio.Future[Outcome]] = Turns(
+        self._turns: Turns[Promise[Outcome]] = Turns(
             self._flow_of,
             batch=self.limits.batch,
             records=self.limits.records,
@@ -112,7 +115,7 @@ class AsgiApp(AsgiBase):
         self._bookmarks: asyncio.TimerHandle | None = None
         self._apart: dict[str, Lane[Outcome | None]] = {}
         self._refresher: ThreadPoolExecutor | None = None
-        self._under_way: set[asyncio.Future[Outcome]] = set()
+        self._under_way: set[Promise[Outcome]] = set()
         self._outdated: list[Asked] = []
         self._refreshing = False
 
@@ -155,23 +158,26 @@ class AsgiApp(AsgiBase):
 
     def submit(self, request: HttpRequest) -> asyncio.Future[Outcome]:
         """Answer a request in the batch of this turn; a large one in its own thread."""
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[Outcome] = loop.create_future()
+        future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self.submit_to(request, future)
+        return future
+
+    def submit_to(self, request: HttpRequest, answered: Promise[Outcome]) -> None:
+        """Do the same; the answer is given to a promise."""
         if request.body and (weight := request.weight) > HEAVY:
-            self._answer_apart_from(request, future, weight)
-            return future
+            self._answer_apart_from(request, answered, weight)
+            return
         shared = self.served.store.shared
         if shared and request.method not in READS:
-            self._answer_in("writes", request, future)
-            return future
+            self._answer_in("writes", request, answered)
+            return
         request.brief = True
         if shared and self.served.reads_now(request):
-            self._outdated.append((request, future))
+            self._outdated.append((request, answered))
             if not self._refreshing:
-                self._refresh(loop)
+                self._refresh(asyncio.get_running_loop())
         else:
-            self._await_turn((request, future))
-        return future
+            self._await_turn((request, answered))
 
     def _await_turn(self, *asked: Asked) -> None:
         if not self._turns:
@@ -180,7 +186,7 @@ class AsgiApp(AsgiBase):
             self._turns.add_request(one)
 
     def _answer_apart_from(
-        self, request: HttpRequest, answered: asyncio.Future[Outcome], weight: int
+        self, request: HttpRequest, answered: Promise[Outcome], weight: int
     ) -> None:
         """Answer a request in a worker thread, while the loop goes on.
 
@@ -190,9 +196,7 @@ class AsgiApp(AsgiBase):
         lane = "large-requests" if weight > LARGE else "heavy-requests"
         self._answer_in(lane, request, answered)
 
-    def _answer_in(
-        self, lane: str, request: HttpRequest, answered: asyncio.Future[Outcome]
-    ) -> None:
+    def _answer_in(self, lane: str, request: HttpRequest, answered: Promise[Outcome]) -> None:
         request.brief = False
         request.lane = "waiting" if request.waits else lane
         if answered not in self._under_way:
@@ -204,7 +208,7 @@ class AsgiApp(AsgiBase):
             answered.set_result(_too_many())
 
     def _finish(
-        self, request: HttpRequest, answered: asyncio.Future[Outcome], outcome: Outcome | None
+        self, request: HttpRequest, answered: Promise[Outcome], outcome: Outcome | None
     ) -> None:
         """Pass on what a thread has answered; None: it has to be in one that may wait."""
         if answered.done():

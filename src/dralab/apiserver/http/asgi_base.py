@@ -9,6 +9,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from typing import Any, Final, Protocol
 
@@ -26,6 +27,8 @@ from dralab.apiserver.http.messages import (
     Upgrade,
     program_of,
 )
+from dralab.apiserver.http.promises import DirectPromise, Promise
+from dralab.apiserver.http.scopes import request_of
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -37,8 +40,6 @@ JSON: Final = ("content-type", "application/json")
 CLOSE: Final = ("connection", "close")
 GZIP_FROM: Final = 128 * 1024  # as k8s.io/apiserver: smaller answers are sent as they are
 LOOPBACK: Final = ("127.", "::1")
-# In the `state` of ASGI's scope: the certificate (DER) of a client that TLS has verified.
-CLIENT_CERTIFICATE: Final = "client_certificate"
 # In the `extensions` of ASGI's scope: sends a whole answer at once, where the server can.
 WHOLE_ANSWER: Final = "dralab.whole_answer"
 # There, too: takes a whole body that has come already; None where it has to be waited for.
@@ -47,6 +48,7 @@ WHOLE_UP_TO: Final = 64 * 1024  # bytes: it is copied to be sent with its head
 SMALL: Final = 64 * 1024  # bytes: bodies up to here are not counted
 WholeAnswer = Callable[[int, bytes, bytes], bool]
 WholeBody = Callable[[], bytes | None]
+Answering = Callable[[Message, Receive, Send], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,11 +80,28 @@ class Opened(Protocol):
         ...
 
 
+class Exchange(Protocol):
+    """A request that has come whole, and the connection on which it is answered."""
+
+    scope: Any
+
+    def send_whole(self, status: int, head: bytes, body: bytes) -> bool:
+        """Send an answer in one piece. False: that cannot be done here."""
+        ...
+
+    def go_on(self, answering: Answering) -> None:
+        """Answer in a task, by the messages of ASGI."""
+        ...
+
+
 Outcome = HttpResponse | ByteStream | Upgrade | Proxied | Opened
 
 
 class AsgiBase(ABC):
     """An ASGI application; `submit` says how requests are answered."""
+
+    # Whether small requests may be given to `answer_directly`.
+    direct = False
 
     def __init__(self, limits: AsgiLimits | None = None) -> None:
         self.limits = limits or AsgiLimits()
@@ -95,9 +114,7 @@ class AsgiBase(ABC):
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Answer one request, or take part in the server's life."""
         if self.loop is None:
-            self.loop = asyncio.get_running_loop()
-            self._thread = threading.get_ident()
-            self.begin(self.loop)
+            self._begin()
         kind = scope["type"]
         if kind == "http":
             await self._http(scope, receive, send)
@@ -106,6 +123,36 @@ class AsgiBase(ABC):
         else:
             await self._websocket(scope, receive, send)
 
+    def _begin(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        self.begin(self.loop)
+
+    def answer_directly(self, exchange: Exchange, body: bytes) -> None:
+        """Answer a small request that has come whole, with a task only if the answer needs one."""
+        if self.loop is None:
+            self._begin()
+        request = request_of(exchange.scope)
+        try:
+            self.admit(request)
+        except ApiError as error:
+            self._deliver_directly(request, exchange, refused(error))
+            return
+        request.body = body
+        self.submit_to(
+            request,
+            DirectPromise(
+                partial(self._deliver_directly, request, exchange),
+                partial(_fail, exchange),
+            ),
+        )
+
+    def _deliver_directly(self, request: HttpRequest, exchange: Exchange, outcome: Outcome) -> None:
+        if not isinstance(outcome, HttpResponse) or not _sent_whole(
+            outcome, exchange.send_whole, request.audit_id
+        ):
+            exchange.go_on(partial(self._deliver, request, outcome))
+
     @abstractmethod
     def admit(self, request: HttpRequest) -> None:
         """Check a request before its body is read. ApiError: it is refused."""
@@ -113,6 +160,10 @@ class AsgiBase(ABC):
     @abstractmethod
     def submit(self, request: HttpRequest) -> "Awaitable[Outcome]":
         """Answer a request, in the thread of the loop."""
+
+    def submit_to(self, request: HttpRequest, answered: Promise[Outcome]) -> None:
+        """Answer a request, in the thread of the loop. Needed where `direct` is set."""
+        raise NotImplementedError
 
     def begin(self, loop: asyncio.AbstractEventLoop) -> None:  # noqa: B027 - most have nothing to begin
         """The first request is there, in this loop."""
@@ -137,7 +188,7 @@ class AsgiBase(ABC):
             await send({"type": "lifespan.startup.complete"})
 
     async def _http(self, scope: Message, receive: Receive, send: Send) -> None:
-        request = _request(scope)
+        request = request_of(scope)
         headers = request.headers
         try:
             self.admit(request)
@@ -149,11 +200,19 @@ class AsgiBase(ABC):
             )
             return
         if "content-length" in headers or "transfer-encoding" in headers:
-            outcome = await self._with_body(request, scope, receive)
+            outcome: Outcome = await self._with_body(request, scope, receive)
         else:
             outcome = await self._outcome(request)
+        await self._deliver(request, outcome, scope, receive, send)
+
+    async def _deliver(
+        self, request: HttpRequest, outcome: Outcome, scope: Message, receive: Receive, send: Send
+    ) -> None:
+        """Send the answer of a request, asking a node for it where necessary."""
+        if isinstance(outcome, Proxied):
+            outcome = await self._asked(request, outcome)
         if isinstance(outcome, HttpResponse):
-            if "accept-encoding" in headers:
+            if "accept-encoding" in request.headers:
                 outcome = await _compressed(request, outcome)
             await _respond(outcome, scope, send, request.audit_id)
         elif isinstance(outcome, ByteStream):
@@ -179,8 +238,12 @@ class AsgiBase(ABC):
     async def _outcome(self, request: HttpRequest) -> HttpResponse | ByteStream | Upgrade | Opened:
         """Answer a request, asking a node for the answer where necessary."""
         outcome = await self.submit(request)
-        if not isinstance(outcome, Proxied):
-            return outcome
+        return await self._asked(request, outcome) if isinstance(outcome, Proxied) else outcome
+
+    async def _asked(
+        self, request: HttpRequest, outcome: Proxied
+    ) -> HttpResponse | ByteStream | Upgrade:
+        """Ask a node for an answer."""
         try:
             answer = await outcome.ask()
         except ApiError as error:
@@ -304,7 +367,7 @@ class AsgiBase(ABC):
     async def _websocket(self, scope: Message, receive: Receive, send: Send) -> None:
         await receive()  # websocket.connect
         # The headers of the handshake are not in the scope.
-        request = _request(scope, method="GET")
+        request = request_of(scope, method="GET")
         request.headers = {**request.headers, "upgrade": "websocket"}
         if scope["subprotocols"]:
             request.headers["sec-websocket-protocol"] = ", ".join(scope["subprotocols"])
@@ -393,34 +456,6 @@ def started(status: int, headers: Iterable[tuple[str, str]], audit_id: str = "")
     return {"type": "http.response.start", "status": status, "headers": raw}
 
 
-def _repeated(raw: Sequence[tuple[bytes, bytes]]) -> dict[str, list[str]]:
-    """Return all values of the headers that came more than once."""
-    found: dict[str, list[str]] = {}
-    for name, value in raw:
-        found.setdefault(name.decode("latin-1"), []).append(value.decode("latin-1"))
-    return {name: values for name, values in found.items() if len(values) > 1}
-
-
-def _request(scope: Message, *, method: str = "") -> HttpRequest:
-    client = scope.get("client")
-    raw: Sequence[tuple[bytes, bytes]] = scope["headers"]
-    headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in raw}
-    repeated = None
-    if len(headers) < len(raw):
-        repeated = _repeated(raw)
-        # The first of them counts, as Go reads them.
-        headers |= {name: values[0] for name, values in repeated.items()}
-    return HttpRequest(
-        method=method or scope["method"],
-        path=scope["path"],
-        query=scope["query_string"].decode("latin-1"),
-        headers=headers,
-        peer=client[0] if client else "",
-        certificate=(scope.get("state") or {}).get(CLIENT_CERTIFICATE, b""),
-        repeated=repeated,
-    )
-
-
 async def _disconnected(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
@@ -452,17 +487,29 @@ def _upgrade_required() -> HttpResponse:
     return refused(error, ("connection", "Upgrade"), ("upgrade", "websocket"))
 
 
-async def _respond(answer: HttpResponse, scope: Message, send: Send, audit_id: str = "") -> None:
+def _sent_whole(answer: HttpResponse, whole: WholeAnswer, audit_id: str) -> bool:
+    """Send an answer in one piece where it is small and the connection allows it."""
     body = answer.body
-    whole: WholeAnswer | None = (scope.get("extensions") or {}).get(WHOLE_ANSWER)
-    if (
-        whole is not None
-        and isinstance(body, bytes)
+    return (
+        isinstance(body, bytes)
         and len(body) <= WHOLE_UP_TO
         and (head := head_of(answer.headers, audit_id)) is not None
         and whole(answer.status, head, body)
-    ):
+    )
+
+
+def _fail(exchange: Exchange, error: BaseException) -> None:
+    async def fail(_scope: Message, _receive: Receive, _send: Send) -> None:
+        raise error
+
+    exchange.go_on(fail)
+
+
+async def _respond(answer: HttpResponse, scope: Message, send: Send, audit_id: str = "") -> None:
+    whole: WholeAnswer | None = (scope.get("extensions") or {}).get(WHOLE_ANSWER)
+    if whole is not None and _sent_whole(answer, whole, audit_id):
         return
+    body = answer.body
     parts = (body,) if isinstance(body, bytes) else body
     start = started(answer.status, answer.headers, audit_id)
     if answer.status not in (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED):

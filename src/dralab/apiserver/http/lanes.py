@@ -14,6 +14,7 @@ from typing import Any, Generic, NamedTuple, TypeVar, cast
 from dralab.apiserver.fairness.flow_control import Flow
 from dralab.apiserver.fairness.queues import FairQueue
 from dralab.apiserver.http.messages import HttpRequest, program_of
+from dralab.apiserver.http.promises import Promise
 
 Answered = TypeVar("Answered")
 
@@ -22,7 +23,7 @@ class _WaitingRequest(NamedTuple):
     """A request that waits for a thread."""
 
     request: HttpRequest
-    future: "asyncio.Future[Any]"
+    future: Promise[Any]
 
 
 class Lane(Generic[Answered]):
@@ -37,7 +38,7 @@ class Lane(Generic[Answered]):
         threads: int,
         flow_of: Callable[[HttpRequest], Flow],
         answer: Callable[[HttpRequest], Answered],
-        finish: "Callable[[HttpRequest, asyncio.Future[Any], Answered], None]",
+        finish: Callable[[HttpRequest, Promise[Any], Answered], None],
     ) -> None:
         self._free = threads
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
@@ -47,7 +48,7 @@ class Lane(Generic[Answered]):
         self._done: deque[tuple[_WaitingRequest, Answered | None, BaseException | None]] = deque()
         self._told = False
 
-    def submit(self, request: HttpRequest, future: "asyncio.Future[Any]") -> None:
+    def submit(self, request: HttpRequest, future: Promise[Any]) -> None:
         """Answer a request when a thread is free for it. QueueFull."""
         waiting = _WaitingRequest(request, future)
         if self._free:

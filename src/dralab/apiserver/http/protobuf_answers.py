@@ -79,7 +79,7 @@ class ProtobufEncoder:
 
     def object(self, stored: Stored) -> bytes:
         """Return one object."""
-        return encoding.enveloped(self.kind.api_version, self.kind.kind, self._message(stored))
+        return self._enveloped(self._message(stored))
 
     def page(self, page: ListPage) -> Sequence[bytes]:
         """Return a list."""
@@ -89,7 +89,9 @@ class ProtobufEncoder:
     def event(self, type: EventType, stored: Stored) -> bytes:
         """Return one change as a frame."""
         try:
-            return encoding.frame(type, self.object(stored))
+            # What left a selection is shown as it was before, at the revision of what it is now.
+            message = self._written(stored) if type == "DELETED" else self._message(stored)
+            return encoding.frame(type, self._enveloped(message))
         except ApiError as error:
             return error_frame(error)
         except MustWait:
@@ -100,17 +102,23 @@ class ProtobufEncoder:
         """Return a bookmark as a frame."""
         return _bookmark(self.kind.api_version, self.kind.kind, revision, initial_end=initial_end)
 
+    def _enveloped(self, message: bytes) -> bytes:
+        return encoding.enveloped(self.kind.api_version, self.kind.kind, message)
+
     def _message(self, stored: Stored) -> bytes:
         if self._kept is None:
-            return self._writer.write(self.rules.from_hub(self.kind, stored.value))
+            return self._written(stored)
         place = (self.kind.api_version, stored.key, stored.revision)
         found = self._kept.find(place)
         if found is None:
-            # Not its `value`: a list would drop all others that are kept as mappings.
-            value = stored.value if stored.parsed else orjson.loads(stored.encoded)
-            found = self._writer.write(self.rules.from_hub(self.kind, value))
+            found = self._written(stored)
             self._kept.add(place, found)
         return found
+
+    def _written(self, stored: Stored) -> bytes:
+        # Not its `value`: a list would drop all others that are kept as mappings.
+        value = stored.value if stored.parsed else orjson.loads(stored.encoded)
+        return self._writer.write(self.rules.from_hub(self.kind, value))
 
 
 class PartialProtobufEncoder:

@@ -7,7 +7,7 @@ Rules: sigs.k8s.io/structured-merge-diff `merge`, k8s.io/apimachinery `util/mana
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -109,19 +109,43 @@ def _created(
         fields, _ = typed.compared(_trackable({}), trackable, form)
         if shape is not None:
             SHAPES.keep(form, shape, fields)
-    for name in writer.reset:
-        fields = paths.without_field(fields, tuple(name.split(".")))
+    fields = _without_reset(fields, writer)
     if not fields:
         return []
     owner = Owner.updater(writer.manager, writer.api_version, writer.subresource)
     return written({owner: OwnedFields(fields, writer.api_version, writer.now)})
 
 
+def _without_reset(fields: FieldSet, writer: FieldManager) -> FieldSet:
+    """Return the fields without those that this way of writing does not write."""
+    for name in writer.reset:
+        first, _, rest = name.partition(".")
+        if f"f:{first}" in fields:
+            fields = paths.without_field(fields, (first, rest) if rest else (first,))
+    return fields
+
+
 def _compared(
     live: Mapping[str, Any], new: Mapping[str, Any], form: Form
 ) -> tuple[FieldSet, FieldSet]:
     """Return the fields that were written and removed, without those that have no owner."""
-    return typed.compared(_trackable(live), _trackable(new), form)
+    left, right = _different(live, new, OWN), _different(new, live, OWN)
+    if "metadata" in left or "metadata" in right:
+        before, after = live.get("metadata") or {}, new.get("metadata") or {}
+        left["metadata"] = _different(before, after, OWN_METADATA)
+        right["metadata"] = _different(after, before, OWN_METADATA)
+    return typed.compared(left, right, form)
+
+
+def _different(
+    one: Mapping[str, Any], other: Mapping[str, Any], left_out: Collection[str]
+) -> JsonDict:
+    """Return the fields that are not the very same in the other one: most are, after a change."""
+    return {
+        key: value
+        for key, value in one.items()
+        if key not in left_out and (key not in other or other[key] is not value)
+    }
 
 
 def _trackable(obj: Mapping[str, Any]) -> JsonDict:
@@ -141,8 +165,7 @@ def _after_update(
             fields = paths.difference(fields, less)
         if fields:
             found[other] = owned if fields is owned.fields else replace(owned, fields=fields)
-    for name in writer.reset:
-        more = paths.without_field(more, tuple(name.split(".")))
+    more = _without_reset(more, writer)
     if more:
         mine = found.get(owner)
         fields = paths.ordered(paths.union(mine.fields, more) if mine else more)
@@ -236,7 +259,7 @@ def _applied(
     force: bool,
 ) -> JsonDict:
     before = dict(live or {})
-    owners = read((before.get("metadata") or {}).get("managedFields"))
+    owners = read((before.get("metadata") or {}).get("managedFields"), trusted=True)
     if live is not None and not owners:
         # The object has no known owner: existing fields go to the owner "before-first-apply".
         more, _ = _compared({}, live, form)
@@ -245,18 +268,14 @@ def _applied(
     owner = Owner.applier(writer.manager, writer.subresource)
     last = owners.get(owner)
     fields = typed.field_set(_trackable(config), form)
-    for name in writer.reset:
-        fields = paths.without_field(fields, tuple(name.split(".")))
-    fields = _without_own(fields)
+    fields = _without_own(_without_reset(fields, writer))
     after = typed.merged(before, dict(config), form) if live is not None else _fresh(config)
     mine = OwnedFields(fields, writer.api_version, writer.now)
     if last is not None:
         after = _pruned(after, last.fields, [mine, *_others(owners, owner)], form)
     after = _with_own(after, before, config)
     more, less = _compared(before, after, form)
-    for name in writer.reset:
-        path = tuple(name.split("."))
-        more, less = paths.without_field(more, path), paths.without_field(less, path)
+    more, less = _without_reset(more, writer), _without_reset(less, writer)
     left = _taken_over(owners, owner, more, less, force=force)
     same = last is not None and last.fields == fields and not more and not less
     if fields:

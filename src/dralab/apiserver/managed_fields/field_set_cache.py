@@ -14,6 +14,7 @@ from dralab.apiserver.managed_fields.paths import FieldSet
 LIMIT: Final = 400_000  # parts of all shapes together; one takes some 200 bytes with its fields
 LONG: Final = 32  # characters of a name that count as one part
 LARGEST: Final = 2000  # parts of a shape: larger ones are not likely to come again
+COMPOSED: Final = frozenset({dict, list})
 Shape = tuple[Any, ...]
 
 
@@ -47,31 +48,23 @@ def _size(part: Any) -> int:
 
 
 class _Level:
-    """What mappings with the same names and types of values have in common, in one form.
+    """What mappings with the same names have in common, in one form.
 
-    It stands for itself in a shape: there is one for each form, names and types. `clear` says that
-    nothing in it has a kind that only its value tells.
+    It stands for itself in a shape: there is one for each form and names. `mappings` and `lists`
+    are the parts whose contents count. `open` are names of parts whose kind only the value tells;
+    the others are owned as a whole, whatever they are.
     """
 
-    __slots__ = ("clear", "lists", "mappings", "size")
+    __slots__ = ("lists", "mappings", "open", "size")
 
-    def __init__(self, form: Form, names: tuple[str, ...], types: tuple[type, ...]) -> None:
-        mappings: list[tuple[str, Form]] = []
-        lists: list[tuple[str, Form]] = []
-        self.clear = True
+    def __init__(self, form: Form, names: tuple[str, ...]) -> None:
+        parts = [(name, form.below(name)) for name in names]
         self.size = sum(map(_size, names))
-        for name, kind in zip(names, types, strict=True):
-            if kind is not dict and kind is not list:
-                continue
-            part = form.below(name)
-            if part.open:
-                self.clear = False
-            elif kind is dict and part.kind == "fields":
-                mappings.append((name, part))
-            elif kind is list and part.kind in {"map", "set"}:
-                lists.append((name, part))
-            # Others are owned as a whole: nothing below them counts.
-        self.mappings, self.lists = tuple(mappings), tuple(lists)
+        self.open = tuple(name for name, part in parts if part.open)
+        self.mappings = tuple(
+            (name, part) for name, part in parts if part.kind == "fields" and not part.open
+        )
+        self.lists = tuple((name, part) for name, part in parts if part.kind in {"map", "set"})
 
 
 class _Levels:
@@ -82,9 +75,8 @@ class _Levels:
         self._size = 0
 
     def add(self, signature: tuple[Any, ...]) -> _Level:
-        """Return a new level; `signature` is the form, then all names, then all types."""
-        end = len(signature) // 2 + 1
-        level = _Level(signature[0], signature[1:end], signature[end:])
+        """Return a new level; `signature` is the form, then all names."""
+        level = _Level(signature[0], signature[1:])
         if level.size <= LARGEST:
             if self._size + level.size > LIMIT:
                 self.found.clear()
@@ -112,16 +104,21 @@ def shape_of(value: Mapping[str, Any], form: Form) -> Shape | None:
 
 def _note(value: Mapping[str, Any], form: Form, found: list[Any]) -> bool:
     """Add the parts of a struct or a map; return False if it gets too large or is unclear."""
-    signature = (form, *value, *map(type, value.values()))
+    signature = (form, *value)
     level = LEVELS.found.get(signature) or LEVELS.add(signature)
-    if not level.clear or level.size > LARGEST or len(found) > LARGEST:
+    if level.size > LARGEST or len(found) > LARGEST:
         return False
     found.append(level)
-    for name, part in level.mappings:
-        if not _note(value[name], part, found):
+    for name in level.open:
+        if type(value[name]) in COMPOSED:
             return False
-    for name, part in level.lists:  # noqa: SIM110 - a generator takes twice as long
-        if not _note_list(value[name], part, found):
+    for name, part in level.mappings:
+        item = value[name]
+        if type(item) is not dict or not _note(item, part, found):
+            return False
+    for name, part in level.lists:
+        item = value[name]
+        if type(item) is not list or not _note_list(item, part, found):
             return False
     return True
 

@@ -81,6 +81,16 @@ class Rules:
         """Return the rules of a kind."""
         return self.strategies.get(kind.hub, PLAIN)
 
+    def decodes_alone(self, kind: Kind) -> bool:
+        """Return whether objects are decoded by a built-in definition alone, as stored."""
+        strategy = type(self.strategy_of(kind))
+        return (
+            kind.custom is None
+            and self.is_hub(kind)
+            and strategy.decode is Strategy.decode
+            and strategy.mend is Strategy.mend
+        )
+
     def default(self, kind: Kind, value: JsonDict) -> None:
         """Fill in the defaults."""
         self.strategy_of(kind).default(value)

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+import orjson
+
 from dralab.api.decoding import decoder_of
 from dralab.api.kinds import Kind
 from dralab.api.scalar_decoding import DecodingError
@@ -25,6 +27,55 @@ def decoded(context: Context, kind: Kind, value: JsonDict, options: WriteOptions
     if unknown or options.duplicates:
         complain(complaints(unknown, options.duplicates), kind, options)
     return value
+
+
+def decoded_change(
+    context: Context, kind: Kind, value: JsonDict, before: JsonDict, options: WriteOptions
+) -> JsonDict:
+    """Return an object that replaces the stored `before`, as `decoded` does.
+
+    Its spec and status, and the owners in its metadata, are not decoded again where they are byte
+    for byte as stored.
+    """
+    metadata = value.get("metadata")
+    if not isinstance(metadata, dict) or not context.rules.decodes_alone(kind):
+        return decoded(context, kind, value, options)
+    known = _taken(("spec", "status"), value, before)
+    owners = _taken(("ownerReferences",), metadata, before["metadata"])
+    order, order_within = list(value), list(metadata)
+    for parts, whole in ((known, value), (owners, metadata)):
+        for part in parts:
+            del whole[part]
+    found = decoded(context, kind, value, options)
+    if owners:
+        found["metadata"] = _joined(order_within, owners, found["metadata"])
+    return _joined(order, known, found) if known else found
+
+
+def _taken(parts: Sequence[str], value: JsonDict, before: JsonDict) -> JsonDict:
+    return {part: value[part] for part in parts if _unchanged(part, value, before)}
+
+
+def _unchanged(part: str, value: JsonDict, before: JsonDict) -> bool:
+    mine, theirs = value.get(part), before.get(part)
+    if not mine or mine != theirs:
+        return False
+    # Python takes 1, 1.0 and true for the same.
+    return mine is theirs or orjson.dumps(mine) == orjson.dumps(theirs)
+
+
+def _joined(order: Sequence[str], known: JsonDict, found: JsonDict) -> JsonDict:
+    """Return what is known and what was decoded, in the order in which it was sent."""
+    result = {}
+    for name in order:
+        if name in known:
+            result[name] = known[name]
+        elif name in found:
+            result[name] = found[name]
+    for name in found:
+        if name not in result:
+            result[name] = found[name]
+    return result
 
 
 def typed(

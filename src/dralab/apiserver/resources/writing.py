@@ -291,7 +291,7 @@ def update(
                 check_creation(context, kind, name, namespace, options)
                 return create(context, kind, value, namespace, options), True
             raise ApiError.not_found(kind.plural, name, group=kind.group)
-        value = typed_objects.decoded(context, kind, value, options)
+        value = typed_objects.decoded_change(context, kind, value, live.value, options)
         context.rules.default(kind, value)
         value = context.rules.to_hub(kind, value)
         return _replace(context, kind, live, value, options, subresource=subresource), False
@@ -341,7 +341,7 @@ def change(
             current = context.rules.from_hub(kind, current)
         value = edit(current)
         if not typed:
-            value = typed_objects.decoded(context, kind, value, options)
+            value = typed_objects.decoded_change(context, kind, value, live.value, options)
         context.rules.default(kind, value)
         value = context.rules.to_hub(kind, value)
         return _replace(context, kind, live, value, options, subresource=subresource)
@@ -401,8 +401,7 @@ def _replace(
     if counts and _wanted_changed(rules.counted, value, old):
         meta["generation"] = old_meta.get("generation", 0) + 1
     errors = [
-        *metadata.problems(meta, namespaced=kind.namespaced, name_problems=rules.name_problems),
-        *metadata.update_problems(meta, old_meta),
+        *metadata.change_problems(meta, old_meta),
         *errors,
     ]
     if errors:
