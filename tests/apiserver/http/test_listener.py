@@ -6,6 +6,7 @@ import logging
 import os
 import resource
 import socket
+import sys
 
 import pytest
 
@@ -63,3 +64,14 @@ def test_without_any_descriptor_a_connection_is_taken_by_the_spare_one(
     assert clients[0].recv(1) == b""
     found, _ = listener.accept()
     found.close()
+
+
+def test_the_backlog_stays_long_however_few_are_accepted_at_once(listener):
+    # The kernel tells of a listening socket how long its backlog may be (tcp_info, tcpi_sacked).
+    def backlog():
+        found = listener.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 32)
+        return int.from_bytes(found[28:32], sys.byteorder)
+
+    long = backlog()
+    listener.listen(1)
+    assert backlog() == long > 1

@@ -1,6 +1,7 @@
 """Answers without tasks, and the connections on which they are sent."""
 
 import asyncio
+import gc
 import socket
 
 import pytest
@@ -103,3 +104,19 @@ def test_a_promise_that_is_given_up_fails():
     assert promise.cancel()
     assert (promise.done(), promise.cancelled()) == (True, True)
     assert [type(error) for error in failed] == [asyncio.CancelledError]
+
+
+def test_requests_leave_nothing_to_the_garbage_collector(connection):
+    connection.sendall(put(0, b"x"))
+    assert answered(connection, 1)[0][0] == 201
+    count = 100
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(count):
+            connection.sendall(b"GET /0 HTTP/1.1\r\nhost: x\r\n\r\n")
+            assert answered(connection, 1)[0][0] == 200
+        # Cycles of references make pauses: with one for each request, of half a second.
+        assert gc.collect() < count
+    finally:
+        gc.enable()

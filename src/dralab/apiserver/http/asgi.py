@@ -47,7 +47,10 @@ SHORT: Final = 2.0  # seconds: so short a watch ends without a bookmark, as a re
 BOOKMARKS_EVERY: Final = 5.0  # seconds between looks at which bookmarks are due
 LAST_WORDS: Final = 10.0  # seconds to read what is left when a watch's time is over
 LARGE: Final = 1024 * 1024  # bytes of JSON that may take a second
-HELD: Final = 0.02  # seconds after which a batch lets the loop have a turn
+# Seconds after which a batch lets the loop have a turn: where others wait, they wait for two
+# batches. It may be as long as the store took to write the last one, so that this does not double.
+HELD: Final = 0.005
+LONGEST_HELD: Final = 0.02
 READS: Final = frozenset({"GET", "HEAD"})
 # Threads beside that of the loop. Writes to a shared store wait for it, so there are many.
 LANES: Final = {
@@ -118,6 +121,7 @@ class AsgiApp(AsgiBase):
         self._under_way: set[Promise[Outcome]] = set()
         self._outdated: list[Asked] = []
         self._refreshing = False
+        self._held = HELD
 
     def _flow_of(self, request: HttpRequest) -> Flow:
         return self.served.flow_of(request)  # of the server that is served now
@@ -286,13 +290,16 @@ class AsgiApp(AsgiBase):
         answered: list[tuple[Asked, Outcome | TakesLong]] = []
         # The loop's time: that of the CPU takes a call of the system.
         now = asyncio.get_running_loop().time if self.limits.timers else None
-        until = now() + HELD if now is not None else 0.0
+        until = now() + self._held if now is not None else 0.0
+        last = 0.0
         try:
             with self.served.store.batch():
                 for one in waiting:
                     answered.append((one, self._answer(one[0])))
-                    if now is not None and now() > until:
+                    if now is not None and (last := now()) > until:
                         break
+            if now is not None:
+                self._held = min(max(HELD, now() - last), LONGEST_HELD)
         except StorageUnavailable as error:
             # None of the batch's writes has happened; reads are answered again.
             refusal = _unavailable(error)

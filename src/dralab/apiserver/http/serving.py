@@ -12,6 +12,7 @@ import os
 import resource
 import socket
 import ssl
+import weakref
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -43,6 +44,7 @@ HEAD_TIME: Final = 30.0  # seconds for a head to arrive
 IDLE: Final = 120.0  # seconds that a connection without a request is kept
 DAY: Final = 86_400.0
 BACKLOG: Final = 2048
+ACCEPTED: Final = 16  # connections in a turn of the loop: of a thousand, few delay others
 RESERVE: Final = 128  # descriptors that connections leave to files, nodes and processes
 BODILESS: Final = frozenset({HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED})
 TOLD_EVERY: Final = 60.0  # seconds between lines about connections that are too many
@@ -130,7 +132,7 @@ class HttpServer:
             proxy_headers=False,
             timeout_keep_alive=int(IDLE if edge.limits.timers else DAY),
             timeout_graceful_shutdown=1,
-            backlog=BACKLOG,
+            backlog=ACCEPTED,
             ssl_certfile=str(certificate.certificate) if certificate else None,
             ssl_keyfile=str(certificate.key) if certificate else None,
         )
@@ -201,6 +203,10 @@ class _Listener(socket.socket):
             found.close()
         self._tell(limit)
         raise ConnectionAbortedError(errno.ECONNABORTED, "too many connections")
+
+    def listen(self, backlog: int = BACKLOG, /) -> None:
+        """Listen, always with the same backlog: asyncio's own is how many it accepts in a turn."""
+        super().listen(max(backlog, BACKLOG))
 
     def close(self) -> None:
         super().close()
@@ -299,7 +305,7 @@ class _LimitedProtocol(HttpToolsProtocol):
         super().data_received(data)
         if self.expected is not None:
             expected, self.expected = self.expected, None
-            super()._start_asgi_task(expected, self.app)
+            self.go_on(expected, self.app)
         if self.head > HEAD and not self.transport.is_closing():
             self.transport.write(
                 b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
@@ -311,12 +317,6 @@ class _LimitedProtocol(HttpToolsProtocol):
         self.in_body = True
         self.head = 0
         super().on_headers_complete()
-        cycle = self.cycle
-        if cycle is not None and cycle.scope is self.scope:  # it may be a WebSocket, too
-            self.scope["extensions"] = {
-                WHOLE_ANSWER: partial(_send_whole, cycle),  # type: ignore[dict-item]  # it is a dict of anything
-                WHOLE_BODY: partial(_take_whole, cycle),  # type: ignore[dict-item]
-            }
 
     def on_message_complete(self) -> None:
         self.in_body = False
@@ -334,10 +334,16 @@ class _LimitedProtocol(HttpToolsProtocol):
         if cycle is self.cycle and cycle.more_body and _is_small(app, self):
             self.expected = cycle
         else:
-            super()._start_asgi_task(cycle, app)
+            self.go_on(cycle, app)
 
     def go_on(self, cycle: RequestResponseCycle, answering: Answering) -> None:
         """Answer a request in a task."""
+        # Weakly: a cycle of references for each request would be the garbage collector's.
+        this = weakref.ref(cycle)
+        cycle.scope["extensions"] = {
+            WHOLE_ANSWER: partial(_send_whole, this),  # type: ignore[dict-item]  # it is a dict of anything
+            WHOLE_BODY: partial(_take_whole, this),  # type: ignore[dict-item]
+        }
         super()._start_asgi_task(cycle, answering)  # type: ignore[arg-type]  # of uvicorn's own types
 
     def on_response_complete(self) -> None:
@@ -385,7 +391,7 @@ class _Exchange:
 
     def send_whole(self, status: int, head: bytes, body: bytes) -> bool:
         """Send an answer in one piece. False: that cannot be done here."""
-        if not _send_whole(self._cycle, status, head, body):
+        if not _sent_whole(self._cycle, status, head, body):
             return False
         self._cycle.on_response = _nothing  # as uvicorn does when a task ends: a cycle less
         return True
@@ -399,12 +405,13 @@ def _nothing() -> None:
     """Do nothing."""
 
 
-def _take_whole(cycle: RequestResponseCycle) -> bytes | None:
+def _take_whole(this: "weakref.ref[RequestResponseCycle]") -> bytes | None:
     """Return the body of a request if all of it has come, as ASGI's messages would.
 
     A small one comes with its head, nearly always: it needs neither a wait nor a timer.
     """
-    if cycle.more_body or cycle.disconnected or cycle.response_complete:
+    cycle = this()
+    if cycle is None or cycle.more_body or cycle.disconnected or cycle.response_complete:
         return None
     body, cycle.body = bytes(cycle.body), bytearray()
     cycle.message_event.clear()
@@ -412,7 +419,14 @@ def _take_whole(cycle: RequestResponseCycle) -> bytes | None:
     return body
 
 
-def _send_whole(cycle: RequestResponseCycle, status: int, head: bytes, body: bytes) -> bool:
+def _send_whole(
+    this: "weakref.ref[RequestResponseCycle]", status: int, head: bytes, body: bytes
+) -> bool:
+    cycle = this()
+    return cycle is not None and _sent_whole(cycle, status, head, body)
+
+
+def _sent_whole(cycle: RequestResponseCycle, status: int, head: bytes, body: bytes) -> bool:
     """Send an answer in one piece, as ASGI's two messages would. False: send it by these.
 
     uvicorn writes head and body apart, which takes two calls of the system and, with TLS, two
