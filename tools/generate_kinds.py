@@ -134,7 +134,6 @@ FIELDS = {
     "secrets": ["type"],
     "services": ["spec.clusterIP", "spec.type"],
     "replicationcontrollers": ["status.replicas"],
-    "replicasets": ["status.replicas"],
     "jobs": ["status.successful"],
     "certificatesigningrequests": ["spec.signerName"],
     "resourceslices": ["spec.nodeName", "spec.driver"],
@@ -143,8 +142,7 @@ EVENT_FIELDS = {
     "": [f"involvedObject.{name}" for name in INVOLVED]
     + ["reason", "reportingComponent", "source", "type"],
     "events.k8s.io": [f"regarding.{name}" for name in INVOLVED]
-    + [f"involvedObject.{name}" for name in INVOLVED]
-    + ["reason", "reportingController", "reportingComponent", "source", "type"],
+    + ["reason", "reportingController", "type"],
 }
 # Subresources whose kind is another one's, and those that no package lists.
 OTHER_KIND = {

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from dralab.api.status import ApiError, Cause
+from dralab.values.go_text import go_quoted
 
 MAX_ERRORS: Final = 1_000  # enough to read: an answer stays smaller than its request
 TITLES: Final = {
@@ -93,9 +94,11 @@ def not_found(field: str, value: Any) -> FieldError:
     return FieldError("FieldValueNotFound", field, value)
 
 
-def not_supported(field: str, value: Any, supported: Sequence[str]) -> FieldError:
-    """A value is none of the known ones."""
-    known = ", ".join(json.dumps(item) for item in sorted(supported))
+def not_supported(
+    field: str, value: Any, supported: Sequence[str], *, ordered: bool = False
+) -> FieldError:
+    """A value is none of the known ones, which are shown sorted unless they are `ordered`."""
+    known = ", ".join(json.dumps(item) for item in (supported if ordered else sorted(supported)))
     return FieldError("FieldValueNotSupported", field, value, f"supported values: {known}")
 
 
@@ -131,7 +134,9 @@ def invalid(kind: str, name: str, errors: Sequence[FieldError], *, group: str = 
 def _shown(value: Any) -> str:
     if value is None:
         return "null"
-    if isinstance(value, (dict, list, tuple, str)):
+    if isinstance(value, str):
+        return go_quoted(value)
+    if isinstance(value, (dict, list, tuple)):
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     if isinstance(value, bool):
         return "true" if value else "false"

@@ -23,8 +23,8 @@ def problems(
     """Return what is wrong with the metadata of a new object."""
     errors: list[FieldError] = []
     if prefix := metadata.get("generateName"):
-        # A trailing dash or dot is fine: the suffix follows.
-        trimmed = prefix[:-1] + "a" if prefix[-1:] in {"-", "."} else prefix
+        # A trailing dash is fine: the suffix follows.
+        trimmed = f"{prefix[:-2]}a" if len(prefix) > 1 and prefix[-1] == "-" else prefix
         errors += [
             fields.invalid_value("metadata.generateName", prefix, why)
             for why in name_problems(trimmed)
@@ -39,6 +39,10 @@ def problems(
             errors.append(fields.required("metadata.namespace"))
     elif metadata.get("namespace"):
         errors.append(fields.forbidden("metadata.namespace", "not allowed on this type"))
+    generation = metadata.get("generation") or 0
+    if generation < 0:
+        why = "must be greater than or equal to 0"
+        errors.append(fields.invalid_value("metadata.generation", generation, why))
     return errors + _part_problems(metadata, {})
 
 
@@ -98,7 +102,7 @@ def _owner_problems(owners: Any) -> list[FieldError]:
     twice = False
     for owner in owners:
         version = owner.get("apiVersion") or ""
-        if not version.rpartition("/")[2]:
+        if version.count("/") > 1 or not version.rpartition("/")[2]:
             errors.append(
                 fields.invalid_value(f"{path}.apiVersion", version, "version must not be empty")
             )
@@ -108,7 +112,7 @@ def _owner_problems(owners: Any) -> list[FieldError]:
             if not owner.get(part)
         ]
         if version == "v1" and owner.get("kind") == "Event":
-            why = "v1, Kind=Event is disallowed from being an owner"
+            why = "/v1, Kind=Event is disallowed from being an owner"
             errors.append(fields.invalid_value(path, owner, why))
         if owner.get("controller"):
             if controller is not None and not twice:
@@ -132,14 +136,6 @@ def _finalizer_problems(finalizers: Any) -> list[FieldError]:
     for name in finalizers:
         found = names.qualified_problems(name)
         errors += [fields.invalid_value(path, name, why) for why in found]
-        if not found and "/" not in name and name not in STANDARD_FINALIZERS:
-            errors.append(
-                fields.invalid_value(
-                    path,
-                    name,
-                    "name is neither a standard finalizer name nor is it fully qualified",
-                )
-            )
     if "orphan" in finalizers and "foregroundDeletion" in finalizers:
         errors.append(
             fields.invalid_value(
@@ -148,6 +144,13 @@ def _finalizer_problems(finalizers: Any) -> list[FieldError]:
                 "finalizer orphan and foregroundDeletion cannot be both set",
             )
         )
+    # Of the built-in kinds (`pkg/apis/core/validation`, ValidateObjectMeta).
+    why = "name is neither a standard finalizer name nor is it fully qualified"
+    errors += [
+        fields.invalid_value(f"{path}[{index}]", name, why)
+        for index, name in enumerate(finalizers)
+        if "/" not in name and name not in STANDARD_FINALIZERS
+    ]
     return errors
 
 

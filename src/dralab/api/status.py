@@ -116,6 +116,11 @@ class ApiError(Exception):
         )
 
     @classmethod
+    def failed(cls, message: str) -> "ApiError":
+        """What a real server has no reason for: it blames itself for some mistakes of clients."""
+        return cls("", message, code=HTTPStatus.INTERNAL_SERVER_ERROR)
+
+    @classmethod
     def bad_request(cls, message: str) -> "ApiError":
         """A request that makes no sense."""
         return cls("BadRequest", message)

@@ -35,7 +35,7 @@ def go_error(data: bytes) -> str:
     >>> go_error(b"")
     'unexpected end of JSON input'
     """
-    text = data.decode("utf-8", errors="replace")
+    text = data.decode("latin-1")  # Go's scanner goes by bytes
     try:
         _Scanner(text).document()
     except _GoSyntaxError as error:

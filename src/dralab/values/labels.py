@@ -8,9 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from dralab.values import names
 from dralab.values.remembering import remembered
 
 TOKEN: Final = re.compile(r"\s*(?:(?P<op>==|!=|[=!,()<>])|(?P<word>[^\s=!,()<>]+))\s*")
+SYMBOLS: Final = frozenset({"==", "!=", "=", "!", ",", "(", ")", "<", ">"})
+INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 MAX_LENGTH: Final = 1 << 16
 
 
@@ -238,13 +241,21 @@ class _Parser:
         self.at = 0
 
     def requirements(self) -> Iterable[Requirement]:
+        if self.peek() != "!" and not self.is_word():
+            raise SelectorError(
+                f"found '{self.peek()}', expected: !, identifier, or 'end of string'"
+            )
         while True:
-            yield self.requirement()
+            try:
+                yield self.requirement()
+            except SelectorError as error:
+                raise SelectorError(f"unable to parse requirement: {error}") from None
             if self.at == len(self.tokens):
                 return
-            self.expect(",", "',' or 'end of string'")
-            if self.at == len(self.tokens):
-                raise SelectorError("found '', expected: identifier after ','")
+            if (found := self.take_token()) != ",":
+                raise SelectorError(f"found '{found}', expected: ',' or 'end of string'")
+            if self.peek() != "!" and not self.is_word():
+                raise SelectorError(f"found '{self.peek()}', expected: identifier after ','")
 
     def peek(self) -> str:
         return self.tokens[self.at] if self.at < len(self.tokens) else ""
@@ -254,46 +265,45 @@ class _Parser:
         self.at += 1
         return token
 
-    def expect(self, token: str, expected: str) -> None:
-        found = self.take_token()
-        if found != token:
-            raise SelectorError(
-                f"unable to parse requirement: found '{found}', expected: {expected}"
-            )
+    def is_word(self) -> bool:
+        token = self.peek()
+        return bool(token) and token not in SYMBOLS
 
-    def word(self) -> str:
-        token = self.take_token()
-        if not token or token in "=!,()<>" or token in {"==", "!="}:
-            raise SelectorError(
-                f"unable to parse requirement: found '{token}', expected: identifier"
-            )
-        return token
+    def word(self, expected: str = "identifier") -> str:
+        if not self.is_word():
+            raise SelectorError(f"found '{self.peek()}', expected: {expected}")
+        return self.take_token()
+
+    def key(self) -> str:
+        word = self.word()
+        if problems := names.qualified_problems(word):
+            # Upstream has no path for the key of a selector in text.
+            raise SelectorError(f'<nil>: Invalid value: "{word}": {"; ".join(problems)}')
+        return word
 
     def requirement(self) -> Requirement:
         if self.peek() == "!":
             self.take_token()
-            return Requirement(self.word(), "DoesNotExist")
-        key = self.word()
+            return Requirement(self.key(), "DoesNotExist")
+        key = self.key()
         match self.peek():
             case "" | ",":
                 return Requirement(key, "Exists")
             case "=" | "==":
                 self.take_token()
-                return Requirement(key, "In", (self.value(),))
+                return _checked(Requirement(key, "In", (self.value(),)))
             case "!=":
                 self.take_token()
-                return Requirement(key, "NotIn", (self.value(),))
+                return _checked(Requirement(key, "NotIn", (self.value(),)))
             case ">" | "<" as sign:
                 self.take_token()
-                return Requirement(key, "Gt" if sign == ">" else "Lt", (self.word(),))
+                return _checked(Requirement(key, "Gt" if sign == ">" else "Lt", (self.value(),)))
             case "in" | "notin" as operator:
                 self.take_token()
-                return Requirement(key, "In" if operator == "in" else "NotIn", self.values())
+                name = "In" if operator == "in" else "NotIn"
+                return _checked(Requirement(key, name, self.values()))
             case other:
-                raise SelectorError(
-                    f"unable to parse requirement: found '{other}', expected: in, notin, =, ==, "
-                    "!=, gt, lt"
-                )
+                raise SelectorError(f"found '{other}', expected: in, notin, =, ==, !=, gt, lt")
 
     def value(self) -> str:
         return "" if self.peek() in {"", ","} else self.word()
@@ -301,17 +311,32 @@ class _Parser:
     def values(self) -> tuple[str, ...]:
         found = self.take_token()
         if found != "(":
-            raise SelectorError(f"unable to parse requirement: found '{found}' expected: '('")
+            raise SelectorError(f"found '{found}' expected: '('")
+        if self.peek() not in {",", ")"} and not self.is_word():
+            raise SelectorError(f"found '{self.peek()}', expected: ',', ')' or identifier")
         values: list[str] = []
         while True:
             if self.peek() in {",", ")"}:
                 values.append("")
             else:
-                values.append(self.word())
+                values.append(self.word("',', or identifier"))
             separator = self.take_token()
             if separator == ")":
-                return tuple(dict.fromkeys(values))
+                return tuple(sorted(set(values)))
             if separator != ",":
-                raise SelectorError(
-                    f"unable to parse requirement: found '{separator}', expected: ',' or ')'"
-                )
+                raise SelectorError(f"found '{separator}', expected: ',' or ')'")
+
+
+def _checked(requirement: Requirement) -> Requirement:
+    """Return a requirement whose values may be values of labels. SelectorError."""
+    wrong = []
+    for index, value in enumerate(requirement.values):
+        if requirement.operator in {"Gt", "Lt"} and not INTEGER.fullmatch(value):
+            why = "for 'Gt', 'Lt' operators, the value must be an integer"
+            wrong.append(f'values[{index}]: Invalid value: "{value}": {why}')
+        if problems := names.label_value_problems(value):
+            at = f"values[{index}][{requirement.key}]"
+            wrong.append(f'{at}: Invalid value: "{value}": {"; ".join(problems)}')
+    if wrong:
+        raise SelectorError(wrong[0] if len(wrong) == 1 else f"[{', '.join(wrong)}]")
+    return requirement

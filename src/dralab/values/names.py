@@ -69,7 +69,7 @@ def qualified_problems(name: str) -> list[str]:
     prefix, slash, rest = name.rpartition("/")
     if name.count("/") > 1:
         return [
-            "a qualified name must consist of alphanumeric characters, '-', '_' or '.', and must "
+            "a valid label key must consist of alphanumeric characters, '-', '_' or '.', and must "
             "start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or "
             "'123-abc', regex used for validation is "
             "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]') with an optional DNS subdomain prefix "
@@ -78,11 +78,14 @@ def qualified_problems(name: str) -> list[str]:
     if slash and not prefix:
         problems.append("prefix part must be non-empty")
     elif slash:
-        problems += [f"prefix part {problem}" for problem in subdomain_problems(prefix)]
+        problems += [
+            f"prefix part {problem.replace('253 characters', '253 bytes')}"
+            for problem in subdomain_problems(prefix)
+        ]
     if not rest:
         problems.append("name part must be non-empty")
     elif len(rest) > 63:
-        problems.append("name part must be no more than 63 characters")
+        problems.append("name part must be no more than 63 bytes")
     if not QUALIFIED.fullmatch(rest):
         problems.append(
             "name part must consist of alphanumeric characters, '-', '_' or '.', and must start "
@@ -108,7 +111,7 @@ def label_value_problems(value: str) -> list[str]:
     """Return why a text is not a label value."""
     problems = []
     if len(value) > 63:
-        problems.append("must be no more than 63 characters")
+        problems.append("must be no more than 63 bytes")
     if not VALUE.fullmatch(value):
         problems.append(
             "a valid label must be an empty string or consist of alphanumeric characters, '-', "

@@ -21,6 +21,14 @@ class PatchError(ValueError):
     """A patch that cannot be read, or does not fit the document."""
 
 
+class MalformedPatch(PatchError):  # noqa: N818 - a fact about the patch
+    """A strategic merge patch whose directives have the wrong form: a bad request."""
+
+
+class UnsupportedPatch(PatchError):  # noqa: N818 - a fact about the patch
+    """A strategic merge patch that asks for what cannot be merged."""
+
+
 class TooManyOperations(PatchError):  # noqa: N818 - a fact about the patch, as upstream's 413
     """A JSON patch longer than the limit."""
 
@@ -150,8 +158,7 @@ class _Patched:
 
     def add(self, path: Sequence[str], value: Document) -> None:
         if not path:
-            self.document = value
-            return
+            raise PatchError("the whole document cannot be added")
         parent, last = self.parent(path), path[-1]
         if isinstance(parent, dict):
             parent[last] = value
@@ -173,7 +180,9 @@ class _Patched:
             self.document = value
             return
         parent, last = self.parent(path), path[-1]
-        _child(parent, last)
+        # The library of kube-apiserver replaces a member that is not there.
+        if not isinstance(parent, dict):
+            _child(parent, last)
         parent[last if isinstance(parent, dict) else _index(last, len(parent))] = value
 
     def copy(self, source: Sequence[str], path: Sequence[str]) -> None:
@@ -217,9 +226,7 @@ def _pointer(operation: Mapping[str, Any], member: str = "path") -> list[str]:
 
 
 def _value(operation: Mapping[str, Any]) -> Document:
-    if "value" not in operation:
-        raise PatchError('"value" is missing')
-    return copied(operation["value"])
+    return copied(operation.get("value"))  # nothing there is null, as in that library
 
 
 def _child(parent: Document, step: str) -> Document:

@@ -7,7 +7,14 @@ Rules: k8s.io/apimachinery `util/strategicpatch`. The orders are `$patch` (delet
 from collections.abc import Sequence
 from typing import Any, Final
 
-from dralab.values.patches import Document, MergeSchema, PatchError
+from dralab.values.go_text import go_value
+from dralab.values.patches import (
+    Document,
+    MalformedPatch,
+    MergeSchema,
+    PatchError,
+    UnsupportedPatch,
+)
 
 PATCH: Final = "$patch"
 RETAIN: Final = "$retainKeys"
@@ -75,7 +82,7 @@ def _ordered_by_marker(patch: dict[str, Any]) -> dict[str, Any]:
         case "delete":
             return {}
         case other:
-            raise PatchError(f"unknown patch type: {other}")
+            raise PatchError(f"unknown patch type: {other} in map: {go_value(patch)}")
 
 
 def _merge_field(
@@ -118,20 +125,20 @@ def _retained(original: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]
         return dict(original)
     listed = patch[RETAIN]
     if not isinstance(listed, list):
-        raise PatchError("invalid patch format of retainKeys")
+        raise MalformedPatch("invalid patch format of retainKeys")
     kept = frozenset(key for key in listed if isinstance(key, str))
     if any(
         key not in kept
         for key, value in patch.items()
         if value is not None and key != RETAIN and not key.startswith((ORDER, DELETE))
     ):
-        raise PatchError("invalid patch format of retainKeys")
+        raise MalformedPatch("invalid patch format of retainKeys")
     return {key: value for key, value in original.items() if key in kept}
 
 
 def _delete_primitives(merged: dict[str, Any], key: str, values: Document) -> None:
     if not isinstance(values, list):
-        raise PatchError("invalid patch format of primitive list")
+        raise MalformedPatch("invalid patch format of primitive list")
     known = merged.get(key)
     if isinstance(known, list):
         gone = {_identity(item, "") for item in values}
@@ -148,7 +155,7 @@ def _merge_in_order(
     known, change = merged.get(key), patch.get(key)
     given = [value[key] for value in (merged, patch) if key in value]
     if not all(isinstance(value, list) for value in [*given, order]):
-        raise PatchError("invalid patch format of setElementOrder list")
+        raise MalformedPatch("invalid patch format of setElementOrder list")
     field = schema.field(key) if schema is not None else None
     merge_key = field.patch_merge_key if field is not None else ""
     if change:
@@ -199,7 +206,10 @@ def _check_order(change: Sequence[Any], order: Sequence[Any], merge_key: str) ->
         if isinstance(item, dict) and PATCH in item:
             continue
         if order and _identity(item, merge_key) not in ahead:
-            raise PatchError(f"The order in patch list doesn't match {ORDER} list: {order}")
+            raise PatchError(
+                f"The order in patch list:\n{go_value(list(change))}\n doesn't match "
+                f"{ORDER.removesuffix('/')} list:\n{go_value(list(order))}\n"
+            )
 
 
 def _merge_lists(
@@ -207,10 +217,11 @@ def _merge_lists(
 ) -> list[Any]:
     items = [*original, *patch]
     if any(isinstance(item, list) for item in items):
-        raise PatchError("lists of lists are not supported")
+        raise UnsupportedPatch("lists of lists are not supported")
     maps = [isinstance(item, dict) for item in items]
     if any(maps) and not all(maps):
-        raise PatchError("either all elements of a list must be maps, or none")
+        shown = go_value([list(original), list(patch)])
+        raise PatchError(f"list element types are not identical: {shown}")
     merge_key = field.patch_merge_key if field is not None else ""
     if not any(maps):
         return _in_order(list(dict.fromkeys(items)), patch, original, "")
@@ -248,8 +259,10 @@ def _after_markers(
                 deleted.add(_identity(item, merge_key))
             case "replace":
                 replaced = True
+            case "merge":
+                raise PatchError("merging lists cannot yet be specified in the patch")
             case other:
-                raise PatchError(f"unknown patch type: {other}")
+                raise PatchError(f"unknown patch type: {other} in map: {go_value(item)}")
     left = [item for item in original if _identity(item, merge_key) not in deleted]
     return left, changes, replaced
 
@@ -294,8 +307,10 @@ def _places(items: Sequence[Any], merge_key: str) -> dict[Any, int]:
 def _identity(item: Any, merge_key: str) -> Any:
     if isinstance(item, dict):
         if merge_key not in item:
-            raise PatchError(f"map: {item} does not contain declared merge key: {merge_key}")
+            raise PatchError(
+                f"map: {go_value(item)} does not contain declared merge key: {merge_key}"
+            )
         item = item[merge_key]
     if isinstance(item, (dict, list)):
-        raise PatchError(f"a merge key must be a plain value: {item}")
+        raise PatchError(f"a merge key must be a plain value: {go_value(item)}")
     return (isinstance(item, bool), item)

@@ -130,10 +130,6 @@ class EndpointsStrategy(Strategy):
             for port in subset.get("ports") or ():
                 port.setdefault("protocol", "TCP")
 
-    def warnings(self, value: JsonDict) -> list[str]:  # noqa: ARG002 - whatever it holds
-        """Say that there is a newer form."""
-        return ["v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"]
-
 
 class EndpointSliceStrategy(Strategy):
     """Endpoint slices."""

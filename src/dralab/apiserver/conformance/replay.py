@@ -13,9 +13,6 @@ from dralab.apiserver.conformance.senders import TOKEN, Question, Reply, Sender
 Case = Mapping[str, Any]
 # Cases that this server answers differently, and why: docs/decisions/api-differences.md.
 ON_PURPOSE: Final[Mapping[str, str]] = {
-    "watch rv garbage": "400 BadRequest: a client error (a real server answers 500)",
-    "create with resourceVersion set": "400 BadRequest: a client error (a real server answers 500)",
-    "ssa unknown field": "400 BadRequest: a client error (a real server answers 500)",
     "pod immut": "the message has no dump of internal Go structs",
     "openapi v2 json": "the document lists the paths that this server serves",
     "GET /livez?verbose": "the checks are those of this server",

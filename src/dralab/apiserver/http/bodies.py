@@ -1,5 +1,6 @@
 """Request bodies: JSON, YAML and protobuf to plain mappings, with a server's error messages."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -12,11 +13,23 @@ from dralab.values.json_syntax import duplicate_fields, go_error, may_have_dupli
 
 MAX_BODY: Final = 3 * 1024 * 1024
 SHOWN: Final = 30
+NO_JSON: Final = "couldn't get version/kind; json parse error: "
+NO_YAML: Final = "couldn't get version/kind; yaml parse error: "
+UNRECOGNIZED: Final = re.compile(
+    r"the object provided is unrecognized \(must be of type \w+\): (?P<why>.*) \(.*\)", re.DOTALL
+)
 MAX_NODES: Final = 1_000_000
 MAX_DEPTH: Final = 200
 JSON_TYPES: Final = frozenset({"", "application/json", "*/*"})
 YAML_TYPES: Final = frozenset({"application/yaml", "application/x-yaml"})
 PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
+# Kinds that every group and version has.
+META_KINDS: Final = frozenset(
+    {
+        "CreateOptions", "DeleteOptions", "ExportOptions", "GetOptions", "ListOptions",
+        "PatchOptions", "Status", "UpdateOptions", "WatchEvent",
+    }
+)  # fmt: skip
 ACCEPTED: Final = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
 
 
@@ -30,8 +43,11 @@ class Body:
 
 
 def media_type(content_type: str) -> str:
-    """Return a Content-Type without its parameters."""
-    return content_type.partition(";")[0].strip().lower()
+    """Return a Content-Type without its parameters; as it is where these cannot be read."""
+    media, *parameters = content_type.split(";")
+    if any("=" not in each and each.strip() for each in parameters):
+        return content_type
+    return media.strip().lower()
 
 
 def decode(data: bytes, content_type: str, expected: str, *, count_duplicates: bool = True) -> Body:
@@ -60,6 +76,25 @@ def decode(data: bytes, content_type: str, expected: str, *, count_duplicates: b
     raise unknown_format(ACCEPTED)
 
 
+def decode_options(data: bytes, content_type: str, expected: str) -> dict[str, Any] | None:
+    """Return the options in a body, which a server names in none of its complaints."""
+    try:
+        value = decode(data, content_type, expected).value
+    except ApiError as error:
+        found = UNRECOGNIZED.fullmatch(error.message)
+        raise ApiError.bad_request(found["why"]) if found else error from None
+    if value is None or isinstance(value, dict):
+        kind = (value or {}).get("kind") or expected
+        if kind == expected:
+            return value
+        version = (value or {}).get("apiVersion") or "v1"
+        raise ApiError.bad_request(
+            f'no kind "{kind}" is registered for version "{version}" in scheme '
+            '"k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:34"'
+        )
+    raise ApiError.bad_request(_not_a_struct(value))
+
+
 def unknown_format(accepted: str) -> ApiError:
     """Return the error for a body in a form that is not supported."""
     return ApiError(
@@ -73,9 +108,7 @@ def _json(data: bytes, expected: str, *, count_duplicates: bool) -> Body:
     try:
         value = orjson.loads(data)
     except orjson.JSONDecodeError as error:
-        raise unrecognized(
-            data, expected, f"couldn't get version/kind; json parse error: {go_error(data)}"
-        ) from error
+        raise unrecognized(data, expected, f"{NO_JSON}{go_error(data)}") from error
     duplicates: Sequence[str] = ()
     # A body that nests too deeply to be encoded again is refused before it is stored.
     if count_duplicates or data.count(b"[") + data.count(b"{") > MAX_DEPTH:
@@ -97,9 +130,7 @@ def load_yaml(data: bytes, expected: str) -> Any:
     try:
         return yaml_text.load(data)
     except yaml_text.NoYamlError as error:
-        raise unrecognized(
-            data, expected, f"couldn't get version/kind; yaml parse error: {error}"
-        ) from error
+        raise unrecognized(data, expected, f"{NO_YAML}{error}") from error
 
 
 def unrecognized(data: bytes, expected: str, why: str) -> ApiError:
@@ -120,14 +151,13 @@ def summary(data: bytes) -> str:
 
 def check_type(value: Any, data: bytes, kind: Kind, kinds: Kinds) -> dict[str, Any]:
     """Return the object of a body if it is one of `kind`; built-in ones may leave that out."""
+    if value is None and kind.custom is None:
+        return {}
     if not isinstance(value, dict):
         raise unrecognized(
             data,
             kind.kind,
-            "couldn't get version/kind; json parse error: json: cannot unmarshal "
-            f"{go_type(value)} into Go value of type struct "
-            '{ APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string '
-            '"json:\\"kind,omitempty\\"" }',
+            _not_a_struct(value),
         )
     version, name = value.get("apiVersion"), value.get("kind")
     if version == kind.api_version and name == kind.kind:
@@ -146,7 +176,13 @@ def check_type(value: Any, data: bytes, kind: Kind, kinds: Kinds) -> dict[str, A
                 shown = data.decode("utf-8", errors="replace")
                 raise unrecognized(data, kind.kind, f"Object '{part}' is missing in '{shown}'")
     version, name = version or kind.api_version, name or kind.kind
-    if name != kind.kind:
+    if version.count("/") > 1:
+        raise unrecognized(data, kind.kind, f"unexpected GroupVersion string: {version}")
+    if name != kind.kind or (
+        kind.custom is None
+        and version.rpartition("/")[0] == kind.group
+        and kinds.of_object(version, name) is None
+    ):
         raise _wrong_kind(version, name, kind, kinds)
     if version != kind.api_version:
         raise ApiError.bad_request(
@@ -156,9 +192,19 @@ def check_type(value: Any, data: bytes, kind: Kind, kinds: Kinds) -> dict[str, A
     return value
 
 
+def _not_a_struct(value: Any) -> str:
+    return (
+        "couldn't get version/kind; json parse error: json: cannot unmarshal "
+        f"{go_type(value)} into Go value of type struct "
+        '{ APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string '
+        '"json:\\"kind,omitempty\\"" }'
+    )
+
+
 def _wrong_kind(version: str, name: str, kind: Kind, kinds: Kinds) -> ApiError:
     group, _, short = version.rpartition("/")
-    if kinds.of_object(version, name) is None:
+    known = kinds.of_object(version, name) or kinds.of_object(version, name.removesuffix("List"))
+    if known is None and name not in META_KINDS:
         why = (
             f'no kind "{name}" is registered for version "{version}" in scheme '
             '"k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30"'

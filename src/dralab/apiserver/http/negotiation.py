@@ -1,12 +1,14 @@
 """Content negotiation: which form of a response a client's Accept header allows.
 
-A media type with parameters that are not known is skipped, never half matched: a client that
-asks for a form we do not have must not get another one under its name.
+A media type that asks for another kind (`as`) than there is is skipped, never half matched: a
+client that asks for a form we do not have must not get another one under its name. Parameters that
+nobody knows mean nothing, as in k8s.io/apiserver `endpoints/handlers/negotiation`.
 """
 
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from dralab.api.kinds import Kind
 from dralab.api.status import ApiError
 from dralab.values.remembering import remembered
 
@@ -20,6 +22,7 @@ REPRESENTATIONS: Final = (
 )
 PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
 MEDIA: Final = {"protobuf": PROTOBUF}
+ROUTED: Final = frozenset({*REPRESENTATIONS, "*/*"})
 STREAMS: Final = (
     "application/json;stream=watch",
     "application/vnd.kubernetes.protobuf;stream=watch",
@@ -77,7 +80,7 @@ def clauses(accept: str) -> tuple[MediaRange, ...]:
 
 
 @remembered(1024)
-def form_of(accept: str, *, listing: bool, protobuf: bool = False) -> AnswerForm | None:
+def form_of(accept: str, *, protobuf: bool = False) -> AnswerForm | None:
     """Return the form for an object, list or watch; None if no clause can be met.
 
     `protobuf` says that objects of the kind can be written as such; its metadata always can.
@@ -85,31 +88,27 @@ def form_of(accept: str, *, listing: bool, protobuf: bool = False) -> AnswerForm
     if not accept:
         return PLAIN
     for clause in clauses(accept):
-        form = _form(clause, listing=listing, protobuf=protobuf)
+        form = _form(clause, protobuf=protobuf)
         if form is not None:
             return form
     return None
 
 
-def _form(clause: MediaRange, *, listing: bool, protobuf: bool) -> AnswerForm | None:
+def _form(clause: MediaRange, *, protobuf: bool) -> AnswerForm | None:
     encoding: Encoding
     if clause.media in {"application/json", "*/*", "application/*"}:
         encoding = "json"
-    elif clause.media in {"application/yaml", "application/x-yaml"}:
+    elif clause.media == "application/yaml":
         encoding = "yaml"
     elif clause.media == PROTOBUF:
         encoding = "protobuf"
     else:
         return None
     parameters = dict(clause.parameters)
-    parameters.pop("charset", None)
-    parameters.pop("stream", None)
-    parameters.pop("profile", None)
-    parameters.pop("pretty", None)
-    as_ = parameters.pop("as", "")
-    group, version = parameters.pop("g", ""), parameters.pop("v", "")
-    if parameters:
+    stream = parameters.get("stream", "")
+    if parameters.get("sv") or (stream and (stream != "watch" or encoding == "yaml")):
         return None
+    as_, group, version = (parameters.get(name, "") for name in ("as", "g", "v"))
     if not as_:
         if group or version or (encoding == "protobuf" and not protobuf):
             return None
@@ -121,7 +120,7 @@ def _form(clause: MediaRange, *, listing: bool, protobuf: bool) -> AnswerForm | 
             return AnswerForm(encoding, "Table", version)
         case "PartialObjectMetadata":
             return AnswerForm(encoding, "PartialObjectMetadata", version)
-        case "PartialObjectMetadataList" if listing:
+        case "PartialObjectMetadataList":
             return AnswerForm(encoding, "PartialObjectMetadataList", version)
         case _:
             return None
@@ -147,8 +146,14 @@ def discovery_form(accept: str) -> Literal["aggregated", "json", "yaml", ""]:
     return ""
 
 
-def not_acceptable(*, listing: bool) -> ApiError:
-    """Return the error for an Accept header that cannot be met."""
+def not_acceptable(accept: str, *, listing: bool) -> ApiError:
+    """Return the error for an Accept header that cannot be met: its media types, or what they ask.
+
+    The two are refused in two places of a real server: its router, which knows no `application/*`,
+    and its negotiation.
+    """
+    if any(clause.media in ROUTED for clause in clauses(accept)):
+        return unmet()
     known = ", ".join(REPRESENTATIONS + (STREAMS if listing else ()))
     return ApiError(
         "NotAcceptable",
@@ -157,7 +162,20 @@ def not_acceptable(*, listing: bool) -> ApiError:
     )
 
 
-def discovery_not_acceptable() -> ApiError:
-    """Return the same for discovery."""
-    known = ", ".join(REPRESENTATIONS)
-    return ApiError("NotAcceptable", f"only the following media types are accepted: {known}")
+def unmet(known: tuple[str, ...] = REPRESENTATIONS) -> ApiError:
+    """Return the error for media types that are known, but not with what they ask for."""
+    accepted = ", ".join(known)
+    return ApiError("NotAcceptable", f"only the following media types are accepted: {accepted}")
+
+
+def check_shape(form: AnswerForm, kind: Kind, *, listing: bool) -> None:
+    """Refuse metadata of one object for a list, and of a list for one object. ApiError."""
+    refused = "PartialObjectMetadata" if listing else "PartialObjectMetadataList"
+    if form.as_ != refused:
+        return
+    if kind.custom is not None:
+        name = "unstructured.Unstructured"
+    else:
+        name = f"{kind.group.partition('.')[0] or 'core'}.{kind.kind}"
+    shape = f"a list (*{name}List)" if listing else f"not a list (*{name})"
+    raise ApiError("NotAcceptable", f"you requested {refused}, but the requested object is {shape}")

@@ -82,7 +82,7 @@ class Pages:
         self, request: HttpRequest, parts: Sequence[str]
     ) -> HttpResponse:
         """Answer a GET of such a path; ApiError, NoSuchGroup."""
-        if request.method not in {"GET", "HEAD"}:
+        if request.method not in {"GET", "HEAD"} and not _takes_any_method(parts):
             raise ApiError(
                 "MethodNotAllowed",
                 "the server does not allow this method on the requested resource",
@@ -94,7 +94,9 @@ class Pages:
             case ["version"]:
                 return self._json(request, orjson.dumps(asdict(self.version)))
             case [("livez" | "readyz" | "healthz") as name]:
-                return self._health(name, verbose="verbose" in request.query)
+                query = routing.query_of(request.query)
+                left_out = frozenset(query.get("exclude", ()))
+                return self._health(name, verbose="verbose" in query, left_out=left_out)
             case [("livez" | "readyz" | "healthz") as name, *rest] if "/".join(
                 rest
             ) in self._checks(name):
@@ -121,7 +123,7 @@ class Pages:
     def _groups(self, request: HttpRequest, *, core: bool) -> HttpResponse:
         form = negotiation.discovery_form(request.headers.get("accept", ""))
         if not form:
-            raise negotiation.discovery_not_acceptable()
+            raise negotiation.unmet()
         if form == "aggregated":
             return self._document(
                 request,
@@ -207,15 +209,22 @@ class Pages:
         headers = (("Content-Type", JWKS), ("Cache-Control", "public, max-age=3600"))
         return HttpResponse(headers=headers, body=orjson.dumps(self.issuer.key_set()))
 
-    def _health(self, name: str, *, verbose: bool) -> HttpResponse:
+    def _health(self, name: str, *, verbose: bool, left_out: frozenset[str]) -> HttpResponse:
         checks = self._checks(name)
-        failed = [check for check in checks if self._fails(name, check)]
+        failed = [check for check in checks if check not in left_out and self._fails(name, check)]
         if not verbose and not failed:
             return HttpResponse(headers=TEXT, body=b"ok")
         lines = [
-            f"[-]{check} failed: reason withheld" if check in failed else f"[+]{check} ok"
+            f"[+]{check} excluded: ok"
+            if check in left_out
+            else f"[-]{check} failed: reason withheld"
+            if check in failed
+            else f"[+]{check} ok"
             for check in checks
         ]
+        if unknown := sorted(left_out.difference(checks)):
+            named = ", ".join(f'"{check}"' for check in unknown)
+            lines.append(f"warn: some health checks cannot be excluded: no matches for {named}")
         text = "\n".join([*lines, f"{name} check {'failed' if failed else 'passed'}", ""])
         return HttpResponse(status=500 if failed else 200, headers=TEXT, body=text.encode())
 
@@ -256,3 +265,14 @@ class Pages:
         lines.append("")
         headers = (("Content-Type", "text/plain; version=0.0.4; charset=utf-8"),)
         return HttpResponse(headers=headers, body="\n".join(lines).encode())
+
+
+def _takes_any_method(parts: Sequence[str]) -> bool:
+    """Whether a page answers whatever the method is, as those of a real server's plain mux do."""
+    match list(parts):
+        case [("livez" | "readyz" | "healthz" | "openapi" | "metrics"), *_]:
+            return True
+        case ["apis"] | ["apis", _]:
+            return True
+        case _:
+            return False

@@ -12,14 +12,22 @@ import orjson
 from dralab.api.status import ApiError
 from dralab.apiserver.admission.chain import unnoted
 from dralab.apiserver.http import bodies, weighing
+from dralab.apiserver.http.bodies import Body
 from dralab.apiserver.http.encoders import Encoders
 from dralab.apiserver.http.messages import Answer, HttpRequest, HttpResponse, WatchStream
-from dralab.apiserver.http.negotiation import PROTOBUF, AnswerForm
+from dralab.apiserver.http.negotiation import (
+    PROTOBUF,
+    STREAMS,
+    AnswerForm,
+    check_shape,
+    unmet,
+)
 from dralab.apiserver.http.responses import (
     encoded,
     form_for,
     not_allowed,
     response,
+    warning_headers,
     warnings_of,
 )
 from dralab.apiserver.http.routing import (
@@ -41,7 +49,7 @@ from dralab.apiserver.resources.options import (
     list_options,
     write_options,
 )
-from dralab.apiserver.resources.patching import PatchType
+from dralab.apiserver.resources.patching import PatchType, undecodable
 from dralab.apiserver.resources.server import Resources, success
 from dralab.apiserver.storage import Stored
 from dralab.apiserver.users import User
@@ -63,6 +71,11 @@ SHOWN_WHEN_DELETED: Final = frozenset(
         "apiextensions.k8s.io/customresourcedefinitions",
     }
 )  # fmt: skip
+# What is said of every request for a kind.
+DEPRECATED: Final = {
+    "componentstatuses": "v1 ComponentStatus is deprecated in v1.19+",
+    "endpoints": "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
+}
 # Kinds that are answered and never stored.
 FRAMES: Final = (NO_CACHE, ("Content-Type", f"{PROTOBUF};stream=watch"))
 ASKED: Final = ("create",)
@@ -90,6 +103,14 @@ class ResourceRequests:
 
     def answer(self, request: HttpRequest, route: Route, user: User) -> Answer:
         """Answer a request for a resource. ApiError: it is refused."""
+        if (warning := DEPRECATED.get(route.kind.hub)) is None:
+            return self._answer(request, route, user)
+        request.warned = [warning]
+        answer = self._answer(request, route, user)
+        answer.headers = [*answer.headers, *warning_headers([warning])]
+        return answer
+
+    def _answer(self, request: HttpRequest, route: Route, user: User) -> Answer:
         kind, method = route.kind, request.method
         query = query_of(request.query)
         if route.subresource:
@@ -98,8 +119,10 @@ class ResourceRequests:
                 raise not_allowed()
             return self._subresource(request, route, user, query, verb)
         verb = (OBJECT_VERBS if route.name else COLLECTION_VERBS).get(method, "")
-        if verb not in kind.verbs or (
-            kind.namespaced and not route.namespace and verb in {"create", "deletecollection"}
+        if (
+            verb not in kind.verbs
+            or (route.watch and verb not in {"get", "list"})
+            or (kind.namespaced and not route.namespace and verb in {"create", "deletecollection"})
         ):
             raise not_allowed()
         match verb:
@@ -126,6 +149,7 @@ class ResourceRequests:
         revision = query["resourceVersion"][0] if "resourceVersion" in query else ""
         form = form_for(request, route.kind, listing=False)
         stored = self.resources.get(route.kind, route.name, route.namespace, revision=revision)
+        check_shape(form, route.kind, listing=False)
         if not self._is_plain(route, form):
             weighing.check(request, len(stored.encoded) * weighing.times(form))
         return self._object(route, stored, form, query=query, read=True)
@@ -135,6 +159,7 @@ class ResourceRequests:
             return self._watch(request, route, query)
         options = list_options(query, watch=False)
         form = form_for(request, route.kind, listing=True)
+        check_shape(form, route.kind, listing=True)
         self.weights.check_selection(request, route, options)
         page = self.resources.list(route.kind, route.namespace, options)
         self.resources.prepare(route.kind, page.items)
@@ -146,6 +171,8 @@ class ResourceRequests:
     def _watch(self, request: HttpRequest, route: Route, query: Query) -> Answer:
         form = form_for(request, route.kind, listing=True)
         options = list_options(query, watch=True)
+        if form.encoding == "yaml":
+            raise unmet(STREAMS)
         if request.brief and (options.revision in {"", "0"} or options.send_initial_events):
             self.weights.check_selection(request, route, options)
         try:
@@ -257,23 +284,37 @@ class ResourceRequests:
             raise bodies.unknown_format(CUSTOM_PATCHES)
         options = _write_options(request, query, "PatchOptions", user)
         check_patch_options(options, apply=patch_type == "apply", force_given="force" in query)
+        form = "application/json"
         if patch_type == "apply":
             weighing.check_yaml(request)
-            body = bodies.decode(request.body, "application/yaml", route.kind.kind)
-        else:
-            body = bodies.decode(request.body, "application/json", route.kind.kind)
+            form = "application/yaml"
+        body = self._patch_of(request, route, patch_type, form)
         options.duplicates = body.duplicates
         return patch_type, body.value, options
+
+    def _patch_of(
+        self, request: HttpRequest, route: Route, patch_type: PatchType, form: str
+    ) -> Body:
+        """Return the decoded patch. ApiError: an object that is not there is missed first."""
+        try:
+            return bodies.decode(request.body, form, route.kind.kind)
+        except ApiError as error:
+            found = bodies.UNRECOGNIZED.fullmatch(error.message)
+            if found is None:
+                raise
+            why = found["why"].removeprefix(bodies.NO_JSON)
+            if patch_type == "apply":
+                told = why.removeprefix(bodies.NO_YAML).removeprefix("is not YAML: ")
+                why = f"error converting YAML to JSON: yaml: {told}"
+            else:
+                self.resources.get(route.kind, route.name, route.namespace)
+            raise undecodable(why, patch_type) from None
 
     def _delete_options(self, request: HttpRequest) -> Mapping[str, Any] | None:
         if not request.body:
             return None
-        body = bodies.decode(request.body, request.headers.get("content-type", ""), "DeleteOptions")
-        if body.value is None:
-            return None
-        if not isinstance(body.value, dict):
-            raise ApiError.bad_request("DeleteOptions: expected an object")
-        return body.value
+        content_type = request.headers.get("content-type", "")
+        return bodies.decode_options(request.body, content_type, "DeleteOptions")
 
     def _delete(self, request: HttpRequest, route: Route, user: User, query: Query) -> HttpResponse:
         form = form_for(request, route.kind, listing=False)

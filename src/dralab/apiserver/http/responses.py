@@ -25,9 +25,11 @@ WARNINGS: Final = 20  # damaged objects that a list names one by one
 def form_for(request: HttpRequest, kind: Kind, *, listing: bool) -> AnswerForm:
     """Return the form of the answer; ApiError NotAcceptable."""
     accept = request.headers.get("accept", "")
-    form = negotiation.form_of(accept, listing=listing, protobuf=kind.custom is None)
-    if form is None:
-        raise negotiation.not_acceptable(listing=listing)
+    form = negotiation.form_of(accept, protobuf=kind.custom is None)
+    if form is None or "application/*" in accept:
+        error = negotiation.not_acceptable(accept, listing=listing)
+        if form is None or error.details is not None:
+            raise error
     return form
 
 
@@ -93,10 +95,10 @@ def _converted(body: bytes, form: AnswerForm) -> tuple[bytes, Sequence[tuple[str
 def negotiated(request: HttpRequest, answer: HttpResponse) -> HttpResponse:
     """Return a refusal in the form that its client wants most, as a real server does."""
     accept = request.headers.get("accept", "")
-    if "protobuf" not in accept:
+    if "protobuf" not in accept and "yaml" not in accept:
         return answer
-    form = negotiation.form_of(accept, listing=True, protobuf=True)
-    if form is None or form.encoding != "protobuf":
+    form = negotiation.form_of(accept, protobuf=True)
+    if form is None or form.encoding == "json":
         return answer
     body, types = _converted(answer.content, form)
     others = [header for header in answer.headers if header not in JSON]

@@ -13,13 +13,13 @@ NAMESPACE_SUBRESOURCES: Final = frozenset({"status", "finalize"})
 NO_QUERY: Final[Query] = {}
 COLLECTION_VERBS: Final = {
     "GET": "list",
-    "HEAD": "list",
     "POST": "create",
     "DELETE": "deletecollection",
 }
 OBJECT_VERBS: Final = {
-    "GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete",
+    "GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete",
 }  # fmt: skip
+CREATED_ONLY: Final = frozenset({"create"})  # kinds that are answered and never stored
 SUBRESOURCE_VERBS: Final = {**OBJECT_VERBS, "POST": "create"}
 
 
@@ -91,6 +91,8 @@ def route(parts: list[str], kinds: Kinds) -> Route:
     if namespace and not kind.namespaced:
         raise not_found()
     name = rest[1] if len(rest) > 1 else ""
+    if name and set(kind.verbs) == CREATED_ONLY:
+        raise not_found()
     if name and kind.namespaced and not namespace:
         raise not_found()
     subresource = rest[2] if len(rest) > 2 else ""
@@ -110,4 +112,4 @@ def query_of(text: str) -> Query:
 def is_watch(query: Query) -> bool:
     """Return whether a list is to be a watch."""
     values = query.get("watch")
-    return values is not None and values[0] not in {"0", "false", "False", "f", "F", "FALSE"}
+    return values is not None and values[0] != "0" and values[0].lower() != "false"

@@ -231,7 +231,7 @@ class ConflictError(ApiError):
 def _check(config: Mapping[str, Any], schema: Schema | None, writer: FieldManager) -> None:
     metadata = config.get("metadata")
     metadata = metadata if isinstance(metadata, dict) else {}
-    if metadata.get("managedFields"):
+    if metadata.get("managedFields") is not None:
         raise ApiError.bad_request("metadata.managedFields must be nil")
     version = config.get("apiVersion")
     if version != writer.api_version:
@@ -243,9 +243,9 @@ def _check(config: Mapping[str, Any], schema: Schema | None, writer: FieldManage
     if wrong:
         named = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
         listed = wrong[0] if len(wrong) == 1 else "errors:\n" + "".join(f"  {w}\n" for w in wrong)
-        # A real server answers 500, without a reason, although the mistake is the client's.
-        raise ApiError.bad_request(
-            f"failed to create typed patch object ({named}; {version}, "
+        group, _, short = str(version).rpartition("/")
+        raise ApiError.failed(
+            f"failed to create typed patch object ({named}; {group}/{short}, "
             f"Kind={config.get('kind')}): {listed}"
         )
 

@@ -14,6 +14,7 @@ from dralab.api.messages import Messages, message_of
 from dralab.api.schemas import Schema
 
 Kind = Literal["scalar", "atomic", "fields", "map", "set"]
+Scalar = Literal["string", "numeric", "boolean", "any"]
 NOTHING: Final[Mapping[str, Any]] = {}
 
 
@@ -25,8 +26,9 @@ class Form:
     """How a value is taken apart.
 
     `kind` is scalar, atomic (a list or a map owned as a whole), fields (a struct or a map),
-    map or set (lists). `keys` tells the elements of a list apart, with the default of a key
-    that is not there. `zeros` are the fields of a struct that are always there in Go.
+    map or set (lists). `scalar` is the type of a plain value. `keys` tells the elements of a list
+    apart, with the default of a key that is not there. `zeros` are the fields of a struct that are
+    always there in Go.
     """
 
     __slots__ = (
@@ -40,6 +42,7 @@ class Form:
         "keys",
         "kind",
         "open",
+        "scalar",
         "zeros",
     )
 
@@ -55,13 +58,17 @@ class Form:
         self.zeros = NOTHING
         self._only: str | None = None
         self._begin = ""
+        self.scalar: Scalar = "any"
         if schema is None:
             return
+        if self.kind == "scalar":
+            self.scalar = _scalar(schema)
         if self.kind == "map" and schema.item is not None:
             named = schema.list_map_keys or (schema.patch_merge_key,)
             fields = schema.item.properties
             self.keys = tuple(
-                (key, fields[key].default if key in fields else None) for key in sorted(named)
+                (key, _key_default(schema.item, key) if key in fields else None)
+                for key in sorted(named)
             )
             if len(self.keys) == 1:
                 self._only = self.keys[0][0]
@@ -148,6 +155,31 @@ class Form:
         if item is None:
             raise StepError("associative list without keys has an element that's an explicit null")
         return "v:" + orjson.dumps(item).decode()
+
+
+def _key_default(struct: Schema, name: str) -> Any:
+    """Return the value of a key that an element leaves out.
+
+    The schemas of structs of Go give those that are always written their zero values.
+    """
+    key = struct.properties[name]
+    if key.default is not None or not struct.name or name not in struct.required:
+        return key.default
+    return 0 if key.type == "integer" else ""
+
+
+def _scalar(schema: Schema) -> Scalar:
+    if schema.format in {"quantity", "int-or-string"}:
+        return "any"
+    match schema.type:
+        case "string":
+            return "string"
+        case "integer" | "number":
+            return "numeric"
+        case "boolean":
+            return "boolean"
+        case _:
+            return "any"
 
 
 def _kind(schema: Schema | None) -> Kind:

@@ -12,6 +12,9 @@ from dralab.apiserver.managed_fields.forms import Form, StepError
 from dralab.apiserver.managed_fields.paths import LEAF, SELF, FieldSet, shown
 
 MISSING: Final[Any] = object()
+GO_TYPES: Final[dict[type, str]] = {
+    bool: "bool", dict: "map[string]interface {}", list: "[]interface {}",
+}  # fmt: skip
 PLAIN: Final = frozenset({str, int, bool, float})
 
 
@@ -318,17 +321,13 @@ def _kept(before: Any, after: Any) -> Any:
 def misfits(value: Any, form: Form, path: str = "") -> Iterator[str]:
     """Yield a sentence for each thing in a config that its schema does not allow."""
     kind = form.seen(value)
-    if value is None or kind == "scalar":
+    if value is None:
         return
-    if kind == "fields":
-        if not isinstance(value, dict):
-            yield f"{path}: expected map, got {shown_value(value)}"
-            return
-        for name in sorted(value):
-            if not form.knows(name):
-                yield f"{path}.{name}: field not declared in schema"
-            else:
-                yield from misfits(value[name], form.below(name), f"{path}.{name}")
+    if kind == "scalar":
+        if why := _scalar_misfit(value, form):
+            yield f"{path}: {why}"
+    elif kind == "fields" and not isinstance(value, dict):
+        yield f"{path}: expected map, got {shown_value(value)}"
     elif kind in {"map", "set"}:
         if not isinstance(value, list):
             yield f"{path}: expected list, got {shown_value(value)}"
@@ -343,6 +342,19 @@ def misfits(value: Any, form: Form, path: str = "") -> Iterator[str]:
                 yield f"{path}.{name}: field not declared in schema"
             else:
                 yield from misfits(value[name], form.below(name), f"{path}.{name}")
+
+
+def _scalar_misfit(value: Any, form: Form) -> str:
+    """Return why a value is not of a plain type; empty if it is."""
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if form.scalar == "string" and not isinstance(value, str):
+        shown = {True: "true", False: "false"}.get(value) if isinstance(value, bool) else value
+        return f"expected string, got &value.valueUnstructured{{Value:{shown}}}"
+    if form.scalar == "numeric" and not is_number:
+        return f"expected numeric (int or float), got {GO_TYPES.get(type(value), 'string')}"
+    if form.scalar == "boolean" and not isinstance(value, bool):
+        return f"expected boolean, got {shown_value(value)}"
+    return ""
 
 
 def _list_misfits(items: list[Any], form: Form, path: str) -> Iterator[str]:

@@ -221,16 +221,21 @@ def too_large(requested: int, current: int) -> ApiError:
     )
 
 
-def revision_of(text: str) -> int | None:
-    """Return a resourceVersion as a number: None if it is unset; ApiError if it is not a number."""
+def revision_of(text: str, *, listing: bool = False) -> int | None:
+    """Return a resourceVersion as a number: None if it is unset; ApiError if it is not a number.
+
+    A list is a bad request then; of a watch or a get a real server says that it failed itself.
+    """
     if not text:
         return None
     if not (text.isascii() and text.isdigit()):
-        # A real server answers this with 500 and no reason.
-        raise ApiError.bad_request(
+        why = (
             f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": '
             "invalid syntax"
         )
+        if listing:
+            raise ApiError.bad_request(f"invalid resource version: {why}")
+        raise ApiError.failed(why)
     return int(text)
 
 

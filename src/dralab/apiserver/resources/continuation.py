@@ -49,7 +49,7 @@ def decode(text: str, within: str, *, namespaced: bool) -> Continuation:
     if not isinstance(found, dict) or found.get("v") != VERSION:
         raise ApiError.bad_request(
             "invalid continue token: continue key is not valid: server does not recognize this "
-            'encoded version ""'
+            f"encoded version {found.get('v') or '' if isinstance(found, dict) else ''}"
         )
     revision, start = found.get("rv"), found.get("start")
     if not isinstance(revision, int) or not isinstance(start, str) or not start:

@@ -56,7 +56,7 @@ def delete_collection(
     *,
     user: User = ADMIN,
 ) -> ListPage:
-    """Delete what a list shows; return the page, with the objects as they were left."""
+    """Delete what a list shows; return the page, with the objects as it showed them."""
     context.dynamic.check_waiting(may_wait=context.may_wait)
     page = reading.list_page(context, kind, namespace, chosen)
     found: list[Stored] = []
@@ -75,12 +75,13 @@ def delete_collection(
                 if live is not None:
                     if not context.dynamic.active:
                         _admit(context, kind, (live.key, live.value), options, user)
-                    found.append(_delete(context, kind, live, each)[0])
+                    _delete(context, kind, live, each)
+                    found.append(item)
     if not chosen.label_selector and not chosen.field_selector:
         with context.store.lock, context.store.batch():
             for key in page.damaged:
                 _erase(context, kind, key, each, user)
-    return ListPage(items=found, revision=page.revision)
+    return replace(page, items=found, damaged=())
 
 
 def _erase(context: Context, kind: Kind, key: Key, options: DeleteOptions, user: User) -> Stored:

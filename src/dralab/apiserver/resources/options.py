@@ -20,8 +20,7 @@ Query = Mapping[str, Sequence[str]]
 FieldValidation = Literal["", "Ignore", "Warn", "Strict"]
 META: Final = "meta.k8s.io"
 INTEGER: Final = re.compile(r"[+-]?[0-9]+")
-TRUE: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})
-FALSE: Final = frozenset({"0", "f", "F", "FALSE", "false", "False"})
+LONGEST_MANAGER: Final = 128  # bytes
 POLICIES: Final = ("Foreground", "Background", "Orphan")
 
 
@@ -123,7 +122,7 @@ def list_options(query: Query, *, watch: bool) -> ListOptions:
         match=_one(query, "resourceVersionMatch"),
         bookmarks=_flag(query, "allowWatchBookmarks"),
         send_initial_events=(
-            _flag(query, "sendInitialEvents") if _one(query, "sendInitialEvents") else None
+            _flag(query, "sendInitialEvents") if "sendInitialEvents" in query else None
         ),
         timeout=_number(query, "timeoutSeconds") or None,
     )
@@ -140,6 +139,7 @@ def check_list_options(options: ListOptions, *, watch: bool) -> None:
 
 def _watch_errors(options: ListOptions) -> list[FieldError]:
     errors = []
+    name = "resourceVersionMatch"
     if options.send_initial_events is None:
         if options.match:
             errors.append(
@@ -156,6 +156,13 @@ def _watch_errors(options: ListOptions) -> list[FieldError]:
                 "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
             )
         )
+    if options.match not in {"", "NotOlderThan"}:
+        errors.append(fields.not_supported(name, options.match, ["NotOlderThan"]))
+    # Without a revision, the match is NotOlderThan (SetListOptionsDefaults).
+    defaulted = options.send_initial_events is None and options.revision in {"", "0"}
+    if options.cont and (options.match or defaulted):
+        why = "resourceVersionMatch is forbidden when continue is provided"
+        errors.append(fields.forbidden(name, why))
     return errors
 
 
@@ -171,7 +178,7 @@ def _list_errors(options: ListOptions) -> list[FieldError]:
             errors.append(fields.forbidden(name, why))
         if options.match not in {"Exact", "NotOlderThan"}:
             known = ["Exact", "NotOlderThan", ""]
-            errors.append(fields.not_supported(name, options.match, known))
+            errors.append(fields.not_supported(name, options.match, known, ordered=True))
         if options.match == "Exact" and options.revision == "0":
             why = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
             errors.append(fields.forbidden(name, why))
@@ -196,8 +203,7 @@ def write_options(query: Query, kind: str, *, user: User = ADMIN, agent: str = "
         known = ["", "Ignore", "Strict", "Warn"]
         errors.append(fields.not_supported("fieldValidation", validation, known))
     manager = _one(query, "fieldManager")
-    if len(manager) > 128:
-        errors.append(fields.too_long("fieldManager", 128))
+    errors += _manager_errors(manager)
     if errors:
         raise fields.invalid(kind, "", errors, group=META)
     return WriteOptions(
@@ -232,16 +238,16 @@ def delete_options(query: Query, body: Mapping[str, Any] | None) -> DeleteOption
             source["gracePeriodSeconds"] = _integer(grace)
         if policy := _one(query, "propagationPolicy"):
             source["propagationPolicy"] = policy
-        if orphan := _one(query, "orphanDependents"):
-            source["orphanDependents"] = orphan in TRUE
+        if "orphanDependents" in query:
+            source["orphanDependents"] = _flag(query, "orphanDependents")
     errors: list[FieldError] = []
     dry_run = _dry_run(source.get("dryRun") or query.get("dryRun"), errors)
     policy = source.get("propagationPolicy") or ""
     orphan_dependents = source.get("orphanDependents")
     if orphan_dependents is not None and not isinstance(orphan_dependents, bool):
         raise ApiError.bad_request(
-            'DeleteOptions in version "v1" cannot be handled as a DeleteOptions: '
-            "orphanDependents must be a boolean"
+            f"json: cannot unmarshal {_json_type(orphan_dependents)} into Go struct field "
+            "DeleteOptions.orphanDependents of type bool"
         )
     if policy and orphan_dependents is not None:
         why = "orphanDependents and deletionPropagation cannot be both set"
@@ -255,8 +261,8 @@ def delete_options(query: Query, body: Mapping[str, Any] | None) -> DeleteOption
         isinstance(grace_seconds, bool) or not isinstance(grace_seconds, int)
     ):
         raise ApiError.bad_request(
-            'DeleteOptions in version "v1" cannot be handled as a DeleteOptions: '
-            "gracePeriodSeconds must be an integer"
+            f"json: cannot unmarshal {_json_type(grace_seconds)} into Go struct field "
+            "DeleteOptions.gracePeriodSeconds of type int64"
         )
     preconditions = source.get("preconditions") or {}
     if not isinstance(preconditions, Mapping):
@@ -273,8 +279,31 @@ def delete_options(query: Query, body: Mapping[str, Any] | None) -> DeleteOption
     )
 
 
+def _json_type(value: Any) -> str:
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, str):
+        return "string"
+    if isinstance(value, (list, dict)):
+        return "array" if isinstance(value, list) else "object"
+    return "number"
+
+
+def _manager_errors(manager: str) -> list[FieldError]:
+    errors = []
+    if len(manager.encode()) > LONGEST_MANAGER:
+        errors.append(fields.too_long("fieldManager", LONGEST_MANAGER))
+    position = 0
+    for character in manager:
+        if not character.isprintable():
+            why = f"invalid character U+{ord(character):04X} (at position {position})"
+            errors.append(fields.invalid_value("fieldManager", manager, why))
+        position += len(character.encode())
+    return errors
+
+
 def _dry_run(values: Sequence[str] | None, errors: list[FieldError]) -> bool:
-    if not values or list(values) == [""]:
+    if not values:
         return False
     wrong = [value for value in values if value != "All"]
     if wrong:
@@ -293,14 +322,11 @@ def _flag(query: Query, name: str) -> bool:
     if not values:
         return False
     # A parameter without a value counts as set, as in apimachinery's conversion of queries.
-    return values[0] not in FALSE
+    return values[0] != "0" and values[0].lower() != "false"
 
 
 def _number(query: Query, name: str) -> int:
-    text = _one(query, name)
-    if not text:
-        return 0
-    return _integer(text)
+    return _integer(query[name][0]) if query.get(name) else 0
 
 
 def _integer(text: str) -> int:

@@ -1,5 +1,6 @@
 """Patches: JSON patch, merge patch, strategic merge and server-side apply, on stored objects."""
 
+import re
 from typing import Any, Final, Literal
 
 import orjson
@@ -7,20 +8,25 @@ import orjson
 from dralab.api import fields
 from dralab.api.kinds import Kind
 from dralab.api.scalar_decoding import DecodingError
-from dralab.api.schemas import Schema
 from dralab.api.status import ApiError
 from dralab.apiserver import managed_fields
-from dralab.apiserver.managed_fields import FieldManager
 from dralab.apiserver.resources import ownership, typed_objects, writing
 from dralab.apiserver.resources.context import Context, key_of
 from dralab.apiserver.resources.options import WriteOptions
 from dralab.apiserver.storage import Stored
 from dralab.values import patches
+from dralab.values.go_text import go_value
 from dralab.values.json_types import JsonDict
-from dralab.values.patches import PatchError, TooManyOperations
+from dralab.values.patches import (
+    MalformedPatch,
+    PatchError,
+    TooManyOperations,
+    UnsupportedPatch,
+)
 from dralab.values.strategic import strategic_merge
 
-INTERNAL: Final = 500
+SCHEME: Final = "k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30"
+UNMARSHALLED: Final = re.compile(r"json: cannot unmarshal (?P<given>\w+).* of type (?P<wanted>\S+)")
 PatchType = Literal["json", "merge", "strategic", "apply"]
 
 
@@ -42,7 +48,9 @@ def patch(
         )
 
     def edit(current: JsonDict) -> JsonDict:
-        return edited(context, kind, current, patch, type, options)
+        value = edited(context, kind, current, patch, type, options)
+        _check_identity(kind, name, current["metadata"], value.get("metadata") or {})
+        return value
 
     stored = writing.change(
         context, kind, name, namespace, edit, options=options, subresource=subresource, typed=True
@@ -61,41 +69,107 @@ def edited(  # noqa: PLR0917 - all of it decides
     """Return a fresh object after a patch, in its typed form; ApiError if it does not fit."""
     try:
         if type == "json":
+            if not isinstance(patch, list):
+                raise undecodable(
+                    f"json: cannot unmarshal {_go_type(patch)} into Go value of type "
+                    "[]handlers.jsonPatchOp",
+                    type,
+                )
             value = patches.json_patch(current, patch)
-        elif not isinstance(patch, dict):
-            raise ApiError.bad_request(
+        elif type == "merge" and patch is None:
+            raise ApiError.bad_request("Invalid JSON Patch")
+        elif patch is not None and not isinstance(patch, dict):
+            raise undecodable(
                 f"json: cannot unmarshal {_go_type(patch)} into Go value of type "
-                "map[string]interface {}"
+                "map[string]interface {}",
+                type,
             )
         elif type == "strategic":
-            value = strategic_merge(current, patch, ownership.schema_of(context, kind))
+            value = strategic_merge(current, patch or {}, ownership.schema_of(context, kind))
         else:
             value = patches.merge_patch(current, patch)
     except TooManyOperations as error:
-        raise ApiError("RequestEntityTooLarge", str(error)) from error
+        why = f"Request entity too large: {error}"
+        raise ApiError("RequestEntityTooLarge", why) from error
+    except MalformedPatch as error:
+        raise ApiError.bad_request(str(error)) from error
     except PatchError as error:
-        if type == "json":
+        if type == "json" or isinstance(error, UnsupportedPatch):
             raise ApiError(
                 "Invalid",
                 "the server rejected our request due to an error in our request",
                 details={},
             ) from error
-        raise _refused(patch, str(error), type) from error
+        raise ApiError.failed(str(error)) from error
     if not isinstance(value, dict):
         raise _refused(patch, "a patched object must be an object", type)
-    # No patch turns an object into one of another kind.
+    result = value if type == "strategic" else dict(value)
+    if type != "strategic" and kind.custom is None:
+        _check_kind(kind, result)
     value["kind"], value["apiVersion"] = kind.kind, kind.api_version
     try:
         value, unknown = typed_objects.typed(context, kind, value, options)
     except DecodingError as error:
-        raise _refused(patch, str(error), type) from error
+        shown = patch if type == "strategic" else result
+        raise _refused(shown, str(error), type) from error
     sentences = typed_objects.complaints(unknown, options.duplicates)
     if sentences and options.validation == "Strict":
-        raise _refused(patch, f"strict decoding error: {', '.join(sentences)}", type)
+        shown = patch if type == "strategic" else result
+        raise _refused(shown, f"strict decoding error: {', '.join(sentences)}", type)
     if options.validation == "Warn":
         options.warnings += sentences
     options.duplicates = ()
     return value
+
+
+def undecodable(why: str, type: PatchType) -> ApiError:
+    """Return the error for a body that is not a patch of that type."""
+    match type:
+        case "strategic":
+            return ApiError.bad_request(why)
+        case "apply":
+            return ApiError.bad_request(f"error decoding YAML: {why}")
+        case _:
+            return ApiError.bad_request(f"error decoding patch: {why}")
+
+
+def _check_kind(kind: Kind, value: JsonDict) -> None:
+    """Refuse a patch that turns an object into one of another kind. ApiError."""
+    version, name = str(value.get("apiVersion") or ""), value.get("kind")
+    if version == kind.api_version and name == kind.kind:
+        return
+    if name != kind.kind:
+        group, _, short = version.rpartition("/")
+        why = f"unable to decode {group}/{short}, Kind={name} into *{kind.version}.{kind.kind}"
+    else:
+        why = f'no kind "{name}" is registered for version "{version}" in scheme "{SCHEME}"'
+    raise _refused(value, why, "merge")
+
+
+def _unconverted(given: str, wanted: str) -> str:
+    """Return why a value of JSON cannot be a Go type, in the words of runtime's converter."""
+    shown = {"object": "map", "array": "slice", "number": "int64"}.get(given, given)
+    if wanted.startswith("[]"):
+        return f"cannot restore slice from {shown}"
+    if wanted.startswith("map["):
+        return f"cannot restore map from {shown}"
+    if wanted == "string" and given == "number":
+        return "cannot convert int64 to string"
+    if "." in wanted:
+        return f"cannot restore struct from: {shown}"
+    return f"unrecognized type: {wanted}"
+
+
+def _check_identity(kind: Kind, name: str, old: JsonDict, new: JsonDict) -> None:
+    """Refuse a patch that makes an object another one. ApiError."""
+    if new.get("namespace") not in {None, "", old.get("namespace", "")}:
+        raise ApiError.bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+    writing.check_name(new.get("name") or "", name)
+    if new.get("uid") not in {None, "", old["uid"]}:
+        error = fields.invalid_value("metadata.uid", new["uid"], "field is immutable")
+        raise fields.invalid(kind.kind, name, [error], group=kind.group)
 
 
 def merged_copy(value: JsonDict) -> JsonDict:
@@ -106,23 +180,15 @@ def merged_copy(value: JsonDict) -> JsonDict:
 
 def _refused(patch: Any, why: str, type: PatchType) -> ApiError:
     """Return the Status for a patch whose result is not an object of the kind."""
-    shown = _go_map(patch) if type == "strategic" else orjson.dumps(patch).decode()
-    if type == "strategic" and why.startswith("json: cannot unmarshal"):
-        why = f"unrecognized type: {why.rpartition(' ')[2]}"
+    if type == "strategic":
+        shown = go_value(patch)
+    else:
+        # What is decoded: the fields of the object in order, those below as they are.
+        found = dict(sorted(patch.items())) if isinstance(patch, dict) else patch
+        shown = orjson.dumps(found).decode()
+    if type == "strategic" and (wrong := UNMARSHALLED.fullmatch(why)):
+        why = _unconverted(wrong["given"], wrong["wanted"])
     return fields.invalid("", "", [fields.invalid_value("patch", shown, why)])
-
-
-def _go_map(value: Any) -> str:
-    """Return a value as Go prints it."""
-    if isinstance(value, dict):
-        return "map[" + " ".join(f"{key}:{_go_map(value[key])}" for key in sorted(value)) + "]"
-    if isinstance(value, list):
-        return "[" + " ".join(map(_go_map, value)) + "]"
-    if value is None:
-        return "<nil>"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value)
 
 
 def _go_type(value: Any) -> str:
@@ -144,7 +210,7 @@ def _apply(
     subresource: str,
 ) -> tuple[Stored, bool]:
     """Apply a configuration to an object; create the object if there is none."""
-    _check_config(kind, name, config)
+    _check_config(kind, name, namespace, config)
     schema = ownership.schema_of(context, kind)
     with context.store.lock:
         live = context.find(key_of(kind, namespace, name))
@@ -154,12 +220,8 @@ def _apply(
         options.applied = True
         if live is None:
             writing.check_creation(context, kind, name, namespace, options)
-            made = _applied(None, config, schema, who, force=options.force)
-            return writing.create(context, kind, made, namespace, options), True
-
-        def edit(current: JsonDict) -> JsonDict:
-            given = (config.get("metadata") or {}).get("uid")
-            if given and given != current["metadata"]["uid"]:
+            made = managed_fields.apply(None, config, schema, who, force=options.force)
+            if given := made["metadata"].get("uid"):
                 raise ApiError.conflict(
                     kind.plural,
                     name,
@@ -167,7 +229,12 @@ def _apply(
                     "object was found",
                     group=kind.group,
                 )
-            return _applied(current, config, schema, who, force=options.force)
+            return writing.create(context, kind, made, namespace, options), True
+
+        def edit(current: JsonDict) -> JsonDict:
+            value = managed_fields.apply(current, config, schema, who, force=options.force)
+            _check_identity(kind, name, current["metadata"], config["metadata"])
+            return value
 
         stored = writing.change(
             context, kind, name, namespace, edit, options=options, subresource=subresource
@@ -175,28 +242,16 @@ def _apply(
         return stored, False
 
 
-def _applied(
-    live: JsonDict | None,
-    config: JsonDict,
-    schema: Schema | None,
-    who: FieldManager,
-    *,
-    force: bool,
-) -> JsonDict:
-    try:
-        return managed_fields.apply(live, config, schema, who, force=force)
-    except ApiError as error:
-        if error.code != INTERNAL:
-            raise
-        # A real server says 500, but the mistake is the client's.
-        raise ApiError.bad_request(error.message) from error
-
-
-def _check_config(kind: Kind, name: str, config: Any) -> None:
+def _check_config(kind: Kind, name: str, namespace: str, config: Any) -> None:
+    if config is None:  # an empty body
+        config = {}
     if not isinstance(config, dict):
-        raise ApiError.bad_request("error decoding YAML: expected an object")
+        raise ApiError.bad_request(
+            "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot "
+            f"unmarshal {_go_type(config)} into Go value of type map[string]interface {{}}"
+        )
     version, kind_name = config.get("apiVersion") or "", config.get("kind") or ""
-    if not version or not kind_name:
+    if not version or not kind_name or (kind_name, _group_of(version)) != (kind.kind, kind.group):
         group, _, short = str(version).rpartition("/")
         raise ApiError.bad_request(f"invalid object type: {group}/{short}, Kind={kind_name}")
     meta = config.get("metadata")
@@ -207,8 +262,12 @@ def _check_config(kind: Kind, name: str, config: Any) -> None:
         raise ApiError.bad_request(
             f"the name of the object ({given}) does not match the name on the URL ({name})"
         )
-    config["metadata"] = (meta or {}) | {"name": name}
-    if kind_name != kind.kind:
+    if (meta or {}).get("namespace") not in {None, "", namespace if kind.namespaced else ""}:
         raise ApiError.bad_request(
-            f'{kind_name} in version "{version}" cannot be handled as a {kind.kind}'
+            "the namespace of the provided object does not match the namespace sent on the request"
         )
+    config["metadata"] = (meta or {}) | {"name": name}
+
+
+def _group_of(version: Any) -> str:
+    return str(version).rpartition("/")[0]

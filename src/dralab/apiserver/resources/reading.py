@@ -70,7 +70,7 @@ def _readable_page(context: Context, kind: Kind, namespace: str, options: ListOp
         after = (token.namespace, token.name)
         revision = token.revision if token.revision > 0 else None
     else:
-        asked = revision_of(options.revision)
+        asked = revision_of(options.revision, listing=True)
         if asked == 0:
             # Any state will do, and a real server's cache answers with everything it has.
             limit = None
@@ -165,6 +165,8 @@ def watch(
     """Return the scope of a watch; ApiError Expired if its revision is forgotten."""
     check_list_options(options, watch=True)
     chosen = selection(kind, options.label_selector, options.field_selector)
+    if name and chosen.name not in {"", name}:
+        raise ApiError.bad_request("fieldSelector metadata.name doesn't match requested name")
     within = namespace if kind.namespaced else ""
     store = context.store
     asked = revision_of(options.revision)
@@ -200,7 +202,9 @@ def watch(
         accepts=chosen.accepts,
         exact=chosen.exact,
         initial=initial,
-        initial_end=bool(options.send_initial_events) and options.bookmarks,
+        # Without a revision, initial events are what a client means, and their end is marked
+        # (`meta/internalversion`, SetListOptionsDefaults).
+        initial_end=wants_state and options.bookmarks,
         since=since,
         bookmarks=options.bookmarks,
         timeout=options.timeout,

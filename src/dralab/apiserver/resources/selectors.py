@@ -21,7 +21,8 @@ Getter = Callable[[JsonObject], str]
 # Values that JSON writes as they are, and that no field has by default (as "0" and "false").
 LITERAL: Final = re.compile(r"(?!(?:true|false)$)[A-Za-z][A-Za-z0-9._/-]*")
 PARTS: Final = re.compile(r"(?:[^\\,]|\\.|\\$)+", re.DOTALL)
-TERM: Final = re.compile(r"(?P<field>[^=!]+?)(?P<op>!=|==|=)(?P<value>.*)", re.DOTALL)
+TERM: Final = re.compile(r"(?P<field>.*?)(?P<op>!=|==|=)(?P<value>.*)", re.DOTALL)
+ESCAPED: Final = re.compile(r"\\(.|$)|([,=])", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +63,19 @@ def parse_fields(text: str) -> tuple[Term, ...]:
         found = TERM.fullmatch(part)
         if found is None:
             raise ApiError.bad_request(f"invalid selector: '{text}'; can't understand '{part}'")
-        value = re.sub(r"\\([\\,=])", r"\1", found["value"])
+        value = ESCAPED.sub(_unescaped, found["value"])
         terms.append(Term(found["field"], value, found["op"] != "!="))
     return tuple(terms)
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    if found[2]:
+        why = f"unescaped character in value: {ord(found[2])}"
+        raise ApiError.bad_request(f"invalid field selector: {why}")
+    if found[1] not in {"\\", ",", "="}:
+        why = f"invalid escape sequence: {found[0]}"
+        raise ApiError.bad_request(f"invalid field selector: {why}")
+    return found[1]
 
 
 def exact_fields(text: str) -> tuple[tuple[str, str], ...]:
@@ -172,17 +183,34 @@ def getter(kind: Kind, field: str) -> Getter:
         return lambda value: str(value["metadata"].get("name", ""))
     if field == "metadata.namespace" and kind.namespaced:
         return lambda value: str(value["metadata"].get("namespace", ""))
+    if field == "metadata.namespace" and kind.custom is None:
+        return lambda _: ""  # as of every object of the cluster
     if field not in kind.fields:
-        known = ["metadata.name", "metadata.namespace"] if kind.namespaced else ["metadata.name"]
-        if kind.fields:
-            raise ApiError.bad_request(f"field label not supported: {field}")
-        # Upstream names the namespace for kinds of the cluster, too.
-        only = ", ".join(f'"{name}"' for name in known)
-        raise ApiError.bad_request(f'"{field}" is not a known field selector: only {only}')
+        raise ApiError.bad_request(_unknown_field(kind, field))
     if kind.hub == "events":
         return _event_getter(field)
     special = SPECIAL.get((kind.plural, field))
     return special or _path(field)
+
+
+def _unknown_field(kind: Kind, field: str) -> str:
+    """Return why a field selects nothing, in the words of the kind's own conversion."""
+    if kind.custom is not None:
+        known = ["metadata.name", "metadata.namespace"] if kind.namespaced else ["metadata.name"]
+        only = ", ".join(f'"{name}"' for name in (*known, *kind.fields))
+        return f"field label not supported: {field}" if kind.fields else _only(field, only)
+    if not kind.fields:
+        # The namespace is named for kinds of the cluster, too.
+        return _only(field, '"metadata.name", "metadata.namespace"')
+    if kind.group == "batch":
+        return f'field label "{field}" not supported for {kind.kind}'
+    if kind.group == "resource.k8s.io":
+        return f"field label not supported for {kind.api_version}, Kind={kind.kind}: {field}"
+    return f"field label not supported: {field}"
+
+
+def _only(field: str, known: str) -> str:
+    return f'"{field}" is not a known field selector: only {known}'
 
 
 def _path(field: str) -> Getter:
@@ -224,7 +252,6 @@ SPECIAL: Final[Mapping[tuple[str, str], Getter]] = {
     ("pods", "status.podIPs"): _pod_ips,
     ("nodes", "spec.unschedulable"): _flag("spec.unschedulable"),
     ("replicationcontrollers", "status.replicas"): _count("status.replicas"),
-    ("replicasets", "status.replicas"): _count("status.replicas"),
     ("jobs", "status.successful"): _count("status.succeeded"),
 }
 

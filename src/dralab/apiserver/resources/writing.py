@@ -68,9 +68,7 @@ def create(
     if review.changed:
         meta = metadata_of(value)
         _check_namespace(kind, meta, namespace)
-    if meta.get("resourceVersion"):
-        # A real server answers this with 500 and no reason.
-        raise ApiError.bad_request("resourceVersion should not be set on objects to be created")
+    revision = meta.get("resourceVersion") or ""
     if kind.has_status and not rules.keeps_status:
         value["status"] = {}
     _new_metadata(context, kind, value, namespace, now=now)
@@ -90,8 +88,14 @@ def create(
         existing = context.find(key)
         if existing is not None:
             raise _exists(kind, existing)
-        del ordered["metadata"]["resourceVersion"]
+        if revision:
+            ordered["metadata"]["resourceVersion"] = revision
+        else:
+            del ordered["metadata"]["resourceVersion"]
         return Stored(key, ordered, 0, 0)
+    if revision.isdecimal() and int(revision):
+        # Found out by a real server's storage, which has no reason for it.
+        raise ApiError.failed("resourceVersion should not be set on objects to be created")
     return _stored(context, kind, key, ordered)
 
 
@@ -192,6 +196,8 @@ def _new_metadata(
     meta["resourceVersion"] = ""
     if kind.generation:
         meta["generation"] = 1
+    elif generation := given.get("generation"):
+        meta["generation"] = generation
     meta["creationTimestamp"] = now
     for part in ("namespace", "uid", "resourceVersion", "generation", "creationTimestamp"):
         given.pop(part, None)
@@ -275,13 +281,7 @@ def update(
 ) -> tuple[Stored, bool]:
     """Replace an object, or its `subresource`; also return whether that created it."""
     meta = _given_metadata(context, kind, value, options)
-    given_name = meta.get("name") or ""
-    if not given_name:
-        raise _nameless(kind)
-    if given_name != name:
-        raise ApiError.bad_request(
-            f"the name of the object ({given_name}) does not match the name on the URL ({name})"
-        )
+    check_name(meta.get("name") or "", name)
     _check_namespace(kind, meta, namespace)
     rules = context.rules.strategy_of(kind)
     with context.store.lock:
@@ -314,9 +314,15 @@ def check_creation(
     )
 
 
-def _nameless(kind: Kind) -> ApiError:
-    errors = [fields.required("metadata.name", "name must be provided")]
-    return fields.invalid(kind.kind, "", errors, group=kind.group)
+def check_name(given: str, name: str) -> None:
+    """Refuse an object with another name than that of the path. ApiError."""
+    if not given:
+        why = "was undeterminable: name must be provided"
+        raise ApiError.bad_request(f"the name of the object ({name} based on URL) {why}")
+    if given != name:
+        raise ApiError.bad_request(
+            f"the name of the object ({given}) does not match the name on the URL ({name})"
+        )
 
 
 def change(
@@ -441,6 +447,8 @@ def _check_revision(kind: Kind, live: Stored, meta: JsonDict, *, unconditional: 
                 )
             ]
             raise fields.invalid(kind.plural, live.key.name, errors, group=kind.group)
+    elif not given.isdecimal():
+        raise ApiError.failed(f'strconv.ParseUint: parsing "{given}": invalid syntax')
     elif given != str(live.revision):
         raise conflict(kind, live.key.name)
 
@@ -466,8 +474,8 @@ def _carried_over(
             found["status"] = value["status"]
         return _ordered(kind, context, found)
     meta = {"name": before["name"]}
-    if "generateName" in before:
-        meta["generateName"] = before["generateName"]
+    if prefix := given.get("generateName"):
+        meta["generateName"] = prefix
     if kind.namespaced:
         meta["namespace"] = before["namespace"]
     meta["uid"] = before["uid"]
