@@ -97,11 +97,18 @@ def test_a_json_patch_does_what_rfc_6902_says(document, patch, expected):
     assert json_patch(document, patch) == expected
 
 
+def test_a_json_patch_may_replace_what_is_not_there_and_leave_out_a_value():
+    # As the library of kube-apiserver has it.
+    assert json_patch({}, [{"op": "replace", "path": "/b", "value": 1}]) == {"b": 1}
+    assert json_patch({}, [{"op": "add", "path": "/b"}]) == {"b": None}
+
+
 REFUSED = [
     ({"a": 1}, [{"op": "test", "path": "/a", "value": "1"}], "testing value failed"),
     ({"a": 1}, [{"op": "test", "path": "/a", "value": True}], "testing value failed"),
     ({"a": 1}, [{"op": "remove", "path": "/b"}], "there is no 'b'"),
-    ({"a": 1}, [{"op": "replace", "path": "/b", "value": 1}], "there is no 'b'"),
+    ({"l": [1]}, [{"op": "replace", "path": "/l/1", "value": 1}], "no index 1"),
+    ({"a": 1}, [{"op": "add", "path": "", "value": {}}], "cannot be added"),
     ({"a": 1}, [{"op": "add", "path": "/b/c", "value": 1}], "there is no 'b'"),
     ({"a": 1}, [{"op": "add", "path": "/a/c", "value": 1}], "neither an object nor a list"),
     ({"l": [1]}, [{"op": "add", "path": "/l/2", "value": 1}], "no index 2"),
@@ -109,7 +116,6 @@ REFUSED = [
     ({"l": [1]}, [{"op": "remove", "path": "/l/00"}], "not an index"),
     ({"l": [1]}, [{"op": "remove", "path": "/l/-"}], "not an index"),
     ({"l": [1]}, [{"op": "remove", "path": "/l/²"}], "not an index"),
-    ({"a": 1}, [{"op": "add", "path": "/b"}], '"value" is missing'),
     ({"a": 1}, [{"op": "add", "path": "b", "value": 1}], 'does not start with "/"'),
     ({"a": 1}, [{"op": "add", "value": 1}], '"path" must be a string'),
     ({"a": 1}, [{"op": "move", "path": "/b"}], '"from" must be a string'),

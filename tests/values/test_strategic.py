@@ -191,7 +191,7 @@ REFUSED = {
     "an unknown marker of an element": (
         {"containers": of("c")},
         {"containers": [{"name": "c", "$patch": "merge"}]},
-        "unknown patch type: merge",
+        "merging lists cannot yet be specified in the patch",
     ),
     "retained keys that leave out the patch's own": (
         {"strategy": {"type": "a"}},
@@ -213,7 +213,7 @@ REFUSED = {
     "maps mixed with others": (
         {"containers": of("c")},
         {"containers": ["c"]},
-        "must be maps, or none",
+        r"element types are not identical: \[\[map\[name:c\]\] \[c\]\]",
     ),
     "a key that is a map": (
         {"containers": of("c")},

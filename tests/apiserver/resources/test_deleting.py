@@ -58,9 +58,17 @@ def test_a_later_deletion_decides_anew_if_it_says_something(ask, body, finalizer
     [
         ({"orphanDependents": True, "propagationPolicy": "Orphan"}, 422, "cannot be both set"),
         ({"orphanDependents": False, "propagationPolicy": "Orphan"}, 422, "cannot be both set"),
-        ({"orphanDependents": "yes"}, 400, "orphanDependents must be a boolean"),
+        (
+            {"orphanDependents": "yes"},
+            400,
+            "cannot unmarshal string into Go struct field DeleteOptions.orphanDependents of type bool",
+        ),
         ({"propagationPolicy": "Never"}, 422, "supported values"),
-        ({"gracePeriodSeconds": True}, 400, "gracePeriodSeconds must be an integer"),
+        (
+            {"gracePeriodSeconds": True},
+            400,
+            "cannot unmarshal bool into Go struct field DeleteOptions.gracePeriodSeconds",
+        ),
         ({"preconditions": []}, 200, ""),
         ({"preconditions": [1]}, 400, "preconditions must be an object"),
     ],

@@ -192,7 +192,7 @@ CHANGES = [
     (f"{CORE}/secrets", {"metadata": {"name": "x"}}, {"type": "other"}, "type: Invalid value"),
     (f"{CORE}/services", {"metadata": {"name": "x"}, "spec": {"ports": [{"port": 1}]}}, {"spec": {"clusterIP": "10.0.0.9"}}, "may not change once set"),
     ("/apis/storage.k8s.io/v1/storageclasses", {"metadata": {"name": "x"}, "provisioner": "p"}, {"provisioner": "q"}, "updates to provisioner are forbidden."),
-    (f"{CORE}/configmaps", {"metadata": {"name": "x"}}, {"metadata": {"uid": "other"}}, "Precondition failed: UID in precondition: other"),
+    (f"{CORE}/configmaps", {"metadata": {"name": "x"}}, {"metadata": {"uid": "other"}}, 'metadata.uid: Invalid value: "other": field is immutable'),
 ]  # fmt: skip
 
 

@@ -5,6 +5,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
+from dataclasses import replace
 from typing import Any, Final
 
 import orjson
@@ -107,8 +108,9 @@ class ResourceRequests:
             return self._answer(request, route, user)
         request.warned = [warning]
         answer = self._answer(request, route, user)
-        answer.headers = [*answer.headers, *warning_headers([warning])]
-        return answer
+        if not isinstance(answer, (HttpResponse, WatchStream)):
+            return answer
+        return replace(answer, headers=[*answer.headers, *warning_headers([warning])])
 
     def _answer(self, request: HttpRequest, route: Route, user: User) -> Answer:
         kind, method = route.kind, request.method

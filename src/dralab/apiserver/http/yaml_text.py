@@ -31,8 +31,8 @@ def load(data: bytes) -> Any:
 
 
 def dump(value: Any) -> bytes:
-    """Return a value as YAML, keys sorted as a server does."""
-    text: str = yaml.dump(value, Dumper=Dumper, sort_keys=True, allow_unicode=True, width=10_000)
+    """Return a value as YAML, keys sorted and long texts folded as a server does."""
+    text: str = yaml.dump(value, Dumper=Dumper, sort_keys=True, allow_unicode=True, width=80)
     return text.encode()
 
 
