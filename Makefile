@@ -4,6 +4,9 @@ BIN := .venv/bin
 READY := .venv/.ready
 # The demonstration needs the base install alone: a tenth of the developers' tools.
 DEMO := .venv-demo
+# Tests start hundreds of processes. Where Python is told to write no bytecode, as in many images,
+# each of them would compile the package anew, for a second.
+COMPILE := $(BIN)/python -m compileall -q src
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test again check format bench docs conformance release mutants generate surface ui clean
@@ -26,6 +29,7 @@ demo: $(DEMO)/.ready ## a first pod that gets its device
 	@$(DEMO)/bin/dralab demo
 
 test: $(READY) ## the test suite
+	@$(COMPILE)
 	$(BIN)/python -m pytest -n 2 -q --timeout 300 -m 'not conformance'
 
 again: $(READY) ## run what failed in `make test` once more, alone; refused for more than five
@@ -54,6 +58,7 @@ docs: $(READY) ## make the generated pages anew, check links, build the site int
 	@echo "the site: docs/_build/README.html"
 
 conformance: $(READY) ## slow suites and real clients; ONLY="tests/cel" for a part
+	@$(COMPILE)
 	$(BIN)/python -m pytest -q --timeout 3600 -m conformance $(ONLY)
 
 release: $(READY) ## build wheel, source archive, checksums and SBOM into dist/, the same bytes twice

@@ -230,6 +230,7 @@ def test_500_pods_end_as_they_should_while_every_part_is_killed(seed, runtime):
     lives(500, nodes=4, seed=seed, between=(0.2, 3), weights=weights, each=0.3, runtime=runtime)
 
 
+@pytest.mark.conformance
 def test_pods_end_as_they_should_while_every_part_is_killed():
     weights = {"server": 1, "scheduler": 1, "controllers": 1, "both": 1}
     lives(20, nodes=1, seed=7, between=(0.2, 0.8), weights=weights, each=0.5)

@@ -79,12 +79,13 @@ def told(problem, here):
     return cause
 
 
-def test_every_no_of_the_generator_is_proved():
+@pytest.mark.parametrize("examples", [45, pytest.param(180, marks=pytest.mark.conformance)])
+def test_every_no_of_the_generator_is_proved(examples):
     seen: Counter[str] = Counter()
 
     @seed(7)
     @settings(
-        max_examples=180, deadline=None, database=None, phases=[Phase.generate],
+        max_examples=examples, deadline=None, database=None, phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
     )  # fmt: skip
     @given(cases())
@@ -101,9 +102,11 @@ def test_every_no_of_the_generator_is_proved():
         seen.update({f"drop {item.kind}" for remedy in found.remedies for item in remedy})
 
     look()
+    assert seen["no"] > examples / 3
+    if examples < 180:
+        return  # too few for every kind to be among them
     for kind in ("wait", "count", "value", "drop", "several", "add"):
         assert HELPED[kind], (kind, HELPED)
-    assert seen["no"] > 60
     for kind in ("held", "taint", "count", "capacity", "constraint", "selector", "request"):
         assert seen[kind], (kind, seen)
         assert seen[f"drop {kind}"], (kind, seen)
@@ -139,14 +142,15 @@ def _moved(case, node_name, pool_name):
             result["pool"] = pool_name
 
 
-def test_a_no_of_several_nodes_is_proved_for_all_of_them(monkeypatch):
+@pytest.mark.parametrize("examples", [24, pytest.param(80, marks=pytest.mark.conformance)])
+def test_a_no_of_several_nodes_is_proved_for_all_of_them(monkeypatch, examples):
     # One node at a time is looked at, so that every other has to join when it matters.
     monkeypatch.setattr("dralab.allocation.explanation.questions.MOST_GROUPS", 1)
     seen: Counter[str] = Counter()
 
     @seed(11)
     @settings(
-        max_examples=80, deadline=None, database=None, phases=[Phase.generate],
+        max_examples=examples, deadline=None, database=None, phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
     )  # fmt: skip
     @given(clusters())
@@ -187,14 +191,15 @@ def test_a_no_of_several_nodes_is_proved_for_all_of_them(monkeypatch):
         seen["several"] += len(found.groups) > 1
 
     look()
-    assert seen["no"] > 20
-    assert seen["several"] > 10
+    assert seen["no"] > examples / 4
+    assert seen["several"] > examples / 8
 
 
 @pytest.mark.skipif(not FUZZ.exists(), reason="the case files are not beside the project")
-def test_every_no_of_the_fuzz_cases_is_proved():
+@pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.conformance)])
+def test_every_no_of_the_fuzz_cases_is_proved(every):
     proved = 0
-    for item in json.loads(FUZZ.read_text()):
+    for item in json.loads(FUZZ.read_text())[::every]:
         if item["expectFeasible"]:
             continue
         case = Case(
@@ -210,7 +215,7 @@ def test_every_no_of_the_fuzz_cases_is_proved():
         except TooBigError:
             continue
         proved += 1
-    assert proved > 50
+    assert proved > 50 // every
 
 
 def _holding(devices):
@@ -223,13 +228,14 @@ BROKEN = 'device.attributes[device.driver].kind == "x"'
 """Has no answer for a device without the attribute, which aborts the whole allocation."""
 
 
-def test_conflicts_and_remedies_hold_where_selectors_fail():
+@pytest.mark.parametrize("examples", [50, pytest.param(150, marks=pytest.mark.conformance)])
+def test_conflicts_and_remedies_hold_where_selectors_fail(examples):
     """Errors depend on what the search looks at: the allocator itself is asked again."""
     seen: Counter[str] = Counter()
 
     @seed(5)
     @settings(
-        max_examples=150, deadline=None, database=None, phases=[Phase.generate],
+        max_examples=examples, deadline=None, database=None, phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
     )  # fmt: skip
     @given(cases(), st.integers(0, 2))

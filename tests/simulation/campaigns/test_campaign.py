@@ -99,10 +99,10 @@ def test_the_command_runs_a_grid_of_an_openb_trace_too(files):
     assert [row["scheduler"] for row in json.loads(done.stdout)] == ["random", "fgd"]
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("workers", [pytest.param("1", marks=pytest.mark.conformance), "2"])
 def test_ctrl_c_ends_a_campaign_in_one_line_and_keeps_what_is_done(files, workers):
     folder = files / "out"
-    (files / "busy.yaml").write_text(SCENARIO.replace("count: 60", "count: 2000"))
+    (files / "busy.yaml").write_text(SCENARIO.replace("count: 60", "count: 800"))
     command = ["campaign", str(files / "grid.yaml"), "--out", str(folder), "--workers", workers]
     process = subprocess.Popen(
         [sys.executable, "-m", "dralab", *command],

@@ -393,7 +393,15 @@ def test_means_over_seeds_have_a_deviation_and_an_interval_and_a_test_of_differe
     assert metrics.difference([1, 2, 3], [1.5, 2, 3])["significant"] == 0
 
 
-@pytest.mark.parametrize("policy", ["kubernetes", "pack", "spread", "fragmentation-aware"])
+@pytest.mark.parametrize(
+    "policy",
+    [
+        "kubernetes",
+        "fragmentation-aware",
+        pytest.param("pack", marks=pytest.mark.conformance),
+        pytest.param("spread", marks=pytest.mark.conformance),
+    ],
+)
 def test_the_policies_of_the_allocator_place_pods_and_give_no_gpu_twice(scenario, policy):
     path = scenario(WEEK.replace("faults:\n- {node: gpu-1, at: 6h, for: 1h}\n", ""))
     result = run(path, scheduler=f"allocation:{policy}")
