@@ -20,6 +20,7 @@ from dralab.components.control_plane import ControlPlane
 from dralab.components.nodes import NodeOptions, Nodes, assemble
 from dralab.components.simulated import SimulatedCluster
 from dralab.objects.pods import is_ready
+from dralab.runtime.garbage import collect_rarely
 from dralab.runtime.resources import CLAIM_TEMPLATES, NODES, PODS, SLICES
 
 KWOK = 20
@@ -73,6 +74,7 @@ def measured(client, nodes, pods, wait):
     there, slices = Seen(client, NODES), Seen(client, SLICES, lambda _: True)
     wait(lambda: len(there) == nodes and len(slices) == nodes)
     lap()
+    collect_rarely()  # as `dralab up` when it is ready
     client.create(CLAIM_TEMPLATES, TEMPLATE, "default")
     done = Seen(client, PODS)
     for number in range(pods):

@@ -23,6 +23,7 @@ from dralab.apiserver.storage import MemoryStore
 from dralab.kernel.clock import ManualClock
 from dralab.kernel.randomness import Randomness
 from dralab.objects.metadata import NamespacedName
+from dralab.runtime.garbage import collect_rarely
 from dralab.runtime.local import LocalClient
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import CLAIMS, CLASSES, NODES, PODS, SLICES
@@ -156,6 +157,7 @@ def through_api(nodes, devices, count=None):
     # Lists and the reading of what is there come before the first binding.
     while not scheduler.queue.counts()["trying"] and engine.step():
         pass
+    collect_rarely()  # as `dralab up` and `dralab scheduler` when they are ready
     start = time.process_time()
     engine.settle(at_most=100_000_000)
     seconds = time.process_time() - start

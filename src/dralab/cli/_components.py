@@ -118,7 +118,13 @@ def duration_of(text: str, option: str) -> int:
 
 def run_until_told(manager: "Manager", engine: "LiveEngine", name: str) -> None:
     """Run a manager until Ctrl-C or SIGTERM; print `ready: NAME` once its caches have synced."""
-    manager.caches.when_synced(lambda: click.echo(f"ready: {name}"))
+    from dralab.runtime.garbage import collect_rarely
+
+    def ready() -> None:
+        collect_rarely()
+        click.echo(f"ready: {name}")
+
+    manager.caches.when_synced(ready)
     over = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: over.set())

@@ -28,6 +28,7 @@ from dralab.cli._components import address_of, duration_of, features_of
 from dralab.cli._serving import SERVICES, files_of, listening_on, range_of, switches_of
 from dralab.cli.errors import UnusableInput
 from dralab.kernel.clock import SECOND
+from dralab.runtime.garbage import collect_rarely
 
 if TYPE_CHECKING:
     from dralab.apiserver.http.asgi import AsgiApp
@@ -387,13 +388,8 @@ async def _serve(
             raise UnusableInput(f"cannot write the kubeconfig {path}: {why}") from error
         await asyncio.to_thread(begin, cluster)
         _tell(cluster.options, path)
-        # Objects made at the start live as long as the server: exclude them from garbage
-        # collection. What could be collected now is not worth the time that it takes.
-        gc.freeze()
+        collect_rarely()
         gc.enable()
-        # Requests make few cycles and many mappings: collect the young generation now and then, the
-        # full heap rarely.
-        gc.set_threshold(10_000, 20, 50)
         # A busy scheduler in this process yields to the server every millisecond instead of every
         # five: the median of a concurrent get falls from 5.3 to 1.3 ms.
         sys.setswitchinterval(0.001)

@@ -47,6 +47,7 @@ def scheduler(
     from dralab.components.control_plane import election, new_identity
     from dralab.kernel.randomness import Randomness
     from dralab.runtime.client import serves
+    from dralab.runtime.garbage import collect_rarely
     from dralab.runtime.live import LiveEngine
     from dralab.runtime.manager import Manager
     from dralab.runtime.resources import SCHEDULING_CONTEXTS
@@ -63,7 +64,12 @@ def scheduler(
     if serves(client, SCHEDULING_CONTEXTS):
         ClassicScheduling(manager, made)
     leadership = election(engine, client, made, new_identity()) if leader_elect else None
-    manager.caches.when_synced(lambda: click.echo("ready"))
+
+    def ready() -> None:
+        collect_rarely()
+        click.echo("ready")
+
+    manager.caches.when_synced(ready)
     over = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: over.set())

@@ -1,0 +1,14 @@
+"""How often a process that serves or follows a cluster looks for cyclic garbage."""
+
+import gc
+
+
+def collect_rarely() -> None:
+    """Exclude what is there from garbage collection, and look at the rest less often.
+
+    Call it once a program is ready: what it made until then lives as long as it does. After that,
+    requests and reconciliations make few cycles and many mappings. With Python's own thresholds a
+    cluster of 1,000 nodes in one process spends a fifth of its time on looking through all of them.
+    """
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 50)
