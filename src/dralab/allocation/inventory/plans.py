@@ -20,11 +20,18 @@ from dralab.allocation.inventory.pool_states import PoolShape, PoolState
 from dralab.allocation.inventory.several import SeveralRequests, several_requests
 from dralab.allocation.outcome import Chosen
 from dralab.allocation.pools import Pool, PoolView
-from dralab.allocation.problem import AllocationFeatures, Claim, DeviceClass, DevicePath, Node
+from dralab.allocation.problem import (
+    AllocationFeatures,
+    Claim,
+    DeviceClass,
+    DevicePath,
+    DeviceSelectorError,
+    Node,
+)
 from dralab.allocation.results import chosen_device, configs_of, node_selector, only
 from dralab.allocation.search.alternatives import Alternative, RefusedError
 from dralab.allocation.search.backtracking import BudgetError, Effort
-from dralab.allocation.search.eligibility import WHOLE, Eligibility, SearchError
+from dralab.allocation.search.eligibility import WHOLE, Eligibility, SearchError, SelectorAnswers
 from dralab.allocation.search.node_devices import DeviceState, NodeDevices, bits, mask_of
 from dralab.allocation.search.reduction import solve
 from dralab.allocation.search.rules import rules_of
@@ -121,6 +128,7 @@ class NodeShape:
         self.masks = [
             shape.everything << offset for shape, offset in zip(shapes, self.offsets, strict=True)
         ]
+        self.answers = SelectorAnswers(self.node_devices)
         self.planners: dict[ClaimKind, Planner] = {}
 
     def planner(self, kind: ClaimKind, budget: int) -> "Planner":
@@ -163,7 +171,7 @@ class Planner:
         self.kind = kind
         self.budget = budget
         self.node_devices = shape.node_devices
-        self.eligibility = Eligibility(self.node_devices)
+        self.eligibility = Eligibility(self.node_devices, shape.answers)
         self.plans: dict[object, Planned] = {}
         self.known: dict[Alternative, int] | None = {}
         for claim in kind.alternatives:
@@ -221,16 +229,12 @@ class Planner:
 
     def _learn(self, alternative: Alternative) -> None:
         """Find the devices that could serve an alternative; give up where a selector fails."""
-        mask = 0
-        for number in bits(self.shape.visible):
-            try:
-                if self.eligibility.accepts(alternative, number):
-                    mask |= 1 << number
-            except SearchError:
-                self.known = None
-                return
-        if self.known is not None:
-            self.known[alternative] = mask
+        if self.known is None:
+            return
+        try:
+            self.known[alternative] = self.eligibility.accepting(alternative, self.shape.visible)
+        except DeviceSelectorError:
+            self.known = None
 
     def _short(self) -> bool:
         """Return whether some request could not be met even on an empty node."""

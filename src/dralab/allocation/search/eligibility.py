@@ -7,9 +7,15 @@ Answers are cached, so a selector is evaluated once per device and request. `nod
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from dralab.allocation.problem import Attribute, Device, DeviceSelectorError, Scalar
+from dralab.allocation.problem import (
+    Attribute,
+    Device,
+    DeviceSelector,
+    DeviceSelectorError,
+    Scalar,
+)
 from dralab.allocation.search.alternatives import Alternative
-from dralab.allocation.search.node_devices import NodeDevices
+from dralab.allocation.search.node_devices import NodeDevices, bits, mask_of
 from dralab.values.quantity import Number
 
 Values = frozenset[tuple[str, Scalar]]
@@ -42,12 +48,46 @@ class DevicesByValue(dict[tuple[str, Scalar], int]):
         return mask
 
 
-class Eligibility:
-    """The static part of every "may this device serve this request"."""
+class SelectorAnswers:
+    """What selectors say of the devices of a node, as bit sets: each device is asked about once."""
 
     def __init__(self, node_devices: NodeDevices) -> None:
+        self._offers = node_devices.offers
+        # Devices that may be refused although the selectors accept them.
+        self.odd = node_devices.shareable | mask_of(
+            [
+                number
+                for number, offer in enumerate(node_devices.offers)
+                if not offer.here
+                or offer.device.taints
+                or (offer.device.consumes and not node_devices.features.partitionable_devices)
+                or offer.slice.skip_node_operations
+            ]
+        )
+        # By the identity of a selector, which is kept: who was asked about, and who is accepted.
+        self._answers: dict[int, tuple[DeviceSelector, int, int]] = {}
+
+    def accepted(self, selector: DeviceSelector, among: int) -> int:
+        """Return the devices of a set that a selector accepts. DeviceSelectorError."""
+        _, asked, accepted = self._answers.get(id(selector), (selector, 0, 0))
+        if among & ~asked:
+            for number in bits(among & ~asked):
+                if selector.matches(self._offers[number].device):
+                    accepted |= 1 << number
+            self._answers[id(selector)] = (selector, asked | among, accepted)
+        return accepted & among
+
+
+class Eligibility:
+    """The static part of every "may this device serve this request".
+
+    `answers` may be shared with others that ask about the same devices.
+    """
+
+    def __init__(self, node_devices: NodeDevices, answers: SelectorAnswers | None = None) -> None:
         self.node_devices = node_devices
         self.features = node_devices.features
+        self._answers_of = answers or SelectorAnswers(node_devices)
         self._selectable: dict[tuple[Alternative, int], bool] = {}
         self._accepts: dict[tuple[Alternative, int], bool] = {}
         self._amounts: dict[tuple[Alternative, int], tuple[Number, ...] | None] = {}
@@ -94,6 +134,33 @@ class Eligibility:
                 )
             )
         return known
+
+    def accepting(self, alternative: Alternative, among: int) -> int:
+        """Return the devices of a set that `accepts` says yes to.
+
+        DeviceSelectorError: a selector has no answer for one of them.
+        """
+        offers = self.node_devices.offers
+        if not self.features.binding_conditions:
+            among = mask_of(
+                [each for each in bits(among) if not offers[each].device.binding_conditions]
+            )
+        for _, _, selector in alternative.conditions:
+            among = self._answers_of.accepted(selector, among)
+        # All others serve whatever is asked of no capacity.
+        odd = among if alternative.subrequest.capacity else among & self._answers_of.odd
+        return among & ~odd | mask_of(
+            [
+                number
+                for number in bits(odd)
+                if offers[number].here
+                and self.amounts(alternative, number) is not None
+                and self.offered(number)
+                and (
+                    not self.features.device_taints or self.untolerated(alternative, number) is None
+                )
+            ]
+        )
 
     def offered(self, number: int) -> bool:
         """Return whether this cluster's features let a device be allocated at all."""
