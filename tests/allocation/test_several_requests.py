@@ -104,7 +104,31 @@ def test_each_claim_gets_what_backtracking_finds_until_none_fits(seed):
     assert answers
 
 
-def test_the_claims_of_the_test_above_are_served_without_the_search(monkeypatch):
+@pytest.mark.parametrize("seed", range(20))
+def test_equal_states_of_a_pool_are_one_object_however_they_came_about(seed):
+    chance = random.Random(seed)
+    slices = cards(chance, 3)
+    fleet = Fleet([node("node-1")], slices, CLASSES)
+    held = []
+    for number in range(12):
+        found = fleet.allocate([claim(f"c{number}", request("r0", "gpu", kind_of(1)))])
+        if isinstance(found, DevicePlacement):
+            held.append(found.allocations[0])
+        if held and chance.random() < 0.4:
+            fleet.release(held.pop(chance.randrange(len(held))))
+        other = Fleet([node("node-1")], slices, CLASSES)
+        other.shapes, other.pools = fleet.shapes, fleet.pools
+        other.states = [record.shape.empty for record in fleet.pools.records]
+        for each in chance.sample(held, len(held)):
+            other.mark_in_use(each)
+        assert other.states == fleet.states
+        (state,), devices = fleet.states, fleet.pools.records[0].shape.node_devices
+        fitting = devices.fitting(state.state) & ~fleet.held[0]
+        assert state.free == fitting & fleet.pools.records[0].shape.everything
+    assert held
+
+
+def test_claims_of_several_requests_are_served_without_the_search(monkeypatch):
     served = []
     original = plans.several_requests
 

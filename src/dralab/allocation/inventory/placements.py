@@ -27,7 +27,7 @@ def placement(
     """Return what a plan comes to on one node, which sees these pools."""
     allocations = []
     for rows, configs, selector in zip(plan.rows, plan.configs, plan.selectors, strict=True):
-        results = []
+        results: list[dict[str, Any]] = []
         for row in rows:
             pool = pools[row.pool]
             if row.chosen is None:

@@ -218,7 +218,7 @@ class Planner:
             and self.node_bound
             and not any(mask & self.special for mask in (self.known or {}).values())
         )
-        self._planned: dict[tuple[Alternative, int], PlannedDevice] = {}
+        self._planned: dict[Alternative, dict[int, PlannedDevice]] = {}
         single = self.single
         self.bare = (
             single is not None
@@ -346,20 +346,24 @@ class Planner:
     ) -> Plan:
         """Return the plan for whole devices of one pool, by request, and nothing to copy."""
         planned: list[PlannedDevice] = []
+        taking: list[tuple[int, None]] = []
+        taken = 0
         for alternative, row in zip(alternatives, rows, strict=True):
+            devices = self._planned.setdefault(alternative, {})
             for number in row:
-                key = (alternative, number)
-                found = self._planned.get(key)
+                found = devices.get(number)
                 if found is None:
                     found = PlannedDevice(alternative.name, self.only, number, None)
-                    self._planned[key] = found
+                    devices[number] = found
                 planned.append(found)
-        after = state.after(tuple([(each.number, None) for each in planned]))
+                taking.append((number, None))
+                taken |= 1 << number
+        after = state.after(tuple(taking))
         return Plan(
             rows=(tuple(planned),),
             configs=((),),
             selectors=(True,),
-            after=((self.only, after, mask_of([each.number for each in planned])),),
+            after=((self.only, after, taken),),
         )
 
     def _bare(self, alternative: Alternative, devices: tuple[int, ...], state: PoolState) -> Plan:

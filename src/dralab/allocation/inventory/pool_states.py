@@ -46,14 +46,28 @@ class PoolState:
     really in use is kept by the fleet, pool by pool.
     """
 
-    __slots__ = ("_units", "free", "moves", "shape", "state")
+    __slots__ = ("_state", "_units", "free", "moves", "shape")
 
-    def __init__(self, shape: "PoolShape", state: DeviceState, free: int) -> None:
+    def __init__(
+        self,
+        shape: "PoolShape",
+        free: int,
+        state: DeviceState | None,
+        units: tuple[UnitState, ...] | None = None,
+    ) -> None:
         self.shape = shape
-        self.state = state
         self.free = free
         self.moves: dict[Taking, PoolState] = {}
-        self._units: tuple[UnitState, ...] | None = None
+        self._state = state
+        self._units = units
+
+    @property
+    def state(self) -> DeviceState:
+        """What is in use, device by device."""
+        if self._state is None:
+            remaining = tuple([unit.remaining for unit in self.units])
+            self._state = DeviceState(self.shape.everything & ~self.free, 0, remaining, {})
+        return self._state
 
     @property
     def units(self) -> tuple[UnitState, ...]:
@@ -64,6 +78,9 @@ class PoolState:
 
     def after(self, taking: Taking) -> "PoolState":
         """Return the state once these devices are taken; they must fit."""
+        if self.shape.by_units:
+            # Its counter groups remember what becomes of them, so this is quick.
+            return self.shape.after_units(self, taking)
         found = self.moves.get(taking)
         if found is None:
             state = self.state
@@ -92,6 +109,9 @@ class PoolShape:
         self.spent = [
             Remaining((0,) * len(total.counters), (None,) * len(total.groups)) for total in totals
         ]
+        # Whether the states of its counter groups, and the free devices beside them, are all that
+        # there is to a state.
+        self.by_units = bool(self.members and not self.node_devices.shareable and self.units.apart)
         self.empty = self.interned(DeviceState(0, 0, totals, {}))
 
     @property
@@ -104,6 +124,8 @@ class PoolShape:
     def interned(self, state: DeviceState, before: PoolState | None = None) -> PoolState:
         """Return the one object for a state; `before` is a state that differs in little."""
         free = self._free(state, before)
+        if self.by_units:
+            return self._of_units(free, self._units_of(state, free, before))
         used = self.everything & ~free
         remaining = state.remaining
         for counter_group, mine in enumerate(remaining):
@@ -117,14 +139,56 @@ class PoolShape:
         key = (used, charged, remaining, tuple(sorted(state.room.items())))
         found = self._states.get(key)
         if found is None:
-            if len(self._states) >= MOST_STATES:
-                # States hold on to those that follow them.
-                for each in self._states.values():
-                    each.moves.clear()
-                self._states.clear()
-            found = PoolState(self, DeviceState(used, charged, remaining, state.room), free)
-            self._states[key] = found
+            found = PoolState(self, free, DeviceState(used, charged, remaining, state.room))
+            self._remember(key, found)
         return found
+
+    def _remember(self, key: object, state: PoolState) -> None:
+        if len(self._states) >= MOST_STATES:
+            # States hold on to those that follow them.
+            for each in self._states.values():
+                each.moves.clear()
+            self._states.clear()
+        self._states[key] = state
+
+    def after_units(self, before: PoolState, taking: Taking) -> PoolState:
+        """Return the state once devices are taken, by the states of their counter groups alone.
+
+        ValueError: one of them is not free.
+        """
+        units, free, all_units = list(before.units), before.free, self.units
+        for number, _ in taking:
+            if not free >> number & 1:
+                raise ValueError(f"device {number} does not fit")
+            group = all_units.group_of[number]
+            if group < 0:
+                free &= ~(1 << number)
+                continue
+            low = all_units.lows[group]
+            unit = units[group] = units[group].without(number - low)
+            free = free & ~self.members[group] | unit.free << low
+        return self._of_units(free, tuple(units))
+
+    def _of_units(self, free: int, units: tuple[UnitState, ...]) -> PoolState:
+        key = (free & ~self.consuming, units)
+        found = self._states.get(key)
+        if found is None:
+            found = PoolState(self, free, None, units)
+            self._remember(key, found)
+        return found
+
+    def _units_of(
+        self, state: DeviceState, free: int, before: PoolState | None
+    ) -> tuple[UnitState, ...]:
+        if before is None:
+            return self.units.states(state.remaining, free)
+        found, changed = list(before.units), free ^ before.free
+        for group, mine in enumerate(state.remaining):
+            members = self.members[group]
+            if mine is not found[group].remaining or changed & members:
+                low = self.units.lows[group]
+                found[group] = self.units.kinds[group].state(mine, (free & members) >> low)
+        return tuple(found)
 
     def _free(self, state: DeviceState, before: PoolState | None) -> int:
         if not self.members:
@@ -188,6 +252,8 @@ class PoolShape:
         whole: int,
     ) -> PoolState:
         """Return the state after devices changed hands, their counter groups counted again."""
+        if self.by_units:
+            return self._settled_units(before, touched, held, whole)
         remaining = list(before.state.remaining)
         for counter_group, members in enumerate(self.members):
             if members & touched:
@@ -196,6 +262,20 @@ class PoolShape:
         used = before.state.used & ~touched | whole & touched
         state = DeviceState(used, held & self.node_devices.shareable, tuple(remaining), room)
         return self.interned(state, before)
+
+    def _settled_units(self, before: PoolState, touched: int, held: int, whole: int) -> PoolState:
+        units, free = list(before.units), before.free
+        alone = touched & ~self.consuming
+        free = free & ~alone | alone & ~whole
+        for group, members in enumerate(self.members):
+            if members & touched:
+                low, kind = self.units.lows[group], self.units.kinds[group]
+                rest = kind.rest(
+                    (held & members) >> low, self.node_devices.counter_groups[group].total
+                )
+                unit = units[group] = kind.state(rest, (members & ~whole) >> low)
+                free = free & ~members | unit.free << low
+        return self._of_units(free, tuple(units))
 
     def _rest(self, counter_group: int, held: int) -> Remaining:
         """Return what a counter group has left when these devices are in use."""

@@ -11,7 +11,7 @@ The claim may ask that all devices have one attribute in common. Everything else
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from dralab.allocation.inventory.pool_states import PoolShape, PoolState
 from dralab.allocation.inventory.units import MOST_VECTORS, Ask, Needs, Units, UnitState
@@ -20,6 +20,8 @@ from dralab.allocation.search.alternatives import Alternative
 from dralab.allocation.search.eligibility import Eligibility
 from dralab.allocation.search.node_devices import bits
 from dralab.allocation.search.rules import rules_of
+
+NOT_ASKED: Final = (-1,)
 
 
 class Scope(NamedTuple):
@@ -58,12 +60,23 @@ class SeveralRequests:
 
         Of all ways the one that comes first in the order of requests and devices.
         """
-        units = state.units
+        units, lows = state.units, self.units.lows
         best: list[int] | None = None
         for scope in self.scopes:
             if best is not None and scope.lowest > best[0]:
                 break
-            found = self._within(scope, units)
+            if len(scope.asks) == 1:
+                group, ask = scope.asks[0]
+                unit = units[group]
+                way = unit.ways.get(ask, NOT_ASKED)
+                if way is NOT_ASKED:
+                    way = self._way(scope, units)
+                if way is None:
+                    continue
+                low = lows[group]
+                found: list[int] | None = [each + low for each in way]
+            else:
+                found = self._worked_out(scope, units)
             if found is not None and (best is None or found < best):
                 best = found
         if best is None:
@@ -74,17 +87,13 @@ class SeveralRequests:
             at += alternative.count
         return rows
 
-    def _within(self, scope: Scope, units: Sequence[UnitState]) -> list[int] | None:
-        """Return the first way with the groups of a scope; that of one alone is remembered."""
-        if len(scope.asks) > 1:
-            return self._worked_out(scope, units)
-        group, ask = scope.asks[0]
-        unit, low = units[group], self.units.lows[group]
-        if ask not in unit.ways:
-            found = self._worked_out(scope, units)
-            unit.ways[ask] = None if found is None else tuple([each - low for each in found])
-        way = unit.ways[ask]
-        return None if way is None else [each + low for each in way]
+    def _way(self, scope: Scope, units: Sequence[UnitState]) -> tuple[int, ...] | None:
+        """Return the first way with the one group of a scope, and remember it there."""
+        ((group, ask),) = scope.asks
+        found, low = self._worked_out(scope, units), self.units.lows[group]
+        way = None if found is None else tuple([each - low for each in found])
+        units[group].ways[ask] = way
+        return way
 
     def _worked_out(self, scope: Scope, units: Sequence[UnitState]) -> list[int] | None:
         found = _straight(scope, units, self.units.lows, self.needs.counts)

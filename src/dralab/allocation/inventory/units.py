@@ -9,7 +9,13 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Final
 
-from dralab.allocation.search.node_devices import Consumption, NodeDevices, Remaining, bits
+from dralab.allocation.search.node_devices import (
+    Consumption,
+    NodeDevices,
+    Remaining,
+    bits,
+    overdrawn,
+)
 
 # More vectors than this make sets too large to be quick.
 MOST_VECTORS: Final = 64
@@ -65,13 +71,18 @@ class Ask:
 class UnitKind:
     """What groups whose devices draw alike have in common: the states that they go through."""
 
-    def __init__(self, consumptions: Mapping[int, Consumption]) -> None:
+    def __init__(self, consumptions: Mapping[int, Consumption], spent: Remaining) -> None:
         self.consumptions = consumptions
+        self._spent = spent
         self._fitting: dict[Remaining, int] = {}
+        self._rests: dict[tuple[int, Remaining], Remaining] = {}
         self._states: dict[tuple[Remaining, int], UnitState] = {}
 
     def state(self, remaining: Remaining, free: int) -> "UnitState":
-        """Return the one object for a state; `free` may have devices that do not fit any more."""
+        """Return the one object for a state; `free` may have devices that do not fit any more.
+
+        A group of which nothing is free has nothing left.
+        """
         fitting = self._fitting.get(remaining)
         if fitting is None:
             fitting = 0
@@ -79,12 +90,26 @@ class UnitKind:
                 if remaining.without(consumption) is not None:
                     fitting |= 1 << number
             self._fitting[remaining] = fitting
-        key = (remaining, free & fitting)
+        free &= fitting
+        key = (remaining if free else self._spent, free)
         found = self._states.get(key)
         if found is None:
             if len(self._states) >= MOST_UNITS:
                 self.forget()
             found = self._states[key] = UnitState(self, *key)
+        return found
+
+    def rest(self, held: int, total: Remaining) -> Remaining:
+        """Return what is left of a total when these devices are in use."""
+        key = (held, total)
+        found = self._rests.get(key)
+        if found is None:
+            found = total
+            for number in bits(held):
+                found = overdrawn(found, self.consumptions[number])
+            if len(self._rests) >= MOST_UNITS:
+                self._rests.clear()
+            self._rests[key] = found
         return found
 
     def forget(self) -> None:
@@ -93,6 +118,7 @@ class UnitKind:
             each.moves.clear()  # states hold on to those that follow them
         self._states.clear()
         self._fitting.clear()
+        self._rests.clear()
 
 
 class UnitState:
@@ -160,13 +186,20 @@ class Units:
                 consumption = devices.consumptions[number]
                 if consumption is not None:
                     drawn[number - low] = consumption._replace(counter_group=0)
-            key = tuple(drawn.items())
-            self.kinds.append(kinds.setdefault(key, UnitKind(drawn)))
+            total = devices.counter_groups[len(self.kinds)].total
+            spent = Remaining((0,) * len(total.counters), (None,) * len(total.groups))
+            key = (spent, tuple(drawn.items()))
+            self.kinds.append(kinds.setdefault(key, UnitKind(drawn, spent)))
         order = sorted(range(len(members)), key=self.lows.__getitem__)
         self.apart = all(members) and all(
             members[one].bit_length() <= self.lows[next_] for one, next_ in pairwise(order)
         )
         self.order = order
+        # The counter group of each device; -1 if it draws on none.
+        self.group_of = [
+            -1 if consumption is None else consumption.counter_group
+            for consumption in devices.consumptions
+        ]
         self._needs: dict[tuple[int, ...], Needs] = {}
         self._asks: dict[tuple[int, tuple[int, ...], tuple[int, ...]], Ask] = {}
 
