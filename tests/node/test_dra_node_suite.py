@@ -284,6 +284,12 @@ def test_should_update_health_to_unknown_when_plugin_stops_and_recover_upon_rest
     assert lab.health() == ["Healthy"]
 
 
+def test_devices_of_a_driver_that_reports_no_health_are_unknown(lab, driver):
+    lab.pod(seconds=9999)
+    assert driver.healths == {}
+    assert lab.health() == ["Unknown"]
+
+
 def test_should_automatically_reconnect_both_dra_and_health_api_after_connection_drop(lab, driver):
     driver.tell("dev-0", "Healthy")
     lab.pod(seconds=9999)

@@ -1,5 +1,6 @@
 """`dralab node`: run a simulated kubelet against any cluster."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -117,9 +118,9 @@ def node(
     client = _client(connection, runtime)
     engine = LiveEngine(name="node", workers=8)
     manager = Manager(engine, client, Randomness.from_system())
-    cdi_root = [*CDI_ROOTS, *cdi_roots][-1]
-    places = _places(connection, root, cdi_root)
-    paths = NodePaths.of(root, cdi_root, nri_socket.parent if nri_socket else None)
+    directories = cdi_directories(cdi_roots)
+    places = _places(connection, root, directories[-1])
+    paths = NodePaths.of(root, directories[-1], nri_socket.parent if nri_socket else None)
     processes = ProcessRuntime(
         engine,
         commands,
@@ -134,7 +135,7 @@ def node(
     try:
         kubelet = kubelets.add_node(
             NodeSpec(name=name),
-            directories=[FileDirectory(path) for path in dict.fromkeys([*CDI_ROOTS, *cdi_roots])],
+            directories=[FileDirectory(path) for path in directories],
             checkpoint=NodeFileCheckpoint(root / "dra_manager_state"),
         )
         endpoint = EndpointServer(kubelets, name, root / "pki", host, port)
@@ -161,6 +162,14 @@ def node(
         kubelets.stop()
         endpoint.stop()
         client.close()
+
+
+def cdi_directories(given: Sequence[Path]) -> list[Path]:
+    """Return the directories of CDI files that a node reads, the last one wins: `given` after both
+    default ones. A directory that is named again moves to the end.
+    """
+    paths = [*CDI_ROOTS, *given]
+    return list(reversed(dict.fromkeys(reversed(paths))))
 
 
 def _commands(images: tuple[str, ...], runtime: str) -> dict[str, list[str]]:
