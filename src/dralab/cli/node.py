@@ -165,8 +165,9 @@ def node(
 
 
 def cdi_directories(given: Sequence[Path]) -> list[Path]:
-    """Return the directories of CDI files that a node reads, the last one wins: `given` after both
-    default ones. A directory that is named again moves to the end.
+    """Return the directories of CDI files that a node reads: both default ones, then `given`.
+
+    The last one wins; a directory that is named again moves to the end.
     """
     paths = [*CDI_ROOTS, *given]
     return list(reversed(dict.fromkeys(reversed(paths))))
