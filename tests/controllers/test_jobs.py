@@ -39,6 +39,21 @@ def end(lab, count=1, phase="Succeeded"):
     lab.wait(0.1)
 
 
+def bind(lab):
+    """Give the pods a node, so that they are there until its kubelet has ended them."""
+    for obj in active(lab):
+        target = {"kind": "Node", "name": "n0"}
+        body = {"metadata": {"name": obj["metadata"]["name"]}, "target": target}
+        lab.client.post(PODS, obj["metadata"]["name"], "binding", body, "default")
+
+
+def end_deleted(lab):
+    for obj in lab.all(PODS):
+        if "deletionTimestamp" in obj["metadata"]:
+            lab.delete(PODS, obj["metadata"]["name"], gracePeriodSeconds=0)
+    lab.wait(0.1)
+
+
 def conditions(lab, name="j"):
     found = lab.get(JOBS, name)["status"].get("conditions", [])
     return {c["type"]: c["reason"] for c in found if c["status"] == "True"}
@@ -118,13 +133,43 @@ def test_indexed_pods_know_their_index_and_each_counts_once(lab):
     assert (status["succeeded"], status["completedIndexes"]) == (3, "0-2")
 
 
-def test_a_job_past_its_deadline_fails_and_stops_its_pods(lab):
-    lab.add(JOBS, job("j", activeDeadlineSeconds=30))
+@pytest.mark.parametrize("replaced", ["TerminatingOrFailed", "Failed"])
+def test_a_job_past_its_deadline_stops_its_pods_and_then_has_failed(lab, replaced):
+    lab.add(JOBS, job("j", activeDeadlineSeconds=30, podReplacementPolicy=replaced))
     lab.wait(29)
     assert len(active(lab)) == 1
+    bind(lab)
     lab.wait(2)
+    assert conditions(lab) == {"FailureTarget": "DeadlineExceeded"}
+    status = lab.get(JOBS, "j")["status"]
+    assert (status["terminating"], status["failed"]) == (1, 1)
+    end_deleted(lab)
     assert conditions(lab)["Failed"] == "DeadlineExceeded"
+    status = lab.get(JOBS, "j")["status"]
+    assert (status["terminating"], status["failed"]) == (0, 1)
+
+
+def test_a_pod_that_comes_after_its_job_ended_is_deleted(lab):
+    lab.add(JOBS, job("j"))
+    lab.wait(1)
+    (late,) = active(lab)
+    metadata = {k: late["metadata"][k] for k in ("labels", "finalizers", "ownerReferences")}
+    end(lab)
+    assert "Complete" in conditions(lab)
+    lab.add(PODS, {**late, "metadata": {"name": "late", "namespace": "default", **metadata}})
+    lab.wait(1)
     assert active(lab) == []
+
+
+def test_suspending_and_resuming_are_events(lab):
+    lab.add(JOBS, job("j"))
+    lab.wait(1)
+    for suspended in (True, False):
+        lab.client.patch(JOBS, "j", {"spec": {"suspend": suspended}}, "default")
+        lab.wait(1)
+    said = {event["reason"]: event["message"] for event in lab.all(EVENTS)}
+    assert said["Suspended"] == "Job suspended"
+    assert said["Resumed"] == "Job resumed"
 
 
 def test_one_job_that_began_in_the_year_0_is_late_and_stops_no_other(lab):
@@ -284,12 +329,17 @@ def test_a_success_policy_ends_the_job_early(lab, rules, met_after):
     more = {"completions": 5, "parallelism": 5, "completionMode": "Indexed"}
     lab.add(JOBS, job("j", successPolicy={"rules": rules}, **more))
     lab.wait(1)
+    bind(lab)
     for number in range(met_after):
         assert "Complete" not in conditions(lab)
         (name,) = [p["metadata"]["name"] for p in active(lab) if index_of(p) == number]
         lab.end_pod(name)
         lab.wait(0.1)
+    assert conditions(lab) == {"SuccessCriteriaMet": "SuccessPolicy"}
+    assert lab.get(JOBS, "j")["status"]["terminating"] == 5 - met_after
+    end_deleted(lab)
     assert conditions(lab)["Complete"] == "SuccessPolicy"
+    assert "failed" not in lab.get(JOBS, "j")["status"]
     said = lab.get(JOBS, "j")["status"]["conditions"][-1]["message"]
     assert said == f"Matched rules at index {len(rules) - 1}"
     assert active(lab) == []

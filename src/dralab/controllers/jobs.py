@@ -5,13 +5,12 @@ back-off, deadlines, suspension, TTL, and pod failure counted once through the t
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from dralab.api.status import ApiError
 from dralab.controllers.job_failures import (
     FAILURES,
     INDEX,
-    end_of_indexes,
     failed_indexes,
     failures,
     has_failed,
@@ -19,8 +18,8 @@ from dralab.controllers.job_failures import (
     indexes,
     judged,
     ranges,
-    success,
 )
+from dralab.controllers.job_verdicts import JobVerdict, begun_verdict, verdict_of
 from dralab.controllers.workloads import (
     BURST,
     OwnedObjects,
@@ -38,7 +37,6 @@ from dralab.objects.metadata import (
     finalizers_of,
     is_deleting,
     key_of,
-    spec_of,
     status_of,
     uid_of,
 )
@@ -86,34 +84,40 @@ class Jobs:
             for pod in pods:
                 self._untrack(pod)
             return None
+        active = [pod for pod in pods if not is_finished(pod) and not is_deleting(pod)]
         if job_end(job) is not None:
+            for pod in active:  # it was made by a request that came late
+                self._remove(job, pod)
             for pod in pods:
                 self._untrack(pod)
             return self._forget_later(job)
-        job = self._count(job, pods)
-        verdict = self._verdict(job, pods)
-        active = [pod for pod in pods if not is_finished(pod) and not is_deleting(pod)]
+        begun = begun_verdict(job)
+        job = self._count(job, pods, begun)
+        verdict = begun or verdict_of(job, pods, self._deadline(job))
         again: int | None = None
         if verdict is not None:
             for pod in active:
                 self.control.delete(job, pod)
-            self._finish(job, *verdict)
-            return 0
+            return self._end(job, verdict, pods)
         if job["spec"].get("suspend"):
             for pod in active:
                 self._remove(job, pod)
             active = []
         else:
             active, again = self._scale(job, active, pods)
-        self._tell(job, active)
+        self._tell(job, active, _ending(pods))
         deadline = self._deadline(job)
         waits = [wait for wait in (again, deadline) if wait is not None]
         return min(waits, default=None)
 
     # --- counting
 
-    def _count(self, job: JsonDict, pods: list[JsonDict]) -> JsonDict:
-        """Count ended pods once: note them in the status, then let go of them."""
+    def _count(self, job: JsonDict, pods: list[JsonDict], verdict: JobVerdict | None) -> JsonDict:
+        """Count ended pods once: note them in the status, then let go of them.
+
+        A verdict that stands decides for the pods that are deleted because of it: those of a job
+        that fails have failed, those of a job that succeeds do not count.
+        """
         status = status_of(job)
         noted = status.get("uncountedTerminatedPods") or {}
         uncounted = {name: list(noted.get(name) or ()) for name in ("succeeded", "failed")}
@@ -128,9 +132,9 @@ class Jobs:
                 continue
             if status_of(pod).get("phase") == "Succeeded":
                 uncounted["succeeded"].append(uid)
-            elif not has_failed(job, pod):
+            elif not (has_failed(job, pod) or (verdict is not None and verdict.failed)):
                 continue
-            elif judged(job, pod).action == "Ignore":
+            elif not _counts(job, pod, verdict):
                 self._untrack(pod)
                 self._counted.add(uid)
                 continue
@@ -213,58 +217,43 @@ class Jobs:
 
     # --- the end
 
-    def _verdict(self, job: JsonDict, pods: list[JsonDict]) -> tuple[str, str, str] | None:
-        """Return (condition, reason, message) where the job is over."""
-        spec, status = job["spec"], status_of(job)
-        failed, succeeded = status.get("failed") or 0, status.get("succeeded") or 0
-        if spec.get("podFailurePolicy"):
-            for pod in pods:
-                if has_failed(job, pod) and (found := judged(job, pod)).action == "FailJob":
-                    return "Failed", "PodFailurePolicy", found.message
-        limit = spec.get("backoffLimit", 6)
-        if failed > limit or _restarts_too_often(job, pods, limit):
-            return "Failed", "BackoffLimitExceeded", "Job has reached the specified backoff limit"
-        left = self._deadline(job)
-        if left is not None and left <= 0:
-            return "Failed", "DeadlineExceeded", "Job was active longer than specified deadline"
-        ended = end_of_indexes(job, len(indexes(status.get("failedIndexes") or "")))
-        if ended is not None:
-            return "Failed", *ended
-        met = success(job, indexes(status.get("completedIndexes", "")))
-        if met:
-            return "Complete", "SuccessPolicy", met
-        completions = spec.get("completions")
-        if completions is None:
-            active = status.get("active") or 0
-            if succeeded and not active and all(map(is_finished, pods)):
-                return "Complete", "CompletionsReached", "Reached expected number of succeeded pods"
-            return None
-        if succeeded >= completions:
-            return "Complete", "CompletionsReached", "Reached expected number of succeeded pods"
-        return None
+    def _end(self, job: JsonDict, verdict: JobVerdict, pods: list[JsonDict]) -> int | None:
+        """Announce how a job ends, and end it as soon as none of its pods runs any more.
 
-    def _finish(self, job: JsonDict, type_: str, reason: str, message: str) -> None:
+        Source: KEP-3939 and KEP-3998, `FailureTarget` and `SuccessCriteriaMet`.
+        """
         now = self.manager.now()
+        left = sum(not is_finished(pod) for pod in pods)
         status = status_of(job)
-        early = "SuccessCriteriaMet" if type_ == "Complete" else "FailureTarget"
-        conditions = list(status.get("conditions") or ())
-        for each_type in (early, type_):
-            condition = {
-                "type": each_type,
-                "status": "True",
-                "reason": reason,
-                "message": message,
-                "lastProbeTime": now,
-            }
-            conditions = with_condition(conditions, condition, now=now)
-        written: dict[str, Any] = {"conditions": conditions, "active": None, "ready": 0}
-        if type_ == "Complete":
+        announced = begun_verdict(job) is not None
+        uncounted = any((status.get("uncountedTerminatedPods") or {}).values())
+        over = announced and not left and not uncounted
+        condition = {
+            "type": verdict.type if over else verdict.announcement,
+            "status": "True",
+            "reason": verdict.reason,
+            "message": verdict.message,
+            "lastProbeTime": now,
+        }
+        written: dict[str, Any] = {"active": None, "ready": 0, "terminating": left}
+        if over or not announced:
+            written["conditions"] = with_condition(
+                list(status.get("conditions") or ()), condition, now=now
+            )
+        if over and not verdict.failed:
             written["completionTime"] = now
         write_status(self.manager, JOBS, self.jobs, job, written)
-        if type_ == "Complete":
-            self.recorder.event(job, "Job", "Completed", "Job completed", api_version="batch/v1")
+        if not over:
+            return None if announced else 0
+        if verdict.failed:
+            self._say(job, verdict.reason, verdict.message, bad=True)
         else:
-            self.recorder.event(job, "Job", reason, message, type="Warning", api_version="batch/v1")
+            self._say(job, "Completed", "Job completed")
+        return 0
+
+    def _say(self, job: JsonDict, reason: str, message: str, *, bad: bool = False) -> None:
+        type_: Literal["Normal", "Warning"] = "Warning" if bad else "Normal"
+        self.recorder.event(job, "Job", reason, message, type=type_, api_version="batch/v1")
 
     def _forget_later(self, job: JsonDict) -> int | None:
         ttl = job["spec"].get("ttlSecondsAfterFinished")
@@ -320,9 +309,8 @@ class Jobs:
         if missing <= 0:
             return active, None
         # A pod that is still ending holds its place (podReplacementPolicy Failed), its index too.
-        ending = [pod for pod in pods if is_deleting(pod) and not is_finished(pod)]
         if spec.get("podReplacementPolicy") == "Failed":
-            missing -= len(ending)
+            missing -= len(_ending(pods))
         if spec.get("backoffLimitPerIndex") is not None:
             return self._replace(job, active, pods, max(0, missing))
         failed = [pod for pod in pods if status_of(pod).get("phase") == "Failed"]
@@ -399,13 +387,14 @@ class Jobs:
 
     # --- status
 
-    def _tell(self, job: JsonDict, active: list[JsonDict]) -> None:
+    def _tell(self, job: JsonDict, active: list[JsonDict], ending: list[JsonDict]) -> None:
         now = self.manager.now()
         status = status_of(job)
         suspended = bool(job["spec"].get("suspend"))
         conditions = list(status.get("conditions") or ())
         known = condition_of(job, "Suspended")
-        if suspended or (known is not None and known["status"] == "True"):
+        was = known is not None and known["status"] == "True"
+        if suspended or was:
             condition = {
                 "type": "Suspended",
                 "status": "True" if suspended else "False",
@@ -416,7 +405,7 @@ class Jobs:
         written: dict[str, Any] = {
             "active": len(active) or None,
             "ready": sum(is_ready(pod) for pod in active),
-            "terminating": 0,
+            "terminating": len(ending),
             "uncountedTerminatedPods": status.get("uncountedTerminatedPods") or {},
         }
         if conditions:
@@ -426,27 +415,25 @@ class Jobs:
         elif not status.get("startTime"):
             written["startTime"] = now
         write_status(self.manager, JOBS, self.jobs, job, written)
+        if suspended != was:
+            reason = "Suspended" if suspended else "Resumed"
+            self._say(job, reason, f"Job {reason.lower()}")
+
+
+def _ending(pods: Iterable[JsonDict]) -> list[JsonDict]:
+    """Return the pods that are deleted and have not ended."""
+    return [pod for pod in pods if is_deleting(pod) and not is_finished(pod)]
+
+
+def _counts(job: JsonDict, pod: JsonDict, verdict: JobVerdict | None) -> bool:
+    """Whether a failure counts, not one that a success brought about or a rule ignores."""
+    if verdict is not None and not verdict.failed and is_deleting(pod):
+        return False
+    return judged(job, pod).action != "Ignore"
 
 
 def _is_tracked(pod: JsonDict) -> bool:
     return TRACKING in finalizers_of(pod)
-
-
-def _restarts_too_often(job: JsonDict, pods: list[JsonDict], limit: int) -> bool:
-    """Return whether containers that are restarted in place have failed often enough.
-
-    As pastBackoffLimitOnFailure: what restarts in a pod that continues counts as failing does.
-    """
-    if spec_of(job["spec"]["template"]).get("restartPolicy") != "OnFailure":
-        return False
-    restarts = sum(
-        status.get("restartCount") or 0
-        for pod in pods
-        if status_of(pod).get("phase") in {"Pending", "Running"}
-        for name in ("initContainerStatuses", "containerStatuses")
-        for status in pod["status"].get(name) or ()
-    )
-    return restarts >= max(limit, 1)
 
 
 def _ended(pod: JsonDict) -> int:
