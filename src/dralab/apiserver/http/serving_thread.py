@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import select
 import selectors
 import threading
 from collections.abc import Callable
@@ -12,8 +13,29 @@ from typing import Final
 from dralab.apiserver.http.asgi import AsgiApp
 from dralab.apiserver.http.serving import HttpServer
 
-# Turns of the loop from a request in a socket to its answer, and some more.
+# Turns of the loop from a request in a socket to its answer, and some more: for loops that do not
+# say whether they have work.
 TURNS: Final = 6
+
+
+class WatchedLoop(asyncio.SelectorEventLoop):
+    """A loop that says whether it has work."""
+
+    def __init__(self, selector: selectors.BaseSelector) -> None:
+        super().__init__(selector)
+        fileno = getattr(selector, "fileno", None)  # of epoll and kqueue
+        self.waits_on: int | None = None if fileno is None else int(fileno())
+        self._poll = select.poll() if hasattr(select, "poll") else None
+        if self._poll is not None and self.waits_on is not None:
+            self._poll.register(self.waits_on, select.POLLIN)
+
+    @property
+    def has_work(self) -> bool | None:
+        """Whether a callback is ready, or a descriptor; None where that can't be said."""
+        ready = getattr(self, "_ready", None)
+        if ready is None or self.waits_on is None or self._poll is None:
+            return None
+        return bool(ready) or bool(self._poll.poll(0))
 
 
 class ServingThread:
@@ -28,7 +50,6 @@ class ServingThread:
         self._fast = fast
         self._loop: asyncio.AbstractEventLoop | None = None
         self._over: asyncio.Event | None = None
-        self._selector: selectors.BaseSelector | None = None
         self._started = threading.Event()
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="dralab-server", daemon=True)
@@ -39,8 +60,7 @@ class ServingThread:
 
         None where that is not known: on a loop of another kind, or system.
         """
-        fileno = getattr(self._selector, "fileno", None)  # of epoll and kqueue
-        return None if fileno is None else int(fileno())
+        return self._loop.waits_on if isinstance(self._loop, WatchedLoop) else None
 
     def start(self) -> None:
         """Return once requests are answered; raise what the start raised."""
@@ -67,7 +87,8 @@ class ServingThread:
 
         def look(turns: int) -> None:
             idle = edge.idle and not (events and edge.has_requests)
-            if idle and not turns:
+            works = loop.has_work if isinstance(loop, WatchedLoop) else None
+            if idle and (not turns if works is None else not works):
                 call()
             else:
                 loop.call_soon(look, turns - 1 if idle else TURNS)
@@ -83,7 +104,7 @@ class ServingThread:
             await self._over.wait()
             await self._http.stop()
 
-        factory = (loop_factory() if self._fast else None) or self._selector_loop
+        factory = (loop_factory() if self._fast else None) or _watched_loop
         try:
             with asyncio.Runner(loop_factory=factory) as runner:
                 runner.run(main())
@@ -92,9 +113,9 @@ class ServingThread:
         finally:
             self._started.set()
 
-    def _selector_loop(self) -> asyncio.AbstractEventLoop:
-        self._selector = selectors.DefaultSelector()
-        return asyncio.SelectorEventLoop(self._selector)
+
+def _watched_loop() -> asyncio.AbstractEventLoop:
+    return WatchedLoop(selectors.DefaultSelector())
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -1,5 +1,7 @@
 """Schedulers under the virtual clock: what they wait for takes no real time, and none is late."""
 
+import gc
+
 import pytest
 from tests.simulation.engines.external.cases import WATCHING, ScenarioWriter, run, tasks
 
@@ -46,6 +48,12 @@ def test_the_time_that_a_scheduler_takes_is_simulated(scenario):
     assert result.notes[0] == "late binds: 0"
     assert result.notes[1].startswith("virtual clock: it stands still until all programs")
     assert "the clock showed 2026-01-01T00:00:00Z when the run began" in result.notes
+
+
+def test_python_collects_garbage_as_before_when_a_run_is_over(scenario):
+    before, frozen = gc.get_threshold(), gc.get_freeze_count()
+    run(scenario("{name: p, count: 1, duration: 1s, cpu: 1}", program=WATCHING))
+    assert (gc.get_threshold(), gc.get_freeze_count()) == (before, frozen)
 
 
 # Sets a time-out that the kernel counts by itself, and names another machine.
