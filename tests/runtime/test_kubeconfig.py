@@ -1,9 +1,12 @@
 import base64
+from types import SimpleNamespace
 
 import pytest
 import yaml
 
 from dralab.runtime.kubeconfig import KubeconfigError, read
+from dralab.runtime.remote import RemoteClient
+from dralab.runtime.resources import NODES
 
 GOOD = {
     "current-context": "lab",
@@ -91,3 +94,31 @@ def test_a_token_file_wins_over_a_token(tmp_path):
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(KubeconfigError, match=r"absent: cannot be read: No such file"):
         read(tmp_path / "absent")
+
+
+def test_a_token_file_is_read_again_for_it_is_replaced(tmp_path):
+    (tmp_path / "token").write_text("first\n")
+    user = {"name": "me", "user": {"tokenFile": "token"}}
+    access = read(written(tmp_path, GOOD | {"users": [user]}))
+    assert access.current_token() == "first"
+    (tmp_path / "token").write_text("second\n")
+    assert access.current_token() == "second"
+    (tmp_path / "token").unlink()
+    assert access.current_token() == "first"
+
+
+def test_a_client_sends_the_token_that_is_in_the_file_now(tmp_path, monkeypatch):
+    (tmp_path / "token").write_text("first")
+    user = {"name": "me", "user": {"tokenFile": "token"}}
+    client = RemoteClient(read(written(tmp_path, GOOD | {"users": [user]})))
+    sent = []
+
+    def request(method, url, headers, **options):
+        sent.append(headers["Authorization"])
+        return SimpleNamespace(status=200, data=b'{"items": []}')
+
+    monkeypatch.setattr(client._pool, "request", request)
+    client.list(NODES)
+    (tmp_path / "token").write_text("second")
+    client.list(NODES)
+    assert sent == ["Bearer first", "Bearer second"]

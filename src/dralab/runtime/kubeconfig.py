@@ -23,10 +23,12 @@ class ClusterAccess:
     """How to reach a cluster.
 
     `ca`, `certificate` and `key` are PEM texts; `ca` None means the machine's own authorities.
+    `token_file` is where the token came from: in a pod, the kubelet replaces it before it expires.
     """
 
     server: str
     token: str = ""
+    token_file: Path | None = None
     ca: str | None = None
     certificate: str | None = None
     key: str | None = None
@@ -39,6 +41,15 @@ class ClusterAccess:
         """Whether the server asks who comes: over TLS, and by a credential."""
         shown = self.token or self.certificate or self.username
         return self.server.startswith("https://") and bool(shown)
+
+    def current_token(self) -> str:
+        """Return the token that is in the file now; the last one known while it cannot be read."""
+        if self.token_file is None:
+            return self.token
+        try:
+            return self.token_file.read_text(encoding="utf-8").strip() or self.token
+        except (OSError, UnicodeDecodeError):
+            return self.token
 
 
 def read(path: str | Path, context: str = "") -> ClusterAccess:
@@ -81,12 +92,14 @@ def read(path: str | Path, context: str = "") -> ClusterAccess:
             "supported: use a token or a client certificate, or run kubectl proxy and connect "
             "with --server http://127.0.0.1:8001"
         )
-    token = user.get("token") or ""
+    token, token_file = user.get("token") or "", None
     if user.get("tokenFile"):  # it wins over a token (client-go, clientcmdapi.AuthInfo)
         token = _beside(path, user["tokenFile"]).strip()
+        token_file = path.parent / user["tokenFile"]
     return ClusterAccess(
         server=server.rstrip("/"),
         token=token,
+        token_file=token_file,
         ca=_pem(cluster, path, "certificate-authority"),
         certificate=_pem(user, path, "client-certificate"),
         key=_pem(user, path, "client-key"),

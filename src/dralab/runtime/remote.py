@@ -67,9 +67,7 @@ class RemoteClient:
             "Accept": "application/json",
             "User-Agent": f"dralab/{__version__}",
         }
-        if access.token:
-            self._headers["Authorization"] = f"Bearer {access.token}"
-        elif access.username:
+        if access.username and not access.token:
             self._headers |= urllib3.make_headers(basic_auth=f"{access.username}:{access.password}")
 
     def get(self, resource: Resource, name: str, namespace: str = "") -> JsonDict:
@@ -213,7 +211,7 @@ class RemoteClient:
         options: dict[str, Any] = {}
         if body is not None:
             options["body"] = orjson.dumps(body)
-            options["headers"] = self._headers | {"Content-Type": content_type}
+            options["headers"] = self._sent_headers() | {"Content-Type": content_type}
         answer = self._request(method, f"{url}?{urlencode(query)}" if query else url, **options)
         if answer.status >= 400:
             raise _refusal(answer.status, answer.data)
@@ -225,8 +223,14 @@ class RemoteClient:
             raise ApiError("InternalError", f"{method} {url}: the answer is not an object")
         return found
 
+    def _sent_headers(self) -> dict[str, str]:
+        # Asked for each request: the token of a pod changes (client-go's transport reads it anew).
+        token = self.access.current_token()
+        return self._headers | {"Authorization": f"Bearer {token}"} if token else self._headers
+
     def _request(self, method: str, url: str, **options: Any) -> Any:
-        options.setdefault("headers", self._headers)
+        if "headers" not in options:
+            options["headers"] = self._sent_headers()
         if self._closed.is_set():
             raise ApiError("ServiceUnavailable", "the client is closed")
         if self._throttle is not None:
