@@ -6,7 +6,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from chartlab import all_ready, create, until
 from dralab.cli.main import main
 from dralab.cluster import Cluster, Options
 from dralab.components.control_plane import ControlPlane
@@ -236,35 +236,6 @@ CHECKS = {
     (6,): lambda six: split_in(5, six),
     (7,): lambda seven: split_in(2, seven),
 }
-
-
-def create(client, objects):
-    for obj in filter(None, objects):
-        group, _, version = obj["apiVersion"].rpartition("/")
-        kind, namespace = obj["kind"].lower(), obj["metadata"].get("namespace", "")
-        plural = (
-            kind if kind.endswith("parameters") else kind + ("es" if kind.endswith("s") else "s")
-        )
-        client.create(Resource(group, version, plural, bool(namespace)), obj, namespace)
-
-
-def all_ready(pods, count):
-    waiting = [{"ready": False}]
-    return len(pods) == count and all(
-        status["ready"]
-        for pod in pods
-        for status in pod["status"].get("containerStatuses", waiting)
-    )
-
-
-def until(look, good):
-    pause = threading.Event()
-    for _ in range(400):
-        found = look()
-        if good(found):
-            return found
-        pause.wait(0.1)
-    raise AssertionError(found)
 
 
 def test_the_arguments_of_the_chart_are_arguments_of_the_programs():
