@@ -1,16 +1,21 @@
-"""Namespaces, nodes, leases, events, and what limits them."""
+"""Namespaces, nodes, leases, events and priorities."""
 
 from typing import Any, Final
 
 from dralab.api import fields
 from dralab.api.fields import FieldError
 from dralab.api.strategy import Strategy
-from dralab.values import names, quantity
+from dralab.values import names
 from dralab.values.json_types import JsonDict
 
 NAME_LABEL: Final = "kubernetes.io/metadata.name"
 SYSTEM_PREFIX: Final = "system-"
 HIGHEST_PRIORITY: Final = 1_000_000_000
+SYSTEM_CLASSES: Final = {
+    "system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000,
+}  # fmt: skip
+COORDINATED: Final = ("strategy", "preferredHolder")
+PREEMPTION: Final = ["PreemptLowerPriority", "Never"]
 
 
 class NamespaceStrategy(Strategy):
@@ -97,6 +102,15 @@ class LeaseStrategy(Strategy):
 
     unconditional = False
     creates_on_update = True
+
+    def prepare_create(self, value: JsonDict, now: str) -> None:  # noqa: ARG002
+        """Drop what coordinated leader election needs, which is off by default."""
+        for part in COORDINATED:
+            (value.get("spec") or {}).pop(part, None)
+
+    def prepare_update(self, new: JsonDict, old: JsonDict, now: str) -> None:  # noqa: ARG002
+        """Drop the same."""
+        self.prepare_create(new, now)
 
     def validate(self, value: JsonDict) -> list[FieldError]:
         """Return what is wrong with the spec."""
@@ -194,41 +208,6 @@ EVENTS_ALWAYS: Final = frozenset(
 )  # fmt: skip
 
 
-class LimitRangeStrategy(Strategy):
-    """Limit ranges: what is not said follows from what is."""
-
-    creates_on_update = True
-
-    def default(self, value: JsonDict) -> None:
-        """Fill in what the client left out."""
-        for limit in (value.get("spec") or {}).get("limits") or ():
-            if limit.get("type") != "Container":
-                continue
-            default = limit.setdefault("default", {})
-            for name, amount in (limit.get("max") or {}).items():
-                default.setdefault(name, amount)
-            request = limit.setdefault("defaultRequest", {})
-            for name, amount in default.items():
-                request.setdefault(name, amount)
-            for name, amount in (limit.get("min") or {}).items():
-                request.setdefault(name, amount)
-            for part in ("default", "defaultRequest"):
-                if not limit[part]:
-                    del limit[part]
-
-
-class ResourceQuotaStrategy(Strategy):
-    """Quotas."""
-
-    def validate(self, value: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the spec."""
-        return [
-            fields.invalid_value(f"spec.hard[{name}]", amount, "must be greater than or equal to 0")
-            for name, amount in ((value.get("spec") or {}).get("hard") or {}).items()
-            if quantity.parse(amount) < 0
-        ]
-
-
 class PriorityClassStrategy(Strategy):
     """Priority classes: values stay."""
 
@@ -240,14 +219,20 @@ class PriorityClassStrategy(Strategy):
     def validate(self, value: JsonDict) -> list[FieldError]:
         """Return what is wrong with the class."""
         name, number = value["metadata"].get("name", ""), value.get("value", 0)
+        errors = []
         if name.startswith(SYSTEM_PREFIX):
-            if name not in {"system-cluster-critical", "system-node-critical"}:
+            if error := _system_error(name, number, default=bool(value.get("globalDefault"))):
                 why = "priority class names with 'system-' prefix are reserved for system use only"
-                return [fields.forbidden("metadata.name", f"{why}. error: {name}")]
+                errors.append(fields.forbidden("metadata.name", f"{why}. error: {error}"))
         elif number > HIGHEST_PRIORITY:
             why = f"maximum allowed value of a user defined priority is {HIGHEST_PRIORITY}"
-            return [fields.forbidden("value", why)]
-        return []
+            errors.append(fields.forbidden("value", why))
+        policy = value.get("preemptionPolicy")
+        if not policy:
+            errors.append(fields.required("preemptionPolicy"))
+        elif policy not in PREEMPTION:
+            errors.append(fields.not_supported("preemptionPolicy", policy, PREEMPTION, ordered=True))
+        return errors
 
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """Return what is wrong with the change."""
@@ -258,3 +243,12 @@ class PriorityClassStrategy(Strategy):
             for part in ("value", "preemptionPolicy")
             if new.get(part) != old.get(part)
         ]
+
+
+def _system_error(name: str, number: int, *, default: bool) -> str:
+    """Return why a class is none of the two of the system; empty if it is."""
+    if name not in SYSTEM_CLASSES:
+        return f"{name} is not a known system priority class"
+    if number != SYSTEM_CLASSES[name]:
+        return f"value of {name} PriorityClass must be {SYSTEM_CLASSES[name]}"
+    return f"globalDefault of {name} PriorityClass must be false" if default else ""

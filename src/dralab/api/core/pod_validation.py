@@ -66,7 +66,7 @@ def pod_spec_problems(spec: JsonDict, path: str, *, comparing: bool) -> list[Fie
         ]
     for index, toleration in enumerate(spec.get("tolerations") or ()):
         at = f"{path}.tolerations[{index}]"
-        _toleration_problems(toleration, at, errors, comparing=comparing)
+        toleration_problems(toleration, at, errors, comparing=comparing)
     _gate_problems(spec, path, errors)
     return errors
 
@@ -297,9 +297,10 @@ def _resource_problems(
             errors.append(fields.not_found(at, name))
 
 
-def _toleration_problems(
+def toleration_problems(
     toleration: JsonDict, path: str, errors: list[FieldError], *, comparing: bool
 ) -> None:
+    """Add what is wrong with a toleration; `comparing` allows Lt and Gt."""
     operator, key = toleration.get("operator") or "Equal", toleration.get("key") or ""
     if key:
         if not names.is_qualified(key):
@@ -310,7 +311,8 @@ def _toleration_problems(
             "operator must be Exists when `key` is empty, which means "
             '"match all values and all keys"'
         )
-        errors.append(fields.invalid_value(f"{path}.operator", operator, why))
+        given = toleration.get("operator") or ""
+        errors.append(fields.invalid_value(f"{path}.operator", given, why))
     known = ["Equal", "Exists", "Lt", "Gt"] if comparing else ["Equal", "Exists"]
     if operator not in known:
         errors.append(fields.not_supported(f"{path}.operator", operator, known))

@@ -153,6 +153,15 @@ def label_selector_problems(selector: JsonDict, path: str) -> list[FieldError]:
         else:
             why = "not a valid selector operator"
             errors.append(fields.invalid_value(f"{at}.operator", operator, why))
+        key = item.get("key") or ""
+        errors += [
+            fields.invalid_value(f"{at}.key", key, why) for why in names.qualified_problems(key)
+        ]
+        errors += [
+            fields.invalid_value(f"{at}.values[{number}]", value, why)
+            for number, value in enumerate(values)
+            for why in names.label_value_problems(value)
+        ]
     return errors
 
 

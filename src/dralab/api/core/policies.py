@@ -1,8 +1,10 @@
-"""Scaling, budgets, networking and what hooks into the server."""
+"""Scaling, budgets and what hooks into the server."""
 
 from typing import Final
 
 from dralab.api import fields
+from dralab.api.core.access import any_name
+from dralab.api.core.addresses import amount_or_percent_errors
 from dralab.api.core.pods import label_selector_problems
 from dralab.api.fields import FieldError
 from dralab.api.strategy import Strategy
@@ -129,35 +131,28 @@ class BudgetStrategy(Strategy):
         """Return what is wrong with the spec."""
         spec = value.get("spec") or {}
         errors = []
-        if "minAvailable" in spec and "maxUnavailable" in spec:
+        given = [part for part in ("minAvailable", "maxUnavailable") if part in spec]
+        if len(given) > 1:
             why = "minAvailable and maxUnavailable cannot be both set"
-            errors.append(fields.invalid_value("spec", spec, why))
+            errors.append(fields.invalid_value("spec", _in_go(spec), why))
+        for part in given:
+            errors += amount_or_percent_errors(spec[part], f"spec.{part}")
         if spec.get("selector"):
             errors += label_selector_problems(spec["selector"], "spec.selector")
+        policy, known = spec.get("unhealthyPodEvictionPolicy"), ["AlwaysAllow", "IfHealthyBudget"]
+        if policy is not None and policy not in known:
+            errors.append(fields.not_supported("spec.unhealthyPodEvictionPolicy", policy, known))
         return errors
 
-
-class IngressStrategy(Strategy):
-    """Ingresses."""
-
-    def prepare_create(self, value: JsonDict, now: str) -> None:  # noqa: ARG002
-        """Begin without a load balancer."""
-        value["status"] = {"loadBalancer": {}}
+    def name_problems(self, name: str) -> list[str]:
+        """Return why a name cannot be a part of a path; upstream asks for no more."""
+        return any_name(name)
 
 
-class NetworkPolicyStrategy(Strategy):
-    """Network policies."""
-
-    def default(self, value: JsonDict) -> None:
-        """Fill in what the client left out."""
-        spec = value.setdefault("spec", {})
-        for direction in ("ingress", "egress"):
-            for rule in spec.get(direction) or ():
-                for port in rule.get("ports") or ():
-                    port.setdefault("protocol", "TCP")
-        if not spec.get("policyTypes"):
-            egress = bool(spec.get("egress"))
-            spec["policyTypes"] = ["Ingress", "Egress"] if egress else ["Ingress"]
+def _in_go(spec: JsonDict) -> JsonDict:
+    """Return the spec of a budget by the names that its fields have in Go."""
+    names = ("minAvailable", "selector", "maxUnavailable", "unhealthyPodEvictionPolicy")
+    return {name[0].upper() + name[1:]: spec.get(name) for name in names}
 
 
 class WebhookStrategy(Strategy):

@@ -129,25 +129,3 @@ class EndpointsStrategy(Strategy):
         for subset in value.get("subsets") or ():
             for port in subset.get("ports") or ():
                 port.setdefault("protocol", "TCP")
-
-
-class EndpointSliceStrategy(Strategy):
-    """Endpoint slices."""
-
-    counted = ("labels",)
-
-    def default(self, value: JsonDict) -> None:
-        """Fill in what the client left out."""
-        for port in value.get("ports") or ():
-            port.setdefault("name", "")
-            port.setdefault("protocol", "TCP")
-
-    def validate(self, value: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the slice."""
-        kind = value.get("addressType")
-        known = ["FQDN", "IPv4", "IPv6"]
-        if not kind:
-            return [fields.required("addressType")]
-        if kind not in known:
-            return [fields.not_supported("addressType", kind, known)]
-        return []

@@ -270,10 +270,11 @@ def _match_problems(match: JsonObject | None, path: str) -> Iterator[FieldError]
             yield from label_selector_problems(match[part], f"{path}.{part}")
     for part in ("resourceRules", "excludeResourceRules"):
         for index, rule in enumerate(match.get(part) or ()):
-            yield from _rule_problems(rule, f"{path}.{part}[{index}]")
+            yield from rule_problems(rule, f"{path}.{part}[{index}]")
 
 
-def _rule_problems(rule: JsonObject, path: str) -> Iterator[FieldError]:
+def rule_problems(rule: JsonObject, path: str) -> Iterator[FieldError]:
+    """Yield what is wrong with a rule about operations and resources."""
     seen = set()
     for index, name in enumerate(rule.get("resourceNames") or ()):
         if name in seen:
@@ -295,14 +296,46 @@ def _rule_problems(rule: JsonObject, path: str) -> Iterator[FieldError]:
         if len(given) > 1 and "*" in given:
             why = f"if '*' is present, must not specify other {words}"
             yield fields.invalid_value(f"{path}.{part}", list(given), why)
-    if not rule.get("resources"):
-        yield fields.required(f"{path}.resources")
-    for index, resource in enumerate(rule.get("resources") or ()):
-        if not resource:
-            yield fields.required(f"{path}.resources[{index}]")
+        for index, text in enumerate(given if part == "apiVersions" else ()):
+            if not text:
+                yield fields.required(f"{path}.{part}[{index}]")
+    yield from _resource_problems(rule.get("resources") or (), f"{path}.resources")
     if rule.get("scope") not in {"*", "Cluster", "Namespaced"}:
         known = ["*", "Cluster", "Namespaced"]
         yield fields.not_supported(f"{path}.scope", rule.get("scope"), known)
+
+
+def _resource_problems(resources: Sequence[str], path: str) -> Iterator[FieldError]:
+    """Yield what is wrong with the resources of a rule, where `*` stands for any."""
+    if not resources:
+        yield fields.required(path)
+    whole: set[str] = set()  # resources of which all subresources are meant
+    everywhere: set[str] = set()  # subresources that are meant of all resources
+    plain = False
+    for index, given in enumerate(resources):
+        if not given:
+            yield fields.required(f"{path}[{index}]")
+            continue
+        resource, slash, part = given.partition("/")
+        if not slash:
+            plain = given != "*"
+            continue
+        if resource in whole:
+            why = f"if '{resource}/*' is present, must not specify {given}"
+            yield fields.invalid_value(f"{path}[{index}]", given, why)
+        if part in everywhere:
+            why = f"if '*/{part}' is present, must not specify {given}"
+            yield fields.invalid_value(f"{path}[{index}]", given, why)
+        if part == "*":
+            whole.add(resource)
+        if resource == "*":
+            everywhere.add(part)
+    if len(resources) > 1 and "*/*" in resources:
+        why = "if '*/*' is present, must not specify other resources"
+        yield fields.invalid_value(path, list(resources), why)
+    if "*" in resources and plain:
+        why = "if '*' is present, must not specify other resources without subresources"
+        yield fields.invalid_value(path, list(resources), why)
 
 
 def _operation_problems(match: JsonObject | None, path: str) -> Iterator[FieldError]:

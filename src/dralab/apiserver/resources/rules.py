@@ -12,6 +12,7 @@ from dralab.api.resource.features import Features
 from dralab.api.strategy import Strategy
 from dralab.apiserver.resources import devices
 from dralab.apiserver.resources.checked_policies import CheckedBindings, CheckedPolicies
+from dralab.apiserver.resources.checked_webhooks import CheckedWebhooks
 from dralab.apiserver.resources.custom_rules import CheckedDefinitions
 from dralab.apiserver.storage import Stored
 from dralab.values.json_types import JsonDict
@@ -59,6 +60,8 @@ class Rules:
             mutating = sort == "mutating"
             hub = f"admissionregistration.k8s.io/{sort}admissionpolicies"
             rules.strategies[hub] = CheckedPolicies(mutating=mutating)
+            hooks = f"admissionregistration.k8s.io/{sort}webhookconfigurations"
+            rules.strategies[hooks] = CheckedWebhooks(mutating=mutating)
             rules.strategies[f"{hub[:-3]}ybindings"] = CheckedBindings(mutating=mutating)
         for hub in devices.HUBS:
             rules.conversions[hub] = (devices.to_hub, devices.from_hub)

@@ -1,0 +1,491 @@
+"""What networking.k8s.io and discovery.k8s.io describe: policies, ingresses, endpoints, addresses.
+
+Sources: k8s.io/kubernetes `pkg/apis/networking/validation`, `pkg/apis/discovery/validation`.
+"""
+
+from collections.abc import Sequence
+from ipaddress import ip_network
+from typing import Any, Final
+
+from dralab.api import fields
+from dralab.api.core.access import any_name
+from dralab.api.core.addresses import (
+    address_problems,
+    domain_errors,
+    domain_path_errors,
+    each,
+    endpoint_problems,
+    host_problems,
+    network_problems,
+    parsed_address,
+    port_name_problems,
+    port_problems,
+)
+from dralab.api.core.pods import label_selector_problems
+from dralab.api.fields import FieldError
+from dralab.api.metadata import label_problems
+from dralab.api.strategy import Strategy
+from dralab.values import names
+from dralab.values.json_types import JsonDict, JsonObject
+
+PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
+CLASS_ANNOTATION: Final = "kubernetes.io/ingress.class"
+FORBIDDEN_IN_PATHS: Final = ("//", "/./", "/../", "%2f", "%2F")
+FORBIDDEN_ENDS: Final = ("/..", "/.")
+IMMUTABLE: Final = "field is immutable"
+MOST_ENDPOINTS: Final = 1_000
+MOST_ADDRESSES: Final = 100
+MOST_PORTS: Final = 20_000
+MOST_HINTS: Final = 8
+LONGEST_CONTROLLER: Final = 250
+
+
+class NetworkPolicyStrategy(Strategy):
+    """Network policies."""
+
+    def default(self, value: JsonDict) -> None:
+        """Fill in what the client left out."""
+        spec = value.setdefault("spec", {})
+        for direction in ("ingress", "egress"):
+            for rule in spec.get(direction) or ():
+                for port in rule.get("ports") or ():
+                    port.setdefault("protocol", "TCP")
+        if not spec.get("policyTypes"):
+            egress = bool(spec.get("egress"))
+            spec["policyTypes"] = ["Ingress", "Egress"] if egress else ["Ingress"]
+
+    def validate(self, value: JsonDict) -> list[FieldError]:
+        """Return what is wrong with the spec."""
+        spec = value["spec"]
+        errors = label_selector_problems(spec.get("podSelector") or {}, "spec.podSelector")
+        for direction, peers in (("ingress", "from"), ("egress", "to")):
+            for index, rule in enumerate(spec.get(direction) or ()):
+                at = f"spec.{direction}[{index}]"
+                for number, port in enumerate(rule.get("ports") or ()):
+                    errors += _policy_port_errors(port, f"{at}.ports[{number}]")
+                for number, peer in enumerate(rule.get(peers) or ()):
+                    errors += _peer_errors(peer, f"{at}.{peers}[{number}]")
+        types = spec.get("policyTypes") or ()
+        if len(types) > 2:
+            why = "may not specify more than two policyTypes"
+            return [*errors, fields.invalid_value("spec.policyTypes", list(types), why)]
+        known = ("Ingress", "Egress")
+        errors += [
+            fields.not_supported(f"spec.policyTypes[{index}]", kind, known, ordered=True)
+            for index, kind in enumerate(types)
+            if kind not in known
+        ]
+        return errors
+
+
+def _policy_port_errors(port: JsonObject, path: str) -> list[FieldError]:
+    errors = []
+    protocol, number, end = port.get("protocol"), port.get("port"), port.get("endPort")
+    if protocol is not None and protocol not in PROTOCOLS:
+        known = ("TCP", "UDP", "SCTP")
+        errors.append(fields.not_supported(f"{path}.protocol", protocol, known, ordered=True))
+    if number is None:
+        if end is not None:
+            why = "may not be specified when `port` is not specified"
+            errors.append(fields.invalid_value(f"{path}.endPort", end, why))
+    elif isinstance(number, int):
+        errors += each(f"{path}.port", number, port_problems(number))
+        if end is not None:
+            if end < number:
+                why = "must be greater than or equal to `port`"
+                errors.append(fields.invalid_value(f"{path}.endPort", number, why))
+            errors += each(f"{path}.endPort", end, port_problems(end))
+    else:
+        if end is not None:
+            why = "may not be specified when `port` is non-numeric"
+            errors.append(fields.invalid_value(f"{path}.endPort", end, why))
+        errors += each(f"{path}.port", number, port_name_problems(number))
+    return errors
+
+
+def _peer_errors(peer: JsonObject, path: str) -> list[FieldError]:
+    errors = []
+    given = [part for part in ("podSelector", "namespaceSelector", "ipBlock") if part in peer]
+    for part in given:
+        if part != "ipBlock":
+            errors += label_selector_problems(peer[part] or {}, f"{path}.{part}")
+    if "ipBlock" in given:
+        errors += _block_errors(peer["ipBlock"], f"{path}.ipBlock")
+    if not given:
+        errors.append(fields.required(path, "must specify a peer"))
+    elif len(given) > 1 and "ipBlock" in given:
+        errors.append(fields.forbidden(path, "may not specify both ipBlock and another peer"))
+    return errors
+
+
+def _block_errors(block: JsonObject, path: str) -> list[FieldError]:
+    text = block.get("cidr") or ""
+    if not text:
+        return [fields.required(f"{path}.cidr")]
+    errors = each(f"{path}.cidr", text, network_problems(text))
+    network = _network(text)
+    if network is None:
+        return errors
+    for index, inner in enumerate(block.get("except") or ()):
+        at = f"{path}.except[{index}]"
+        errors += each(at, inner, network_problems(inner))
+        part = _network(inner)
+        if part is not None and (
+            part.version != network.version
+            or part.network_address not in network
+            or network.prefixlen >= part.prefixlen
+        ):
+            errors.append(fields.invalid_value(at, inner, "must be a strict subset of `cidr`"))
+    return errors
+
+
+def _network(text: str) -> Any:
+    try:
+        return ip_network(text, strict=False)
+    except ValueError:
+        return None
+
+
+class IngressStrategy(Strategy):
+    """Ingresses."""
+
+    def prepare_create(self, value: JsonDict, now: str) -> None:  # noqa: ARG002
+        """Begin without a load balancer."""
+        value["status"] = {"loadBalancer": {}}
+
+    def validate(self, value: JsonDict) -> list[FieldError]:
+        """Return what is wrong with a new ingress."""
+        errors = self._spec_errors(value.get("spec") or {})
+        name = (value.get("spec") or {}).get("ingressClassName")
+        noted = (value["metadata"].get("annotations") or {}).get(CLASS_ANNOTATION)
+        if noted is not None and name is not None and noted != name:
+            why = "must match `ingressClassName` when both are specified"
+            errors.append(fields.invalid_value(f"annotations.{CLASS_ANNOTATION}", noted, why))
+        return errors
+
+    def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:  # noqa: ARG002
+        """Return what is wrong with a changed ingress."""
+        return self._spec_errors(new.get("spec") or {})
+
+    def _spec_errors(self, spec: JsonDict) -> list[FieldError]:
+        errors = []
+        rules, backend = spec.get("rules") or (), spec.get("defaultBackend")
+        if not rules and backend is None:
+            why = "either `defaultBackend` or `rules` must be specified"
+            errors.append(fields.invalid_value("spec", None, why))
+        if backend is not None:
+            errors += _backend_errors(backend, "spec.defaultBackend")
+        for index, rule in enumerate(rules):
+            errors += _ingress_rule_errors(rule, f"spec.rules[{index}]")
+        for index, tls in enumerate(spec.get("tls") or ()):
+            for number, host in enumerate(tls.get("hosts") or ()):
+                errors += each(f"spec.tls[{index}].hosts[{number}]", host, host_problems(host))
+            if secret := tls.get("secretName"):
+                at = f"spec.tls[{index}].secretName"
+                errors += each(at, secret, names.subdomain_problems(secret))
+        if (name := spec.get("ingressClassName")) is not None:
+            errors += each("spec.ingressClassName", name, names.subdomain_problems(name))
+        return errors
+
+    def validate_status(self, new: JsonDict, old: JsonDict) -> list[FieldError]:  # noqa: ARG002
+        """Return what is wrong with the addresses of the load balancer."""
+        errors = []
+        balancer = (new.get("status") or {}).get("loadBalancer") or {}
+        for index, ingress in enumerate(balancer.get("ingress") or ()):
+            at = f"status.loadBalancer.ingress[{index}]"
+            if address := ingress.get("ip"):
+                errors += each(f"{at}.ip", address, address_problems(address))
+            if host := ingress.get("hostname"):
+                errors += each(f"{at}.hostname", host, names.subdomain_problems(host))
+                if parsed_address(host) is not None:
+                    why = "must be a DNS name, not an IP address"
+                    errors.append(fields.invalid_value(f"{at}.hostname", host, why))
+        return errors
+
+
+def _ingress_rule_errors(rule: JsonObject, path: str) -> list[FieldError]:
+    errors = []
+    if host := rule.get("host"):
+        if parsed_address(host) is not None:
+            why = "must be a DNS name, not an IP address"
+            errors.append(fields.invalid_value(f"{path}.host", host, why))
+        errors += each(f"{path}.host", host, host_problems(host))
+    if (http := rule.get("http")) is not None:
+        paths = http.get("paths") or ()
+        if not paths:
+            errors.append(fields.required(f"{path}.http.paths"))
+        for index, item in enumerate(paths):
+            errors += _path_errors(item, f"{path}.http.paths[{index}]")
+    return errors
+
+
+def _path_errors(item: JsonObject, path: str) -> list[FieldError]:
+    kind, text = item.get("pathType"), item.get("path") or ""
+    if kind is None:
+        return [fields.required(f"{path}.pathType", "pathType must be specified")]
+    at, errors = f"{path}.path", []
+    if kind in {"Exact", "Prefix"}:
+        if not text.startswith("/"):
+            errors.append(fields.invalid_value(at, text, "must be an absolute path"))
+        whys = [f"must not contain '{part}'" for part in FORBIDDEN_IN_PATHS if part in text]
+        whys += [f"cannot end with '{part}'" for part in FORBIDDEN_ENDS if text.endswith(part)]
+        errors += each(at, text, whys)
+    elif kind == "ImplementationSpecific":
+        if text and not text.startswith("/"):
+            errors.append(fields.invalid_value(at, text, "must be an absolute path"))
+    else:
+        known = ["Exact", "ImplementationSpecific", "Prefix"]
+        errors.append(fields.not_supported(f"{path}.pathType", kind, known))
+    return errors + _backend_errors(item.get("backend") or {}, f"{path}.backend")
+
+
+def _backend_errors(backend: JsonObject, path: str) -> list[FieldError]:
+    resource, service = backend.get("resource"), backend.get("service")
+    if resource is not None and service is not None:
+        return [fields.invalid_value(path, "", "cannot set both resource and service backends")]
+    if resource is not None:
+        return _reference_errors(resource, f"{path}.resource", group="apiGroup")
+    if service is None:
+        return [fields.invalid_value(path, "", "resource or service backend is required")]
+    errors = []
+    if not (name := service.get("name")):
+        errors.append(fields.required(f"{path}.service.name"))
+    else:
+        errors += each(f"{path}.service.name", name, names.label_problems(name))
+    port = service.get("port") or {}
+    port_name, number = port.get("name") or "", port.get("number") or 0
+    if port_name and number:
+        errors.append(fields.invalid_value(path, "", "cannot set both port name & port number"))
+    elif port_name:
+        errors += each(f"{path}.service.port.name", port_name, port_name_problems(port_name))
+    elif number:
+        errors += each(f"{path}.service.port.number", number, port_problems(number))
+    else:
+        errors.append(fields.required(path, "port name or number is required"))
+    return errors
+
+
+def _reference_errors(reference: JsonObject, path: str, *, group: str) -> list[FieldError]:
+    errors = []
+    if (text := reference.get(group)) is not None:
+        errors += each(f"{path}.{group}", text, names.subdomain_problems(text))
+    for part in ("kind", "name"):
+        if not (text := reference.get(part)):
+            errors.append(fields.required(f"{path}.{part}"))
+        else:
+            errors += each(f"{path}.{part}", text, any_name(text))
+    return errors
+
+
+class IngressClassStrategy(Strategy):
+    """Ingress classes."""
+
+    def default(self, value: JsonDict) -> None:
+        """Fill in what the client left out."""
+        parameters = (value.get("spec") or {}).get("parameters")
+        if parameters is not None and parameters.get("scope") is None:
+            parameters["scope"] = "Cluster"
+
+    def validate(self, value: JsonDict) -> list[FieldError]:
+        """Return what is wrong with the spec."""
+        spec = value.get("spec") or {}
+        controller, errors = spec.get("controller") or "", []
+        if len(controller) > LONGEST_CONTROLLER:
+            errors.append(fields.too_long("spec.controller", LONGEST_CONTROLLER))
+        errors += domain_path_errors(controller, "spec.controller")
+        if (parameters := spec.get("parameters")) is not None:
+            errors += self._parameter_errors(parameters, "spec.parameters")
+        return errors
+
+    def _parameter_errors(self, parameters: JsonDict, path: str) -> list[FieldError]:
+        errors = _reference_errors(parameters, path, group="apiGroup")
+        scope, namespace = parameters.get("scope") or "", parameters.get("namespace")
+        known = ["Cluster", "Namespace"]
+        if scope not in known:
+            errors.append(fields.not_supported(f"{path}.scope", scope, known))
+        elif scope == "Namespace" and namespace is None:
+            why = "`parameters.scope` is set to 'Namespace'"
+            errors.append(fields.required(f"{path}.namespace", why))
+        elif scope == "Namespace":
+            errors += each(f"{path}.namespace", namespace, names.label_problems(str(namespace)))
+        elif namespace is not None:
+            why = "`parameters.scope` is set to 'Cluster'"
+            errors.append(fields.forbidden(f"{path}.namespace", why))
+        return errors
+
+    def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
+        """Return what is wrong with the change: the controller stays."""
+        before, after = ((each.get("spec") or {}).get("controller") for each in (old, new))
+        errors = []
+        if after != before:
+            errors.append(fields.invalid_value("spec.controller", after, IMMUTABLE))
+        return errors + self.validate(new)
+
+
+class EndpointSliceStrategy(Strategy):
+    """Endpoint slices."""
+
+    counted = ("labels",)
+
+    def default(self, value: JsonDict) -> None:
+        """Fill in what the client left out."""
+        for port in value.get("ports") or ():
+            port.setdefault("name", "")
+            port.setdefault("protocol", "TCP")
+
+    def validate(self, value: JsonDict) -> list[FieldError]:
+        """Return what is wrong with the slice."""
+        kind = value.get("addressType")
+        known = ["FQDN", "IPv4", "IPv6"]
+        errors = []
+        if not kind:
+            errors.append(fields.required("addressType"))
+        elif kind not in known:
+            errors.append(fields.not_supported("addressType", kind, known))
+        errors += _slice_port_errors(value.get("ports") or ())
+        endpoints = value.get("endpoints") or ()
+        if len(endpoints) > MOST_ENDPOINTS:
+            return [*errors, fields.too_many("endpoints", len(endpoints), MOST_ENDPOINTS)]
+        for index, endpoint in enumerate(endpoints):
+            errors += _endpoint_errors(endpoint, str(kind), f"endpoints[{index}]")
+        return errors
+
+    def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
+        """Return what is wrong with the change: the type of its addresses stays."""
+        errors = self.validate(new)
+        if new.get("addressType") != old.get("addressType"):
+            errors.append(fields.invalid_value("addressType", new.get("addressType"), IMMUTABLE))
+        return errors
+
+
+def _slice_port_errors(ports: Sequence[JsonDict]) -> list[FieldError]:
+    if len(ports) > MOST_PORTS:
+        return [fields.too_many("ports", len(ports), MOST_PORTS)]
+    errors, seen = [], set()
+    for index, port in enumerate(ports):
+        at, name = f"ports[{index}]", port.get("name") or ""
+        if name:
+            errors += each(f"{at}.name", name, names.label_problems(name))
+        if name in seen:
+            errors.append(fields.duplicate(f"{at}.name", name))
+        seen.add(name)
+        if (protocol := port.get("protocol")) not in PROTOCOLS:
+            errors.append(fields.not_supported(f"{at}.protocol", protocol, PROTOCOLS))
+        if (application := port.get("appProtocol")) is not None:
+            problems = names.qualified_problems(application)
+            errors += each(f"{at}.appProtocol", application, problems)
+    return errors
+
+
+def _endpoint_errors(endpoint: JsonObject, kind: str, path: str) -> list[FieldError]:
+    addresses = endpoint.get("addresses") or ()
+    at, errors = f"{path}.addresses", []
+    if not addresses:
+        errors.append(fields.required(at, "must contain at least 1 address"))
+    elif len(addresses) > MOST_ADDRESSES:
+        errors.append(fields.too_many(at, len(addresses), MOST_ADDRESSES))
+    for index, address in enumerate(addresses):
+        where = f"{at}[{index}]"
+        if kind == "FQDN":
+            errors += domain_errors(address, where, labels=2)
+        elif kind in {"IPv4", "IPv6"}:
+            problems = address_problems(address, canonical=kind == "IPv6")
+            if not problems and (":" in address) != (kind == "IPv6"):
+                article = "an"
+                why = f"must be {article} {kind} address"
+                errors.append(fields.invalid_value(at, address, why))
+            errors += each(where, address, problems or endpoint_problems(address))
+    if (node := endpoint.get("nodeName")) is not None:
+        errors += each(f"{path}.nodeName", node, names.subdomain_problems(node))
+    topology = endpoint.get("deprecatedTopology") or {}
+    errors += label_problems(topology, f"{path}.deprecatedTopology")
+    if (host := endpoint.get("hostname")) is not None:
+        errors += each(f"{path}.hostname", host, names.label_problems(host))
+    hints = endpoint.get("hints") or {}
+    for part, problems_of in (
+        ("forZones", names.label_value_problems),
+        ("forNodes", names.subdomain_problems),
+    ):
+        given = hints.get(part) or ()
+        if len(given) > MOST_HINTS:
+            errors.append(fields.too_many(f"{path}.hints.{part}", len(given), MOST_HINTS))
+            break
+        seen = set()
+        for index, hint in enumerate(given):
+            where, name = f"{path}.hints.{part}[{index}].name", hint.get("name") or ""
+            if name in seen:
+                errors.append(fields.duplicate(where, name))
+            seen.add(name)
+            errors += each(where, name, problems_of(name))
+    return errors
+
+
+class ServiceCidrStrategy(Strategy):
+    """Ranges of the addresses of services."""
+
+    def validate(self, value: JsonDict) -> list[FieldError]:
+        """Return what is wrong with the ranges."""
+        ranges = (value.get("spec") or {}).get("cidrs") or ()
+        path = "spec.cidrs"
+        if not ranges:
+            return [fields.required(path, "at least one CIDR required")]
+        if len(ranges) > 2:
+            shown = {"CIDRs": list(ranges)}  # by the name that the field has in Go
+            return [fields.invalid_value(path, shown, "may only hold up to 2 values")]
+        errors = []
+        for index, text in enumerate(ranges):
+            problems = network_problems(text, canonical=True)
+            errors += each(f"{path}[{index}]", text, problems)
+        found = [_network(text) for text in ranges]
+        if len(found) == 2 and all(found) and found[0].version == found[1].version:
+            why = (
+                "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and "
+                "2001:db8::/64"
+            )
+            errors.append(fields.invalid_value(path, list(ranges), why))
+        return errors
+
+    def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
+        """Return what is wrong with the change: a second family may be added, no more."""
+        before, after = (list((each.get("spec") or {}).get("cidrs") or ()) for each in (old, new))
+        path = "spec.cidrs"
+        grows = len(before) == 1 and len(after) == 2
+        if len(before) != len(after) and not grows:
+            return [fields.invalid_value(path, after, IMMUTABLE)]
+        errors = [
+            fields.invalid_value(f"{path}[{index}]", after[index], IMMUTABLE)
+            for index, text in enumerate(before)
+            if after[index] != text
+        ]
+        return errors + (self.validate(new) if grows else [])
+
+
+class IpAddressStrategy(Strategy):
+    """Addresses that something has taken; their names are the addresses."""
+
+    def name_problems(self, name: str) -> list[str]:
+        """Return why a name is not an address."""
+        return address_problems(name, canonical=True)
+
+    def validate(self, value: JsonDict) -> list[FieldError]:
+        """Return what is wrong with what has taken the address."""
+        parent = (value.get("spec") or {}).get("parentRef")
+        path = "spec.parentRef"
+        if parent is None:
+            return [fields.required(path)]
+        errors = []
+        if group := parent.get("group"):
+            errors += each(f"{path}.group", group, names.subdomain_problems(group))
+        for part in ("resource", "name"):
+            if not (text := parent.get(part)):
+                errors.append(fields.required(f"{path}.{part}"))
+            else:
+                errors += each(f"{path}.{part}", text, any_name(text))
+        if namespace := parent.get("namespace"):
+            errors += each(f"{path}.namespace", namespace, any_name(namespace))
+        return errors
+
+    def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
+        """Return what is wrong with the change: it stays taken by the same."""
+        before, after = ((each.get("spec") or {}).get("parentRef") for each in (old, new))
+        return [] if before == after else [fields.invalid_value("spec.parentRef", after, IMMUTABLE)]
