@@ -71,15 +71,16 @@ def network_problems(text: str, *, canonical: bool = False) -> list[str]:
 
 
 def endpoint_problems(text: str) -> list[str]:
-    """Return why an address is not one of an endpoint."""
+    """Return why an address is not one of an endpoint.
+
+    Upstream refuses the loopback, too; here that is where the processes of pods listen.
+    """
     found = parsed_address(text)
     if found is None:
         return ["must be a valid IP address"]
     problems = []
     if found.is_unspecified:
         problems.append(f"may not be unspecified ({text})")
-    if found.is_loopback:
-        problems.append("may not be in the loopback range (127.0.0.0/8, ::1/128)")
     if found.is_link_local:
         problems.append("may not be in the link-local range (169.254.0.0/16, fe80::/10)")
     if found in ip_network("224.0.0.0/24" if found.version == 4 else "ff02::/16"):

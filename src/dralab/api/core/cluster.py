@@ -231,7 +231,8 @@ class PriorityClassStrategy(Strategy):
         if not policy:
             errors.append(fields.required("preemptionPolicy"))
         elif policy not in PREEMPTION:
-            errors.append(fields.not_supported("preemptionPolicy", policy, PREEMPTION, ordered=True))
+            wrong = fields.not_supported("preemptionPolicy", policy, PREEMPTION, ordered=True)
+            errors.append(wrong)
         return errors
 
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:

@@ -15,7 +15,7 @@ from dralab.api.resource.features import (
     Features,
 )
 from dralab.api.strategy import Strategy
-from dralab.values import labels
+from dralab.values import labels, names
 from dralab.values.json_types import JsonDict, JsonObject
 
 GATED: Final = "Scheduling is blocked due to non-empty scheduling gates"
