@@ -1,24 +1,32 @@
 """Builds what a release consists of, twice, and fails where the second differs from the first.
 
-python tools/release.py     write dist/: the wheel, the source archive, SHA256SUMS, and sbom.json
+python tools/release.py     write dist/: the wheel, the source archive, the archive for krew, what
+                            krew and Homebrew read (dra.yaml, dralab.rb), SHA256SUMS, sbom.json
 
 Times in the archives are that of the last commit (SOURCE_DATE_EPOCH), so anyone can build the same
-bytes from the same commit. Signing and uploading are left to a maintainer.
+bytes from the same commit. Signing and uploading are left to a maintainer; RELEASE_URL and HOME_URL
+say where the files will be found, for krew and Homebrew.
 """
 
+import gzip
 import hashlib
+import io
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 from importlib.metadata import distribution
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 DIST = ROOT / "dist"
+PACKAGING = ROOT / "packaging"
+HOME_URL = os.environ.get("HOME_URL", "https://example.com/dralab")
+RELEASE_URL = os.environ.get("RELEASE_URL", "https://example.com/dralab/releases")
 
 
 def git(*arguments: str) -> str:
@@ -32,11 +40,37 @@ def build(directory: Path, moment: str) -> dict[str, str]:
     command = [sys.executable, "-m", "build", "--no-isolation", "-o", str(directory), str(ROOT)]
     env = os.environ | {"SOURCE_DATE_EPOCH": moment}
     subprocess.run(command, env=env, check=True, stdout=subprocess.DEVNULL)
+    (wheel,) = directory.glob("*.whl")
+    version = distribution("dralab").version
+    krew = directory / f"kubectl-dra-{version}.tar.gz"
+    plugin = PACKAGING / "krew" / "kubectl-dra"
+    krew.write_bytes(archive([plugin, wheel, ROOT / "LICENSE"], int(moment)))
     return {
         path.name: hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(directory.iterdir())
         if path.suffix in {".whl", ".gz"}
     }
+
+
+def archive(files: list[Path], moment: int) -> bytes:
+    """Return a .tar.gz of some files without their folders; the same files give the same bytes."""
+    plain = io.BytesIO()
+    with tarfile.open(fileobj=plain, mode="w") as tar:
+        for path in files:
+            entry = tarfile.TarInfo(path.name)
+            entry.size, entry.mtime = path.stat().st_size, moment
+            entry.mode = 0o755 if os.access(path, os.X_OK) else 0o644
+            tar.addfile(entry, io.BytesIO(path.read_bytes()))
+    packed = io.BytesIO()
+    with gzip.GzipFile(filename="", mode="wb", fileobj=packed, mtime=moment) as file:
+        file.write(plain.getvalue())
+    return packed.getvalue()
+
+
+def filled(template: str, version: str, digest: str) -> str:
+    """Return a file for a package manager: version, addresses and a digest in their places."""
+    places = {"VERSION": version, "SHA256": digest, "HOME": HOME_URL, "BASE": RELEASE_URL}
+    return re.sub(r"@([A-Z0-9]+)@", lambda found: places[found[1]], template)
 
 
 def needed_by(name: str) -> list[str]:
@@ -88,6 +122,12 @@ def main() -> int:
         "metadata": {"component": {"type": "application", "name": "dralab", "version": version}},
         "components": components(),
     }
+    for template, name in (
+        (PACKAGING / "krew" / "dra.yaml", f"kubectl-dra-{version}.tar.gz"),
+        (PACKAGING / "homebrew" / "dralab.rb", f"dralab-{version}.tar.gz"),
+    ):
+        text = filled(template.read_text(), version, first[name])
+        (DIST / template.name).write_text(text)
     (DIST / "sbom.json").write_text(json.dumps(sbom, indent=2) + "\n")
     lines = [f"{digest}  {name}\n" for name, digest in first.items()]
     (DIST / "SHA256SUMS").write_text("".join(lines))

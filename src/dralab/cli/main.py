@@ -60,6 +60,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "validate": ("dralab.cli.validate:validate", "Check manifests: valid, legacy or invalid."),
     "cel": ("dralab.cli.cel:cel", "Evaluate a CEL expression for one device."),
     "schema": ("dralab.cli.schema:schema", "Print the JSON schema of a file you write."),
+    "man": ("dralab.cli.man:man", "Write manual pages of all commands."),
     "report": ("dralab.cli.report:report", "Print versions and settings for a bug report."),
 }
 ALIASES: Final[Mapping[str, str]] = {"gen": "generate"}
