@@ -27,22 +27,29 @@ class FreeDeviceCounter:
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
-        self._known: dict[tuple[ClaimKind, NodeState], FreeDevices] = {}
+        self._known: dict[ClaimKind, dict[NodeState, FreeDevices]] = {}
 
-    def on(self, number: int, claims: Sequence[JsonObject]) -> FreeDevices:
-        """Return what is free for some claims on a node; nothing where pools are in transition.
+    def on(self, numbers: Sequence[int], claims: Sequence[JsonObject]) -> list[FreeDevices]:
+        """Return what is free for some claims on nodes; nothing where pools are in transition.
 
         Partitions of one card count one by one, although taking one may use up the others.
         """
         fleet = self._fleet
         kind = fleet.kind(claims)
-        state = fleet.node_state(number)
-        if state is None or kind.refused is not None:
-            return NONE_FREE
-        found = self._known.get((kind, state))
-        if found is None:
-            found = self._known[kind, state] = self._counted(number, claims, kind, state)
-        return found
+        if kind.refused is not None:
+            return [NONE_FREE] * len(numbers)
+        known = self._known.setdefault(kind, {})
+        counted: list[FreeDevices] = []
+        for number in numbers:
+            state = fleet.node_state(number)
+            if state is None:
+                counted.append(NONE_FREE)
+                continue
+            found = known.get(state)
+            if found is None:
+                found = known[state] = self._counted(number, claims, kind, state)
+            counted.append(found)
+        return counted
 
     def _counted(
         self, number: int, claims: Sequence[JsonObject], kind: ClaimKind, state: NodeState

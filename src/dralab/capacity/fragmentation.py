@@ -72,8 +72,8 @@ def fragmentation(model: CapacityModel, kinds: Iterable[PodKind]) -> list[KindFr
         allowed = table.live & model.state.filters.mask(pod)
         room = filters.room(table, pod, {name: table.live for name in pod.requests if "/" in name})
         free = stranded = nodes = 0
-        for row in allowed.nonzero()[0].tolist():
-            here = devices.free_for(kind.claims, row)
+        rows = allowed.nonzero()[0].tolist()
+        for row, here in zip(rows, devices.free_for(kind.claims, rows), strict=True):
             free += here.free
             if here.fits and room[row]:
                 nodes += 1

@@ -55,7 +55,7 @@ class PodToPlace:
         """Return how many devices are missing on a node, counted one by one."""
         if not self.claims:
             return 0
-        return max(0, self.devices - self.model.devices.free_for(self.claims, row).free)
+        return max(0, self.devices - self.model.devices.free_for(self.claims, [row])[0].free)
 
     def met_without(self, row: int, leaving: Sequence[PodPlacement]) -> bool | None:
         """Return whether a node would do without some of its pods; None: that is not known."""

@@ -87,10 +87,15 @@ def what_if(
         outcomes = [
             _of_waiting(pod, without.get(pod.uid), decided[pod.uid], reasons) for pod in waiting
         ]
-        for uid, node in sorted(was.items(), key=lambda item: known[item[0]].key):
+        touched = [
+            (uid, node)
+            for uid, node in was.items()
+            if uid in changed.evicted
+            or (now := changed.running.get(uid)) is None
+            or now.node != node
+        ]
+        for uid, node in sorted(touched, key=lambda item: known[item[0]].key):
             now = changed.running.get(uid)
-            if now is not None and now.node == node and uid not in changed.evicted:
-                continue
             if now is None and uid not in decided:
                 continue  # it ended with its node, or on purpose
             outcomes.append(

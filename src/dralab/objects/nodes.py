@@ -189,7 +189,7 @@ class NodeFilters:
     def shortages(self, pod: JsonObject, node: str) -> list[tuple[str, int, int]]:
         """Return what a node has too little of for a pod: (resource, needed, free), base units."""
         free = self._free.get(node) or {}
-        needed = {**pod_requests(spec_of(pod)), PODS: 1}
+        needed = self._needed(spec_of(pod))
         return [
             (name, needed[name], free.get(name, 0)) for name in self._lacking(spec_of(pod), node)
         ]
@@ -212,7 +212,7 @@ class NodeFilters:
         free = self._free.get(node)
         if not free:
             return []
-        needed = {**pod_requests(spec), PODS: 1}
+        needed = self._needed(spec)
         # The number of pods comes first, then the resources by name.
         names = sorted(needed, key=lambda resource: (resource != PODS, resource))
         return [name for name in names if self._lacks(free, name, needed[name])]

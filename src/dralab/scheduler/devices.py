@@ -301,10 +301,10 @@ class ClusterDevices:
         self._catch_up()
         return self._fleet.find_on_node(row, claims)
 
-    def free_for(self, claims: Sequence[JsonDict], row: int) -> FreeDevices:
-        """Return how many devices of a node are free for some claims, and whether they fit."""
+    def free_for(self, claims: Sequence[JsonDict], rows: Sequence[int]) -> list[FreeDevices]:
+        """Return how many devices of each node are free for some claims, and whether they fit."""
         self._catch_up()
-        return self._free.on(row, claims)
+        return self._free.on(rows, claims)
 
     def fits_without(
         self, claims: Sequence[JsonDict], row: int, allocations: Iterable[JsonObject]

@@ -8,10 +8,11 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from heapq import nsmallest
+from operator import itemgetter
 
 from dralab.allocation.explanation.likeness import Likeness, PoolKinds
 from dralab.allocation.explanation.node_classes import NodeClass, NodeViews, Uses, node_classes
-from dralab.allocation.pools import Offer, Pool, PoolView
+from dralab.allocation.pools import Offer, Pool
 from dralab.allocation.problem import Device, DeviceId, InUse
 
 
@@ -73,8 +74,8 @@ def _held_of(
     nodes: NodeClass, likeness: Likeness, uses: Uses
 ) -> Iterator[list[tuple[int, tuple[str, ...]]]]:
     places: dict[tuple[int, str], tuple[int, int]] = {}
-    for pool in nodes.view.pools:
-        at = nodes.pools[0].index(pool.id)
+    for pool in nodes.example.view.pools:
+        at = nodes.example.pools[0].index(pool.id)
         for number, offer in zip(likeness.kinds_of(pool).numbers, pool.offers, strict=True):
             places[at, offer.id.device] = len(places), number
     for pools in nodes.pools:
@@ -91,12 +92,13 @@ def groups_of(views: NodeViews, likeness: Likeness, uses: Uses) -> list[AlikeNod
     """Return nodes in groups, those with the most free devices first: a "yes" is found sooner."""
     classes = node_classes(views, likeness, uses)
     for each in classes:
-        for pool in each.view.pools:
-            likeness.kinds_of(pool)
+        if each.example is each:
+            for pool in each.view.pools:
+                likeness.kinds_of(pool)
     ordered = likeness.has_errors()
     alike: dict[Hashable, list[NodeClass]] = {}
     for each in classes:
-        alike.setdefault(_looks(each.view, likeness, uses, ordered=ordered), []).append(each)
+        alike.setdefault(_looks(each, likeness, uses, ordered=ordered), []).append(each)
     places = []
     for members in alike.values():
         names = [name for each in members for name in each.nodes]
@@ -144,37 +146,39 @@ def _here(nodes: NodeClass, likeness: Likeness) -> Iterator[tuple[int, int, Offe
                 yield at, number, offer
 
 
-def _looks(view: PoolView, likeness: Likeness, uses: Uses, *, ordered: bool) -> Hashable:
-    """Return what a node looks like to the claims: equal looks, equal answers.
+def _looks(nodes: NodeClass, likeness: Likeness, uses: Uses, *, ordered: bool) -> Hashable:
+    """Return what nodes look like to the claims: equal looks, equal answers.
 
     A pool whose devices serve different nodes is itself part of the look: devices elsewhere draw
     on its counters.
     """
-    return tuple(_pool_looks(pool, likeness, uses, ordered=ordered) for pool in view.pools) + tuple(
-        (item.driver, item.why) for item in view.unusable
-    )
+    # Nodes of one shape are looked at by the example of one of them, with their own uses.
+    view, pools = nodes.example.view, nodes.example.pools[0]
+    used: dict[int, dict[str, Hashable]] = {}
+    if nodes.used is None:
+        used = {
+            at: {device.device: uses.use_of(device) for device in uses.by_pool.get(pool, ())}
+            for at, pool in enumerate(pools)
+        }
+    else:
+        for at, name, use in nodes.used:
+            used.setdefault(at, {})[name] = use
+    return tuple(
+        _pool_looks(pool, likeness, used.get(pools.index(pool.id), {}), ordered=ordered)
+        for pool in view.pools
+    ) + tuple((item.driver, item.why) for item in view.unusable)
 
 
-def _pool_looks(pool: Pool, likeness: Likeness, uses: Uses, *, ordered: bool) -> Hashable:
-    kinds = likeness.kinds_of(pool)
-    held = uses.by_pool.get(pool.id)
-    if not held:
-        if ordered not in kinds.unused:
-            kinds.unused[ordered] = _pool_look(kinds, kinds.items, likeness, ordered=ordered)
-        return kinds.unused[ordered]
-    items = [
-        likeness.intern((item, uses.use_of(offer.id))) if offer.id in held else item
-        for item, offer in zip(kinds.items, pool.offers, strict=True)
-    ]
-    return _pool_look(kinds, items, likeness, ordered=ordered)
-
-
-def _pool_look(
-    kinds: PoolKinds, items: Sequence[int], likeness: Likeness, *, ordered: bool
+def _pool_looks(
+    pool: Pool, likeness: Likeness, used: Mapping[str, Hashable], *, ordered: bool
 ) -> Hashable:
-    pool = kinds.pool
+    kinds = likeness.kinds_of(pool)
     contents: Hashable
     if ordered or kinds.groups is None:
+        items = [
+            likeness.intern((item, used[offer.device.name])) if offer.device.name in used else item
+            for item, offer in zip(kinds.items, pool.offers, strict=True)
+        ]
         names = tuple(
             tuple(drawn.counter_set for drawn in offer.device.consumes) for offer in pool.offers
         )
@@ -184,12 +188,30 @@ def _pool_look(
         )
         contents = (tuple(items), names, sets)
     else:
-        contents = tuple(
-            sorted(
-                likeness.intern((counters, tuple(sorted([items[at] for at in positions]))))
-                for counters, positions in kinds.groups
-            )
-        )
+        contents = tuple(sorted(_group_looks(kinds, likeness, used)))
     elsewhere = len(pool.consuming) != len(pool.offers)
     shared = pool.id if elsewhere or any(not offer.here for offer in pool.offers) else None
     return pool.driver, pool.unusable, contents, shared
+
+
+def _group_looks(
+    kinds: PoolKinds, likeness: Likeness, used: Mapping[str, Hashable]
+) -> Iterator[int]:
+    """Yield a number for each group of devices and how they are used; each use is met once."""
+    parts: dict[int, list[tuple[int, Hashable]]] = {}
+    for name, use in used.items():
+        at = kinds.places.get(name)
+        if at is not None:
+            parts.setdefault(kinds.group_of[at], []).append((at, use))
+    for number, (counters, positions) in enumerate(kinds.groups or ()):
+        part = tuple(sorted(parts.get(number, ()), key=itemgetter(0)))
+        known = kinds.looks.get((number, part))
+        if known is None:
+            uses = dict(part)
+            items = [
+                likeness.intern((kinds.items[at], uses[at])) if at in uses else kinds.items[at]
+                for at in positions
+            ]
+            known = likeness.intern((counters, tuple(sorted(items))))
+            kinds.looks[number, part] = known
+        yield known

@@ -20,15 +20,17 @@ class PoolKinds:
     """The kinds of a pool's devices: `numbers` as in `Likeness`, `items` with where they are.
 
     `groups` are the positions of the devices that draw on one counter set, with a number for what
-    the set has; None where the order of the devices counts. `unused` is what the pool looks like
-    when none of its devices is in use, where that has been asked.
+    the set has; None where the order of the devices counts. `places` are the positions of devices
+    by name, `looks` what groups look like in uses that were met before.
     """
 
     pool: Pool
     numbers: list[int]
     items: list[int]
     groups: list[tuple[int, list[int]]] | None
-    unused: dict[bool, Hashable] = field(default_factory=dict)
+    places: dict[str, int]
+    group_of: list[int]
+    looks: dict[Hashable, int] = field(default_factory=dict)
 
 
 class Likeness:
@@ -53,6 +55,13 @@ class Likeness:
         self._amounts = any(subrequest.capacity for subrequest in asked) or any(
             rule.kind == "total" for claim in problem.claims for rule in claim.constraints
         )
+        # The attributes that are read, where nothing but attributes and the driver is.
+        self._names: list[str] | None = None
+        if not self._amounts and all(path[0] == "driver" or len(path) == 3 for path in reads):
+            named = {f"{path[1]}/{path[2]}" for path in reads if path[0] == "attributes"}
+            if not any(path[0] == "capacity" for path in reads):
+                self._names = sorted({*named, *self._constrained})
+        self._same_columns: dict[Hashable, int] = {}
         self.asks = (frozenset(reads), tuple(self._constrained), self._amounts)
         """What is read at all: problems that read the same see the same kinds."""
         self._numbers: dict[Hashable, int] = {}
@@ -91,7 +100,14 @@ class Likeness:
                 else self.intern((number, offer.here, offer.slice.skip_node_operations))
                 for number, offer in zip(numbers, pool.offers, strict=True)
             ]
-            known = self._pools[id(pool)] = PoolKinds(pool, numbers, items, self._groups(pool))
+            places = {offer.device.name: at for at, offer in enumerate(pool.offers)}
+            groups = self._groups(pool)
+            group_of = [0] * len(items)
+            for number, (_, positions) in enumerate(groups or ()):
+                for at in positions:
+                    group_of[at] = number
+            known = PoolKinds(pool, numbers, items, groups, places, group_of)
+            self._pools[id(pool)] = known
         return known
 
     def _groups(self, pool: Pool) -> list[tuple[int, list[int]]] | None:
@@ -111,12 +127,42 @@ class Likeness:
         key = id(item.devices), id(item.counter_sets)
         known = self._slices.get(key)
         if known is None:
-            devices = tuple([(self.number(device), device.name) for device in item.devices])
-            sets = tuple(
-                (each.name, tuple(sorted(each.counters.items()))) for each in item.counter_sets
-            )
-            known = self._slices[key] = item, self.intern((devices, sets))
+            columns = self._columns(item)
+            number = self._same_columns.get(columns)
+            if number is None:
+                devices = tuple([(self.number(device), device.name) for device in item.devices])
+                sets = tuple(
+                    (each.name, tuple(sorted(each.counters.items()))) for each in item.counter_sets
+                )
+                number = self._same_columns[columns] = self.intern((devices, sets))
+            known = self._slices[key] = item, number
         return known[1]
+
+    def _columns(self, item: Slice) -> Hashable:
+        """Return what the numbers of a slice's devices depend on, by the identity of its parts.
+
+        Readers share attributes and consumptions of equal values, so slices that differ in a
+        serial number are the same here, and none of their devices has to be looked at.
+        """
+        devices = item.devices
+        reads: Hashable = ()
+        if self._names is None or True in [device.shareable for device in devices]:
+            reads = id(devices)
+        else:
+            attributes = [device.attributes for device in devices]
+            reads = tuple(
+                [tuple([id(each.get(name)) for each in attributes]) for name in self._names]
+            )
+        return (
+            reads,
+            tuple([device.name for device in devices]),
+            tuple([id(device.consumes) for device in devices]),
+            tuple([id(device.taints) for device in devices]),
+            tuple([id(device.binding_conditions) for device in devices]),
+            tuple([device.problem for device in devices]),
+            devices[0].driver if devices else "",
+            id(item.counter_sets),
+        )
 
     def intern(self, key: Hashable) -> int:
         """Return a number for anything: equal numbers, equal things."""

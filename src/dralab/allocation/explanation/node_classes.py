@@ -5,7 +5,9 @@ attributes that no selector reads. Such nodes form one class, one of which is vi
 that a page about a large fleet does not touch every partition of every device.
 """
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from functools import partial
+from typing import NamedTuple
 
 from dralab.allocation.explanation.likeness import Likeness
 from dralab.allocation.pools import PoolId, PoolView, SliceCatalog
@@ -64,6 +66,7 @@ class NodeViews:
         self.features = features
         self.order = {node.name: number for number, node in enumerate(nodes)}
         self._views: dict[str, PoolView] = {}
+        self._shapes: dict[Likeness, list[NodeContents | None]] = {}
 
     def __len__(self) -> int:
         return len(self.nodes)
@@ -76,8 +79,15 @@ class NodeViews:
             found = self._views[name] = self.catalog.view(node, self.features)
         return found
 
-    def shape(self, node: Node, likeness: Likeness) -> tuple[Hashable, tuple[PoolId, ...]] | None:
-        """Return what a node has, and its pools in the order of that; None: it needs a look.
+    def shapes(self, likeness: Likeness) -> "list[NodeContents | None]":
+        """Return what each node has; None: it needs a look of its own."""
+        found = self._shapes.get(likeness)
+        if found is None:
+            found = self._shapes[likeness] = [self._shape(node, likeness) for node in self.nodes]
+        return found
+
+    def _shape(self, node: Node, likeness: Likeness) -> "NodeContents | None":
+        """Return what a node has.
 
         Nodes that share pools or devices of the network with others are looked at one by one.
         """
@@ -105,19 +115,40 @@ class NodeViews:
             )
             for each in ordered
         ])  # fmt: skip
-        return has, pools
+        return NodeContents(has, pools)
+
+
+class NodeContents(NamedTuple):
+    """What a node has, as far as the claims read it, and its pools in the order of that."""
+
+    has: Hashable
+    pools: tuple[PoolId, ...]
 
 
 class NodeClass:
     """Nodes of one shape; `view` is that of the first, `pools` are the pools of each.
 
     A pool of one node stands where the pool of another node does that corresponds to it.
+    `example` is the first class of that shape, however it is used, and `used` how this one is: by
+    pool and name of the device. A class of a node that is looked at by itself has no `used`.
     """
 
-    def __init__(self, view: PoolView) -> None:
-        self.view = view
+    def __init__(
+        self,
+        view: Callable[[], PoolView],
+        example: "NodeClass | None" = None,
+        used: frozenset[tuple[int, str, Hashable]] | None = None,
+    ) -> None:
+        self._view = view
+        self.example = example or self
+        self.used = used
         self.nodes: list[str] = []
         self.pools: list[tuple[PoolId, ...]] = []
+
+    @property
+    def view(self) -> PoolView:
+        """What the first node sees."""
+        return self._view()
 
     def add(self, node: str, pools: tuple[PoolId, ...]) -> None:
         """Add a node."""
@@ -133,23 +164,24 @@ class NodeClass:
 def node_classes(views: NodeViews, likeness: Likeness, uses: Uses | None = None) -> list[NodeClass]:
     """Return nodes by class, in their order; with `uses` only those that are used alike."""
     found: dict[Hashable, NodeClass] = {}
-    for node in views.nodes:
-        shape = views.shape(node, likeness)
+    examples: dict[Hashable, NodeClass] = {}
+    for node, shape in zip(views.nodes, views.shapes(likeness), strict=True):
+        view = partial(views.view, node.name)
         if shape is None:
-            view = views.view(node.name)
             alone = found[node.name] = NodeClass(view)
-            alone.add(node.name, tuple(pool.id for pool in view.pools))
+            alone.add(node.name, tuple(pool.id for pool in alone.view.pools))
             continue
         has, pools = shape
-        used = frozenset() if uses is None else frozenset(_used(pools, uses))
+        used = frozenset(() if uses is None else _used(pools, uses))
         known = found.get((has, used))
         if known is None:
-            known = found[has, used] = NodeClass(views.view(node.name))
+            known = found[has, used] = NodeClass(view, examples.get(has), used)
+            examples.setdefault(has, known)
         known.add(node.name, pools)
     return list(found.values())
 
 
-def _used(pools: Iterable[PoolId], uses: Uses) -> Iterable[Hashable]:
+def _used(pools: Iterable[PoolId], uses: Uses) -> Iterable[tuple[int, str, Hashable]]:
     for number, pool in enumerate(pools):
         for device in uses.by_pool.get(pool, ()):
             yield number, device.device, uses.use_of(device)

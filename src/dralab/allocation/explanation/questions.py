@@ -191,7 +191,9 @@ class FleetQuestions:
             return
         for name in sorted(nodes & self.fleet.order.keys()):
             view = self.fleet.view(name)
-            yield AlikeNodes([NodeClass(view)], self.uses.on(view), [name])
+            yield AlikeNodes(
+                [NodeClass(partial(self.fleet.view, name))], self.uses.on(view), [name]
+            )
 
     def _ask(self, asked: Problem, place: AlikeNodes, freed: AbstractSet[DeviceId]) -> bool | None:
         if not self.allowance.take():

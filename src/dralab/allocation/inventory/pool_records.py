@@ -229,6 +229,8 @@ class Pools:
         home = homes.pop() if len(homes) == 1 else ""
         if home:
             positions = [number_of[home]] if home in number_of else []
+        elif not parts:
+            positions = []
         else:
             positions = [
                 position
