@@ -103,7 +103,8 @@ class Cluster:
         assert (found.refused.error, found.refused.fatal, found.refused.facts) == (
             expected.error, expected.fatal, expected.facts,
         )  # fmt: skip
-        assert not self.devices.candidates(demand)[row]
+        # Where a selector fails, the pod has to be told again.
+        assert found.refused.fatal or not self.devices.candidates(demand)[row]
         return None
 
 

@@ -27,6 +27,8 @@ CANNOT_ALLOCATE: Final = "cannot allocate all claims"
 NOT_ON_NODE: Final = "resourceclaim not available on the node"
 # With alternatives to rank, devices are found on at most this many nodes before one is chosen.
 RANKED_NODES: Final = 100
+# kube-scheduler looks for places on at least as many nodes (minFeasibleNodesToFind).
+TRIED_NODES: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +123,22 @@ class ClusterState:
         # The nodes of pods that are bound, or about to be, by uid.
         self.placed: dict[str, str] = {}
         self._refusals: OrderedDict[Hashable, tuple[tuple[int, int], Refusal]] = OrderedDict()
+        # Demands whose selectors failed on no node, as long as the inventory is the same.
+        self._sound: set[bytes] = set()
+        self._sound_at = -1
+
+    def is_sound(self, signature: bytes) -> bool:
+        """Return whether the selectors of a demand are known to fail on no node."""
+        if self._sound_at != self.devices.inventory_version:
+            self._sound.clear()
+            self._sound_at = self.devices.inventory_version
+        return signature in self._sound
+
+    def note_sound(self, signature: bytes) -> None:
+        """Remember that the selectors of a demand fail on no node."""
+        if len(self._sound) >= REMEMBERED:
+            self._sound.clear()
+        self._sound.add(signature)
 
     @property
     def versions(self) -> tuple[int, int]:
@@ -324,13 +342,39 @@ def _with_devices(  # noqa: PLR0917 - what is found out on the way goes into the
         if tried.placement is None:
             continue
         if not demand.ranked or tried.points is None:
-            return tried.placement
+            ranked = [(score, 0, tried.placement)]
+            break
         ranked.append((score, tried.points, tried.placement))
-    if not ranked:
+    if not ranked or _fails_elsewhere(state, pod, demand, scores, outcomes):
         return None
     # KEP-4816: 8 points less the index for each request with alternatives; weight 2, normalised.
     most = max(points for _, points, _ in ranked) or 1
     return max(ranked, key=lambda item: item[0] + 2 * filters.MOST * item[1] / most)[2]
+
+
+def _fails_elsewhere(
+    state: ClusterState,
+    pod: PodInfo,
+    demand: PodDemand,
+    scores: Scores,
+    outcomes: dict[str, Outcome],
+) -> bool:
+    """Return whether a selector fails on a node that was not tried; the outcome then says how.
+
+    Such a pod goes nowhere, although there are devices for it: there is something wrong with it.
+    kube-scheduler tries that many nodes for each pod. Here one pod does, for all that ask the same.
+    """
+    if not demand.signature or state.is_sound(demand.signature):
+        return False
+    for row in np.argsort(-scores, kind="stable")[:TRIED_NODES]:
+        if scores[row] == -np.inf:
+            break
+        refused = state.devices.plans(pod, demand, int(row)).refused
+        if isinstance(refused, Unsatisfiable) and refused.fatal:
+            outcomes[state.table.names[row]] = refused
+            return True
+    state.note_sound(demand.signature)
+    return False
 
 
 def refusal(

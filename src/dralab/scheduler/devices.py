@@ -86,8 +86,9 @@ class ClusterDevices:
         self._fleet = Fleet((), (), budget=budget, share_ids=share_ids, reader=reader)
         self._free = FreeDeviceCounter(self._fleet)
         self._holdings = Holdings()
-        # Counts the changes, as `NodeTable.version` does.
+        # Counts the changes, as `NodeTable.version` does; those of slices and classes alone.
         self.version = 0
+        self.inventory_version = 0
         self._allocatable = NodeAllocatableDevices()
         self._wires: dict[str, JsonDict] = {}
         self._slices: dict[str, Slice] = {}
@@ -134,6 +135,7 @@ class ClusterDevices:
         else:
             self._fleet.put_class(wire)
         self.version += 1
+        self.inventory_version += 1
 
     # --- holdings
 
@@ -262,7 +264,8 @@ class ClusterDevices:
             return DevicePlans(kept)
         found = self.find_allocations(claims, row)
         if not isinstance(found, list):
-            if demand.signature:
+            fatal = isinstance(found, Unsatisfiable) and found.fatal
+            if demand.signature and not fatal:
                 self._fleet.feasible_nodes.of_kind(demand.signature).nodes &= ~(1 << row)
             return DevicePlans(refused=found, allocated=True)
         made = tuple(
@@ -365,6 +368,7 @@ class ClusterDevices:
     def _note_change(self, changed: Slice) -> None:
         self._catalog = None
         self.version += 1
+        self.inventory_version += 1
         self._changed_pools.add((changed.driver, changed.pool))
 
     def _catch_up(self) -> None:
