@@ -144,8 +144,10 @@ class SuiteLab(DeviceLab):
         """A pod whose containers use all its claims; names are those of claims and templates."""
         entries = [{"name": claim, "resourceClaimName": claim} for claim in external]
         entries += [{"name": made, "resourceClaimTemplateName": made} for made in inline]
-        uses = {"claims": [{"name": entry["name"]} for entry in entries]}
-        found = {"containers": [self.container(each, uses) for each in containers], **more}
+        made = [self.container(each) for each in containers]
+        for container in made:
+            container["resources"] = {"claims": [{"name": entry["name"]} for entry in entries]}
+        found = {"containers": made, **more}
         found["resourceClaims"] = entries
         metadata = {"name": name, "namespace": "default"}
         return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": found}
@@ -161,7 +163,8 @@ class SuiteLab(DeviceLab):
         return self.client.get(of, name, "default" if of.namespaced else "")
 
     def all(self, of):
-        return list(self.client.list(of, "default" if of.namespaced else "").items)
+        items = self.client.list(of, "default" if of.namespaced else "").items
+        return copy.deepcopy(list(items))
 
     def slices(self):
         return [one for one in self.all(SLICES) if one["spec"]["driver"] == NAME]

@@ -26,3 +26,18 @@ def test_the_tests_of_the_guide_to_testing_pass(number, tmp_path):
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_each_case_of_kubernetes_dra_suites_has_its_test():
+    named = re.findall(r"`(test_\w+)`", (GUIDES / "dra-suites.md").read_text(encoding="utf-8"))
+    folders = ("drivers", "node")
+    sources = [
+        path for folder in folders for path in (Path(__file__).parent / folder).glob("test_*.py")
+    ]
+    there = {
+        name
+        for path in sources
+        for name in re.findall(r"def (test_\w+)", path.read_text(encoding="utf-8"))
+    }
+    assert len(named) > 60
+    assert set(named) <= there

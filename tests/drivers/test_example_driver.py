@@ -1,6 +1,6 @@
 """The end-to-end checks of kubernetes-sigs/dra-example-driver, by their numbers there.
 
-19 to 21 are about its admission webhook and wait for webhooks.
+19 to 21 are about its admission webhook: tests/conformance/test_example_driver_binary.py.
 """
 
 from functools import partial

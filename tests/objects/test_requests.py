@@ -176,9 +176,59 @@ def test_the_claim_of_extended_resources_asks_container_by_container():
     assert [
         (item["name"], item["exactly"]["count"], item["exactly"]["deviceClassName"])
         for item in claim["spec"]["devices"]["requests"]
-    ] == [("container-0-request-0", 1, "gpu"), ("container-1-request-1", 2, "gpu")]
-    assert mappings[1] == {
-        "containerName": "main",
-        "resourceName": "x.example/gpu",
-        "requestName": "container-1-request-1",
+    ] == [("container-1-request-1", 2, "gpu")]
+    assert mappings == [
+        {
+            "containerName": name,
+            "resourceName": "x.example/gpu",
+            "requestName": "container-1-request-1",
+        }
+        for name in ("main", "init")
+    ]
+
+
+def container(name, amount, **more):
+    return {"name": name, "resources": {"requests": {"x/gpu": str(amount)}}, **more}
+
+
+ALWAYS = {"restartPolicy": "Always"}
+# The init containers, the containers; the devices by container, and what each container uses.
+INIT_CONTAINERS = {
+    "one after the other use the same": (
+        [container("a", 1), container("b", 3), container("c", 2)],
+        [],
+        {1: 3},
+        {"a": [1], "b": [1], "c": [1]},
+    ),
+    "take what later containers will have, and what they lack beyond": (
+        [container("a", 2), container("b", 5)],
+        [container("c", 1), container("d", 2)],
+        {1: 2, 2: 1, 3: 2},
+        {"a": [2, 3], "b": [2, 3, 1], "c": [2], "d": [3]},
+    ),
+    "take nothing of sidecars that have begun": (
+        [container("a", 1, **ALWAYS), container("b", 2), container("c", 1, **ALWAYS)],
+        [],
+        {0: 1, 1: 1, 2: 1},
+        {"a": [0], "b": [2, 1], "c": [2]},
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "counts", "uses"), INIT_CONTAINERS.values(), ids=INIT_CONTAINERS
+)
+def test_init_containers_share_devices(first, then, counts, uses):
+    pod = {
+        "metadata": {"name": "p", "uid": "u"},
+        "spec": {"initContainers": first, "containers": then},
     }
+    claim, mappings = synthetic_claim(pod, {"x/gpu": "gpu"})
+    requests = claim["spec"]["devices"]["requests"]
+    assert {item["name"]: item["exactly"]["count"] for item in requests} == {
+        f"container-{number}-request-0": count for number, count in counts.items()
+    }
+    found = {}
+    for item in mappings:
+        found.setdefault(item["containerName"], []).append(int(item["requestName"].split("-")[1]))
+    assert found == uses

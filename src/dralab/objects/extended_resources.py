@@ -3,7 +3,8 @@
 Source: KEP-5004, kube-scheduler's DynamicResources plugin (`createRequestMappings`).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from dralab.objects.metadata import key_of, owner_reference, spec_of
@@ -58,31 +59,73 @@ def synthetic_claim(
     return claim, mappings
 
 
+@dataclass(frozen=True, slots=True)
+class _AskingContainer:
+    """A container that asks for a resource; `brief`: an init container that ends."""
+
+    number: int
+    name: str
+    request: str
+    amount: int
+    brief: bool
+
+
 def _requests(
     pod: JsonObject, provided: Mapping[str, str]
 ) -> tuple[list[JsonObject], list[JsonObject]]:
-    requests: list[JsonObject] = []
+    requests: dict[str, JsonObject] = {}
     mappings: list[JsonObject] = []
-    for number, container in enumerate(containers_of(pod)):
-        asked = requested(container.get("resources"))
-        for index, resource in enumerate(sorted(asked)):
-            if resource not in provided:
-                continue
-            count = base_units(resource, asked[resource])
-            if not count:
-                continue
-            name = f"container-{number}-request-{index}"
+    for resource in sorted(provided):
+        counts, uses = _shared(_askers(pod, resource))
+        for name, count in counts.items():
             exactly = {
                 "deviceClassName": provided[resource],
                 "allocationMode": "ExactCount",
                 "count": count,
             }
-            requests.append({"name": name, "exactly": exactly})
-            mappings.append(
-                {
-                    "containerName": container["name"],
-                    "resourceName": resource,
-                    "requestName": name,
-                }
-            )
-    return requests, mappings
+            requests[name] = {"name": name, "exactly": exactly}
+        mappings += [
+            {"containerName": container, "resourceName": resource, "requestName": name}
+            for container, name in uses
+        ]
+    return [requests[name] for name in sorted(requests)], mappings
+
+
+def _askers(pod: JsonObject, resource: str) -> list[_AskingContainer]:
+    found = []
+    first = len(spec_of(pod).get("initContainers") or ())
+    for number, container in enumerate(containers_of(pod)):
+        asked = requested(container.get("resources"))
+        if amount := base_units(resource, asked[resource]) if resource in asked else 0:
+            request = f"container-{number}-request-{sorted(asked).index(resource)}"
+            brief = number < first and container.get("restartPolicy") != "Always"
+            found.append(_AskingContainer(number, container["name"], request, amount, brief))
+    return found
+
+
+def _shared(
+    askers: Sequence[_AskingContainer],
+) -> tuple[dict[str, int], list[tuple[str, str]]]:
+    """Return how many devices each request is for, and which container uses which request.
+
+    Init containers that end use the devices of those that start after them and stay. What they
+    lack beyond that they take one after the other: it is asked for once, as the most of them need.
+    """
+    counts = {each.request: each.amount for each in askers if not each.brief}
+    uses = [(each.name, each.request) for each in askers if not each.brief]
+    lacking: dict[str, int] = {}
+    brief: list[tuple[str, str]] = []
+    for each in askers:
+        left = each.amount
+        for later in askers if each.brief else ():
+            if left > 0 and not later.brief and later.number > each.number:
+                brief.append((each.name, later.request))
+                left -= later.amount
+        if each.brief and left > 0:
+            brief.append((each.name, each.request))
+            lacking[each.request] = left
+    if lacking:
+        largest = max(lacking, key=lacking.__getitem__)
+        counts[largest] = lacking[largest]
+        brief = [(name, largest if of in lacking else of) for name, of in brief]
+    return counts, uses + brief

@@ -39,6 +39,9 @@ def awaited(refusal: Refusal) -> ClusterChange:
     for reason in refusal.reasons:
         if reason.startswith(("Insufficient", "Too many")) or "port" in reason:
             found |= ClusterChange.POD_GONE
+            if "/" in reason:
+                # Of an extended resource: a class may come that provides it.
+                found |= ClusterChange.DEVICES
         elif "persistentvolume" in reason.lower() or "persistent volumes" in reason:
             found |= ClusterChange.VOLUMES
         elif reason in {NO_AFFINITY, NO_SPREAD}:

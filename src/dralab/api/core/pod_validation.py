@@ -11,10 +11,23 @@ from dralab.api.fields import FieldError
 from dralab.values import names, quantity
 from dralab.values.json_types import JsonDict
 from dralab.values.quantity import is_decimal_integer
+from dralab.values.remembering import remembered
 
 RESTART_POLICIES: Final = ("Always", "Never", "OnFailure")
 DNS_POLICIES: Final = ("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None")
 PULL_POLICIES: Final = ("Always", "IfNotPresent", "Never")
+NATIVE: Final = "kubernetes.io/"
+CONTAINER_RESOURCES: Final = frozenset({"cpu", "memory", "ephemeral-storage"})
+# Those of quotas, which no container can ask for.
+STANDARD_RESOURCES: Final = frozenset(
+    f"{prefix}{name}"
+    for prefix in ("requests.", "limits.")
+    for name in CONTAINER_RESOURCES
+) | {
+    "configmaps", "persistentvolumeclaims", "pods", "replicationcontrollers", "requests.storage",
+    "resourcequotas", "secrets", "services", "services.loadbalancers", "services.nodeports",
+    "storage",
+}  # fmt: skip
 PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
 EFFECTS: Final = ("NoExecute", "NoSchedule", "PreferNoSchedule")
 HANDLERS: Final = ("exec", "grpc", "httpGet", "tcpSocket")
@@ -266,6 +279,10 @@ def _resource_problems(
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
     for kind, amounts in (("limits", limits), ("requests", requests)):
         for name, amount in amounts.items():
+            errors += [
+                fields.invalid_value(f"{path}.{kind}[{name}]", name, why)
+                for why in _resource_name_problems(name)
+            ]
             if quantity.parse(amount) < 0:
                 errors.append(
                     fields.invalid_value(
@@ -274,7 +291,11 @@ def _resource_problems(
                 )
     for name, amount in requests.items():
         limit = limits.get(name)
-        if limit is not None and quantity.parse(amount) > quantity.parse(limit):
+        if limit is not None and "/" in name and NATIVE not in name:
+            if quantity.parse(amount) != quantity.parse(limit):
+                why = f"must be equal to {name} limit of {limit}"
+                errors.append(fields.invalid_value(f"{path}.requests", amount, why))
+        elif limit is not None and quantity.parse(amount) > quantity.parse(limit):
             errors.append(
                 fields.invalid_value(
                     f"{path}.requests",
@@ -295,6 +316,25 @@ def _resource_problems(
             errors.append(fields.required(f"{at}.name"))
         elif name not in claims:
             errors.append(fields.not_found(at, name))
+
+
+@remembered(4096)
+def _resource_name_problems(name: str) -> list[str]:
+    """Return why no container can ask for a resource of that name.
+
+    Source: k8s.io/kubernetes `pkg/apis/core/validation`, validateContainerResourceName.
+    """
+    if problems := names.qualified_problems(name):
+        return problems
+    if "/" in name:
+        extended = NATIVE in name or not name.startswith("requests.")
+        return [] if extended else ["doesn't follow extended resource name standard"]
+    if name in CONTAINER_RESOURCES or name.startswith("hugepages-"):
+        return []
+    why = "must be a standard resource for containers"
+    if name in STANDARD_RESOURCES or name.startswith("requests.hugepages-"):
+        return [why]
+    return ["must be a standard resource type or fully qualified", why]
 
 
 def toleration_problems(
