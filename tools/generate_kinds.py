@@ -110,8 +110,6 @@ GENERATION = [
     "workloads",
     "flowschemas",
     "prioritylevelconfigurations",
-    "servicecidrs",
-    "ipaddresses",
     "resourcepoolstatusrequests",
 ]
 INVOLVED = ["kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath"]

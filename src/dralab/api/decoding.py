@@ -400,6 +400,8 @@ class _Walk:
 
     def _refuse(self, schema: Schema, value: Any, path: list[str], owner: str) -> NoReturn:
         shown, wanted = _go_value(value), _go_type(schema)
+        if schema.format == "int-or-string" and isinstance(value, (int, float)):
+            shown, wanted = "number", "int32"
         if not path:
             raise DecodingError(f"json: cannot unmarshal {shown} into Go value of type {wanted}")
         where = f"{owner or self.kind}.{'.'.join(path)}"

@@ -191,7 +191,7 @@ CHANGES = [
     (f"{CORE}/configmaps", {"metadata": {"name": "x"}, "immutable": True}, {"immutable": None}, "immutable: Forbidden"),
     (f"{CORE}/secrets", {"metadata": {"name": "x"}}, {"type": "other"}, "type: Invalid value"),
     (f"{CORE}/services", {"metadata": {"name": "x"}, "spec": {"ports": [{"port": 1}]}}, {"spec": {"clusterIP": "10.0.0.9"}}, "may not change once set"),
-    ("/apis/storage.k8s.io/v1/storageclasses", {"metadata": {"name": "x"}, "provisioner": "p"}, {"provisioner": "q"}, "updates to provisioner are forbidden."),
+    ("/apis/storage.k8s.io/v1/storageclasses", {"metadata": {"name": "x"}, "provisioner": "p"}, {"provisioner": "q"}, "provisioner: Invalid value: \"q\": field is immutable"),
     (f"{CORE}/configmaps", {"metadata": {"name": "x"}}, {"metadata": {"uid": "other"}}, 'metadata.uid: Invalid value: "other": field is immutable'),
 ]  # fmt: skip
 

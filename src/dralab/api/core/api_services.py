@@ -30,6 +30,19 @@ class ApiServiceStrategy(Strategy):
         if isinstance(service, dict):
             service.setdefault("port", HTTPS)
 
+    def prepare_create(self, value: JsonDict, now: str) -> None:
+        """Begin available, if no other server answers for the version."""
+        value["status"] = {}
+        if (value.get("spec") or {}).get("service") is None:
+            condition = {
+                "type": "Available",
+                "status": "True",
+                "lastTransitionTime": now,
+                "reason": "Local",
+                "message": "Local APIServices are always available",
+            }
+            value["status"] = {"conditions": [condition]}
+
     def validate(self, value: JsonDict) -> list[FieldError]:
         """Return what is wrong with an APIService."""
         spec = value.get("spec") or {}

@@ -127,21 +127,6 @@ class LeaseStrategy(Strategy):
         return errors
 
 
-class EventStrategy(Strategy):
-    """Events, in their core form."""
-
-    creates_on_update = True
-
-    def validate(self, value: JsonDict) -> list[FieldError]:
-        """Return what is wrong: an event lives beside what it is about."""
-        about = (value.get("involvedObject") or {}).get("namespace") or ""
-        mine = value["metadata"].get("namespace") or ""
-        if about != mine and not (not about and mine in {"default", ""}):
-            why = "does not match event.namespace"
-            return [fields.invalid_value("involvedObject.namespace", about, why)]
-        return []
-
-
 def event_to_core(value: JsonDict) -> JsonDict:
     """Return an events.k8s.io event in its core form."""
     found: JsonDict = {"kind": "Event", "apiVersion": "v1", "metadata": value["metadata"]}

@@ -3,6 +3,8 @@
 Source: k8s.io/kubernetes `pkg/apis/node/validation`.
 """
 
+from typing import Final
+
 from dralab.api import fields
 from dralab.api.core.addresses import each
 from dralab.api.core.limits import amount_errors, container_resource_errors
@@ -12,6 +14,8 @@ from dralab.api.metadata import label_problems
 from dralab.api.strategy import Strategy
 from dralab.values import names
 from dralab.values.json_types import JsonDict, JsonObject
+
+PARTS: Final = ("key", "operator", "value", "effect")
 
 
 class RuntimeClassStrategy(Strategy):
@@ -46,9 +50,11 @@ def _scheduling_errors(scheduling: JsonObject) -> list[FieldError]:
         path = f"scheduling.tolerations[{index}]"
         toleration_problems(toleration, path, errors, comparing=False)
     for index, toleration in enumerate(tolerations):
-        key = [toleration.get(part) for part in ("key", "operator", "value", "effect")]
+        key = [toleration.get(part) for part in PARTS]
         if key in seen:
             path = f"scheduling.tolerations[{index}]"
-            errors.append(fields.duplicate(path, dict(toleration)))
+            seconds = {"TolerationSeconds": toleration.get("tolerationSeconds")}
+            shown = {part.title(): text or "" for part, text in zip(PARTS, key, strict=True)}
+            errors.append(fields.duplicate(path, shown | seconds))
         seen.append(key)
     return errors

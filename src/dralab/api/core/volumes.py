@@ -1,20 +1,9 @@
-"""Storage: claims, volumes, classes and drivers."""
-
-from typing import Final
+"""Persistent volumes, and claims for them."""
 
 from dralab.api import fields
 from dralab.api.fields import FieldError
 from dralab.api.strategy import Strategy
 from dralab.values.json_types import JsonDict
-
-CSI_DRIVER: Final = {
-    "attachRequired": True,
-    "podInfoOnMount": False,
-    "storageCapacity": False,
-    "fsGroupPolicy": "ReadWriteOnceWithFSType",
-    "requiresRepublish": False,
-    "seLinuxMount": False,
-}
 
 
 class ClaimStrategy(Strategy):
@@ -89,38 +78,3 @@ class VolumeStrategy(Strategy):
         if not spec.get("capacity"):
             errors.append(fields.required("spec.capacity"))
         return errors
-
-
-class StorageClassStrategy(Strategy):
-    """Storage classes: what they stand for stays."""
-
-    def default(self, value: JsonDict) -> None:
-        """Fill in what the client left out."""
-        value.setdefault("reclaimPolicy", "Delete")
-        value.setdefault("volumeBindingMode", "Immediate")
-
-    def validate(self, value: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the class."""
-        return [] if value.get("provisioner") else [fields.required("provisioner")]
-
-    def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the change."""
-        errors = self.validate(new)
-        for part in ("parameters", "provisioner", "reclaimPolicy"):
-            if new.get(part) != old.get(part):
-                errors.append(fields.forbidden(part, f"updates to {part} are forbidden."))
-        return errors
-
-
-class CsiDriverStrategy(Strategy):
-    """CSI drivers."""
-
-    unconditional = False
-
-    def default(self, value: JsonDict) -> None:
-        """Fill in what the client left out."""
-        spec = value.setdefault("spec", {})
-        for name, item in CSI_DRIVER.items():
-            spec.setdefault(name, item)
-        if not spec.get("volumeLifecycleModes"):
-            spec["volumeLifecycleModes"] = ["Persistent"]

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from dralab.api.core import definitions
+from dralab.api.core.autoscalers import autoscaler_to_v1, autoscaler_to_v2
 from dralab.api.core.cluster import event_from_core, event_to_core
-from dralab.api.core.policies import autoscaler_to_v1, autoscaler_to_v2
 from dralab.api.core.strategies import strategies
 from dralab.api.kinds import Kind
 from dralab.api.resource.features import Features
@@ -82,6 +82,8 @@ class Rules:
 
     def strategy_of(self, kind: Kind) -> Strategy:
         """Return the rules of a kind."""
+        if kind.hub == "events" and kind.group:  # stored as the others, and stricter
+            return self.strategies.get(f"{kind.group}/{kind.plural}", PLAIN)
         return self.strategies.get(kind.hub, PLAIN)
 
     def decodes_alone(self, kind: Kind) -> bool:

@@ -434,7 +434,9 @@ def _replace(
 
 def _invalid(context: Context, kind: Kind, name: str, errors: Sequence[FieldError]) -> ApiError:
     shown = context.rules.strategy_of(kind).in_version(kind.version, kind.kind, errors)
-    return fields.invalid(kind.kind, name, shown, group=kind.group)
+    # An event is one of the core group, by whichever group it came.
+    group = "" if kind.hub == "events" else kind.group
+    return fields.invalid(kind.kind, name, shown, group=group)
 
 
 def _check_revision(kind: Kind, live: Stored, meta: JsonDict, *, unconditional: bool) -> None:
