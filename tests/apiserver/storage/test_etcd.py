@@ -29,6 +29,7 @@ from dralab.apiserver.storage.etcd.address import AddressError, EtcdAddress
 from dralab.apiserver.storage.etcd.client import EtcdClient
 from dralab.apiserver.storage.etcd.compaction import Compactor
 from dralab.apiserver.storage.etcd.layout import Layout
+from dralab.apiserver.storage.etcd.revisions import revision_of, version_of
 from etcds import etcd_store
 from fakeetcd import FakeEtcd
 
@@ -274,7 +275,7 @@ def test_a_value_has_no_revision_and_is_read_with_etcds(pair, url):
     assert json.loads(kv.value) == {
         "kind": "Pod", "apiVersion": "v1", "metadata": {"name": "web", "uid": "u"}, "spec": {},
     }  # fmt: skip
-    assert kv.mod_revision == made.revision
+    assert kv.mod_revision == revision_of(made.revision)
     assert made.value["metadata"]["resourceVersion"] == str(made.revision)
     assert made.encoded.startswith(b'{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion"')
 
@@ -310,7 +311,7 @@ def test_protobuf_is_read_with_the_fields_that_json_always_has():
     assert stored.value == {
         "kind": "Pod",
         "apiVersion": "v1",
-        "metadata": {"name": "web", "resourceVersion": "7"},
+        "metadata": {"name": "web", "resourceVersion": str(version_of(7, b""))},
         "spec": {"containers": None},
         "status": {},
     }
@@ -393,7 +394,8 @@ def test_what_cannot_be_read_is_named_and_can_be_deleted(pair, url, text):
 def test_a_write_is_tried_again_at_another_member(failing):
     etcd, store = failing
     etcd.fail("Txn", "refused", "refused")
-    assert store.create(WEB, value()).revision == store.revision
+    made = store.create(WEB, value())
+    assert revision_of(made.revision) == revision_of(store.revision) == etcd.revision
     assert etcd.calls.count("Txn") == 3
 
 
@@ -410,7 +412,7 @@ def test_a_write_whose_answer_was_lost_happens_once(failing):
     assert [change.revision for change in heard] == [
         made.revision, changed.revision, gone.revision,
     ]  # fmt: skip
-    assert gone.revision == made.revision + 2 == etcd.revision
+    assert revision_of(gone.revision) == revision_of(made.revision) + 2 == etcd.revision
 
 
 def test_a_lost_answer_does_not_take_anothers_write_for_its_own(failing):
@@ -457,14 +459,16 @@ def test_a_server_that_is_behind_reads_nothing_and_writes_on(failing, impatient)
     other = etcd_store(etcd.url, store.address.prefix)
     etcd.hold.clear()
     made = other.create(WEB, value())
-    assert other.update(WEB, value(spec=2)).revision == made.revision + 1, "its own are next"
+    changed = other.update(WEB, value(spec=2))
+    assert revision_of(changed.revision) == revision_of(made.revision) + 1, "its own are next"
     with pytest.raises(Undecided, match="did not report revision 3 in time"):
         store.refresh()
     with pytest.raises(Undecided, match="did not report revision 4 in time"):
         store.create(DB, value())
     etcd.hold.set()
     store.refresh()
-    assert {one.key: one.revision for one in store.list("pods").items} == {DB: 4, WEB: 3}
+    seen = {one.key: revision_of(one.revision) for one in store.list("pods").items}
+    assert seen == {DB: 4, WEB: 3}
     other.close()
 
 
@@ -484,7 +488,7 @@ def test_a_watch_that_breaks_goes_on_where_it_was(failing):
     store.create(DB, value())
     etcd.cut_watches()
     store.delete(WEB)
-    assert [change.revision for change in heard] == [2, 3, 4]
+    assert [revision_of(change.revision) for change in heard] == [2, 3, 4]
 
 
 def test_a_watch_that_missed_what_was_compacted_tells_the_difference(failing):
@@ -507,10 +511,11 @@ def test_a_watch_that_missed_what_was_compacted_tells_the_difference(failing):
     etcd.compact(pb.CompactionRequest(revision=etcd.revision), None)
     etcd.faults.clear()
     store.refresh()
-    assert [(change.key, change.revision) for change in heard] == [
-        (DB, 7), (again, 9), (again, 9), (third, 10), (WEB, 10),
+    assert [(change.key, revision_of(change.revision)) for change in heard] == [
+        (DB, 7), (again, 9), (again, 9), (WEB, 10), (third, 10),
     ]  # fmt: skip
-    assert {one.key: one.revision for one in store.list("pods").items} == {
+    assert [change.revision for change in heard] == sorted(change.revision for change in heard)
+    assert {one.key: revision_of(one.revision) for one in store.list("pods").items} == {
         DB: 7, again: 9, third: 10,
     }  # fmt: skip
 

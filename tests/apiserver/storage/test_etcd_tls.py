@@ -15,6 +15,7 @@ from dralab.apiserver.http import tls
 from dralab.apiserver.storage import Key, StorageUnavailable
 from dralab.apiserver.storage.etcd import EtcdAddress, EtcdStore
 from dralab.apiserver.storage.etcd import client as etcd_client
+from dralab.apiserver.storage.etcd.revisions import revision_of
 from dralab.kernel.clock import WallClock
 from etcds import Etcd
 

@@ -20,6 +20,7 @@ from dralab.api.kinds import Kinds
 from dralab.api.scalar_decoding import DecodingError
 from dralab.apiserver.protobuf.decoding import MAGIC, ProtobufError, decode
 from dralab.apiserver.storage.errors import Unstorable
+from dralab.apiserver.storage.etcd.revisions import version_of
 from dralab.apiserver.storage.objects import Key, Stored
 from dralab.values.json_types import JsonDict
 
@@ -95,10 +96,11 @@ class Layout:
 
     def stored(self, key: Key, kv: Any) -> Stored | None:
         """Return the object that a key has; None if it cannot be read."""
-        encoded = self._stamped(key, kv.value, kv.mod_revision)
+        version = version_of(kv.mod_revision, kv.key)
+        encoded = self._stamped(key, kv.value, version)
         if encoded is None:
             return None
-        return Stored(key, None, kv.mod_revision, kv.create_revision, encoded)
+        return Stored(key, None, version, version_of(kv.create_revision, kv.key), encoded)
 
     def check(self, key: Key, raw: bytes) -> None:
         """Refuse what could not be read again. Unstorable."""

@@ -9,7 +9,7 @@ the scheme: k8s.io/apiserver `storage/etcd3`, `storage/cacher`.
 import heapq
 import logging
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -21,12 +21,15 @@ from dralab.apiserver.storage.errors import (
     TooLarge,
     Undecided,
 )
+from dralab.apiserver.storage.etcd import contents
 from dralab.apiserver.storage.etcd._generated import etcd_v3_pb2 as pb
 from dralab.apiserver.storage.etcd.address import EtcdAddress
-from dralab.apiserver.storage.etcd.client import Called, EtcdClient, EtcdRefused
+from dralab.apiserver.storage.etcd.client import EtcdClient, EtcdRefused
+from dralab.apiserver.storage.etcd.commits import Commits, Range, Write
 from dralab.apiserver.storage.etcd.compaction import Compactor
 from dralab.apiserver.storage.etcd.layout import Layout, raw_of
 from dralab.apiserver.storage.etcd.leases import EventLease
+from dralab.apiserver.storage.etcd.revisions import revision_of, version_of, whole
 from dralab.apiserver.storage.etcd.views import EtcdView, Guards
 from dralab.apiserver.storage.memory import WINDOW, MemoryStore
 from dralab.apiserver.storage.objects import Change, Key, Stored, stamped
@@ -36,13 +39,10 @@ from dralab.values.json_types import JsonDict
 logger = logging.getLogger(__name__)
 
 EVENT_TTL: Final = 3600  # seconds: kube-apiserver --event-ttl
-PAGE: Final = 500  # objects read at a time at the start
 SOON: Final = 0.01  # seconds after which a member is asked how far its watch is,
 BEHIND: Final = 0.1  # seconds between such questions,
 ASKED: Final = 50  # and how many there are
 AGAIN: Final = 0.1  # seconds before a broken watch is begun again
-# Before these, a member could say that all had been sent when it had not (etcd#15220).
-PROGRESS_SINCE: Final = {(3, 4): 25, (3, 5): 8}
 TOO_LARGE: Final = "request is too large"
 LEASE_OVER: Final = "lease not found"
 
@@ -64,14 +64,16 @@ class EtcdStore(MemoryStore):
         self._turn = 0
         # The last states that deleters here gave, by key and the revision they saw.
         self._farewells: dict[tuple[Key, int], JsonDict] = {}
-        # Writes of this server that wait for what came before them, by revision.
-        self._ahead: dict[int, tuple[Key, Stored | None]] = {}
+        # Transactions of this server that wait for what came before them, by revision.
+        self._ahead: dict[int, Sequence[Write]] = {}
+        self._reached = 0  # the revision of etcd up to which all changes have been taken in
+        self._commits = Commits(self._client.transact)
         self._telling = 0  # the thread that takes in changes
         self._watch: Any = None
         self._connected = True  # or no watch is open, and memory is stale
         self._over = threading.Event()
         try:
-            _check_version(self._client.version(), str(address))
+            contents.check_version(self._client.version(), str(address))
             self._load()
             self._lease = EventLease(self._client, event_ttl)
             self._compactor = Compactor(self._client, self._lease.renew)
@@ -103,7 +105,7 @@ class EtcdStore(MemoryStore):
     def compact(self, revision: int) -> None:
         """Forget the history up to a revision, in etcd too. FutureRevision."""
         super().compact(revision)
-        self._client.compact(revision)
+        self._client.compact(revision_of(revision))
 
     def refresh(self) -> None:
         """Have reads see all that any server has acknowledged by now. StorageUnavailable.
@@ -198,36 +200,59 @@ class EtcdStore(MemoryStore):
         path, raw = self.layout.path(key), raw_of(key, value)
         self.layout.check(key, raw)
         put = pb.PutRequest(key=path, value=raw, lease=self._lease.of(key))
+
+        def made(version: int) -> Stored:
+            return self.layout.written(key, value, raw, version, created or version)
+
+        def after(revision: int) -> None:
+            version = version_of(revision, path)
+            self._change(key, version, made(version))
+
+        what = pb.RequestOp(request_put=put)
         try:
-            called = self._transact(key, seen, guards, pb.RequestOp(request_put=put))
+            write = self._transact(key, seen, guards, what, size=len(raw), after=after)
         except EtcdRefused as error:
             if LEASE_OVER not in error.details:
                 raise
             self._lease.renew()
             put.lease = self._lease.of(key)
-            called = self._transact(key, seen, guards, pb.RequestOp(request_put=put))
-        if called.answer.succeeded:
-            revision = int(called.answer.header.revision)
-            made = self.layout.written(key, value, raw, revision, created or revision)
-            return self._arrive(key, revision, made)
-        found = called.answer.responses[0].response_range.kvs
-        if called.repeated and found and found[0].value == raw and found[0].mod_revision > seen:
+            what = pb.RequestOp(request_put=put)
+            write = self._transact(key, seen, guards, what, size=len(raw), after=after)
+        found = write.found
+        if write.revision:
+            self._arrive(write)
+            version = version_of(write.revision, path)
+        elif (
+            write.repeated
+            and found is not None
+            and found.value == raw
+            and found.mod_revision > revision_of(seen)
+        ):
             # An earlier try of this call has happened, though its answer was lost.
-            kv = found[0]
-            made = self.layout.written(key, value, raw, kv.mod_revision, kv.create_revision)
-            return self._arrive(key, kv.mod_revision, made)
-        self._look_again(key, guards)
-        return None
+            self._await(found.mod_revision)
+            version = version_of(found.mod_revision, path)
+            created = version_of(found.create_revision, path)
+        else:
+            self._look_again(key, guards)
+            return None
+        with self.lock:
+            # The watch may have delivered it first: that is the state others have seen.
+            current = self._collection(key.resource).find(key)
+        return current if current is not None and current.revision == version else made(version)
 
     def _remove(self, key: Key, seen: int, guards: Guards | None) -> int | None:
         """Delete an object that was last written at `seen`; None if it was not."""
-        delete = pb.DeleteRangeRequest(key=self.layout.path(key))
-        called = self._transact(key, seen, guards, pb.RequestOp(request_delete_range=delete))
-        if called.answer.succeeded:
-            revision = int(called.answer.header.revision)
-            self._arrive(key, revision, None)
-            return revision
-        if called.repeated:
+        path = self.layout.path(key)
+
+        def after(revision: int) -> None:
+            self._change(key, version_of(revision, path), None)
+
+        what = pb.RequestOp(request_delete_range=pb.DeleteRangeRequest(key=path))
+        write = self._transact(key, seen, guards, what, size=0, after=after)
+        if write.revision:
+            self._arrive(write)
+            return version_of(write.revision, path)
+        if write.repeated:
             self.refresh()
             with self.lock:
                 for change in reversed(self._collection(key.resource).log):
@@ -239,23 +264,34 @@ class EtcdStore(MemoryStore):
         self._look_again(key, guards)
         return None
 
-    def _transact(self, key: Key, seen: int, guards: Guards | None, what: pb.RequestOp) -> Called:
+    def _transact(
+        self,
+        key: Key,
+        seen: int,
+        guards: Guards | None,
+        what: pb.RequestOp,
+        *,
+        size: int,
+        after: Callable[[int], None],
+    ) -> Write:
         if threading.get_ident() == self._telling:
             raise RuntimeError("an observer of a shared store may not write to it")
         path = self.layout.path(key)
-        compares = [pb.Compare(target=pb.Compare.MOD, key=path, mod_revision=seen)]
+        keys: dict[bytes, int] = {}
+        ranges: dict[Range, int] = {}
         if guards is not None:
-            compares += guards.compares(self.layout, key)
-        look = pb.RequestOp(request_range=pb.RangeRequest(key=path))
-        request = pb.TxnRequest(compare=compares, success=[what], failure=[look])
+            keys, ranges = guards.compared(self.layout, key)
+        keys[path] = revision_of(seen)
+        write = Write(path=path, what=what, keys=keys, ranges=ranges, size=size, after=after)
         try:
-            return self._client.transact(request)
+            self._commits.carry_out(write)
         except EtcdRefused as error:
             if TOO_LARGE in error.details:
                 raise TooLarge(key, error.details) from error
             raise
         except StorageUnavailable as error:
             raise Undecided(str(error)) from error
+        return write
 
     def _look_again(self, key: Key, guards: Guards | None) -> None:
         """See what others have written; Changed where a request can be thought of again."""
@@ -268,21 +304,29 @@ class EtcdStore(MemoryStore):
             current = self._collection(key.resource).find(key)
             return KeyMissing(key) if current is None else RevisionConflict(key, seen, current)
 
-    def _arrive(self, key: Key, revision: int, stored: Stored | None) -> Stored | None:
-        """Take in a write of this server, in its turn: None is a deletion. Return it."""
+    def _arrive(self, write: Write) -> None:
+        """Take in the transaction of a write of this server, in its turn. Undecided."""
+        revision, together = write.revision, write.together
+        write.together = ()  # else they would hold each other
         with self.lock:
-            if revision == self._revision + 1:
+            if revision == self._reached + 1:
                 with self._taking():
-                    self._change(key, revision, stored)
-            elif revision > self._revision:
-                self._ahead[revision] = key, stored
-                try:
-                    self._await(revision)
-                finally:
-                    self._ahead.pop(revision, None)
-            # The watch may have delivered it first: that is the state others have seen.
-            current = self._collection(key.resource).find(key)
-            return current if current is not None and current.revision == revision else stored
+                    self._enter(revision, together)
+            elif revision > self._reached:
+                self._ahead[revision] = together
+                self._await(revision)
+
+    def _enter(self, revision: int, together: Sequence[Write]) -> None:
+        for write in together:
+            write.after(revision)
+        self._reach(revision)
+
+    def _reach(self, revision: int) -> None:
+        """Record that all changes up to a revision of etcd have been taken in."""
+        self._reached = max(self._reached, revision)
+        self._revision = max(self._revision, whole(self._reached))
+        for passed in [each for each in self._ahead if each <= self._reached]:
+            del self._ahead[passed]
 
     # --- watching ---------------------------------------------------------------------------
 
@@ -292,13 +336,13 @@ class EtcdStore(MemoryStore):
         With `asking`, the revision may be of a key that the watch does not look at.
         """
         with self.lock:
-            if self._revision >= revision:
+            if self._reached >= revision:
                 return
             condition = threading.Condition(self.lock)
             self._turn += 1
             heapq.heappush(self._waiters, (revision, self._turn, condition))
             for pause in (SOON, *[BEHIND] * ASKED):
-                if condition.wait_for(lambda: self._revision >= revision or self._closed, pause):
+                if condition.wait_for(lambda: self._reached >= revision or self._closed, pause):
                     return
                 # A member that is behind does not answer, so it is asked again.
                 if asking and self._watch is not None:
@@ -306,7 +350,7 @@ class EtcdStore(MemoryStore):
         raise Undecided(f"{self.address} did not report revision {revision} in time")
 
     def _awaken(self) -> None:
-        while self._waiters and (self._closed or self._waiters[0][0] <= self._revision):
+        while self._waiters and (self._closed or self._waiters[0][0] <= self._reached):
             heapq.heappop(self._waiters)[2].notify_all()
 
     def _run(self) -> None:
@@ -316,7 +360,7 @@ class EtcdStore(MemoryStore):
                 if lost:
                     self._reload()
                     lost = False
-                layout, since = self.layout, self._revision + 1
+                layout, since = self.layout, self._reached + 1
                 self._watch = watch = self._client.watch(layout.start, layout.end, since)
                 if self._over.is_set():
                     watch.close()
@@ -351,14 +395,14 @@ class EtcdStore(MemoryStore):
 
     def _take_in(self, events: Sequence[pb.Event], reached: int) -> None:
         with self.lock:
-            before = self._revision
+            before = self._reached
             with self._taking():
                 for event in events:
                     if event.kv.mod_revision > before:
                         self._take(event)
                 if events:
                     reached = events[-1].kv.mod_revision
-                self._revision = max(self._revision, reached)
+                self._reach(reached)
 
     @contextmanager
     def _taking(self) -> Iterator[None]:
@@ -367,8 +411,8 @@ class EtcdStore(MemoryStore):
         try:
             with self.batch():
                 yield
-                while found := self._ahead.pop(self._revision + 1, None):
-                    self._change(found[0], self._revision + 1, found[1])
+                while together := self._ahead.pop(self._reached + 1, None):
+                    self._enter(self._reached + 1, together)
         finally:
             self._telling = outer
             self._awaken()
@@ -383,9 +427,10 @@ class EtcdStore(MemoryStore):
             stored = self.layout.stored(key, kv)
             if stored is None:
                 logger.warning("%s: %s cannot be read", self.address, "/".join(key))
-        self._change(key, kv.mod_revision, stored)
+        version = version_of(kv.mod_revision, kv.key)
+        self._change(key, version, stored)
         if event.type == pb.Event.PUT and stored is None:
-            self._damaged[key] = kv.mod_revision
+            self._damaged[key] = version
 
     def _change(self, key: Key, revision: int, stored: Stored | None) -> None:
         """Put an object in the place of what was there; None where it is gone."""
@@ -406,7 +451,7 @@ class EtcdStore(MemoryStore):
 
     def _load(self) -> None:
         revision = 0
-        for kv, now in self._everything():
+        for kv, now in contents.everything(self._client, self.layout):
             revision = now
             key = self.layout.key(kv.key)
             if key is None:
@@ -414,37 +459,25 @@ class EtcdStore(MemoryStore):
             stored = self.layout.stored(key, kv)
             if stored is None:
                 logger.warning("%s: %s cannot be read", self.address, "/".join(key))
-                self._damaged[key] = kv.mod_revision
+                self._damaged[key] = version_of(kv.mod_revision, kv.key)
             else:
                 self._collection(key.resource).put(stored)
         self._begin(revision or self._header())
 
     def _begin(self, revision: int) -> None:
         """Have the history begin at a revision."""
-        self._revision = revision
-        self._compacted = revision
+        self._reached = revision
+        self._revision = self._compacted = whole(revision)
         for collection in self._collections.values():
-            collection.floor = revision
+            collection.floor = self._revision
 
     def _header(self) -> int:
         request = pb.RangeRequest(key=self.layout.own("none"), count_only=True)
         return int(self._client.range(request).header.revision)
 
-    def _everything(self) -> Iterator[tuple[pb.KeyValue, int]]:
-        """Yield all keys as of one revision, and that."""
-        request = pb.RangeRequest(key=self.layout.start, range_end=self.layout.end, limit=PAGE)
-        while True:
-            page = self._client.range(request)
-            request.revision = request.revision or page.header.revision
-            for kv in page.kvs:
-                yield kv, request.revision
-            if not page.more:
-                return
-            request.key = page.kvs[-1].key + b"\0"
-
     def _reload(self) -> None:
         """Announce what changed while no watch was open, as far as it is still known."""
-        found = list(self._everything())
+        found = list(contents.everything(self._client, self.layout))
         revision = found[0][1] if found else self._header()
         there = {kv.key for kv, _ in found}
         with self.lock:
@@ -455,29 +488,12 @@ class EtcdStore(MemoryStore):
                 for stored in space.objects.values()
             }
         events = []
-        for kv in sorted((kv for kv, _ in found), key=lambda kv: kv.mod_revision):
-            if kv.mod_revision > self._revision:
-                if had.get(kv.key, kv.create_revision) != kv.create_revision:
-                    events.append(_deletion(kv.key, kv.mod_revision))
+        for kv, _ in found:
+            if kv.mod_revision > self._reached:
+                created = version_of(kv.create_revision, kv.key)
+                if had.get(kv.key, created) != created:
+                    events.append(contents.deletion(kv.key, kv.mod_revision))
                 events.append(pb.Event(type=pb.Event.PUT, kv=kv))
-        events += [_deletion(path, revision) for path in had if path not in there]
+        events += [contents.deletion(path, revision) for path in had if path not in there]
+        events.sort(key=lambda event: version_of(event.kv.mod_revision, event.kv.key))
         self._take_in(events, revision)
-
-
-def _deletion(path: bytes, revision: int) -> pb.Event:
-    return pb.Event(type=pb.Event.DELETE, kv=pb.KeyValue(key=path, mod_revision=revision))
-
-
-def _check_version(version: str, address: str) -> None:
-    """Refuse an etcd with a bug in the progress of watches. StorageUnavailable."""
-    parts = version.split(".")
-    try:
-        major, minor, patch = int(parts[0]), int(parts[1]), int(parts[2].split("-")[0])
-    except (IndexError, ValueError) as error:
-        raise StorageUnavailable(
-            f"{address} has the version {version!r}, which is unknown"
-        ) from error
-    if (major, minor) < (3, 4) or patch < PROGRESS_SINCE.get((major, minor), 0):
-        raise StorageUnavailable(
-            f"{address} has version {version}: 3.4.25, 3.5.8 or a later one is needed"
-        )

@@ -12,8 +12,9 @@ from itertools import islice
 from typing import Final, Protocol
 
 from dralab.apiserver.storage.errors import KeyExists, KeyMissing, RevisionConflict
-from dralab.apiserver.storage.etcd._generated import etcd_v3_pb2 as pb
+from dralab.apiserver.storage.etcd.commits import Range
 from dralab.apiserver.storage.etcd.layout import Layout, end_of
+from dralab.apiserver.storage.etcd.revisions import revision_of
 from dralab.apiserver.storage.objects import Key, Stored
 from dralab.apiserver.storage.optimistic import Changed, OptimisticStore
 from dralab.apiserver.storage.store import Store
@@ -25,30 +26,26 @@ MOST: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Guards:
-    """What a request has read: objects with their revisions, lists with the store's."""
+    """What a request has read: the versions of objects, and for lists the store's."""
 
     objects: Mapping[Key, int]
     lists: Mapping[tuple[str, str], int]
 
-    def compares(self, layout: Layout, written: Key) -> list[pb.Compare]:
-        """Return the comparisons for everything the request read, except the key it writes."""
-        found = []
-        for (resource, namespace), revision in self.lists.items():
+    def compared(self, layout: Layout, written: Key) -> tuple[dict[bytes, int], dict[Range, int]]:
+        """Return the revisions of etcd that a write compares: of all keys and ranges read before.
+
+        That of the key it writes is left to the writer.
+        """
+        ranges: dict[Range, int] = {}
+        for (resource, namespace), version in islice(self.lists.items(), MOST):
             start = layout.collection(resource, namespace)
-            found.append(
-                pb.Compare(
-                    result=pb.Compare.LESS,
-                    target=pb.Compare.MOD,
-                    key=start,
-                    range_end=end_of(start),
-                    mod_revision=revision + 1,
-                )
-            )
-        for key, revision in self.objects.items():
-            if key != written:
-                path = layout.path(key)
-                found.append(pb.Compare(target=pb.Compare.MOD, key=path, mod_revision=revision))
-        return list(islice(found, MOST))
+            ranges[start, end_of(start)] = revision_of(version)
+        others = ((key, version) for key, version in self.objects.items() if key != written)
+        keys = {
+            layout.path(key): revision_of(version)
+            for key, version in islice(others, MOST - len(ranges))
+        }
+        return keys, ranges
 
     def changed(self, key: Key) -> Changed:
         """Return the error that makes the request be retried."""
