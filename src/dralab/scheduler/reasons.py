@@ -21,9 +21,10 @@ from dralab.scheduler.demands import BlockedPod
 from dralab.scheduler.nodes import REMEMBERED
 
 MOMENT: Final = 1 * SECOND
-# Questions to the allocator for one explanation, and nodes that are asked about.
-QUESTIONS: Final = 600
-MOST_NODES: Final = 500
+# What is said of many nodes costs more, and is kept for as many moments as they have so many.
+NODES_A_MOMENT: Final = 250
+# Questions to the allocator for one explanation.
+QUESTIONS: Final = 2_000
 STEPS: Final = 20_000
 # What kube-scheduler's own sentence may take of the event.
 ROOM: Final = 200
@@ -66,14 +67,15 @@ class ReasonWriter:
         """Return the explanation with tokens for the claims' names: it serves other pods too."""
         now = self._now()
         told = self._told.get(shape)
-        if told is not None and now - told[0] < MOMENT:
+        moments = max(1, state.table.count // NODES_A_MOMENT)
+        if told is not None and now - told[0] < MOMENT * moments:
             return told[1]
         pod = refusal.pod
         anonymous = [
             replace(claim, name=_token(number), namespace="") for number, claim in enumerate(claims)
         ]
         rows = [row for row in state.table.row_of.values() if not state.filters.reason(pod, row)]
-        nodes = [state.devices.node(row) for row in rows[:MOST_NODES]]
+        nodes = [state.devices.node(row) for row in rows]
         catalog, problem = state.devices.everywhere(anonymous)
         found = diagnose(
             problem, nodes, budget=STEPS, questions=QUESTIONS, catalog=catalog,

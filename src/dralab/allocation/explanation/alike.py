@@ -48,9 +48,10 @@ class AlikeNodes:
         self.view = classes[0].view
         self.in_use = in_use
         self.names = names
-        self.free = sum(
-            offer.here and offer.id not in in_use.exclusive for offer in self.view.offers()
-        )
+        offers = self.view.offers()
+        self.free = sum(offer.here and offer.id not in in_use.exclusive for offer in offers)
+        # Shared devices may serve more than one request.
+        self.shares = any(offer.device.shareable for offer in offers)
         self._held: list[list[tuple[int, tuple[str, ...]]]] = []
 
     @property

@@ -187,7 +187,8 @@ class _CauseFinder:
         if code == "DRA031" and alternative.count > 1:
             # Parts that share a counter are more than fit at once.
             emptied = replace(small, in_use=type(small.in_use)())
-            most = min(most, self.of.largest(emptied, alternative, empty=True))
+            at_once = self.of.largest(emptied, alternative, empty=True)
+            most = most if at_once is None else min(most, at_once)
         return TooFew(
             code=code, asked=asked, total=total_of(suits),
             nodes=misses.nodes_of(suits), most=most, free=supply.free,

@@ -150,7 +150,7 @@ def _holders(item: Excluded, place: AlikeNodes, likeness: Likeness, uses: Uses) 
 def _fits(found: Sequence[Sequence[Condition]], asking: FleetQuestions) -> dict[Condition, int]:
     """Find, for each remedy that is one count, the largest number that there is."""
     return {
-        only: max(largest_count(asking, asking.problem, only.claim, only.request, only.number), 1)
+        only: largest_count(asking, asking.problem, only.claim, only.request, only.number) or 1
         for only in (remedy[0] for remedy in found if len(remedy) == 1)
         if only.kind == "count"
     }
@@ -164,15 +164,19 @@ def largest_count(
     below: int,
     *,
     empty: bool = False,
-) -> int:
+) -> int | None:
     """Return the largest count of a request, below one that is infeasible, that some node serves.
 
-    0: not even one device is served. `empty`: as if every device were released.
+    0: not even one device is served; None: that could not be settled. `empty`: as if every device
+    were released.
     """
     low, high = 0, below
     while high - low > 1:
         middle = (low + high) // 2
-        if asking.serves(counting(problem, claim, request, middle), empty=empty):
+        served = asking.serves(counting(problem, claim, request, middle), empty=empty)
+        if served is None:
+            return None
+        if served:
             low = middle
         else:
             high = middle

@@ -151,7 +151,12 @@ class Inquiry:
             self._supplies[alternative] = found
         return found
 
-    def largest(self, small: Problem, alternative: Alternative, *, empty: bool = False) -> int:
-        """Return the largest count below the one asked that some node serves; 0: not even one."""
+    def largest(
+        self, small: Problem, alternative: Alternative, *, empty: bool = False
+    ) -> int | None:
+        """Return the largest count below the one asked that some node serves; 0: not even one.
+
+        None: that could not be settled.
+        """
         claim, count = self.claim_of(alternative), alternative.count
         return largest_count(self.asking, small, claim, alternative.name, count, empty=empty)

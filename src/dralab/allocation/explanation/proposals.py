@@ -158,6 +158,8 @@ class Proposals:
         note = self.request_note(alternative)
         for empty in (False, True):
             most = self.inquiry.largest(self.problem, alternative, empty=empty)
+            if most is None:
+                return  # a smaller number would do as well, and the next page would name another
             if most:
                 asked = with_text(mark, str(most))
                 yield Help(kind="count", now=not empty, number=most, mark=asked, note=note)

@@ -108,6 +108,11 @@ class FleetQuestions:
         """The nodes as if every device were released: far more of them are alike."""
         return groups_of(self.fleet, self.likeness, Uses(InUse()))
 
+    @cached_property
+    def fails(self) -> bool:
+        """Whether a selector has no answer for some device."""
+        return self.likeness.has_errors()
+
     # --- the problem without some conditions
 
     def everywhere(self, dropped: Collection[Condition] = ()) -> bool | None:
@@ -196,6 +201,8 @@ class FleetQuestions:
             )
 
     def _ask(self, asked: Problem, place: AlikeNodes, freed: AbstractSet[DeviceId]) -> bool | None:
+        if not freed and not place.shares and place.free < _least(asked) and not self.fails:
+            return False  # without a question: it has not as many devices free
         if not self.allowance.take():
             return None
         here = replace(asked, in_use=released(place.in_use, freed))
@@ -207,3 +214,18 @@ class FleetQuestions:
         if not freed and asked.claims == self.problem.claims:
             self.error = self.error or outcome.error
         return False
+
+
+def _least(problem: Problem) -> int:
+    """Return how many devices claims take at least."""
+    return sum(
+        min(
+            (
+                0 if each.admin or each.mode != "ExactCount" else each.count
+                for each in request.subrequests
+            ),
+            default=0,
+        )
+        for claim in problem.claims
+        for request in claim.requests
+    )
