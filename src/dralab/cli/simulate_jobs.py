@@ -40,6 +40,16 @@ SCHEDULERS = ("fcfs", "easy", "easy-counting", "conservative")
 @click.option("--energy", is_flag=True, help="Compute the energy use of the machines.")
 @click.option("--socket", help="Connect to the scheduler at this address: tcp://host:28000.")
 @click.option(
+    "--protocol",
+    type=click.Choice(["4", "5"]),
+    default="4",
+    show_default=True,
+    help="The protocol of that scheduler: of Batsim 1 to 4, or of Batsim 5 (batprotocol).",
+)
+@click.option(
+    "--component-data", default="", help="With --protocol 5: data for the scheduler's start."
+)
+@click.option(
     "--enable-dynamic-jobs", "dynamic", is_flag=True, help="Let that scheduler register jobs."
 )
 @click.option("--forward-profiles-on-submission", "profiles", is_flag=True, help="To it.")
@@ -72,6 +82,8 @@ def batsim(
     hosts: int | None,
     energy: bool,
     socket: str | None,
+    protocol: str,
+    component_data: str,
     dynamic: bool,
     profiles: bool,
     unknown: bool,
@@ -110,6 +122,7 @@ def batsim(
                 settings={"profiles-forwarded-on-submission": profiles},
             ),
             socket=socket,
+            component=component_data if protocol == "5" else None,
             problems=problems,
         )
         files = [*workloads, *(path for path in (platform, events) if path is not None)]

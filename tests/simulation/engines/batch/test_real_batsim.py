@@ -8,12 +8,15 @@ import csv
 import io
 import json
 import math
+import shutil
+import socket
+import subprocess
 from itertools import zip_longest
 
 import pytest
 from tests.simulation.engines.batch.decision_files import DecisionFile
 
-from dralab.simulation.engines.batch import outputs
+from dralab.simulation.engines.batch import outputs, runs
 from dralab.simulation.engines.batch.engine import BatchOptions, BatchSimulation
 from dralab.simulation.platforms import simgrid_xml
 from dralab.simulation.workloads import batsim
@@ -141,3 +144,30 @@ def test_the_latencies_are_those_of_the_messages(files, tmp_path):
     starts = [record.started for record in simulation.finished]
     assert starts[0] == 4 * 15_002
     assert simulated("delays-fcfs", files, tmp_path, latency=False).finished[0].started == 0
+
+
+@pytest.mark.conformance
+def test_pybatsim_schedules_250_jobs_as_on_a_real_batsim(files, tmp_path):
+    program = shutil.which("pybatsim")
+    if program is None:
+        pytest.skip("pybatsim is not installed (pip install --no-deps pybatsim==3.2.1)")
+    real = files / "real-4.2.1" / "hpc1-pybatsim-easy"
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    command = [program, "easyBackfill", "-s", f"tcp://*:{port}", "-t", "600000"]
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as other:
+        simulation = runs.of_batsim(
+            [next(files.rglob("example_workload_hpc_seed1_jobs250.json"))],
+            platform=next(files.rglob("cluster512.xml")),
+            scheduler="easy",
+            options=BatchOptions(latency=True),
+            socket=f"tcp://localhost:{port}",
+        )
+        simulation.run()
+        assert other.wait(60) == 0
+    texts = written(simulation)
+    for name in ("jobs", "schedule"):
+        wanted = (real / f"{name}.csv").read_text()
+        assert not list(differences(name, texts[name], wanted, TOLERANCE))

@@ -28,12 +28,7 @@ class RemoteScheduler:
     """A decision process behind a socket; for the engine it is a scheduler as any other."""
 
     def __init__(self, endpoint: str = DEFAULT, *, answer_timeout: float = ANSWER_TIMEOUT) -> None:
-        zmq = _zmq()
-        self.endpoint = endpoint
-        self.socket = zmq.Context.instance().socket(zmq.REQ)
-        self.socket.setsockopt(zmq.RCVTIMEO, int(answer_timeout * 1000))
-        self.socket.setsockopt(zmq.LINGER, 0)
-        self.socket.connect(endpoint)
+        self._ask_raw, self._close = asking(endpoint, answer_timeout)
         self.reader = protocol.ReplyReader()
         self.profiles: dict[str, Any] | None = None
 
@@ -55,17 +50,11 @@ class RemoteScheduler:
     def end(self, now: int) -> None:
         """Send the last message."""
         self._ask(protocol.ending(now), now)
-        self.socket.close()
+        self._close()
 
     def _ask(self, message: protocol.Message, now: int) -> SchedulerReply:
-        zmq = _zmq()
-        self.socket.send(orjson.dumps(message))
         try:
-            raw = self.socket.recv()
-        except zmq.Again:
-            raise DecisionError(f"did not answer on {self.endpoint}") from None
-        try:
-            reply = orjson.loads(raw)
+            reply = orjson.loads(self._ask_raw(orjson.dumps(message)))
         except orjson.JSONDecodeError as error:
             raise DecisionError(f"answered with invalid JSON: {error.msg}") from None
         return self.reader.answer(reply, now)
@@ -75,7 +64,7 @@ def serve(
     scheduler: JobScheduler, endpoint: str, *, ready: Callable[[str], None] | None = None
 ) -> int:
     """Answer a Batsim until its simulation ends; return how many messages there were."""
-    with _replying(endpoint) as (socket, address):
+    with replying(endpoint) as (socket, address):
         if ready is not None:
             ready(address)
         side = DecisionProcess(scheduler)
@@ -84,8 +73,29 @@ def serve(
         return side.messages
 
 
+def asking(
+    endpoint: str, answer_timeout: float
+) -> tuple[Callable[[bytes], bytes], Callable[[], None]]:
+    """Connect; return how to ask (DecisionError: no answer in time), and how to hang up."""
+    zmq = _zmq()
+    socket = zmq.Context.instance().socket(zmq.REQ)
+    socket.setsockopt(zmq.RCVTIMEO, int(answer_timeout * 1000))
+    socket.setsockopt(zmq.LINGER, 0)
+    socket.connect(endpoint)
+
+    def ask(message: bytes) -> bytes:
+        socket.send(message)
+        try:
+            return bytes(socket.recv())
+        except zmq.Again:
+            raise DecisionError(f"did not answer on {endpoint}") from None
+
+    return ask, socket.close
+
+
 @contextmanager
-def _replying(endpoint: str) -> Iterator[tuple[Any, str]]:
+def replying(endpoint: str) -> Iterator[tuple[Any, str]]:
+    """Listen; yield the socket and its address. DecisionError: that can't be done."""
     zmq = _zmq()
     socket = zmq.Context.instance().socket(zmq.REP)
     try:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from dralab.simulation import checkpoints
 from dralab.simulation.engines import unsupported
+from dralab.simulation.engines.batch.batprotocol.ends import RemoteComponent
 from dralab.simulation.engines.batch.engine import BatchOptions, BatchSimulation
 from dralab.simulation.engines.batch.hosts import PowerRow
 from dralab.simulation.engines.batch.messages import JobScheduler
@@ -68,7 +69,7 @@ class BatchRun:
 
     def save(self, path: Path) -> None:
         """Write a checkpoint. InputError: another process decides, and cannot be kept."""
-        if isinstance(self.simulation.scheduler, RemoteScheduler):
+        if isinstance(self.simulation.scheduler, RemoteScheduler | RemoteComponent):
             raise InputError(
                 path, "cannot be written: the state of an external decision process cannot be saved"
             )

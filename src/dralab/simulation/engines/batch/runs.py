@@ -5,7 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from dralab.simulation.engines.batch import external
+from dralab.simulation.engines.batch.batprotocol.ends import RemoteComponent
 from dralab.simulation.engines.batch.engine import BatchOptions, BatchSimulation
+from dralab.simulation.engines.batch.messages import JobScheduler
 from dralab.simulation.engines.batch.remote import RemoteScheduler
 from dralab.simulation.engines.batch.schedulers import SCHEDULERS
 from dralab.simulation.errors import InputError, InputProblems
@@ -25,9 +27,13 @@ def of_batsim(
     hosts: int | None = None,
     options: BatchOptions | None = None,
     socket: str | None = None,
+    component: str | None = None,
     problems: InputProblems | None = None,
 ) -> BatchSimulation:
-    """Return a run of Batsim workloads that has not begun."""
+    """Return a run of Batsim workloads that has not begun.
+
+    With `component`, the process behind the socket is one for Batsim 5, and gets these data.
+    """
     machines = None if platform is None else simgrid_xml.read(platform, master=master)
     if hosts is not None:
         machines = _narrowed(machines, hosts) if machines is not None else plain(hosts)
@@ -42,10 +48,19 @@ def of_batsim(
     happenings = (
         [] if events is None else external.read(events, problems=problems, machines=machines.width)
     )
+    options = options or BatchOptions()
+    decider: JobScheduler
+    if socket is None:
+        decider = SCHEDULERS[scheduler]()
+    elif component is None:
+        decider = RemoteScheduler(socket)
+    else:
+        decider = RemoteComponent(socket, data=component)
+        options = decider.options(options)
     return BatchSimulation(
         machines,
         read,
-        SCHEDULERS[scheduler]() if socket is None else RemoteScheduler(socket),
+        decider,
         options=options,
         external=happenings,
     )
