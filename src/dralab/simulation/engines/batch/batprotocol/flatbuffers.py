@@ -159,14 +159,14 @@ def decode(table: str, data: bytes) -> Table:
     Vectors and tables may share parts, so little data may mean much: what is read is at most as
     long as the data themselves, as it is in data that no one has crafted.
     """
-    reader = _Reader(data)
+    reader = _TableReader(data)
     try:
         return reader.table(table, reader.follow(0), 0)
     except (struct.error, IndexError, UnicodeDecodeError) as error:
         raise FlatbufferError(f"it breaks off, or points outside itself ({error})") from None
 
 
-class _Reader:
+class _TableReader:
     def __init__(self, data: bytes) -> None:
         self.data = data
         self._left = 2 * len(data) + 64
