@@ -9,6 +9,7 @@ from copy import deepcopy
 from functools import partial
 from typing import Any, Final
 
+from dralab.api.core.workloads import template_generation
 from dralab.api.status import ApiError
 from dralab.controllers.daemon_surge import excess, surge_plan
 from dralab.controllers.revisions import Revisions
@@ -209,7 +210,7 @@ class DaemonSets:
             generateName=f"{key.name}-",
         )
         body["metadata"].setdefault("labels", {}).update(
-            {HASH: revision, GENERATION: str(daemon_set["metadata"].get("generation", 1))}
+            {HASH: revision, GENERATION: str(template_generation(daemon_set))}
         )
         spec = body["spec"]
         affinity = deepcopy(spec.get("affinity") or {})

@@ -36,6 +36,8 @@ from dralab.values.json_types import JsonDict
 
 HASH: Final = "pod-template-hash"
 REVISION: Final = "deployment.kubernetes.io/revision"
+HISTORY: Final = "deployment.kubernetes.io/revision-history"
+MOST_HISTORY: Final = 2000  # characters
 DESIRED: Final = "deployment.kubernetes.io/desired-replicas"
 MOST: Final = "deployment.kubernetes.io/max-replicas"
 SKIPPED: Final = frozenset(
@@ -170,6 +172,10 @@ class Deployments:
             revision = latest + 1
         annotations = {**_inherited(deployment), REVISION: str(revision)}
         held = annotations_of(new)
+        before = held.get(REVISION)
+        if before and int(before) < revision:  # its template came back: a rollback
+            earlier = [each for each in held.get(HISTORY, "").split(",") if each]
+            annotations[HISTORY] = ",".join([*earlier, before])[-MOST_HISTORY:]
         if any(held.get(name) != value for name, value in annotations.items()):
             new = self._patch_set(new, {"metadata": {"annotations": annotations}})
         if annotations_of(deployment).get(REVISION) != str(revision):
@@ -355,7 +361,8 @@ class Deployments:
             "updatedReplicas": updated or None,
             "readyReplicas": _status(sets, "readyReplicas") or None,
             "availableReplicas": available or None,
-            "unavailableReplicas": max(0, total - available, wanted - available) or None,
+            "unavailableReplicas": max(0, sum(map(_replicas, sets)) - available) or None,
+            "terminatingReplicas": _status(sets, "terminatingReplicas"),
             "conditions": conditions,
         }
         write_status(self.manager, DEPLOYMENTS, self.deployments, deployment, status)

@@ -7,10 +7,12 @@ long as a slice has room, endpoints stay where they are.
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from dralab.controllers.endpoint_times import CHANGED, ChangeTimes
 from dralab.controllers.workloads import each
 from dralab.kernel.clock import SECOND
 from dralab.objects.metadata import (
     NamespacedName,
+    annotations_of,
     is_deleting,
     key_of,
     labels_of,
@@ -45,6 +47,7 @@ class EndpointSlices:
         self.pods = manager.cache(PODS)
         self.nodes = manager.cache(NODES)
         self.slices = manager.cache(ENDPOINT_SLICES, label_selector=f"{MANAGED_BY}={MANAGER}")
+        self.times = ChangeTimes()
         self.queue = manager.queue("endpointslices", self.reconcile)
         self.services.subscribe(each(self.queue.add))
         self.slices.subscribe(self._slice)
@@ -57,7 +60,7 @@ class EndpointSlices:
             self.queue.add(NamespacedName(key_of(found).namespace, name))
 
     def _pod(self, old: JsonDict | None, new: JsonDict | None) -> None:
-        if old is not None and new is not None and _shown(old) == _shown(new):
+        if old is not None and new is not None and shown(old) == shown(new):
             return
         for pod in (old, new):
             if pod is None:
@@ -77,29 +80,36 @@ class EndpointSlices:
             if labels_of(item).get(SERVICE_NAME) == key.name and not is_deleting(item)
         ]
         if service is None or is_deleting(service):
+            self.times.forget(key)
             return None  # the slices go with their owner
         wanted = service["spec"].get("selector")
         if not wanted or service["spec"].get("type") == "ExternalName":
             return None
         by_ports: dict[Ports, dict[str, JsonDict]] = {}
-        for pod in self.pods.namespace(key.namespace):
-            if not wanted.items() <= labels_of(pod).items():
-                continue
+        pods = self.pods.namespace(key.namespace)
+        pods = [pod for pod in pods if wanted.items() <= labels_of(pod).items()]
+        changed = self.times.changed(service, pods)
+        for pod in pods:
             endpoint = self._endpoint(service, pod)
             if endpoint is not None:
-                by_ports.setdefault(_ports(service, pod), {})[uid_of(pod)] = endpoint
+                by_ports.setdefault(ports_of_pod(service, pod), {})[uid_of(pod)] = endpoint
         if not by_ports:
             by_ports[()] = {}
         for ports in sorted(by_ports):
             mine = [item for item in held if _ports_of(item) == ports]
-            self._write(service, ports, by_ports[ports], mine)
+            self._write(service, ports, by_ports[ports], mine, changed)
         for item in held:
             if _ports_of(item) not in by_ports:
                 self._delete(item)
         return None
 
     def _write(
-        self, service: JsonDict, ports: Ports, endpoints: dict[str, JsonDict], held: list[JsonDict]
+        self,
+        service: JsonDict,
+        ports: Ports,
+        endpoints: dict[str, JsonDict],
+        held: list[JsonDict],
+        changed: dict[str, str],
     ) -> None:
         left = dict(endpoints)
         filled: list[tuple[JsonDict | None, list[JsonDict]]] = []
@@ -124,10 +134,15 @@ class EndpointSlices:
             if slice_ is not None and not kept and (used or number):
                 self._delete(slice_)
             else:
-                self._put(service, ports, kept, slice_)
+                self._put(service, ports, kept, slice_, changed)
 
     def _put(
-        self, service: JsonDict, ports: Ports, endpoints: list[JsonDict], held: JsonDict | None
+        self,
+        service: JsonDict,
+        ports: Ports,
+        endpoints: list[JsonDict],
+        held: JsonDict | None,
+        changed: dict[str, str],
     ) -> None:
         key = key_of(service)
         own = {
@@ -148,6 +163,7 @@ class EndpointSlices:
                     "generateName": f"{key.name}-",
                     "namespace": key.namespace,
                     "labels": own,
+                    "annotations": changed,
                     "ownerReferences": [owner],
                 },
                 **content,
@@ -157,7 +173,8 @@ class EndpointSlices:
         same = (held.get("endpoints") or []) == endpoints and (held.get("ports") or []) == listed
         if same and held["metadata"].get("labels") == own:
             return
-        metadata = {**held["metadata"], "labels": own}
+        notes = {k: v for k, v in annotations_of(held).items() if k != CHANGED}
+        metadata = {**held["metadata"], "labels": own, "annotations": {**notes, **changed}}
         body = {**held, **content, "metadata": metadata}
         self.slices.learn(self.client.update(ENDPOINT_SLICES, body))
 
@@ -173,7 +190,6 @@ class EndpointSlices:
             return None
         ready, going = is_ready(pod), is_deleting(pod)
         any_time = bool(service["spec"].get("publishNotReadyAddresses"))
-        key = key_of(pod)
         found: JsonDict = {
             "addresses": [address],
             "conditions": {
@@ -181,16 +197,9 @@ class EndpointSlices:
                 "serving": ready,
                 "terminating": going,
             },
-            "targetRef": {
-                "kind": "Pod",
-                "namespace": key.namespace,
-                "name": key.name,
-                "uid": uid_of(pod),
-            },
+            "targetRef": target_of(pod),
+            **hostname_of(service, pod),
         }
-        hostname = pod["spec"].get("hostname")
-        if hostname and pod["spec"].get("subdomain") == key_of(service).name:
-            found["hostname"] = hostname
         node = pod["spec"].get("nodeName")
         if node:
             found["nodeName"] = node
@@ -201,7 +210,21 @@ class EndpointSlices:
         return found
 
 
-def _ports(service: JsonDict, pod: JsonDict) -> Ports:
+def target_of(pod: JsonDict) -> JsonDict:
+    """Return the reference of an endpoint to its pod."""
+    key = key_of(pod)
+    return {"kind": "Pod", "namespace": key.namespace, "name": key.name, "uid": uid_of(pod)}
+
+
+def hostname_of(service: JsonDict, pod: JsonDict) -> dict[str, str]:
+    """Return the host name of an endpoint, where the pod asks for one within the Service."""
+    hostname = pod["spec"].get("hostname")
+    if hostname and pod["spec"].get("subdomain") == key_of(service).name:
+        return {"hostname": hostname}
+    return {}
+
+
+def ports_of_pod(service: JsonDict, pod: JsonDict) -> Ports:
     """Return a Service's ports as this pod has them: named ones differ from pod to pod."""
     found = []
     for port in service["spec"].get("ports") or ():
@@ -230,7 +253,7 @@ def _ports_of(item: JsonDict) -> Ports:
     )
 
 
-def _shown(pod: JsonDict) -> tuple[Any, ...]:
+def shown(pod: JsonDict) -> tuple[Any, ...]:
     """Return what of a pod an endpoint tells."""
     return (
         status_of(pod).get("podIP"),

@@ -5,7 +5,7 @@ back-off, deadlines, suspension, TTL, and pod failure counted once through the t
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from dralab.api.status import ApiError
 from dralab.controllers.job_failures import (
@@ -27,6 +27,7 @@ from dralab.controllers.workloads import (
     deletion_rank,
     each,
     enqueue_owner,
+    is_ending,
     pod_from_template,
     write_status,
 )
@@ -105,7 +106,7 @@ class Jobs:
             active = []
         else:
             active, again = self._scale(job, active, pods)
-        self._tell(job, active, _ending(pods))
+        self._tell(job, active, sum(map(is_ending, pods)))
         deadline = self._deadline(job)
         waits = [wait for wait in (again, deadline) if wait is not None]
         return min(waits, default=None)
@@ -246,14 +247,10 @@ class Jobs:
         if not over:
             return None if announced else 0
         if verdict.failed:
-            self._say(job, verdict.reason, verdict.message, bad=True)
+            self.control.say(job, verdict.reason, verdict.message, bad=True)
         else:
-            self._say(job, "Completed", "Job completed")
+            self.control.say(job, "Completed", "Job completed")
         return 0
-
-    def _say(self, job: JsonDict, reason: str, message: str, *, bad: bool = False) -> None:
-        type_: Literal["Normal", "Warning"] = "Warning" if bad else "Normal"
-        self.recorder.event(job, "Job", reason, message, type=type_, api_version="batch/v1")
 
     def _forget_later(self, job: JsonDict) -> int | None:
         ttl = job["spec"].get("ttlSecondsAfterFinished")
@@ -310,7 +307,7 @@ class Jobs:
             return active, None
         # A pod that is still ending holds its place (podReplacementPolicy Failed), its index too.
         if spec.get("podReplacementPolicy") == "Failed":
-            missing -= len(_ending(pods))
+            missing -= sum(map(is_ending, pods))
         if spec.get("backoffLimitPerIndex") is not None:
             return self._replace(job, active, pods, max(0, missing))
         failed = [pod for pod in pods if status_of(pod).get("phase") == "Failed"]
@@ -387,7 +384,7 @@ class Jobs:
 
     # --- status
 
-    def _tell(self, job: JsonDict, active: list[JsonDict], ending: list[JsonDict]) -> None:
+    def _tell(self, job: JsonDict, active: list[JsonDict], ending: int) -> None:
         now = self.manager.now()
         status = status_of(job)
         suspended = bool(job["spec"].get("suspend"))
@@ -405,7 +402,7 @@ class Jobs:
         written: dict[str, Any] = {
             "active": len(active) or None,
             "ready": sum(is_ready(pod) for pod in active),
-            "terminating": len(ending),
+            "terminating": ending,
             "uncountedTerminatedPods": status.get("uncountedTerminatedPods") or {},
         }
         if conditions:
@@ -417,12 +414,7 @@ class Jobs:
         write_status(self.manager, JOBS, self.jobs, job, written)
         if suspended != was:
             reason = "Suspended" if suspended else "Resumed"
-            self._say(job, reason, f"Job {reason.lower()}")
-
-
-def _ending(pods: Iterable[JsonDict]) -> list[JsonDict]:
-    """Return the pods that are deleted and have not ended."""
-    return [pod for pod in pods if is_deleting(pod) and not is_finished(pod)]
+            self.control.say(job, reason, f"Job {reason.lower()}")
 
 
 def _counts(job: JsonDict, pod: JsonDict, verdict: JobVerdict | None) -> bool:

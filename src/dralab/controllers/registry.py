@@ -14,8 +14,10 @@ from dralab.controllers.deployments import Deployments
 from dralab.controllers.device_taints import DeviceTaintEviction
 from dralab.controllers.disruption import DisruptionBudgets
 from dralab.controllers.endpoint_slices import EndpointSlices
+from dralab.controllers.endpoints import ServiceEndpoints
 from dralab.controllers.garbage_collection import GarbageCollector
 from dralab.controllers.jobs import Jobs
+from dralab.controllers.mirrored_slices import MirroredSlices
 from dralab.controllers.namespaces import Namespaces
 from dralab.controllers.node_lifecycle import NodeLifecycle
 from dralab.controllers.pod_gc import PodGarbage
@@ -48,7 +50,9 @@ CONTROLLERS: Final[Mapping[str, Callable[..., Any]]] = {
     "job-controller": Jobs,
     "cronjob-controller": CronJobs,
     "persistentvolume-binder-controller": PersistentVolumes,
+    "endpoint-controller": ServiceEndpoints,
     "endpointslice-controller": EndpointSlices,
+    "endpointslicemirroring-controller": MirroredSlices,
     "clusterrole-aggregation-controller": ClusterRoleAggregation,
     SIGNING: CertificateSigner,
 }

@@ -16,6 +16,7 @@ from dralab.controllers.workloads import (
     enqueue_owner,
     is_active,
     is_available,
+    is_ending,
     pod_from_template,
     write_status,
 )
@@ -37,6 +38,7 @@ class ReplicaSets:
     kind = "ReplicaSet"
     api_version = "apps/v1"
     resource = REPLICA_SETS
+    reporter = "replicaset-controller"
 
     def __init__(self, manager: Manager) -> None:
         self.manager = manager
@@ -48,7 +50,7 @@ class ReplicaSets:
             api_version=self.api_version,
             plain=self.resource is REPLICATION_CONTROLLERS,
         )
-        recorder = manager.recorder(f"{self.kind.lower()}-controller")
+        recorder = manager.recorder(self.reporter)
         self.control = PodControl(manager, recorder, kind=self.kind, api_version=self.api_version)
         self.queue = manager.queue(self.resource.plural, self.reconcile)
         self.sets.subscribe(each(self.queue.add))
@@ -62,14 +64,16 @@ class ReplicaSets:
         replica_set = self.sets.get(key)
         if replica_set is None:
             return None
-        pods = [pod for pod in self.owned.owned_by(replica_set) if is_active(pod)]
+        owned = self.owned.owned_by(replica_set)
+        pods = [pod for pod in owned if is_active(pod)]
         failure: ApiError | None = None
         if not is_deleting(replica_set):
             try:
                 pods = self._scale(replica_set, pods)
             except ApiError as error:
                 failure = error
-        again = self._tell(replica_set, pods, failure)
+        ending = sum(is_ending(pod) for pod in owned)
+        again = self._tell(replica_set, pods, ending, failure)
         if failure is not None:
             raise failure
         return again
@@ -99,7 +103,7 @@ class ReplicaSets:
         return pods
 
     def _tell(
-        self, replica_set: JsonDict, pods: list[JsonDict], failure: ApiError | None
+        self, replica_set: JsonDict, pods: list[JsonDict], ending: int, failure: ApiError | None
     ) -> int | None:
         spec, now = replica_set["spec"], self.manager.engine.clock.now()
         min_ready_seconds = spec.get("minReadySeconds") or 0
@@ -116,6 +120,8 @@ class ReplicaSets:
             "availableReplicas": len(available) or None,
             "observedGeneration": replica_set["metadata"].get("generation", 0),
         }
+        if self.resource is REPLICA_SETS:
+            status["terminatingReplicas"] = ending
         before = conditions_of(replica_set)
         others = [condition for condition in before if condition["type"] != "ReplicaFailure"]
         if failure is not None:
@@ -147,3 +153,4 @@ class ReplicationControllers(ReplicaSets):
     kind = "ReplicationController"
     api_version = "v1"
     resource = REPLICATION_CONTROLLERS
+    reporter = "replication-controller"

@@ -4,7 +4,7 @@ Source: k8s.io/kubernetes `pkg/controller/history`. A revision's data are a stra
 that restores its template.
 """
 
-from typing import Any
+from typing import Any, Final
 
 from dralab.api.status import ApiError
 from dralab.controllers.workloads import OwnedObjects, template_hash
@@ -13,7 +13,9 @@ from dralab.runtime.manager import Manager
 from dralab.runtime.resources import CONTROLLER_REVISIONS
 from dralab.values.json_types import JsonDict
 
-HASH = "controller-revision-hash"
+# DaemonSets label their pods and their revisions alike.
+DAEMON_HASH: Final = "controller-revision-hash"
+HASH: Final = "controller.kubernetes.io/hash"
 
 
 class Revisions:
@@ -21,6 +23,7 @@ class Revisions:
 
     def __init__(self, manager: Manager, *, kind: str) -> None:
         self.client = manager.client
+        self.label = DAEMON_HASH if kind == "DaemonSet" else HASH
         self.owned = OwnedObjects(manager, CONTROLLER_REVISIONS, kind=kind, api_version="apps/v1")
 
     def current(self, owner: JsonDict) -> str:
@@ -82,7 +85,7 @@ class Revisions:
                 "namespace": key.namespace,
                 "labels": {
                     **labels_of(template),
-                    HASH: digest,
+                    self.label: digest,
                 },
                 "annotations": dict(annotations_of(owner)),
                 "ownerReferences": [self.owned.reference(owner)],

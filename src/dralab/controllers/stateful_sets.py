@@ -4,11 +4,11 @@ Source: kube-controller-manager's statefulset controller: ordinals, OrderedReady
 RollingUpdate with a partition and OnDelete, claims from volumeClaimTemplates, revisions.
 """
 
-from copy import deepcopy
 from typing import Any, Final
 
 from dralab.api.status import ApiError
 from dralab.controllers.revisions import Revisions
+from dralab.controllers.set_claims import SetClaims
 from dralab.controllers.workloads import (
     OwnedObjects,
     PodControl,
@@ -22,12 +22,30 @@ from dralab.controllers.workloads import (
 from dralab.objects.metadata import NamespacedName, is_deleting, key_of, labels_of, status_of
 from dralab.objects.pods import is_finished, is_ready
 from dralab.runtime.manager import Manager
-from dralab.runtime.resources import PODS, STATEFUL_SETS, VOLUME_CLAIMS
+from dralab.runtime.resources import PODS, STATEFUL_SETS
 from dralab.values.json_types import JsonDict
 
 REVISION: Final = "controller-revision-hash"
 POD_NAME: Final = "statefulset.kubernetes.io/pod-name"
 POD_INDEX: Final = "apps.kubernetes.io/pod-index"
+
+
+class OrdinalPods(PodControl):
+    """The pods of a StatefulSet, in its words."""
+
+    def created(self, owner: JsonDict, name: str) -> str:
+        """Say that a pod was created."""
+        return f"Create Pod {name} in StatefulSet {owner['metadata']['name']} successful"
+
+    def deleted(self, owner: JsonDict, name: str) -> str:
+        """Say that a pod was deleted."""
+        return f"Delete Pod {name} in StatefulSet {owner['metadata']['name']} successful"
+
+    def failed(self, owner: JsonDict, body: JsonDict, error: ApiError) -> str:
+        """Say that a pod could not be created."""
+        name = body["metadata"]["name"]
+        owner_name = owner["metadata"]["name"]
+        return f"Create Pod {name} in StatefulSet {owner_name} failed error: {error.message}"
 
 
 class StatefulSets:
@@ -40,7 +58,8 @@ class StatefulSets:
         self.owned = OwnedObjects(manager, PODS, kind="StatefulSet", api_version="apps/v1")
         self.revisions = Revisions(manager, kind="StatefulSet")
         recorder = manager.recorder("statefulset-controller")
-        self.control = PodControl(manager, recorder, kind="StatefulSet", api_version="apps/v1")
+        self.control = OrdinalPods(manager, recorder, kind="StatefulSet", api_version="apps/v1")
+        self.claims = SetClaims(manager, self.control, self.owned.reference)
         self.queue = manager.queue("statefulsets", self.reconcile)
         self.sets.subscribe(each(self.queue.add))
         self.owned.cache.subscribe(enqueue_owner(self.owned, self.queue.add, self.sets))
@@ -78,6 +97,9 @@ class StatefulSets:
         first = (spec.get("ordinals") or {}).get("start") or 0
         wanted = range(first, first + spec.get("replicas", 1))
         ordered = spec.get("podManagementPolicy") != "Parallel"
+        for number, known in pods.items():
+            if number in wanted:
+                self.claims.own(stateful, known, condemned=False)
         for number in wanted:
             pod = pods.get(number)
             if pod is not None and is_finished(pod) and not is_deleting(pod):
@@ -92,6 +114,7 @@ class StatefulSets:
                 return
         for number in sorted((n for n in pods if n not in wanted), reverse=True):
             if not is_deleting(pods[number]):
+                self.claims.own(stateful, pods[number], condemned=True)
                 self.control.delete(stateful, pods[number])
             if ordered:
                 return
@@ -141,38 +164,8 @@ class StatefulSets:
         body["spec"].setdefault("hostname", name)
         if spec.get("serviceName"):
             body["spec"].setdefault("subdomain", spec["serviceName"])
-        self._volume_claims(stateful, name, body)
+        self.claims.mount(stateful, name, body)
         return self.control.create(stateful, body)
-
-    def _volume_claims(self, stateful: JsonDict, name: str, body: JsonDict) -> None:
-        volumes = body["spec"].get("volumes") or []
-        for template in stateful["spec"].get("volumeClaimTemplates") or ():
-            entry = template["metadata"]["name"]
-            claim = f"{entry}-{name}"
-            metadata = {
-                **template["metadata"],
-                "name": claim,
-                "namespace": key_of(stateful).namespace,
-                "labels": {
-                    **labels_of(template),
-                    **(stateful["spec"]["selector"].get("matchLabels") or {}),
-                },
-            }
-            made = {
-                "apiVersion": "v1",
-                "kind": "PersistentVolumeClaim",
-                "metadata": metadata,
-                "spec": deepcopy(template["spec"]),
-            }
-            try:
-                self.client.create(VOLUME_CLAIMS, made, key_of(stateful).namespace)
-            except ApiError as error:
-                if error.reason != "AlreadyExists":
-                    raise
-            source = {"name": entry, "persistentVolumeClaim": {"claimName": claim}}
-            volumes = [item for item in volumes if item["name"] != entry] + [source]
-        if volumes:
-            body["spec"]["volumes"] = volumes
 
     # --- status
 

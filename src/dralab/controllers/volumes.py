@@ -5,7 +5,7 @@ ephemeral-volume controllers. No data is stored. Classes with the provisioner `d
 get simulated volumes; other provisioners must be run separately.
 """
 
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from dralab.api.status import ApiError
 from dralab.objects import volumes as rules
@@ -30,6 +30,17 @@ VOLUME_PROTECTION: Final = "kubernetes.io/pv-protection"
 DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
 PROVISIONED: Final = "pv.kubernetes.io/provisioned-by"
 HOST: Final = "kubernetes.io/hostname"
+NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
+PROVISIONER_MARKS: Final = (
+    "volume.beta.kubernetes.io/storage-provisioner",
+    "volume.kubernetes.io/storage-provisioner",
+)
+NO_CLASS: Final = "no persistent volumes available for this claim and no storage class is set"
+EXTERNAL: Final = (
+    "Waiting for a volume to be created either by the external provisioner '{name}' or manually by "
+    "the system administrator. If volume creation is delayed, please verify that the provisioner "
+    "is running and correctly registered."
+)
 
 
 class PersistentVolumes:
@@ -44,6 +55,7 @@ class PersistentVolumes:
         self.classes = manager.cache(STORAGE_CLASSES)
         self.pods = manager.cache(PODS)
         self.recorder = manager.recorder("persistentvolume-controller")
+        self._said: dict[NamespacedName, tuple[str, str, str]] = {}
         self.claim_queue = manager.queue("volume-claims", self.reconcile_claim)
         self.volume_queue = manager.queue("volumes", self.reconcile_volume)
         self.pod_queue = manager.queue("ephemeral-volumes", self.reconcile_pod)
@@ -93,6 +105,7 @@ class PersistentVolumes:
         """Bind a claim, or release a deleted one that is not in use."""
         claim = self.claims.get(key)
         if claim is None:
+            self._said.pop(key, None)
             return None
         if is_deleting(claim):
             if not self._is_used(key):
@@ -120,7 +133,51 @@ class PersistentVolumes:
             self._bind(claim, dict(chosen))
         elif not waits and found.get("provisioner") == PRETEND:
             self._provision(claim, found, node)
+        else:
+            self._wait(claim, found, waits=waits)
         return None
+
+    def _wait(self, claim: JsonDict, storage: JsonDict, *, waits: bool) -> None:
+        """Say what a claim waits for; an outside provisioner finds its claims by an annotation."""
+        wanted = rules.class_of(claim)
+        provisioner: str | None = storage.get("provisioner")
+        if waits:
+            self._say(claim, *self._first_consumer(claim))
+        elif not wanted:
+            self._say(claim, "FailedBinding", NO_CLASS)
+        elif provisioner is None:
+            missing = f'storageclass.storage.k8s.io "{wanted}" not found'
+            self._say(claim, "ProvisioningFailed", missing, bad=True)
+        elif provisioner == NO_PROVISIONER:
+            told = f"no volume plugin matched name: {provisioner}"
+            self._say(claim, "ProvisioningFailed", told, bad=True)
+        else:
+            marks = dict.fromkeys(PROVISIONER_MARKS, provisioner)
+            if not marks.items() <= annotations_of(claim).items():
+                claim = self.client.update(VOLUME_CLAIMS, self._marked(claim, marks))
+                self.claims.learn(claim)
+            self._say(claim, "ExternalProvisioning", EXTERNAL.format(name=provisioner))
+
+    def _first_consumer(self, claim: JsonDict) -> tuple[str, str]:
+        key = key_of(claim)
+        pods = sorted(
+            pod["metadata"]["name"]
+            for pod in self.pods.namespace(key.namespace)
+            if not pod["spec"].get("nodeName")
+            and any(name == key.name for name, _ in rules.claims_of(pod))
+        )
+        if not pods:
+            return "WaitForFirstConsumer", "waiting for first consumer to be created before binding"
+        which = f"pod {pods[0]}" if len(pods) == 1 else f"pods {','.join(pods)}"
+        return "WaitForPodScheduled", f"waiting for {which} to be scheduled"
+
+    def _say(self, claim: JsonDict, reason: str, message: str, *, bad: bool = False) -> None:
+        """Record why a claim waits, once for each reason."""
+        said = uid_of(claim), reason, message
+        if self._said.get(key_of(claim)) != said:
+            self._said[key_of(claim)] = said
+            type_: Literal["Normal", "Warning"] = "Warning" if bad else "Normal"
+            self.recorder.event(claim, "PersistentVolumeClaim", reason, message, type=type_)
 
     def _with_class(self, claim: JsonDict) -> JsonDict:
         """Give a claim that names no class the default one."""

@@ -6,7 +6,7 @@ Source: k8s.io/kubernetes `controller_utils.go`, `controller_ref_manager.go`.
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import orjson
 
@@ -147,24 +147,10 @@ class PodControl:
             created = self.client.create(PODS, body, key_of(owner).namespace)
         except ApiError as error:
             if error.reason != "AlreadyExists":
-                self.recorder.event(
-                    owner,
-                    self.kind,
-                    "FailedCreate",
-                    f"Error creating: {error.message}",
-                    type="Warning",
-                    api_version=self.api_version,
-                )
+                self.say(owner, "FailedCreate", self.failed(owner, body, error), bad=True)
             raise
         self.pods.learn(created)
-        name = created["metadata"]["name"]
-        self.recorder.event(
-            owner,
-            self.kind,
-            "SuccessfulCreate",
-            f"Created pod: {name}",
-            api_version=self.api_version,
-        )
+        self.say(owner, "SuccessfulCreate", self.created(owner, created["metadata"]["name"]))
         return created
 
     def delete(self, owner: JsonDict, pod: JsonDict) -> None:
@@ -179,13 +165,28 @@ class PodControl:
                 return
             raise
         self.pods.learn_deletion(pod, self.manager.now())
+        self.say(owner, "SuccessfulDelete", self.deleted(owner, key.name))
+
+    def say(self, owner: JsonDict, reason: str, message: str, *, bad: bool = False) -> None:
+        """Record an event of the owner, a warning where it is bad."""
+        type_: Literal["Normal", "Warning"] = "Warning" if bad else "Normal"
         self.recorder.event(
-            owner,
-            self.kind,
-            "SuccessfulDelete",
-            f"Deleted pod: {key.name}",
-            api_version=self.api_version,
+            owner, self.kind, reason, message, type=type_, api_version=self.api_version
         )
+
+    # --- the words of most controllers
+
+    def created(self, owner: JsonDict, name: str) -> str:  # noqa: ARG002 - for others
+        """Say that a pod was created."""
+        return f"Created pod: {name}"
+
+    def deleted(self, owner: JsonDict, name: str) -> str:  # noqa: ARG002 - for others
+        """Say that a pod was deleted."""
+        return f"Deleted pod: {name}"
+
+    def failed(self, owner: JsonDict, body: JsonDict, error: ApiError) -> str:  # noqa: ARG002
+        """Say that a pod could not be created."""
+        return f"Error creating: {error.message}"
 
 
 def pod_from_template(
@@ -203,6 +204,11 @@ def pod_from_template(
 def is_active(pod: JsonDict) -> bool:
     """Return whether a pod counts: it neither ended nor is it ending."""
     return not is_finished(pod) and not is_deleting(pod)
+
+
+def is_ending(pod: JsonDict) -> bool:
+    """Return whether a pod is deleted and has not ended."""
+    return is_deleting(pod) and not is_finished(pod)
 
 
 def is_available(pod: JsonDict, min_ready_seconds: int, now: int) -> bool:

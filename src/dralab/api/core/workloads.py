@@ -9,6 +9,7 @@ from dralab.values import cron, labels, names
 from dralab.values.json_types import JsonDict
 
 QUARTER: Final = "25%"
+TEMPLATE_GENERATION: Final = "deprecated.daemonset.template.generation"
 JOB_LABELS: Final = ("batch.kubernetes.io/controller-uid", "controller-uid")
 JOB_NAMES: Final = ("batch.kubernetes.io/job-name", "job-name")
 
@@ -208,8 +209,27 @@ class DaemonSetStrategy(TemplateStrategy):
             ),
             0,
         )
-        annotations = value["metadata"].setdefault("annotations", {})
-        annotations.setdefault("deprecated.daemonset.template.generation", "1")
+        _number_template(value, max(template_generation(value), 1))
+
+    def prepare_update(self, new: JsonDict, old: JsonDict, now: str) -> None:  # noqa: ARG002
+        """Count the changes of the template; a client may not set the number."""
+        changed = new["spec"].get("template") != old["spec"].get("template")
+        _number_template(new, template_generation(old) + changed)
+
+
+def template_generation(daemon_set: JsonDict) -> int:
+    """Return the number of a DaemonSet's template; its pods carry it as a label. 0 if it has none.
+
+    Source: `spec.templateGeneration` of extensions/v1beta1, which lives on as an annotation.
+    """
+    text = (daemon_set["metadata"].get("annotations") or {}).get(TEMPLATE_GENERATION) or ""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else 0
+
+
+def _number_template(value: JsonDict, number: int) -> None:
+    metadata = value["metadata"]
+    annotations = metadata.get("annotations") or {}
+    metadata["annotations"] = {**annotations, TEMPLATE_GENERATION: str(number)}
 
 
 ACTIONS: Final = ("Count", "FailIndex", "FailJob", "Ignore")
