@@ -17,11 +17,12 @@ import orjson
 from dralab.api.status import ApiError
 from dralab.apiserver.authentication.chain import bearer, unauthorized
 from dralab.apiserver.http import tls
-from dralab.apiserver.http.asgi_base import AsgiBase, Outcome, refused
+from dralab.apiserver.http.asgi_base import AsgiBase, Outcome
 from dralab.apiserver.http.browser_guard import Guard
 from dralab.apiserver.http.messages import HttpRequest, HttpResponse, WatchStream
 from dralab.apiserver.http.responses import TEXT
 from dralab.apiserver.http.routing import not_found, query_of, segments_of
+from dralab.apiserver.http.sending import refused
 from dralab.apiserver.http.serving import HttpServer, address, listen
 from dralab.apiserver.http.trying import JSON
 from dralab.apiserver.nodes import SECRETS_OF_NODES, STREAMS, VERBS, NodeRequest

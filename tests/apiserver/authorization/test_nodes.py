@@ -183,6 +183,16 @@ def test_a_node_registers_itself(office):
             "is not allowed to modify labels: k8s.io/a, node-role.kubernetes.io/master",
         ),
         ({"spec": {"taints": None}}, 'node "n1" is not allowed to modify taints'),
+        (
+            {
+                "metadata": {
+                    "ownerReferences": [
+                        {"apiVersion": "v1", "kind": "Node", "name": "x", "uid": "u"}
+                    ]
+                }
+            },
+            'node "n1" is not allowed to modify ownerReferences',
+        ),
     ],
 )
 def test_a_node_calls_no_workloads_to_itself(office, change, why):

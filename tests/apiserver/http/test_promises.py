@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import socket
+from contextlib import suppress
 
 import pytest
 
@@ -120,3 +121,31 @@ def test_requests_leave_nothing_to_the_garbage_collector(connection):
         assert gc.collect() < count
     finally:
         gc.enable()
+
+
+CHUNKED = b"PUT /1 HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n0\r\n"
+
+
+def test_trailers_add_nothing_to_the_head(connection, tiny):
+    # They say nothing about who asks: proxies check the heads of requests alone.
+    connection.sendall(CHUNKED + b"x-remote-user: admin\r\nimpersonate-user: admin\r\n\r\n")
+    assert answered(connection, 1)[0][0] == 201
+    assert set(tiny.requests[0].headers) == {"host", "transfer-encoding"}
+    connection.sendall(put(2, b"x"))
+    assert answered(connection, 1)[0][0] == 201
+
+
+def test_trailers_without_an_end_close_the_connection(connection):
+    connection.sendall(CHUNKED + b"x: y\r\n" * 10_000)
+    said = b""
+    with suppress(ConnectionError):  # what it did not read resets the connection
+        while piece := connection.recv(65536):
+            said += piece
+    assert b" 201 " not in said
+
+
+def test_two_hosts_are_refused(connection, tiny):
+    connection.sendall(b"GET /1 HTTP/1.1\r\nhost: x\r\nhost: y\r\n\r\n")
+    status, body = answered(connection, 1)[0]
+    assert (status, b"too many Host headers" in body) == (400, True)
+    assert tiny.requests == []

@@ -197,6 +197,10 @@ def _node(review: Review, node: str) -> None:
         raise _forbidden(review, f"node {shown} is not allowed {why}")
     if review.old is not None and _taints(new) != _taints(old):
         raise _forbidden(review, f"node {shown} is not allowed to modify taints")
+    # An owner that does not exist has the garbage collector delete the node, which may then be
+    # created with other labels and taints (CVE-2025-5187).
+    if review.old is not None and owners_of(new) != owners_of(old):
+        raise _forbidden(review, f"node {shown} is not allowed to modify ownerReferences")
     before, after = labels_of(old), labels_of(new)
     changed = {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
     refused = ", ".join(sorted(key for key in changed if not _may_label(key)))

@@ -15,17 +15,7 @@ from typing import Final, Protocol
 from dralab.api.status import ApiError
 from dralab.apiserver.fairness.flow_control import Flow
 from dralab.apiserver.fairness.queues import QueueFull
-from dralab.apiserver.http.asgi_base import (
-    AsgiBase,
-    AsgiLimits,
-    Outcome,
-    Receive,
-    Send,
-    abandon,
-    failed,
-    refused,
-    started,
-)
+from dralab.apiserver.http.asgi_base import AsgiBase, AsgiLimits, Outcome, abandon
 from dralab.apiserver.http.lanes import Lane
 from dralab.apiserver.http.messages import (
     HEAVY,
@@ -36,6 +26,7 @@ from dralab.apiserver.http.messages import (
     WatchStream,
 )
 from dralab.apiserver.http.promises import Promise
+from dralab.apiserver.http.sending import Receive, Send, failed, refused, started
 from dralab.apiserver.http.trying import unavailable
 from dralab.apiserver.http.turns import EVENTS, Turns
 from dralab.apiserver.storage import Compacted, StorageUnavailable, Store, Undecided, Unstorable

@@ -7,16 +7,13 @@ import asyncio
 import logging
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 from typing import Any, Final, Protocol
 
-import orjson
-
 from dralab.api.status import ApiError
-from dralab.apiserver.http.answer_heads import head_of
 from dralab.apiserver.http.body_memory import BodyMemory
 from dralab.apiserver.http.messages import (
     ByteStream,
@@ -29,24 +26,28 @@ from dralab.apiserver.http.messages import (
 )
 from dralab.apiserver.http.promises import DirectPromise, Promise
 from dralab.apiserver.http.scopes import request_of
-
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
+from dralab.apiserver.http.sending import (
+    CLOSE,
+    Message,
+    Receive,
+    Send,
+    compressed,
+    deny,
+    failed,
+    refused,
+    respond,
+    sent_whole,
+    started,
+    too_large,
+    upgrade_required,
+)
 
 logger = logging.getLogger(__name__)
 
-JSON: Final = ("content-type", "application/json")
-CLOSE: Final = ("connection", "close")
-GZIP_FROM: Final = 128 * 1024  # as k8s.io/apiserver: smaller answers are sent as they are
-LOOPBACK: Final = ("127.", "::1")
-# In the `extensions` of ASGI's scope: sends a whole answer at once, where the server can.
-WHOLE_ANSWER: Final = "dralab.whole_answer"
-# There, too: takes a whole body that has come already; None where it has to be waited for.
+# In the `extensions` of ASGI's scope: takes a whole body that has come already; None where it has
+# to be waited for.
 WHOLE_BODY: Final = "dralab.whole_body"
-WHOLE_UP_TO: Final = 64 * 1024  # bytes: it is copied to be sent with its head
 SMALL: Final = 64 * 1024  # bytes: bodies up to here are not counted
-WholeAnswer = Callable[[int, bytes, bytes], bool]
 WholeBody = Callable[[], bytes | None]
 Answering = Callable[[Message, Receive, Send], Awaitable[None]]
 
@@ -134,7 +135,7 @@ class AsgiBase(ABC):
             self._begin()
         request = request_of(exchange.scope)
         try:
-            self.admit(request)
+            self._check(request)
         except ApiError as error:
             self._deliver_directly(request, exchange, refused(error))
             return
@@ -148,10 +149,16 @@ class AsgiBase(ABC):
         )
 
     def _deliver_directly(self, request: HttpRequest, exchange: Exchange, outcome: Outcome) -> None:
-        if not isinstance(outcome, HttpResponse) or not _sent_whole(
+        if not isinstance(outcome, HttpResponse) or not sent_whole(
             outcome, exchange.send_whole, request.audit_id
         ):
             exchange.go_on(partial(self._deliver, request, outcome))
+
+    def _check(self, request: HttpRequest) -> None:
+        if request.repeated is not None and "host" in request.repeated:
+            # A proxy between may have read the other one.
+            raise ApiError.bad_request("too many Host headers")
+        self.admit(request)
 
     @abstractmethod
     def admit(self, request: HttpRequest) -> None:
@@ -191,11 +198,11 @@ class AsgiBase(ABC):
         request = request_of(scope)
         headers = request.headers
         try:
-            self.admit(request)
+            self._check(request)
         except ApiError as error:
             # A body is thrown away as it comes; one without an end would come for ever.
             endless = "transfer-encoding" in headers or self._too_long(headers)
-            await _respond(
+            await respond(
                 refused(error, *((CLOSE,) if endless else ())), scope, send, request.audit_id
             )
             return
@@ -213,8 +220,8 @@ class AsgiBase(ABC):
             outcome = await self._asked(request, outcome)
         if isinstance(outcome, HttpResponse):
             if "accept-encoding" in request.headers:
-                outcome = await _compressed(request, outcome)
-            await _respond(outcome, scope, send, request.audit_id)
+                outcome = await compressed(request, outcome)
+            await respond(outcome, scope, send, request.audit_id)
         elif isinstance(outcome, ByteStream):
             self.began(request, outcome.status)
             try:
@@ -228,7 +235,7 @@ class AsgiBase(ABC):
                 self.ended(request, outcome.status)
         elif isinstance(outcome, Upgrade):
             outcome.source.close()
-            await _respond(_upgrade_required(), scope, send, request.audit_id)
+            await respond(upgrade_required(), scope, send, request.audit_id)
         else:
             try:
                 await outcome.answer(self, receive, send)
@@ -262,7 +269,7 @@ class AsgiBase(ABC):
         announced = request.headers.get("content-length", "")
         size = int(announced) if announced.isdigit() else self.limits.body
         if size > self.limits.body:
-            return _too_large(self.limits.body)
+            return too_large(self.limits.body)
         if size <= SMALL:
             take: WholeBody | None = (scope.get("extensions") or {}).get(WHOLE_BODY)
             if take is not None and (body := take()) is not None:
@@ -303,7 +310,7 @@ class AsgiBase(ABC):
         except TimeoutError:
             return refused(ApiError("Timeout", "the request body did not arrive in time", code=408))
         if size > limit:
-            return _too_large(limit)
+            return too_large(limit)
         request.body = parts[0] if len(parts) == 1 else b"".join(parts)
         return None
 
@@ -372,16 +379,16 @@ class AsgiBase(ABC):
         if scope["subprotocols"]:
             request.headers["sec-websocket-protocol"] = ", ".join(scope["subprotocols"])
         try:
-            self.admit(request)
+            self._check(request)
         except ApiError as error:
-            await _deny(scope, refused(error), send)
+            await deny(scope, refused(error), send)
             return
         outcome = await self._outcome(request)
         if not isinstance(outcome, Upgrade):
             if isinstance(outcome, HttpResponse) and outcome.status < HTTPStatus.BAD_REQUEST:
                 outcome = refused(ApiError.bad_request("this path does not support WebSockets"))
             if isinstance(outcome, HttpResponse):
-                await _deny(scope, outcome, send)
+                await deny(scope, outcome, send)
             else:
                 abandon(outcome)
                 await send({"type": "websocket.close", "code": 1008})
@@ -436,26 +443,6 @@ def abandon(outcome: Outcome) -> None:
         outcome.close()
 
 
-def failed() -> HttpResponse:
-    """Return what a client gets for a defect."""
-    return refused(ApiError("InternalError", "Internal Server Error", code=500))
-
-
-def refused(error: ApiError, *headers: tuple[str, str]) -> HttpResponse:
-    """Return an error as an answer."""
-    return HttpResponse(
-        status=error.code, headers=(JSON, *headers), body=orjson.dumps(error.status())
-    )
-
-
-def started(status: int, headers: Iterable[tuple[str, str]], audit_id: str = "") -> Message:
-    """Return ASGI's message that begins an answer."""
-    raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
-    if audit_id:
-        raw.append((b"audit-id", audit_id.encode("latin-1")))
-    return {"type": "http.response.start", "status": status, "headers": raw}
-
-
 async def _disconnected(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
@@ -470,76 +457,8 @@ async def _listen(receive: Receive, tell: Callable[[bytes], Awaitable[None] | No
             await waiting
 
 
-async def _deny(scope: Message, answer: HttpResponse, send: Send) -> None:
-    """Refuse a WebSocket, with the whole answer where the ASGI server can send it."""
-    if "websocket.http.response" not in (scope.get("extensions") or {}):
-        await send({"type": "websocket.close", "code": 1008})
-        return
-    content = answer.content
-    headers = [*answer.headers, ("content-length", str(len(content)))]
-    start = started(answer.status, headers)
-    await send({**start, "type": "websocket.http.response.start"})
-    await send({"type": "websocket.http.response.body", "body": content})
-
-
-def _upgrade_required() -> HttpResponse:
-    error = ApiError.bad_request("Upgrade request required")
-    return refused(error, ("connection", "Upgrade"), ("upgrade", "websocket"))
-
-
-def _sent_whole(answer: HttpResponse, whole: WholeAnswer, audit_id: str) -> bool:
-    """Send an answer in one piece where it is small and the connection allows it."""
-    body = answer.body
-    return (
-        isinstance(body, bytes)
-        and len(body) <= WHOLE_UP_TO
-        and (head := head_of(answer.headers, audit_id)) is not None
-        and whole(answer.status, head, body)
-    )
-
-
 def _fail(exchange: Exchange, error: BaseException) -> None:
     async def fail(_scope: Message, _receive: Receive, _send: Send) -> None:
         raise error
 
     exchange.go_on(fail)
-
-
-async def _respond(answer: HttpResponse, scope: Message, send: Send, audit_id: str = "") -> None:
-    whole: WholeAnswer | None = (scope.get("extensions") or {}).get(WHOLE_ANSWER)
-    if whole is not None and _sent_whole(answer, whole, audit_id):
-        return
-    body = answer.body
-    parts = (body,) if isinstance(body, bytes) else body
-    start = started(answer.status, answer.headers, audit_id)
-    if answer.status not in (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED):
-        start["headers"].append((b"content-length", b"%d" % sum(len(part) for part in parts)))
-    await send(start)
-    for part in parts[:-1]:
-        await send({"type": "http.response.body", "body": part, "more_body": True})
-    await send({"type": "http.response.body", "body": parts[-1] if parts else b""})
-
-
-def _too_large(limit: int) -> HttpResponse:
-    # The rest of the body is not read, so the connection cannot go on.
-    text = f"Request entity too large: limit is {limit}"
-    return refused(ApiError("RequestEntityTooLarge", text), CLOSE)
-
-
-async def _compressed(request: HttpRequest, answer: HttpResponse) -> HttpResponse:
-    """Return an answer compressed where that is worth it: never for a client on this machine."""
-    if request.peer.startswith(LOOPBACK) or "gzip" not in request.headers["accept-encoding"]:
-        return answer
-    names = {name.lower() for name, _ in answer.headers}
-    content = answer.content
-    if len(content) < GZIP_FROM or "content-encoding" in names:
-        return answer
-    import gzip
-
-    # In a thread, which the interpreter lets run beside this one.
-    packed = await asyncio.to_thread(gzip.compress, content, compresslevel=1)
-    return HttpResponse(
-        status=answer.status,
-        headers=(*answer.headers, ("content-encoding", "gzip"), ("vary", "Accept-Encoding")),
-        body=packed,
-    )

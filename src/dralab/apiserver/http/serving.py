@@ -27,15 +27,10 @@ from uvicorn.protocols.http.httptools_impl import (
     RequestResponseCycle,
 )
 
-from dralab.apiserver.http.asgi_base import (
-    SMALL,
-    WHOLE_ANSWER,
-    WHOLE_BODY,
-    Answering,
-    AsgiBase,
-)
+from dralab.apiserver.http.asgi_base import SMALL, WHOLE_BODY, Answering, AsgiBase
 from dralab.apiserver.http.messages import LARGEST_MESSAGE
 from dralab.apiserver.http.scopes import CLIENT_CERTIFICATE
+from dralab.apiserver.http.sending import WHOLE_ANSWER
 
 logger = logging.getLogger(__name__)
 
@@ -285,7 +280,7 @@ class _LimitedProtocol(HttpToolsProtocol):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self.head = 0  # bytes since the last request was complete
+        self.head = 0  # bytes of a head that is not complete, or of trailers
         self.looks = 0  # since the head began, or the last answer was sent
         self.in_body = False
         self.expected: RequestResponseCycle | None = None  # a small request that is to come whole
@@ -313,6 +308,13 @@ class _LimitedProtocol(HttpToolsProtocol):
             )
             self.transport.close()
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self.in_body:
+            # A trailer: it says nothing about who asks, though uvicorn would add it to the head.
+            self.head += len(name) + len(value)
+            return
+        super().on_header(name, value)
+
     def on_headers_complete(self) -> None:
         self.in_body = True
         self.head = 0
@@ -320,6 +322,7 @@ class _LimitedProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         self.in_body = False
+        self.head = 0
         super().on_message_complete()
         if (expected := self.expected) is not None:
             self.expected = None
