@@ -119,6 +119,32 @@ def test_a_pod_is_pushed_away_for_its_device_and_its_claim_is_awaited(lab):
     assert lab.node_of("high") == "n"
 
 
+def test_a_pod_is_pushed_away_for_the_devices_of_its_extended_resources(lab):
+    gpu = "example.com/gpu"
+    lab.server.add(NODES, worker("n", cpu="4"))
+    lab.server.add(CLASSES, device_class("gpu", extendedResourceName=gpu))
+    lab.server.add(SLICES, *pool("n-gpus", device("a"), device("b"), node="n"))
+    lab.start()
+    lab.add(PODS, pod("low", requests={gpu: "1"}, priority=1))
+    lab.add(PODS, pod("lower", requests={gpu: "1"}))
+    assert lab.node_of("low") == lab.node_of("lower") == "n"
+    lab.add(PODS, pod("high", requests={gpu: "1"}, priority=9))
+    assert "deletionTimestamp" in lab.get(PODS, "lower")["metadata"]
+    assert "deletionTimestamp" not in lab.get(PODS, "low")["metadata"]
+    assert lab.get(PODS, "high")["status"]["nominatedNodeName"] == "n"
+    # Those who hold the devices are named, not a claim in the making.
+    assert "lower-extended-resources" in lab.why("high")
+    kill(lab)
+    for held in lab.server.all(CLAIMS):
+        if held["metadata"]["ownerReferences"][0]["name"] == "lower":
+            lab.server.delete(CLAIMS, held["metadata"]["name"], "default")
+            lab.server.patch(
+                CLAIMS, held["metadata"]["name"], {"metadata": {"finalizers": None}}, "default"
+            )
+    lab.wait(2)
+    assert lab.node_of("high") == "n"
+
+
 @settings(deadline=None)
 @given(
     st.lists(

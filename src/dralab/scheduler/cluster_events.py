@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from dralab.objects.claims import classic_pod_claims
+from dralab.objects.claims import classic_pod_claims, extended_claim
 from dralab.objects.metadata import NamespacedName, is_deleting, key_of, uid_of
 from dralab.objects.pods import group_of, is_finished
 from dralab.runtime import resources
@@ -179,7 +179,11 @@ class ClusterEvents:
             if assumed is not None:
                 self.state.table.remove_pod(assumed, uid)
             self._recount(uid, node, new)
-        elif renamed or (old is not None and is_deleting(new) != is_deleting(old)):
+        elif (
+            renamed
+            or (old is not None and is_deleting(new) != is_deleting(old))
+            or _got_extended_claim(old, new)
+        ):
             self._recount(uid, node, new)
         if renamed:
             self._loop.changed(ClusterChange.POD_GONE | ClusterChange.POD_PLACED)
@@ -205,3 +209,13 @@ class ClusterEvents:
         node = self.state.placed.pop(uid, None)
         if node is not None and self.state.table.remove_pod(node, uid) is not None:
             self._loop.changed(ClusterChange.POD_GONE)
+
+
+def _got_extended_claim(old: JsonDict | None, new: JsonDict) -> bool:
+    """Return whether a pod on a node has just got the claim for its extended resources.
+
+    The pod that was assumed there did not have it: only then are its devices known to be its own.
+    """
+    if not extended_claim(new):
+        return False
+    return old is None or not old["spec"].get("nodeName") or not extended_claim(old)

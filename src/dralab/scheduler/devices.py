@@ -185,7 +185,7 @@ class ClusterDevices:
         allocation = self._in_flight.get(pending)
         self._forget_flight(pending)
         if allocation is not None and self._holdings.has(pending) and not self._holdings.has(uid):
-            self._holdings.rename(pending, uid)
+            self._holdings.replace_claim(pending, uid, str(key_of(claim)))
             self._in_flight[uid] = allocation
             self._counting_on[uid] = {pod.uid}
 

@@ -91,9 +91,9 @@ class Holdings:
                 use.exclusive.pop(device, None)
         return held.results
 
-    def rename(self, uid: str, new: str) -> None:
+    def replace_claim(self, uid: str, new: str, holder: str) -> None:
         """Let what one claim holds be held by another that takes its place."""
-        self._held[new] = self._held.pop(uid)
+        self.add_claim(new, holder, self.remove_claim(uid))
 
     def in_use(self, pools: Iterable[PoolId] | None = None) -> InUse:
         """Return what is in use in some pools, by whom; None for all of them, in order."""

@@ -8,19 +8,35 @@ TWO = "fleet: {nodes: [{name: n, count: 2, cpu: 4}]}\nworkload: {manifests: pods
 ONE = "fleet: {nodes: [{name: n, cpu: 4}]}\nworkload: {manifests: pods.yaml}\n"
 
 
-def test_a_pod_of_higher_priority_preempts_and_the_victim_begins_anew(tmp_path):
-    important = """---
+IMPORTANT = """---
 apiVersion: scheduling.k8s.io/v1
 kind: PriorityClass
 metadata: {name: important}
 value: 1000
 """
+
+
+def test_a_pod_of_higher_priority_preempts_and_the_victim_begins_anew(tmp_path):
     found = run(
         tmp_path,
         ONE,
-        important
+        IMPORTANT
         + pod("low", runs="100s", cpu="3")
         + pod("high", runs="50s", cpu="3", arrives="10s", spec="  priorityClassName: important\n"),
+    )
+    assert times(found) == {"high": (10, 60), "low": (60, 160)}
+    assert tasks(found)["low"].evictions == 1
+
+
+def test_a_pod_preempts_for_the_devices_of_an_extended_resource(tmp_path):
+    gpus = "{limits: {nvidia.com/gpu: 2}}"
+    urgent = "  priorityClassName: important\n"
+    found = run(
+        tmp_path,
+        "fleet: {nodes: [{name: n, cpu: 4, gpus: 2}]}\nworkload: {manifests: pods.yaml}\n",
+        IMPORTANT
+        + pod("low", runs="100s", resources=gpus)
+        + pod("high", runs="50s", arrives="10s", resources=gpus, spec=urgent),
     )
     assert times(found) == {"high": (10, 60), "low": (60, 160)}
     assert tasks(found)["low"].evictions == 1
