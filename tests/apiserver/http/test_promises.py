@@ -136,9 +136,9 @@ def test_trailers_add_nothing_to_the_head(connection, tiny):
 
 
 def test_trailers_without_an_end_close_the_connection(connection):
-    connection.sendall(CHUNKED + b"x: y\r\n" * 10_000)
     said = b""
     with suppress(ConnectionError):  # what it did not read resets the connection
+        connection.sendall(CHUNKED + b"x: y\r\n" * 20_000)
         while piece := connection.recv(65536):
             said += piece
     assert b" 201 " not in said

@@ -311,7 +311,7 @@ class _LimitedProtocol(HttpToolsProtocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         if self.in_body:
             # A trailer: it says nothing about who asks, though uvicorn would add it to the head.
-            self.head += len(name) + len(value)
+            self.head += len(name) + len(value) + 4
             return
         super().on_header(name, value)
 
