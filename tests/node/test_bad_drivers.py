@@ -4,13 +4,14 @@ import socket
 import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from dralab.contracts.cdi import CdiError
 from dralab.contracts.cdi_cache import LARGEST_FILE, CdiCache, ContainerConfig, FileDirectory
-from dralab.contracts.plugin import ClaimRef, DeviceHealth, PluginError
+from dralab.contracts.plugin import ClaimRef, DeviceHealth, PluginError, PrepareResult
 from dralab.kernel.clock import SECOND
 from dralab.node.plugins import Plugins
 from dralab.runtime.live import LiveEngine
@@ -157,6 +158,35 @@ def test_garbage_instead_of_an_answer_is_an_error_of_the_call(registrar, served)
     served.serve("gpu.example.com", dra=lambda _r, _c: b"\xff\xff\xff\xff")
     with pytest.raises(PluginError, match="rpc error: code = Internal"):
         plugin_of(registrar, "gpu.example.com").prepare([REF])
+
+
+def test_a_driver_that_closes_in_the_middle_of_a_message_loses_its_call_alone(
+    registrar, served, root
+):
+    """After half of a frame of HTTP/2; another driver answers all the while."""
+    over = threading.Event()
+
+    def half(listener):
+        while not over.is_set():
+            with suppress(OSError):  # nobody called within the listener's timeout
+                connection, _ = listener.accept()
+                with connection:
+                    connection.recv(4096)
+                    connection.sendall(bytes((0, 0, 6, 4, 0, 0)))  # of the nine bytes of a head
+
+    served.serve("half.example.com", info={"endpoint": str(root / "half.sock")}, file="h")
+    answer = wire.version("v1.DRAPlugin").prepare_response({"uid-1": PrepareResult()})
+    served.serve("good.example.com", dra=lambda _r, _c: answer.SerializeToString())
+    with socket.socket(socket.AF_UNIX) as listener, ThreadPoolExecutor(1) as threads:
+        listener.bind(str(root / "half.sock"))
+        listener.listen()
+        listener.settimeout(0.05)
+        threads.submit(half, listener)
+        until(lambda: len(registrar.plugins.drivers) == 2)
+        with pytest.raises(PluginError, match="rpc error: code = Unavailable"):
+            registrar.plugins.get("half.example.com").prepare([REF])
+        assert plugin_of(registrar, "good.example.com").prepare([REF])["uid-1"].error == ""
+        over.set()
 
 
 def test_an_answer_of_many_megabytes_is_refused(registrar, served):
