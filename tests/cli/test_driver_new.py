@@ -7,6 +7,13 @@ import pytest
 from click.testing import CliRunner
 
 from dralab.cli.main import main
+from dralab.drivers.driver import (
+    AllocatedClaim,
+    AllocatedDevice,
+    ClaimRef,
+    OpaqueConfig,
+    PrepareError,
+)
 
 
 def new(*arguments):
@@ -42,6 +49,17 @@ def test_its_own_test_passes(project):
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     module.test_a_pod_runs_with_a_device()
+
+
+def test_it_refuses_parameters_that_it_does_not_know(project):
+    driver = importlib.import_module("lamps_of_mine").LampsOfMine("n1")
+    ref = ClaimRef("default", "c", "uid")
+    device = AllocatedDevice(request="r", driver=driver.name, pool="n1", device="device-0-whole")
+    plain = AllocatedClaim(ref=ref, results=(device,), configs=())
+    assert driver.prepare(plain)[device].env
+    config = OpaqueConfig(source="FromClaim", requests=(), parameters={"kind": "Colour"})
+    with pytest.raises(PrepareError, match="unknown parameters: kind"):
+        driver.prepare(AllocatedClaim(ref=ref, results=(device,), configs=(config,)))
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,16 @@ def test_the_matrix_has_a_row_for_each_group():
     ]
 
 
+def test_of_one_cause_only_the_first_failure_says_all():
+    why = "claim-%s (a3bb189e-8bf9-4d2a-9e7c-1f2b3c4d5e6%s) was not prepared: no room"
+    ends = [(f"prepare.{n}", MUST, Outcome.FAILED, why % (n, n)) for n in (1, 2)]
+    text = "\n".join(reports.failures(report(*ends, BAD).results))
+    assert text.count("no room") == 1
+    assert "✗ prepare.2 (MUST): prepare.2 holds.\n  the same as in prepare.1\n" in text
+    assert text.count("transcript:") == 2
+    assert "1 < 2" in text
+
+
 def test_junit_fails_for_a_must_and_skips_a_should():
     root = ET.fromstring(reports.as_junit(report(GOOD, WEAK, BAD, NONE)))  # noqa: S314 - ours
     [suite] = [each for each in root if each.get("name") == "slices"]

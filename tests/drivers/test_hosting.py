@@ -73,6 +73,21 @@ def test_both_of_one_call_cannot_have_it(room):
     assert answers[b.uid].error.endswith(WHY)
 
 
+def test_a_defect_that_one_claim_shows_is_an_error_of_that_claim(room, monkeypatch):
+    a, b = room.claim("a"), room.claim("b", "lamp-1")
+    whole = room.plugin.code.prepare
+
+    def prepare(claim):
+        if claim.ref.uid == a.uid:
+            raise KeyError("colour")
+        return whole(claim)
+
+    monkeypatch.setattr(room.plugin.code, "prepare", prepare)
+    answers = room.plugin.prepare([a, b])
+    assert answers[a.uid].error.endswith(f"for claim {a.uid}: KeyError: 'colour'")
+    assert answers[b.uid].error == ""
+
+
 @pytest.mark.parametrize(
     "more", [{"adminAccess": True}, {"shareID": "0a0a0a0a-0b0b-4c0c-8d0d-0e0e0e0e0e0e"}]
 )

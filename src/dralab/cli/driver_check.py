@@ -399,9 +399,8 @@ def _print(report: "Report", output: str) -> None:
     if output == "json":
         click.echo(reports.as_json(report), nl=False)
         return
-    for result in report.results:
-        if _unkept(result):
-            click.echo("\n".join(reports.told(result)) + "\n")
+    for line in reports.failures(result for result in report.results if _unkept(result)):
+        click.echo(line)
     echo_table(reports.matrix(report))
     click.echo(
         f"{report.driver or report.target}: {reports.verdict(report)} ({report.seconds:.1f} s)"

@@ -15,7 +15,7 @@ LONGEST_NAME: Final = 63  # resource.k8s.io: names of drivers
 CODE: Final = '''"""The driver {driver}."""
 
 from dralab.contracts.plugin import DeviceHealth
-from dralab.drivers.driver import ContainerEdits, Driver, SliceOf
+from dralab.drivers.driver import ContainerEdits, Driver, PrepareError, SliceOf
 
 
 class {klass}(Driver):
@@ -41,6 +41,8 @@ class {klass}(Driver):
 
     def edits(self, claim, result):
         """Return what a container with this device sees."""
+        if parameters := claim.config_for(result):
+            raise PrepareError(f"unknown parameters: {{', '.join(parameters)}}")
         return ContainerEdits(env=(f"{prefix}_DEVICE={{result.device}}",))
 
     def health(self):

@@ -126,8 +126,14 @@ class Bench:
         self.launch(pod_uid, target=target)
         self.register()
         if devices:
-            self.until(self.devices, self.limits.ready, "it publishes no device")
+            self.until(self._published, self.limits.ready, "it publishes no device")
             self.settled(self.incomplete)
+
+    def _published(self) -> list[Published]:
+        found = self.devices()
+        refusal = "" if found else self.api.refusal_of_slices()
+        require(not refusal, f"it publishes no device: the API refuses its slices: {refusal}")
+        return found
 
     def launch(self, pod_uid: str = "", *, target: DriverTarget | None = None) -> RunningDriver:
         """Start the driver without registering it."""

@@ -20,6 +20,8 @@ from dralab.drivercheck.transcript import Transcript, short
 WRITES: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 SLICES_PATH: Final = "/resourceslices"
 CLAIMS_PATH: Final = "/resourceclaims"
+UNPROCESSABLE: Final = 422
+AGAIN: Final = 4  # refusals after which a driver is taken to have nothing better to say
 REASONS: Final = {
     403: "Forbidden",
     409: "Conflict",
@@ -104,6 +106,14 @@ class Gate(AsgiApp):
         """The requests of the driver, oldest first; those under way have status 0."""
         with self._lock:
             return list(self._calls)
+
+    def refusal_of_slices(self) -> str:
+        """Return why the API refuses the driver's slices, if it does so again and again."""
+        calls = [call for call in self.calls if slice_writes(call) and not call.injected]
+        refused = [call.answered for call in calls if call.status == UNPROCESSABLE]
+        if len(refused) < AGAIN or not isinstance(refused[-1], dict):
+            return ""
+        return str(refused[-1].get("message", ""))
 
     @contextmanager
     def fault(self, fault: ApiFault) -> Iterator[ApiFault]:

@@ -1,6 +1,7 @@
 """The result of a bench as text, markdown, JUnit, JSON and a badge."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 from xml.etree import ElementTree as ET
 from xml.sax.saxutils import escape
@@ -19,6 +20,11 @@ MARKS: Final = {
 }
 TOLD: Final = (Outcome.FAILED, Outcome.BLOCKED)
 KUBELET: Final = "1.36"
+# What tells claims apart in texts of one cause.
+VARYING: Final = re.compile(
+    r"\bclaim-\d+\b|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"
+    r"|-[bcdfghjklmnpqrstvwxz2456789]{5}\b"
+)
 
 
 def verdict(report: Report) -> str:
@@ -68,6 +74,22 @@ def told(result: CheckResult) -> list[str]:
     ]
     if result.transcript:
         lines += ["  transcript:", *(f"    {line}" for line in result.transcript)]
+    return lines
+
+
+def failures(results: Iterable[CheckResult]) -> list[str]:
+    """Return what there is to say of checks that failed; of one cause only the first says all."""
+    seen: dict[str, str] = {}
+    lines: list[str] = []
+    for result in results:
+        cause = VARYING.sub("…", result.text)
+        first = seen.setdefault(cause, result.check.id)
+        if first == result.check.id:
+            lines += [*told(result), ""]
+        else:
+            mark, check = MARKS[result.outcome], result.check
+            lines += [f"{mark} {check.id} ({check.level}): {check.sentence}"]
+            lines += [f"  the same as in {first}", ""]
     return lines
 
 

@@ -4,6 +4,7 @@ One call at a time; the same answer again for a claim that is prepared, its file
 reboot loses them, kubernetes#141433); every claim answered; devices of another claim refused.
 """
 
+import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -22,6 +23,8 @@ from dralab.drivers.checkpoint import CheckpointedClaim, DriverCheckpoint, Memor
 from dralab.drivers.driver import AllocatedClaim, AllocatedDevice, Driver, PrepareError, claim_of
 from dralab.runtime.client import Client, Resource, amend
 from dralab.runtime.resources import CLAIMS
+
+logger = logging.getLogger(__name__)
 
 VERSIONS = ("v1", "v1beta2", "v1beta1")
 
@@ -145,6 +148,13 @@ class HostedPlugin:
             edits = self.code.prepare(claim)
         except PrepareError as error:
             text = f"error preparing devices for claim {uid}: prepare failed: {error}"
+            return PrepareResult(error=text)
+        except (ApiError, PluginError):
+            raise
+        except Exception as error:
+            # A defect that one claim shows must not keep the others of the call from their devices.
+            logger.exception("claim %s: prepare failed", uid)
+            text = f"error preparing devices for claim {uid}: {type(error).__name__}: {error}"
             return PrepareResult(error=text)
         devices = tuple(
             CdiDevice(f"{uid}-{result.id}", _never_empty(found, claim, result))

@@ -96,7 +96,11 @@ def known_devices(bench: Bench) -> None:
     known = {(device.pool, device.name) for device in bench.devices()}
     with stream_of(bench) as stream:
         for one in stream.devices():
-            require((one.pool, one.device) in known, f"{one.pool}/{one.device} is in no slice")
+            require(
+                (one.pool, one.device) in known,
+                f"a report is about the device {one.device} of the pool {one.pool}, which is in no "
+                f"slice; a published one is {' of '.join(reversed(min(known)))}",
+            )
 
 
 @catalog.check(
