@@ -106,6 +106,12 @@ def test_the_changelog_is_made_from_all_fragments(docs):
         assert path.read_text().strip().splitlines()[0] in made, path.name
 
 
+def test_the_changelog_keeps_its_releases(docs):
+    made = docs.changelog()
+    released = made + "\n## 0.1.0 (2026-12-01)\n\n### Features\n\n- It begins.\n"
+    assert docs.changelog(released) == released
+
+
 def test_no_guide_installs_a_package_that_is_not_published():
     pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")]
     told = [path.name for path in pages if re.search(r"pip install '?dralab", path.read_text())]

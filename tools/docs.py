@@ -10,6 +10,7 @@ python tools/docs.py --check    only check; exit code 1 where a page is old or a
 import json
 import re
 import sys
+import tomllib
 from pathlib import Path
 
 import click
@@ -70,15 +71,22 @@ def schema_files() -> dict[Path, str]:
     }
 
 
-def changelog() -> str:
-    """Return the changes that no release has yet, from their fragments."""
-    parts = ["# Changes", "", "Generated from `changes/` by `make docs`.", "", "## Unreleased"]
-    for kind, title in (("feature", "Features"), ("fix", "Fixes")):
-        parts += ["", f"### {title}", ""]
-        for fragment in sorted((ROOT / "changes").glob(f"*.{kind}.md")):
+def changelog(old: str = "") -> str:
+    """Return the changes that no release has yet, from their fragments, above those of releases.
+
+    `towncrier build` puts a release below the mark, and removes its fragments.
+    """
+    towncrier = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["towncrier"]
+    mark = towncrier["start_string"]
+    parts = ["# Changes", "", "`make docs` writes what is unreleased, from `changes/`.", ""]
+    parts += ["## Unreleased"]
+    for kind in towncrier["type"]:
+        fragments = sorted((ROOT / "changes").glob(f"*.{kind['directory']}.md"))
+        parts += ["", f"### {kind['name']}", ""] if fragments else []
+        for fragment in fragments:
             lines = fragment.read_text().strip().splitlines()
             parts += [f"- {lines[0]}", *(f"  {line}" for line in lines[1:])]
-    return "\n".join(parts) + "\n"
+    return "\n".join(parts) + f"\n\n{mark}{old.partition(mark)[2]}"
 
 
 def dead_links() -> list[str]:
@@ -119,7 +127,7 @@ def main() -> int:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
             print(f"wrote {path.relative_to(ROOT)}")
-        CHANGES.write_text(changelog())
+        CHANGES.write_text(changelog(CHANGES.read_text()))
         print(f"wrote {CHANGES.relative_to(ROOT)}")
         problems = []
     problems += [*dead_links(), *lonely_pages()]
