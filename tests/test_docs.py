@@ -101,7 +101,6 @@ def test_the_changelog_is_made_from_all_fragments(docs):
     # Whether it is written anew is for a release: everybody's changes would meet in one file.
     made = docs.changelog()
     fragments = [path for path in (ROOT / "changes").glob("*.md") if path.name != "README.md"]
-    assert len(fragments) > 10
     for path in fragments:
         assert path.read_text().strip().splitlines()[0] in made, path.name
 

@@ -24,10 +24,10 @@ html_theme_options = {"source_repository": "", "top_of_page_buttons": []}
 nitpicky = True
 
 LINK = re.compile(
-    r"\[[^\]]*\]\(((?:guides|concepts|decisions|reference)/[\w-]+|figures|first-steps)\.md\)"
+    r"\[[^\]]*\]\(((?:guides|tutorials|concepts|decisions|reference)/[\w-]+|figures|first-steps)\.md\)"
 )
 LEAVES = re.compile(
-    r"\[([^\]]*)\]\((?:\.\./)+(?!guides|concepts|decisions|reference|figures|README)[^)]*\)"
+    r"\[([^\]]*)\]\((?:\.\./)+(?!guides|tutorials|concepts|decisions|reference|figures|README)[^)]*\)"
 )
 
 
