@@ -5,6 +5,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+import pages
 from dralab.cli.main import main
 from dralab.components import example
 
@@ -29,6 +30,12 @@ def test_the_demo_shows_which_pod_got_which_device_where(shown):
 def test_the_demo_says_why_one_pod_stays_pending(shown):
     assert "dreamer waits: no foozer-gpu has memory ≥ 80Gi" in shown.stdout
     assert "help: ask for 48Gi memory or less: 3 devices match, " in shown.stdout
+
+
+def test_the_readme_shows_what_the_demo_prints(shown):
+    readme = (pages.CHECKOUT / "README.md").read_text()
+    told = next(block for block in readme.split("```") if block.startswith("\nPOD "))
+    assert pages.pattern(f"…\n{told}").fullmatch(shown.stdout), shown.stdout
 
 
 def test_the_demo_takes_a_free_port_where_its_own_is_taken_and_says_so():
