@@ -8,6 +8,7 @@ import pytest
 from builders import pod
 from dralab.controllers import registry
 from dralab.runtime.resources import (
+    CONFIG_MAPS,
     DAEMON_SETS,
     DEPLOYMENTS,
     DISRUPTION_BUDGETS,
@@ -15,6 +16,7 @@ from dralab.runtime.resources import (
     ENDPOINTS,
     EVENTS,
     JOBS,
+    NAMESPACES,
     PODS,
     REPLICA_SETS,
     RESOURCE_QUOTAS,
@@ -118,6 +120,36 @@ def test_a_rollback_is_noted_on_the_set_that_came_back(lab):
         for item in lab.all(REPLICA_SETS)
     }
     assert marks == {"2": None, "4": None, "5": "1,3"}
+
+
+def test_a_rollout_without_progress_tells_of_its_new_set_and_a_job_of_its_start(lab):
+    quota = {"metadata": {"name": "q", "namespace": "default"}, "spec": {"hard": {"pods": "0"}}}
+    lab.add(RESOURCE_QUOTAS, quota)
+    lab.wait(1)
+    lab.add(DEPLOYMENTS, workload("d"))
+    work = {**template("j"), "spec": {**template()["spec"], "restartPolicy": "Never"}}
+    lab.add(JOBS, {"metadata": {"name": "j", "namespace": "default"}, "spec": {"template": work}})
+    lab.wait(1)
+    (replica_set,) = lab.all(REPLICA_SETS)
+    told = lab.get(DEPLOYMENTS, "d")["status"]["conditions"]
+    (progress,) = [each for each in told if each["type"] == "Progressing"]
+    name = replica_set["metadata"]["name"]
+    assert progress["reason"] == "NewReplicaSetCreated"
+    assert progress["message"] == f'Created new replica set "{name}"'
+    status = lab.get(JOBS, "j")["status"]
+    assert status["startTime"]
+    assert (status["ready"], status["terminating"]) == (0, 0)
+
+
+def test_the_pods_of_a_namespace_go_before_everything_else(lab):
+    lab.add(PODS, {**pod("p"), "metadata": {"name": "p", "namespace": "n", "finalizers": ["a/b"]}})
+    lab.add(CONFIG_MAPS, {"metadata": {"name": "c", "namespace": "n"}})
+    lab.delete(NAMESPACES, "n", namespace="")
+    lab.wait(30)
+    assert lab.find(CONFIG_MAPS, "c", "n") is not None
+    lab.client.patch(PODS, "p", {"metadata": {"finalizers": None}}, "n")
+    lab.wait(30)
+    assert lab.find(NAMESPACES, "n", namespace="") is None
 
 
 def test_a_stateful_set_names_pods_and_claims_in_its_words(lab):

@@ -387,7 +387,9 @@ class Deployments:
             reason, status = "ReplicaSetUpdated", "True"
             message = f'ReplicaSet "{name}" is progressing.'
         before = status_of(deployment)
-        held = (before.get("updatedReplicas") or 0) + (before.get("availableReplicas") or 0)
+        held: int = (before.get("updatedReplicas") or 0) + (before.get("availableReplicas") or 0)
+        if not complete and moved <= held and f'"{name}"' not in known.get("message", ""):
+            reason, message = "NewReplicaSetCreated", f'Created new replica set "{name}"'
         deadline = deployment["spec"].get("progressDeadlineSeconds")
         since = known.get("lastUpdateTime")
         stuck = (

@@ -96,6 +96,7 @@ class Jobs:
         job = self._count(job, pods, begun)
         verdict = begun or verdict_of(job, pods, self._deadline(job))
         again: int | None = None
+        failure: ApiError | None = None
         if verdict is not None:
             for pod in active:
                 self.control.delete(job, pod)
@@ -105,8 +106,13 @@ class Jobs:
                 self._remove(job, pod)
             active = []
         else:
-            active, again = self._scale(job, active, pods)
+            try:
+                active, again = self._scale(job, active, pods)
+            except ApiError as error:
+                failure = error
         self._tell(job, active, sum(map(is_ending, pods)))
+        if failure is not None:
+            raise failure
         deadline = self._deadline(job)
         waits = [wait for wait in (again, deadline) if wait is not None]
         return min(waits, default=None)

@@ -79,6 +79,8 @@ class Namespaces:
                 left[f"{resource.plural}.{resource.group}"] = len(remaining)
             for obj in remaining:
                 held.update(finalizers_of(obj))
+            if remaining and _is_of_pods(resource):
+                break  # they go first, under the policies of the namespace (KEP-5080)
         if left:
             self._tell(namespace, left, held)
             return AGAIN
@@ -92,7 +94,6 @@ class Namespaces:
     def _resources(self) -> list[Resource]:
         found: dict[str, Resource] = {}
         for kind in self._kinds:
-            # Pods are deleted last: their controllers' objects are gone by then.
             if kind.namespaced and {"list", "delete"} <= set(kind.verbs) and kind.hub not in found:
                 found[kind.hub] = Resource(kind.group, kind.version, kind.plural)
         for definition in self._definitions:
@@ -101,7 +102,7 @@ class Namespaces:
             if spec["scope"] == "Namespaced" and version is not None:
                 resource = Resource(spec["group"], version, spec["names"]["plural"])
                 found[f"{resource.group}/{resource.plural}"] = resource
-        return sorted(found.values(), key=lambda resource: (resource.plural == "pods", resource))
+        return sorted(found.values(), key=lambda resource: (not _is_of_pods(resource), resource))
 
     def _empty(self, resource: Resource, namespace: str) -> Sequence[JsonDict]:
         """Delete all objects of a kind; return what is there still."""
@@ -135,6 +136,10 @@ class Namespaces:
             return
         body = {**namespace, "status": {**status, "conditions": conditions}}
         self.namespaces.learn(self.client.update(NAMESPACES, body, subresource="status"))
+
+
+def _is_of_pods(resource: Resource) -> bool:
+    return (resource.group, resource.plural) == ("", "pods")
 
 
 def _conditions(

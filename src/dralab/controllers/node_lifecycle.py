@@ -48,6 +48,7 @@ class NodeLifecycle:
         self.pods = manager.cache(PODS)
         self.pods.index("node", lambda pod: [pod["spec"].get("nodeName") or ""])
         self.recorder = manager.recorder("node-controller")
+        self.evictions = manager.recorder("taint-eviction-controller")
         # When each taint was first seen here: `kubectl taint` does not say since when it holds.
         self._seen: dict[str, dict[Taint, int]] = {}
         self.queue = manager.queue("node-lifecycle", self.reconcile)
@@ -193,7 +194,7 @@ class NodeLifecycle:
         left = when - self.manager.engine.clock.now()
         if left > 0:
             return left
-        self.recorder.event(pod, "Pod", "TaintManagerEviction", f"Marking for deletion Pod {key}")
+        self.evictions.event(pod, "Pod", "TaintManagerEviction", f"Marking for deletion Pod {key}")
         why = "Taint manager: deleting due to NoExecute taint"
         condition = disruptions.target("DeletionByTaintManager", why, self.manager.now())
         disruptions.evict(self.client, pod, condition)

@@ -394,6 +394,8 @@ class Kubelets:
                 "kubernetes.io/hostname": spec.name,
                 "kubernetes.io/os": "linux",
                 "kubernetes.io/arch": "amd64",
+                "beta.kubernetes.io/os": "linux",
+                "beta.kubernetes.io/arch": "amd64",
                 **spec.labels,
             }
             metadata = {"name": spec.name, "labels": labels, "annotations": dict(spec.annotations)}
