@@ -26,6 +26,7 @@ Schema = Mapping[str, Any]
 MAX_DEPTH: Final = 200
 MAX_DEFAULTS: Final = 1_000_000  # values that the defaults of a schema may add to one object
 DEFAULTS: Final = 4  # defaults that are filled in while an object without fields is read
+STEPS: Final = 64  # steps of a pattern that are taken while one byte is read
 ENUM: Final = 32  # values of an enum that are looked through while one value is read
 TYPES: Final[Mapping[str, Callable[[Any], bool]]] = {
     "object": lambda v: isinstance(v, dict),
@@ -58,7 +59,7 @@ def effort(schema: Schema) -> float:
     parts += [schema.get("items"), schema.get("additionalProperties")]
     branches = [*(schema.get("allOf") or ()), *(schema.get("anyOf") or ())]
     branches += [*(schema.get("oneOf") or ()), schema.get("not")]
-    own = 1 + len(schema.get("enum") or ()) / ENUM
+    own = 1 + len(schema.get("enum") or ()) / ENUM + _pattern_effort(schema.get("pattern"))
     own += sum("default" in part for part in parts if isinstance(part, dict)) / DEFAULTS
     below = [effort(part) for part in parts if isinstance(part, dict)]
     # A part is checked once for each branch that has it, and once for itself.
@@ -384,6 +385,16 @@ def pattern_problem(pattern: str) -> str:
         text = why.decode(errors="replace") if isinstance(why, bytes) else str(why)
         return f"error parsing regexp: {text}"
     return ""
+
+
+def _pattern_effort(pattern: Any) -> int:
+    """Return how many times as long as reading a text it takes to look for a pattern in it.
+
+    RE2 is linear in the text, but may take all steps of a pattern at each character.
+    """
+    if not isinstance(pattern, str) or pattern_problem(pattern):
+        return 0
+    return int(_pattern(pattern).programsize) // STEPS
 
 
 @remembered(4096)

@@ -345,6 +345,16 @@ def test_an_object_is_not_stored_once_its_kind_has_gone():
     assert server.store.count("x.io/widgets") == 0
 
 
+CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
+CLAIM = {
+    "apiVersion": "resource.k8s.io/v1",
+    "kind": "ResourceClaim",
+    "metadata": {"name": "c"},
+    "spec": {"devices": {"requests": [{"name": "r", "exactly": {
+        "deviceClassName": "x",
+        "selectors": [{"cel": {"expression": "1+" * 1500 + "1 == 1"}}],
+    }}]}},
+}  # fmt: skip
 LONG = {
     "a patch of a large object": ("PATCH", CONFIG_MAPS + "/large", {"data": {"k": "v"}}, MERGE, ""),
     "a replacement of a large object": ("PUT", CONFIG_MAPS + "/large", config_map("large"), JSON, ""),
@@ -360,6 +370,7 @@ LONG = {
     "alternatives": ("POST", WIDGETS, widget(chosen=["x"] * 2000), JSON, ""),
     "defaults": ("POST", WIDGETS, widget(filled=[{}] * 3000), JSON, ""),
     "a rule of loops": ("POST", WIDGETS, widget(ruled=["x"] * 1000), JSON, ""),
+    "a long expression": ("POST", CLAIMS, CLAIM, JSON, ""),
     "the pages of all kinds": ("GET", "/openapi/v2", b"", JSON, ""),
     "what a quota counts": ("POST", COUNTED, config_map("x"), JSON, ""),
 }  # fmt: skip
@@ -412,6 +423,35 @@ def test_what_takes_long_has_not_begun(filled, method, path, body, media, query)
     assert filled.store.revision == before
 
 
+LOOPS = [{"rule": "self.all(a, self.all(b, a + b != 0))"}]
+SCHEMAS = {
+    "a loop in a loop over few items": (
+        {
+            "type": "array",
+            "maxItems": 300,
+            "items": {"type": "integer"},
+            "x-kubernetes-validations": LOOPS,
+        },
+        [1] * 300,
+    ),
+    "a pattern of many steps": ({"type": "string", "pattern": "(a?){1000}a{1000}"}, "a" * 2000),
+}
+
+
+@pytest.mark.parametrize(("schema", "value"), SCHEMAS.values(), ids=SCHEMAS)
+def test_what_a_definition_makes_slow_has_not_begun(schema, value):
+    server = ApiServer(MemoryStore())
+    shape = {"type": "object", "properties": {"x": schema}}
+    assert server.handle(request("POST", DEFINITIONS, definition(shape))).status == 201
+    asked = request("POST", WIDGETS, widget(x=value))
+    asked.brief = True
+    with pytest.raises(TakesLong):
+        server.handle(asked)
+    asked = request("POST", WIDGETS, widget(x=value[:1]))
+    asked.brief = True
+    assert server.handle(asked).status in {201, 422}
+
+
 @pytest.mark.parametrize(
     "form", ["application/yaml", "application/json;as=Table;g=meta.k8s.io;v=v1"]
 )
@@ -452,7 +492,8 @@ def test_what_takes_long_is_answered_all_the_same(filled):
 
 
 def test_a_batch_that_takes_long_lets_the_loop_have_turns(monkeypatch):
-    monkeypatch.setattr(asgi, "HELD", 0.0)  # each takes longer than that
+    for limit in ("HELD", "LONGEST_HELD"):
+        monkeypatch.setattr(asgi, limit, 0.0)  # each takes longer than that
     server = ApiServer(MemoryStore())
     turns = []
 

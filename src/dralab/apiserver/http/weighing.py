@@ -35,6 +35,20 @@ COPIED: Final = 200  # times as fast as reading
 SAMPLES: Final = 16  # objects of a list whose size is guessed
 PRETTY: Final = 4  # times as fast as checking what was read
 COLUMNS: Final = 8  # columns of a table that take as long as reading the object
+COMPILED: Final = 50  # times as long as reading takes what may be an expression of CEL
+# Kinds with expressions, which are compiled when they are written.
+EXPRESSIVE: Final = frozenset(
+    {
+        DEFINITIONS,
+        *(f"resource.k8s.io/{each}" for each in (
+            "deviceclasses", "resourceclaims", "resourceclaimtemplates"
+        )),
+        *(f"admissionregistration.k8s.io/{each}" for each in (
+            "mutatingadmissionpolicies", "mutatingwebhookconfigurations",
+            "validatingadmissionpolicies", "validatingwebhookconfigurations",
+        )),
+    }
+)  # fmt: skip
 MOST: Final = 64 * 1024 * 1024  # a minute: longer requests are refused
 
 
@@ -110,6 +124,8 @@ class Weights:
     ) -> None:
         kind = route.kind
         if kind.custom is None:  # whose rules take as long as reading
+            if kind.hub in EXPRESSIVE and not route.subresource:
+                check(request, len(request.body) * COMPILED)
             check(request, size * times(form))
             return
         strategy = self.resources.context.rules.strategy_of(kind)

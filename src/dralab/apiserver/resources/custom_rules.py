@@ -24,7 +24,8 @@ UNCHECKED: Final = (
     "some validation rules were not checked because the object was invalid; correct the existing "
     "errors to complete validation"
 )
-ITEM: Final = 64  # bytes of an item over which a rule loops
+ITEM: Final = 2  # bytes of an item over which a rule loops: a digit and a comma
+EVALUATED: Final = 32  # bytes of JSON that take as long as the innermost part of a rule
 RULE: Final = 2  # times as long as reading a value takes to evaluate one rule
 BOUNDED: Final = 16 * 1024 * 1024  # bytes of JSON that take as long as rules of the highest cost
 LOOP: Final = re.compile(
@@ -66,12 +67,12 @@ class CustomStrategy(Strategy):
     def effort(self, size: int, version: str) -> int:
         """Return how many bytes of JSON take as long to read as `size` bytes take to check.
 
-        A rule with a loop in a loop looks at each item as often as there are items; its costs
+        A rule with loops is evaluated for each item, or for each pair of items and so on; its costs
         are bounded.
         """
         schema, rules, loops = self._efforts.get(version, (1.0, 0.0, 0))
-        again = 1 + size // ITEM if loops > 1 else 1
-        return int(size * schema) + min(int(size * rules) * again, BOUNDED)
+        looped = EVALUATED * (size // ITEM) ** min(loops, 4) if loops > 1 else 0
+        return int(size * schema) + min(int(size * rules) + looped, BOUNDED)
 
     def schema(self, version: str) -> Schema | None:
         """Return the schema of a version, for managed fields."""
