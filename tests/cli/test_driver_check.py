@@ -19,6 +19,34 @@ def run(*arguments):
     return CliRunner().invoke(main, ["driver", *arguments])
 
 
+HELM = """#!/bin/sh
+echo "$@" >> {log}
+{end}
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "says"),
+    [
+        ("echo 'Error: set the value token' >&2; exit 1", "Error: set the value token"),
+        ("echo 'kind: ConfigMap'", "it has no DaemonSet"),
+    ],
+)
+def test_a_chart_is_rendered_by_helm_for_the_version_of_the_bench(tmp_path, monkeypatch, end, says):
+    helm, log = tmp_path / "helm", tmp_path / "log"
+    helm.write_text(HELM.format(log=log, end=end))
+    helm.chmod(0o755)
+    monkeypatch.setenv("DRALAB_HELM", str(helm))
+    (tmp_path / "chart").mkdir()
+    result = run("check", "--chart", str(tmp_path / "chart"))
+    assert result.exit_code == 2
+    assert says in result.stderr
+    words = log.read_text().split()
+    assert words[:2] == ["template", "check"]
+    assert words[words.index("--kube-version") + 1].startswith("v1.36")
+    assert words[words.index("--namespace") + 1] != "default"
+
+
 def test_the_checks_are_listed_with_level_and_rule():
     table = run("checks", "--only", "registration.type").output.splitlines()
     assert table[0].split() == ["ID", "LEVEL", "RULE"]

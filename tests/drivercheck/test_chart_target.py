@@ -59,6 +59,8 @@ def test_the_driver_is_the_container_that_mounts_the_registration_directory():
     target = ChartTarget(DOCUMENTS, {})
     assert target.name == "DaemonSet gpu-plugin, container plugin"
     assert CheckNeed.INSTANCES in target.offers
+    # Its CDI directory is a mount: it stays where the bench takes the directory away.
+    assert CheckNeed.CDI_PLACE not in target.offers
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ class ChartTarget:
     @property
     def offers(self) -> frozenset[CheckNeed]:
         """What checks may ask of it: also two instances, if it is told its pod's UID."""
-        known = PROCESS_NEEDS | self.more | offered()
+        known = (PROCESS_NEEDS | self.more | offered()) - {CheckNeed.CDI_PLACE}
         _, container = driver_of(self.documents)
         told = any(
             (each.get("valueFrom") or {}).get("fieldRef", {}).get("fieldPath") == "metadata.uid"

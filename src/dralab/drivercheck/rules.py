@@ -13,6 +13,7 @@ class CheckNeed(StrEnum):
     USAGE = "usage"  # the memory and descriptors of its process
     BOOT_ID = "boot-id"  # it sees another boot id than the machine's
     CLOCK = "clock"  # it sees another time than the machine's
+    CDI_PLACE = "cdi-place"  # the bench can take its CDI directory away: it is not mounted
     PREVIOUS = "previous"  # an older version of the driver
     HEALTH_HOOK = "health-hook"  # a command that makes a device unhealthy
 

@@ -238,6 +238,7 @@ def _needs_met(bench: Bench, needs: frozenset[CheckNeed]) -> str:
         CheckNeed.USAGE: "the driver's process is not known",
         CheckNeed.BOOT_ID: "this machine gives the driver no mount namespace for another boot id",
         CheckNeed.CLOCK: "the driver can't have a virtual clock: give its command, on Linux x86-64",
+        CheckNeed.CDI_PLACE: "the CDI directory is mounted, and can't be taken from the driver",
         CheckNeed.PREVIOUS: "an older version is needed: --previous COMMAND",
         CheckNeed.HEALTH_HOOK: "a command that makes a device unhealthy is needed: --health-hook",
     }
@@ -246,5 +247,4 @@ def _needs_met(bench: Bench, needs: frozenset[CheckNeed]) -> str:
         offers.add(CheckNeed.PREVIOUS)
     if bench.has_health_hook:
         offers.add(CheckNeed.HEALTH_HOOK)
-    missing = sorted(needs - offers)
-    return reasons[missing[0]] if missing else ""
+    return next((why for need, why in reasons.items() if need in needs - offers), "")

@@ -116,7 +116,7 @@ class SdkTarget:
         """All needs except an older version and a health hook."""
         own = {
             CheckNeed.RESTART, CheckNeed.API, CheckNeed.INSTANCES, CheckNeed.USAGE,
-            CheckNeed.BOOT_ID, CheckNeed.CLOCK,
+            CheckNeed.BOOT_ID, CheckNeed.CLOCK, CheckNeed.CDI_PLACE,
         }  # fmt: skip
         return frozenset(own) | self.more
 

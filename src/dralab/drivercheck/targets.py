@@ -13,7 +13,9 @@ from typing import Final, Protocol
 from dralab.drivercheck.node_view import BOOT_ID, command_with, offered
 from dralab.drivercheck.rules import CheckNeed
 
-PROCESS_NEEDS: Final = frozenset({CheckNeed.RESTART, CheckNeed.API, CheckNeed.USAGE})
+PROCESS_NEEDS: Final = frozenset(
+    {CheckNeed.RESTART, CheckNeed.API, CheckNeed.USAGE, CheckNeed.CDI_PLACE}
+)
 
 
 class TargetError(Exception):

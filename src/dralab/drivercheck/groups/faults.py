@@ -259,7 +259,7 @@ def _goes_on(bench: Bench, what: str) -> None:
     "faults.cdi-unwritable", MUST,
     "When CDI files can't be written, the claim is refused, and prepared once they can.",
     "CDI: a container with unresolvable devices can't be created; an error can be read in events",
-    needs=[CheckNeed.RESTART],
+    needs=[CheckNeed.RESTART, CheckNeed.CDI_PLACE],
 )  # fmt: skip
 def cdi_unwritable(bench: Bench) -> None:
     first = bench.claim(*bench.free(1))
@@ -286,7 +286,7 @@ def cdi_unwritable(bench: Bench) -> None:
     "faults.cdi-missing", SHOULD,
     "A CDI directory that is missing is made.",
     "CDI: /var/run/cdi is on a file system that is empty after each reboot",
-    needs=[CheckNeed.RESTART],
+    needs=[CheckNeed.RESTART, CheckNeed.CDI_PLACE],
 )  # fmt: skip
 def cdi_missing(bench: Bench) -> None:
     place = bench.places.cdi
