@@ -42,6 +42,8 @@ def _commands(group: click.Group, context: click.Context):
         found = group.get_command(context, name)
         if found is None:
             continue
+        # A command keeps the option of the context that first asked for it: ours has -h, too.
+        found._help_option = None  # noqa: SLF001
         inner = click.Context(found, info_name=name, parent=context, max_content_width=100)
         inner.terminal_width = 100
         text = "\n".join(line.rstrip() for line in found.get_help(inner).splitlines())
