@@ -99,7 +99,7 @@ CLUSTER = """
 cd "$1"
 "$2" -m dralab up --plain --data :memory: --listen 127.0.0.1:$3 --kubeconfig k --nodes 2 >log 2>&1 &
 server=$!
-until grep -q ready: log; do sleep 1; done
+until grep -qs ready: log; do sleep 1; done
 for i in 1 2; do
     sleep 600
     curl -s --max-time 5 http://127.0.0.1:$3/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases |
