@@ -1,4 +1,4 @@
-"""Fifty ways to wait, and the page for each: read one aloud before you change it.
+"""Sixty ways to wait, and the page for each: read one aloud before you change it.
 
 `scenes/NAME.yaml` is added to `scenes/fleet.yaml`, unless its first line says otherwise;
 `scenes/NAME.txt` is what `dralab explain` prints. RECORD_PAGES=1 writes the pages anew.

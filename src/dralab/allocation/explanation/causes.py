@@ -72,7 +72,8 @@ class Offered:
 class Refused:
     """The claim itself is wrong, or names what does not exist: no devices could help.
 
-    `missing` is the kind of the object that is not there, `name` its name, `known` those that are.
+    `missing` is the kind of the object that is not there, `name` its name, `known` those that are,
+    `elsewhere` the namespaces that have one of this name.
     """
 
     code: str
@@ -81,6 +82,7 @@ class Refused:
     missing: str = ""
     name: str = ""
     known: tuple[str, ...] = ()
+    elsewhere: tuple[str, ...] = ()
     asked: Asked | None = None
 
 

@@ -85,7 +85,14 @@ def _cause(
         for each in inquiry.each_alternative()
         if each.claim == position and rule.covers(each.name)
     ]
-    covered = [each for each in every if each.rank == 0]
+    # Of alternatives the one that asks for least comes nearest.
+    by_request: dict[int, list[Alternative]] = {}
+    for each in every:
+        by_request.setdefault(each.request, []).append(each)
+    covered = [
+        min(several, key=lambda each: (claim.limit if each.all else each.count, each.rank))
+        for several in by_request.values()
+    ]
     wanted = sum(max(each.count, 1) for each in covered)
     most_of = {each.request: 0 for each in every}
     for each in every:

@@ -72,7 +72,13 @@ def there(cause: Cause) -> Iterator[Line]:
             yield from _gang(cause)
         case Refused() if cause.missing:
             known = listed(cause.known, 6)
-            yield f"{plural(cause.missing)} {known}" if known else f"no {plural(cause.missing)}", ""
+            text = f"{plural(cause.missing)} {known}" if known else f"no {plural(cause.missing)}"
+            if cause.elsewhere:
+                spaces = f"namespace {listed(cause.elsewhere, 3)}"
+                text = (
+                    f"one of that name in {spaces}; a pod can use only those of its own namespace"
+                )
+            yield text, ""
         case _:
             return
 

@@ -89,8 +89,11 @@ class Proposals:
         text = edits.with_literal(mark.text, comparison, best)
         if text is None:
             return
-        less = "or less" if comparison.operator in {">", ">="} else "or more"
-        what = f"{best} {comparison.path[-1]} {less}"
+        lower, name = comparison.operator in {">", ">="}, comparison.path[-1]
+        if comparison.constructor == "semver":
+            what = f"{name} {best} or {'earlier' if lower else 'later'}"
+        else:
+            what = f"{best} {name} {'or less' if lower else 'or more'}"
         yield from self.edited(alternative, mark, text, Help(kind="value", now=True, to=what))
 
     def nearest(self, alternative: Alternative, mark: MarkedField, comparison: Comparison) -> str:

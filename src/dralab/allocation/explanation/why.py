@@ -30,8 +30,9 @@ from dralab.allocation.explanation.questions import FleetQuestions
 from dralab.allocation.explanation.structured import structured
 from dralab.allocation.explanation.text import EVENT_BYTES, Names, ObjectFields, Spots, brief, page
 from dralab.allocation.explanation.unfit import node_helps, nodes_unfit
+from dralab.allocation.problem import Problem
 from dralab.allocation.snapshot import Snapshot
-from dralab.objects.claims import pod_claims
+from dralab.objects.claims import consumers_of, pod_claims
 from dralab.objects.extended_resources import SYNTHETIC
 from dralab.objects.metadata import spec_of, status_of
 from dralab.objects.quota import CLASS_SUFFIX
@@ -99,6 +100,10 @@ def why(
     diagnosis = _diagnosis(cluster, pending, node)
     if diagnosis is None:
         return None
+    if pending.allocated:
+        # A new node has not the devices that the pod holds already.
+        kept = tuple(each for each in diagnosis.helps if each.kind != "add")
+        diagnosis = replace(diagnosis, helps=kept)
     more = [] if node else [move_for(cluster, pending, diagnosis.helps)]
     more.append(preemption_for(cluster, pending, diagnosis.helps))
     if found := [each for each in more if each is not None]:
@@ -119,7 +124,7 @@ def _diagnosis(cluster: Snapshot, pending: Pending, node: str) -> Diagnosis | No
         return _missing(cluster, pending)
     nodes = cluster.candidates(pending, node)
     unfit = cluster.unfit_nodes(pending, node)
-    problem = cluster.problem(pending)
+    problem = _without_own(cluster.problem(pending), pending)
     ends = ends_of(cluster)
     found = None
     if nodes or not unfit:
@@ -163,6 +168,23 @@ def _diagnosis(cluster: Snapshot, pending: Pending, node: str) -> Diagnosis | No
     )  # fmt: skip
 
 
+def _without_own(problem: Problem, pending: Pending) -> Problem:
+    """Return a problem in which a pod does not wait for itself: what it alone holds, it keeps."""
+    own = {
+        claim_name(claim)
+        for claim in pending.allocated
+        if all(consumer.get("name") == pending.name for consumer in consumers_of(claim))
+    }
+    if not own:
+        return problem
+    holders = {
+        device: others
+        for device, names in problem.in_use.holders.items()
+        if (others := tuple(name for name in names if name not in own))
+    }
+    return replace(problem, in_use=replace(problem.in_use, holders=holders))
+
+
 def _missing(cluster: Snapshot, pending: Pending) -> Diagnosis:
     match = MISSING.fullmatch(pending.missing)
     if exceeded := EXCEEDED.fullmatch(pending.missing):
@@ -178,18 +200,18 @@ def _missing(cluster: Snapshot, pending: Pending) -> Diagnosis:
         cause: Cause = Refused(code=code, text=pending.missing, mark=mark)
         return Diagnosis(subject=pending.title, cause=cause)
     kind, name = KINDS[match[1]], match[2]
-    known = tuple(
-        item["metadata"]["name"]
-        for item in cluster.by_kind.get(kind, ())
-        if (item["metadata"].get("namespace") or "default") == pending.namespace
-    )
+    every = [key(item) for item in cluster.by_kind.get(kind, ())]
+    known = tuple(each for space, each in every if space == pending.namespace)
+    elsewhere = tuple(sorted({space for space, each in every if each == name}))
     mark = _entry_mark(pending, [name])
     helps: tuple[Help, ...] = ()
-    if near := similar(name, known):
+    near = "" if elsewhere else similar(name, known)
+    if near:
         helps = (Help(kind="spelling", now=False, to=f"'{near}'", mark=mark),)
     cause = Refused(
-        code="DRA001", text=pending.missing, missing=kind, name=name, known=known, mark=mark
-    )
+        code="DRA001", text=pending.missing, missing=kind, name=name, known=known,
+        elsewhere=elsewhere, mark=mark,
+    )  # fmt: skip
     return Diagnosis(subject=pending.title, cause=cause, helps=helps)
 
 

@@ -129,7 +129,7 @@ def _refused(cause: Refused) -> str:
 
 def _failing(cause: FailingSelector) -> str:
     if cause.code == "DRA023":
-        return f'no device has attributes of domain "{cause.lacking[1]}"'
+        return f'no device has {_kinds_of(cause.lacking)} of domain "{cause.lacking[1]}"'
     if cause.code == "DRA022":
         word = "capacity" if cause.lacking[0] == "capacity" else "attribute"
         return f'no {one(cause.asked)} has {word} "{cause.lacking[2]}"'
@@ -151,10 +151,14 @@ def _no_such_device(cause: NoSuchDevice) -> str:
         word = "capacity" if comparison.path[0] == "capacity" else "attribute"
         return f'no {what} has {word} "{name}"'
     if cause.code == "DRA023":
-        return f'no {what} has attributes of domain "{comparison.path[1]}"'
+        return f'no {what} has {_kinds_of(comparison.path)} of domain "{comparison.path[1]}"'
     if cause.code == "DRA024":
         return f'no device has driver "{_values_text(comparison.values)}"'
     return f"no {what} has {condition_text(cause.condition)}"
+
+
+def _kinds_of(path: Sequence[str]) -> str:
+    return "capacities" if path[0] == "capacity" else "attributes"
 
 
 def _too_few(cause: TooFew) -> str:
