@@ -6,14 +6,16 @@ Each mutant changes one operator, constant or condition, and the tests of its pa
 that import the changed module first. A mutant that no test notices survives, and its line is
 printed: either a test is missing or the code does nothing. The same seed makes the same mutants.
 
-The tests of a package are collected once. For a mutant inside a function the process forks, the
-child gives the function its changed code, and runs the tests until one fails. Others (a default, a
-field of a class) get a process of their own, with a copy of the sources.
+The tests of a package are collected once, and run once to see which functions each calls. For a
+mutant inside a function the process forks, the child gives the function its changed code, and runs
+the tests that call it until one fails. Others (a default, a field of a class) get a process of
+their own, with a copy of the sources. `--from` and `--count` choose a portion of all mutants.
 """
 
 import argparse
 import ast
 import gc
+import json
 import os
 import random
 import select
@@ -22,11 +24,13 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import CodeType, FunctionType
+from types import CodeType, FrameType, FunctionType
 
 import pytest
 
@@ -135,6 +139,65 @@ def is_noticed(mutant: Mutant, tests: list[str]) -> bool:
         return (bool(nearest) and _fail(nearest, source)) or _fail(tests, source)
 
 
+class Calls:
+    """Which functions of the product each test calls, by file and first line.
+
+    What a fixture calls counts for all tests of its file: others may have made it before.
+    """
+
+    def __init__(self) -> None:
+        self._codes: dict[int, CodeType] = {}
+        self._current: set[int] = set()
+        self.found: dict[str, set[int]] = {}
+
+    def _called(self, frame: FrameType, _event: str, _argument: object) -> None:
+        # By identity: the hash of a code is that of all it holds.
+        code = frame.f_code
+        if id(code) not in self._current:
+            self._codes[id(code)] = code
+            self._current.add(id(code))
+
+    @contextmanager
+    def _into(self, name: str) -> Iterator[None]:
+        before, self._current = self._current, self.found.setdefault(name, set())
+        try:
+            yield
+        finally:
+            self._current = before
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, object, object]:
+        """Count what fixtures call for the file of a test."""
+        with self._into(str(item.path)):
+            return (yield)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
+        """Count what a test calls, in all its threads."""
+        threading.settrace(self._called)
+        sys.settrace(self._called)
+        with self._into(item.nodeid):
+            return (yield)
+
+    def start(self) -> None:
+        """Begin to look."""
+        threading.settrace(self._called)
+        sys.settrace(self._called)
+
+    def names(self) -> dict[str, list[tuple[str, int]]]:
+        """Return the functions by test and by file of tests."""
+        sys.settrace(None)
+        source = str(HERE / "src")
+        return {
+            name: [
+                (self._codes[each].co_filename, self._codes[each].co_firstlineno)
+                for each in called
+                if self._codes[each].co_filename.startswith(source)
+            ]
+            for name, called in self.found.items()
+        }
+
+
 class ForkedRuns:
     """Instead of the loop that runs the tests: a child for each mutant runs them until one fails.
 
@@ -145,6 +208,7 @@ class ForkedRuns:
         self.mutants = mutants
         self.tests = tests
         self.noticed: dict[Mutant, bool] = {}
+        self._callers: dict[tuple[str, int], set[str]] = {}  # tests and files of tests, by function
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
@@ -168,6 +232,14 @@ class ForkedRuns:
         """Run tests in a child, the nearest first; return the first that fails, or nothing."""
         near = {HERE / name for name in tests_of(mutant.path, self.tests)} if mutant else set()
         items = sorted(session.items, key=lambda item: item.path not in near)
+        if functions:
+            code = functions[0][0].__code__
+            callers = self._callers.get((code.co_filename, code.co_firstlineno), set())
+            items = [each for each in items if {each.nodeid, str(each.path)} & callers]
+            if not items:
+                return ""
+        calls = Calls()
+        report = Path(tempfile.gettempdir()) / f"calls-{os.getpid()}.json"
         told, tell_ = os.pipe()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of a fork beside threads
@@ -175,19 +247,29 @@ class ForkedRuns:
         if not child:
             os.setpgid(0, 0)
             try:
-                for function, code in functions:
-                    function.__code__ = code
+                for function, changed in functions:
+                    function.__code__ = changed
+                if mutant is None:
+                    session.config.pluginmanager.register(calls)
+                    calls.start()
                 for item, after in zip(items, [*items[1:], None], strict=True):
                     item.config.hook.pytest_runtest_protocol(item=item, nextitem=after)
                     if session.testsfailed:
                         os.write(tell_, item.nodeid.encode())
                         os._exit(1)
+                if mutant is None:
+                    report.write_text(json.dumps(calls.names()))
             finally:  # an error here is the mutant's as well
                 os._exit(int(sys.exc_info()[0] is not None))
         os.close(tell_)
         status = _ended(child)
         failed = os.read(told, 4096).decode()
         os.close(told)
+        if mutant is None and not failed and not status:
+            for name, called in json.loads(report.read_text()).items():
+                for file, line in called:
+                    self._callers.setdefault((file, line), set()).add(name)
+            report.unlink()
         return failed or ("a test that does not end" if status else "")
 
 
@@ -285,6 +367,7 @@ def main() -> None:
     parser.add_argument("packages", nargs="*", choices=[*PACKAGES, []], default=[])
     parser.add_argument("--count", type=int, default=30, help="mutants of each package")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--from", dest="first", type=int, default=0, help="the first one to try")
     options = parser.parse_args()
     noticed = total = 0
     for name in options.packages or PACKAGES:
@@ -296,7 +379,8 @@ def main() -> None:
         ]
         every = [one for file in files for one in mutants_of(file.relative_to(HERE))]
         chance = random.Random(options.seed)  # noqa: S311 - a choice of lines
-        chosen = chance.sample(every, min(options.count, len(every)))
+        wanted = min(options.first + options.count, len(every))
+        chosen = chance.sample(every, wanted)[options.first :]
         runs = ForkedRuns(chosen, tests)
         quiet = ["-p", "no:terminal", "-p", "no:cacheprovider", "--timeout", "120"]
         quiet += ["-o", "addopts=--import-mode=importlib", "-m", "not conformance"]

@@ -73,7 +73,10 @@ def test_a_change_is_not_hidden_by_what_was_kept(ask):
 
 
 def test_other_versions_are_converted(ask):
-    spec = {"maxReplicas": 3, "scaleTargetRef": {"kind": "Deployment", "name": "d"}}
+    spec = {
+        "maxReplicas": 3,
+        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"},
+    }
     path = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers"
     ask("POST", path, {"metadata": {"name": "h"}, "spec": spec})
     old = read(ask.full("GET", f"{path.replace('v2', 'v1')}/h", accept=PROTOBUF))
