@@ -10,6 +10,7 @@ import shlex
 import subprocess
 import sys
 import tarfile
+import tomllib
 from io import BytesIO
 from pathlib import Path
 
@@ -191,6 +192,8 @@ def test_the_plugin_of_krew_runs_what_there_is(way, tmp_path):
 
 
 def test_charts_and_examples_name_the_version_there_is():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["version"] == __version__
     chart = yaml.safe_load((ROOT / "charts/dralab/Chart.yaml").read_text())
     assert chart["appVersion"] == chart["version"] == __version__
     for name in ("github-workflow.yml", "gitlab-ci.yml"):

@@ -2,8 +2,8 @@
 
 Every page must be named in docs/README.md.
 
-python tools/docs.py            write docs/reference/{commands,explanation-codes}.md, the JSON
-                                schemas beside them and CHANGELOG.md, then check
+python tools/docs.py            write the generated pages and schemas of docs/reference, and
+                                CHANGELOG.md, then check
 python tools/docs.py --check    only check; exit code 1 where a page is old or a link leads nowhere
 """
 
@@ -11,7 +11,9 @@ import json
 import re
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -22,6 +24,9 @@ from dralab.cli.schema import SCHEMAS, schema_of
 ROOT = Path(__file__).parents[1]
 COMMANDS = ROOT / "docs" / "reference" / "commands.md"
 CODES_PAGE = ROOT / "docs" / "reference" / "explanation-codes.md"
+FIELDS_PAGE = ROOT / "docs" / "reference" / "fields.md"
+FLAGS_PAGE = ROOT / "docs" / "reference" / "server-flags.md"
+FLAGS = Path(__file__).parent / "data" / "kube-apiserver-flags.txt"
 SCHEMA_FILES = ROOT / "docs" / "reference" / "schemas"
 CHANGES = ROOT / "CHANGELOG.md"
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")
@@ -62,6 +67,119 @@ def codes_page() -> str:
     for each in CODES.values():
         parts += ["", f"## {each.code}: {each.title}", "", each.meaning, ""]
         parts += ["```text", each.example, "```", "", each.remedy]
+    return "\n".join(parts) + "\n"
+
+
+def fields_page() -> str:
+    """Return the fields of the files that users write, from their schemas, as one page."""
+    parts = ["# Fields of scenarios, campaigns and trials", ""]
+    parts += [
+        "Generated from the [schemas](../guides/editor.md) by `make docs`. `[]` is an item of a"
+    ]
+    parts += ["list, `*` a name of yours. A field in **bold** must be given."]
+    for kind in ("scenario", "campaign", "dst"):
+        schema: Any = schema_of(kind)
+        parts += ["", f"## {schema['title']}", "", schema["description"], ""]
+        for name, found in schema.get("$defs", {}).items():
+            if "description" in found:
+                parts += [
+                    f"A *{name}*: {found['description'][0].lower()}{found['description'][1:]}",
+                    "",
+                ]
+        parts += ["| field | is | |", "|---|---|---|"]
+        rows: dict[str, tuple[bool, dict[str, None], str]] = {}
+        for path, inner, required in _fields(schema, schema.get("$defs", {}), ""):
+            _, kinds, text = rows.setdefault(path, (required, {}, inner.get("description", "")))
+            kinds[_kind(inner)] = None
+        for path, (required, kinds, text) in rows.items():
+            name = f"**`{path}`**" if required else f"`{path}`"
+            cells = [name, ", ".join(kinds), text.replace("|", "\\|")]
+            parts += ["| " + " | ".join(cells).rstrip() + " |"]
+    return "\n".join(parts) + "\n"
+
+
+def _fields(
+    schema: dict[str, Any], defs: dict[str, Any], path: str, *, one_way: bool = False
+) -> Iterator[tuple[str, dict[str, Any], bool]]:
+    """Yield the fields below a schema: their paths, schemas, and whether they must be given.
+
+    `one_way`: the schema is one of several, so nothing of it must be.
+    """
+    if "$ref" in schema:
+        schema = defs[schema["$ref"].rpartition("/")[2]]
+    required = () if one_way else schema.get("required", ())
+    for name, inner in schema.get("properties", {}).items():
+        where = f"{path}.{name}" if path else name
+        if inner:
+            yield where, inner, name in required
+        yield from _fields(inner, defs, where)
+    below = schema.get("additionalProperties")
+    if isinstance(below, dict):
+        yield from _fields(below, defs, f"{path}.*")
+    if "items" in schema:
+        yield from _fields(schema["items"], defs, f"{path}[]")
+    for each in schema.get("anyOf", ()):
+        yield from _fields(each, defs, path, one_way=True)
+
+
+def _kind(schema: dict[str, Any]) -> str:
+    """Return what a field is, in a few words."""
+    if "$ref" in schema:
+        return str(schema["$ref"]).rpartition("/")[2]
+    if "enum" in schema:
+        values = [f"`{each}`" for each in schema["enum"]]
+        return ", ".join(values) if len(values) <= 12 else f"one of {len(values)} names"
+    if "const" in schema:
+        return f"`{json.dumps(schema['const'])}`"
+    if "anyOf" in schema:
+        return " or ".join(dict.fromkeys(_kind(each) for each in schema["anyOf"]))
+    kind = schema.get("type", "anything")
+    if kind == "array":
+        item = _kind(schema["items"])
+        return (
+            f"list of {item}s"
+            if item in {"mapping", "string", "whole number"}
+            else f"list of {item}"
+        )
+    words = {"object": "mapping", "integer": "whole number", "boolean": "true or false"}
+    if "pattern" in schema and ".py:" in schema["pattern"].replace("\\", ""):
+        return "`file.py:Name`"
+    kinds = [words.get(each, each) for each in ([kind] if isinstance(kind, str) else kind)]
+    bounds = [f"≥ {schema['minimum']}"] if schema.get("minimum") else []
+    bounds += [f"> {schema['exclusiveMinimum']}"] if "exclusiveMinimum" in schema else []
+    bounds += [f"≤ {schema['maximum']}"] if "maximum" in schema else []
+    return " ".join([" or ".join(kinds), *bounds])
+
+
+def flags_page() -> str:
+    """Return the flags of the server beside kube-apiserver's, as one page."""
+    theirs = [line for line in FLAGS.read_text().split("\n") if line.startswith("--")]
+    ours: dict[str, dict[str, str]] = {}
+    for name in ("apiserver", "up"):
+        found = command.get_command(click.Context(command), name)
+        for option in found.params if found else ():
+            for flag in [*option.opts, *option.secondary_opts]:
+                if isinstance(option, click.Option) and flag.startswith("--") and not option.hidden:
+                    ours.setdefault(flag, {})[name] = " ".join((option.help or "").split())
+    parts = ["# Flags of the server, beside kube-apiserver's", ""]
+    parts += ["Generated by `make docs` from `dralab apiserver`, `dralab up` and kube-apiserver"]
+    parts += ["1.36.2 (`--help`). [Commands](commands.md) has all options with their arguments."]
+    for title, chosen in (
+        ("The same", [flag for flag in theirs if flag in ours]),
+        ("dralab's own", [flag for flag in sorted(ours) if flag not in theirs]),
+    ):
+        parts += ["", f"## {title}", "", "| flag | of | |", "|---|---|---|"]
+        for flag in chosen:
+            where = ", ".join(f"`{name}`" for name in ours[flag])
+            parts += [f"| `{flag}` | {where} | {next(iter(ours[flag].values()))} |"]
+    parts += [
+        "",
+        "## Not there",
+        "",
+        "These flags of kube-apiserver are refused as unknown options:",
+        "",
+    ]
+    parts += [", ".join(f"`{flag}`" for flag in theirs if flag not in ours) + "."]
     return "\n".join(parts) + "\n"
 
 
@@ -118,6 +236,7 @@ def lonely_pages() -> list[str]:
 def main() -> int:
     """Write or check; return the exit code."""
     pages = {COMMANDS: commands_page(), CODES_PAGE: codes_page(), **schema_files()}
+    pages |= {FIELDS_PAGE: fields_page(), FLAGS_PAGE: flags_page()}
     if "--check" in sys.argv:
         problems = [
             f"{path.relative_to(ROOT)} is old: run `make docs`"
