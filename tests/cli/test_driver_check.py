@@ -45,6 +45,7 @@ def test_a_chart_is_rendered_by_helm_for_the_version_of_the_bench(tmp_path, monk
     assert words[:2] == ["template", "check"]
     assert words[words.index("--kube-version") + 1].startswith("v1.36")
     assert words[words.index("--namespace") + 1] != "default"
+    assert "resource.k8s.io/v1" in words
 
 
 def test_the_checks_are_listed_with_level_and_rule():

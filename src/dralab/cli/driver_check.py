@@ -377,9 +377,11 @@ def _rendered(chart: Path) -> bytes:
             "output of helm template",
             param_hint="--chart",
         )
-    # Without a cluster, helm takes it to be of the version that it was built with, or of 1.20. Some
-    # charts refuse the namespace default.
+    # Without a cluster, helm takes it to be of the version that it was built with, or of 1.20, and
+    # to serve what that did. Some charts refuse the namespace default.
     place = ["--namespace", "driver-check", "--kube-version", VERSION]
+    for version in ("v1", "v1beta2", "v1beta1"):
+        place += ["--api-versions", f"resource.k8s.io/{version}"]
     command = [helm, "template", "check", str(chart), *place]
     done = subprocess.run(command, check=False, capture_output=True)  # noqa: S603 - the user's own
     if done.returncode:

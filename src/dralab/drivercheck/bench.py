@@ -130,8 +130,7 @@ class Bench:
             self.settled(self.incomplete)
 
     def _published(self) -> list[Published]:
-        found = self.devices()
-        refusal = "" if found else self.api.refusal_of_slices()
+        refusal = "" if (found := self.devices()) else self.api.refusal_of_slices()
         require(not refusal, f"it publishes no device: the API refuses its slices: {refusal}")
         return found
 
