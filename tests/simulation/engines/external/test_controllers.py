@@ -229,3 +229,52 @@ def test_controllers_are_named_as_kube_controller_manager_names_them(tmp_path):
     assert len(options.controllers_of(write("", controllers="all")).own) > 15
     with pytest.raises(InputError, match=r"controllers need the virtual clock: external\.clock is"):
         run(scenarios.load(write("", program=WATCHING, controllers="all", clock="real").file))
+
+
+# Binds pods each ten seconds; in its fourth round it makes one call that a person or an evictor would make.
+ONE_CALL = """
+import json, os, time, urllib.request
+server = "http://" + os.environ["SERVER"]
+def ask(method, path, body=None):
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(server + path, data, {{"Content-Type": "application/json"}}, method=method)
+    return json.load(urllib.request.urlopen(request))
+pods, calls = "/api/v1/namespaces/default/pods", 0
+while True:
+    found = ask("GET", pods)["items"]
+    for pod in found:
+        if not pod["spec"].get("nodeName"):
+            name = pod["metadata"]["name"]
+            ask("POST", f"{{pods}}/{{name}}/binding", {{"metadata": {{"name": name}}, "target": {{"kind": "Node", "name": "node"}}}})
+    calls += bool(found)
+    if calls == 4:
+        name = min((p["metadata"]["name"] for p in found), default="")
+        ask("DELETE", {path})
+    time.sleep(10)
+"""
+
+
+def after_a_call(tmp_path, path):
+    write = ScenarioWriter(tmp_path, clock="virtual")
+    (tmp_path / "objects.yaml").write_text(
+        json.dumps(JOB | {"spec": JOB["spec"] | {"completions": 2}})
+    )
+    result, _ = run(
+        write("", workload="{manifests: objects.yaml}", program=ONE_CALL.format(path=path),
+              controllers=NAMES, start="'2026-01-01T00:00:00Z'", nodes="{name: node, cpu: 4}")
+    )  # fmt: skip
+    return sorted((task.state, (task.ended or 0) / 1e9) for task in result.tasks)
+
+
+def test_a_pod_that_is_evicted_comes_again_as_its_controller_makes_it(tmp_path):
+    assert after_a_call(tmp_path, 'f"{pods}/{name}?gracePeriodSeconds=5"') == [
+        ("Failed", 45),  # evicted at 40 s
+        ("Succeeded", 110),
+        ("Succeeded", 150),  # bound at 50 s, for its 100 s
+    ]
+
+
+def test_the_pods_of_a_deleted_job_are_collected(tmp_path):
+    path = '"/apis/batch/v1/namespaces/default/jobs/j?propagationPolicy=Background"'
+    # After the grace of 30 s that every pod has.
+    assert after_a_call(tmp_path, path) == [("Failed", 70), ("Failed", 70)]
