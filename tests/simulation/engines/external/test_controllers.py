@@ -1,5 +1,6 @@
 """Controllers beside external schedulers, and pods that the scenario does not know."""
 
+import copy
 import json
 
 import pytest
@@ -63,7 +64,7 @@ def test_a_cron_job_makes_pods_until_the_run_is_stopped(scenario):
         "metadata": {"name": "h"},
         "spec": {
             "schedule": "0 * * * *",
-            "jobTemplate": {"spec": JOB["spec"] | {"completions": 1}},
+            "jobTemplate": {"spec": copy.deepcopy(JOB["spec"]) | {"completions": 1}},
         },
     }
     cron["spec"]["jobTemplate"]["spec"]["template"] |= {
