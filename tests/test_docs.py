@@ -64,6 +64,13 @@ def test_every_link_between_pages_leads_somewhere(docs):
     assert docs.dead_links() == []
 
 
+def test_the_glossary_is_in_alphabetical_order():
+    text = (ROOT / "docs/concepts/glossary.md").read_text()
+    terms = re.findall(r"^\*\*(.+?)\*\*", text, re.MULTILINE)
+    assert len(terms) > 50
+    assert terms == sorted(terms, key=str.casefold)
+
+
 def test_every_page_is_named_in_the_index(docs):
     assert docs.lonely_pages() == []
 
