@@ -353,7 +353,7 @@ def test_a_success_policy_ends_the_job_early(lab, rules, met_after):
             {"podFailurePolicy": {"rules": [rule("FailIndex", 1)]}},
             "requires the backoffLimitPerIndex to be set",
         ),
-        ({"podFailurePolicy": {"rules": [{"action": "Ignore"}]}}, "exactly one of OnExitCodes"),
+        ({"podFailurePolicy": {"rules": [{"action": "Ignore"}]}}, "specifying one of OnExitCodes"),
         ({"podFailurePolicy": {"rules": [rule("Stop", 1)]}}, 'Unsupported value: "Stop"'),
     ],
 )

@@ -25,6 +25,7 @@ from dralab.runtime.resources import PODS, STORAGE_CLASSES, VOLUME_CLAIMS, VOLUM
 from dralab.values.json_types import JsonDict
 
 PRETEND: Final = "dralab.dev/pretend"
+DRIVER: Final = "pretend.dralab.dev"  # A driver of CSI has a plain name.
 CLAIM_PROTECTION: Final = "kubernetes.io/pvc-protection"
 VOLUME_PROTECTION: Final = "kubernetes.io/pv-protection"
 DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
@@ -231,7 +232,7 @@ class PersistentVolumes:
             "accessModes": claim["spec"].get("accessModes"),
             "capacity": {"storage": rules.asked(claim)},
             "claimRef": rules.reference(claim),
-            "csi": {"driver": PRETEND, "volumeHandle": name},
+            "csi": {"driver": DRIVER, "volumeHandle": name},
             "persistentVolumeReclaimPolicy": storage.get("reclaimPolicy") or "Delete",
             "storageClassName": storage["metadata"]["name"],
             "volumeMode": claim["spec"].get("volumeMode") or "Filesystem",

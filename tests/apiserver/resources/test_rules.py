@@ -114,8 +114,8 @@ REFUSED = [
     ),
     (
         f"{CORE}/services",
-        {"metadata": {"name": "1x"}, "spec": {"ports": [{"port": 1}]}},
-        "a DNS-1035 label must",
+        {"metadata": {"name": "x-"}, "spec": {"ports": [{"port": 1}]}},
+        "a lowercase RFC 1123 label must",
     ),
     (
         "/apis/coordination.k8s.io/v1/namespaces/default/leases",

@@ -171,8 +171,15 @@ def csi_driver_errors(name: str, path: str) -> list[FieldError]:
     return errors + [fields.invalid_value(path, name, why) for why in whys]
 
 
-def amount_or_percent_errors(value: Any, path: str) -> list[FieldError]:
-    """Return what is wrong with a number that is not negative, or a percentage up to 100 %."""
+def amount_of(value: Any) -> int:
+    """Return the number of an amount or a percentage; 0 where it is neither."""
+    if isinstance(value, int):
+        return value
+    return int(value[:-1]) if PERCENT.fullmatch(value) else 0
+
+
+def amount_or_percent_errors(value: Any, path: str, *, most: int | None = 100) -> list[FieldError]:
+    """Return what is wrong with a number that is not negative, or a percentage up to `most`."""
     if isinstance(value, int):
         if value < 0:
             why = "must be greater than or equal to 0"
@@ -184,8 +191,8 @@ def amount_or_percent_errors(value: Any, path: str) -> list[FieldError]:
             "'1%',  or '93%', regex used for validation is '[0-9]+%')"
         )
         return [fields.invalid_value(path, value, why)]
-    if int(value[:-1]) > 100:
-        return [fields.invalid_value(path, value, "must not be greater than 100%")]
+    if most is not None and int(value[:-1]) > most:
+        return [fields.invalid_value(path, value, f"must not be greater than {most}%")]
     return []
 
 

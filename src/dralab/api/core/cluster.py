@@ -1,8 +1,10 @@
 """Namespaces, nodes, leases, events and priorities."""
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from dralab.api import fields
+from dralab.api.core.addresses import network_problems
 from dralab.api.fields import FieldError
 from dralab.api.strategy import Strategy
 from dralab.values import names
@@ -59,8 +61,13 @@ class NodeStrategy(Strategy):
     keeps_status = True
 
     def default(self, value: JsonDict) -> None:
-        """What can be allocated is what there is."""
-        status = value.get("status") or {}
+        """What can be allocated is what there is; `podCIDR` is the first of `podCIDRs`."""
+        status, spec = value.get("status") or {}, value.get("spec") or {}
+        first, every = spec.get("podCIDR") or "", spec.get("podCIDRs") or ()
+        if first and every[:1] != [first]:
+            spec["podCIDRs"] = [first]
+        elif every and not first:
+            spec["podCIDR"] = every[0]
         if status.get("capacity") and not status.get("allocatable"):
             status["allocatable"] = dict(status["capacity"])
 
@@ -69,20 +76,21 @@ class NodeStrategy(Strategy):
         errors = []
         seen = set()
         for index, taint in enumerate((value.get("spec") or {}).get("taints") or ()):
-            at = f"spec.taints[{index}]"
+            at = f"metadata.taints[{index}]"  # as upstream has it
             key, effect = taint.get("key") or "", taint.get("effect") or ""
             errors += [
                 fields.invalid_value(f"{at}.key", key, why) for why in names.qualified_problems(key)
             ]
-            known = ["NoExecute", "NoSchedule", "PreferNoSchedule"]
+            known = ["NoSchedule", "PreferNoSchedule", "NoExecute"]
             if not effect:
                 errors.append(fields.required(f"{at}.effect"))
             elif effect not in known:
-                errors.append(fields.not_supported(f"{at}.effect", effect, known))
+                wrong = fields.not_supported(f"{at}.effect", effect, known, ordered=True)
+                errors.append(wrong)
             if (key, effect) in seen:
                 errors.append(fields.duplicate(at, taint))
             seen.add((key, effect))
-        return errors
+        return errors + _range_errors((value.get("spec") or {}).get("podCIDRs") or ())
 
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """Return what is wrong with the change: some facts are said once."""
@@ -95,6 +103,20 @@ class NodeStrategy(Strategy):
             why = 'node updates may not change podCIDR except from "" to valid'
             errors.append(fields.forbidden("spec.podCIDRs", why))
         return errors
+
+
+def _range_errors(ranges: Sequence[str]) -> list[FieldError]:
+    """Return what is wrong with the ranges of the addresses of a node's pods."""
+    path = "spec.podCIDRs"
+    errors = [
+        fields.invalid_value(f"{path}[{index}]", text, why)
+        for index, text in enumerate(ranges)
+        for why in network_problems(text)
+    ]
+    if not errors and len({":" in text for text in ranges}) < len(ranges):
+        why = "may specify no more than one CIDR for each IP family"
+        errors.append(fields.invalid_value(path, list(ranges), why))
+    return errors
 
 
 class LeaseStrategy(Strategy):

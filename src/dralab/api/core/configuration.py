@@ -1,16 +1,19 @@
 """Config maps and secrets: data that pods read, and that can be frozen."""
 
+import json
 import re
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from typing import Any, Final
 
 from dralab.api import fields
 from dralab.api.fields import FieldError
 from dralab.api.strategy import Strategy
+from dralab.values.json_syntax import go_error
 from dralab.values.json_types import JsonDict
 
 KEY: Final = re.compile(r"[-._a-zA-Z0-9]+", re.ASCII)
 MAX_SIZE: Final = 1024 * 1024
+DOCUMENTS: Final = frozenset({"kubernetes.io/dockercfg", "kubernetes.io/dockerconfigjson"})
 FROZEN: Final = "field is immutable when `immutable` is set"
 # What some types of secrets must hold.
 REQUIRED_DATA: Final = {
@@ -52,6 +55,20 @@ def _frozen_problems(new: JsonDict, old: JsonDict, parts: tuple[str, ...]) -> li
     return errors
 
 
+def _document_problems(kind: str, data: JsonDict) -> list[FieldError]:
+    """Return whether credentials of a registry are not JSON; they are not shown."""
+    for key in REQUIRED_DATA.get(kind, ()) if kind in DOCUMENTS else ():
+        if (text := data.get(key)) is None:
+            continue
+        content = b64decode(text)
+        try:
+            json.loads(content)
+        except ValueError:
+            shown = "<secret contents redacted>"
+            return [fields.invalid_value(f"data[{key}]", shown, go_error(content))]
+    return []
+
+
 class ConfigMapStrategy(Strategy):
     """Config maps."""
 
@@ -68,7 +85,7 @@ class ConfigMapStrategy(Strategy):
         ]
         size = sum(map(len, data.values())) + sum(len(text) * 3 // 4 for text in binary.values())
         if size > MAX_SIZE:
-            errors.append(fields.too_long("", MAX_SIZE))
+            errors.append(fields.too_long("[]", MAX_SIZE))
         return errors
 
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
@@ -101,6 +118,11 @@ class SecretStrategy(Strategy):
             for key in REQUIRED_DATA.get(value.get("type", ""), ())
             if key not in data
         ]
+        errors += _document_problems(value.get("type", ""), data)
+        if value.get("type") == "kubernetes.io/basic-auth" and not {"username", "password"} & set(
+            data
+        ):
+            errors += [fields.required(f"data[{key}]") for key in ("username", "password")]
         if value.get("type") == "kubernetes.io/service-account-token":
             annotations = value["metadata"].get("annotations") or {}
             if not annotations.get("kubernetes.io/service-account.name"):

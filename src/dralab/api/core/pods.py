@@ -111,28 +111,27 @@ def default_template(holder: JsonDict, name: str = "template") -> None:
 
 
 def selector_problems(
-    selector: JsonDict | None, template: JsonDict, path: str = "spec"
+    selector: JsonDict | None, template: JsonDict, *, kind: str
 ) -> list[FieldError]:
-    """Return whether a selector is missing, empty, or selects other pods than the template's."""
+    """Return whether a selector is missing, empty, or selects other pods than the template's.
+
+    A selector that is missing selects nothing; an empty one is not compared.
+    """
+    path = "spec.selector"
     errors: list[FieldError] = []
-    if not selector:
-        errors.append(fields.required(f"{path}.selector"))
-        if selector is not None:
-            why = "empty selector is invalid for deployment"
-            errors = [fields.invalid_value(f"{path}.selector", selector, why)]
-        return errors
-    errors += label_selector_problems(selector, f"{path}.selector")
-    if errors:
-        return errors
+    if selector is None:
+        errors.append(fields.required(path))
+    else:
+        errors += label_selector_problems(selector, path)
+        if not selector.get("matchLabels") and not selector.get("matchExpressions"):
+            why = f"empty selector is invalid for {kind}"
+            return [*errors, fields.invalid_value(path, selector, why)]
+        if errors:
+            return errors
     mine = (template.get("metadata") or {}).get("labels") or {}
-    if not labels.from_mapping(selector).accepts(mine):
-        errors.append(
-            fields.invalid_value(
-                f"{path}.template.metadata.labels",
-                mine,
-                "`selector` does not match template `labels`",
-            )
-        )
+    if selector is None or not labels.from_mapping(selector).accepts(mine):
+        why = "`selector` does not match template `labels`"
+        errors.append(fields.invalid_value("spec.template.metadata.labels", mine or None, why))
     return errors
 
 

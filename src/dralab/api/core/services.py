@@ -1,15 +1,38 @@
-"""Services and what they lead to."""
+"""Services and what they lead to.
 
-from ipaddress import ip_address
-from typing import Final
+Source: k8s.io/kubernetes `pkg/apis/core/validation`.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
 
 from dralab.api import fields
+from dralab.api.core.addresses import (
+    address_problems,
+    each,
+    endpoint_problems,
+    network_problems,
+    port_name_problems,
+    port_problems,
+)
 from dralab.api.fields import FieldError
+from dralab.api.metadata import label_problems
 from dralab.api.strategy import Strategy
 from dralab.values import names
-from dralab.values.json_types import JsonDict
+from dralab.values.json_types import JsonDict, JsonObject
 
 TYPES: Final = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
+PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
+AFFINITIES: Final = ("ClientIP", "None")
+LONGEST_AFFINITY: Final = 86_400  # seconds
+FAMILIES: Final = ("IPv4", "IPv6")
+FAMILY_POLICIES: Final = ("PreferDualStack", "RequireDualStack", "SingleStack")
+TRAFFIC: Final = ("Cluster", "Local")
+GIVEN_OUT: Final = (
+    "clusterIP", "clusterIPs", "externalTrafficPolicy", "healthCheckNodePort",
+    "internalTrafficPolicy", "ipFamilies", "ipFamilyPolicy",
+)  # fmt: skip
+DISTRIBUTIONS: Final = ("PreferClose", "PreferSameZone", "PreferSameNode")
 
 
 class ServiceStrategy(Strategy):
@@ -23,6 +46,8 @@ class ServiceStrategy(Strategy):
         if spec["sessionAffinity"] == "ClientIP":
             config = spec.setdefault("sessionAffinityConfig", {})
             config.setdefault("clientIP", {}).setdefault("timeoutSeconds", 10800)
+        elif spec["sessionAffinity"] == "None":
+            spec.pop("sessionAffinityConfig", None)
         for port in spec.get("ports") or ():
             port.setdefault("protocol", "TCP")
             if port.get("targetPort") in {None, 0, ""}:
@@ -42,6 +67,8 @@ class ServiceStrategy(Strategy):
         """Keep the addresses that a client left out: they were given out once."""
         before, after = old.get("spec") or {}, new["spec"]
         if after.get("type") == "ExternalName" or before.get("type") == "ExternalName":
+            if before.get("type") != "ExternalName":
+                _forget(before, after)
             return
         for name in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
             if not after.get(name) and before.get(name):
@@ -59,32 +86,30 @@ class ServiceStrategy(Strategy):
     def validate(self, value: JsonDict) -> list[FieldError]:
         """Return what is wrong with the spec."""
         spec = value["spec"]
+        kind, headless = spec.get("type") or "", spec.get("clusterIP") == "None"
         errors: list[FieldError] = []
-        kind = spec.get("type")
-        if kind not in TYPES:
-            errors.append(fields.not_supported("spec.type", kind, TYPES))
         ports = spec.get("ports") or ()
-        if not ports and kind != "ExternalName" and spec.get("clusterIP") != "None":
+        if not ports and kind != "ExternalName" and not headless:
             errors.append(fields.required("spec.ports"))
-        if kind == "ExternalName" and not spec.get("externalName"):
-            errors.append(fields.required("spec.externalName"))
+        if headless and kind in {"LoadBalancer", "NodePort"}:
+            why = f"may not be set to 'None' for {kind} services"
+            errors.append(fields.invalid_value("spec.clusterIPs[0]", "None", why))
+        if kind == "ExternalName":
+            errors += _external_name_errors(spec)
         seen: set[str] = set()
         for index, port in enumerate(ports):
-            at = f"spec.ports[{index}]"
-            name, number = port.get("name") or "", port.get("port", 0)
-            if not name and len(ports) > 1:
-                errors.append(fields.required(f"{at}.name"))
-            elif name in seen:
-                errors.append(fields.duplicate(f"{at}.name", name))
-            seen.add(name)
-            if not 0 < number < 65536:
-                why = "must be between 1 and 65535, inclusive"
-                errors.append(fields.invalid_value(f"{at}.port", number, why))
-        address = spec.get("clusterIP")
-        if address and address != "None" and not _is_address(address):
-            why = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
-            errors.append(fields.invalid_value("spec.clusterIPs[0]", address, why))
-        return errors
+            errors += _port_errors(port, f"spec.ports[{index}]", len(ports) > 1, seen)
+        errors += label_problems(spec.get("selector") or {}, "spec.selector")
+        errors += _affinity_errors(spec)
+        if kind != "ExternalName":
+            errors += _address_errors(spec)
+        for index, address in enumerate(spec.get("externalIPs") or ()):
+            problems = address_problems(address) or endpoint_problems(address)
+            errors += each(f"spec.externalIPs[{index}]", address, problems)
+        if kind not in TYPES:
+            errors.append(fields.not_supported("spec.type", kind, TYPES))
+        errors += _number_errors(ports, kind)
+        return errors + _load_balancer_errors(spec, kind) + _traffic_errors(spec, kind)
 
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """Return what is wrong with the change: an address stays."""
@@ -99,24 +124,185 @@ class ServiceStrategy(Strategy):
         return errors
 
     def name_problems(self, name: str) -> list[str]:
-        """Return why a name is none (RFC 1035: it begins with a letter)."""
-        problems = names.label_problems(name)
-        if not problems and not name[0].isalpha():
-            problems.append(
-                "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start "
-                "with an alphabetic character, and end with an alphanumeric character (e.g. "
-                "'my-name',  or 'abc-123', regex used for validation is "
-                "'[a-z]([-a-z0-9]*[a-z0-9])?')"
-            )
-        return problems
+        """Return why a name is none (RelaxedServiceNameValidation: it may begin with a digit)."""
+        return names.label_problems(name)
 
 
-def _is_address(text: str) -> bool:
-    try:
-        ip_address(text)
-    except ValueError:
-        return False
-    return True
+def _forget(before: JsonObject, after: JsonDict) -> None:
+    """Drop the addresses and numbers of a service that becomes a mere name, if none are new."""
+    for part in GIVEN_OUT:
+        if after.get(part) == before.get(part):
+            after.pop(part, None)
+    for port in after.get("ports") or ():
+        port.pop("nodePort", None)
+
+
+def _external_name_errors(spec: JsonObject) -> list[FieldError]:
+    why = "may not be set for ExternalName services"
+    errors = [
+        fields.forbidden(f"spec.{part}", why)
+        for part in ("clusterIPs", "ipFamilies", "ipFamilyPolicy")
+        if spec.get(part)
+    ]
+    name, path = (spec.get("externalName") or "").removesuffix("."), "spec.externalName"
+    if not name:
+        return [*errors, fields.required(path)]
+    return errors + each(path, name, names.subdomain_problems(name))
+
+
+def _port_errors(
+    port: JsonObject,
+    path: str,
+    named: bool,  # noqa: FBT001 - whether there are several
+    seen: set[str],
+) -> list[FieldError]:
+    errors = []
+    name, number = port.get("name") or "", port.get("port", 0)
+    if not name and named:
+        errors.append(fields.required(f"{path}.name"))
+    elif name:
+        errors += each(f"{path}.name", name, names.label_problems(name))
+        if name in seen:
+            errors.append(fields.duplicate(f"{path}.name", name))
+        seen.add(name)
+    errors += each(f"{path}.port", number, port_problems(number))
+    if (protocol := port.get("protocol")) not in PROTOCOLS:
+        errors.append(fields.not_supported(f"{path}.protocol", protocol, PROTOCOLS))
+    target = port.get("targetPort", 0)
+    problems = port_problems(target) if isinstance(target, int) else port_name_problems(target)
+    errors += each(f"{path}.targetPort", target, problems)
+    if (application := port.get("appProtocol")) is not None:
+        errors += each(f"{path}.appProtocol", application, names.qualified_problems(application))
+    return errors
+
+
+def _affinity_errors(spec: JsonObject) -> list[FieldError]:
+    affinity, config = spec.get("sessionAffinity") or "", spec.get("sessionAffinityConfig")
+    if affinity not in AFFINITIES:
+        return [fields.not_supported("spec.sessionAffinity", affinity, AFFINITIES)]
+    path = "spec.sessionAffinityConfig"
+    if affinity == "None":
+        if config is None:
+            return []
+        return [fields.forbidden(path, "must not be set when session affinity is None")]
+    seconds = ((config or {}).get("clientIP") or {}).get("timeoutSeconds")
+    if seconds is not None and not 0 < seconds <= LONGEST_AFFINITY:
+        why = f"must be greater than 0 and less than {LONGEST_AFFINITY}"
+        return [fields.invalid_value(f"{path}.clientIP.timeoutSeconds", seconds, why)]
+    return []
+
+
+def _address_errors(spec: JsonObject) -> list[FieldError]:
+    errors = []
+    families = spec.get("ipFamilies") or ()
+    for index, family in enumerate(families):
+        path = f"spec.ipFamilies[{index}]"
+        if family not in FAMILIES:
+            errors.append(fields.not_supported(path, family, FAMILIES))
+        if family in families[:index]:
+            errors.append(fields.duplicate(path, family))
+    policy = spec.get("ipFamilyPolicy")
+    if policy is not None and policy not in FAMILY_POLICIES:
+        errors.append(fields.not_supported("spec.ipFamilyPolicy", policy, FAMILY_POLICIES))
+    first, path = spec.get("clusterIP") or "", "spec.clusterIPs"
+    addresses = spec.get("clusterIPs") or ([first] if first else [])
+    if first and addresses[0] != first:
+        why = "first value must match `clusterIP`"
+        errors.append(fields.invalid_value(path, addresses, why))
+    wrong = False
+    for index, address in enumerate(addresses):
+        if index == 0 and address == "None":
+            if len(addresses) > 1:
+                why = "'None' must be the first and only value"
+                errors.append(fields.invalid_value(path, addresses, why))
+                wrong = True
+            continue
+        problems = address_problems(address)
+        wrong = wrong or bool(problems)
+        errors += each(f"{path}[{index}]", address, problems)
+    if len(addresses) > 2:
+        errors.append(fields.invalid_value(path, addresses, "may only hold up to 2 values"))
+    if wrong or len(addresses) < 2:
+        return errors
+    if len({":" in address for address in addresses}) < len(addresses):
+        why = "may specify no more than one IP for each IP family"
+        errors.append(fields.invalid_value(path, addresses, why))
+    return errors
+
+
+def _number_errors(ports: Sequence[JsonObject], kind: str) -> list[FieldError]:
+    """Return what is wrong with ports beside each other."""
+    errors = []
+    if kind == "ClusterIP":
+        why = "may not be used when `type` is 'ClusterIP'"
+        errors += [
+            fields.forbidden(f"spec.ports[{index}].nodePort", why)
+            for index, port in enumerate(ports)
+            if port.get("nodePort")
+        ]
+    seen: set[tuple[str, Any, Any]] = set()
+    for part in ("nodePort", "port"):
+        for index, port in enumerate(ports):
+            if part == "nodePort" and not port.get(part):
+                continue
+            key = (part, port.get("protocol"), port.get(part))
+            if key in seen and part == "nodePort":
+                errors.append(fields.duplicate(f"spec.ports[{index}].nodePort", port[part]))
+            elif key in seen:
+                # By the names that the fields have in Go.
+                shown = {
+                    "Name": "", "Protocol": port.get("protocol"), "AppProtocol": None,
+                    "Port": port.get("port"), "TargetPort": 0, "NodePort": 0,
+                }  # fmt: skip
+                errors.append(fields.duplicate(f"spec.ports[{index}]", shown))
+            seen.add(key)
+    return errors
+
+
+def _load_balancer_errors(spec: JsonObject, kind: str) -> list[FieldError]:
+    errors = []
+    why = "may only be used when `type` is 'LoadBalancer'"
+    path, balances = "spec.LoadBalancerSourceRanges", kind == "LoadBalancer"
+    ranges = spec.get("loadBalancerSourceRanges") or ()
+    if ranges and not balances:
+        errors.append(fields.forbidden(path, why))
+    for index, text in enumerate(ranges):
+        errors += each(f"{path}[{index}]", text.strip(), network_problems(text.strip()))
+    if spec.get("allocateLoadBalancerNodePorts") is not None and not balances:
+        errors.append(fields.forbidden("spec.allocateLoadBalancerNodePorts", why))
+    if (name := spec.get("loadBalancerClass")) is not None:
+        if balances:
+            errors += each("spec.loadBalancerClass", name, names.qualified_problems(name))
+        else:
+            errors.append(fields.forbidden("spec.loadBalancerClass", why))
+    return errors
+
+
+def _traffic_errors(spec: JsonObject, kind: str) -> list[FieldError]:
+    errors = []
+    outside = kind in {"LoadBalancer", "NodePort"} or (
+        kind == "ClusterIP" and bool(spec.get("externalIPs"))
+    )
+    policy, path = spec.get("externalTrafficPolicy") or "", "spec.externalTrafficPolicy"
+    if not outside and policy:
+        why = "may only be set for externally-accessible services"
+        errors.append(fields.invalid_value(path, policy, why))
+    elif outside and not policy and kind != "ClusterIP":
+        errors.append(fields.required(path))
+    elif policy and policy not in TRAFFIC:
+        errors.append(fields.not_supported(path, policy, TRAFFIC))
+    health, path = spec.get("healthCheckNodePort") or 0, "spec.healthCheckNodePort"
+    if health and not (kind == "LoadBalancer" and policy == "Local"):
+        why = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"
+        errors.append(fields.invalid_value(path, health, why))
+    inside = spec.get("internalTrafficPolicy")
+    if inside is not None and inside not in TRAFFIC:
+        errors.append(fields.not_supported("spec.internalTrafficPolicy", inside, TRAFFIC))
+    spread = spec.get("trafficDistribution")
+    if spread is not None and spread not in DISTRIBUTIONS:
+        path = "spec.trafficDistribution"
+        errors.append(fields.not_supported(path, spread, DISTRIBUTIONS, ordered=True))
+    return errors
 
 
 class EndpointsStrategy(Strategy):
@@ -129,3 +315,47 @@ class EndpointsStrategy(Strategy):
         for subset in value.get("subsets") or ():
             for port in subset.get("ports") or ():
                 port.setdefault("protocol", "TCP")
+
+    def validate(self, value: JsonDict) -> list[FieldError]:
+        """Return what is wrong with the subsets."""
+        errors = []
+        for index, subset in enumerate(value.get("subsets") or ()):
+            path = f"subsets[{index}]"
+            if not subset.get("addresses") and not subset.get("notReadyAddresses"):
+                why = "must specify `addresses` or `notReadyAddresses`"
+                errors.append(fields.required(path, why))
+            for part in ("addresses", "notReadyAddresses"):
+                for number, address in enumerate(subset.get(part) or ()):
+                    errors += _endpoint_errors(address, f"{path}.{part}[{number}]")
+            ports = subset.get("ports") or ()
+            for number, port in enumerate(ports):
+                errors += _endpoint_port_errors(port, f"{path}.ports[{number}]", len(ports) > 1)
+        return errors
+
+
+def _endpoint_errors(address: JsonObject, path: str) -> list[FieldError]:
+    text = address.get("ip") or ""
+    errors = each(f"{path}.ip", text, [*address_problems(text), *endpoint_problems(text)])
+    if host := address.get("hostname"):
+        errors += each(f"{path}.hostname", host, names.label_problems(host))
+    if (node := address.get("nodeName")) is not None:
+        errors += each(f"{path}.nodeName", node, names.subdomain_problems(node))
+    return errors
+
+
+def _endpoint_port_errors(
+    port: JsonObject,
+    path: str,
+    named: bool,  # noqa: FBT001 - whether there are several
+) -> list[FieldError]:
+    name, errors = port.get("name") or "", []
+    if name:
+        errors += each(f"{path}.name", name, names.label_problems(name))
+    elif named:
+        errors.append(fields.required(f"{path}.name"))
+    errors += each(f"{path}.port", port.get("port") or 0, port_problems(port.get("port") or 0))
+    if (protocol := port.get("protocol")) not in PROTOCOLS:
+        errors.append(fields.not_supported(f"{path}.protocol", protocol, PROTOCOLS))
+    if (application := port.get("appProtocol")) is not None:
+        errors += each(f"{path}.appProtocol", application, names.qualified_problems(application))
+    return errors

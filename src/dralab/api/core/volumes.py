@@ -1,9 +1,32 @@
 """Persistent volumes, and claims for them."""
 
+from collections.abc import Sequence
+from typing import Final
+
 from dralab.api import fields
+from dralab.api.core.addresses import csi_driver_errors, each
+from dralab.api.core.pods import label_selector_problems
 from dralab.api.fields import FieldError
 from dralab.api.strategy import Strategy
-from dralab.values.json_types import JsonDict
+from dralab.values import names, quantity
+from dralab.values.json_types import JsonDict, JsonObject
+
+ALONE: Final = "ReadWriteOncePod"
+ACCESS_MODES: Final = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", ALONE]
+VOLUME_MODES: Final = ["Block", "Filesystem"]
+RECLAIM: Final = ["Delete", "Recycle", "Retain"]
+HOST_PATHS: Final = (
+    "", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate",
+    "Socket",
+)  # fmt: skip
+# Fields of the spec of a volume that name no source of it.
+NO_SOURCES: Final = frozenset(
+    {
+        "accessModes", "capacity", "claimRef", "mountOptions", "nodeAffinity",
+        "persistentVolumeReclaimPolicy", "storageClassName", "volumeAttributesClassName",
+        "volumeMode",
+    }
+)  # fmt: skip
 
 
 class ClaimStrategy(Strategy):
@@ -19,13 +42,7 @@ class ClaimStrategy(Strategy):
 
     def validate(self, value: JsonDict) -> list[FieldError]:
         """Return what is wrong with the spec."""
-        spec = value["spec"]
-        errors = []
-        if not spec.get("accessModes"):
-            errors.append(fields.required("spec.accessModes", "at least 1 access mode is required"))
-        if "storage" not in ((spec.get("resources") or {}).get("requests") or {}):
-            errors.append(fields.required("spec.resources[storage]"))
-        return errors
+        return claim_spec_errors(value["spec"], "spec")
 
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """Return what is wrong with the change: only the size of a bound claim may grow."""
@@ -46,6 +63,59 @@ class ClaimStrategy(Strategy):
             )
             return [fields.forbidden("spec", why)]
         return []
+
+
+def _mode_errors(modes: Sequence[str], path: str) -> list[FieldError]:
+    errors = [
+        fields.not_supported(path, mode, ACCESS_MODES) for mode in modes if mode not in ACCESS_MODES
+    ]
+    known = set(modes) & set(ACCESS_MODES)
+    if ALONE in known and len(known) > 1:
+        why = "may not use ReadWriteOncePod with other access modes"
+        errors.append(fields.forbidden(path, why))
+    return errors
+
+
+def claim_spec_errors(spec: JsonObject, path: str) -> list[FieldError]:
+    """Return what is wrong with the spec of a claim, or of a template of claims."""
+    errors = []
+    modes = spec.get("accessModes") or ()
+    if not modes:
+        errors.append(fields.required(f"{path}.accessModes", "at least 1 access mode is required"))
+    errors += label_selector_problems(spec.get("selector") or {}, f"{path}.selector")
+    errors += _mode_errors(modes, f"{path}.accessModes")
+    amount = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
+    at = f"{path}.resources[storage]"
+    if amount is None:
+        errors.append(fields.required(at))
+    elif quantity.parse(amount) <= 0:
+        errors.append(fields.invalid_value(at, amount, "must be greater than zero"))
+    for part in ("storageClassName", "volumeAttributesClassName"):
+        if part == "volumeAttributesClassName":
+            errors += _source_errors(spec, path)
+        if name := spec.get(part):
+            errors += each(f"{path}.{part}", name, names.subdomain_problems(name))
+        mode = spec.get("volumeMode")
+        if part == "storageClassName" and mode not in VOLUME_MODES and mode is not None:
+            errors.append(fields.not_supported(f"{path}.volumeMode", mode, VOLUME_MODES))
+    return errors
+
+
+def _source_errors(spec: JsonObject, path: str) -> list[FieldError]:
+    errors = []
+    for part in ("dataSource", "dataSourceRef"):
+        source = spec.get(part)
+        if source is None:
+            continue
+        errors += [
+            fields.required(f"{path}.{part}.{name}")
+            for name in ("name", "kind")
+            if not source.get(name)
+        ]
+        if not source.get("apiGroup") and source.get("kind") != "PersistentVolumeClaim":
+            why = "must be 'PersistentVolumeClaim' when referencing the default apiGroup"
+            errors.append(fields.invalid_value(f"{path}.{part}", source.get("kind") or "", why))
+    return errors
 
 
 class VolumeStrategy(Strategy):
@@ -72,9 +142,90 @@ class VolumeStrategy(Strategy):
     def validate(self, value: JsonDict) -> list[FieldError]:
         """Return what is wrong with the spec."""
         spec = value["spec"]
-        errors = []
-        if not spec.get("accessModes"):
+        modes, errors = spec.get("accessModes") or (), []
+        if not modes:
             errors.append(fields.required("spec.accessModes"))
-        if not spec.get("capacity"):
-            errors.append(fields.required("spec.capacity"))
+        errors += _mode_errors(modes, "spec.accessModes")
+        errors += _capacity_errors(spec.get("capacity") or {}, "spec.capacity")
+        policy = spec.get("persistentVolumeReclaimPolicy")
+        if policy not in RECLAIM:
+            path = "spec.persistentVolumeReclaimPolicy"
+            errors.append(fields.not_supported(path, policy, RECLAIM))
+        errors += _volume_errors(spec, "spec")
+        if (spec.get("hostPath") or {}).get("path") == "/" and policy == "Recycle":
+            path = "spec.persistentVolumeReclaimPolicy"
+            why = "may not be 'recycle' for a hostPath mount of '/'"
+            errors.append(fields.forbidden(path, why))
+        if name := spec.get("storageClassName"):
+            errors += each("spec.storageClassName", name, names.subdomain_problems(name))
+        mode = spec.get("volumeMode")
+        if mode is not None and mode not in VOLUME_MODES:
+            errors.append(fields.not_supported("spec.volumeMode", mode, VOLUME_MODES))
         return errors
+
+    def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
+        """Return what is wrong with the change: what it is stays."""
+        before, after = old["spec"], new["spec"]
+        errors = self.validate(new)
+        sources = {*before, *after} - NO_SOURCES
+        if any(before.get(part) != after.get(part) for part in sources):
+            # A real server adds a diff of Go structs.
+            why = "spec.persistentvolumesource is immutable after creation"
+            errors.append(fields.forbidden("spec.persistentvolumesource", why))
+        if before.get("volumeMode") != after.get("volumeMode"):
+            mode = after.get("volumeMode")
+            errors.append(fields.invalid_value("volumeMode", mode, "field is immutable"))
+        return errors
+
+
+def _capacity_errors(capacity: JsonObject, path: str) -> list[FieldError]:
+    errors = []
+    if not capacity:
+        errors.append(fields.required(path))
+    if list(capacity) != ["storage"]:
+        errors.append(fields.not_supported(path, capacity or None, ["storage"]))
+    for name, amount in capacity.items():
+        if quantity.parse(amount) <= 0:
+            why = "must be greater than zero"
+            errors.append(fields.invalid_value(f"{path}[{name}]", amount, why))
+    return errors
+
+
+def _volume_errors(spec: JsonObject, path: str) -> list[FieldError]:
+    """Return what is wrong with where a volume lies, and with the nodes it may be used on."""
+    errors = []
+    sources = [part for part in spec if part not in NO_SOURCES and spec[part] is not None]
+    if not sources:
+        errors.append(fields.required(path, "must specify a volume type"))
+    why = "may not specify more than 1 volume type"
+    errors += [fields.forbidden(f"{path}.{part}", why) for part in sources[1:]]
+    if "hostPath" in sources:
+        errors += _host_path_errors(spec["hostPath"], f"{path}.hostPath")
+    if (driver := spec.get("csi")) is not None:
+        errors += csi_driver_errors(driver.get("driver") or "", f"{path}.csi.driver")
+        if not driver.get("volumeHandle"):
+            errors.append(fields.required(f"{path}.csi.volumeHandle"))
+    affinity = spec.get("nodeAffinity")
+    if affinity is not None:
+        required, within = affinity.get("required"), f"{path}.nodeAffinity.required"
+        if required is None:
+            errors.append(fields.required(within, "must specify required node constraints"))
+        elif not required.get("nodeSelectorTerms"):
+            why = "must have at least one node selector term"
+            errors.append(fields.required(f"{within}.nodeSelectorTerms", why))
+    elif "local" in sources:
+        why = "Local volume requires node affinity"
+        errors.append(fields.required(f"{path}.nodeAffinity", why))
+    return errors
+
+
+def _host_path_errors(source: JsonObject, path: str) -> list[FieldError]:
+    given, kind = source.get("path") or "", source.get("type") or ""
+    errors = []
+    if not given:
+        errors.append(fields.required(f"{path}.path"))
+    elif ".." in given.split("/"):
+        errors.append(fields.invalid_value(f"{path}.path", given, "must not contain '..'"))
+    if kind not in HOST_PATHS:
+        errors.append(fields.not_supported(f"{path}.type", kind, HOST_PATHS))
+    return errors

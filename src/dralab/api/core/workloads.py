@@ -1,20 +1,21 @@
-"""apps/v1 and batch/v1: what keeps pods running, or runs them to their end."""
+"""apps/v1: what keeps pods running."""
 
 from typing import Final
 
 from dralab.api import fields
+from dralab.api.core.addresses import amount_of, amount_or_percent_errors, each
 from dralab.api.core.pods import WithPods, default_template, selector_problems
+from dralab.api.core.volumes import claim_spec_errors
 from dralab.api.fields import FieldError
-from dralab.values import cron, labels, names
+from dralab.values import labels, names
 from dralab.values.json_types import JsonDict
 
 QUARTER: Final = "25%"
 TEMPLATE_GENERATION: Final = "deprecated.daemonset.template.generation"
-JOB_LABELS: Final = ("batch.kubernetes.io/controller-uid", "controller-uid")
-JOB_NAMES: Final = ("batch.kubernetes.io/job-name", "job-name")
 
 
-def _not_negative(spec: JsonDict, name: str) -> list[FieldError]:
+def not_negative(spec: JsonDict, name: str) -> list[FieldError]:
+    """Return the error of a field of a spec that is below zero."""
     value = spec.get(name)
     if isinstance(value, int) and value < 0:
         why = "must be greater than or equal to 0"
@@ -22,13 +23,20 @@ def _not_negative(spec: JsonDict, name: str) -> list[FieldError]:
     return []
 
 
-def _template(obj: JsonDict | None) -> JsonDict | None:
+def template_of(obj: JsonDict | None) -> JsonDict | None:
     """Return the template of pods that an object had."""
     return None if obj is None else (obj.get("spec") or {}).get("template")
 
 
 class TemplateStrategy(WithPods):
-    """What kinds with a selector and a template of pods have in common."""
+    """What kinds with a selector and a template of pods have in common.
+
+    `called` is the kind in messages about an empty selector, `template_in` in those about the
+    template. Source: k8s.io/kubernetes `pkg/apis/apps/validation`.
+    """
+
+    called = "deployment"
+    template_in = "ReplicaSet"
 
     def default(self, value: JsonDict) -> None:
         """Fill in the template, one replica, ten revisions."""
@@ -44,12 +52,23 @@ class TemplateStrategy(WithPods):
         """Return what is wrong with the spec."""
         spec = value["spec"]
         template = spec.get("template") or {}
-        return [
-            *_not_negative(spec, "replicas"),
-            *_not_negative(spec, "revisionHistoryLimit"),
-            *selector_problems(spec.get("selector"), template),
-            *self.template_problems(template, "spec.template", _template(old)),
+        errors = [
+            *self.own_problems(spec, new=old is None),
+            *selector_problems(spec.get("selector"), template, kind=self.called),
+            *self.template_problems(template, "spec.template", template_of(old)),
         ]
+        if (template.get("spec") or {}).get("activeDeadlineSeconds") is not None:
+            why = f"activeDeadlineSeconds in {self.template_in} is not Supported"
+            errors.append(fields.forbidden("spec.template.spec.activeDeadlineSeconds", why))
+        return errors + self.later_problems(spec)
+
+    def own_problems(self, spec: JsonDict, *, new: bool) -> list[FieldError]:  # noqa: ARG002
+        """Return what is wrong with the fields that are looked at before the template."""
+        return [*not_negative(spec, "replicas"), *not_negative(spec, "minReadySeconds")]
+
+    def later_problems(self, spec: JsonDict) -> list[FieldError]:  # noqa: ARG002 - for others
+        """Return what is wrong with the fields that are looked at after it."""
+        return []
 
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """Return what is wrong with the change: selectors stay."""
@@ -84,22 +103,56 @@ class DeploymentStrategy(TemplateStrategy):
         """Begin without a status."""
         value["status"] = {}
 
-    def validate(self, value: JsonDict, old: JsonDict | None = None) -> list[FieldError]:
-        """Return what is wrong with the spec."""
-        errors = super().validate(value, old)
-        strategy = value["spec"].get("strategy") or {}
-        kind = strategy.get("type")
-        if kind not in {"Recreate", "RollingUpdate"}:
-            known = ["Recreate", "RollingUpdate"]
-            errors.append(fields.not_supported("spec.strategy.type", kind, known))
-        elif kind == "Recreate" and "rollingUpdate" in strategy:
-            why = "may not be specified when strategy `type` is 'Recreate'"
-            errors.append(fields.forbidden("spec.strategy.rollingUpdate", why))
+    def own_problems(self, spec: JsonDict, *, new: bool) -> list[FieldError]:  # noqa: ARG002
+        """Return what is wrong with the number of replicas."""
+        return not_negative(spec, "replicas")
+
+    def later_problems(self, spec: JsonDict) -> list[FieldError]:
+        """Return what is wrong with the strategy and the deadlines."""
+        errors = _deployment_strategy_errors(spec.get("strategy") or {}, "spec.strategy")
+        ready, deadline = spec.get("minReadySeconds") or 0, spec.get("progressDeadlineSeconds")
+        errors += not_negative(spec, "minReadySeconds")
+        errors += not_negative(spec, "revisionHistoryLimit")
+        errors += not_negative(spec, "progressDeadlineSeconds")
+        if deadline is not None and deadline <= ready:
+            why = "must be greater than minReadySeconds"
+            errors.append(fields.invalid_value("spec.progressDeadlineSeconds", deadline, why))
         return errors
+
+
+def _deployment_strategy_errors(strategy: JsonDict, path: str) -> list[FieldError]:
+    kind, rolling = strategy.get("type"), strategy.get("rollingUpdate")
+    if kind == "Recreate":
+        if rolling is None:
+            return []
+        why = "may not be specified when strategy `type` is 'Recreate'"
+        return [fields.forbidden(f"{path}.rollingUpdate", why)]
+    if kind != "RollingUpdate":
+        return [fields.not_supported(path, _in_go(strategy), ["Recreate", "RollingUpdate"])]
+    rolling, at = rolling or {}, f"{path}.rollingUpdate"
+    down, surge = rolling.get("maxUnavailable", 0), rolling.get("maxSurge", 0)
+    errors = amount_or_percent_errors(down, f"{at}.maxUnavailable", most=None)
+    errors += amount_or_percent_errors(surge, f"{at}.maxSurge", most=None)
+    if not errors and not amount_of(down) and not amount_of(surge):
+        why = "may not be 0 when `maxSurge` is 0"
+        errors.append(fields.invalid_value(f"{at}.maxUnavailable", down, why))
+    return errors + [
+        error
+        for error in amount_or_percent_errors(down, f"{at}.maxUnavailable")
+        if error not in errors
+    ]
+
+
+def _in_go(strategy: JsonDict) -> JsonDict:
+    """Return a strategy by the names that its fields have in Go."""
+    rolling = strategy.get("rollingUpdate")
+    return {"Type": strategy.get("type", ""), "RollingUpdate": rolling}
 
 
 class ReplicaSetStrategy(TemplateStrategy):
     """Replica sets."""
+
+    called = "deployment"
 
 
 class ReplicationControllerStrategy(TemplateStrategy):
@@ -121,14 +174,14 @@ class ReplicationControllerStrategy(TemplateStrategy):
         spec = value["spec"]
         template = spec.get("template") or {}
         selector = spec.get("selector") or {}
-        errors = _not_negative(spec, "replicas")
+        errors = not_negative(spec, "replicas")
         mine = (template.get("metadata") or {}).get("labels") or {}
         if not selector:
             errors.append(fields.required("spec.selector"))
         elif not labels.from_mapping({"matchLabels": selector}).accepts(mine):
             why = "`selector` does not match template `labels`"
             errors.append(fields.invalid_value("spec.template.metadata.labels", mine, why))
-        return errors + self.template_problems(template, "spec.template", _template(old))
+        return errors + self.template_problems(template, "spec.template", template_of(old))
 
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """Return what is wrong with the change; this kind's selector may change."""
@@ -137,6 +190,9 @@ class ReplicationControllerStrategy(TemplateStrategy):
 
 class StatefulSetStrategy(TemplateStrategy):
     """Stateful sets."""
+
+    called = "statefulset"
+    template_in = "StatefulSet"
 
     def default(self, value: JsonDict) -> None:
         """Fill in what the client left out."""
@@ -160,6 +216,11 @@ class StatefulSetStrategy(TemplateStrategy):
     def prepare_create(self, value: JsonDict, now: str) -> None:  # noqa: ARG002
         """Begin with no replicas."""
         value["status"] = {"replicas": 0, "availableReplicas": 0}
+        _drop_most_unavailable(value)
+
+    def prepare_update(self, new: JsonDict, old: JsonDict, now: str) -> None:  # noqa: ARG002
+        """Drop what a gate is off for."""
+        _drop_most_unavailable(new)
 
     def validate(self, value: JsonDict, old: JsonDict | None = None) -> list[FieldError]:
         """Return what is wrong with the spec; pods mount the claims made for them by name."""
@@ -178,13 +239,99 @@ class StatefulSetStrategy(TemplateStrategy):
         seen = {**spec, "template": {**template, "spec": inside}}
         return super().validate({**value, "spec": seen}, old)
 
+    def own_problems(self, spec: JsonDict, *, new: bool) -> list[FieldError]:
+        """Return what is wrong with how pods are managed, updated and named."""
+        errors = []
+        management = spec.get("podManagementPolicy")
+        if management not in {"OrderedReady", "Parallel"}:
+            why = "must be 'OrderedReady' or 'Parallel'"
+            errors.append(fields.invalid_value("spec.podManagementPolicy", management, why))
+        errors += _stateful_update_errors(spec.get("updateStrategy") or {}, "spec.updateStrategy")
+        kept = spec.get("persistentVolumeClaimRetentionPolicy") or {}
+        errors += [
+            fields.not_supported(
+                f"spec.persistentVolumeClaimRetentionPolicy.{part}",
+                kept.get(part),
+                RETENTION,
+                ordered=True,
+            )
+            for part in ("whenDeleted", "whenScaled")
+            if kept.get(part) not in RETENTION
+        ]
+        for index, claim in enumerate((new and spec.get("volumeClaimTemplates")) or ()):
+            path = f"spec.volumeClaimTemplates[{index}].spec"
+            errors += claim_spec_errors(claim.get("spec") or {}, path)
+        errors += super().own_problems(spec, new=new)
+        start = (spec.get("ordinals") or {}).get("start") or 0
+        if start < 0:
+            why = "must be greater than or equal to 0"
+            errors.append(fields.invalid_value("spec.ordinals.start", start, why))
+        service = spec.get("serviceName") or ""
+        if new and service:
+            errors += each("spec.serviceName", service, names.label_problems(service))
+        return errors
+
+    def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
+        """Return what is wrong with the change: few fields may be changed."""
+        errors = self.validate(new, old)
+        before, after = old["spec"], new["spec"]
+        if any(before.get(part) != after.get(part) for part in {*before, *after} - MAY_CHANGE):
+            errors.append(fields.forbidden("spec", FEW_CHANGE))
+        return errors
+
     def name_problems(self, name: str) -> list[str]:
         """Return why a name is none: it becomes a part of host names."""
         return names.label_problems(name)
 
 
+MAY_CHANGE: Final = frozenset(
+    {
+        "replicas", "ordinals", "template", "updateStrategy", "revisionHistoryLimit",
+        "persistentVolumeClaimRetentionPolicy", "minReadySeconds",
+    }
+)  # fmt: skip
+FEW_CHANGE: Final = (
+    "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', "
+    "'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and "
+    "'minReadySeconds' are forbidden"
+)
+RETENTION: Final = ("Retain", "Delete")
+
+
+def _drop_most_unavailable(value: JsonDict) -> None:
+    """Drop the field of MaxUnavailableStatefulSet, which is off by default."""
+    rolling = (value["spec"].get("updateStrategy") or {}).get("rollingUpdate")
+    if rolling:
+        rolling.pop("maxUnavailable", None)
+
+
+def _stateful_update_errors(strategy: JsonDict, path: str) -> list[FieldError]:
+    kind, rolling, at = strategy.get("type"), strategy.get("rollingUpdate"), f"{path}.rollingUpdate"
+    if kind == "OnDelete":
+        if rolling is None:
+            return []
+        shown = {
+            "Partition": rolling.get("partition") or 0,
+            "MaxUnavailable": rolling.get("maxUnavailable"),
+        }
+        why = "only allowed for updateStrategy 'RollingUpdate'"
+        return [fields.invalid_value(at, shown, why)]
+    if kind != "RollingUpdate":
+        why = "must be 'RollingUpdate' or 'OnDelete'"
+        return [fields.invalid_value(path, _in_go(strategy), why)]
+    rolling, errors = rolling or {}, []
+    partition = rolling.get("partition") or 0
+    if partition < 0:
+        why = "must be greater than or equal to 0"
+        errors.append(fields.invalid_value(f"{at}.partition", partition, why))
+    return errors
+
+
 class DaemonSetStrategy(TemplateStrategy):
     """Daemon sets."""
+
+    called = "daemonset"
+    template_in = "DaemonSet"
 
     def default(self, value: JsonDict) -> None:
         """Fill in what the client left out."""
@@ -216,6 +363,30 @@ class DaemonSetStrategy(TemplateStrategy):
         changed = new["spec"].get("template") != old["spec"].get("template")
         _number_template(new, template_generation(old) + changed)
 
+    def own_problems(self, spec: JsonDict, *, new: bool) -> list[FieldError]:  # noqa: ARG002
+        """Return nothing: all is looked at after the template."""
+        return []
+
+    def later_problems(self, spec: JsonDict) -> list[FieldError]:
+        """Return what is wrong with the strategy and the limits."""
+        errors = not_negative(spec, "minReadySeconds")
+        strategy, path = spec.get("updateStrategy") or {}, "spec.updateStrategy"
+        if strategy.get("type") == "RollingUpdate":
+            errors += _daemon_update_errors(
+                strategy.get("rollingUpdate") or {}, f"{path}.rollingUpdate"
+            )
+        elif strategy.get("type") != "OnDelete":
+            known = ("RollingUpdate", "OnDelete")
+            errors.append(fields.not_supported(path, _in_go(strategy), known, ordered=True))
+        return errors + not_negative(spec, "revisionHistoryLimit")
+
+    def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
+        """Return what is wrong with the change: the selector stays."""
+        selector, errors = new["spec"].get("selector"), []
+        if selector != old["spec"].get("selector"):
+            errors.append(fields.invalid_value("spec.selector", selector, "field is immutable"))
+        return errors + self.validate(new, old)
+
 
 def template_generation(daemon_set: JsonDict) -> int:
     """Return the number of a DaemonSet's template; its pods carry it as a label. 0 if it has none.
@@ -232,192 +403,15 @@ def _number_template(value: JsonDict, number: int) -> None:
     metadata["annotations"] = {**annotations, TEMPLATE_GENERATION: str(number)}
 
 
-ACTIONS: Final = ("Count", "FailIndex", "FailJob", "Ignore")
-
-
-class JobStrategy(WithPods):
-    """Jobs: the server makes the selector, and most of a spec is fixed."""
-
-    def default(self, value: JsonDict) -> None:
-        """Fill in what the client left out."""
-        spec = value.setdefault("spec", {})
-        default_template(spec)
-        if "completions" not in spec and "parallelism" not in spec:
-            spec["completions"] = spec["parallelism"] = 1
-        spec.setdefault("parallelism", 1)
-        spec.setdefault("backoffLimit", 2**31 - 1 if "backoffLimitPerIndex" in spec else 6)
-        spec.setdefault("completionMode", "NonIndexed")
-        spec.setdefault("suspend", False)
-        spec.setdefault("manualSelector", False)
-        if "podReplacementPolicy" not in spec:
-            failing = "podFailurePolicy" in spec
-            spec["podReplacementPolicy"] = "Failed" if failing else "TerminatingOrFailed"
-        for rule in (spec.get("podFailurePolicy") or {}).get("rules") or ():
-            for pattern in rule.get("onPodConditions") or ():
-                pattern["status"] = pattern.get("status") or "True"
-
-    def prepare_create(self, value: JsonDict, now: str) -> None:  # noqa: ARG002
-        """Give the job a selector that no other has."""
-        value["status"] = {}
-        spec, meta = value["spec"], value["metadata"]
-        if spec.get("manualSelector"):
-            return
-        name = meta.get("name", "")  # validation tells that there is none
-        mine = dict.fromkeys(JOB_LABELS, meta["uid"]) | dict.fromkeys(JOB_NAMES, name)
-        template = spec["template"].setdefault("metadata", {})
-        template["labels"] = {**(template.get("labels") or {}), **mine}
-        if not meta.get("labels"):
-            meta["labels"] = dict(template["labels"])
-        spec["selector"] = {"matchLabels": {JOB_LABELS[0]: meta["uid"]}}
-
-    def validate(self, value: JsonDict, old: JsonDict | None = None) -> list[FieldError]:
-        """Return what is wrong with the spec."""
-        spec = value["spec"]
-        errors = [
-            error
-            for name in ("parallelism", "completions", "backoffLimit", "ttlSecondsAfterFinished")
-            for error in _not_negative(spec, name)
-        ]
-        template = spec.get("template") or {}
-        policy = (template.get("spec") or {}).get("restartPolicy")
-        if policy == "Always":
-            errors.append(
-                fields.required(
-                    "spec.template.spec.restartPolicy",
-                    'valid values: "OnFailure", "Never"',
-                )
-            )
-        if spec.get("completionMode") == "Indexed" and spec.get("completions") is None:
-            why = "when completion mode is Indexed"
-            errors.append(fields.required("spec.completions", why))
-        errors += _failure_problems(spec, policy)
-        known = ("Always", "OnFailure", "Never")
-        before = _template(old)
-        return errors + self.template_problems(template, "spec.template", before, restart=known)
-
-    def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the change: selector, template and completions stay."""
-        errors = self.validate(new, old)
-        before, after = old["spec"], new["spec"]
-        fixed = ["selector", "podFailurePolicy", "completionMode", "backoffLimitPerIndex"]
-        if after.get("completionMode") != "Indexed":
-            fixed.append("completions")
-        if not before.get("suspend"):
-            fixed.append("template")
-        errors += [
-            fields.invalid_value(f"spec.{name}", after.get(name), "field is immutable")
-            for name in fixed
-            if before.get(name) != after.get(name)
-        ]
+def _daemon_update_errors(rolling: JsonDict, path: str) -> list[FieldError]:
+    down, surge = rolling.get("maxUnavailable", 0), rolling.get("maxSurge", 0)
+    errors = amount_or_percent_errors(down, f"{path}.maxUnavailable")
+    errors += amount_or_percent_errors(surge, f"{path}.maxSurge")
+    if errors:
         return errors
-
-
-def _failure_problems(spec: JsonDict, restart: str | None) -> list[FieldError]:
-    """Return what is wrong with how a job counts its failures."""
-    errors: list[FieldError] = []
-    indexed = spec.get("completionMode") == "Indexed"
-    per_index, most = spec.get("backoffLimitPerIndex"), spec.get("maxFailedIndexes")
-    for name in ("backoffLimitPerIndex", "maxFailedIndexes", "successPolicy"):
-        if spec.get(name) is not None and not indexed:
-            why = "requires indexed completion mode"
-            errors.append(fields.invalid_value(f"spec.{name}", spec[name], why))
-    if most is not None and per_index is None:
-        why = "when maxFailedIndexes is specified"
-        errors.append(fields.required("spec.backoffLimitPerIndex", why))
-    policy = spec.get("podFailurePolicy")
-    if policy is None:
-        return errors
-    if restart != "Never":
-        why = 'only "Never" is supported when podFailurePolicy is specified'
-        path = "spec.template.spec.restartPolicy"
-        errors.append(fields.invalid_value(path, restart or "", why))
-    for number, rule in enumerate(policy.get("rules") or ()):
-        path = f"spec.podFailurePolicy.rules[{number}]"
-        action = rule.get("action") or ""
-        if action not in ACTIONS:
-            errors.append(fields.not_supported(f"{path}.action", action, ACTIONS))
-        elif action == "FailIndex" and per_index is None:
-            why = "requires the backoffLimitPerIndex to be set"
-            errors.append(fields.invalid_value(f"{path}.action", action, why))
-        if bool(rule.get("onExitCodes")) == bool(rule.get("onPodConditions")):
-            why = "exactly one of OnExitCodes and OnPodConditions is required"
-            errors.append(fields.invalid_value(path, "", why))
-    return errors
-
-
-def _schedule_problems(schedule: str, zone: str | None) -> list[FieldError]:
-    errors = []
-    if "TZ" in schedule:
-        why = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
-        errors.append(fields.invalid_value("spec.schedule", schedule, why))
-    else:
-        try:
-            cron.parse(schedule)
-        except cron.ScheduleError as error:
-            errors.append(fields.invalid_value("spec.schedule", schedule, str(error)))
-    if zone is not None and (problem := _zone_problem(zone)):
-        errors.append(fields.invalid_value("spec.timeZone", zone, problem))
-    return errors
-
-
-def _zone_problem(zone: str) -> str | None:
-    if not zone:
-        return "timeZone must be nil or non-empty string"
-    if zone.lower() == "local":
-        return (
-            "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"
-        )
-    try:
-        cron.time_zone(zone)
-    except cron.ScheduleError as error:
-        return str(error)
-    return None
-
-
-class CronJobStrategy(WithPods):
-    """Cron jobs."""
-
-    def default(self, value: JsonDict) -> None:
-        """Fill in what the client left out."""
-        spec = value.setdefault("spec", {})
-        spec.setdefault("concurrencyPolicy", "Allow")
-        spec.setdefault("suspend", False)
-        spec.setdefault("successfulJobsHistoryLimit", 3)
-        spec.setdefault("failedJobsHistoryLimit", 1)
-        job = spec.setdefault("jobTemplate", {})
-        job.setdefault("metadata", {})
-        default_template(job.setdefault("spec", {}))
-
-    def prepare_create(self, value: JsonDict, now: str) -> None:  # noqa: ARG002
-        """Begin without a status."""
-        value["status"] = {}
-
-    def validate(self, value: JsonDict, old: JsonDict | None = None) -> list[FieldError]:
-        """Return what is wrong with the spec."""
-        spec = value["spec"]
-        errors = []
-        if not spec.get("schedule"):
-            errors.append(fields.required("spec.schedule"))
-        else:
-            errors += _schedule_problems(spec["schedule"], spec.get("timeZone"))
-        policy = spec.get("concurrencyPolicy")
-        known = ["Allow", "Forbid", "Replace"]
-        if policy not in known:
-            errors.append(fields.not_supported("spec.concurrencyPolicy", policy, known))
-        template = (spec["jobTemplate"].get("spec") or {}).get("template") or {}
-        before = _template(None if old is None else old["spec"]["jobTemplate"])
-        path = "spec.jobTemplate.spec.template"
-        return errors + self.template_problems(
-            template, path, before, restart=("OnFailure", "Never")
-        )
-
-    def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the change."""
-        return self.validate(new, old)
-
-    def name_problems(self, name: str) -> list[str]:
-        """Return why a name is none: the names of its jobs are eleven characters longer."""
-        problems = names.subdomain_problems(name)
-        if len(name) > 52:
-            problems.append("must be no more than 52 characters")
-        return problems
+    if amount_of(down) and amount_of(surge):
+        why = "may not be set when maxUnavailable is non-zero"
+        return [fields.invalid_value(f"{path}.maxSurge", surge, why)]
+    if not amount_of(down) and not amount_of(surge):
+        return [fields.required(f"{path}.maxUnavailable", "cannot be 0 when maxSurge is 0")]
+    return []

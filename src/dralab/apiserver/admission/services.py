@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Iterable
-from ipaddress import IPv4Network
+from ipaddress import IPv4Network, ip_address
 from typing import Any, Final
 
 from dralab.api import fields
@@ -59,7 +59,7 @@ class ServiceAddresses:
         review.all_of("services", "")
         before = ((review.old or {}).get("spec") or {}) if review.old else {}
         self._address(review, spec, before)
-        self._families(spec)
+        self._families(review, spec)
         if kind in {"NodePort", "LoadBalancer"}:
             self._node_ports(review, spec, before)
 
@@ -75,7 +75,21 @@ class ServiceAddresses:
                 review, "spec.clusterIPs", [address],
                 f"failed to allocate IP {address}: provided IP is already allocated",
             )  # fmt: skip
-        spec["clusterIP"], spec["clusterIPs"] = address, [address]
+        elif address != before.get("clusterIP") and not self._is_ours(address):
+            self._taken(
+                review, "spec.clusterIPs", [address],
+                f"failed to allocate IP {address}: the provided IP ({address}) is not in the "
+                f"valid range. The range of valid IPs is {self.network}",
+            )  # fmt: skip
+        given = spec.get("clusterIPs") or ()
+        spec["clusterIP"], spec["clusterIPs"] = address, [address, *given[1:]]
+
+    def _is_ours(self, address: str) -> bool:
+        """Whether an address is in the range; what is not an address is told of later."""
+        try:
+            return ip_address(address) in self.network
+        except ValueError:
+            return True
 
     def _free_address(self, review: Review) -> str:
         if review.dry_run:
@@ -90,12 +104,16 @@ class ServiceAddresses:
                 return str(host)
         raise _full("serviceIP")
 
-    def _families(self, spec: JsonDict) -> None:
+    def _families(self, review: Review, spec: JsonDict) -> None:
         if spec["clusterIP"] == "None" and not spec.get("selector"):
             # Headless without a selector: its endpoints are managed elsewhere, in any family.
             spec.setdefault("ipFamilies", ["IPv4", "IPv6"])
             spec.setdefault("ipFamilyPolicy", "RequireDualStack")
             return
+        for index, family in enumerate(spec.get("ipFamilies") or ()):
+            if family == "IPv6":
+                at = f"spec.ipFamilies[{index}]"
+                self._taken(review, at, family, "not configured on this cluster")
         spec.setdefault("ipFamilies", ["IPv4"])
         spec.setdefault("ipFamilyPolicy", "SingleStack")
 
@@ -118,7 +136,7 @@ class ServiceAddresses:
                     number,
                     "provided port is already allocated",
                 )
-            elif number not in NODE_PORTS and number not in had:
+            elif number not in NODE_PORTS and number not in had and not review.dry_run:
                 self._taken(
                     review,
                     f"spec.ports[{index}].nodePort",
