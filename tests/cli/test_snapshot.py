@@ -3,9 +3,11 @@
 import stat
 
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from builders import claim, device, device_class, pod, pool, request, worker
+from crowded import flat, gpu_node, holder, waiter
 from dralab.api.snapshots.errors import SnapshotError
 from dralab.api.snapshots.files import read_file, written
 from dralab.api.snapshots.kept_fields import kept
@@ -110,6 +112,18 @@ def test_questions_are_answered_from_the_file_under_other_names_too(tmp_path):
     assert len(columns(result)) > 5
     assert "payroll" in expected.stdout
     assert "payroll" not in result.stdout
+
+
+def test_a_page_from_a_snapshot_names_object_and_field(tmp_path):
+    source, path = tmp_path / "all.yaml", tmp_path / "a.snapshot"
+    objects = flat(gpu_node("a", 2), holder("serve", "a", 0), waiter("train", 2))
+    source.write_text(yaml.safe_dump_all(objects))
+    assert run("snapshot", "-f", str(source), "-o", str(path)).exit_code == 0
+    page = run("explain", "-f", str(path), "train")
+    assert page.exit_code == 1, page.output
+    assert "ResourceClaim default/train-gpus: spec.devices.requests[0].exactly.count" in page.stdout
+    told = run("explain", "-f", str(path), "train", "-o", "json")
+    assert "ResourceClaim default/train-gpus" in told.stdout
 
 
 def test_a_cluster_starts_from_a_snapshot_and_keeps_it_as_it_was(snapshot):

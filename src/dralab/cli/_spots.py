@@ -49,7 +49,7 @@ class FileSpots:
             kind, name, path = "ResourceClaimTemplate", self._templates[name], f"spec.{path}"
         full = name if "/" in name else f"default/{name}"
         found = self._by_name.get((kind, full))
-        if found is None:
+        if found is None or not found.origin.line:  # a snapshot has objects, and no lines
             return self._fields.spot(mark)
         origin = found.origin
         file = self._file(origin.file)
