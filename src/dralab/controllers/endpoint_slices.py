@@ -4,7 +4,8 @@ Source: kube-controller-manager's endpointslice controller. Slices hold at most 
 long as a slice has room, endpoints stay where they are.
 """
 
-from collections.abc import Iterable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from dralab.controllers.endpoint_times import CHANGED, ChangeTimes
@@ -21,6 +22,7 @@ from dralab.objects.metadata import (
     uid_of,
 )
 from dralab.objects.pods import is_finished, is_ready
+from dralab.runtime.cache import Cache
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import ENDPOINT_SLICES, NODES, PODS, SERVICES
 from dralab.values.json_types import JsonDict
@@ -37,21 +39,15 @@ GATHER: Final = SECOND // 20
 Ports = tuple[tuple[str, str, int], ...]
 
 
-class EndpointSlices:
-    """Keeps the slices of every Service with a selector."""
+class SliceKeeper(ABC):
+    """A controller that keeps the slices with its mark; `reconcile` is given the Service's key."""
 
-    def __init__(self, manager: Manager) -> None:
+    def __init__(self, manager: Manager, *, mark: str, queue: str) -> None:
         self.manager = manager
         self.client = manager.client
-        self.services = manager.cache(SERVICES)
-        self.pods = manager.cache(PODS)
-        self.nodes = manager.cache(NODES)
-        self.slices = manager.cache(ENDPOINT_SLICES, label_selector=f"{MANAGED_BY}={MANAGER}")
-        self.times = ChangeTimes()
-        self.queue = manager.queue("endpointslices", self.reconcile)
-        self.services.subscribe(each(self.queue.add))
+        self.slices = manager.cache(ENDPOINT_SLICES, label_selector=f"{MANAGED_BY}={mark}")
+        self.queue = manager.queue(queue, self.reconcile)
         self.slices.subscribe(self._slice)
-        self.pods.subscribe(self._pod)
 
     def _slice(self, old: JsonDict | None, new: JsonDict | None) -> None:
         found = new if new is not None else old
@@ -59,26 +55,46 @@ class EndpointSlices:
             name = labels_of(found).get(SERVICE_NAME, "")
             self.queue.add(NamespacedName(key_of(found).namespace, name))
 
-    def _pod(self, old: JsonDict | None, new: JsonDict | None) -> None:
-        if old is not None and new is not None and shown(old) == shown(new):
-            return
-        for pod in (old, new):
-            if pod is None:
-                continue
-            own = labels_of(pod)
-            for service in self.services.namespace(key_of(pod).namespace):
-                wanted = service["spec"].get("selector")
-                if wanted and wanted.items() <= own.items():
-                    self.queue.add_after(key_of(service), GATHER)
-
+    @abstractmethod
     def reconcile(self, key: NamespacedName) -> int | None:
-        """Bring a Service's slices up to date."""
-        service = self.services.get(key)
-        held = [
+        """Bring the slices of a Service up to date."""
+
+    def held(self, key: NamespacedName) -> list[JsonDict]:
+        """Return the slices of a Service that are not being deleted."""
+        return [
             item
             for item in self.slices.namespace(key.namespace)
             if labels_of(item).get(SERVICE_NAME) == key.name and not is_deleting(item)
         ]
+
+    def delete(self, item: JsonDict) -> None:
+        """Delete a slice."""
+        key = key_of(item)
+        options = {"preconditions": {"uid": uid_of(item)}}
+        self.client.delete(ENDPOINT_SLICES, key.name, key.namespace, options=options)
+        self.slices.learn_deletion(item, self.manager.now())
+
+
+class EndpointSlices(SliceKeeper):
+    """Keeps the slices of every Service with a selector."""
+
+    def __init__(self, manager: Manager) -> None:
+        self.services = manager.cache(SERVICES)
+        self.pods = manager.cache(PODS)
+        self.nodes = manager.cache(NODES)
+        self.times = ChangeTimes()
+        super().__init__(manager, mark=MANAGER, queue="endpointslices")
+        self.services.subscribe(each(self.queue.add))
+        self.pods.subscribe(self._pod)
+
+    def _pod(self, old: JsonDict | None, new: JsonDict | None) -> None:
+        for key in services_that_show(self.services, old, new):
+            self.queue.add_after(key, GATHER)
+
+    def reconcile(self, key: NamespacedName) -> int | None:
+        """Bring a Service's slices up to date."""
+        service = self.services.get(key)
+        held = self.held(key)
         if service is None or is_deleting(service):
             self.times.forget(key)
             return None  # the slices go with their owner
@@ -100,7 +116,7 @@ class EndpointSlices:
             self._write(service, ports, by_ports[ports], mine, changed)
         for item in held:
             if _ports_of(item) not in by_ports:
-                self._delete(item)
+                self.delete(item)
         return None
 
     def _write(
@@ -132,7 +148,7 @@ class EndpointSlices:
         for number, (slice_, kept) in enumerate(filled):
             # One slice stays where there is no endpoint at all.
             if slice_ is not None and not kept and (used or number):
-                self._delete(slice_)
+                self.delete(slice_)
             else:
                 self._put(service, ports, kept, slice_, changed)
 
@@ -178,12 +194,6 @@ class EndpointSlices:
         body = {**held, **content, "metadata": metadata}
         self.slices.learn(self.client.update(ENDPOINT_SLICES, body))
 
-    def _delete(self, item: JsonDict) -> None:
-        key = key_of(item)
-        options = {"preconditions": {"uid": uid_of(item)}}
-        self.client.delete(ENDPOINT_SLICES, key.name, key.namespace, options=options)
-        self.slices.learn_deletion(item, self.manager.now())
-
     def _endpoint(self, service: JsonDict, pod: JsonDict) -> JsonDict | None:
         address = status_of(pod).get("podIP")
         if not address or is_finished(pod):
@@ -208,6 +218,25 @@ class EndpointSlices:
             if zone:
                 found["zone"] = zone
         return found
+
+
+def services_that_show(
+    services: Cache, old: JsonDict | None, new: JsonDict | None
+) -> Iterator[NamespacedName]:
+    """Yield the Services whose endpoints a change of a pod is seen in."""
+    if old is not None and new is not None and _shown(old) == _shown(new):
+        return
+    for pod in (old, new):
+        if pod is not None:
+            for service in services.namespace(key_of(pod).namespace):
+                if selects(service, pod):
+                    yield key_of(service)
+
+
+def selects(service: JsonDict, pod: JsonDict) -> bool:
+    """Whether a Service has a selector, and a pod its labels."""
+    wanted = service["spec"].get("selector")
+    return bool(wanted) and wanted.items() <= labels_of(pod).items()
 
 
 def target_of(pod: JsonDict) -> JsonDict:
@@ -253,7 +282,7 @@ def _ports_of(item: JsonDict) -> Ports:
     )
 
 
-def shown(pod: JsonDict) -> tuple[Any, ...]:
+def _shown(pod: JsonDict) -> tuple[Any, ...]:
     """Return what of a pod an endpoint tells."""
     return (
         status_of(pod).get("podIP"),

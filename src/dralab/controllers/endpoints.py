@@ -13,7 +13,8 @@ from dralab.controllers.endpoint_slices import (
     Ports,
     hostname_of,
     ports_of_pod,
-    shown,
+    selects,
+    services_that_show,
     target_of,
 )
 from dralab.controllers.endpoint_times import CHANGED, ChangeTimes
@@ -57,13 +58,8 @@ class ServiceEndpoints:
             self.queue.add(key_of(found))
 
     def _pod(self, old: JsonDict | None, new: JsonDict | None) -> None:
-        if old is not None and new is not None and shown(old) == shown(new):
-            return
-        for pod in (old, new):
-            if pod is not None:
-                for service in self.services.namespace(key_of(pod).namespace):
-                    if _selects(service, pod):
-                        self.queue.add_after(key_of(service), GATHER)
+        for key in services_that_show(self.services, old, new):
+            self.queue.add_after(key, GATHER)
 
     def reconcile(self, key: NamespacedName) -> int | None:
         """Bring the Endpoints of a Service up to date; without a Service they go."""
@@ -76,7 +72,7 @@ class ServiceEndpoints:
         spec = service["spec"]
         if is_deleting(service) or not spec.get("selector") or spec.get("type") == "ExternalName":
             return None
-        pods = [pod for pod in self.pods.namespace(key.namespace) if _selects(service, pod)]
+        pods = [pod for pod in self.pods.namespace(key.namespace) if selects(service, pod)]
         changed = self.times.changed(service, pods)
         subsets, over = _subsets(service, pods)
         own = {**labels_of(service), MANAGED_BY: MANAGER}
@@ -113,11 +109,6 @@ class ServiceEndpoints:
         except ApiError as error:
             if error.reason != "NotFound":
                 raise
-
-
-def _selects(service: JsonDict, pod: JsonDict) -> bool:
-    wanted = service["spec"].get("selector")
-    return bool(wanted) and wanted.items() <= labels_of(pod).items()
 
 
 def _subsets(service: JsonDict, pods: list[JsonDict]) -> tuple[list[JsonDict], bool]:

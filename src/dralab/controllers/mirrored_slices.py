@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from ipaddress import ip_address
 from typing import Final
 
-from dralab.controllers.endpoint_slices import MANAGED_BY, MOST, SERVICE_NAME
+from dralab.controllers.endpoint_slices import MANAGED_BY, MOST, SERVICE_NAME, SliceKeeper
 from dralab.objects.metadata import (
     NamespacedName,
     annotations_of,
@@ -15,7 +15,6 @@ from dralab.objects.metadata import (
     key_of,
     labels_of,
     owner_reference,
-    uid_of,
 )
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import ENDPOINT_SLICES, ENDPOINTS, SERVICES
@@ -28,38 +27,24 @@ APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 MOST_OF_A_SUBSET: Final = 1000
 
 
-class MirroredSlices:
+class MirroredSlices(SliceKeeper):
     """Keeps the slices of Endpoints that no controller keeps."""
 
     def __init__(self, manager: Manager) -> None:
-        self.manager = manager
-        self.client = manager.client
         self.services = manager.cache(SERVICES)
         self.endpoints = manager.cache(ENDPOINTS)
-        self.slices = manager.cache(ENDPOINT_SLICES, label_selector=f"{MANAGED_BY}={MIRRORING}")
-        self.queue = manager.queue("mirrored slices", self.reconcile)
+        super().__init__(manager, mark=MIRRORING, queue="mirrored slices")
         self.services.subscribe(self._named)
         self.endpoints.subscribe(self._named)
-        self.slices.subscribe(self._slice)
 
     def _named(self, old: JsonDict | None, new: JsonDict | None) -> None:
         found = new if new is not None else old
         if found is not None:
             self.queue.add(key_of(found))
 
-    def _slice(self, old: JsonDict | None, new: JsonDict | None) -> None:
-        found = new if new is not None else old
-        if found is not None:
-            name = labels_of(found).get(SERVICE_NAME, "")
-            self.queue.add(NamespacedName(key_of(found).namespace, name))
-
     def reconcile(self, key: NamespacedName) -> int | None:
         """Bring the slices of hand-written Endpoints up to date."""
-        held = [
-            item
-            for item in self.slices.namespace(key.namespace)
-            if labels_of(item).get(SERVICE_NAME) == key.name and not is_deleting(item)
-        ]
+        held = self.held(key)
         endpoints = self.endpoints.get(key)
         mirrored = endpoints is not None and self._is_mirrored(endpoints)
         wanted = list(_contents(endpoints)) if endpoints is not None and mirrored else []
@@ -70,10 +55,7 @@ class MirroredSlices:
             elif endpoints is not None:
                 self._create(endpoints, content)
         for item in held:
-            place = key_of(item)
-            options = {"preconditions": {"uid": uid_of(item)}}
-            self.client.delete(ENDPOINT_SLICES, place.name, place.namespace, options=options)
-            self.slices.learn_deletion(item, self.manager.now())
+            self.delete(item)
         return None
 
     def _is_mirrored(self, endpoints: JsonDict) -> bool:
