@@ -17,7 +17,8 @@ NAMES = sorted(
     path.stem
     for path in SCENES.glob("*.yaml")
     # Older device APIs are not served, and a snapshot keeps neither volumes nor quotas.
-    if path.stem not in {"fleet", "k8srm", "evolution", "quota"} and "volume" not in path.stem
+    if path.stem not in {"fleet", "k8srm", "k8srm-total", "evolution", "quota"}
+    and "volume" not in path.stem
 )
 
 # A namespace that has such claims has this label.

@@ -1,6 +1,7 @@
 """Constraints that cannot be met: which values there are, and where most devices agree."""
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
 from typing import Final, NamedTuple
@@ -11,7 +12,7 @@ from dralab.allocation.explanation.findings import findings
 from dralab.allocation.explanation.inquiry import Inquiry
 from dralab.allocation.explanation.names import shown_value
 from dralab.allocation.explanation.supply import total_of
-from dralab.allocation.problem import Constraint, Device, Problem
+from dralab.allocation.problem import Claim, Constraint, Device, Problem
 from dralab.allocation.search.alternatives import Alternative
 from dralab.allocation.search.node_devices import bits
 from dralab.values.quantity import Number
@@ -30,12 +31,17 @@ class _Nearest(NamedTuple):
 
 
 def unmatched(inquiry: Inquiry) -> Unmatched | None:
-    """Return the constraint that by itself cannot be met; None where no single one is to blame."""
+    """Return the constraint that by itself cannot be met; None where no single one is to blame.
+
+    Where each alternative of a request has a constraint of its own on the same thing, they count
+    as one, and that of the last alternative is told.
+    """
     for position, claim in enumerate(inquiry.problem.claims):
-        for number, rule in enumerate(claim.constraints):
-            if not rule.kind:
-                continue
-            only = with_constraints(inquiry.problem, position, (rule,))
+        for numbers in _sets_of(claim):
+            number = numbers[-1]
+            rule = claim.constraints[number]
+            rules = tuple(claim.constraints[each] for each in numbers)
+            only = with_constraints(inquiry.problem, position, rules)
             if inquiry.asking.serves(only) is not False:
                 continue
             bare = with_constraints(inquiry.problem, position, ())
@@ -47,6 +53,26 @@ def unmatched(inquiry: Inquiry) -> Unmatched | None:
                     continue
             return _cause(inquiry, position, number, rule, only)
     return None
+
+
+def _sets_of(claim: Claim) -> Iterator[list[int]]:
+    """Yield the constraints to look at together.
+
+    Each alone, then those on the same thing that are each about alternatives of one request.
+    """
+    same: dict[tuple[str, str, str], list[int]] = {}
+    for number, rule in enumerate(claim.constraints):
+        if rule.kind:
+            yield [number]
+            about = [
+                request.name
+                for request in claim.requests
+                if any(rule.covers(each.name) for each in request.subrequests)
+                and not all(rule.covers(each.name) for each in request.subrequests)
+            ]
+            if len(about) == 1:
+                same.setdefault((rule.kind, rule.name, about[0]), []).append(number)
+    yield from (numbers for numbers in same.values() if len(numbers) > 1)
 
 
 def with_constraints(problem: Problem, position: int, rules: tuple[Constraint, ...]) -> Problem:
