@@ -98,6 +98,15 @@ def test_jobs_of_one_time_come_in_the_order_of_their_ids_as_text():
     assert [job.id for job in order] == ["0", "1", "10", "11", *map(str, range(2, 10))]
 
 
+def test_a_job_that_takes_no_time_is_written_with_ten_microseconds_as_in_batsim():
+    simulation = BatchSimulation(plain(2), [workload((3, 1, 5, 0))], SCHEDULERS["easy"]())
+    simulation.run()
+    line = outputs.jobs_csv(simulation).splitlines()[1]
+    assert ",COMPLETED_SUCCESSFULLY,3.000000,0.000010,3.000010,0.000000,0.000010,1.000000," in line
+    found = outputs.summary(simulation)
+    assert (found["makespan"], found["max_slowdown"], found["nb_jobs_success"]) == (3.00001, 1, 1)
+
+
 def test_a_job_wider_than_the_machines_is_refused_and_leaves_its_times_empty():
     simulation = BatchSimulation(plain(2), [workload((0, 3, 5, 5))], SCHEDULERS["easy"]())
     simulation.run()

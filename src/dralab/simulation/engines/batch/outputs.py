@@ -23,6 +23,9 @@ STATE_COLUMNS: Final = "time,nb_sleeping,nb_switching_on,nb_switching_off,nb_idl
 ENERGY_COLUMNS: Final = "time,energy,event_type,wattmin,epower"
 PSTATE_COLUMNS: Final = "time,machine_id,new_pstate"
 
+# What is written for a job that took no time at all (jobs_execution.cpp: "epsilon instead").
+NO_TIME: Final = 10_000  # ns
+
 Number = int | float
 
 
@@ -80,14 +83,15 @@ def _row(record: JobRecord, *, energy: bool) -> list[str]:
         str(int(record.state == "COMPLETED_SUCCESSFULLY")),
         record.state or "",
     ]
-    if record.started is None or record.ended is None:
+    ended = _ended(record)
+    if record.started is None or ended is None:
         row += [""] * 8
     else:
-        turnaround, run = record.ended - job.submitted, record.ended - record.started
+        turnaround, run = ended - job.submitted, ended - record.started
         row += [
             _fixed(record.started),
             _fixed(run),
-            _fixed(record.ended),
+            _fixed(ended),
             _fixed(record.started - job.submitted),
             _fixed(turnaround),
             f"{_ratio(turnaround, run):f}",
@@ -97,27 +101,38 @@ def _row(record: JobRecord, *, energy: bool) -> list[str]:
     return [*row, '"' + record.metadata.replace('"', '""') + '"']
 
 
+def _ended(record: JobRecord) -> int | None:
+    """Return the end of a job that has run, as it is written; None if it has not."""
+    if record.started is None or record.ended is None:
+        return None
+    return max(record.ended, record.started + NO_TIME * (record.ended == record.started))
+
+
 def summary(simulation: BatchSimulation) -> dict[str, Number | str]:
     """Return the columns of `schedule.csv`, as numbers; times in seconds.
 
     As in 4.2.1: means divide by all jobs, refused ones too; the makespan is the last completion.
     """
     records = list(simulation.records.values())
-    finished = [r for r in simulation.finished if r.started is not None and r.ended is not None]
-    jobs = len(records)
-    waits = [r.started - r.job.submitted for r in finished if r.started is not None]
-    turnarounds = [r.ended - r.job.submitted for r in finished if r.ended is not None]
-    slowdowns = [
-        _ratio(r.ended - r.job.submitted, r.ended - r.started)
-        for r in finished
-        if r.ended is not None and r.started is not None
+    finished = [
+        (r.job.submitted, r.started, ended)
+        for r in simulation.finished
+        if r.started is not None and (ended := _ended(r)) is not None
     ]
-    success = sum(r.state == "COMPLETED_SUCCESSFULLY" for r in finished)
+    jobs = len(records)
+    waits = [started - submitted for submitted, started, _ in finished]
+    turnarounds = [ended - submitted for submitted, _, ended in finished]
+    slowdowns = [
+        _ratio(ended - submitted, ended - started) for submitted, started, ended in finished
+    ]
+    success = sum(
+        r.state == "COMPLETED_SUCCESSFULLY" and _ended(r) is not None for r in simulation.finished
+    )
     hosts = simulation.hosts
     return {
         "batsim_version": f"dralab-{__version__}",
         "consumed_joules": hosts.joules_of_jobs,
-        "makespan": max((r.ended or 0 for r in finished), default=0) / SECOND,
+        "makespan": max((ended for _, _, ended in finished), default=0) / SECOND,
         "max_slowdown": max(slowdowns, default=0.0),
         "max_turnaround_time": max(turnarounds, default=0) / SECOND,
         "max_waiting_time": max(waits, default=0) / SECOND,
