@@ -136,8 +136,11 @@ def test_a_thread_that_is_killed_meanwhile_does_not_stop_the_others(queue):
     ("call", "arguments", "needed"),
     [
         ("futex", (8, GO, 7), False),
-        ("epoll_pwait", (3,), False),
-        ("epoll_pwait", (4,), True),  # a wait of the program's own, not that of the runtime
+        ("epoll_pwait", (3, 8, 128), False),
+        # Waits of the program's own, not those of the runtime.
+        ("epoll_pwait", (4, 8, 128), True),
+        ("epoll_pwait", (3, 8, 1), True),
+        ("epoll_wait", (3, 8, 128), True),
         ("futex", (8, C, 7), True),
         ("nanosleep", (8,), True),
     ],
@@ -146,7 +149,7 @@ def test_gos_monitor_sleeps_while_its_threads_wait_as_its_runtime_does(
     queue, call, arguments, needed
 ):
     monitor = queue.thread("nanosleep", 8)
-    queue.thread("epoll_pwait", 3)
+    queue.thread("epoll_pwait", 3, 8, 128)
     other = queue.thread(call, *arguments)
     assert queue.turns.needs_monitor(monitor) is needed
     other.state = ThreadState.LOOSE  # it is in a system call, say a read from a terminal

@@ -1,6 +1,8 @@
 """Programs that take turns: one after another, on one processor, the same each time."""
 
 import os
+import shutil
+import subprocess
 import sys
 import tempfile
 
@@ -75,3 +77,55 @@ print(len(epoll.poll(60)), time.monotonic() - began)
 def test_a_wait_of_epoll_ends_with_its_descriptors_or_its_time(delay, told):
     lines, passed = taking_turns(sys.executable, "-S", "-c", EPOLL.format(delay=delay))
     assert (lines, passed) == ([told], delay)
+
+
+BLOCKING = """
+package main
+
+import (
+	"fmt"
+	"syscall"
+	"time"
+)
+
+func main() {
+	var ends [2]int
+	syscall.Pipe(ends[:])
+	began := time.Now()
+	done := make(chan string)
+	go func() {
+		buffer := make([]byte, 1)
+		syscall.Read(ends[0], buffer) // keeps its processor until the monitor takes it away
+		done <- "read"
+	}()
+	go func() {
+		own, _ := syscall.EpollCreate1(0)
+		var more [2]int
+		syscall.Pipe(more[:])
+		event := syscall.EpollEvent{Events: syscall.EPOLLIN, Fd: int32(more[0])}
+		syscall.EpollCtl(own, syscall.EPOLL_CTL_ADD, more[0], &event)
+		go func() {
+			time.Sleep(2 * time.Second)
+			syscall.Write(more[1], []byte("x"))
+		}()
+		events := make([]syscall.EpollEvent, 1)
+		syscall.EpollWait(own, events, -1)
+		done <- "epoll"
+	}()
+	time.Sleep(time.Second)
+	syscall.Write(ends[1], []byte("x"))
+	fmt.Println(<-done, time.Since(began).Round(time.Second))
+	fmt.Println(<-done, time.Since(began).Round(time.Second))
+}
+"""
+
+
+@pytest.mark.conformance
+@pytest.mark.skipif(not shutil.which("go"), reason="no Go here")
+def test_a_go_program_goes_on_though_its_threads_block_in_calls_of_their_own(tmp_path, monkeypatch):
+    (tmp_path / "main.go").write_text(BLOCKING)
+    program = str(tmp_path / "blocks")
+    command = ["go", "build", "-o", program, str(tmp_path / "main.go")]
+    subprocess.run(command, check=True, env={**os.environ, "CGO_ENABLED": "0"})
+    monkeypatch.setenv("GOMAXPROCS", "1")
+    assert taking_turns(program) == (["read 1s", "epoll 2s"], 2)

@@ -12,6 +12,8 @@ from dralab.virtualtime.threads import ThreadState, ThreadTable, TracedThread
 
 FUTEX_PRIVATE: Final = 0x80
 FUTEX_WAIT_PRIVATE: Final = 0x80
+# Go's runtime waits for the network with epoll_pwait, for so many events (runtime.netpoll).
+NETPOLL_EVENTS: Final = 128
 
 
 class ThreadTurns:
@@ -71,6 +73,8 @@ class ThreadTurns:
                 if wait.arguments[1] != FUTEX_WAIT_PRIVATE:  # C's condition variables
                     return True
                 continue
+            if wait.call.name != "epoll_pwait" or wait.arguments[2] != NETPOLL_EVENTS:
+                return True
             descriptor = wait.arguments[0] & 0xFFFFFFFF
             if process.netpoll is None:
                 process.netpoll = descriptor
