@@ -89,6 +89,17 @@ def test_a_question_sends_nothing_but_get_and_list(cluster, requests, question):
     assert cluster.server.store.revision == before
 
 
+@pytest.mark.parametrize(("pod", "code"), [("early", 0), ("runs", 2)])
+def test_nothing_is_changed_where_no_pod_has_to_move(cluster, requests, pod, code):
+    requests.events.clear()
+    source = ("--kubeconfig", str(cluster.kubeconfig))
+    found = run("defragment", "--for", f"default/{pod}", "--apply", *source)
+    assert found.exit_code == code, found.output
+    told = "Nothing was changed: no pod is to be moved." if code == 0 else "runs on node-1"
+    assert told in found.output
+    assert {event["verb"] for event in requests.events} == {"list"}
+
+
 def test_who_came_first_gets_the_last_device_and_who_runs_does_not_wait(cluster):
     result = run("allocate", "--kubeconfig", str(cluster.kubeconfig))
     rows = [line.split() for line in result.stdout.splitlines()]

@@ -119,6 +119,8 @@ def defragment(
     if found.clearings and apply:
         click.echo()
         apply_steps(source, list(steps(model, found)), consent, timeout)
+    elif apply:
+        click.echo("\nNothing was changed: no pod is to be moved.")
     elif found.clearings and output == "table":
         click.echo("\nNothing was changed. -o commands prints the kubectl commands.")
     sys.exit(1 if found.unserved else 0)
