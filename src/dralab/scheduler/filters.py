@@ -170,9 +170,10 @@ def ports_free(table: NodeTable, pod: PodInfo) -> Mask | None:
 def room_points(table: NodeTable, pod: PodInfo) -> Scores:
     """Return the points for emptiness (LeastAllocated) and balance (BalancedAllocation)."""
     left = table.scored_free() - np.array(pod.scored, dtype=np.int64)[:, None]
-    offered = np.stack([table.allocatable("cpu"), table.allocatable("memory")])
-    share = np.where(offered > 0, left / np.maximum(offered, 1), 0.0)
-    np.clip(share, 0.0, 1.0, out=share)
+    # Where nothing is offered nothing is left: the share is not above 0 then.
+    share = left / np.maximum(table.scored_offer(), 1)
+    np.maximum(share, 0.0, out=share)
+    np.minimum(share, 1.0, out=share)
     found: Scores = (share[0] + share[1]) * (MOST / 2) + (
         1.0 - np.abs(share[0] - share[1]) / 2
     ) * MOST

@@ -38,6 +38,7 @@ class NodeTable:
         self.priorities: Counter[int] = Counter()
         self.row_of: dict[str, int] = {}
         self.pods: list[dict[str, PodInfo]] = []
+        # `scored_free` and `scored_offer` count on the first two.
         self.columns: dict[str, int] = {"cpu": 0, "memory": 1, PODS: 2}
         self._live: Mask = np.zeros(0, dtype=bool)
         self._allocatable: Numbers = np.zeros((3, 0), dtype=np.int64)
@@ -91,6 +92,10 @@ class NodeTable:
     def scored_free(self) -> Numbers:
         """Return what is left of cpu and memory, counting pods that ask for nothing a little."""
         return self._scored[:, : self.size]
+
+    def scored_offer(self) -> Numbers:
+        """Return what each node offers of cpu and memory, in base units."""
+        return self._allocatable[:2, : self.size]
 
     def ports_taken(self) -> Mapping[int, Mapping[tuple[str, str, int], int]]:
         """Return the host ports in use, by row."""
