@@ -24,6 +24,7 @@ def on(*nodes):
 
 def volume(name, *nodes, size="1Gi", storage="local", claim="", modes=("ReadWriteOnce",)):
     spec = {"capacity": {"storage": size}, "accessModes": list(modes), "storageClassName": storage}
+    spec |= {"local": {"path": "/v"}} if nodes else {"hostPath": {"path": "/v"}}
     if nodes:
         spec["nodeAffinity"] = on(*nodes)
     if claim:
