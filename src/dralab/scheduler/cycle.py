@@ -324,7 +324,7 @@ def _with_devices(  # noqa: PLR0917 - what is found out on the way goes into the
 ) -> PodPlacement | None:
     """Find devices on the best node that has them."""
     names = state.table.names
-    scores = np.where(fitting, _scores(state, pod, fitting), -np.inf)
+    scores = _scores(state, pod, fitting)
     ranked: list[tuple[float, int, PodPlacement]] = []
     while len(ranked) < RANKED_NODES:
         row = int(np.argmax(scores))
