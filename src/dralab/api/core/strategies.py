@@ -12,6 +12,7 @@ from dralab.api.core import (
     configuration,
     definitions,
     events,
+    flow_rules,
     jobs,
     limits,
     networking,
@@ -59,6 +60,10 @@ def strategies(features: Features = DEFAULT_1_36) -> Mapping[str, Strategy]:
         "certificates.k8s.io/certificatesigningrequests": certificates.CertificateRequestStrategy(),
         "coordination.k8s.io/leases": cluster.LeaseStrategy(),
         "discovery.k8s.io/endpointslices": networking.EndpointSliceStrategy(),
+        "flowcontrol.apiserver.k8s.io/flowschemas": flow_rules.FlowSchemaStrategy(),
+        "flowcontrol.apiserver.k8s.io/prioritylevelconfigurations": (
+            flow_rules.PriorityLevelStrategy()
+        ),
         "networking.k8s.io/ingressclasses": networking.IngressClassStrategy(),
         "networking.k8s.io/ingresses": networking.IngressStrategy(),
         "networking.k8s.io/ipaddresses": networking.IpAddressStrategy(),
