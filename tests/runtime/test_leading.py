@@ -1,8 +1,16 @@
+from types import SimpleNamespace
+
 import pytest
 
 from dralab.api.status import ApiError
-from dralab.kernel.clock import SECOND
-from dralab.runtime.leader_election import DURATION, NAMESPACE, RETRY, Leadership
+from dralab.kernel.clock import SECOND, ManualClock
+from dralab.runtime.leader_election import (
+    DURATION,
+    NAMESPACE,
+    RENEW_DEADLINE,
+    RETRY,
+    Leadership,
+)
 from dralab.runtime.resources import LEASES
 from dralab.runtime.simulated import SimulatedEngine
 from labs import Server
@@ -137,3 +145,23 @@ def test_a_lease_that_says_the_year_0_is_taken_over_when_it_has_been_seen_for_lo
     assert not candidate.holds
     wait(engine, 3 * RETRY)
     assert candidate.holds
+
+
+def test_a_holder_that_was_stopped_may_not_act_before_it_hears_of_it(engine, server):
+    first = Candidate(engine, server, "a")
+    wait(engine, SECOND)
+    assert first.may_act()
+    later = ManualClock(engine.clock.now() + RENEW_DEADLINE)
+    first.engine = SimpleNamespace(clock=later)  # no event has run meanwhile
+    assert first.holds
+    assert not first.may_act()
+
+
+def test_a_lease_counts_from_before_it_was_asked_for(engine, server):
+    first = Candidate(engine, server, "a")
+    wait(engine, SECOND)
+    now = engine.clock.now()
+    first._tried(now - RENEW_DEADLINE, result=True)  # read late: the process was stopped
+    assert not first.may_act()
+    first._tried(now, result=True)
+    assert first.may_act()

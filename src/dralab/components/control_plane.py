@@ -133,7 +133,12 @@ def election(engine: Engine, client: Client, scheduler: "Scheduler", identity: s
     """
     name = LEASE if scheduler.name == "default-scheduler" else scheduler.name
     scheduler.rest()
-    return Leadership(engine, client, name, identity, scheduler.lead, scheduler.rest)
+
+    def begin() -> None:
+        scheduler.lead(found.may_act)
+
+    found = Leadership(engine, client, name, identity, begin, scheduler.rest)
+    return found
 
 
 def new_identity() -> str:

@@ -6,6 +6,7 @@ when it has not changed for its duration by the watcher's own clock, whatever it
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Final, Literal
 
 from dralab.api.status import ApiError
@@ -70,18 +71,27 @@ class Leadership:
         except ApiError as error:
             logger.debug("cannot release the lease %s: %s", self.name, error)
 
+    def may_act(self) -> bool:
+        """Whether the lease is held, by the clock: a process that was stopped has not heard yet.
+
+        In any thread: ask before each write.
+        """
+        return self.holds and self.engine.clock.now() - self._renewed < RENEW_DEADLINE
+
     def _try(self) -> None:
         if not self._stopped:
-            self.engine.offload(self._attempt, self._tried)
+            # The lease counts from before it was asked for, however late the answer is read.
+            began = self.engine.clock.now()
+            self.engine.offload(self._attempt, partial(self._tried, began))
 
-    def _tried(self, result: Literal[True, False] | Exception) -> None:
+    def _tried(self, began: int, result: Literal[True, False] | Exception) -> None:
         if self._stopped:
             return
         self.engine.after(RETRY, self._try)
         if result is True:
-            self._renewed = self.engine.clock.now()
+            self._renewed = began
             # By then there has been another success, or none; an answer may also never come.
-            self.engine.after(RENEW_DEADLINE, self._check)
+            self.engine.at(began + RENEW_DEADLINE, self._check)
             if not self.holds:
                 self.holds = True
                 self._begin()

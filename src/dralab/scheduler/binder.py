@@ -82,6 +82,7 @@ class Binder:
             return
 
         def work() -> list[JsonDict]:
+            self._check_lead()
             claims = binding.write_claims(client, placement, now)
             binding.write_volumes(client, placement)
             if not (placement.volumes or binding.awaits_conditions(claims)):
@@ -89,6 +90,11 @@ class Binder:
             return claims
 
         self.manager.engine.offload(work, partial(self._written, item, placement))
+
+    def _check_lead(self) -> None:
+        """Refuse to write what was decided before this process was stopped. ApiError."""
+        if not self._outcomes.leads:
+            raise ApiError("Conflict", "another scheduler may hold the lease by now")
 
     def check_pending(self, key: NamespacedName) -> None:
         """Look again at the pods that wait for a claim, or for a volume claim, of this name."""
@@ -103,9 +109,12 @@ class Binder:
     def _bind(self, item: QueuedPod, placement: PodPlacement) -> None:
         client = self.manager.client
         item.decided_at = self.manager.engine.clock.now()
-        self.manager.engine.offload(
-            lambda: binding.bind(client, placement), partial(self._bound, item, placement)
-        )
+
+        def work() -> None:
+            self._check_lead()
+            binding.bind(client, placement)
+
+        self.manager.engine.offload(work, partial(self._bound, item, placement))
 
     def _written(
         self, item: QueuedPod, placement: PodPlacement, result: list[JsonDict] | Exception

@@ -103,7 +103,8 @@ class Scheduler:
         self.queue = SchedulingQueue(manager.engine.clock.now)
         self._scheduled = False
         # Without the lease it only watches, and leaves all pods to the leader.
-        self.leads = True
+        self._leads = True
+        self._may_act: Callable[[], bool] = _always
         self._waiting = WaitingPods(self.queue, self.info, self.wake)
         self._binder = Binder(manager, devices, self._reports, self)
         ClusterEvents(
@@ -118,14 +119,19 @@ class Scheduler:
         manager.caches.when_synced(self.wake)
         manager.every(FLUSH_PERIOD, self._flush)
 
-    def lead(self) -> None:
-        """Act from now on, as it does unless it is told to rest."""
-        self.leads = True
+    @property
+    def leads(self) -> bool:
+        """Whether anything may be written now. In any thread."""
+        return self._leads and self._may_act()
+
+    def lead(self, may_act: "Callable[[], bool] | None" = None) -> None:
+        """Act from now on, as it does unless it is told to rest; `may_act` is asked each time."""
+        self._leads, self._may_act = True, may_act or _always
         self.wake()
 
     def rest(self) -> None:
         """Watch only, ready to take over."""
-        self.leads = False
+        self._leads = False
 
     def room_for(self, pod: JsonDict) -> list[str]:
         """Return the nodes that a pod fits on but for its claims, the best first."""
@@ -347,3 +353,8 @@ class Scheduler:
         self._reports.event(
             victim.obj, "Preempted", f"Preempted by pod {winner.uid} on node {node}"
         )
+
+
+def _always() -> bool:
+    """Return that a scheduler without leader election may act at any time."""
+    return True
