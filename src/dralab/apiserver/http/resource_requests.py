@@ -117,6 +117,8 @@ class ResourceRequests:
         query = query_of(request.query)
         if route.subresource:
             verb = SUBRESOURCE_VERBS.get(method, "")
+            if route.subresource == "proxy":
+                raise self._not_proxied(route)
             if verb not in kind.subresources[route.subresource].verbs:
                 raise not_allowed()
             return self._subresource(request, route, user, query, verb)
@@ -142,6 +144,17 @@ class ResourceRequests:
                 return self._delete(request, route, user, query)
             case _:
                 return self._delete_collection(request, route, user, query)
+
+    def _not_proxied(self, route: Route) -> ApiError:
+        """Return why nothing is behind an object: the server is no way into networks."""
+        named = route.name.split(":")  # NAME, NAME:PORT or SCHEME:NAME:PORT
+        name = named[1] if len(named) == 3 else named[0]
+        self.resources.get(route.kind, name, route.namespace)
+        if route.kind.plural == "services":
+            return ApiError("ServiceUnavailable", f'no endpoints available for service "{name}"')
+        return ApiError(
+            "ServiceUnavailable", "error trying to reach service: this server does not proxy"
+        )
 
     # --- reading --------------------------------------------------------------------------
 
