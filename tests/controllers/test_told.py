@@ -100,6 +100,14 @@ def test_sets_count_the_pods_that_are_ending(lab):
     assert lab.get(DEPLOYMENTS, "d")["status"]["terminatingReplicas"] == 1
 
 
+def test_noting_its_revision_is_no_new_generation_of_a_deployment(lab):
+    lab.add(DEPLOYMENTS, workload("d"))
+    lab.wait(1)
+    metadata = lab.get(DEPLOYMENTS, "d")["metadata"]
+    assert metadata["annotations"] == {"deployment.kubernetes.io/revision": "1"}
+    assert metadata["generation"] == 1
+
+
 def test_a_paused_deployment_without_pods_lacks_none(lab):
     lab.add(DEPLOYMENTS, workload("d", paused=True))
     lab.wait(1)

@@ -179,14 +179,11 @@ class Deployments:
         if any(held.get(name) != value for name, value in annotations.items()):
             new = self._patch_set(new, {"metadata": {"annotations": annotations}})
         if annotations_of(deployment).get(REVISION) != str(revision):
-            key = key_of(deployment)
-            patched = self.client.patch(
-                DEPLOYMENTS,
-                key.name,
-                {"metadata": {"annotations": {REVISION: str(revision)}}},
-                key.namespace,
-            )
-            self.deployments.learn(patched)
+            notes = {**annotations_of(deployment), REVISION: str(revision)}
+            metadata = {**deployment["metadata"], "annotations": notes}
+            # With the status: a change of annotations through the main path is a new generation.
+            body = {**deployment, "metadata": metadata}
+            self.deployments.learn(self.client.update(DEPLOYMENTS, body, subresource="status"))
         return new
 
     def _patch_set(self, replica_set: JsonDict, patch: JsonDict) -> JsonDict:
