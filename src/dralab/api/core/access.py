@@ -97,10 +97,10 @@ class BindingStrategy(Strategy):
         """Return what is wrong with the references."""
         reference = value["roleRef"]
         errors = _group_errors(reference, "roleRef")
-        kinds = ["ClusterRole", "Role"] if self.namespaced else ["ClusterRole"]
+        kinds = ["Role", "ClusterRole"] if self.namespaced else ["ClusterRole"]
         if reference.get("kind") not in kinds:
             kind = reference.get("kind") or ""
-            errors.append(fields.not_supported("roleRef.kind", kind, kinds))
+            errors.append(fields.not_supported("roleRef.kind", kind, kinds, ordered=True))
         if not (name := reference.get("name")):
             errors.append(fields.required("roleRef.name"))
         else:
@@ -125,7 +125,8 @@ class BindingStrategy(Strategy):
         elif kind in SUBJECTS:
             errors += _group_errors(subject, path)
         else:
-            errors.append(fields.not_supported(f"{path}.kind", kind, SUBJECTS))
+            known = ("ServiceAccount", "User", "Group")
+            errors.append(fields.not_supported(f"{path}.kind", kind, known, ordered=True))
         return errors
 
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:

@@ -18,6 +18,7 @@ SYSTEM_CLASSES: Final = {
 }  # fmt: skip
 COORDINATED: Final = ("strategy", "preferredHolder")
 PREEMPTION: Final = ["PreemptLowerPriority", "Never"]
+STANDARD_FINALIZERS: Final = ("kubernetes", "orphan", "foregroundDeletion")
 
 
 class NamespaceStrategy(Strategy):
@@ -53,6 +54,16 @@ class NamespaceStrategy(Strategy):
     def name_problems(self, name: str) -> list[str]:
         """Return why a name is none."""
         return names.label_problems(name)
+
+    def validate(self, value: JsonDict) -> list[FieldError]:
+        """Return what is wrong with the finalizers."""
+        errors, why = [], "name is neither a standard finalizer name nor is it fully qualified"
+        for name in (value.get("spec") or {}).get("finalizers") or ():
+            problems = names.qualified_problems(name)
+            if not problems and "/" not in name and name not in STANDARD_FINALIZERS:
+                problems = [why]
+            errors += [fields.invalid_value("spec.finalizers", name, it) for it in problems]
+        return errors
 
 
 class NodeStrategy(Strategy):

@@ -49,6 +49,7 @@ def strategies(features: Features = DEFAULT_1_36) -> Mapping[str, Strategy]:
         "services": services.ServiceStrategy(),
         definitions.HUB: definitions.DefinitionStrategy(),
         "apiregistration.k8s.io/apiservices": api_services.ApiServiceStrategy(),
+        "apps/controllerrevisions": workloads.RevisionStrategy(),
         "apps/daemonsets": workloads.DaemonSetStrategy(features),
         "apps/deployments": workloads.DeploymentStrategy(features),
         "apps/replicasets": workloads.ReplicaSetStrategy(features),

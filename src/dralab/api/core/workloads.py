@@ -7,6 +7,7 @@ from dralab.api.core.addresses import amount_of, amount_or_percent_errors, each
 from dralab.api.core.pods import WithPods, default_template, selector_problems
 from dralab.api.core.volumes import claim_spec_errors
 from dralab.api.fields import FieldError
+from dralab.api.strategy import Strategy
 from dralab.values import labels, names
 from dralab.values.json_types import JsonDict
 
@@ -186,6 +187,27 @@ class ReplicationControllerStrategy(TemplateStrategy):
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """Return what is wrong with the change; this kind's selector may change."""
         return self.validate(new, old)
+
+
+class RevisionStrategy(Strategy):
+    """Controller revisions: the data stays."""
+
+    def validate(self, value: JsonDict) -> list[FieldError]:
+        """Return what is wrong with the revision."""
+        errors, number = [], value.get("revision") or 0
+        if value.get("data") is None:
+            errors.append(fields.required("data", "data is mandatory"))
+        if number < 0:
+            why = "must be greater than or equal to 0"
+            errors.append(fields.invalid_value("revision", number, why))
+        return errors
+
+    def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
+        """Return what is wrong with the change."""
+        errors = self.validate(new)
+        if new.get("data") != old.get("data"):
+            errors.append(fields.invalid_value("data", new.get("data"), "field is immutable"))
+        return errors
 
 
 class StatefulSetStrategy(TemplateStrategy):
