@@ -79,6 +79,13 @@ def test_a_key_of_another_type_is_another_shape():
     assert shape_of(pod(1), POD) != shape_of(pod(True), POD)
 
 
+def test_what_is_null_has_no_owner_and_takes_none_from_others():
+    claim = Form.from_schema(Schemas.standard().schema_of("resource.k8s.io/v1", "ResourceClaim"))
+    for value in ({"requests": None}, {"requests": [], "config": None}):
+        assert shape_of({"spec": {"devices": value}}, claim) is None
+    assert shape_of({"spec": {"devices": {"requests": [{"name": "r"}]}}}, claim) is not None
+
+
 def test_too_many_shapes_are_forgotten():
     shapes = FieldSetCache()
     for number in range(500):

@@ -106,7 +106,8 @@ def _note(value: Mapping[str, Any], form: Form, found: list[Any]) -> bool:
     """Add the parts of a struct or a map; return False if it gets too large or is unclear."""
     signature = (form, *value)
     level = LEVELS.found.get(signature) or LEVELS.add(signature)
-    if level.size > LARGEST or len(found) > LARGEST:
+    # What is null has no owner, whatever its form says.
+    if level.size > LARGEST or len(found) > LARGEST or None in value.values():
         return False
     found.append(level)
     for name in level.open:
