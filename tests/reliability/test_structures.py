@@ -15,6 +15,7 @@ from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import MemoryStore
 from dralab.kernel.clock import ManualClock
 from dralab.kernel.randomness import Randomness
+from reliability.faultless import is_fault
 
 TEXTS = [
     "a",
@@ -136,7 +137,7 @@ class Storm:
             self.defects.setdefault(where, f"{method} {path}?{query} {data.decode():.500}")
             return
         assert isinstance(answer, HttpResponse)
-        if answer.status >= 500:
+        if is_fault(answer.status, answer.content):
             self.defects.setdefault(
                 answer.content.decode(), f"{method} {path} {data.decode():.500}"
             )

@@ -24,6 +24,14 @@ SCENARIO = (
 GRID = "scenarios: [busy.yaml]\nschedulers: [firstfit, fgd]\nseeds: {from: 1, count: 3}\n"
 
 
+@pytest.fixture(autouse=True)
+def _interruptible():
+    """Hear Ctrl-C, also where the tests run in the background of a shell, which ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.fixture
 def files(tmp_path):
     (tmp_path / "busy.yaml").write_text(SCENARIO)
