@@ -53,7 +53,12 @@ LEFT_OUT = {
 MADE_UP = re.compile(r"-[bcdf-hj-np-tv-xz2-9]{8,10}(?:-[a-z0-9]{5})?\b|-[a-z0-9]{5}\b")
 # client-go gathers an event that comes often; ours is counted. Whether a budget was looked at before
 # its pods were made, and whether a write came too late, is chance.
-NOT_COMPARED = ("(combined from similar events)", "NoPods", "the object has been modified")
+NOT_COMPARED = (
+    "(combined from similar events)",
+    "NoPods",
+    "the object has been modified",
+    "FailedToCreateEndpoint",
+)
 
 
 def workload(name, **spec):
