@@ -335,6 +335,10 @@ def test_a_service_has_endpoints_too(lab):
     assert changed in found["metadata"]["annotations"]
     (slice_,) = lab.all(ENDPOINT_SLICES, "default", label_selector="kubernetes.io/service-name=s")
     assert changed in slice_["metadata"]["annotations"]
+    lab.delete(PODS, "b")
+    lab.wait(1)
+    (subset,) = lab.get(ENDPOINTS, "s")["subsets"]
+    assert [item["ip"] for item in subset["addresses"]] == ["10.0.0.1"]
     lab.delete(SERVICES, "s")
     lab.wait(1)
     assert lab.find(ENDPOINTS, "s") is None
