@@ -59,6 +59,32 @@ def test_a_pod_is_bound_once(ask):
     assert refused["message"].endswith('pod p is already assigned to node "n1"')
 
 
+@pytest.mark.parametrize(
+    ("field", "text"),
+    [
+        ("uid", "UID in precondition: other, UID in object meta: {uid}"),
+        (
+            "resourceVersion",
+            "ResourceVersion in precondition: other, ResourceVersion in object meta: "
+            "{resourceVersion}",
+        ),
+    ],
+)
+def test_a_binding_is_refused_that_is_for_another_pod_or_another_version_of_it(ask, field, text):
+    _, made = ask("POST", PODS, pod())
+    target = {"kind": "Node", "name": "n1"}
+    body = {"metadata": {"name": "p", field: "other"}, "target": target}
+    status, refused = ask("POST", f"{PODS}/p/binding", body)
+    assert (status, refused["reason"]) == (409, "Conflict")
+    assert refused["message"] == (  # kube-apiserver 1.36
+        'Operation cannot be fulfilled on pods "p": StorageError: invalid object, Code: 4, Key: '
+        "/registry/pods/default/p, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: "
+        + text.format_map(made["metadata"])
+    )
+    body["metadata"][field] = made["metadata"][field]
+    assert ask("POST", f"{PODS}/p/binding", body)[0] == 201
+
+
 def test_a_gated_pod_is_not_bound(ask):
     ask("POST", PODS, pod(schedulingGates=[{"name": "x.io/g"}]))
     assert bind(ask)[0] == 409

@@ -20,8 +20,8 @@ from dralab.apiserver.resources import (
 from dralab.apiserver.resources.context import Context
 from dralab.apiserver.resources.options import WriteOptions
 from dralab.apiserver.resources.patching import PatchType
-from dralab.objects.metadata import annotations_of, is_deleting
-from dralab.values.json_types import JsonDict
+from dralab.objects.metadata import annotations_of, is_deleting, metadata_of
+from dralab.values.json_types import JsonDict, JsonObject
 
 SUCCESS: Final[Mapping[str, Any]] = {
     "kind": "Status",
@@ -221,6 +221,7 @@ def _bind(  # noqa: PLR0917 - the shape of every handler
     now = context.now()
 
     def edit(pod: JsonDict) -> JsonDict:
+        _check_bound_pod(metadata_of(body), pod, namespace, name)
         if is_deleting(pod):
             raise _bind_conflict(name, f"pod {name} is being deleted, cannot be assigned to a host")
         spec = pod["spec"]
@@ -231,7 +232,7 @@ def _bind(  # noqa: PLR0917 - the shape of every handler
         if spec.get("schedulingGates"):
             raise _bind_conflict(name, f"pod {name} has non-empty .spec.schedulingGates")
         spec["nodeName"] = node
-        if annotations := (body.get("metadata") or {}).get("annotations"):
+        if annotations := metadata_of(body).get("annotations"):
             pod["metadata"]["annotations"] = {
                 **annotations_of(pod),
                 **annotations,
@@ -254,6 +255,23 @@ def _bind(  # noqa: PLR0917 - the shape of every handler
         context, kind, name, namespace, edit, options=options, subresource="binding", typed=True
     )
     return dict(SUCCESS)
+
+
+def _check_bound_pod(wanted: JsonObject, pod: JsonDict, namespace: str, name: str) -> None:
+    """Check that a binding is for this pod, in this version, where it says so. ApiError Conflict.
+
+    Source: setPodHostAndAnnotations; words of kube-apiserver 1.36.
+    """
+    for field, called in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
+        given, found = wanted.get(field), pod["metadata"].get(field)
+        if given and given != found:
+            raise ApiError.conflict(
+                "pods",
+                name,
+                f"StorageError: invalid object, Code: 4, Key: /registry/pods/{namespace}/{name}, "
+                f"ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: {called} in "
+                f"precondition: {given}, {called} in object meta: {found}",
+            )
 
 
 def _bind_conflict(name: str, why: str) -> ApiError:
