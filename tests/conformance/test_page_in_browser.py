@@ -17,6 +17,7 @@ from dralab.web.own_server import PageApp
 from dralab.web.run_desk import RunDesk
 from dralab.web.sources import FixedSource, UnreadableClusterError
 from web.pages import HOSTILE, cluster, stored
+from web.test_desk import event
 from web.test_run_desk import result
 
 playwright_api = pytest.importorskip(
@@ -123,6 +124,29 @@ def test_what_waits_is_explained_and_has_a_story(browser):
         page.get_by_role("heading", name="What would help").wait_for()
         page.get_by_role("button", name="Its way to devices").click()
         page.get_by_text("could serve the request now").wait_for()
+        assert page.faults == []
+
+
+def test_the_story_of_a_pod_that_runs_goes_from_its_claim_to_its_events(browser):
+    objects = cluster()
+    runs = next(item for item in objects if item["metadata"]["name"] == "runs")
+    reported = {"resourceID": "k8s.gpu/gpu=d0", "health": "Unhealthy"}
+    runs["status"] = {
+        "containerStatuses": [
+            {
+                "name": "main",
+                "allocatedResourcesStatus": [{"name": "claim:g", "resources": [reported]}],
+            }
+        ]
+    }
+    objects.append(event("Pod", "runs", 1, message=HOSTILE))
+    with opened(browser, desk(objects)) as page:
+        page.get_by_role("searchbox").fill("n1")
+        page.get_by_role("button", name="pod ml/runs").click()
+        page.get_by_text("was chosen").wait_for()
+        page.get_by_role("cell", name="the first of 2 devices that could serve it").wait_for()
+        page.get_by_role("cell", name="k8s.gpu/gpu=d0").wait_for()
+        page.get_by_role("region", name="Events").get_by_role("cell", name=HOSTILE).wait_for()
         assert page.faults == []
 
 

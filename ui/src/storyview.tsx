@@ -1,7 +1,7 @@
 import { ask } from "./api";
 import { number } from "./fleetview";
 import { age, Answered, useAnswer } from "./parts";
-import type { ClaimStory, Funnel, Named, Story } from "./types";
+import type { ClaimStory, ContainerDevices, EventList, Funnel, Named, Story } from "./types";
 
 interface Props {
   named: Named;
@@ -19,6 +19,7 @@ export function StoryView({ named, version, onWaiting, onNode }: Props) {
       <Answered answer={answer}>
         {(story) => <Told story={story} onWaiting={onWaiting} onNode={onNode} />}
       </Answered>
+      {answer?.state === "here" && <Events named={named} version={version} />}
     </article>
   );
 }
@@ -36,13 +37,15 @@ function Told({ story, onWaiting, onNode }: { story: Story } & Pick<Props, "onWa
         {story.node && <> on <button type="button" class="link" onClick={() => onNode(story.node)}><bdi>{story.node}</bdi></button></>}
       </p>
       {story.missing && <p class="problem"><bdi>{story.missing}</bdi></p>}
+      {!story.claims.length && !story.missing && <p class="quiet">It has no claims.</p>}
       {story.claims.map((claim) => (
         <Claim key={claim.name} claim={claim} entry={entryOf(story, claim.name)}
-          funnels={story.funnels.filter((each) => each.claim.endsWith(claim.name))} />
+          funnels={story.funnels.filter((each) => each.claim === claim.key)} />
       ))}
+      <Containers containers={story.containers} />
       {story.candidates > 0 && (
         <p class="quiet">
-          {number(story.candidates)} nodes may run it whatever their devices.
+          {story.candidates === 1 ? "1 node" : `${number(story.candidates)} nodes`} may run it whatever the devices.
           {story.unfit.map((each) => ` ${number(each.nodes)} ${each.reason}.`)}
         </p>
       )}
@@ -74,31 +77,100 @@ function Claim({ claim, entry, funnels }: { claim: ClaimStory; entry: string; fu
     <section class="claim" aria-label={`Claim ${claim.name}`}>
       <h3>Claim <bdi>{claim.name}</bdi>{entry && <span class="quiet"> (in the pod: <bdi>{entry}</bdi>)</span>}</h3>
       {!!claim.reservedFor.length && <p class="quiet">Reserved for <bdi>{claim.reservedFor.join(", ")}</bdi></p>}
-      {claim.allocated && (
+      {!!funnels.length && claim.allocated && (
+        <p class="quiet">What it could choose from, as the cluster is now and with its own devices free:</p>
+      )}
+      {funnels.map((each) => <Steps key={each.request} funnel={each} has={claim.devices.filter((device) => device.request === each.request).length} />)}
+      {claim.allocated && !claim.devices.length && <p class="quiet">Allocated without devices.</p>}
+      {!!claim.devices.length && (
         <table>
-          <thead><tr><th scope="col">Request</th><th scope="col">Device</th><th scope="col">Pool</th><th scope="col">Driver</th><th scope="col">Details</th></tr></thead>
-          <tbody>
-            {claim.devices.map((each) => (
-              <tr key={`${each.request} ${each.driver} ${each.pool} ${each.device}`}>
-                <th scope="row"><bdi>{each.request}</bdi></th><td><bdi>{each.device}</bdi></td>
-                <td><bdi>{each.pool}</bdi></td><td><bdi>{each.driver}</bdi></td>
-                <td>
-                  {each.admin && "admin access "}
-                  {Object.entries(each.consumed).map(([name, amount]) => `${name}: ${amount}`).join(", ")}
-                  {each.status ? <details><summary>status</summary><pre>{JSON.stringify(each.status, null, 1)}</pre></details> : null}
-                </td>
-              </tr>
-            ))}
-          </tbody>
+          <caption>Its devices</caption>
+          <thead><tr><th scope="col">Request</th><th scope="col">Device</th><th scope="col">Driver and pool</th><th scope="col">Why this one</th></tr></thead>
+          <tbody>{claim.devices.map((each) => <DeviceRow key={`${each.request} ${each.driver} ${each.pool} ${each.device}`} device={each} />)}</tbody>
         </table>
       )}
-      {claim.allocated && !claim.devices.length && <p class="quiet">Allocated without devices.</p>}
-      {funnels.map((each) => <Steps key={each.request} funnel={each} />)}
     </section>
   );
 }
 
-function Steps({ funnel }: { funnel: Funnel }) {
+function DeviceRow({ device }: { device: ClaimStory["devices"][number] }) {
+  const consumed = Object.entries(device.consumed).map(([name, amount]) => `${name}: ${amount}`).join(", ");
+  const { why } = device;
+  return (
+    <tr>
+      <th scope="row"><bdi>{device.request}</bdi></th>
+      <td>
+        <bdi>{device.device}</bdi>
+        {device.admin && <span class="quiet"> admin access</span>}
+        {consumed && <span class="quiet"> <bdi>{consumed}</bdi></span>}
+        {device.status ? <details><summary>status</summary><pre>{JSON.stringify(device.status, null, 1)}</pre></details> : null}
+      </td>
+      <td><bdi>{device.driver}/{device.pool}</bdi></td>
+      <td>
+        {why ? why.among : <span class="quiet">it is not published any more, or its class is gone</span>}
+        {why?.earlier && <>; {why.earlier}</>}
+        {!!why?.passed.length && <ul class="passed">{why.passed.map((text) => <li key={text}>passed over: <bdi>{text}</bdi></li>)}</ul>}
+      </td>
+    </tr>
+  );
+}
+
+/** What the kubelet reports: ids of CDI have an equals sign, others name driver, pool and device. */
+function Containers({ containers }: { containers: ContainerDevices[] }) {
+  if (!containers.length) return null;
+  return (
+    <table>
+      <caption>In its containers, as the kubelet reports</caption>
+      <thead><tr><th scope="col">Container</th><th scope="col">Claim and request</th><th scope="col">CDI id</th><th scope="col">Health</th></tr></thead>
+      <tbody>
+        {containers.flatMap((each) => each.devices.map((device) => (
+          <tr key={`${each.container} ${each.entry}/${each.request} ${device.id}`}>
+            <th scope="row"><bdi>{each.container}</bdi></th>
+            <td><bdi>{each.entry}{each.request && `/${each.request}`}</bdi></td>
+            <td><code>{device.id}</code>{!device.id.includes("=") && <span class="quiet"> (no CDI id)</span>}</td>
+            <td class={device.health === "Unhealthy" ? "bad" : ""}>{device.health}{device.message && <> <bdi>{device.message}</bdi></>}</td>
+          </tr>
+        )))}
+      </tbody>
+    </table>
+  );
+}
+
+function Events({ named, version }: { named: Named; version: string }) {
+  const { kind, namespace, name } = named;
+  const answer = useAnswer(`events ${version} ${kind} ${namespace}/${name}`, () =>
+    ask<EventList>("events", { kind, namespace, name }));
+  return (
+    <section aria-label="Events">
+      <h3>Events</h3>
+      <Answered answer={answer}>{(found) => (
+        <>
+          {found.why && <p class="problem" role="alert"><bdi>{found.why}</bdi></p>}
+          {!found.items.length && !found.why && <p class="quiet">There are none. Servers forget events after an hour; snapshots do not keep them.</p>}
+          {!!found.items.length && (
+            <table>
+              <thead><tr><th scope="col">Last seen</th><th scope="col">Type</th><th scope="col">Reason</th><th scope="col">About</th><th scope="col">Message</th></tr></thead>
+              <tbody>
+                {found.items.map((event, at) => (
+                  <tr key={at}>
+                    <td>{age(event.last)}{event.count > 1 && ` (×${number(event.count)})`}</td>
+                    <td class={event.type === "Warning" ? "bad" : ""}>{event.type}</td>
+                    <th scope="row"><bdi>{event.reason}</bdi></th>
+                    <td><bdi>{event.about}</bdi></td>
+                    <td><bdi>{event.message}</bdi>{event.from && <span class="quiet"> <bdi>{event.from}</bdi></span>}</td>
+                  </tr>
+                ))}
+              </tbody>
+            </table>
+          )}
+          {found.total > found.items.length && <p class="quiet">The last {found.items.length} of {number(found.total)}.</p>}
+        </>
+      )}</Answered>
+    </section>
+  );
+}
+
+function Steps({ funnel, has }: { funnel: Funnel; has: number }) {
   const most = Math.max(1, ...funnel.steps.map((each) => each.devices));
   const wanted = funnel.count === "All" ? "all devices" : `${funnel.count}`;
   return (
@@ -112,6 +184,13 @@ function Steps({ funnel }: { funnel: Funnel }) {
             <span>{said(step.what)} {step.text && <code>{step.text}</code>}</span>
           </li>
         ))}
+        {has > 0 && (
+          <li>
+            <span class="track" aria-hidden="true"><span class="has" style={{ width: `${(100 * has) / most}%` }} /></span>
+            <span class="count">{number(has)}</span>
+            <span>{has === 1 ? "was chosen" : "were chosen"}</span>
+          </li>
+        )}
       </ol>
       {!!Object.keys(funnel.blocked).length && (
         <p class="quiet">

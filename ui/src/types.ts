@@ -85,6 +85,7 @@ export interface Funnel {
 
 export interface ClaimStory {
   name: string;
+  key: string;
   uid: string;
   since: string;
   allocated: boolean;
@@ -92,7 +93,21 @@ export interface ClaimStory {
   devices: {
     request: string; driver: string; pool: string; device: string;
     consumed: Record<string, string>; admin: boolean; status: unknown;
+    why: { among: string; earlier: string; passed: string[] } | null;
   }[];
+}
+
+export interface ContainerDevices {
+  container: string;
+  entry: string;
+  request: string;
+  devices: { id: string; health: string; message: string }[];
+}
+
+export interface EventList {
+  total: number;
+  why: string;
+  items: { last: string; type: string; reason: string; message: string; count: number; from: string; about: string }[];
 }
 
 export interface Story extends Named {
@@ -107,6 +122,7 @@ export interface Story extends Named {
   candidates: number;
   unfit: { reason: string; nodes: number }[];
   funnels: Funnel[];
+  containers: ContainerDevices[];
 }
 
 export interface WhatIfAnswer {

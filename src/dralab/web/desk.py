@@ -16,11 +16,13 @@ from dralab.allocation.backlog import Pending
 from dralab.allocation.explanation.answers import NoResult, already_allocated, answers
 from dralab.allocation.snapshot import Snapshot
 from dralab.api.status import ApiError
+from dralab.capacity.placement_rules import PlacementRules
 from dralab.kernel.clock import SECOND, Clock, rfc3339
 from dralab.objects.metadata import metadata_of
 from dralab.values.json_types import JsonDict
 from dralab.web.capacity_answers import answer_moves, answer_what_if
 from dralab.web.fleet_map import fleet_map
+from dralab.web.pod_events import event_list, owners_of_events
 from dralab.web.pod_story import story
 from dralab.web.sources import ObjectSource, UnreadableClusterError
 from dralab.web.waiting_list import named, waiting_list
@@ -84,6 +86,20 @@ class Desk:
             lambda reading: story(reading.cluster, kind, namespace, name),
         )
 
+    def events(self, kind: str, namespace: str, name: str) -> bytes:
+        """Return the events of a pod and its claims, or of a claim, and `why` where they are not.
+
+        They are read each time: the page asks for those of the story it shows. ApiError NotFound.
+        """
+        told = orjson.loads(self.story(kind, namespace, name))
+        found: list[JsonDict] = []
+        try:
+            for about, short in owners_of_events(told):
+                found += self.source.events(about, namespace, short)
+        except UnreadableClusterError as error:
+            return orjson.dumps({**event_list(found), "why": error.message})
+        return orjson.dumps({**event_list(found), "why": ""})
+
     def explanation(self, kind: str, namespace: str, name: str) -> bytes:
         """Return what `dralab explain` says of a pod or claim. ApiError NotFound."""
         return self._answered(
@@ -141,7 +157,8 @@ class Desk:
             return already_allocated(reading.cluster, f"{namespace}/{name}")
         place = next(at for at, each in enumerate(reading.walk) if each is asked[0])
         if reading.walker is None or place < reading.walked:
-            reading.walker, reading.walked = Snapshot(reading.objects), 0
+            rules = PlacementRules(reading.objects)
+            reading.walker, reading.walked = Snapshot(reading.objects, rules=rules), 0
         left = reading.walk[reading.walked :]
         reading.walked = place + 1
         try:
@@ -169,7 +186,7 @@ class Desk:
         if known is not None and known.version == version:
             known.revision, known.when = revision, now
             return known
-        cluster = Snapshot(objects)
+        cluster = Snapshot(objects, rules=PlacementRules(objects))
         cost = self._clock.now() - now
         self._reading = Reading(objects, version, revision, now, cost, cluster)
         return self._reading

@@ -1,9 +1,17 @@
-"""A pod's way to its devices: claims, requests, how many devices each condition leaves, devices."""
+"""A pod's way to its devices: claims, requests, how many devices each condition leaves, devices.
 
+Then what its node made of them: the ids and the health that the kubelet reports in the pod's status
+(KEP-4680). Events are left to the source: they are read when someone asks.
+"""
+
+from collections.abc import Mapping
 from typing import Any
 
 from dralab.allocation.backlog import Pending, key
 from dralab.allocation.explanation.funnel import funnels
+from dralab.allocation.explanation.hindsight import asked_again, why_held
+from dralab.allocation.explanation.why_chosen import ChosenDevice
+from dralab.allocation.problem import DeviceId
 from dralab.allocation.snapshot import Snapshot
 from dralab.objects.claims import allocation_of, claims_by_entry, consumers_of, results_of
 from dralab.objects.metadata import metadata_of, owners_of, spec_of, status_of
@@ -13,7 +21,8 @@ from dralab.values.json_types import JsonDict, JsonObject
 def story(cluster: Snapshot, kind: str, namespace: str, name: str) -> dict[str, Any] | None:
     """Return what is known of a pod or claim and its devices; None if it is not there.
 
-    `funnels` count devices as they are used now: for a pod that runs, its own are in use.
+    `funnels` count devices as they are used now, with its own as if they were free; `why` of a
+    device says what comes before it and was passed over.
     """
     found = _found(cluster, kind, namespace, name)
     if found is None:
@@ -21,10 +30,11 @@ def story(cluster: Snapshot, kind: str, namespace: str, name: str) -> dict[str, 
     claims = [*found.allocated, *found.claims]
     owner: JsonObject = found.pod if found.kind == "pod" else claims[0]
     waiting = bool(found.claims) and not found.missing
-    nodes = cluster.candidates(found) if waiting else []
+    problem, nodes = asked_again(cluster, found) if claims and not found.missing else (None, [])
     told: list[dict[str, Any]] = []
-    if nodes:
-        told = funnels(cluster.problem(found), nodes, cluster.catalog)
+    if problem is not None and nodes:
+        told = funnels(problem, nodes, cluster.catalog)
+    why = {(each.claim, each.request, each.device): each for each in why_held(cluster, found)}
     return {
         "kind": found.kind,
         "namespace": found.namespace,
@@ -36,7 +46,8 @@ def story(cluster: Snapshot, kind: str, namespace: str, name: str) -> dict[str, 
         "owners": [f"{each.get('kind')} {each.get('name')}" for each in owners_of(owner)],
         "conditions": [_condition(each) for each in status_of(owner).get("conditions") or ()],
         "entries": claims_by_entry(owner) if found.kind == "pod" else {},
-        "claims": [_claim(each) for each in claims],
+        "claims": [_claim(each, why) for each in claims],
+        "containers": container_devices(owner) if found.kind == "pod" else [],
         "candidates": len(nodes),
         "unfit": _unfit(cluster, found) if waiting else [],
         "funnels": told,
@@ -62,14 +73,39 @@ def _found(cluster: Snapshot, kind: str, namespace: str, name: str) -> Pending |
     return None
 
 
-def _claim(claim: JsonDict) -> dict[str, Any]:
+def container_devices(pod: JsonObject) -> list[dict[str, Any]]:
+    """Return what the containers of a pod got, by the kubelet: ids of CDI where a driver has them.
+
+    An id with `=` is one of CDI (`vendor/class=name`); others name driver, pool and device.
+    """
+    status = status_of(pod)
+    found = []
+    for field in ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses"):
+        for container in status.get(field) or ():
+            for item in container.get("allocatedResourcesStatus") or ():
+                entry, _, request = str(item.get("name")).removeprefix("claim:").partition("/")
+                devices = [
+                    {
+                        "id": str(each.get("resourceID") or ""),
+                        "health": str(each.get("health") or ""),
+                        "message": str(each.get("message") or ""),
+                    }
+                    for each in item.get("resources") or ()
+                ]
+                name = str(container.get("name"))
+                found.append(
+                    {"container": name, "entry": entry, "request": request, "devices": devices}
+                )
+    return found
+
+
+def _claim(claim: JsonDict, why: Mapping[tuple[str, str, DeviceId], ChosenDevice]) -> JsonDict:
     allocation = allocation_of(claim)
-    ids = {
-        (device.get("driver"), device.get("pool"), device.get("device")): device
-        for device in status_of(claim).get("devices") or ()
-    }
+    name = "/".join(key(claim))
+    ids = {_device_id(device): device for device in status_of(claim).get("devices") or ()}
     return {
         "name": claim["metadata"]["name"],
+        "key": name,
         "uid": str(metadata_of(claim).get("uid") or ""),
         "since": str(metadata_of(claim).get("creationTimestamp") or ""),
         "allocated": allocation is not None,
@@ -78,17 +114,31 @@ def _claim(claim: JsonDict) -> dict[str, Any]:
             f"{item['resource'].removesuffix('s')} {item['name']}" for item in consumers_of(claim)
         ],
         "devices": [
-            {
-                "request": item.get("request"),
-                "driver": item.get("driver"),
-                "pool": item.get("pool"),
-                "device": item.get("device"),
-                "consumed": item.get("consumedCapacity") or {},
-                "admin": bool(item.get("adminAccess")),
-                "status": ids.get((item.get("driver"), item.get("pool"), item.get("device"))),
-            }
+            _device(item, ids, why.get((name, item["request"], _device_id(item))))
             for item in results_of(allocation)
         ],
+    }
+
+
+def _device_id(item: JsonObject) -> DeviceId:
+    return DeviceId(item["driver"], item["pool"], item["device"])
+
+
+def _device(
+    item: JsonObject, statuses: Mapping[DeviceId, JsonObject], why: ChosenDevice | None
+) -> JsonDict:
+    device = _device_id(item)
+    return {
+        "request": item.get("request"),
+        "driver": device.driver,
+        "pool": device.pool,
+        "device": device.device,
+        "consumed": item.get("consumedCapacity") or {},
+        "admin": bool(item.get("adminAccess")),
+        "status": statuses.get(device),
+        "why": None
+        if why is None
+        else {"among": why.among, "earlier": why.earlier, "passed": list(why.passed)},
     }
 
 

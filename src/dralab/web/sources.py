@@ -8,8 +8,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from dralab.api.status import ApiError
+from dralab.runtime.client import ObjectList, Resource
 from dralab.runtime.reading import Lister, ReadingError, read_cluster
+from dralab.runtime.resources import EVENTS
 from dralab.values.json_types import JsonDict
+from dralab.values.names import subdomain_problems
+from dralab.web.pod_events import is_about
 
 
 class UnreadableClusterError(Exception):
@@ -32,6 +36,20 @@ class ObjectSource(Protocol):
         """Return the objects, in the hub's versions. UnreadableClusterError."""
         ...
 
+    def events(self, kind: str, namespace: str, name: str) -> Sequence[JsonDict]:
+        """Return the events about an object. UnreadableClusterError."""
+        ...
+
+
+class EventLister(Lister, Protocol):
+    """The verb of a client that a source needs, with the selector by which it finds events."""
+
+    def list(
+        self, resource: Resource, namespace: str = "", *, field_selector: str = ""
+    ) -> ObjectList:
+        """Return the objects of a namespace, or of all where it is empty."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class FixedSource:
@@ -47,12 +65,20 @@ class FixedSource:
         """Return the objects."""
         return self.objects
 
+    def events(self, kind: str, namespace: str, name: str) -> Sequence[JsonDict]:
+        """Return the events among the objects; snapshots have none."""
+        return [
+            item
+            for item in self.objects
+            if item.get("kind") == "Event" and is_about(item, kind, namespace, name)
+        ]
+
 
 @dataclass(frozen=True, slots=True)
 class ListedSource:
     """The objects that a client may list; `changed` tells the revision of a server that is near."""
 
-    client: Lister
+    client: EventLister
     changed: Callable[[], int] | None = None
 
     def revision(self) -> str | None:
@@ -67,6 +93,20 @@ class ListedSource:
         try:
             return list(read_cluster(self.client))
         except ReadingError as error:
-            cause = error.__cause__
-            code = cause.code if isinstance(cause, ApiError) else 502
-            raise UnreadableClusterError(str(error), code if code in {401, 403} else 502) from error
+            raise _unreadable(str(error), error.__cause__) from error
+
+    def events(self, kind: str, namespace: str, name: str) -> Sequence[JsonDict]:
+        """Return the events about an object. UnreadableClusterError, as for `read`."""
+        # Names have neither commas nor equals signs, which a selector could not quote.
+        if subdomain_problems(name):
+            return ()
+        selector = f"involvedObject.kind={kind},involvedObject.name={name}"
+        try:
+            return self.client.list(EVENTS, namespace, field_selector=selector).items
+        except ApiError as error:
+            raise _unreadable(f"cannot list events: {error.message}", error) from error
+
+
+def _unreadable(message: str, cause: BaseException | None) -> UnreadableClusterError:
+    code = cause.code if isinstance(cause, ApiError) else 502
+    return UnreadableClusterError(message, code if code in {401, 403} else 502)

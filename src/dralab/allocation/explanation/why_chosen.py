@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from dralab.allocation.explanation.facts_text import left_out
@@ -17,6 +17,38 @@ from dralab.objects.claims import results_of
 MOST_PASSED: Final = 8
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChosenDevice:
+    """One device of an allocation, and why no earlier one was taken.
+
+    `could` devices of its node could serve the request; `rank` alternatives of the request come
+    before the one that is served; `passed` are the reasons against devices that come before it.
+    """
+
+    claim: str
+    request: str
+    device: DeviceId
+    could: int
+    rank: int
+    passed: tuple[str, ...]
+
+    @property
+    def among(self) -> str:
+        """How many devices there were to choose from, in words."""
+        if self.could == 1:
+            return "the only device that could serve it"
+        which = "one" if self.passed else "the first"
+        return f"{which} of {counted(self.could, 'device')} that could serve it"
+
+    @property
+    def earlier(self) -> str:
+        """What is said of the alternatives before it; empty where there are none."""
+        if not self.rank:
+            return ""
+        before = "alternative" if self.rank == 1 else f"{self.rank} alternatives"
+        return f"the {before} before it could not be had"
+
+
 def why_these(
     problem: Problem, node: Node, allocations: Sequence[Mapping[str, Any]], catalog: SliceCatalog
 ) -> str:
@@ -24,6 +56,28 @@ def why_these(
 
     `problem` is the one that was solved, with what was in use before; `allocations` are its
     claims' `status.allocation`.
+    """
+    return "\n".join(
+        line
+        for each in chosen_devices(problem, node, allocations, catalog)
+        for line in _lines(each, node.name)
+    )
+
+
+def _lines(each: ChosenDevice, node: str) -> Iterator[str]:
+    name = device_name(each.device, node)
+    yield f"  {each.request} of claim {shortened(each.claim)}: {name}, {each.among}"
+    if each.earlier:
+        yield f"    {each.earlier}"
+    yield from (f"    passed over: {text}" for text in each.passed)
+
+
+def chosen_devices(
+    problem: Problem, node: Node, allocations: Sequence[Mapping[str, Any]], catalog: SliceCatalog
+) -> Iterator[ChosenDevice]:
+    """Yield the devices of an allocation, as `why_these` takes it, with the reasons.
+
+    Those that the node does not offer, or not for such a request, are left out.
     """
     found = findings(problem, catalog.view(node, problem.features))
     chosen = {
@@ -34,48 +88,24 @@ def why_these(
         for claim, allocation in zip(problem.claims, allocations, strict=True)
     }
     taken = {device for results in chosen.values() for _, device in results}
-    return "\n".join(
-        line
-        for claim, results in chosen.items()
-        for line in _claim(problem, found, claim, results, taken)
-    )
-
-
-def _claim(
-    problem: Problem,
-    found: NodeFindings,
-    claim: str,
-    results: Sequence[tuple[str, DeviceId]],
-    taken: AbstractSet[DeviceId],
-) -> Iterator[str]:
-    node = found.node_devices.view.node.name
     masks = {
         (str(problem.claims[alternative.claim]), alternative.name): (alternative, mask)
         for alternative, mask in found.eligible
     }
-    for request, device in results:
-        alternative, mask = masks[claim, request]
-        reasons = list(_passed(problem, found, alternative, device, taken))
-        among = _among(mask.bit_count(), first=not reasons)
-        yield f"  {request} of claim {shortened(claim)}: {device_name(device, node)}, {among}"
-        if alternative.rank:
-            yield f"    the {_earlier(alternative)} could not be had"
-        yield from (f"    passed over: {text}" for text in reasons)
-
-
-def _among(count: int, *, first: bool) -> str:
-    if count == 1:
-        return "the only device that could serve it"
-    which = "the first" if first else "one"
-    return f"{which} of {counted(count, 'device')} that could serve it"
-
-
-def _earlier(alternative: Alternative) -> str:
-    return (
-        "alternative before it"
-        if alternative.rank == 1
-        else f"{alternative.rank} alternatives before it"
-    )
+    for claim, results in chosen.items():
+        for request, device in results:
+            known = masks.get((claim, request))
+            if known is None or device not in found.node_devices.index:
+                continue
+            alternative, mask = known
+            yield ChosenDevice(
+                claim=claim,
+                request=request,
+                device=device,
+                could=mask.bit_count(),
+                rank=alternative.rank,
+                passed=tuple(_passed(problem, found, alternative, device, taken)),
+            )
 
 
 def _passed(
