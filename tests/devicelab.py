@@ -9,7 +9,8 @@ from dralab.components.nodes import install
 from dralab.components.simulated import SimulatedCluster
 from dralab.drivers.catalog import device_class
 from dralab.drivers.publishing import SlicePublisher
-from dralab.node.kubelets import Kubelets, NodeSpec
+from dralab.node.kubelets import Kubelets
+from dralab.node.node_spec import NodeSpec
 from dralab.node.simulated_runtime import SimulatedRuntime
 from dralab.runtime.client import Resource
 from dralab.runtime.resources import CLASSES, PODS

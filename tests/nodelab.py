@@ -7,7 +7,7 @@ from dralab.contracts.cdi import CdiDevice, CdiSpec, ContainerEdits, file_name, 
 from dralab.contracts.cdi_cache import MemoryDirectory
 from dralab.contracts.plugin import DeviceHealth, PluginError, PreparedDevice, PrepareResult
 from dralab.node.checkpoint import NodeFileCheckpoint
-from dralab.node.kubelets import NodeSpec
+from dralab.node.node_spec import NodeSpec
 from dralab.runtime.resources import CLAIMS, PODS, SLICES
 
 NODE = "n1"

@@ -205,6 +205,12 @@ class Cluster:
             self.write_kubeconfig(found)
         return found
 
+    @property
+    def kept(self) -> Path:
+        """The directory of what belongs to the store; gone with the cluster if it is in memory."""
+        data = self.options.data
+        return self._directory() if str(data) == MEMORY else Path(data)
+
     def write_kubeconfig(self, path: Path) -> None:
         """Write a kubeconfig file for the administrator, readable by its owner alone.
 
@@ -307,7 +313,7 @@ class Cluster:
                 if options.tls:
                     from dralab.apiserver.http import tls
 
-                    place = self._kept() / "tls"
+                    place = self.kept / "tls"
                     certificate = tls.certificate(
                         place,
                         WallClock().now(),
@@ -410,7 +416,7 @@ class Cluster:
     def _signing_key(self) -> "PrivateKey":
         from dralab.apiserver.http import tls
 
-        return tls.signing_key(self._kept() / "tls")
+        return tls.signing_key(self.kept / "tls")
 
     def _serving(self) -> "HttpServer":
         if self._http is None:
@@ -447,11 +453,6 @@ class Cluster:
         if self._place is not None:
             shutil.rmtree(self._place, ignore_errors=True)
             self._place = None
-
-    def _kept(self) -> Path:
-        """Return where to keep what belongs to the store."""
-        data = self.options.data
-        return self._directory() if str(data) == MEMORY else Path(data)
 
     def _directory(self) -> Path:
         """Return a directory that lives as long as the cluster runs."""

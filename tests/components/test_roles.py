@@ -7,6 +7,8 @@ from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import MemoryStore
 from dralab.apiserver.users import user_named
 from dralab.components import control_plane, nodes, profiles, roles
+from dralab.controllers import volume_folders
+from dralab.controllers.volume_folders import VolumeFolders
 from dralab.kernel.randomness import Randomness
 from dralab.runtime.local import LocalClient
 from dralab.runtime.manager import Manager
@@ -27,6 +29,8 @@ from dralab.runtime.resources import (
     SLICES,
     STATEFUL_SETS,
     TAINT_RULES,
+    VOLUME_CLAIMS,
+    VOLUMES,
 )
 from dralab.runtime.simulated import SimulatedEngine
 from labs import START
@@ -37,7 +41,7 @@ SECOND = 10**9
 class Guarded:
     """A cluster in simulated time whose server writes down what it refuses."""
 
-    def __init__(self, *, classic=False, without=()):
+    def __init__(self, *, classic=False, without=(), folders=None):
         self.engine = SimulatedEngine()
         self.engine.clock.advance_to(START)
         clock = self.engine.clock
@@ -57,7 +61,11 @@ class Guarded:
         drivers = ("fake",) if classic else ("gpu",)
         node_manager = self.manager(nodes.NODES_USER)
         wanted = nodes.NodeOptions(nodes=2, drivers=drivers, classic=classic)
-        nodes.assemble(node_manager, wanted)
+        also = []
+        if folders is not None:
+            VolumeFolders(node_manager.acting_as(volume_folders.ACCOUNT), folders)
+            also.append(volume_folders.default_class(volume_folders.FOLDERS))
+        nodes.assemble(node_manager, wanted, also=also)
         plane.start()
         node_manager.start()
         self.wait(5)
@@ -98,6 +106,24 @@ def claiming(name, entry):
     container = {"name": "c", "image": "i", "resources": {"claims": [{"name": "g"}]}}
     spec = {"resourceClaims": [{"name": "g", **entry}], "containers": [container]}
     return {"metadata": {"name": name}, "spec": spec}
+
+
+def test_a_volume_may_be_made_and_deleted(tmp_path):
+    cluster = Guarded(folders=tmp_path)
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    cluster.client.create(VOLUME_CLAIMS, {"metadata": {"name": "c"}, "spec": spec}, "default")
+    volume = {"name": "v", "persistentVolumeClaim": {"claimName": "c"}}
+    pod = {"volumes": [volume], "containers": [{"name": "c", "image": "i"}]}
+    cluster.client.create(PODS, {"metadata": {"name": "p"}, "spec": pod}, "default")
+    cluster.wait(5)
+    assert cluster.running() == ["p"]
+    assert len(list(tmp_path.iterdir())) == 1
+    cluster.client.delete(PODS, "p", "default")
+    cluster.client.delete(VOLUME_CLAIMS, "c", "default")
+    cluster.wait(60)
+    assert cluster.client.list(VOLUMES).items == []
+    assert list(tmp_path.iterdir()) == []
+    assert cluster.refused == []
 
 
 def test_nothing_that_a_cluster_does_is_refused():

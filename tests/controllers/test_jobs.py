@@ -435,3 +435,12 @@ def test_a_start_that_was_missed_for_too_long_is_left_out(lab):
 def test_a_cron_job_without_a_time_is_refused(lab, spec, why):
     with pytest.raises(ApiError, match=why):
         lab.add(CRON_JOBS, cron_job("c", **{"schedule": "* * * * *", **spec}))
+
+
+def test_a_cron_job_whose_day_never_comes_says_so(lab):
+    lab.add(CRON_JOBS, cron_job("c", "59 23 31 2 *"))
+    lab.wait(60)
+    found = [event for event in lab.all(EVENTS) if event["reason"] == "InvalidSchedule"]
+    assert [event["type"] for event in found] == ["Warning"]
+    why = "time difference between two schedules is less than 1 second"
+    assert found[0]["message"] == f"invalid schedule: 59 23 31 2 * : {why}"

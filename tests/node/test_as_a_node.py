@@ -12,7 +12,8 @@ from dralab.cluster import Cluster, Options
 from dralab.components import nodes
 from dralab.contracts.plugin import PreparedDevice, PrepareResult
 from dralab.kernel.randomness import Randomness
-from dralab.node.kubelets import Kubelets, NodeSpec
+from dralab.node.kubelets import Kubelets
+from dralab.node.node_spec import NodeSpec
 from dralab.node.simulated_runtime import SimulatedRuntime
 from dralab.runtime.live import LiveEngine
 from dralab.runtime.manager import Manager

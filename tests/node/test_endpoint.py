@@ -15,8 +15,9 @@ import pytest
 from dralab.cluster import Cluster, Options
 from dralab.kernel.randomness import Randomness
 from dralab.node.endpoint import EndpointServer
-from dralab.node.kubelets import Kubelets, NodeSpec
+from dralab.node.kubelets import Kubelets
 from dralab.node.log_files import RuntimeWithLogFiles
+from dralab.node.node_spec import NodeSpec
 from dralab.node.process_runtime import ProcessRuntime
 from dralab.node.simulated_runtime import SimulatedRuntime
 from dralab.node.spdy import Frame, FrameType

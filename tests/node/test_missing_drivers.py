@@ -6,7 +6,7 @@ from devicelab import DeviceLab
 from dralab.api.status import ApiError
 from dralab.drivers.fake.gpu import FakeGpus
 from dralab.kernel.clock import SECOND
-from dralab.node.kubelets import NodeSpec
+from dralab.node.node_spec import NodeSpec
 from dralab.runtime.resources import SLICES
 
 

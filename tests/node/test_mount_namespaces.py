@@ -36,7 +36,7 @@ def start(argv, *, mounts=(), devices=(), files=None, working_dir="", env=None):
         working_dir=working_dir,
         config=config,
         annotations={},
-        of_job=False,
+        ends=False,
         log=ContainerLog(),
         files=lambda volume: (files or {}).get(volume, {}),
     )

@@ -12,7 +12,8 @@ from dralab.cluster import Cluster, Options
 from dralab.contracts import wire
 from dralab.kernel.randomness import Randomness
 from dralab.node.cpu_lists import cpus_of
-from dralab.node.kubelets import Kubelets, NodeSpec
+from dralab.node.kubelets import Kubelets
+from dralab.node.node_spec import NodeSpec
 from dralab.node.nri import plugins as nri_plugins
 from dralab.node.nri.hooks import NodeHooks
 from dralab.node.nri.plugins import PLUGIN, RUNTIME

@@ -342,3 +342,47 @@ def test_a_checkpoint_that_somebody_changed_is_refused():
         decode(encode([]).replace(b"DRACheckpoint", b"DRACheckpoinT"))
     with pytest.raises(CheckpointError, match="cannot be read"):
         decode(b"{}")
+
+
+@pytest.mark.parametrize(
+    ("command", "state_of"),
+    [
+        (None, "running"),
+        (["server"], "running"),
+        (shell("server --port 1"), "running"),
+        (shell("mkdir -p /x && cd /x && exec server; "), "running"),
+        (shell("if true; then server; fi"), "running"),
+        (shell("server | tee log"), "running"),
+        (["sh", "start.sh"], "running"),
+        (shell("bash -c server"), "running"),
+        (shell("server & wait"), "running"),
+        (shell("server; echo over"), "terminated"),
+        (shell("mkdir -p /x"), "terminated"),
+        (shell("until server; do sleep 1; done"), "terminated"),
+        (["sh"], "terminated"),
+    ],
+)
+def test_a_program_that_is_not_known_runs_on_where_it_comes_last(lab, command, state_of):
+    found = run(lab, pod(command=command, restartPolicy="Never"), 30)
+    assert list(state(found)) == [state_of]
+
+
+def test_an_init_container_that_is_not_known_ends_so_that_the_pod_starts(lab):
+    inits = [{"name": "migrate", "image": "x", "command": shell("migrate up")}]
+    inits.append({"name": "beside", "image": "x", "restartPolicy": "Always"})
+    found = run(lab, pod(inits=inits), 5)
+    assert list(state(found)) == ["running"]
+    assert [list(state(found, at, "initContainerStatuses")) for at in (0, 1)] == [
+        ["terminated"],
+        ["running"],
+    ]
+
+
+def test_a_node_has_storage_that_pods_request():
+    lab = DeviceLab()
+    big = {"resources": {"requests": {"ephemeral-storage": "60Gi"}}}
+    run(lab, pod("a", container=big))
+    found = run(lab, pod("b", container=big))
+    node = lab.client.get(NODES, "n1")["status"]
+    assert node["capacity"]["ephemeral-storage"] == node["allocatable"]["ephemeral-storage"]
+    assert "Insufficient ephemeral-storage" in condition_of(found, "PodScheduled")["message"]

@@ -32,7 +32,7 @@ class Bench:
         given = {"image": "busybox", "name": "c", "working_dir": "", "limits": {}, **fields}
         start = ContainerStart(
             namespace="default", pod="p", pod_uid="uid-1", node="n", argv=argv, config=config,
-            annotations={}, of_job=False, log=ContainerLog(), **given,
+            annotations={}, ends=False, log=ContainerLog(), **given,
         )  # fmt: skip
         over, exits = threading.Event(), []
 

@@ -8,7 +8,7 @@ from dralab.contracts.plugin import PluginError
 from dralab.drivers.catalog import device_class
 from dralab.drivers.fake.gpu import FakeGpus
 from dralab.node.checkpoint import NodeFileCheckpoint
-from dralab.node.kubelets import NodeSpec
+from dralab.node.node_spec import NodeSpec
 from dralab.runtime.resources import CLAIMS, CLASSES, EVENTS, PODS
 
 CLAIM = """

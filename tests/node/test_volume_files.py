@@ -6,7 +6,7 @@ import pytest
 
 from dralab.node.container_environment import ConfigError
 from dralab.node.volume_files import files_of
-from dralab.runtime.resources import CONFIG_MAPS, PODS, SECRETS, SERVICE_ACCOUNTS
+from dralab.runtime.resources import CONFIG_MAPS, NODES, PODS, SECRETS, SERVICE_ACCOUNTS
 from labs import Lab
 
 
@@ -81,3 +81,38 @@ def test_a_token_is_the_pods_own(client):
 def test_what_is_missing_is_named(client, volume, why):
     with pytest.raises(ConfigError, match=why):
         files(client, volume)
+
+
+def test_the_downward_api_has_labels_and_amounts(client):
+    container = {"name": "c", "image": "i", "resources": {"limits": {"cpu": "1500m"}}}
+    items = [
+        {"path": "labels", "fieldRef": {"fieldPath": "metadata.annotations"}},
+        {"path": "cpu", "resourceFieldRef": {"resource": "limits.cpu"}},
+        {"path": "milli", "resourceFieldRef": {"resource": "limits.cpu", "divisor": "1m"}},
+        {"path": "memory", "resourceFieldRef": {"resource": "limits.memory", "divisor": "1Mi"}},
+        {"path": "none", "resourceFieldRef": {"resource": "requests.memory"}},
+    ]
+    for item in items[1:]:
+        item["resourceFieldRef"]["containerName"] = "c"
+    client.create(NODES, {"metadata": {"name": "n1"}, "status": {}})
+    client.update(
+        NODES,
+        {"metadata": {"name": "n1"}, "status": {"allocatable": {"memory": "2Gi"}}},
+        subresource="status",
+    )
+    body = {
+        "metadata": {"name": "p", "annotations": {"b": "2", "a": 'x"y'}},
+        "spec": {
+            "containers": [container],
+            "nodeName": "n1",
+            "volumes": [{"name": "v", "downwardAPI": {"items": items}}],
+        },
+    }
+    pod = client.create(PODS, body, "default")
+    assert files_of(client, pod, "v") == {
+        "labels": b'a="x\\"y"\nb="2"',
+        "cpu": b"2",
+        "milli": b"1500",
+        "memory": b"2048",
+        "none": b"0",
+    }

@@ -101,9 +101,10 @@ def node(
     from dralab.node.checkpoint import CheckpointError, NodeFileCheckpoint
     from dralab.node.containers import ContainerRuntime
     from dralab.node.endpoint import EndpointServer
-    from dralab.node.kubelets import Kubelets, NodeSpec
+    from dralab.node.kubelets import Kubelets
     from dralab.node.log_files import RuntimeWithLogFiles
     from dralab.node.mount_namespaces import NodePaths, service_of
+    from dralab.node.node_spec import NodeSpec
     from dralab.node.process_runtime import ProcessRuntime
     from dralab.node.simulated_runtime import SimulatedRuntime
     from dralab.objects.metadata import uid_of

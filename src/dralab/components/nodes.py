@@ -15,7 +15,13 @@ from dralab.kernel.randomness import Randomness
 from dralab.runtime.client import Client
 from dralab.runtime.live import LiveEngine
 from dralab.runtime.manager import Manager
-from dralab.runtime.resources import CLASSES, CLASSIC_CLASSES, NAMESPACES, SLICES
+from dralab.runtime.resources import (
+    CLASSES,
+    CLASSIC_CLASSES,
+    NAMESPACES,
+    SLICES,
+    STORAGE_CLASSES,
+)
 from dralab.values.json_types import JsonDict
 
 if TYPE_CHECKING:
@@ -24,8 +30,9 @@ if TYPE_CHECKING:
     from dralab.drivers.driver import Driver
     from dralab.drivers.publishing import SlicePublisher
     from dralab.node.containers import ContainerRuntime
-    from dralab.node.kubelets import Kubelet, Kubelets, NodeSpec
+    from dralab.node.kubelets import Kubelet, Kubelets
     from dralab.node.mount_namespaces import NodePaths
+    from dralab.node.node_spec import NodeSpec
     from dralab.node.process_runtime import ProcessRuntime
     from dralab.node.simulated_runtime import Program
 
@@ -99,6 +106,11 @@ class NodesHost(Protocol):
         """A kubeconfig file for programs that run in pods."""
         ...
 
+    @property
+    def kept(self) -> Path:
+        """The directory of what belongs to the stored objects."""
+        ...
+
     clock: Clock
     seed: int | None
 
@@ -141,12 +153,26 @@ class Nodes:
             service = service_of(cluster.url)
             self.runtime = ProcessRuntime(engine, self.wanted.images, places, paths, service)
         kubelets = self.kubelets = assemble(
-            manager, self.wanted, runtime=self.runtime, features=cluster.server.features
+            manager,
+            self.wanted,
+            runtime=self.runtime,
+            features=cluster.server.features,
+            also=[self._storage(manager, cluster)],
         )
         # Logs, commands and ports: the server asks here first.
         cluster.server.nodes.here.append(PodStreams(kubelets))
         engine.soon(manager.start)
         engine.start()
+
+    def _storage(self, manager: Manager, cluster: NodesHost) -> JsonDict:
+        """Have volumes be made as the runtime needs them; return the default class."""
+        from dralab.controllers.volume_folders import ACCOUNT, FOLDERS, VolumeFolders, default_class
+        from dralab.controllers.volumes import PRETEND
+
+        if self.runtime is None:
+            return default_class(PRETEND)
+        VolumeFolders(manager.acting_as(ACCOUNT), cluster.kept / "volumes")
+        return default_class(FOLDERS)
 
     def stop(self) -> None:
         """End; containers that are processes end too."""
@@ -168,8 +194,10 @@ def assemble(
     programs: Mapping[str, "Program"] | None = None,
     runtime: "ContainerRuntime | None" = None,
     features: Features = DEFAULT_1_36,
+    *,
+    also: Sequence[JsonDict] = (),
 ) -> "Kubelets":
-    """Put nodes and their drivers on a manager, live or simulated."""
+    """Put nodes and their drivers on a manager, live or simulated; create objects `also`."""
     from dralab.drivers.publishing import SlicePublisher
     from dralab.node.kubelets import Kubelets
     from dralab.node.simulated_runtime import SimulatedRuntime
@@ -199,7 +227,7 @@ def assemble(
 
     kubelets.listeners = sockets
     kubelets.on_node = on_node
-    objects = [*_classes(found), *_shared_slices(wanted)]
+    objects = [*_classes(found), *_shared_slices(wanted), *also]
     if classic:
         objects += [_namespace(FAKE_NAMESPACE), CLASSIC_CLASS]
 
@@ -333,7 +361,7 @@ def names(wanted: NodeOptions) -> list[str]:
 
 
 def _specs(wanted: NodeOptions) -> list[Any]:
-    from dralab.node.kubelets import NodeSpec
+    from dralab.node.node_spec import NodeSpec
 
     if not wanted.fleet:
         return [NodeSpec(name=name) for name in names(wanted)]
@@ -416,6 +444,7 @@ def _create(client: Client, obj: JsonDict) -> None:
         "ResourceClass": CLASSIC_CLASSES,
         "Namespace": NAMESPACES,
         "ResourceSlice": SLICES,
+        "StorageClass": STORAGE_CLASSES,
     }
     try:
         client.create(resources[obj["kind"]], obj)

@@ -40,6 +40,13 @@ ACCOUNTS: Final[Mapping[str, Sequence[Rule]]] = {
         (("update",), "", ("nodes",)),
         (READ, DEVICES, ("resourceslices",)),
         (("create", "delete", "update"), DEVICES, ("deviceclasses", "resourceslices")),
+        ((*READ, "create"), "storage.k8s.io", ("storageclasses",)),
+        (READ, "", ("persistentvolumeclaims", "persistentvolumes")),
+    ],
+    "dralab-volumes": [
+        (("create", "delete"), "", ("persistentvolumes",)),
+        (("create", "patch", "update"), "", ("events",)),
+        (("create", "patch", "update"), "events.k8s.io", ("events",)),
     ],
     "evolution-claim-controller": [
         (("get",), DEVICES, ("pods", "resourceclaims")),

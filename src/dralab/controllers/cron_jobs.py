@@ -28,6 +28,8 @@ from dralab.values.json_types import JsonDict
 
 MOST_MISSED: Final = 100
 SCHEDULED: Final = "batch.kubernetes.io/cronjob-scheduled-timestamp"
+# Upstream compares the next two times, which are both zero for 31 February.
+NEVER: Final = "time difference between two schedules is less than 1 second"
 
 
 class CronJobs:
@@ -65,6 +67,9 @@ class CronJobs:
             self._start(cron_job, jobs, due)
         upcoming = next(schedule.after(_moment(now)), None)
         if upcoming is None:
+            if due is None:
+                never = f"invalid schedule: {spec['schedule']} : {NEVER}"
+                self._event(cron_job, "InvalidSchedule", never, bad=True)
             return None
         return int(upcoming.timestamp()) * SECOND - now
 

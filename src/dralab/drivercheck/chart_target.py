@@ -207,7 +207,7 @@ def _container_start(
         working_dir=container.get("workingDir", ""),
         config=ContainerConfig(env=dict(env), mounts=mounts),
         annotations={},
-        of_job=False,
+        ends=False,
         log=ContainerLog(),
     )
 

@@ -1,5 +1,7 @@
 """A container's environment and command, without the edits of devices."""
 
+import json
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
@@ -7,8 +9,10 @@ from typing import Final
 from dralab.api.status import ApiError
 from dralab.contracts.cdi_cache import ContainerConfig
 from dralab.objects.metadata import status_of
+from dralab.objects.nodes import offered
 from dralab.runtime.client import Client, Resource
-from dralab.runtime.resources import CONFIG_MAPS, SECRETS
+from dralab.runtime.resources import CONFIG_MAPS, NODES, SECRETS, VOLUME_CLAIMS, VOLUMES
+from dralab.values import quantity
 from dralab.values.json_types import JsonDict, JsonObject
 
 PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -35,11 +39,7 @@ def config_of(client: Client, pod: JsonDict, container: JsonObject) -> Container
                 continue
             value = found
         own[entry["name"]] = expand(value, {**env, **own})
-    paths = {
-        volume["name"]: volume["hostPath"]["path"]
-        for volume in pod["spec"].get("volumes") or ()
-        if volume.get("hostPath")
-    }
+    paths = _host_paths(client, pod)
     mounts = [
         {
             "hostPath": paths.get(mount["name"], ""),
@@ -51,6 +51,34 @@ def config_of(client: Client, pod: JsonDict, container: JsonObject) -> Container
         for mount in container.get("volumeMounts") or ()
     ]
     return ContainerConfig(env={**env, **own}, mounts=list(mounts))
+
+
+def _host_paths(client: Client, pod: JsonDict) -> dict[str, str]:
+    """Return where the volumes of a pod are that are directories of the machine."""
+    found = {}
+    for volume in pod["spec"].get("volumes") or ():
+        source = volume
+        if claimed := volume.get("persistentVolumeClaim"):
+            source = _volume_of(client, pod, claimed["claimName"])
+        elif volume.get("ephemeral"):
+            source = _volume_of(client, pod, f"{pod['metadata']['name']}-{volume['name']}")
+        place = source.get("hostPath") or source.get("local")
+        if place:
+            found[volume["name"]] = place["path"]
+    return found
+
+
+def _volume_of(client: Client, pod: JsonDict, claim: str) -> JsonObject:
+    """Return the specification of the volume that is bound to a claim."""
+    try:
+        found = client.get(VOLUME_CLAIMS, claim, pod["metadata"].get("namespace", ""))
+        name = found["spec"].get("volumeName")
+        if not name:
+            raise ConfigError(f'persistentvolumeclaim "{claim}" is not bound')
+        spec: JsonObject = client.get(VOLUMES, name)["spec"]
+    except ApiError as error:
+        raise ConfigError(error.message) from error
+    return spec
 
 
 def argv_of(container: JsonObject, env: Mapping[str, str]) -> list[str]:
@@ -97,8 +125,7 @@ def _value_from(
     if "fieldRef" in source:
         return field_of(pod, source["fieldRef"]["fieldPath"])
     if "resourceFieldRef" in source:
-        kind, _, name = source["resourceFieldRef"]["resource"].partition(".")
-        return str(((container.get("resources") or {}).get(kind) or {}).get(name, "0"))
+        return resource_of(client, pod, container, source["resourceFieldRef"])
     namespace = pod["metadata"].get("namespace", "")
     for key, resource in (("configMapKeyRef", CONFIG_MAPS), ("secretKeyRef", SECRETS)):
         ref = source.get(key)
@@ -137,8 +164,42 @@ FIELDS: Final[Mapping[str, Callable[[JsonDict], str]]] = {
     "spec.nodeName": lambda pod: pod["spec"].get("nodeName", ""),
     "spec.serviceAccountName": lambda pod: pod["spec"].get("serviceAccountName", ""),
     "status.podIP": lambda pod: status_of(pod).get("podIP", ""),
+    "status.podIPs": lambda pod: _addresses(pod, "podIP"),
     "status.hostIP": lambda pod: status_of(pod).get("hostIP", ""),
+    "status.hostIPs": lambda pod: _addresses(pod, "hostIP"),
+    "metadata.labels": lambda pod: _lines(pod["metadata"].get("labels") or {}),
+    "metadata.annotations": lambda pod: _lines(pod["metadata"].get("annotations") or {}),
 }
+
+
+def _addresses(pod: JsonDict, name: str) -> str:
+    status = status_of(pod)
+    listed = [each["ip"] for each in status.get(f"{name}s") or ()]
+    return ",".join(listed) or str(status.get(name, ""))
+
+
+def _lines(mapping: Mapping[str, str]) -> str:
+    """Return labels or annotations as a file of the downward API has them (FormatMap)."""
+    quoted = (f"{key}={json.dumps(mapping[key], ensure_ascii=False)}" for key in sorted(mapping))
+    return "\n".join(quoted)
+
+
+def resource_of(client: Client, pod: JsonDict, container: JsonObject, ref: JsonObject) -> str:
+    """Return what a `resourceFieldRef` means: an amount in units of its divisor, rounded up.
+
+    A limit that is not set is what the node has to give. Source: ExtractContainerResourceValue and
+    MergeContainerResourceLimits of k8s.io/kubernetes `pkg/api/v1/resource`.
+    """
+    kind, _, name = ref["resource"].partition(".")
+    amount = ((container.get("resources") or {}).get(kind) or {}).get(name)
+    node = pod["spec"].get("nodeName")
+    if amount is None and kind == "limits" and node:
+        try:
+            amount = offered(client.get(NODES, node)).get(name)
+        except ApiError as error:
+            raise ConfigError(error.message) from error
+    divisor = quantity.parse_any(ref.get("divisor") or "1") or 1
+    return str(math.ceil(quantity.parse_any(amount or "0") / divisor))
 
 
 def field_of(pod: JsonDict, path: str) -> str:

@@ -24,7 +24,8 @@ class ContainerStart:
     """All that a runtime is told of a container; `argv` is empty if the image decides.
 
     `args` is the part of it that the image's own command would get. `files` returns what is in a
-    volume, by path; ConfigError names what is missing.
+    volume, by path; ConfigError names what is missing. `ends` says of containers of Jobs and of
+    init containers that they are to end by themselves.
     """
 
     namespace: str
@@ -37,7 +38,7 @@ class ContainerStart:
     working_dir: str
     config: ContainerConfig
     annotations: Mapping[str, str]
-    of_job: bool
+    ends: bool
     log: ContainerLog
     limits: Mapping[str, str] = field(default_factory=dict)
     args: Sequence[str] = ()

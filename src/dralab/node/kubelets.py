@@ -4,8 +4,7 @@ Each node has its own lease, status, plugins, claims, CDI files and pods.
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -21,6 +20,7 @@ from dralab.node.containers import ContainerRuntime
 from dralab.node.mount_namespaces import NodePaths
 from dralab.node.named_slices import NamedSlices
 from dralab.node.node_context import ContainerHooks
+from dralab.node.node_spec import NodeSpec
 from dralab.node.node_status import status_of_node
 from dralab.node.plugins import Plugins
 from dralab.node.pods import PodLife
@@ -47,19 +47,6 @@ WIPE_AFTER: Final = 30 * SECOND
 # The taint of a new node (TaintNodesByCondition), and how long a controller has to take it away.
 FIRST_TAINT: Final = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
 ALONE_AFTER: Final = 3 * SECOND
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeSpec:
-    """A node to be: quantities as texts."""
-
-    name: str
-    cpu: str = "16"
-    memory: str = "64Gi"
-    pods: str = "110"
-    labels: Mapping[str, str] = field(default_factory=dict)
-    annotations: Mapping[str, str] = field(default_factory=dict)
-    taints: Sequence[Mapping[str, str]] = ()
 
 
 class StreamEndpoint(Protocol):
@@ -415,7 +402,7 @@ class Kubelets:
                 self._publish(kubelet, endpoint, node)
             status = status_of_node(
                 node,
-                {"cpu": spec.cpu, "memory": spec.memory, "pods": spec.pods},
+                spec.amounts(),
                 self.runtime,
                 ip=kubelet.ip,
                 port=endpoint.address[1] if endpoint is not None else None,

@@ -272,7 +272,8 @@ class PodLife:
                 working_dir=each.spec.get("workingDir", ""),
                 config=config,
                 annotations=metadata.get("annotations") or {},
-                of_job=owner is not None and owner["kind"] == "Job",
+                ends=(each.init and not each.sidecar)
+                or (owner is not None and owner["kind"] == "Job"),
                 log=each.log,
                 limits=(each.spec.get("resources") or {}).get("limits") or {},
             )

@@ -1,7 +1,8 @@
 """A small part of the shell language: enough for the commands of demos.
 
-A script is a generator of steps: `WriteLine` a line, `Sleep` for seconds (None: for ever); its
-value is the exit code. Unknown programs do nothing and succeed.
+A script is a generator of steps: `WriteLine` a line, `Sleep` for seconds (None: for ever), or run
+an `UnknownProgram` that comes last; what it does is for the caller to decide. Other unknown
+programs do nothing and succeed. The generator's value is the exit code.
 
 >>> list(run(["sh", "-c", "echo $WHO; sleep 2"], {"WHO": "me"}))
 [WriteLine(line='me'), Sleep(seconds=2.0)]
@@ -19,6 +20,15 @@ OPERATORS: Final = frozenset({";", "&", "&&", "||", "|", "\n", "(", ")"})
 UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 VARIABLE: Final = re.compile(r"\$(?:\{(\w+)(?::-([^}]*))?\}|(\w+|\?))")
 MOST_STEPS: Final = 100_000
+# Programs that end by themselves, though what they do is not simulated.
+_BRIEF: Final = """
+apk apt apt-get awk basename cat cd chmod chown chroot cp curl cut date dd df dirname du
+find getent git grep groupadd gunzip gzip head id install ip iptables kill ln ls mkdir
+mktemp mount mv openssl pip ps pwd readlink rm sed seq set sort source stat sysctl tar tee
+test touch tr ulimit umask uname unset unzip useradd wc wget whoami xargs [ [[ . eval local
+read return shift umount
+"""
+BRIEF: Final = frozenset(_BRIEF.split())
 SHORT: Final = 4096  # characters of a script whose words are remembered
 
 
@@ -36,7 +46,14 @@ class Sleep:
     seconds: float | None
 
 
-Step = WriteLine | Sleep
+@dataclass(frozen=True, slots=True)
+class UnknownProgram:
+    """Run a program that is not known here, as the last thing that the script does."""
+
+    name: str
+
+
+Step = WriteLine | Sleep | UnknownProgram
 Steps = Generator[Step, None, int]
 
 
@@ -71,8 +88,10 @@ def run(argv: Sequence[str], env: Mapping[str, str], state: ShellState | None = 
         if name in SHELLS:
             state.shell = name
             script = _script(argv)
-            return (yield from _list(_tokens(script), state)) if script is not None else 0
-        return (yield from _command(list(argv), state))
+            if script is None:
+                return (yield from _file(argv))
+            return (yield from _list(_tokens(script), state, last=True))
+        return (yield from _command(list(argv), state, last=True))
     except _Exit as over:
         return over.code
 
@@ -171,7 +190,17 @@ def _operators(token: str) -> list[str]:
     return [token]
 
 
-def _list(tokens: Sequence[str], state: ShellState) -> Steps:
+def _file(argv: Sequence[str]) -> Steps:
+    """Run a script that is a file of the image, where a shell is given one."""
+    for argument in argv[1:]:
+        if not argument.startswith("-"):
+            yield UnknownProgram(argument)
+            break
+    return 0
+
+
+def _list(tokens: Sequence[str], state: ShellState, *, last: bool = False) -> Steps:
+    """Run commands; after the `last` ones the script is over."""
     steps, at = 0, 0
     while at < len(tokens):
         steps += 1
@@ -186,7 +215,7 @@ def _list(tokens: Sequence[str], state: ShellState) -> Steps:
             continue
         if token == "if":
             end = _closing(tokens, at, "if", "fi")
-            yield from _if(tokens[at + 1 : end], state)
+            yield from _if(tokens[at + 1 : end], state, last=last and _is_end(tokens, end + 1))
             at = end + 1
             continue
         end = at
@@ -198,16 +227,27 @@ def _list(tokens: Sequence[str], state: ShellState) -> Steps:
             state.background.append(_background(words, state))
             state.code = 0
         else:
-            state.code = yield from _simple(words, state)
+            rest = _after_pipe(tokens, end) if operator == "|" else end
+            final = last and _is_end(tokens, rest)
+            state.code = yield from _simple(words, state, last=final)
         at = end + 1
         if (operator == "&&" and state.code) or (operator == "||" and not state.code):
             while at < len(tokens) and tokens[at] not in {";", "&", "||", "&&"}:
                 at += 1
         elif operator == "|":
             # What a pipe would filter is shown as it is.
-            while at < len(tokens) and tokens[at] not in {";", "&&", "||", "&"}:
-                at += 1
+            at = _after_pipe(tokens, at)
     return state.code
+
+
+def _after_pipe(tokens: Sequence[str], at: int) -> int:
+    while at < len(tokens) and tokens[at] not in {";", "&&", "||", "&"}:
+        at += 1
+    return at
+
+
+def _is_end(tokens: Sequence[str], at: int) -> bool:
+    return all(tokens[index] in OPERATORS for index in range(at, len(tokens)))
 
 
 def _closing(tokens: Sequence[str], at: int, begin: str = "do", end: str = "done") -> int:
@@ -246,18 +286,20 @@ def _loop(tokens: Sequence[str], state: ShellState) -> Steps:
     return state.code
 
 
-def _if(tokens: Sequence[str], state: ShellState) -> Steps:
+def _if(tokens: Sequence[str], state: ShellState, *, last: bool) -> Steps:
     then = tokens.index("then") if "then" in tokens else len(tokens)
     otherwise = tokens.index("else") if "else" in tokens else len(tokens)
     code = yield from _list(tokens[:then], state)
     body = tokens[then + 1 : otherwise] if code == 0 else tokens[otherwise + 1 :]
-    return (yield from _list(body, state))
+    return (yield from _list(body, state, last=last))
 
 
 def _background(words: Sequence[str], state: ShellState) -> float | None:
-    steps = _simple(words, state)
+    steps = _simple(words, state, last=True)
     total = 0.0
     for step in steps:
+        if isinstance(step, UnknownProgram):
+            return None
         if isinstance(step, Sleep):
             if step.seconds is None:
                 return None
@@ -265,7 +307,7 @@ def _background(words: Sequence[str], state: ShellState) -> float | None:
     return total
 
 
-def _simple(words: Sequence[str], state: ShellState) -> Steps:
+def _simple(words: Sequence[str], state: ShellState, *, last: bool) -> Steps:
     found: list[str] = []
     skip = False
     for word in words:
@@ -281,7 +323,7 @@ def _simple(words: Sequence[str], state: ShellState) -> Steps:
             state.env[name] = value
     if not found:
         return 0
-    return (yield from _command(found, state))
+    return (yield from _command(found, state, last=last))
 
 
 def _expand(word: str, state: ShellState) -> str:
@@ -303,9 +345,14 @@ def _expand(word: str, state: ShellState) -> str:
     return text
 
 
-def _command(argv: list[str], state: ShellState) -> Steps:
-    command = COMMANDS.get(_base(argv[0]))
+def _command(argv: list[str], state: ShellState, *, last: bool) -> Steps:
+    name = _base(argv[0])
+    command = COMMANDS.get(name)
     if command is None:
+        if last and name in SHELLS:
+            return (yield from run(argv, state.env))
+        if last and name not in BRIEF:
+            yield UnknownProgram(name)
         return 0
     return (yield from command(argv[1:], state))
 

@@ -1,8 +1,8 @@
 """Simulated containers: no processes or images, but logs with the expected output.
 
 Commands that `shell` understands are simulated in the engine's time. Others run until they are
-stopped; those of a Job end after a second. Annotations of the pod decide otherwise, for all
-containers or with `.<container>` for one:
+stopped; those of a Job, and init containers, end after a second. Annotations of the pod decide
+otherwise, for all containers or with `.<container>` for one:
 
 - `dralab.dev/start-delay`: seconds before the container runs
 - `dralab.dev/runs-for`: seconds until it ends
@@ -22,11 +22,20 @@ from dralab.node.containers import (
     ContainerStartError,
     ExecSession,
 )
-from dralab.node.shell import ShellState, Sleep, Steps, WriteLine, run, trapped, understood
+from dralab.node.shell import (
+    ShellState,
+    Sleep,
+    Steps,
+    UnknownProgram,
+    WriteLine,
+    run,
+    trapped,
+    understood,
+)
 from dralab.runtime.engine import Engine, TimerHandle
 
 PREFIX: Final = "dralab.dev/"
-JOB_SECONDS: Final = 1.0
+UNKNOWN_SECONDS: Final = 1.0
 MOST_STEPS_AT_ONCE: Final = 10_000
 # A program of the image that does something here: `dralab.components` adds its own.
 Program = Callable[[ContainerStart], Callable[[], None]]
@@ -129,7 +138,7 @@ class SimulatedContainer:
                 return int(over.value or 0)
             if isinstance(step, WriteLine):
                 output(1, f"{step.line}\n".encode())
-            elif step.seconds is None:
+            elif isinstance(step, UnknownProgram) or step.seconds is None:
                 return 0
 
     # --- acting -----------------------------------------------------------------------------
@@ -146,10 +155,8 @@ class SimulatedContainer:
                 yield Sleep(None)
             elif understood(start.argv):
                 return (yield from run(start.argv, start.config.env, self._state))
-            elif start.of_job:
-                yield Sleep(JOB_SECONDS)
             else:
-                yield Sleep(None)
+                yield UnknownProgram("")
             return 0
 
         return act()
@@ -177,10 +184,17 @@ class SimulatedContainer:
             if isinstance(step, WriteLine):
                 self._write(step.line)
             else:
-                if step.seconds is not None:
-                    self._later(step.seconds, self._go_on)
+                seconds = self._lasts(step)
+                if seconds is not None:
+                    self._later(seconds, self._go_on)
                 return
         self._later(1.0, self._go_on)
+
+    def _lasts(self, step: Sleep | UnknownProgram) -> float | None:
+        """Return for how many seconds a step does nothing; None until the container is stopped."""
+        if isinstance(step, Sleep):
+            return step.seconds
+        return UNKNOWN_SECONDS if self.start.ends else None
 
     def _drain(self, steps: Steps) -> int:
         while True:

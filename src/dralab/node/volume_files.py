@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from dralab.api.status import ApiError
-from dralab.node.container_environment import ConfigError, field_of
+from dralab.node.container_environment import ConfigError, field_of, resource_of
 from dralab.runtime.client import Client, Resource
 from dralab.runtime.resources import CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS
 from dralab.values.json_types import JsonDict, JsonObject
@@ -52,12 +52,25 @@ def _secret(client: Client, pod: JsonDict, source: JsonObject) -> dict[str, byte
     return _chosen(data, source, obj)
 
 
-def _downward(client: Client, pod: JsonDict, source: JsonObject) -> dict[str, bytes]:  # noqa: ARG001 - as the others
-    return {
-        item["path"]: field_of(pod, item["fieldRef"]["fieldPath"]).encode()
-        for item in source.get("items") or ()
-        if item.get("fieldRef")
-    }
+def _downward(client: Client, pod: JsonDict, source: JsonObject) -> dict[str, bytes]:
+    found = {}
+    for item in source.get("items") or ():
+        if item.get("fieldRef"):
+            text = field_of(pod, item["fieldRef"]["fieldPath"])
+        else:
+            ref = item["resourceFieldRef"]
+            text = resource_of(client, pod, _container(pod, ref["containerName"]), ref)
+        found[item["path"]] = text.encode()
+    return found
+
+
+def _container(pod: JsonDict, name: str) -> JsonObject:
+    spec = pod["spec"]
+    for each in (*spec["containers"], *(spec.get("initContainers") or ())):
+        if each["name"] == name:
+            found: JsonObject = each
+            return found
+    raise ConfigError(f"container {name} not found")
 
 
 def _token(client: Client, pod: JsonDict, source: JsonObject) -> dict[str, bytes]:

@@ -13,14 +13,8 @@ from dralab.drivers.faults import CallFault, FaultyPlugin
 from dralab.drivers.hosted_plugin import HostedPlugin
 from dralab.drivers.publishing import SlicePublisher
 from dralab.kernel.clock import SECOND, rfc3339_micro
-from dralab.node.kubelets import (
-    LEASE_NAMESPACE,
-    LEASE_SECONDS,
-    RENEW,
-    Kubelet,
-    Kubelets,
-    NodeSpec,
-)
+from dralab.node.kubelets import LEASE_NAMESPACE, LEASE_SECONDS, RENEW, Kubelet, Kubelets
+from dralab.node.node_spec import NodeSpec
 from dralab.runtime.client import Resource
 from dralab.runtime.resources import CLASSES, LEASES
 from dralab.simulation.engines import gpu_claims, objects
