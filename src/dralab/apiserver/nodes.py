@@ -139,7 +139,7 @@ class NodeProxy:
 
         found = self._object("nodes", node)
         if found is None:
-            raise _none(f"no node {node} to ask")
+            raise ApiError.not_found("nodes", node)
         status = status_of(found)
         if not status.get("addresses"):
             # As upstream: an error without a reason.

@@ -129,6 +129,45 @@ def test_an_eviction_spends_the_budget_and_is_refused_without_one(ask):
     assert refused["details"]["causes"][0]["reason"] == "DisruptionBudget"
 
 
+def test_a_dry_run_in_the_query_evicts_nothing(ask):
+    running(ask, "p")
+    before = ask("GET", f"{PODS}/p")
+    assert ask("POST", f"{PODS}/p/eviction?dryRun=All", {"metadata": {"name": "p"}})[0] == 201
+    assert ask("GET", f"{PODS}/p") == before
+
+
+def test_an_eviction_of_another_state_of_the_pod_changes_nothing(ask):
+    running(ask, "p")
+    _, before = ask("GET", f"{PODS}/p")
+    revision = before["metadata"]["resourceVersion"]
+
+    def with_revision(wanted):
+        body = {"deleteOptions": {"preconditions": {"resourceVersion": wanted}}}
+        return ask("POST", f"{PODS}/p/eviction", body)
+
+    status, refused = with_revision("1")
+    assert (status, "the ResourceVersion in the precondition (1)" in refused["message"]) == (
+        409,
+        True,
+    )
+    assert ask("GET", f"{PODS}/p")[1] == before
+    assert with_revision(revision)[0] == 201, "the condition that it adds is not another state"
+    assert "deletionTimestamp" in ask("GET", f"{PODS}/p")[1]["metadata"]
+
+
+def test_a_subresource_refuses_objects_of_other_kinds(ask):
+    running(ask, "p")
+    pod_ = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}
+    status, refused = ask("POST", f"{PODS}/p/eviction", pod_)
+    assert (status, refused["message"]) == (
+        400,
+        'Pod in version "v1" cannot be handled as a Eviction: converting (v1.Pod) to '
+        "(policy.Eviction): unknown conversion",
+    )
+    older = {"apiVersion": "policy/v1beta1", "kind": "Eviction", "metadata": {"name": "p"}}
+    assert ask("POST", f"{PODS}/p/eviction?dryRun=All", older)[0] == 201
+
+
 def test_pods_that_do_not_run_need_no_budget(ask):
     budget = {"metadata": {"name": "b"}, "spec": {"selector": {"matchLabels": {"app": "x"}}}}
     ask("POST", BUDGETS, budget)

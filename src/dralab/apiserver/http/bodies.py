@@ -183,7 +183,7 @@ def check_type(value: Any, data: bytes, kind: Kind, kinds: Kinds) -> dict[str, A
         and version.rpartition("/")[0] == kind.group
         and kinds.of_object(version, name) is None
     ):
-        raise _wrong_kind(version, name, kind, kinds)
+        raise _wrong_kind(version, name, kind.group, kind.kind, kinds)
     if version != kind.api_version:
         raise ApiError.bad_request(
             f"the API version in the data ({version}) does not match the expected API version "
@@ -201,8 +201,19 @@ def _not_a_struct(value: Any) -> str:
     )
 
 
-def _wrong_kind(version: str, name: str, kind: Kind, kinds: Kinds) -> ApiError:
-    group, _, short = version.rpartition("/")
+def check_name_of_kind(value: Any, group: str, expected: str, kinds: Kinds) -> None:
+    """Refuse the object of a subresource if it says that it is of another kind. ApiError.
+
+    Its version may be another one: clients send evictions of policy/v1beta1 to this day.
+    """
+    name = value.get("kind") if isinstance(value, dict) else None
+    if isinstance(name, str) and name not in {"", expected}:
+        version = value.get("apiVersion")
+        raise _wrong_kind(version if isinstance(version, str) else "", name, group, expected, kinds)
+
+
+def _wrong_kind(version: str, name: str, group: str, expected: str, kinds: Kinds) -> ApiError:
+    short = version.rpartition("/")[2]
     known = kinds.of_object(version, name) or kinds.of_object(version, name.removesuffix("List"))
     if known is None and name not in META_KINDS:
         why = (
@@ -210,11 +221,10 @@ def _wrong_kind(version: str, name: str, kind: Kind, kinds: Kinds) -> ApiError:
             '"k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30"'
         )
     else:
-        package = (kind.group or "core").partition(".")[0]
-        why = f"converting ({short}.{name}) to ({package}.{kind.kind}): unknown conversion"
-    del group
+        package = (group or "core").partition(".")[0]
+        why = f"converting ({short}.{name}) to ({package}.{expected}): unknown conversion"
     return ApiError.bad_request(
-        f'{name} in version "{short}" cannot be handled as a {kind.kind}: {why}'
+        f'{name} in version "{short}" cannot be handled as a {expected}: {why}'
     )
 
 

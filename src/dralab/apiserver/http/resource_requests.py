@@ -393,6 +393,8 @@ class ResourceRequests:
                 body = bodies.decode(
                     request.body, request.headers.get("content-type", ""), sub.kind
                 ).value
+                group = sub.group or kind.group
+                bodies.check_name_of_kind(body, group, sub.kind, self.resources.kinds)
         answer = self.resources.subresource(
             verb,
             kind,

@@ -42,7 +42,7 @@ def delete(
         if (key := key_of(kind, namespace, name)) in context.store.damaged(kind.hub):
             return _erase(context, kind, key, options, user), True
         live = context.live(kind, namespace, name)
-        _check_preconditions(live, kind, options)
+        check_preconditions(live, kind, options)
         _admit(context, kind, (live.key, live.value), options, user)
         return _delete(context, kind, live, options)
 
@@ -126,7 +126,8 @@ def _admit(
     admission.validate(context, review)
 
 
-def _check_preconditions(live: Stored, kind: Kind, options: DeleteOptions) -> None:
+def check_preconditions(live: Stored, kind: Kind, options: DeleteOptions) -> None:
+    """Refuse a deletion that was meant for another object, or another state of it. ApiError."""
     uid = live.value["metadata"]["uid"]
     if options.uid and options.uid != uid:
         raise ApiError.conflict(

@@ -38,13 +38,14 @@ def evict(  # noqa: PLR0917 - the shape of every handler
         pod = live.value
         how = delete_options({}, body.get("deleteOptions"))
         dry_run = how.dry_run or options.dry_run
+        deleting.check_preconditions(live, kind, how)
         if not _needs_no_budget(pod):
             _spend(context, pod, namespace, dry_run=dry_run)
         if not dry_run and not is_deleting(pod):
             _note(context, kind, name, namespace, options)
-        deleting.delete(
-            context, kind, name, namespace, replace(how, internal=True), user=options.user
-        )
+        # The revision was compared above; the condition has changed it since.
+        how = replace(how, internal=True, dry_run=dry_run, revision="")
+        deleting.delete(context, kind, name, namespace, how, user=options.user)
 
 
 def _needs_no_budget(pod: JsonDict) -> bool:
