@@ -19,14 +19,14 @@ def test_a_test_gets_the_outcome_of_its_seeds_and_its_fixtures():
 
 
 def test_a_failure_tells_the_shortest_schedule_and_the_test_does_not_run():
-    @dralab.simulation_test(sitescenarios.scenario(LeavesOrphans), seeds=1, first=1)
+    @dralab.simulation_test(sitescenarios.scenario(LeavesOrphans), seeds=1, first=14)
     def check():
         raise RuntimeError("not reached")
 
     with pytest.raises(AssertionError) as failure:
         check()
     text = str(failure.value)
-    assert text.startswith("1 of 1 seeds fail\n\nseeds 1:\nfinal-state: configmaps default/")
+    assert text.startswith("1 of 1 seeds fail\n\nseeds 14:\nfinal-state: configmaps default/")
     assert "\nthe shortest schedule: " in text
 
 

@@ -1,6 +1,7 @@
 """Faults as data, and how a seed chooses them."""
 
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -79,12 +80,32 @@ def test_the_schema_names_the_same_faults():
     assert schema()["$defs"]["fault"]["enum"] == list(FAULTS)
 
 
+def test_every_fault_has_a_drawing_and_a_section_of_the_guide():
+    docs = Path(__file__).parents[2] / "docs"
+    assert {path.stem for path in docs.glob("images/faults/*.svg")} == set(FAULTS)
+    text = (docs / "guides/faults.md").read_text()
+    assert {name for name in FAULTS if f"### {name}\n" in text} == set(FAULTS)
+
+
 def test_a_plan_counts_and_fires_once():
     fault = PlannedFault(fault="refuse", program="op", verb="get", resource="pods", nth=2, code=500)
     plan = FaultPlan([fault])
     asked = [plan.at_request("op", "get", "pods") for _ in range(4)]
     assert asked == [None, fault, None, None]
     assert plan.fired == [fault]
+
+
+def test_what_lasts_refuses_until_it_is_over():
+    deny = PlannedFault(
+        fault="deny", program="op", verb="create", resource="pods", nth=1, duration=10, code=403
+    )
+    plan = FaultPlan([deny])
+    assert plan.refusal("op", "create", "pods", 0) is None
+    plan.begin(deny, 5)
+    assert plan.refusal("op", "create", "pods", 14) == deny
+    assert plan.refusal("op", "update", "pods", 14) is None
+    assert plan.refusal("other", "create", "pods", 14) is None
+    assert plan.refusal("op", "create", "pods", 15) is None
 
 
 def test_a_plan_that_has_ended_does_nothing():

@@ -19,7 +19,7 @@ MAPS = "configmaps"
 
 
 # A seed in which "lost finalizer" shows.
-FAILING = [57]
+FAILING = [1]
 
 
 def fault(name, verb="", resource="sites.example.com", **given):

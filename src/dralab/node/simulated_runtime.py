@@ -109,6 +109,10 @@ class SimulatedContainer:
             return
         self._kill_after(grace)
 
+    def run_out_of_memory(self) -> None:
+        """End it as the kernel does at the limit of its memory; the runtime says OOMKilled."""
+        self._end(137, "OOMKilled")
+
     def _kill_after(self, grace: float) -> None:
         self._killer = self.engine.after(
             int(max(grace, 0) * SECOND), lambda: self._end(137, "Error")

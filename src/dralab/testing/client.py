@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from dralab.api.status import CODES, ApiError
+from dralab.api.status import ApiError
 from dralab.apiserver.resources.options import ListOptions
 from dralab.kernel.clock import SECOND
 from dralab.objects.metadata import metadata_of
 from dralab.runtime.client import ObjectList, PatchType, Resource
 from dralab.testing import history as kinds
 from dralab.testing.faults import READS, TOUCHED, PlannedFault
+from dralab.testing.refusals import lasting_refusal, lasts, no_answer, refused_with
 from dralab.testing.surroundings import ProgramKilled, RequestingProcess, TrialSurroundings
 from dralab.testing.watch import ProgramWatch
 from dralab.values.json_types import JsonDict
@@ -25,12 +26,6 @@ from dralab.values.json_types import JsonDict
 T = TypeVar("T")
 # How long a client waits for an answer that is lost.
 PATIENCE: Final = 5 * SECOND
-REASONS: Final[Mapping[int, str]] = {
-    429: "TooManyRequests",
-    500: "InternalError",
-    503: "ServiceUnavailable",
-    504: "Timeout",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +79,12 @@ class ProgramClient:
         self._watches: list[ProgramWatch] = []
         self._listed: set[Resource] = set()
         self._lag: dict[Resource, int] = {}
+
+    def cut(self) -> None:
+        """End its watches as a connection that is lost does; the program lives on."""
+        watches, self._watches = self._watches, []
+        for watch in watches:
+            watch.cut(no_answer())
 
     def close(self) -> None:
         """End its watches: the process is gone."""
@@ -227,15 +228,22 @@ class ProgramClient:
     def _ask(self, request: ProgramRequest, do: Callable[[], T]) -> T:
         """Send a request, with what the plan has for it. ApiError, ProgramKilled, TrialEnded."""
         self._process.check_alive(self._incarnation)
-        fault = self._around.plan.at_request(self._process.program, request.verb, request.plural)
+        plan, place = self._around.plan, (self._process.program, request.verb, request.plural)
+        fault = plan.at_request(*place)
+        if fault is not None:
+            self._note(kinds.FAULT, fault.text)
+            if lasts(fault):
+                plan.begin(fault, self._around.engine.clock.now())
+        if fault is None or fault.fault != "kill":
+            self._check_refused(request)
         if fault is None:
             return self._do(request, do)
-        self._note(kinds.FAULT, fault.text)
         match fault.fault:
             case "refuse":
                 raise self._noted(request, refused_with(fault.code))
             case "slow":
                 self._process.wait(fault.duration)
+                self._check_refused(request)
                 return self._do(request, do)
             case "conflict":
                 touch(self._around, request)
@@ -243,19 +251,32 @@ class ProgramClient:
             case "lose-answer":
                 self._do(request, do)
                 self._process.wait(PATIENCE)
-                raise self._noted(request, _no_answer())
+                raise self._noted(request, no_answer())
             case "late-write":
                 self._later(request, do, fault.duration)
                 self._process.wait(PATIENCE)
-                raise self._noted(request, _no_answer())
+                raise self._noted(request, no_answer())
             case _:
                 raise self._killed(request, do, fault)
+
+    def _refusal(self, request: ProgramRequest) -> PlannedFault | None:
+        """Return the fault for which a request is refused now."""
+        now = self._around.engine.clock.now()
+        program = self._process.program
+        return self._around.plan.refusal(program, request.verb, request.plural, now)
+
+    def _check_refused(self, request: ProgramRequest) -> None:
+        """ApiError: a fault lasts, and the request does not get through."""
+        if (fault := self._refusal(request)) is not None:
+            raise self._noted(request, lasting_refusal(fault))
 
     def _killed(
         self, request: ProgramRequest, do: Callable[[], T], fault: PlannedFault
     ) -> ProgramKilled:
         """Kill the program around a write; return what ends its step."""
-        if fault.moment == "after":
+        if self._refusal(request) is not None:
+            pass  # it does not reach the server
+        elif fault.moment == "after":
             self._do(request, do)
         elif fault.moment == "during":
             # It is on its way, and may come after the next start has listed.
@@ -331,14 +352,3 @@ def touch(around: TrialSurroundings, request: ProgramRequest) -> None:
 
 def _verb(verb: str, subresource: str) -> str:
     return f"{verb}/{subresource}" if subresource else verb
-
-
-def refused_with(code: int) -> ApiError:
-    """Return the error of a server that refuses a request with one of its codes."""
-    reason = REASONS[code]
-    assert CODES[reason] == code  # noqa: S101 - the table above
-    return ApiError(reason, "the server is overloaded", code=code)
-
-
-def _no_answer() -> ApiError:
-    return ApiError("ServiceUnavailable", "the server does not answer: the connection was lost")

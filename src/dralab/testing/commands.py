@@ -28,9 +28,10 @@ from dralab.runtime.client import Resource
 from dralab.simulation.engines.external.clocked_processes import ClockedLauncher, ClockedProcess
 from dralab.simulation.engines.external.server_turns import ServerTurns
 from dralab.testing import history as kinds
-from dralab.testing.client import ProgramRequest, refused_with, touch
+from dralab.testing.client import ProgramRequest, touch
 from dralab.testing.faults import PlannedFault
 from dralab.testing.process import RESTART_AFTER_CRASH, ProgramSpec
+from dralab.testing.refusals import refused_with
 from dralab.testing.trial_scenario import TrialScenario
 from dralab.testing.world import TrialWorld
 from dralab.virtualtime import Supervisor

@@ -27,6 +27,8 @@ FAULTS: Final[Mapping[str, tuple[str, int, str]]] = {
     "late-write": (WRITE, 2, "the request times out, and is committed later"),
     "refuse": (REQUEST, 3, "the server answers 429, 500, 503 or 504 and does nothing"),
     "slow": (REQUEST, 3, "the request takes long; the rest of the cluster goes on"),
+    "throttle": (REQUEST, 2, "all requests are answered with 429 and Retry-After for a while"),
+    "deny": (WRITE, 2, "admission refuses the writes to one kind for a while"),
     "hold-watch": (EVENT, 4, "the watch of one kind lags behind"),
     "expire-watch": (EVENT, 3, "the watch misses changes, then ends with 410: list again"),
     "end-watch": (EVENT, 2, "the watch ends; the program lists again"),
@@ -34,12 +36,25 @@ FAULTS: Final[Mapping[str, tuple[str, int, str]]] = {
     "restart": (TIME, 5, "the program is killed between two of its steps, and restarted"),
     "pause": (TIME, 3, "the program stands still, and comes back"),
     "skew": (TIME, 1, "the clock of the program is wrong"),
+    "expire-credentials": (TIME, 2, "the token or certificate has expired: 401 until it is new"),
+    "outage": (TIME, 2, "the API server cannot be reached; watches end"),
     "delete-pod": (TIME, 2, "another client deletes a pod that a controller owns"),
+    "out-of-memory": (TIME, 2, "a container is killed for its memory (OOMKilled), and restarted"),
+    "node-down": (TIME, 2, "a node loses power, and comes back"),
+    "driver-down": (TIME, 2, "the driver of a node is gone for a while: no claim is prepared"),
 }
+# What happens to the cluster and not to one program.
+OF_CLUSTER: Final = frozenset({"outage", "delete-pod", "out-of-memory", "node-down", "driver-down"})
+# What needs simulated nodes beside the programs.
+OF_NODES: Final = frozenset({"out-of-memory", "node-down", "driver-down"})
 READS: Final = frozenset({"get", "list", "watch"})
 RESTARTS: Final = frozenset({"kill", "restart"})
+# A node that is silent for 40 s is not ready; after 5 minutes more its pods are evicted.
+DOWN: Final = (10 * SECOND, 60 * SECOND, 400 * SECOND)
 DURATIONS: Final = (SECOND // 20, SECOND // 2, 2 * SECOND, 5 * SECOND, 15 * SECOND, 40 * SECOND)
 CODES: Final = (429, 500, 503, 504)
+# A webhook that denies a write, and one that cannot be called (failurePolicy Fail).
+DENIALS: Final = (403, 500)
 KILL_MOMENTS: Final = ("before", "during", "after")
 DEFAULT_MOST: Final = 6
 # What another client writes in a conflict: an annotation that no program reads.
@@ -109,7 +124,7 @@ class PlannedFault:
         """What happens, without the program."""
         where = f"its {self.verb} of {self.resource} ({_ordinal(self.nth)})"
         event = f"event {self.nth} of {self.resource}"
-        lasting = _seconds(self.duration)
+        start, lasting = _seconds(self.at), _seconds(self.duration)
         texts = {
             "kill": f"killed {self.moment} {where}, restarted {lasting} later",
             "conflict": f"another client writes to the object just before {where}",
@@ -124,10 +139,21 @@ class PlannedFault:
                 f"its list of {self.resource} at start {self.nth} is {self.behind} changes old, "
                 f"and stays so for {lasting}"
             ),
-            "restart": f"killed at {_seconds(self.at)}, restarted {lasting} later",
-            "pause": f"stands still from {_seconds(self.at)} for {lasting}",
+            "restart": f"killed at {start}, restarted {lasting} later",
+            "pause": f"stands still from {start} for {lasting}",
             "skew": f"its clock is {lasting} ahead",
-            "delete-pod": f"another client deletes an owned pod at {_seconds(self.at)}",
+            "throttle": f"from {where} on, all its requests are answered with 429 for {lasting}",
+            "deny": (
+                f"from {where} on, a webhook that "
+                f"{'denies them' if self.code == DENIALS[0] else 'cannot be called'} "
+                f"refuses these writes for {lasting}"
+            ),
+            "expire-credentials": f"its credentials expire at {start}: 401 for {lasting}",
+            "outage": f"the API server cannot be reached from {start} for {lasting}",
+            "delete-pod": f"another client deletes an owned pod at {start}",
+            "out-of-memory": f"a container is killed for its memory at {start}",
+            "node-down": f"a node loses power at {start} for {lasting}",
+            "driver-down": f"a driver is gone from {start} for {lasting}",
         }
         return texts[self.fault]
 
@@ -248,9 +274,11 @@ class _Drawer:
             return [
                 PlannedFault(
                     fault=name,
-                    program="" if name == "delete-pod" else chance.choice(self.programs),
+                    program="" if name in OF_CLUSTER else chance.choice(self.programs),
                     at=0 if name == "skew" else chance.randrange(1, max(2, self.duration)),
-                    duration=duration,
+                    # Of the cluster's things, which one.
+                    nth=chance.randrange(1, 61) if name in OF_CLUSTER - {"outage"} else 0,
+                    duration=chance.choice(DOWN) if name == "node-down" else duration,
                 )
             ]
         places3 = self.requests if trigger == REQUEST else self.writes
@@ -261,7 +289,7 @@ class _Drawer:
             PlannedFault(
                 fault=name, program=who, verb=verb, resource=resource,
                 nth=self._nth(self.counts[place3]), duration=duration,
-                code=chance.choice(CODES) if name == "refuse" else 0,
+                code=chance.choice({"refuse": CODES, "deny": DENIALS}.get(name, (0,))),
                 moment=chance.choice(KILL_MOMENTS) if name == "kill" else "",
             )
         ]  # fmt: skip

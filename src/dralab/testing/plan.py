@@ -20,6 +20,7 @@ class FaultPlan:
         self._requests: dict[tuple[str, str, str, int], PlannedFault] = {}
         self._events: dict[tuple[str, str, int], PlannedFault] = {}
         self._lists: dict[tuple[str, str, int], PlannedFault] = {}
+        self._lasting: list[tuple[int, PlannedFault]] = []
         self.timed: list[PlannedFault] = []
         for each in self.faults:
             trigger = FAULTS[each.fault][0]
@@ -36,6 +37,24 @@ class FaultPlan:
     def end(self) -> None:
         """Let nothing happen from now on."""
         self.active = False
+        self._lasting.clear()
+
+    def begin(self, fault: PlannedFault, now: int) -> None:
+        """Let what a fault begins last as long as the fault says."""
+        self._lasting.append((now + fault.duration, fault))
+
+    def refusal(self, program: str, verb: str, resource: str, now: int) -> PlannedFault | None:
+        """Return the lasting fault that refuses a request; None: it reaches the server."""
+        if not self._lasting:
+            return None
+        self._lasting = [(until, fault) for until, fault in self._lasting if until > now]
+        place = (program, verb, resource)
+        for _, fault in self._lasting:
+            if fault.program not in {program, ""}:
+                continue
+            if fault.fault != "deny" or (fault.program, fault.verb, fault.resource) == place:
+                return fault
+        return None
 
     def at_request(self, program: str, verb: str, resource: str) -> PlannedFault | None:
         """Count a request; return what happens to it."""

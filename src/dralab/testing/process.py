@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
+from dralab.api.status import ApiError
 from dralab.kernel.clock import SECOND, Nanoseconds
 from dralab.kernel.events import NORMAL
 from dralab.kernel.randomness import Randomness
@@ -107,8 +108,19 @@ class ProgramProcess:
         election.start()
 
     def _begin(self, manager: Manager) -> None:
-        self.spec.build(manager)
+        try:
+            self.spec.build(manager)
+        except ApiError as error:
+            # It exits, as programs do that find no server at their start; the kubelet tries again.
+            self.around.history.add(self.name, LIFE, f"cannot start: {error.code} {error.reason}")
+            self.die(RESTART_AFTER_CRASH)
+            return
         manager.start()
+
+    def cut(self) -> None:
+        """End its watches as a connection that is lost does."""
+        for client in self._clients:
+            client.cut()
 
     def _lost(self) -> None:
         self.around.history.add(self.name, LIFE, "loses its lease and exits")

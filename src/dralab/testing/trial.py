@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from dralab.kernel.clock import SECOND
-from dralab.testing.faults import ObservedTraffic, PlannedFault, draw
+from dralab.testing.faults import OF_NODES, ObservedTraffic, PlannedFault, draw
 from dralab.testing.final_state import FinalState, final_state, varying
 from dralab.testing.history import VERDICT, TrialHistory
 from dralab.testing.surroundings import TrialEnded
@@ -132,11 +132,17 @@ def _world(
 
 
 def _possible(scenario: TrialScenario) -> list[str]:
+    parts = scenario.cluster
+    allowed = [
+        name
+        for name in scenario.allowed
+        if name not in OF_NODES or (parts.drivers if name == "driver-down" else parts.nodes)
+    ]
     if not scenario.commands:
-        return list(scenario.allowed)
+        return allowed
     from dralab.testing.commands import COMMAND_FAULTS
 
-    return [name for name in scenario.allowed if name in COMMAND_FAULTS]
+    return [name for name in allowed if name in COMMAND_FAULTS]
 
 
 def _judged(

@@ -34,6 +34,7 @@ class ProgramWatch:
         self._ended: ApiError | None = None
         self._closed = False
         self._noted = False
+        self._cut = False
         self._due = around.engine.clock.now() + lag
         # Until then changes are lost, and the watch ends.
         self._blind_until = 0
@@ -60,6 +61,15 @@ class ProgramWatch:
         self._closed = True
         self._inner.close()
 
+    def cut(self, error: ApiError) -> None:
+        """End at once, with an error: what is on its way never arrives."""
+        if self._closed or self._ended is not None:
+            return
+        self._inner.close()
+        self._cut = True
+        self._ended = error
+        self._ready()
+
     def _wait(self, timeout: float | None) -> None:
         """Let time pass until something arrives; None waits for an hour at most."""
         until = self._around.engine.clock.now() + int(
@@ -81,7 +91,7 @@ class ProgramWatch:
 
     def _take(self) -> None:
         self._noted = False
-        while not self._closed:
+        while not (self._closed or self._cut):
             try:
                 event = self._inner.next(0)
             except ApiError as error:
@@ -115,6 +125,9 @@ class ProgramWatch:
 
     def _deliver(self, event: WatchEvent) -> None:
         if self._closed:
+            return
+        if self._cut:
+            self._note(kinds.WITHHELD, "never sees", event)
             return
         self._note(kinds.SEEN, "sees", event)
         self._arrived.append(event)

@@ -5,24 +5,21 @@ import resource as machine
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 
-from dralab.api.status import ApiError
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import Change, MemoryStore
 from dralab.kernel.clock import SECOND, Clock, WallClock, from_rfc3339
 from dralab.kernel.randomness import Randomness
-from dralab.objects.metadata import metadata_of, owners_of
-from dralab.objects.pods import is_finished
 from dralab.runtime.client import Resource
 from dralab.runtime.local import LocalClient
 from dralab.runtime.manager import Manager
-from dralab.runtime.resources import PODS
 from dralab.runtime.simulated import SimulatedEngine
 from dralab.testing import history as kinds
-from dralab.testing.faults import PlannedFault
+from dralab.testing.faults import OF_CLUSTER, PlannedFault
 from dralab.testing.final_state import effective
 from dralab.testing.history import TrialHistory
+from dralab.testing.misfortunes import ClusterMisfortunes
 from dralab.testing.oracles import Watchdog
 from dralab.testing.plan import FaultPlan
 from dralab.testing.process import ProgramProcess, described
@@ -36,8 +33,6 @@ BEGINNING: Final = "2026-01-01T00:00:00Z"
 # Faults may still happen for so long after the last step of the script.
 AFTER_SCRIPT: Final = 30 * SECOND
 # So many events at one instant: a program answers itself without end.
-# Controllers that replace a pod and keep no account of it.
-REPLACING: Final = frozenset({"ReplicaSet", "ReplicationController", "StatefulSet", "DaemonSet"})
 AT_ONE_INSTANT: Final = 20_000
 # So many requests of one program are refused at one instant: it tries again without back-off.
 REFUSED_AT_ONCE: Final = 300
@@ -81,6 +76,7 @@ class TrialWorld:
         self.quiet_requests: Counter[str] = Counter()
         self.watchdog = Watchdog(scenario, self.server, self.violated)
         self.processes = self._new_processes()
+        self.misfortunes = ClusterMisfortunes(self)
 
     def _new_server(self) -> ApiServer:
         randomness = Randomness(self.seed)
@@ -131,6 +127,7 @@ class TrialWorld:
         self.plan.traffic.duration = self.engine.clock.now() - self.begin
         self._run_until(self.engine.clock.now() + AFTER_SCRIPT)
         self.plan.end()
+        self._run_until(self.misfortunes.ends_at)
         self._settle()
         self.watchdog.at_end(self.history)
 
@@ -142,7 +139,7 @@ class TrialWorld:
             from dralab.components.nodes import NodeOptions, assemble
 
             nodes = NodeOptions(nodes=parts.nodes or 1, drivers=parts.drivers)
-            assemble(manager, nodes)
+            self.misfortunes.kubelets = assemble(manager, nodes)
         manager.start()
 
     def _settle(self) -> None:
@@ -259,8 +256,8 @@ class TrialWorld:
         if not self.plan.fire(fault):
             return
         self.history.add(fault.program or "other", kinds.FAULT, fault.text)
-        if fault.fault == "delete-pod":
-            self._delete_pod(fault)
+        if fault.fault in OF_CLUSTER:
+            self.misfortunes.happen(fault)
             return
         for process in self.processes:
             if process.program != fault.program:
@@ -271,6 +268,9 @@ class TrialWorld:
                 process.pause(fault.duration)
             elif fault.fault == "skew":
                 process.skew = fault.duration
+            else:
+                # Watches that are open go on: who asks is decided when a request begins.
+                self.plan.begin(fault, self.engine.clock.now())
             return  # of several replicas the first
 
     def revision_before(self, resource: Resource, changes: int) -> int:
@@ -279,22 +279,6 @@ class TrialWorld:
         kind = resources.kind(resource.group, resource.version, resource.plural)
         found = self.server.store.changes(0, kind.hub)
         return found[max(len(found) - changes, 0)].revision - 1 if found else 0
-
-    def _delete_pod(self, fault: PlannedFault) -> None:
-        pods = [
-            pod
-            for pod in self.user.list(PODS).items
-            # What a pod leaves behind, a Job's count of failures included, stays different.
-            if not is_finished(pod) and {owner.get("kind") for owner in owners_of(pod)} & REPLACING
-        ]
-        if not pods:
-            return
-        metadata: Any = metadata_of(pods[fault.duration % len(pods)])
-        try:
-            self.user.delete(PODS, metadata["name"], metadata["namespace"])
-            self.history.add("other", kinds.WRITE, f"delete pods {metadata['name']}")
-        except ApiError as error:
-            self.history.add("other", kinds.WRITE, f"delete pods -> {error.code}")
 
 
 class _CrashLog(logging.Handler):
