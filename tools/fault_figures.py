@@ -103,7 +103,8 @@ FIGURES = {
     "delete-pod": of_cluster("delete-pod", 12),
     "out-of-memory": of_cluster("out-of-memory", 12, only="memory|OOM|pods", rows=6),
     "node-down": of_cluster("node-down", 12, 60, only="node", rows=9),
-    "driver-down": of_cluster("driver-down", 4, 5, only="driver|create pods|change pods|Deployment", rows=14),
+    "driver-down": of_cluster("driver-down", 4, 5, only="driver|create pods|change pods|Deployment",
+                              rows=14),
 }  # fmt: skip
 
 
