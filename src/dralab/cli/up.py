@@ -11,8 +11,10 @@ from dralab.cli.apiserver import note, serve, server_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from ipaddress import IPv4Network
 
     from dralab.cluster import Cluster, Component
+    from dralab.components.nodes import NodeOptions
 
 
 @click.command()
@@ -62,6 +64,19 @@ if TYPE_CHECKING:
     type=click.Path(file_okay=False, path_type=Path),
     help="The parent of the nodes' kubelet directories, where drivers of other processes register.",
 )
+@click.option(
+    "--load-balancers",
+    metavar="CIDR",
+    default="",
+    help="Give Services of type LoadBalancer addresses of this network (IPv4). Nothing listens "
+    "there.  [default: they wait]",
+)
+@click.option(
+    "--system-pods",
+    is_flag=True,
+    help="Have simulated pods in kube-system as after kubeadm: coredns, kube-proxy, etcd and the "
+    "control plane.",
+)
 @click.option("--no-ui", is_flag=True, help="Do not serve the page at /ui.")
 def up(
     *,
@@ -78,6 +93,8 @@ def up(
     namespaces: bool,
     root: Path | None,
     profile: str,
+    load_balancers: str,
+    system_pods: bool,
     **options: Any,
 ) -> None:
     """Serve a cluster until Ctrl-C or SIGTERM.
@@ -96,7 +113,6 @@ def up(
     """
     from dralab.components.control_plane import ControlPlane
     from dralab.components.nodes import PROCESS, NodeOptions, Nodes
-    from dralab.components.profiles import ProfileError, checked
 
     if named and (nodes or fleet):
         raise click.UsageError("use one of --node, --nodes and --fleet")
@@ -123,20 +139,17 @@ def up(
     if runtime == PROCESS:
         note("commands of pods run as processes on this machine, with your rights and no isolation")
     if fleet:
-        from dralab.fleet import shapes
-
-        if fleet not in shapes.names():
-            raise click.BadParameter(
-                f"unknown shape {fleet!r}; known: {', '.join(shapes.names())}",
-                param_hint="--fleet",
-            )
+        _check_fleet(fleet)
+    if system_pods:
+        _check_system_pods(wanted)
     left_out = [name.strip() for name in without.split(",") if name.strip()]
+    profiles = _profiles(profile)
     try:
-        profiles = checked([name.strip() for name in profile.split(",") if name.strip()])
-    except ProfileError as error:
-        raise click.BadParameter(str(error), param_hint="--profile") from error
-    try:
-        running = ControlPlane(without=left_out, classic="classic" in profiles)
+        running = ControlPlane(
+            without=left_out,
+            classic="classic" in profiles,
+            load_balancers=_network(load_balancers) if load_balancers else None,
+        )
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--without") from error
     if "v1" not in profiles:
@@ -151,11 +164,13 @@ def up(
     bare = not (empty or wanted or snapshot is not None)
 
     def begin(cluster: "Cluster") -> None:
-        from dralab.components import example
+        if bare and "v1" in profiles:
+            _load_example(cluster)
+        if system_pods:
+            from dralab.components import system_pods as pods
+            from dralab.components.nodes import first_name
 
-        if bare and "v1" in profiles and example.is_empty(cluster.client):
-            example.load(cluster.client)
-            note("loaded the example: two nodes with devices and five pods (skip it with --empty)")
+            pods.load(cluster.client, first_name(wanted))
 
     serve(
         **options,
@@ -165,6 +180,56 @@ def up(
         snapshot=snapshot,
         page=not no_ui,
     )
+
+
+def _profiles(text: str) -> "Sequence[str]":
+    """Return the profiles of an option. BadParameter."""
+    from dralab.components.profiles import ProfileError, checked
+
+    try:
+        return checked([name.strip() for name in text.split(",") if name.strip()])
+    except ProfileError as error:
+        raise click.BadParameter(str(error), param_hint="--profile") from error
+
+
+def _load_example(cluster: "Cluster") -> None:
+    from dralab.components import example
+
+    if example.is_empty(cluster.client):
+        example.load(cluster.client)
+        note("loaded the example: two nodes with devices and five pods (skip it with --empty)")
+
+
+def _check_system_pods(wanted: "NodeOptions") -> None:
+    from dralab.components.nodes import PROCESS
+
+    if wanted.runtime == PROCESS or not wanted:
+        raise click.BadParameter(
+            "needs nodes with --runtime simulated, such as those of --nodes 2",
+            param_hint="--system-pods",
+        )
+
+
+def _check_fleet(fleet: str) -> None:
+    from dralab.fleet import shapes
+
+    if fleet not in shapes.names():
+        raise click.BadParameter(
+            f"unknown shape {fleet!r}; known: {', '.join(shapes.names())}", param_hint="--fleet"
+        )
+
+
+def _network(text: str) -> "IPv4Network":
+    """Return the network of an option. BadParameter."""
+    from ipaddress import IPv4Network
+
+    try:
+        found = IPv4Network(text)
+    except ValueError as error:
+        raise click.BadParameter(
+            f"{error}; give a network such as 192.0.2.0/24", param_hint="--load-balancers"
+        ) from error
+    return found
 
 
 def _commands(images: tuple[str, ...]) -> "Mapping[str, Sequence[str]]":

@@ -20,6 +20,8 @@ from dralab.runtime.manager import Manager
 from dralab.runtime.resources import CLAIMS, DEVICE_POOLS, EVOLUTION_POOLS, is_served
 
 if TYPE_CHECKING:
+    from ipaddress import IPv4Network
+
     from dralab.api.kinds import Kinds
     from dralab.apiserver.server import ApiServer
     from dralab.scheduler.scheduler import Scheduler
@@ -70,15 +72,23 @@ class ControlPlaneHost(Protocol):
 class ControlPlane:
     """The components of a cluster that need no node: `without` names those to leave out.
 
-    `classic` adds those of classic DRA.
+    `classic` adds those of classic DRA. Services of type LoadBalancer get addresses of
+    `load_balancers`; without it they wait for a controller that gives them some.
     """
 
-    def __init__(self, *, without: Collection[str] = (), classic: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        without: Collection[str] = (),
+        classic: bool = False,
+        load_balancers: "IPv4Network | None" = None,
+    ) -> None:
         unknown = sorted(set(without) - set(PARTS))
         if unknown:
             raise ValueError(f"unknown part {unknown[0]!r}; known: {', '.join(PARTS)}")
         self.without = frozenset(without)
         self.classic = classic
+        self.load_balancers = load_balancers
         self.engine: LiveEngine | None = None
         self.manager: Manager | None = None
         self.scheduler: Scheduler | None = None
@@ -104,6 +114,7 @@ class ControlPlane:
                 classic=self.classic,
                 ca=cluster.ca,
                 signing_files=cluster.signing_files,
+                load_balancers=self.load_balancers,
             )
             manager.start()
             if self.scheduler is not None:
@@ -155,6 +166,7 @@ def assemble(
     brief: bool = False,
     ca: str = "",
     signing_files: tuple[Path, Path] | None = None,
+    load_balancers: "IPv4Network | None" = None,
 ) -> "Scheduler | None":
     """Put scheduler and controllers on a manager; return the scheduler, if it is one of them.
 
@@ -162,7 +174,8 @@ def assemble(
     `classic` adds what claims of classic DRA need, where the server serves that profile; `brief`
     has the scheduler say no more than kube-scheduler of pods that fit nowhere; `ca` is what pods
     are told of the server's certificate authority; `signing_files` are the certificate and the
-    private key of the one that signs requests for certificates. On a server without today's device
+    private key of the one that signs requests for certificates; `load_balancers` is where Services
+    of that type get their addresses. On a server without today's device
     API run only the controllers that need nothing of it, and no scheduler.
     """
     from dralab.allocation.selectors import CelSelectorCompiler
@@ -183,6 +196,10 @@ def assemble(
             from dralab.controllers.evolution_claims import EvolutionClaims
 
             EvolutionClaims(manager.acting_as(registry.account_of("evolution-claim-controller")))
+        if load_balancers is not None:
+            from dralab.controllers.load_balancers import ACCOUNT, LoadBalancers
+
+            LoadBalancers(manager.acting_as(registry.account_of(ACCOUNT)), load_balancers)
         if classic:
             from dralab.controllers.classic_claims import ClassicClaims
 

@@ -360,6 +360,12 @@ def names(wanted: NodeOptions) -> list[str]:
     return [f"node-{number}" for number in range(wanted.nodes or 1)]
 
 
+def first_name(wanted: NodeOptions) -> str:
+    """Return the name of the first node."""
+    name: str = _specs(wanted)[0].name
+    return name
+
+
 def _specs(wanted: NodeOptions) -> list[Any]:
     from dralab.node.node_spec import NodeSpec
 

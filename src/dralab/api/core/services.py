@@ -32,6 +32,10 @@ GIVEN_OUT: Final = (
     "clusterIP", "clusterIPs", "externalTrafficPolicy", "healthCheckNodePort",
     "internalTrafficPolicy", "ipFamilies", "ipFamilyPolicy",
 )  # fmt: skip
+OF_TYPE: Final = (
+    "healthCheckNodePort", "allocateLoadBalancerNodePorts", "loadBalancerClass",
+    "externalTrafficPolicy",
+)  # fmt: skip
 DISTRIBUTIONS: Final = ("PreferClose", "PreferSameZone", "PreferSameNode")
 
 
@@ -69,6 +73,7 @@ class ServiceStrategy(Strategy):
         if after.get("type") == "ExternalName" or before.get("type") == "ExternalName":
             if before.get("type") != "ExternalName":
                 _forget(before, after)
+                _drop_of_type(before, after)
             return
         for name in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
             if not after.get(name) and before.get(name):
@@ -82,6 +87,7 @@ class ServiceStrategy(Strategy):
                 found = known.get((port.get("protocol"), port.get("port")))
                 if not port.get("nodePort") and found:
                     port["nodePort"] = found
+        _drop_of_type(before, after)
 
     def validate(self, value: JsonDict) -> list[FieldError]:
         """Return what is wrong with the spec."""
@@ -126,6 +132,34 @@ class ServiceStrategy(Strategy):
     def name_problems(self, name: str) -> list[str]:
         """Return why a name is none (RelaxedServiceNameValidation: it may begin with a digit)."""
         return names.label_problems(name)
+
+
+def _drop_of_type(before: JsonDict, after: JsonDict) -> None:
+    """Drop what only the type before had, where the client left it as it was.
+
+    Source: dropTypeDependentFields of k8s.io/kubernetes `pkg/registry/core/service`.
+    """
+
+    def fits(spec: JsonObject, name: str) -> bool:
+        kind, policy = spec.get("type"), spec.get("externalTrafficPolicy")
+        outside = kind in {"LoadBalancer", "NodePort"}
+        if name == "externalTrafficPolicy":
+            return outside or (kind == "ClusterIP" and bool(spec.get("externalIPs")))
+        if name == "healthCheckNodePort":
+            return kind == "LoadBalancer" and policy == "Local"
+        return kind == "LoadBalancer"
+
+    for name in OF_TYPE:
+        if fits(before, name) and not fits(after, name) and before.get(name) == after.get(name):
+            after.pop(name, None)
+    numbers = [
+        [port.get("nodePort") for port in spec.get("ports") or ()] for spec in (before, after)
+    ]
+    of_nodes = {"LoadBalancer", "NodePort"}
+    leaves_nodes = before.get("type") in of_nodes and after.get("type") not in of_nodes
+    if leaves_nodes and numbers[0] == numbers[1]:
+        for port in after.get("ports") or ():
+            port.pop("nodePort", None)
 
 
 def _forget(before: JsonObject, after: JsonDict) -> None:

@@ -1,0 +1,35 @@
+"""What becomes of a service's fields when its type changes."""
+
+import pytest
+
+from dralab.runtime.resources import SERVICES
+from labs import Lab
+
+
+@pytest.mark.parametrize(
+    ("before", "change", "left"),
+    [
+        ({"type": "LoadBalancer"}, {"type": "ClusterIP"}, set()),
+        ({"type": "NodePort"}, {"type": "ClusterIP"}, set()),
+        ({"type": "LoadBalancer"}, {"type": "NodePort"}, {"externalTrafficPolicy", "nodePort"}),
+        (
+            {"type": "NodePort", "externalIPs": ["192.0.2.1"]},
+            {"type": "ClusterIP"},
+            {"externalTrafficPolicy"},
+        ),
+        (
+            {"type": "LoadBalancer", "loadBalancerClass": "a.example.com/b"},
+            {"type": "ExternalName", "externalName": "a.example.com"},
+            set(),
+        ),
+    ],
+)
+def test_fields_of_the_former_type_are_dropped(before, change, left):
+    client = Lab().client
+    spec = {"ports": [{"port": 80}], **before}
+    client.create(SERVICES, {"metadata": {"name": "s"}, "spec": spec}, "default")
+    spec = client.patch(SERVICES, "s", {"spec": change}, "default")["spec"]
+    of_type = {"allocateLoadBalancerNodePorts", "externalTrafficPolicy", "loadBalancerClass"}
+    found = {name for name in of_type if name in spec}
+    found |= {"nodePort" for port in spec["ports"] if "nodePort" in port}
+    assert found == left
