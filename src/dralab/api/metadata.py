@@ -134,6 +134,8 @@ def _finalizer_problems(finalizers: Any) -> list[FieldError]:
     errors = []
     path = "metadata.finalizers"
     for name in finalizers:
+        if names.is_qualified(name):
+            continue
         found = names.qualified_problems(name)
         errors += [fields.invalid_value(path, name, why) for why in found]
     if "orphan" in finalizers and "foregroundDeletion" in finalizers:

@@ -14,7 +14,14 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from dralab.api.fields import FieldError
-from dralab.api.resource.types import FieldType, StructFields, Structs, structs
+from dralab.api.resource.types import (
+    SCALARS,
+    FieldType,
+    StructField,
+    StructFields,
+    Structs,
+    structs,
+)
 from dralab.values import quantity
 
 RFC3339: Final = re.compile(
@@ -161,29 +168,50 @@ def _wrong(path: str, value: Any, meant: str) -> FieldError:
 
 
 def _struct(table: Structs, fields: StructFields, value: Mapping[str, Any]) -> dict[str, Any]:
+    # Nearly all structs have few of their fields, all that are always written, and these in order.
+    places = fields.places
     result: dict[str, Any] = {}
-    # Attributes are most of a large slice: they have one field of eight.
-    single = len(value) == 1 and fields.optional
-    for name in value if single else fields:
-        field = fields.get(name)
-        if field is None:
+    last, missing = -1, fields.written
+    for name, item in value.items():
+        found = places.get(name)
+        if found is None or item is None:
             continue
-        kind = field.type
+        place, field = found
+        if place < last:
+            return _struct_in_order(table, fields, value)
+        last = place
+        if field.always:
+            missing -= 1
+        _take(table, field, item, result)
+    return _struct_in_order(table, fields, value) if missing else result
+
+
+def _struct_in_order(
+    table: Structs, fields: StructFields, value: Mapping[str, Any]
+) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    for name, field in fields.items():
         item = value.get(name)
-        if item is None:
-            if field.always:
-                result[name] = _zero(table, kind)
-            continue
-        if kind.container:
-            if item or field.always:
-                result[name] = _contained(table, kind, item)
-        elif kind.name == "quantity":
-            result[name] = _quantity(item)
-        elif kind.is_struct:
-            result[name] = _struct(table, table[kind.name], item)
-        elif field.always or kind.pointer or kind.name == "raw" or item not in ("", 0, False):
-            result[name] = item
+        if item is not None:
+            _take(table, field, item, result)
+        elif field.always:
+            result[name] = _zero(table, field.type)
     return result
+
+
+def _take(table: Structs, field: StructField, item: Any, result: dict[str, Any]) -> None:
+    """Put the value of a field into a struct, unless it is dropped."""
+    kind = field.type
+    if kind.container:
+        if item or field.always:
+            result[field.name] = _contained(table, kind, item)
+    elif kind.name in SCALARS:
+        if kind.name == "quantity":
+            result[field.name] = _quantity(item)
+        elif field.always or kind.pointer or kind.name == "raw" or item not in ("", 0, False):
+            result[field.name] = item
+    else:
+        result[field.name] = _struct(table, table[kind.name], item)
 
 
 def _contained(table: Structs, kind: FieldType, items: Any) -> Any:

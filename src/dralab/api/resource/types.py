@@ -185,9 +185,14 @@ class StructFields(dict[str, StructField]):
     """The fields of a struct in the order of the API."""
 
     @cached_property
-    def optional(self) -> bool:
-        """Whether an empty struct is written as an empty mapping."""
-        return not any(field.always for field in self.values())
+    def places(self) -> dict[str, tuple[int, StructField]]:
+        """The place of each field, and the field."""
+        return {name: (place, self[name]) for place, name in enumerate(self)}
+
+    @cached_property
+    def written(self) -> int:
+        """How many fields are written even when they are zero."""
+        return sum(field.always for field in self.values())
 
 
 Structs = dict[str, StructFields]

@@ -164,11 +164,13 @@ def _after_update(
         if less:
             fields = paths.difference(fields, less)
         if fields:
-            found[other] = owned if fields is owned.fields else replace(owned, fields=fields)
+            same = fields is owned.fields
+            found[other] = owned if same else OwnedFields(fields, owned.api_version, owned.time)
     more = _without_reset(more, writer)
     if more:
         mine = found.get(owner)
-        fields = paths.ordered(paths.union(mine.fields, more) if mine else more)
+        # What was compared is in order, and so is what is stored.
+        fields = paths.ordered(paths.union(mine.fields, more)) if mine else more
         found[owner] = OwnedFields(fields, writer.api_version, writer.now)
     return capped(found)
 

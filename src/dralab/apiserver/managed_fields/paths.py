@@ -49,10 +49,12 @@ def _joined(left: FieldSet, right: FieldSet) -> FieldSet:
 
 
 def difference(left: FieldSet, right: FieldSet, *, recursive: bool = False) -> FieldSet:
-    """Return what is in `left` and not in `right`.
+    """Return what is in `left` and not in `right`; `left` itself where that is all of it.
 
     `recursive`: what `right` has takes everything below with it.
     """
+    if left.keys().isdisjoint(right):
+        return left
     found = {}
     for step, below in left.items():
         other = right.get(step)
@@ -68,14 +70,18 @@ def difference(left: FieldSet, right: FieldSet, *, recursive: bool = False) -> F
         rest = _reduced(below, other, recursive=recursive)
         if rest is not None:
             found[step] = rest
-    return found
+    same = len(found) == len(left) and all(found[step] is left[step] for step in found)
+    return left if same else found
 
 
 def _reduced(left: FieldSet, right: FieldSet, *, recursive: bool) -> FieldSet | None:
-    keeps = _has_self(left) and not _has_self(right)
-    rest = difference(left, right, recursive=recursive) if left else {}
-    rest.pop(SELF, None)
-    return _node(rest, keeps=keeps)
+    if not left:
+        return None if _has_self(right) else left
+    keeps = SELF in left and not _has_self(right)
+    rest = difference(left, right, recursive=recursive)
+    if rest is left and keeps == (SELF in left):
+        return left
+    return _node({step: rest[step] for step in rest if step != SELF}, keeps=keeps)
 
 
 def intersection(left: FieldSet, right: FieldSet) -> FieldSet:

@@ -16,6 +16,7 @@ GO_TYPES: Final[dict[type, str]] = {
     bool: "bool", dict: "map[string]interface {}", list: "[]interface {}",
 }  # fmt: skip
 PLAIN: Final = frozenset({str, int, bool, float})
+SHORTEST: Final = 2  # steps, the list itself among them: fewer elements are in order anyway
 
 
 # --- What is owned ----------------------------------------------------------------------
@@ -36,7 +37,7 @@ def created(value: Any, form: Form) -> FieldSet:
                 continue
             # Elements that cannot be told apart are owned together.
             node[step] = LEAF if step in node else created(item, element)
-        return node
+        return {step: node[step] for step in sorted(node)} if len(node) > SHORTEST else node
     return LEAF
 
 
@@ -61,7 +62,7 @@ def _created_fields(value: dict[str, Any], form: Form) -> FieldSet:
 
 
 def compared(old: Any, new: Any, form: Form) -> tuple[FieldSet, FieldSet]:
-    """Return what was written, and what was removed, between two versions of a mapping."""
+    """Return what was written, and what was removed, between two versions; both are in order."""
     written: FieldSet = {}
     removed: FieldSet = {}
     zeros = form.zeros

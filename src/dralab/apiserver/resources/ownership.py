@@ -1,6 +1,7 @@
 """Keeps metadata.managedFields with every write."""
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, Final
 
 from dralab.api import schemas
@@ -39,10 +40,15 @@ def writer(
 
 def _left_alone(context: Context, kind: Kind, subresource: str) -> tuple[str, ...]:
     if subresource == "status":
-        kept = context.rules.strategy_of(kind).status_keeps
-        parts = ("labels", "annotations", "finalizers", "ownerReferences")
-        return ("spec", *(f"metadata.{part}" for part in parts if part not in kept))
+        return _beside_status(context.rules.strategy_of(kind).status_keeps)
     return ("status",) if kind.has_status and not subresource else ()
+
+
+@cache
+def _beside_status(kept: frozenset[str]) -> tuple[str, ...]:
+    """Return what a write to the status leaves alone, but for what it keeps of the metadata."""
+    parts = ("labels", "annotations", "finalizers", "ownerReferences")
+    return ("spec", *(f"metadata.{part}" for part in parts if part not in kept))
 
 
 def created(

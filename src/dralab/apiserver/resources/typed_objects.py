@@ -1,6 +1,7 @@
 """Converts client objects to typed, canonical server objects, with errors and warnings."""
 
 from collections.abc import Sequence
+from typing import Final
 
 import orjson
 
@@ -11,6 +12,9 @@ from dralab.api.status import ApiError
 from dralab.apiserver.resources.context import Context
 from dralab.apiserver.resources.options import WriteOptions
 from dralab.values.json_types import JsonDict
+
+PARTS: Final = ("metadata", "spec", "status")
+METADATA: Final = ("labels", "annotations", "ownerReferences", "managedFields")
 
 
 def decoded(context: Context, kind: Kind, value: JsonDict, options: WriteOptions) -> JsonDict:
@@ -34,21 +38,21 @@ def decoded_change(
 ) -> JsonDict:
     """Return an object that replaces the stored `before`, as `decoded` does.
 
-    Its spec and status, and the owners in its metadata, are not decoded again where they are byte
-    for byte as stored.
+    Its parts, and those of its metadata, are not decoded again where they are byte for byte as
+    stored.
     """
     metadata = value.get("metadata")
     if not isinstance(metadata, dict) or not context.rules.decodes_alone(kind):
         return decoded(context, kind, value, options)
-    known = _taken(("spec", "status"), value, before)
-    owners = _taken(("ownerReferences",), metadata, before["metadata"])
+    known = _taken(PARTS, value, before)
+    within = {} if "metadata" in known else _taken(METADATA, metadata, before["metadata"])
     order, order_within = list(value), list(metadata)
-    for parts, whole in ((known, value), (owners, metadata)):
+    for parts, whole in ((known, value), (within, metadata)):
         for part in parts:
             del whole[part]
     found = decoded(context, kind, value, options)
-    if owners:
-        found["metadata"] = _joined(order_within, owners, found["metadata"])
+    if within:
+        found["metadata"] = _joined(order_within, within, found["metadata"])
     return _joined(order, known, found) if known else found
 
 

@@ -31,6 +31,16 @@ _good_label: Final = remembered(1 << 16)(lambda name: not label_problems(name))
 _good_qualified: Final = remembered(1 << 14)(lambda name: not _qualified_name("", name))
 
 
+@remembered(1 << 12)
+def _good_driver(name: str) -> bool:
+    return len(name) <= MAX_DRIVER and not subdomain_problems(name.lower())
+
+
+@remembered(1 << 16)
+def _good_pool(name: str) -> bool:
+    return len(name) <= MAX_POOL and not any(map(subdomain_problems, name.split("/")))
+
+
 def label_errors(path: str, name: str) -> list[FieldError]:
     """Return why a name is no DNS label: devices, requests, counters."""
     return [] if _good_label(name) else _each(label_problems, path, name)
@@ -68,6 +78,8 @@ def driver_errors(path: str, name: str) -> list[FieldError]:
     """Return why a text is not a driver name; the case of letters does not matter."""
     if not name:
         return [required(path)]
+    if _good_driver(name):
+        return []
     found = [too_long(path, MAX_DRIVER)] if len(name) > MAX_DRIVER else []
     return found + [invalid_value(path, name, text) for text in subdomain_problems(name.lower())]
 
@@ -76,6 +88,8 @@ def pool_errors(path: str, name: str) -> list[FieldError]:
     """Return why a text is not a pool name: DNS subdomains joined by slashes."""
     if not name:
         return [required(path)]
+    if _good_pool(name):
+        return []
     found = [too_long(path, MAX_POOL)] if len(name) > MAX_POOL else []
     for part in name.split("/"):
         found += subdomain_errors(path, part)
