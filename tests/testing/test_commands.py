@@ -25,6 +25,7 @@ kind: ConfigMap
 metadata: {name: wish, namespace: default}
 data: {copy: "yes"}
 """
+WATCHING = Path(__file__).parent / "watching.py"
 POLLING = Path(__file__).parent / "polling.py"
 clocked = pytest.mark.skipif(unavailable() is not None, reason=str(unavailable()))
 
@@ -45,8 +46,8 @@ def fault(name, verb, **given):
     ("changed", "told"),
     [
         ("command: []", "programs[0].command: must have at least one word"),
-        ("command: [a]\n    replicas: 2", "programs[0].replicas: must be 1"),
-        ("command: [a]\n  - scheduler: true", "programs: a command must be the only program"),
+        ("command: [a]\n    replicas: 9", "programs[0].replicas: must be at most 5"),
+        ("command: [a]\n  - command: [b]", "programs: two programs have the same name"),
     ],
 )
 def test_a_command_that_cannot_be_used_is_told(tmp_path, changed, told):
@@ -77,3 +78,93 @@ def test_a_program_that_ends_by_itself_is_told_with_its_last_output(tmp_path):
     ends = scenario(tmp_path, "sh", "-c", "echo no kubeconfig; exit 3")
     with pytest.raises(ScenarioFails, match="ends with exit code 3; last output: no kubeconfig"):
         expected_end(ends)
+
+
+# --- faults of processes ---------------------------------------------------------------------------
+
+
+def watching(folder):
+    found = scenario(folder, sys.executable, str(WATCHING))
+    return found, expected_end(found)
+
+
+def seen(result, *words):
+    return [e for e in result.history.entries if all(word in e.text for word in words)]
+
+
+@clocked
+@pytest.mark.conformance
+def test_the_watch_of_a_process_lags_ends_and_misses_changes(tmp_path):
+    found, expected = watching(tmp_path)
+    hold = fault("hold-watch", "watch", nth=1, duration=5 * 10**9)
+    late = seen(run_trial(found, expected, [hold], 0), "sees ADDED", "wish")
+    assert late[0].at == 10 * 10**9
+    end = fault("end-watch", "watch", nth=1)
+    result = run_trial(found, expected, [end], 0)
+    assert result.violations == ()
+    assert len(seen(result, "watch configmaps")) > len(seen(result, "list configmaps"))
+    gap = fault("expire-watch", "watch", nth=1, duration=2 * 10**9)
+    result = run_trial(found, expected, [gap], 0)
+    assert result.violations == ()
+    assert seen(result, "never sees ADDED", "wish")
+    assert seen(result, "watch configmaps", "-> 410 Expired")
+
+
+@clocked
+@pytest.mark.conformance
+def test_a_process_stands_still_and_catches_up(tmp_path):
+    found, expected = watching(tmp_path)
+    pause = PlannedFault(fault="pause", program="program", at=3 * 10**9, duration=15 * 10**9)
+    result = run_trial(found, expected, [pause], 0)
+    assert result.violations == ()
+    during = [e for e in result.history.entries if 3 * 10**9 < e.at < 18 * 10**9]
+    assert not [e for e in during if e.what in {"write", "request", "seen"}]
+    made = seen(result, "create configmaps")
+    assert made[0].at >= 18 * 10**9
+
+
+@clocked
+@pytest.mark.conformance
+def test_a_slow_request_of_a_process_takes_its_time(tmp_path):
+    found, expected = watching(tmp_path)
+    slow = fault("slow", "create", nth=1, duration=15 * 10**9)
+    result = run_trial(found, expected, [slow], 0)
+    assert result.violations == ()
+    begun = seen(result, "takes 15s")[0].at
+    assert [e.at for e in seen(result, "create configmaps") if e.what == "write"] == [
+        begun + 15 * 10**9
+    ]
+
+
+@clocked
+@pytest.mark.conformance
+def test_the_clock_of_a_process_is_ahead(tmp_path):
+    found, expected = watching(tmp_path)
+    skew = PlannedFault(fault="skew", program="program", duration=40 * 10**9)
+    result = run_trial(found, expected, [skew], 0)
+    assert "data.at" in str(result.violations[0])
+
+
+@clocked
+@pytest.mark.conformance
+def test_an_outage_breaks_the_watches_of_processes_and_they_may_end_for_it(tmp_path):
+    found, expected = watching(tmp_path)
+    outage = PlannedFault(fault="outage", at=2 * 10**9, duration=15 * 10**9)
+    result = run_trial(found, expected, [outage], 0)
+    assert result.violations == ()
+    assert seen(result, "-> 503")
+
+
+@clocked
+@pytest.mark.conformance
+def test_two_processes_are_told_apart(tmp_path):
+    from dataclasses import replace
+
+    found, _ = watching(tmp_path)
+    one = found.programs[0]
+    found = replace(found, programs=[replace(one, replicas=2)])
+    kill = PlannedFault(fault="restart", program="program", at=2 * 10**9, duration=10**9)
+    result = run_trial(found, expected_end(found), [kill], 0)
+    assert result.violations == ()
+    starts = [e.who for e in result.history.entries if e.text.startswith("starts")]
+    assert starts == ["program-0", "program-1", "program-0"]

@@ -29,7 +29,7 @@ ANY_KIND: Final = (
     "status.conditions[].message", "status.conditions[].reason", "status.containerStatuses",
     "status.allocation", "status.reservedFor", "status.devices", "spec.clusterIP",
     "spec.clusterIPs", "endpoints", "status.images", "status.nodeInfo", "spec.volumeName",
-    "status.collisionCount", "spec.nodeSelector",
+    "status.collisionCount", "spec.nodeSelector", "spec.pool.generation",
 )  # fmt: skip
 # Annotations that say when something happened, and the one of a fault.
 NO_STATE: Final = frozenset({TOUCHED, "endpoints.kubernetes.io/last-change-trigger-time"})

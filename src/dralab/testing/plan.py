@@ -21,6 +21,7 @@ class FaultPlan:
         self._events: dict[tuple[str, str, int], PlannedFault] = {}
         self._lists: dict[tuple[str, str, int], PlannedFault] = {}
         self._lasting: list[tuple[int, PlannedFault]] = []
+        self._disturbed_until = -1
         self.timed: list[PlannedFault] = []
         for each in self.faults:
             trigger = FAULTS[each.fault][0]
@@ -42,6 +43,15 @@ class FaultPlan:
     def begin(self, fault: PlannedFault, now: int) -> None:
         """Let what a fault begins last as long as the fault says."""
         self._lasting.append((now + fault.duration, fault))
+        self.disturb(now + fault.duration)
+
+    def disturb(self, until: int) -> None:
+        """Note that until then programs may have a reason to end."""
+        self._disturbed_until = max(self._disturbed_until, until)
+
+    def disturbed_since(self, when: int) -> bool:
+        """Return whether programs had a reason to end at that time or later."""
+        return self._disturbed_until >= when
 
     def refusal(self, program: str, verb: str, resource: str, now: int) -> PlannedFault | None:
         """Return the lasting fault that refuses a request; None: it reaches the server."""

@@ -49,8 +49,6 @@ def load(path: Path) -> TrialScenario:
     programs = [read.program(each) for each in fields.mappings("programs")]
     if not programs:
         raise fields.error("programs", "must name at least one program")
-    if len(programs) > 1 and any(program.command for program in programs):
-        raise fields.error("programs", "a command must be the only program")
     names = [program.name for program in programs]
     if len(set(names)) < len(names):
         raise fields.error("programs", "two programs have the same name")
@@ -134,8 +132,6 @@ class _ScenarioReader:
         if replicas > MOST_REPLICAS:
             raise given.error("replicas", f"must be at most {MOST_REPLICAS}")
         cached = given.choice("lists", dict.fromkeys(LISTS), "consistent") == "cached"
-        if command and replicas > 1:
-            raise given.error("replicas", "must be 1: a command is run once")
         given.done()
         return ProgramSpec(
             name=own,

@@ -256,6 +256,7 @@ class TrialWorld:
         if not self.plan.fire(fault):
             return
         self.history.add(fault.program or "other", kinds.FAULT, fault.text)
+        self.plan.disturb(self.engine.clock.now() + fault.duration)
         if fault.fault in OF_CLUSTER:
             self.misfortunes.happen(fault)
             return

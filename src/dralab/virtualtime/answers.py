@@ -19,7 +19,7 @@ def read_clock(time: VirtualTime, thread: TracedThread, name: str) -> int:
     """Write what the clock shows; return the call's result."""
     arguments, process = thread.registers.arguments, thread.process
     process.reads[thread.registers.call_site] += 1
-    now, offset = time.words()
+    now, offset = time.monotonic, time.offset + process.skew
     if name == "clock_gettime":
         if arguments[0] in REALTIME_CLOCKS:
             now += offset

@@ -29,6 +29,7 @@ class TracedProcess:
         "_memory",
         "_pidfd",
         "blocks",
+        "frozen",
         "is_go",
         "moved",
         "netpoll",
@@ -37,6 +38,7 @@ class TracedProcess:
         "random",
         "reads",
         "second",
+        "skew",
         "threads",
     )
 
@@ -46,6 +48,8 @@ class TracedProcess:
         self.patch: VdsoPatch | None = None
         self.random: Random | None = None  # where its random bytes come from, if they are seeded
         self.reads: Counter[tuple[int, int]] = Counter()  # of the clock, that stopped: from where
+        self.frozen = False  # whether it stands still, while the clock goes on
+        self.skew = 0  # how far its real time is ahead of the others'
         self.is_go = False  # whether Go's runtime runs it
         self.second = 0  # its second thread: the one of Go's runtime that looks after the others
         self.netpoll: int | None = None  # the descriptor by which that runtime waits for others

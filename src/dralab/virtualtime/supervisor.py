@@ -22,6 +22,7 @@ from dralab.virtualtime.errors import ClockError, ClockUnavailableError
 from dralab.virtualtime.launching import StartedProgram
 from dralab.virtualtime.machine import Architecture, this_machine
 from dralab.virtualtime.processors import OneProcessor
+from dralab.virtualtime.programs import TracedProcess
 from dralab.virtualtime.sockets import Connections, Loopback, Traffic
 from dralab.virtualtime.threads import ThreadState, TracedThread
 from dralab.virtualtime.timed_calls import NEVER, SECOND, VirtualTime
@@ -157,6 +158,36 @@ class Supervisor:
         """
         self._tracer.network.local_peers_known = True
 
+    def freeze(self, group: int) -> None:
+        """Let the programs of a process group stand still: their waits end when they go on.
+
+        Between `wait_idle` and the next move of the clock. What arrives for them has to be held
+        back by its sender.
+        """
+        for process in self._of_group(group):
+            process.frozen = True
+
+    def thaw(self, group: int) -> None:
+        """Let the programs of a process group go on, and end the waits that are over."""
+        for process in self._of_group(group):
+            process.frozen = False
+        self._table.moves += 1
+
+    def skew(self, group: int, ahead: int) -> None:
+        """Put the real time of the programs of a process group `ahead` of the others', from now."""
+        for process in self._of_group(group):
+            process.skew = ahead
+            if process.patch is not None:
+                process.patch.write_offset(self._time.offset + ahead)
+
+    def _of_group(self, group: int) -> list[TracedProcess]:
+        found = []
+        for pid, process in self._tracer.processes.items():
+            with contextlib.suppress(ProcessLookupError):
+                if os.getpgid(pid) == group:
+                    found.append(process)
+        return found
+
     @property
     def running(self) -> Mapping[int, str]:
         """The processes that run, with the names that `ps` shows."""
@@ -282,7 +313,9 @@ class Supervisor:
         found = self._tracer.timers.deadline()
         for thread in self._table.all.values():
             wait = thread.wait
-            if wait is not None and (found is None or wait.deadline < found):
+            if wait is None or thread.process.frozen:
+                continue
+            if found is None or wait.deadline < found:
                 found = wait.deadline
         return found if found != NEVER else None
 
@@ -298,7 +331,9 @@ class Supervisor:
         due = [
             (thread.wait.deadline, thread.wait.order, thread)
             for thread in self._table.all.values()
-            if thread.wait is not None and thread.wait.deadline <= monotonic
+            if thread.wait is not None
+            and thread.wait.deadline <= monotonic
+            and not thread.process.frozen
         ]
         if len(due) > 1:
             due.sort(key=lambda entry: entry[:2])

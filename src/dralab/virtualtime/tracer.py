@@ -191,6 +191,7 @@ class Tracer:
             if parent.patch is not None:
                 with contextlib.suppress(OSError):
                     process.patch = parent.patch.copied_to(process.memory)
+            process.skew, process.frozen = parent.skew, parent.frozen
             process.random = parent.random  # as the copies of a user-space generator are equal
         elif not process.second:
             process.second = tid
@@ -266,7 +267,8 @@ class Tracer:
         process.patch = VdsoPatch(process.memory, base, self._image, self._machine)
         # A 32-bit program has another image; its first system call tells.
         with contextlib.suppress(OSError, OverflowError):
-            process.patch.install(*self._time.words(), seeded=self._seeds is not None)
+            now, offset = self._time.words()
+            process.patch.install(now, offset + process.skew, seeded=self._seeds is not None)
         if self._seeds is not None:
             name = process.name()
             self._loads[name] += 1

@@ -41,6 +41,8 @@ class ThreadTurns:
             if thread.state is not ThreadState.GATED:
                 gone.append(tid)
                 continue
+            if thread.process.frozen:
+                continue
             looked = thread.looked
             if looked == moves or (thread.process.moved <= looked and _is_private(thread)):
                 continue

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from dralab.virtualtime.machine import MONOTONIC, Architecture
+from dralab.virtualtime.machine import MONOTONIC, OFFSET, Architecture
 
 AT_NULL, AT_RANDOM, AT_SYSINFO_EHDR = 0, 25, 33
 # Where programs get random numbers without a system call.
@@ -126,6 +126,11 @@ class VdsoPatch:
         """Write the monotonic clock's word."""
         with contextlib.suppress(OSError):  # its memory is gone: its end comes next
             os.pwrite(self.memory, word, self._block + MONOTONIC)
+
+    def write_offset(self, offset: int) -> None:
+        """Write what real time is ahead of the monotonic clock."""
+        with contextlib.suppress(OSError):
+            os.pwrite(self.memory, struct.pack("<q", offset), self._block + OFFSET)
 
     def constant(self, at: int) -> int:
         """Return the address of a constant of the block in the program."""

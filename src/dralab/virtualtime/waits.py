@@ -67,7 +67,8 @@ class ThreadWaits:
             if nap and self._turns and _is_go_monitor(thread):
                 deadline = NEVER  # until there is something to look after
         else:
-            deadline = timeout - (self._time.offset if base is TimeoutBase.REALTIME else 0)
+            ahead = self._time.offset + thread.process.skew
+            deadline = timeout - (ahead if base is TimeoutBase.REALTIME else 0)
         self._orders += 1
         thread.wait = ThreadWait(
             call=call,
