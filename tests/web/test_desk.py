@@ -294,6 +294,9 @@ def test_moves_make_room():
         ),
         ([{"add": "n1", "count": True}], r"changes\[0\].count: True"),
         ([{"cordon": "none"}], "none"),
+        ([{"add": "n1", "count": 501}] * 2, "1002 new nodes are too many for the page"),
+        ([{"add": "a100", "count": 1000}], "new devices are too many for the page"),
+        ([{"add": "h100", "count": 60}, {"add": "a100", "count": 60}], "new devices are too many"),
     ],
 )
 def test_a_wrong_question_is_refused(changes, message):

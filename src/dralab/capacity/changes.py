@@ -256,6 +256,16 @@ def copies(model: CapacityModel, name: str, count: int) -> Iterator[JsonDict]:
             }
 
 
+def devices_of_one(model: CapacityModel, like: str) -> int:
+    """Return how many devices each node has that is added like a node or shape. UnknownName."""
+    one = copies if model.node(like) is not None else of_shape
+    return sum(
+        len(spec_of(item).get("devices") or ())
+        for item in one(model, like, 1)
+        if item["kind"] == "ResourceSlice"
+    )
+
+
 def displaced(model: CapacityModel, placements: Iterable[PodPlacement]) -> list[PodInfo]:
     """Take pods from their nodes; return those that a controller creates again, as waiting pods.
 

@@ -1,10 +1,18 @@
 """What-if and defragment for the page: the questions as JSON, the answers of `dralab.capacity`."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from dralab.api.status import ApiError
-from dralab.capacity.changes import AddNodes, Cordon, RemoveNode, SupposedChange, UnknownName
+from dralab.capacity.changes import (
+    AddNodes,
+    Cordon,
+    RemoveNode,
+    SupposedChange,
+    UnknownName,
+    devices_of_one,
+)
 from dralab.capacity.commands import commands
 from dralab.capacity.defragment import defragment
 from dralab.capacity.model import CapacityModel
@@ -16,6 +24,8 @@ from dralab.values.json_types import JsonDict
 
 MOST_CHANGES: Final = 100
 MOST_ADDED: Final = 1_000
+MOST_DEVICES: Final = 20_000
+"""Devices of all added nodes: more would take the server's memory, and its thread for minutes."""
 MOST_MOVES: Final = 100
 KINDS: Final = ("add", "remove", "cordon")
 
@@ -29,8 +39,10 @@ def answer_what_if(objects: Sequence[JsonDict], question: Mapping[str, Any]) -> 
     if not isinstance(given, list) or not given or len(given) > MOST_CHANGES:
         raise ApiError.bad_request(f"changes: a list of 1 to {MOST_CHANGES} changes is required")
     changes = [_change(number, each) for number, each in enumerate(given)]
+    model = CapacityModel(objects)
     try:
-        return structured_what_if(what_if(CapacityModel(objects), changes))
+        _check_size(model, changes)
+        return structured_what_if(what_if(model, changes))
     except UnknownName as error:
         raise ApiError.bad_request(str(error)) from error
 
@@ -75,6 +87,24 @@ def _change(number: int, given: Any) -> SupposedChange:
             f"{where}.count: {count!r} is not a number from 1 to {MOST_ADDED}"
         )
     return AddNodes(name, count)
+
+
+def _check_size(model: CapacityModel, changes: Sequence[SupposedChange]) -> None:
+    """Refuse changes that add too much together. ApiError, UnknownName."""
+    added: Counter[str] = Counter()
+    for each in changes:
+        if isinstance(each, AddNodes):
+            added[each.like] += each.count
+    nodes = added.total()
+    devices = 0
+    if nodes <= MOST_ADDED:
+        devices = sum(count * devices_of_one(model, like) for like, count in added.items())
+    for found, most, what in ((nodes, MOST_ADDED, "nodes"), (devices, MOST_DEVICES, "devices")):
+        if found > most:
+            raise ApiError.bad_request(
+                f"changes: {found} new {what} are too many for the page, which adds at most "
+                f"{most}; ask dralab what-if instead"
+            )
 
 
 def _is_count(value: Any, most: int) -> bool:
