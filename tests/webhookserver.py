@@ -63,8 +63,8 @@ def context():
 class WebhookServer:
     """Answers POSTs by `answers[path](request)`, a function from a request to a response.
 
-    `asked` keeps what came. A function may return bytes, or (status, bytes), or an iterator of
-    pieces instead.
+    `asked` keeps what came. A function may return bytes, or (status, bytes, *headers), or an
+    iterator of pieces instead.
     """
 
     def __init__(self):
@@ -114,9 +114,11 @@ class WebhookServer:
                 if isinstance(found, Iterator):
                     self.stream(found)
                     return
-                status, content = found if isinstance(found, tuple) else (200, found)
+                status, content, *more = found if isinstance(found, tuple) else (200, found)
                 self.send_response(status)
                 self.send_header("Content-Type", "application/json")
+                for name, value in more:
+                    self.send_header(name, value)
                 self.send_header("Content-Length", str(len(content)))
                 self.end_headers()
                 self.wfile.write(content)

@@ -1,5 +1,6 @@
 """ID tokens of an OpenID provider."""
 
+import gzip
 import json
 
 import pytest
@@ -14,9 +15,11 @@ from dralab.apiserver.authentication.openid import (
     GivenKeys,
     OpenIdSettings,
     OpenIdTokens,
+    fetcher,
 )
 from dralab.apiserver.authentication.settings import AuthenticationFlags, settings_of
 from dralab.kernel.clock import SECOND, ManualClock
+from webhookserver import WebhookServer, authority
 
 NOW = 1_800_000_000
 ISSUER = "https://login.example"
@@ -146,6 +149,18 @@ def test_what_a_provider_says_is_checked(changes, why):
     with pytest.raises(FetchError, match=why):
         source.refresh()
     assert source.keys is None
+
+
+def test_a_document_is_not_unpacked(tmp_path):
+    provider = WebhookServer()
+    (tmp_path / "ca").write_bytes(authority().pem)
+    packed = gzip.compress(b'{"keys": []}')
+    provider.answers["/keys"] = lambda _: (200, packed, ("Content-Encoding", "gzip"))
+    try:
+        with pytest.raises(FetchError, match="is not JSON"):
+            fetcher(tmp_path / "ca")(f"https://localhost:{provider.port}/keys")
+    finally:
+        provider.close()
 
 
 def test_a_thread_fetches_and_an_unknown_key_has_it_fetch_again():

@@ -145,6 +145,21 @@ def test_a_watch_that_is_refused_is_an_answer(cluster, there):
     assert get(cluster, f"{THINGS}?watch=1") == (410, b'{"kind":"Status"}')
 
 
+@pytest.mark.parametrize("query", ["", "?watch=1"])
+def test_a_client_is_sent_nowhere_else(cluster, there, query):
+    register(cluster, there)
+    there.answers[THINGS] = lambda _: (302, b"", ("Location", "http://169.254.169.254/"))
+    code, body = get(cluster, f"{THINGS}{query}")
+    assert (code, b"attempted to redirect this request" in body) == (502, True)
+
+
+def test_a_page_of_another_server_is_not_one_of_this_one(cluster, there):
+    register(cluster, there)
+    with urlopen(f"{cluster.url}{THINGS}") as answer:
+        assert answer.headers["Content-Security-Policy"] == "sandbox"
+        assert answer.headers["X-Content-Type-Options"] == "nosniff"
+
+
 def test_a_client_that_goes_ends_the_watch_of_the_other_server(cluster, there):
     register(cluster, there)
     left = threading.Event()

@@ -291,7 +291,8 @@ def fetcher(ca_file: Path | None) -> Callable[[str], Any]:
                 "GET", url, timeout=TIMEOUT, retries=False, redirect=False, preload_content=False
             )
             try:
-                content = answer.read(LARGEST + 1)
+                # As it came: a small body could unpack to any size.
+                content = answer.read(LARGEST + 1, decode_content=False)
             finally:
                 answer.close()
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:

@@ -34,6 +34,8 @@ MOST: Final = 200  # watches at a time
 REFUSAL: Final = 64 * 1024  # bytes of the answer to a watch that is refused
 TEXT: Final = (("Content-Type", "text/plain; charset=utf-8"),)
 PASSED_ON: Final = ("accept", "content-type", "user-agent", "if-none-match")
+# A page that another server sends must not act as one of this server's own, with its token.
+SAFE: Final = (("X-Content-Type-Options", "nosniff"), ("Content-Security-Policy", "sandbox"))
 ANSWERED: Final = ("content-type", "etag", "warning", "retry-after", "vary", "cache-control")
 
 
@@ -81,6 +83,8 @@ class AggregatedApis:
             )
         except Unreachable as error:
             return _unreachable(error)
+        if _leads_away(answer.status):
+            return _redirected()
         return HttpResponse(
             status=answer.status, headers=_answered(answer.headers), body=answer.body
         )
@@ -106,7 +110,8 @@ class AggregatedApis:
             return _unreachable(error)
         headers = _answered(answer.headers)
         if answer.status != HTTPStatus.OK:
-            return HttpResponse(status=answer.status, headers=headers, body=_beginning(answer))
+            found = HttpResponse(status=answer.status, headers=headers, body=_beginning(answer))
+            return _redirected() if _leads_away(answer.status) else found
         feed = Feed(on_close=answer.close)
         self._watches.add(feed)
         threading.Thread(
@@ -131,7 +136,20 @@ def _passed_on(request: HttpRequest) -> list[tuple[str, str]]:
 
 
 def _answered(headers: Mapping[str, str]) -> list[tuple[str, str]]:
-    return [(name, headers[name]) for name in ANSWERED if name in headers]
+    return [*((name, headers[name]) for name in ANSWERED if name in headers), *SAFE]
+
+
+def _leads_away(status: int) -> bool:
+    """Whether a client would be sent elsewhere, with this server's word for it."""
+    return (
+        HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST
+        and status != HTTPStatus.NOT_MODIFIED
+    )
+
+
+def _redirected() -> HttpResponse:
+    text = b"the backend attempted to redirect this request, which is not permitted"
+    return HttpResponse(status=502, headers=TEXT, body=text)
 
 
 def _unreachable(error: Unreachable) -> HttpResponse:

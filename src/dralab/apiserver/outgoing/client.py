@@ -229,18 +229,18 @@ class _Reading:
         self.over = self.keeps_alive = False
         self._parts: list[bytes] = []
         self._problem: Unreachable | None = None
-        self._size = self._head = 0
+        self._size = self._beside = 0
         self._parser = httptools.HttpResponseParser(self)
 
     def feed(self, data: bytes) -> None:
         """Parse received bytes."""
-        if not self._parts:
-            self._head += len(data)
+        self._beside += len(data)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError as error:
             raise self._problem or Unreachable("malformed HTTP response") from error
-        if not self.answer.status and self._head > HEAD:
+        # Trailers, and extensions of chunks, are kept by the parser as headers are.
+        if self._beside > HEAD and not self.over:
             raise Unreachable("net/http: server response headers exceeded 65536 bytes; aborted")
 
     def end(self) -> None:
@@ -265,6 +265,7 @@ class _Reading:
     def on_body(self, data: bytes) -> None:
         """Store a piece of the body."""
         self._size += len(data)
+        self._beside = 0
         if self._size > LARGEST:
             self._problem = Unreachable(f"the response body is larger than {LARGEST} bytes")
             raise self._problem  # which the parser replaces by an error of its own
@@ -292,6 +293,7 @@ class _Pieces(_Reading):
 
     def on_body(self, data: bytes) -> None:
         """Store a piece of the body."""
+        self._beside = 0
         self._parts.append(data)
 
     def take(self) -> bytes:
