@@ -110,8 +110,8 @@ class AggregatedApis:
             return _unreachable(error)
         headers = _answered(answer.headers)
         if answer.status != HTTPStatus.OK:
-            found = HttpResponse(status=answer.status, headers=headers, body=_beginning(answer))
-            return _redirected() if _leads_away(answer.status) else found
+            refused = HttpResponse(status=answer.status, headers=headers, body=_beginning(answer))
+            return _redirected() if _leads_away(answer.status) else refused
         feed = Feed(on_close=answer.close)
         self._watches.add(feed)
         threading.Thread(
