@@ -32,7 +32,7 @@ from dralab.kernel.randomness import Randomness
 from reliability.faultless import is_fault
 from reliability.schema_requests import JSON, Operation, Request, Requests, operations
 from reliability.valid_objects import WIDGETS
-from watchdog import watched
+from watchdog import Watchdog, watched
 
 REQUESTS = int(os.environ.get("DRALAB_REQUESTS", "5000"))
 FIRST = int(os.environ.get("DRALAB_FIRST_ROUND", "0"))
@@ -72,6 +72,7 @@ class World:
         self.edge = AsgiApp(self.server, AsgiLimits(timers=False))
         self.chance = random.Random(seed)
         self.requests = Requests(list(every), self.chance)
+        self.watchdog: Watchdog | None = None
         self.seen: Counter[tuple[str, int]] = Counter()
 
     async def ask(
@@ -143,6 +144,8 @@ class World:
             )  # fmt: skip
             try:
                 value = checked(request, answer)
+                if self.watchdog is not None:
+                    self.watchdog.check()
                 self.check_changes(request, answer, before)
                 await self.read_back(request, answer, value)
             except Exception as error:
@@ -291,7 +294,7 @@ def run(
 ) -> Counter[tuple[str, int]]:
     """Run one round, whose holds of the loop may be timed. AssertionError: what did not hold."""
     world = World(seed, every)
-    with watched(world.store) if timed else nullcontext():
+    with watched(world.store) if timed else nullcontext() as world.watchdog:
         try:
             asyncio.run(world.round(count))
         except AssertionError as error:

@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from dralab.api import fields
+from dralab.api.decoding import decoder_of
 from dralab.api.fields import FieldError
+from dralab.api.scalar_decoding import DecodingError
 from dralab.api.status import ApiError
 from dralab.apiserver.admission.chain import unnoted
 from dralab.apiserver.users import ADMIN, User
@@ -230,7 +232,7 @@ def check_patch_options(options: WriteOptions, *, apply: bool, force_given: bool
 
 def delete_options(query: Query, body: Mapping[str, Any] | None) -> DeleteOptions:
     """Return the options of a delete: the body's where there is one, else the query's."""
-    source: dict[str, Any] = dict(body or {})
+    source = _decoded(body) if body else {}
     source.pop("kind", None)
     source.pop("apiVersion", None)
     if not source:
@@ -244,11 +246,6 @@ def delete_options(query: Query, body: Mapping[str, Any] | None) -> DeleteOption
     dry_run = _dry_run(source.get("dryRun") or query.get("dryRun"), errors)
     policy = source.get("propagationPolicy") or ""
     orphan_dependents = source.get("orphanDependents")
-    if orphan_dependents is not None and not isinstance(orphan_dependents, bool):
-        raise ApiError.bad_request(
-            f"json: cannot unmarshal {_json_type(orphan_dependents)} into Go struct field "
-            "DeleteOptions.orphanDependents of type bool"
-        )
     if policy and orphan_dependents is not None:
         why = "orphanDependents and deletionPropagation cannot be both set"
         errors.append(fields.invalid_value("propagationPolicy", policy, why))
@@ -256,21 +253,11 @@ def delete_options(query: Query, body: Mapping[str, Any] | None) -> DeleteOption
         known = ", ".join(f'"{name}"' for name in (*POLICIES, "nil"))
         detail = f"supported values: {known}"
         errors.append(FieldError("FieldValueNotSupported", "propagationPolicy", policy, detail))
-    grace_seconds = source.get("gracePeriodSeconds")
-    if grace_seconds is not None and (
-        isinstance(grace_seconds, bool) or not isinstance(grace_seconds, int)
-    ):
-        raise ApiError.bad_request(
-            f"json: cannot unmarshal {_json_type(grace_seconds)} into Go struct field "
-            "DeleteOptions.gracePeriodSeconds of type int64"
-        )
     preconditions = source.get("preconditions") or {}
-    if not isinstance(preconditions, Mapping):
-        raise ApiError.bad_request("preconditions must be an object")
     if errors:
         raise fields.invalid("DeleteOptions", "", errors, group=META)
     return DeleteOptions(
-        grace=grace_seconds,
+        grace=source.get("gracePeriodSeconds"),
         policy=policy,
         uid=str(preconditions.get("uid") or ""),
         revision=str(preconditions.get("resourceVersion") or ""),
@@ -279,14 +266,15 @@ def delete_options(query: Query, body: Mapping[str, Any] | None) -> DeleteOption
     )
 
 
-def _json_type(value: Any) -> str:
-    if isinstance(value, bool):
-        return "bool"
-    if isinstance(value, str):
-        return "string"
-    if isinstance(value, (list, dict)):
-        return "array" if isinstance(value, list) else "object"
-    return "number"
+def _decoded(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options in a body as their types have them; unknown ones are dropped. ApiError."""
+    decoder = decoder_of("v1", "DeleteOptions")
+    if decoder is None:
+        raise LookupError("the schema of DeleteOptions is missing")
+    try:
+        return dict(decoder.decode(body)[0])
+    except DecodingError as error:
+        raise ApiError.bad_request(str(error)) from error
 
 
 def _manager_errors(manager: str) -> list[FieldError]:
