@@ -20,11 +20,17 @@ def node_selector_errors(selector: Mapping[str, Any], path: str) -> list[FieldEr
         return [required(f"{path}.nodeSelectorTerms", "must have at least one node selector term")]
     found: list[FieldError] = []
     for index, term in enumerate(terms):
-        here = f"{path}.nodeSelectorTerms[{index}]"
-        for number, item in enumerate(term.get("matchExpressions") or ()):
-            found += requirement_errors(item, f"{here}.matchExpressions[{number}]")
-        for number, item in enumerate(term.get("matchFields") or ()):
-            found += _field_errors(item, f"{here}.matchFields[{number}]")
+        found += term_errors(term, f"{path}.nodeSelectorTerms[{index}]")
+    return found
+
+
+def term_errors(term: Mapping[str, Any], path: str) -> list[FieldError]:
+    """Return what is wrong with one term of a node selector."""
+    found: list[FieldError] = []
+    for number, item in enumerate(term.get("matchExpressions") or ()):
+        found += requirement_errors(item, f"{path}.matchExpressions[{number}]")
+    for number, item in enumerate(term.get("matchFields") or ()):
+        found += _field_errors(item, f"{path}.matchFields[{number}]")
     return found
 
 

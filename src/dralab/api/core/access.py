@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from dralab.api import fields
-from dralab.api.core.pods import label_selector_problems
 from dralab.api.fields import FieldError
+from dralab.api.label_selectors import label_selector_problems
 from dralab.api.strategy import Strategy
 from dralab.values.json_types import JsonDict
 from dralab.values.names import subdomain_problems

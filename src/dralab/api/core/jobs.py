@@ -11,6 +11,7 @@ from dralab.api.core.addresses import domain_path_errors
 from dralab.api.core.pods import WithPods, default_template
 from dralab.api.core.workloads import not_negative, template_of
 from dralab.api.fields import OMITTED, FieldError
+from dralab.api.label_selectors import label_selector_problems
 from dralab.values import cron, labels, names
 from dralab.values.json_types import JsonDict
 
@@ -136,6 +137,8 @@ def _selector_problems(job: JsonDict) -> list[FieldError]:
         if given != {JOB_LABELS[0]} and selector != wanted:
             why = "`selector` not auto-generated"
             errors.append(fields.invalid_value("spec.selector", selector, why))
+    if selector is not None and (wrong := label_selector_problems(selector, "spec.selector")):
+        return errors + wrong
     if selector is None or not labels.from_mapping(selector).accepts(mine):
         why = "`selector` does not match template `labels`"
         errors.append(fields.invalid_value(path, mine or None, why))

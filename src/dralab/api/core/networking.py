@@ -21,8 +21,8 @@ from dralab.api.core.addresses import (
     port_name_problems,
     port_problems,
 )
-from dralab.api.core.pods import label_selector_problems
 from dralab.api.fields import FieldError
+from dralab.api.label_selectors import label_selector_problems
 from dralab.api.metadata import label_problems
 from dralab.api.strategy import Strategy
 from dralab.values import names

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from dralab.api import fields
+from dralab.api.core.pod_placement import placement_problems
 from dralab.api.fields import FieldError
 from dralab.values import names, quantity
 from dralab.values.json_types import JsonDict
@@ -62,6 +63,7 @@ def pod_spec_problems(spec: JsonDict, path: str, *, comparing: bool) -> list[Fie
     if grace < 0:
         at = f"{path}.terminationGracePeriodSeconds"
         errors.append(fields.invalid_value(at, grace, "must be greater than or equal to 0"))
+    errors += placement_problems(spec, path)
     deadline = spec.get("activeDeadlineSeconds")
     if deadline is not None and deadline < 1:
         at = f"{path}.activeDeadlineSeconds"

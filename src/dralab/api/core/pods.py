@@ -7,6 +7,7 @@ from dralab.api import fields
 from dralab.api.core.pod_defaults import default_pod, default_pod_spec, qos_class
 from dralab.api.core.pod_validation import pod_spec_problems, pod_update_problems
 from dralab.api.fields import FieldError
+from dralab.api.label_selectors import label_selector_problems
 from dralab.api.metadata import label_problems
 from dralab.api.resource.features import (
     COMPARING_TOLERATIONS,
@@ -15,7 +16,7 @@ from dralab.api.resource.features import (
     Features,
 )
 from dralab.api.strategy import Strategy
-from dralab.values import labels, names
+from dralab.values import labels
 from dralab.values.json_types import JsonDict, JsonObject
 
 GATED: Final = "Scheduling is blocked due to non-empty scheduling gates"
@@ -132,35 +133,6 @@ def selector_problems(
     if selector is None or not labels.from_mapping(selector).accepts(mine):
         why = "`selector` does not match template `labels`"
         errors.append(fields.invalid_value("spec.template.metadata.labels", mine or None, why))
-    return errors
-
-
-def label_selector_problems(selector: JsonDict, path: str) -> list[FieldError]:
-    """Return what is wrong with a metav1.LabelSelector."""
-    errors = label_problems(selector.get("matchLabels") or {}, f"{path}.matchLabels")
-    for index, item in enumerate(selector.get("matchExpressions") or ()):
-        at = f"{path}.matchExpressions[{index}]"
-        operator, values = item.get("operator") or "", item.get("values") or []
-        if operator in {"In", "NotIn"}:
-            if not values:
-                why = "must be specified when `operator` is 'In' or 'NotIn'"
-                errors.append(fields.required(f"{at}.values", why))
-        elif operator in {"Exists", "DoesNotExist"}:
-            if values:
-                why = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-                errors.append(fields.forbidden(f"{at}.values", why))
-        else:
-            why = "not a valid selector operator"
-            errors.append(fields.invalid_value(f"{at}.operator", operator, why))
-        key = item.get("key") or ""
-        errors += [
-            fields.invalid_value(f"{at}.key", key, why) for why in names.qualified_problems(key)
-        ]
-        errors += [
-            fields.invalid_value(f"{at}.values[{number}]", value, why)
-            for number, value in enumerate(values)
-            for why in names.label_value_problems(value)
-        ]
     return errors
 
 

@@ -3,8 +3,8 @@
 from dralab.api import fields
 from dralab.api.core.access import any_name
 from dralab.api.core.addresses import amount_or_percent_errors
-from dralab.api.core.pods import label_selector_problems
 from dralab.api.fields import FieldError
+from dralab.api.label_selectors import label_selector_problems
 from dralab.api.strategy import Strategy
 from dralab.values.json_types import JsonDict
 

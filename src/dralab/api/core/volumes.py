@@ -5,8 +5,8 @@ from typing import Final
 
 from dralab.api import fields
 from dralab.api.core.addresses import csi_driver_errors, each
-from dralab.api.core.pods import label_selector_problems
 from dralab.api.fields import FieldError
+from dralab.api.label_selectors import label_selector_problems
 from dralab.api.strategy import Strategy
 from dralab.values import names, quantity
 from dralab.values.json_types import JsonDict, JsonObject

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from dralab.api import fields
-from dralab.api.core.pods import label_selector_problems
 from dralab.api.core.policies import AdmissionPolicyStrategy
 from dralab.api.fields import FieldError
+from dralab.api.label_selectors import label_selector_problems
 from dralab.values import names
 from dralab.values.json_types import JsonDict, JsonObject
 

@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 
 from dralab.api import fields
 from dralab.api.core.addresses import domain_errors, port_problems
-from dralab.api.core.pods import label_selector_problems
 from dralab.api.core.policies import WebhookStrategy
 from dralab.api.fields import FieldError
+from dralab.api.label_selectors import label_selector_problems
 from dralab.apiserver.resources.checked_policies import condition_problems, rule_problems
 from dralab.values import names
 from dralab.values.json_types import JsonDict, JsonObject
