@@ -9,7 +9,7 @@ DEMO := .venv-demo
 COMPILE := $(BIN)/python -m compileall -q src
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test again check format bench docs conformance release mutants generate surface ui clean
+.PHONY: help demo test again check format bench docs conformance nightly release mutants generate surface ui clean
 
 help: ## show the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -60,6 +60,11 @@ docs: $(READY) ## make the generated pages anew, check links, build the site int
 conformance: $(READY) ## slow suites and real clients; ONLY="tests/cel" for a part
 	@$(COMPILE)
 	$(BIN)/python -m pytest -q --timeout 3600 -m conformance $(ONLY)
+
+nightly: $(READY) ## attack for an hour: 200,000 requests of the schema, long histories, kills, watchers
+	@$(COMPILE)
+	DRALAB_REQUESTS=200000 DRALAB_OPERATIONS=67000 \
+	  $(BIN)/python -m pytest -q -s --timeout 7200 -m conformance tests/reliability
 
 release: $(READY) ## build wheel, source archive, checksums and SBOM into dist/, the same bytes twice
 	@$(BIN)/python -m pip install --quiet --group release

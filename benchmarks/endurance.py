@@ -21,6 +21,7 @@ PODS = "/api/v1/namespaces/default/pods"
 EVENTS = "/api/v1/namespaces/default/events"
 ALIVE = 1_000  # pods at a time
 LINE = 10.0  # seconds
+FREED = 60.0  # seconds
 
 
 class Server:
@@ -116,6 +117,10 @@ def main() -> None:
             for path in (PODS, EVENTS):
                 server.ask("DELETE", path)
             print(server.line(options.minutes), "after the deletion of everything")
+            # What is free goes back to the system when the server next looks, every few seconds.
+            time.sleep(FREED)
+            server.ask("GET", PODS)
+            print(server.line(options.minutes), f"{FREED:.0f} seconds later")
         finally:
             server.process.terminate()
             server.process.wait()

@@ -38,12 +38,9 @@ HERE = Path(__file__).parent.parent
 TIMEOUT = 600  # seconds of tests; a mutant that never ends is noticed
 PACKAGES = {
     "storage": ("apiserver/storage", ["tests/apiserver/storage"]),
-    "resources": (
-        "apiserver/resources",
-        ["tests/apiserver/resources", "tests/apiserver/test_verbs.py", "tests/apiserver/http"],
-    ),
+    "resources": ("apiserver/resources", ["tests/apiserver"]),
     "watching": ("apiserver/watching", ["tests/apiserver/watching", "tests/apiserver/http"]),
-    "allocation": ("allocation", ["tests/allocation"]),
+    "allocation": ("allocation", ["tests/allocation", "tests/cli", "tests/scheduler", "tests/web"]),
     "scheduler": ("scheduler", ["tests/scheduler"]),
     "node": ("node", ["tests/node"]),
     "controllers": ("controllers", ["tests/controllers"]),
@@ -368,10 +365,13 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=30, help="mutants of each package")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--from", dest="first", type=int, default=0, help="the first one to try")
+    parser.add_argument("--at", action="append", help="FILE:LINE; only mutants of these lines")
+    parser.add_argument("--tests", action="append", help="a directory instead of the package's")
     options = parser.parse_args()
     noticed = total = 0
     for name in options.packages or PACKAGES:
         folder, tests = PACKAGES[name]
+        tests = options.tests or tests
         files = [
             file
             for file in sorted((HERE / "src" / "dralab" / folder).rglob("*.py"))
@@ -381,6 +381,8 @@ def main() -> None:
         chance = random.Random(options.seed)  # noqa: S311 - a choice of lines
         wanted = min(options.first + options.count, len(every))
         chosen = chance.sample(every, wanted)[options.first :]
+        if options.at:
+            chosen = [one for one in chosen if f"{one.path.name}:{one.line}" in options.at]
         runs = ForkedRuns(chosen, tests)
         quiet = ["-p", "no:terminal", "-p", "no:cacheprovider", "--timeout", "120"]
         quiet += ["-o", "addopts=--import-mode=importlib", "-m", "not conformance"]

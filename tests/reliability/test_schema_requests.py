@@ -9,6 +9,7 @@ A round is a fresh server and 500 requests of one seed, so a failure names all t
 """
 
 import asyncio
+import gc
 import json
 import os
 import random
@@ -293,6 +294,8 @@ def run(
     seed: int, every: Sequence[Operation], count: int, *, timed: bool
 ) -> Counter[tuple[str, int]]:
     """Run one round, whose holds of the loop may be timed. AssertionError: what did not hold."""
+    if timed:
+        gc.collect()  # what earlier rounds left is not this server's to clear away
     world = World(seed, every)
     with watched(world.store) if timed else nullcontext() as world.watchdog:
         try:

@@ -46,6 +46,16 @@ def test_a_gang_waits_for_all_its_members(lab):
     assert (lab.node_of("a"), lab.node_of("b")) == ("n", "n")
 
 
+def test_members_of_a_group_of_the_same_name_elsewhere_do_not_count(lab):
+    lab.server.add(NODES, worker("n", cpu="4"))
+    lab.server.add(POD_GROUPS, group("g", 2))
+    lab.start()
+    lab.add(PODS, pod("single"), member("x", namespace="other"), member("y", namespace="other"))
+    lab.add(PODS, member("a"))
+    lab.wait(2)
+    assert lab.node_of("a") is None
+
+
 def test_a_gang_that_does_not_fit_takes_nothing(lab):
     lab.server.add(NODES, worker("n", cpu="2"))
     lab.server.add(POD_GROUPS, group("g", 3))

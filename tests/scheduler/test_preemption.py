@@ -93,6 +93,22 @@ def test_a_protected_pod_is_spared_where_another_will_do(lab):
     assert "deletionTimestamp" not in lab.get(PODS, "db")["metadata"]
 
 
+def test_a_budget_with_room_for_one_protects_nobody_yet(lab):
+    lab.server.add(NODES, worker("n", cpu="2"))
+    budget = {
+        "metadata": {"name": "b", "namespace": "default"},
+        "spec": {"selector": {"matchLabels": {"app": "db"}}},
+        "status": {"disruptionsAllowed": 1},
+    }
+    lab.server.add(DISRUPTION_BUDGETS, budget)
+    lab.start()
+    lab.add(PODS, pod("db", labels={"app": "db"}, requests={"cpu": "1"}, priority=1))
+    lab.add(PODS, pod("web", requests={"cpu": "1"}, priority=2))
+    lab.add(PODS, pod("high", requests={"cpu": "1"}, priority=9))
+    assert "deletionTimestamp" in lab.get(PODS, "db")["metadata"]
+    assert "deletionTimestamp" not in lab.get(PODS, "web")["metadata"]
+
+
 def test_a_pod_is_pushed_away_for_its_device_and_its_claim_is_awaited(lab):
     lab.server.add(NODES, worker("n", cpu="4"), worker("other", cpu="1"))
     lab.server.add(CLASSES, device_class("gpu"))

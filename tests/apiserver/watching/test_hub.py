@@ -103,6 +103,14 @@ def place() -> Place:
     return Place()
 
 
+def test_the_hub_counts_its_watches(place: Place) -> None:
+    watches = [place.hub.open(Watching(), Lines()) for _ in range(3)]
+    place.hub.open(Watching(resource="nodes"), Lines())
+    assert sorted(place.hub.watches()) == [("nodes", 1), ("pods", 3)]
+    watches[0].close()
+    assert sorted(place.hub.watches()) == [("nodes", 1), ("pods", 2)]
+
+
 def test_an_object_that_enters_or_leaves_a_selection_is_added_or_deleted(place: Place) -> None:
     watch = place.hub.open(Watching(accepts=red, since=place.store.revision), Lines())
     place.paint("a", "blue")
