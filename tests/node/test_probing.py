@@ -1,10 +1,14 @@
 """Probes of real containers: the health service of gRPC, and ports by name."""
 
+import socket
+import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pytest
 
 from dralab.node.probing import probe, with_port
+from dralab.node.termination import _work
 
 grpc = pytest.importorskip("grpc", reason="the extra dralab[grpc] is not installed")
 
@@ -50,6 +54,57 @@ def test_a_grpc_probe_asks_the_health_service(served, service, says):
 def test_a_grpc_probe_without_a_server_fails():
     found = probe(Real(), {"grpc": {"port": 9}})
     assert found.startswith('timeout: failed to connect service "127.0.0.1:9"')
+
+
+@pytest.fixture
+def answering():
+    """Return a port that answers each request with the same bytes, and what it was asked."""
+    asked, listener = [], socket.create_server(("127.0.0.1", 0))
+    answer = [b""]
+
+    def serve():
+        with suppress(OSError):
+            while True:
+                connection, _ = listener.accept()
+                with connection:
+                    asked.append(connection.recv(4096).split(b"\r\n")[0])
+                    connection.sendall(answer[0])
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    yield listener.getsockname()[1], answer, asked
+    listener.shutdown(socket.SHUT_RDWR)
+    listener.close()
+    thread.join()
+
+
+def get(port, path="/"):
+    return probe(Real(), {"httpGet": {"port": port, "path": path}, "timeoutSeconds": 20})
+
+
+def test_a_probe_follows_no_redirect_and_asks_no_proxy(answering, monkeypatch):
+    port, answer, asked = answering
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    answer[0] = b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:9/\r\nContent-Length: 0\r\n\r\n"
+    assert get(port, "/a b?x=1") is None
+    assert asked == [b"GET /a%20b?x=1 HTTP/1.1"]
+    answer[0] = b"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n"
+    assert get(port) == "HTTP probe failed with statuscode: 500"
+
+
+def test_what_is_not_http_fails_the_probe_and_nothing_else(answering):
+    port, answer, _ = answering
+    answer[0] = b"SSH-2.0-OpenSSH\r\n"
+    assert get(port).startswith(f'Get "http://127.0.0.1:{port}/": ')
+
+
+def test_a_hook_reaches_no_other_host(answering):
+    port, answer, asked = answering
+    answer[0] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+    for wanted, done in ((port, True), (f"80@127.0.0.1:{port}", False)):
+        hook = {"httpGet": {"port": wanted, "path": "/stop"}}
+        assert _work(Real(), hook, 20)() is done
+    assert asked == [b"GET /stop HTTP/1.1"]
 
 
 def test_a_port_may_be_given_by_its_name():

@@ -3,15 +3,15 @@
 Sources: kubelet 1.36 (killContainer, killContainersWithSyncResult) and KEP-753.
 """
 
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Sequence
+from http.client import HTTPException
 from typing import Final
 
 from dralab.kernel.clock import SECOND
 from dralab.node.container_runs import RunningContainer
 from dralab.node.containers import Container, ContainerStartError
 from dralab.node.node_context import NodeContext
+from dralab.node.probing import http_status
 from dralab.node.shell import lasts
 from dralab.values.json_types import JsonDict, JsonObject
 
@@ -77,11 +77,10 @@ def _work(container: Container, hook: JsonObject, grace: float) -> Callable[[], 
             except ContainerStartError:
                 return False
         get = hook.get("httpGet") or {}
-        url = f"http://127.0.0.1:{get.get('port')}/{get.get('path', '/').lstrip('/')}"
+        port = get.get("port")
         try:
-            with urllib.request.urlopen(url, timeout=grace) as answer:
-                return int(answer.status) < 400
-        except (OSError, ValueError, urllib.error.HTTPError):
+            return isinstance(port, int) and http_status(port, get.get("path", "/"), grace) < 400
+        except (OSError, HTTPException):
             return False
 
     return work
