@@ -174,7 +174,15 @@ class ReadsOldPorts(Sites):
 
 
 class GivesUpOnConflict(Sites):
-    """Takes a conflict for a sign that another write has done what is needed."""
+    """Takes a conflict for a sign that another write has done what is needed.
+
+    What was done once is taken to last: it is not looked at again.
+    """
+
+    def reconcile(self, key):
+        site = self.sites.get(key)
+        if site is None or is_deleting(site) or not (site.get("status") or {}).get("port"):
+            super().reconcile(key)
 
     def change_directory(self, change):
         directory = copy.deepcopy(self.client.get(CONFIG_MAPS, "directory", "default"))

@@ -5,6 +5,7 @@ are idle. What happens to requests is in `gate`, to watches in `streams`. Other 
 scenario may be in this process.
 """
 
+import logging
 import os
 import signal
 import tempfile
@@ -108,9 +109,14 @@ class CommandWorld(TrialWorld):
         server.handle_apart = gate.handle  # type: ignore[method-assign]
         self._turns = ServerTurns(self.cluster)
         self._ticked: int = self.engine.clock.now()
+        # It would tell of each connection that a fault breaks.
+        log = logging.getLogger("uvicorn.error")
+        level = log.level
+        log.setLevel(logging.CRITICAL)
         try:
             super().run()
         finally:
+            log.setLevel(level)
             for process in self.clocked:
                 process.end_streams()
             self._turns.close()

@@ -219,6 +219,7 @@ class _GatedRequest:
         what = kinds.WRITE if self.told.writes else kinds.REQUEST
         text = f"{self.told} -> {error.code} {error.reason}"
         self.around.history.add(self.process.name, what, text)
+        self.around.refused(self.process.program)
         return refusal(error)
 
     def _make_old(self) -> None:
