@@ -4,6 +4,7 @@ The same in Go is clientgo/siteoperator, where each bug is told.
 """
 
 import os
+import threading
 
 import kopf
 import kubernetes
@@ -12,7 +13,9 @@ from kubernetes.client.exceptions import ApiException
 BUG = os.environ.get("BUG", "")
 FIRST_PORT = 8000
 PLACE = ("example.com", "v1", "default", "sites")
-taken = None
+# One site after the other: kopf runs handlers of several objects at a time.
+LOCK = threading.Lock()
+KNOWN = []
 
 
 @kopf.on.startup()
@@ -63,13 +66,12 @@ def port_of(site):
     return (site.get("status") or {}).get("port")
 
 
-def port(name):
-    global taken
+def port():
     if BUG == "stale-read":
-        if taken is None:
+        if not KNOWN:
             found = sites().list_namespaced_custom_object(*PLACE, resource_version="0")
-            taken = {port_of(each) for each in found["items"]}
-        ports = taken
+            KNOWN.append({port_of(each) for each in found["items"]})
+        ports = KNOWN[0]
     else:
         found = sites().list_namespaced_custom_object(*PLACE)
         ports = {port_of(each) for each in found["items"]}
@@ -105,11 +107,11 @@ def create(name, uid, status, **_):
                 continue
     else:
         unless(409, create_record, "registry", body)
-    chosen = port(name)
     change_directory(lambda data: data.__setitem__(name, "listed"))
     settings = settings_of(name, uid, status)
-    done = {"status": {"port": chosen, "settings": settings}}
-    sites().patch_namespaced_custom_object_status(*PLACE, name, done)
+    with LOCK:
+        done = {"status": {"port": port(), "settings": settings}}
+        sites().patch_namespaced_custom_object_status(*PLACE, name, done)
 
 
 @kopf.on.delete("example.com", "v1", "sites", backoff=5, optional=False)

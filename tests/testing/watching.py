@@ -38,9 +38,10 @@ while True:
             revision = listed["metadata"]["resourceVersion"]
         for line in ask("GET", f"{MAPS}?watch=true&resourceVersion={revision}"):
             event = json.loads(line)
+            if event["type"] == "ERROR":
+                revision = ""
+                break
             copy(event["object"])
             revision = event["object"]["metadata"]["resourceVersion"]
-    except (OSError, ValueError) as error:
-        if getattr(error, "code", 0) == 410:
-            revision = ""
+    except (OSError, ValueError):
         time.sleep(1)  # noqa: TID251 - its clock is virtual

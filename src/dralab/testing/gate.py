@@ -21,6 +21,8 @@ from dralab.apiserver.http.messages import (
     Proxied,
     WatchStream,
 )
+from dralab.apiserver.http.resource_requests import watch_error
+from dralab.apiserver.http.responses import form_for
 from dralab.apiserver.http.trying import refusal
 from dralab.apiserver.storage import Compacted
 from dralab.apiserver.users import User
@@ -160,7 +162,7 @@ class _GatedRequest:
         if told.verb == "watch" and told.plural in self.process.expired:
             self.process.expired.discard(told.plural)
             if parse_qs(self.request.query).get("resourceVersion", ["0"]) not in (["0"], [""]):
-                return self.refused(ApiError("Expired", "too old resource version"))
+                return self._too_old()
         before = around.server.store.revision
         answer = self.handle(self.request)
         after = around.server.store.revision
@@ -186,6 +188,14 @@ class _GatedRequest:
         source = ProgramStream(around, self.process, inner, plural, lag)
         self.process.streams.append(source)
         return ByteStream(source=source, status=stream.status, headers=stream.headers)
+
+    def _too_old(self) -> HttpResponse:
+        told, resources = self.told, self.around.server.resources
+        where = told.resource
+        kind = resources.kind(where.group, where.version, where.plural)
+        form = form_for(self.request, kind, listing=True)
+        self.around.history.add(self.process.name, kinds.REQUEST, f"{told} -> 410 Expired")
+        return watch_error(form, ApiError("Expired", "too old resource version"))
 
     async def _slowly(self, duration: int) -> HttpResponse | ByteStream:
         import asyncio

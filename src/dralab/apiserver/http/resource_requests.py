@@ -195,13 +195,7 @@ class ResourceRequests:
         except ApiError as error:
             if error.reason != "Expired":
                 raise
-            # Watchers get an error event: clients list again.
-            if form.encoding == "protobuf":
-                from dralab.apiserver.http.protobuf_answers import error_frame
-
-                return HttpResponse(headers=FRAMES, body=error_frame(error))
-            line = orjson.dumps({"type": "ERROR", "object": error.status()}) + b"\n"
-            return HttpResponse(headers=JSON, body=line)
+            return watch_error(form, error)
         self.resources.prepare(route.kind, watching.initial)
         encoder = self.encoders.whole(route.kind, form, query)
         headers = FRAMES if form.encoding == "protobuf" else JSON
@@ -421,3 +415,16 @@ def _write_options(request: HttpRequest, query: Query, kind: str, user: User) ->
 def agent_of(request: HttpRequest) -> str:
     """Return the client's program."""
     return request.headers.get("user-agent", "")
+
+
+def watch_error(form: AnswerForm, error: ApiError) -> HttpResponse:
+    """Return the answer to a watch that cannot begin where it wants to: clients list again.
+
+    An error event and not an error (k8s.io/apiserver `storage/cacher`, newErrWatcher).
+    """
+    if form.encoding == "protobuf":
+        from dralab.apiserver.http.protobuf_answers import error_frame
+
+        return HttpResponse(headers=FRAMES, body=error_frame(error))
+    line = orjson.dumps({"type": "ERROR", "object": error.status()}) + b"\n"
+    return HttpResponse(headers=JSON, body=line)
