@@ -7,10 +7,14 @@ from contextlib import suppress
 
 import pytest
 
+from dralab.kernel.clock import SECOND
+from dralab.node.container_runs import ProbeRecord
 from dralab.node.probing import probe, with_port
 from dralab.node.termination import _work
 
 grpc = pytest.importorskip("grpc", reason="the extra dralab[grpc] is not installed")
+
+from dralab.node.sockets import LONGEST_TEXT, _shortened  # noqa: E402 - after the check above
 
 
 class Real:
@@ -36,6 +40,29 @@ def served():
     server.start()
     yield port
     server.stop(None)
+
+
+def test_a_probe_counts_from_its_last_change_on():
+    record = ProbeRecord({"failureThreshold": 2, "successThreshold": 2, "periodSeconds": 5}, 0)
+    for success, failed, good in (
+        (True, False, False),
+        (False, False, False),  # and the successes begin anew
+        (True, False, False),
+        (True, False, True),
+        (False, False, True),
+        (True, False, True),  # and the failures begin anew
+        (False, False, True),
+        (False, True, False),
+    ):
+        assert record.take_answer(success=success, now=SECOND) is failed
+        assert record.good is good
+    assert record.next == 6 * SECOND
+    assert ProbeRecord({}, 0).take_answer(success=True, now=0) is False
+
+
+def test_a_text_is_shortened_only_where_it_is_too_long():
+    assert _shortened("x" * LONGEST_TEXT) == "x" * LONGEST_TEXT
+    assert _shortened("x" * LONGEST_TEXT + "y") == "x" * LONGEST_TEXT + "..."
 
 
 @pytest.mark.parametrize(
