@@ -160,6 +160,46 @@ def test_what_if_tells_who_starts(browser):
         assert page.faults == []
 
 
+def test_what_a_waiting_pod_could_use_lights_up_and_a_help_is_tried_on_the_map(browser):
+    with opened(browser, desk()) as page:
+        tab(page, "Waiting")
+        page.get_by_role("button", name="pod ml/waits").click()
+        page.get_by_text("1 could serve it now").wait_for()
+        page.get_by_text("1 suit, but are in use, tainted or blocked").wait_for()
+        page.get_by_role("button", name="Show on the map").first.click()
+        page.get_by_text("it starts on n1 with 2 devices").wait_for()
+        page.get_by_role("button", name="What it could use").click()
+        page.get_by_text("1 could serve it now").wait_for()
+        assert page.faults == []
+
+
+def test_a_pod_is_moved_by_keys_and_the_answer_comes_at_once(browser):
+    objects = [*cluster(), worker("n3"), *pool("n3", device("d0"), node="n3")]
+    with opened(browser, desk(objects)) as page:
+        tab(page, "What if")
+        page.get_by_role("application").focus()
+        page.keyboard.press("ArrowRight")
+        page.keyboard.press("m")
+        page.get_by_text("Moving ml/runs: arrows choose a node").wait_for()
+        page.keyboard.press("ArrowRight")
+        page.keyboard.press("ArrowRight")
+        page.keyboard.press("Enter")
+        page.get_by_text("move ml/runs to n3").wait_for()
+        page.get_by_role("rowheader", name="ml/waits", exact=True).wait_for()
+        assert page.faults == []
+
+
+def test_the_steps_of_a_plan_play(browser):
+    objects = [*cluster(), worker("n3"), *pool("n3", device("d0"), node="n3")]
+    with opened(browser, desk(objects)) as page:
+        tab(page, "What if")
+        page.get_by_role("button", name="Which pods have to move?").click()
+        page.get_by_role("button", name="Play").click()
+        page.get_by_role("row", name="2. starts").and_(page.locator("[aria-current]")).wait_for()
+        page.get_by_role("button", name="Play").wait_for()
+        assert page.faults == []
+
+
 def test_the_map_is_used_by_keyboard(browser):
     with opened(browser, desk()) as page:
         canvas = page.get_by_role("application")

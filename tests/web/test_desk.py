@@ -268,6 +268,64 @@ def test_what_if_tells_who_starts():
     assert [(each["name"], each["fate"]) for each in found["pods"]] == [("waits", "starts")]
 
 
+def asks(number):
+    return {"help": number, "of": {"kind": "pod", "namespace": "ml", "name": "waits"}}
+
+
+def test_the_devices_that_a_waiting_pod_could_use_are_told():
+    found = orjson.loads(desk().usable("pod", "ml", "waits"))
+    driver = {"driver": "gpu.example.com", "pool": "n1"}
+    assert found["now"] == [driver | {"devices": ["d1"]}]
+    assert found["later"] == [driver | {"devices": ["d0"]}]
+
+
+def test_each_help_can_be_tried_and_then_the_pod_starts():
+    asked = desk()
+    told = orjson.loads(asked.explanation("pod", "ml", "waits"))
+    texts = [told["helps"][at]["text"] for at in told["whatIf"]]
+    assert texts == [
+        "wait until ml/runs ends",
+        "ask for 1 device",
+        "uncordon n2",
+        "add a node like n1",
+    ]
+    for number in told["whatIf"]:
+        found = orjson.loads(asked.what_if({"changes": [asks(number)]}))
+        (fate,) = [
+            (each["fate"], each["after"]) for each in found["pods"] if each["name"] == "waits"
+        ]
+        assert fate[0] == "starts", texts[number]
+
+
+def test_what_if_tells_the_devices_that_a_pod_gets():
+    found = orjson.loads(desk().what_if({"changes": [{"uncordon": "n2"}]}))
+    (pod_,) = found["pods"]
+    assert (pod_["after"], pod_["devices"]) == ("n2", ["n2/half-0", "n2/half-1"])
+
+
+def test_a_pod_is_moved_to_another_node():
+    objects = [*cluster(), worker("n3"), *pool("n3", device("d0"), node="n3")]
+    found = orjson.loads(desk(objects).what_if({"changes": [{"move": "ml/runs", "to": "n3"}]}))
+    assert {each["name"]: (each["fate"], each["after"]) for each in found["pods"]} == {
+        "runs": ("moves", "n3"),
+        "waits": ("starts", "n1"),
+    }
+
+
+def test_a_pod_that_does_not_fit_where_it_is_moved_waits_and_says_why():
+    found = orjson.loads(desk().what_if({"changes": [{"move": "ml/runs", "to": "n2"}]}))
+    runs = next(each for each in found["pods"] if each["name"] == "runs")
+    assert (runs["fate"], runs["after"]) == ("is displaced", None)
+    assert runs["why"]
+
+
+def test_a_pod_that_waits_can_be_moved_too():
+    objects = [*cluster(), worker("n3"), *pool("n3", device("d0"), device("d1"), node="n3")]
+    objects += [worker("n4"), *pool("n4", device("d0"), device("d1"), node="n4")]
+    found = orjson.loads(desk(objects).what_if({"changes": [{"move": "ml/waits", "to": "n4"}]}))
+    assert [(each["fate"], each["after"]) for each in found["pods"]] == [("starts anyway", "n4")]
+
+
 def test_moves_make_room():
     # One device is free on each of two nodes, and the pod wants two on one node.
     objects = [*cluster(), worker("n3"), *pool("n3", device("d0"), node="n3")]
@@ -286,7 +344,12 @@ def test_moves_make_room():
         (None, "a list of 1 to 100"),
         ([], "a list of 1 to 100"),
         ([{"remove": "n1"}] * 101, "a list of 1 to 100"),
-        (["n1"], r"changes\[0\]: expected one of add, remove, cordon"),
+        (["n1"], r"changes\[0\]: expected one of add, remove, cordon, uncordon, move"),
+        ([{"move": "ml/runs"}], r"changes\[0\].to: None is not a name"),
+        ([{"move": "ml/none", "to": "n1"}], "no pod 'ml/none'"),
+        ([{"help": 0}], r"changes\[0\].of: expected kind, namespace, name"),
+        ([asks(9)], r"changes\[0\].help: 9 is not one of 4 helps"),
+        ([asks(True)], r"changes\[0\].help: True is not one of"),
         ([{"remove": 7}], r"changes\[0\].remove: 7 is not a name"),
         (
             [{"add": "n1", "count": 100_000}],

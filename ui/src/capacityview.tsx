@@ -1,11 +1,13 @@
-import { useState } from "preact/hooks";
+import { useEffect, useMemo, useState } from "preact/hooks";
 import { post } from "./api";
 import type { Fleet } from "./fleet";
-import { number } from "./fleetview";
-import { Answered, Copy, useAnswer } from "./parts";
+import { Map } from "./map";
+import { type Answer, Answered, Copy, number, useAnswer } from "./parts";
+import { PLAIN, type Scene, sceneOfChange, sceneOfStep, type Step } from "./scene";
 import type { Moves, WaitingItem, WhatIfAnswer } from "./types";
 
-type Change = { add: string; count: number } | { remove: string } | { cordon: string };
+type Change = { add: string; count: number } | { remove: string } | { cordon: string } | { uncordon: string }
+  | { move: string; to: string };
 
 interface Props {
   fleet: Fleet;
@@ -15,27 +17,143 @@ interface Props {
 }
 
 export function CapacityView({ fleet, waiting, version, onNode }: Props) {
+  const [changes, setChanges] = useState<Change[]>([]);
+  const [asked, setAsked] = useState<Change[]>([]);
+  const [room, setRoom] = useState<string | null>(null);
+  const [at, setAt] = useState(0);
+  const [plays, setPlays] = useState(false);
+  const [shown, setShown] = useState<"change" | "plan">("change");
+  const [node, setNode] = useState(-1);
+  const answer = useAnswer(asked.length ? `${version} ${JSON.stringify(asked)}` : "", () =>
+    post<WhatIfAnswer>("what-if", { changes: asked }));
+  const plan = useAnswer(room === null ? "" : `${version} moves ${room}`, () =>
+    post<Moves>("moves", room ? { pod: room } : {}));
+  const steps = useMemo(() => (plan?.state === "here" ? stepsOf(plan.value) : []), [plan]);
+  useEffect(() => {
+    setAt(0);
+    setPlays(false);
+  }, [steps]);
+  const moved = usePlaying(plays, at, steps.length, setAt, setPlays);
+  const scene = useMemo<Scene>(() => {
+    const found = shown === "plan" && steps.length ? sceneOfStep(fleet, steps, at)
+      : shown === "change" && answer?.state === "here" ? sceneOfChange(fleet, answer.value)
+      : PLAIN;
+    return { ...withChanges(fleet, found, shown === "change" ? asked : []), node };
+  }, [fleet, shown, steps, at, answer, asked, node]);
+  const ask = (list: Change[]) => {
+    setChanges(list);
+    setAsked(list);
+    setShown("change");
+  };
   return (
-    <section class="columns" aria-label="What if">
-      <WhatIf fleet={fleet} version={version} onNode={onNode} />
-      <MakeRoom waiting={waiting} version={version} onNode={onNode} />
+    <section class="what-if" aria-label="What if">
+      <section class="fleet above" aria-label="On the fleet">
+        <Map
+          fleet={fleet} scene={scene} moved={moved} label="What would change." onChoose={setNode}
+          onMove={(pod, to) => ask([...changes.filter((each) => !("move" in each && each.move === pod)), { move: pod, to: fleet.nodeName(to) }])}
+        />
+      </section>
+      <div class="columns">
+        <WhatIf fleet={fleet} changes={changes} answer={answer} onChanges={setChanges} onAsk={ask} onNode={onNode} />
+        <article class="page">
+          <MakeRoom waiting={waiting} onAsk={(pod) => { setRoom(pod); setShown("plan"); }} />
+          <Answered answer={plan}>{(found) => (
+            <Plan
+              found={found} steps={steps} at={at} plays={plays} onNode={onNode}
+              onStep={(to) => { setAt(to); setPlays(false); setShown("plan"); }}
+              onPlay={() => {
+                setShown("plan");
+                if (!plays && at === steps.length - 1) setAt(0);
+                setPlays(!plays);
+              }}
+            />
+          )}</Answered>
+          <p class="quiet">Nothing is changed in the cluster. The answers are those of <code>dralab defragment</code>.</p>
+        </article>
+      </div>
     </section>
   );
 }
 
-function WhatIf({ fleet, version, onNode }: Omit<Props, "waiting">) {
-  const [kind, setKind] = useState<"add" | "remove" | "cordon">("add");
+/** The changes themselves on the map: nodes that go or take no new pods. */
+function withChanges(fleet: Fleet, scene: Scene, changes: Change[]): Scene {
+  const nodes = new globalThis.Map(scene.nodes);
+  for (const change of changes) {
+    if ("remove" in change) nodes.set(fleet.nodeAt(change.remove), "goes");
+    if ("cordon" in change) nodes.set(fleet.nodeAt(change.cordon), "cordoned");
+  }
+  return { ...scene, nodes };
+}
+
+function stepsOf(found: Moves): Step[] {
+  return found.clearings.flatMap((clearing) => [
+    ...clearing.moves.map((move): Step => ({
+      what: "moves", pod: move.pod, from: move.from, to: move.to, devices: move.devices,
+      releases: move.releases, why: `makes room for ${move.makesRoomFor}`,
+    })),
+    {
+      what: "starts", pod: clearing.pod, from: null, to: clearing.node, devices: clearing.devices,
+      releases: [], why: clearing.proved ? "no plan has fewer moves (proved)" : "",
+    },
+  ]);
+}
+
+const STEP_TIME = 1_600;
+
+/** Go on through the steps while it plays; how far the pod of this step is on its way. */
+function usePlaying(
+  plays: boolean, at: number, most: number, onStep: (at: number) => void, onPlays: (plays: boolean) => void,
+): number {
+  const [moved, setMoved] = useState(1);
+  useEffect(() => {
+    if (!plays) {
+      setMoved(1);
+      return;
+    }
+    const isStill = matchMedia("(prefers-reduced-motion: reduce)").matches;
+    const began = performance.now();
+    let frame = 0;
+    const step = (now: number) => {
+      const part = (now - began) / STEP_TIME;
+      setMoved(isStill ? 1 : Math.min(1, part * 1.4));
+      if (part < 1) {
+        frame = requestAnimationFrame(step);
+      } else if (at + 1 < most) {
+        onStep(at + 1);
+      } else {
+        onPlays(false);
+      }
+    };
+    frame = requestAnimationFrame(step);
+    return () => cancelAnimationFrame(frame);
+  }, [plays, at, most]);
+  return moved;
+}
+
+interface WhatIfProps {
+  fleet: Fleet;
+  changes: Change[];
+  answer: Answer<WhatIfAnswer> | null;
+  onChanges: (changes: Change[]) => void;
+  onAsk: (changes: Change[]) => void;
+  onNode: (name: string) => void;
+}
+
+const KINDS = { add: "add copies of", remove: "remove", cordon: "cordon", uncordon: "uncordon", move: "move a pod to" } as const;
+
+function WhatIf({ fleet, changes, answer, onChanges, onAsk, onNode }: WhatIfProps) {
+  const [kind, setKind] = useState<keyof typeof KINDS>("add");
   const [name, setName] = useState(fleet.nodes.length ? fleet.nodeName(0) : "");
+  const [pod, setPod] = useState("");
   const [count, setCount] = useState(1);
-  const [changes, setChanges] = useState<Change[]>([]);
-  const [asked, setAsked] = useState<Change[]>([]);
-  const answer = useAnswer(asked.length ? `${version} ${JSON.stringify(asked)}` : "", () =>
-    post<WhatIfAnswer>("what-if", { changes: asked }));
   const add = (event: Event) => {
     event.preventDefault();
-    if (!name) return;
-    const change: Change = kind === "add" ? { add: name, count } : kind === "remove" ? { remove: name } : { cordon: name };
-    setChanges([...changes, change]);
+    if (!name || (kind === "move" && !pod)) return;
+    const made: Record<keyof typeof KINDS, Change> = {
+      add: { add: name, count }, remove: { remove: name }, cordon: { cordon: name },
+      uncordon: { uncordon: name }, move: { move: pod, to: name },
+    };
+    onChanges([...changes, made[kind]]);
   };
   return (
     <article class="page">
@@ -43,10 +161,8 @@ function WhatIf({ fleet, version, onNode }: Omit<Props, "waiting">) {
       <form class="bar" onSubmit={add}>
         <label>
           Change{" "}
-          <select value={kind} onChange={(event) => setKind(event.currentTarget.value as typeof kind)}>
-            <option value="add">add copies of</option>
-            <option value="remove">remove</option>
-            <option value="cordon">cordon</option>
+          <select value={kind} onChange={(event) => setKind(event.currentTarget.value as keyof typeof KINDS)}>
+            {Object.entries(KINDS).map(([each, text]) => <option key={each} value={each}>{text}</option>)}
           </select>
         </label>
         <label>
@@ -59,19 +175,25 @@ function WhatIf({ fleet, version, onNode }: Omit<Props, "waiting">) {
             <input type="number" min={1} max={1000} value={count} onInput={(event) => setCount(Number(event.currentTarget.value) || 1)} />
           </label>
         )}
+        {kind === "move" && (
+          <label>
+            Pod <input value={pod} placeholder="namespace/name" onInput={(event) => setPod(event.currentTarget.value)} />
+          </label>
+        )}
         <button type="submit">Add to the list</button>
       </form>
+      {!changes.length && <p class="quiet">Or drag a device on the map: its pod moves to the node where you drop it. With keys: <kbd>m</kbd> on a node, then <kbd>Enter</kbd> on another.</p>}
       {!!changes.length && (
         <>
           <ul class="changes">
             {changes.map((change, at) => (
               <li key={at}>
                 <bdi>{changeText(change)}</bdi>{" "}
-                <button type="button" aria-label={`Remove: ${changeText(change)}`} onClick={() => setChanges(changes.filter((_, other) => other !== at))}>×</button>
+                <button type="button" aria-label={`Remove: ${changeText(change)}`} onClick={() => onChanges(changes.filter((_, other) => other !== at))}>×</button>
               </li>
             ))}
           </ul>
-          <button type="button" class="main" onClick={() => setAsked(changes)}>What happens?</button>
+          <button type="button" class="main" onClick={() => onAsk(changes)}>What happens?</button>
         </>
       )}
       <Answered answer={answer}>{(found) => <Outcome found={found} onNode={onNode} />}</Answered>
@@ -82,7 +204,9 @@ function WhatIf({ fleet, version, onNode }: Omit<Props, "waiting">) {
 
 function changeText(change: Change): string {
   if ("add" in change) return `add ${change.count} like ${change.add}`;
-  return "remove" in change ? `remove ${change.remove}` : `cordon ${change.cordon}`;
+  if ("remove" in change) return `remove ${change.remove}`;
+  if ("move" in change) return `move ${change.move} to ${change.to}`;
+  return "cordon" in change ? `cordon ${change.cordon}` : `uncordon ${change.uncordon}`;
 }
 
 function Outcome({ found, onNode }: { found: WhatIfAnswer; onNode: (name: string) => void }) {
@@ -136,16 +260,13 @@ function Place({ name, onNode }: { name: string | null; onNode: (name: string) =
     : <span class="quiet">none</span>;
 }
 
-function MakeRoom({ waiting, version, onNode }: Omit<Props, "fleet">) {
+function MakeRoom({ waiting, onAsk }: { waiting: WaitingItem[]; onAsk: (pod: string) => void }) {
   const pods = waiting.filter((each) => each.kind === "pod").map((each) => `${each.namespace}/${each.name}`);
   const [pod, setPod] = useState("");
-  const [asked, setAsked] = useState<string | null>(null);
-  const answer = useAnswer(asked === null ? "" : `${version} moves ${asked}`, () =>
-    post<Moves>("moves", asked ? { pod: asked } : {}));
   return (
-    <article class="page">
+    <>
       <h2>Make room</h2>
-      <form class="bar" onSubmit={(event) => { event.preventDefault(); setAsked(pod); }}>
+      <form class="bar" onSubmit={(event) => { event.preventDefault(); onAsk(pod); }}>
         <label>
           For{" "}
           <select value={pod} onChange={(event) => setPod(event.currentTarget.value)}>
@@ -156,25 +277,21 @@ function MakeRoom({ waiting, version, onNode }: Omit<Props, "fleet">) {
         <button type="submit" class="main" disabled={!pods.length}>Which pods have to move?</button>
       </form>
       {!pods.length && <p class="quiet">No pod waits.</p>}
-      <Answered answer={answer}>{(found) => <Plan key={asked} found={found} onNode={onNode} />}</Answered>
-      <p class="quiet">Nothing is changed in the cluster. The answers are those of <code>dralab defragment</code>.</p>
-    </article>
+    </>
   );
 }
 
-function Plan({ found, onNode }: { found: Moves; onNode: (name: string) => void }) {
-  const steps = found.clearings.flatMap((clearing) => [
-    ...clearing.moves.map((move) => ({
-      what: "moves", pod: move.pod, from: move.from as string | null, to: move.to, devices: move.devices,
-      why: `makes room for ${move.makesRoomFor}`,
-    })),
-    {
-      what: "starts", pod: clearing.pod, from: null, to: clearing.node, devices: clearing.devices,
-      why: clearing.proved ? "no plan has fewer moves (proved)" : "",
-    },
-  ]);
-  const [at, setAt] = useState(0);
-  const now = steps[Math.min(at, steps.length - 1)];
+interface PlanProps {
+  found: Moves;
+  steps: Step[];
+  at: number;
+  plays: boolean;
+  onStep: (at: number) => void;
+  onPlay: () => void;
+  onNode: (name: string) => void;
+}
+
+function Plan({ found, steps, at, plays, onStep, onPlay, onNode }: PlanProps) {
   return (
     <>
       <p class={found.waiting.length ? "headline" : "good"} role="status">
@@ -183,15 +300,15 @@ function Plan({ found, onNode }: { found: Moves; onNode: (name: string) => void 
         {found.moves ? `, after ${found.moves === 1 ? "1 move" : `${found.moves} moves`}` : ""}.
         {found.atBest !== null && found.atBest > found.served && ` No moves serve more than ${found.atBest} (proved).`}
       </p>
-      {now && (
+      {!!steps.length && (
         <div class="bar">
-          <button type="button" disabled={at === 0} onClick={() => setAt(at - 1)}>Back</button>
+          <button type="button" class="main" onClick={onPlay}>{plays ? "Stop" : "Play"}</button>
+          <button type="button" disabled={at === 0} onClick={() => onStep(at - 1)}>Back</button>
           <label>
             Step {at + 1} of {steps.length}{" "}
-            <input type="range" min={0} max={steps.length - 1} value={at} onInput={(event) => setAt(Number(event.currentTarget.value))} />
+            <input type="range" min={0} max={steps.length - 1} value={at} onInput={(event) => onStep(Number(event.currentTarget.value))} />
           </label>
-          <button type="button" disabled={at === steps.length - 1} onClick={() => setAt(at + 1)}>Next</button>
-          <button type="button" onClick={() => onNode(now.to)}>Show on the map</button>
+          <button type="button" disabled={at === steps.length - 1} onClick={() => onStep(at + 1)}>Next</button>
         </div>
       )}
       {!!steps.length && (

@@ -1,7 +1,8 @@
 // Draws the fleet. States differ by pattern as well as by colour; patterns appear once a cell is
 // large enough to show them.
 
-import { CELL, GAP, type Box, type Fleet, type NodeBox } from "./fleet";
+import { CELL, GAP, HUES, TAINTED, UNHEALTHY, type Box, type Fleet, type NodeBox } from "./fleet";
+import type { Scene } from "./scene";
 
 // The first of the states.
 const FREE = 0;
@@ -12,21 +13,16 @@ export interface View {
   scale: number;
 }
 
-export interface Marks {
-  /** Devices that match the search; null: there is no search. */
-  found: Set<number> | null;
-  /** Nodes that match by themselves. */
-  foundNodes: Set<number>;
-  node: number;
-  device: number;
-}
-
 export interface Palette {
   ink: string;
   faint: string;
   line: string;
   paper: string;
   accent: string;
+  good: string;
+  bad: string;
+  lit: string;
+  hues: string[];
   fill: Record<string, string>;
   mark: Record<string, string>;
 }
@@ -41,12 +37,13 @@ export function paletteOf(element: Element, states: string[]): Palette {
   }
   return {
     ink: value("--ink"), faint: value("--faint"), line: value("--line"), paper: value("--paper"),
-    accent: value("--accent"), fill, mark,
+    accent: value("--accent"), good: value("--good"), bad: value("--bad"), lit: value("--lit"),
+    hues: Array.from({ length: HUES }, (_, at) => value(`--hue-${at}`)), fill, mark,
   };
 }
 
 export function draw(
-  canvas: HTMLCanvasElement, fleet: Fleet, view: View, marks: Marks, palette: Palette,
+  canvas: HTMLCanvasElement, fleet: Fleet, view: View, scene: Scene, palette: Palette, moved = 1,
 ): void {
   const context = canvas.getContext("2d", { alpha: false })!;
   const ratio = devicePixelRatio || 1;
@@ -65,8 +62,10 @@ export function draw(
   if (scale > 0.35) {
     for (const box of seen) context.strokeRect(box.x, box.y, box.w, box.h);
   }
-  if (CELL * scale >= 5) cells(context, fleet, seen, marks, palette, scale);
-  else overview(context, fleet, marks, palette, { x: view.x, y: view.y, w: width / scale, h: height / scale }, scale);
+  const shown = { x: view.x, y: view.y, w: width / scale, h: height / scale };
+  if (CELL * scale >= 5) cells(context, fleet, seen, scene, palette, scale);
+  else overview(context, fleet, scene, palette, shown, scale);
+  lights(context, fleet, scene, palette, shown, scale);
   titles(context, fleet, seen, palette, scale);
   context.fillStyle = palette.ink;
   const size = Math.max(10, Math.min(14, 13 / scale));
@@ -76,88 +75,211 @@ export function draw(
       context.fillText(fitted(context, group.name, Math.max(group.w, 40)), group.x, group.y + 11);
     }
   }
-  const chosen = marks.node >= 0 ? fleet.nodes[marks.node] : undefined;
+  for (const [node, change] of scene.nodes) {
+    const box = fleet.nodes[node];
+    if (!box) continue;
+    context.setLineDash(change === "loses" || change === "goes" ? [3 / scale, 3 / scale] : []);
+    outline(context, box, change === "gains" ? palette.good : palette.bad, scale);
+    context.setLineDash([]);
+  }
+  const chosen = scene.node >= 0 ? fleet.nodes[scene.node] : undefined;
   if (chosen) outline(context, chosen, palette.accent, scale);
+  for (const arrow of scene.arrows) drawArrow(context, fleet, arrow, palette, scale, moved);
+}
+
+/** An arrow from node to node with the name of the pod, and the pod on its way. */
+function drawArrow(
+  context: CanvasRenderingContext2D, fleet: Fleet, arrow: Scene["arrows"][number], palette: Palette,
+  scale: number, moved: number,
+): void {
+  const from = fleet.nodes[arrow.from], to = fleet.nodes[arrow.to];
+  const end = to ?? from;
+  if (!end) return;
+  const size = 1 / scale, x2 = end.x + end.w / 2, y2 = end.y + end.h / 2;
+  context.lineWidth = 2 * size;
+  context.strokeStyle = context.fillStyle = to ? palette.good : palette.bad;
+  let x = x2, y = y2;
+  if (from && to && from !== to) {
+    const x1 = from.x + from.w / 2, y1 = from.y + from.h / 2;
+    const angle = Math.atan2(y2 - y1, x2 - x1), head = 9 * size;
+    context.beginPath();
+    context.moveTo(x1, y1);
+    context.lineTo(x2, y2);
+    for (const turn of [-0.45, 0.45]) {
+      context.moveTo(x2, y2);
+      context.lineTo(x2 - head * Math.cos(angle + turn), y2 - head * Math.sin(angle + turn));
+    }
+    context.stroke();
+    x = x1 + (x2 - x1) * moved;
+    y = y1 + (y2 - y1) * moved;
+    context.fillRect(x - 4 * size, y - 4 * size, 8 * size, 8 * size);
+  }
+  const text = to ? arrow.label : `${arrow.label} (nowhere)`;
+  context.font = `600 ${12 * size}px system-ui, sans-serif`;
+  const wide = context.measureText(text).width;
+  const left = x - wide / 2, top = y - 20 * size;
+  context.fillStyle = palette.paper;
+  context.fillRect(left - 4 * size, top, wide + 8 * size, 15 * size);
+  context.fillStyle = palette.ink;
+  context.fillText(text, left, top + 12 * size);
+}
+
+/** Frames around the devices that a claim could use: whole for those free now, dashed for others. */
+function lights(
+  context: CanvasRenderingContext2D, fleet: Fleet, scene: Scene, palette: Palette, shown: Box, scale: number,
+): void {
+  if (!scene.now.size && !scene.later.size) return;
+  const small = CELL * scale < 5, wide = Math.max(1.6 / scale, 0.5);
+  for (const [devices, solid] of [[scene.later, false], [scene.now, true]] as const) {
+    context.strokeStyle = context.fillStyle = solid ? palette.lit : palette.ink;
+    context.lineWidth = solid ? wide * 1.5 : wide;
+    context.setLineDash(solid ? [] : [1.5, 1.2]);
+    if (small && !solid) continue;
+    for (const device of devices) {
+      const box = fleet.boxOf(device, (card, cell) => partsOf(fleet, card, cell, scale, scene));
+      if (!box || box.x > shown.x + shown.w || box.y > shown.y + shown.h || box.x + box.w < shown.x || box.y + box.h < shown.y) continue;
+      if (small) context.fillRect(box.x, box.y, CELL + GAP, CELL + GAP);
+      else context.strokeRect(box.x - wide / 2, box.y - wide / 2, box.w + wide, box.h + wide);
+    }
+  }
+  context.setLineDash([]);
+}
+
+/** The colour of a cell: by its state, or by who holds it. */
+function colourOf(fleet: Fleet, scene: Scene, palette: Palette, device: number, state: number): string {
+  if (scene.colour === "namespace" && fleet.data.states[state] === "used") {
+    const hue = fleet.hue(device);
+    if (hue >= 0) return palette.hues[hue]!;
+  }
+  return palette.fill[fleet.data.states[state]!]!;
 }
 
 /** All cells from afar, where patterns cannot be seen: 80,000 of them in one frame. */
 function overview(
-  context: CanvasRenderingContext2D, fleet: Fleet, marks: Marks, palette: Palette, shown: Box, scale: number,
+  context: CanvasRenderingContext2D, fleet: Fleet, scene: Scene, palette: Palette, shown: Box, scale: number,
 ): void {
   // Gaps narrower than a pixel would only make everything pale.
   const size = CELL + GAP, { cellX, cellY } = fleet;
   const left = shown.x - size, top = shown.y - size, right = shown.x + shown.w, bottom = shown.y + shown.h;
-  const isDim = (device: number, node: number) => !marks.found!.has(device) && !marks.foundNodes.has(node);
-  for (const dim of marks.found ? [true, false] : [false]) {
+  const isDim = (device: number, node: number) => !scene.found!.has(device) && !scene.foundNodes.has(node);
+  const byHue = scene.colour === "namespace";
+  for (const dim of scene.found ? [true, false] : [false]) {
     context.globalAlpha = dim ? 0.18 : 1;
     fleet.byState.forEach((devices, state) => {
-      context.fillStyle = palette.fill[fleet.data.states[state]!]!;
+      const ofState = palette.fill[fleet.data.states[state]!]!;
+      context.fillStyle = ofState;
       for (const device of devices) {
         const x = cellX[device]!, y = cellY[device]!;
         if (x < left || y < top || x > right || y > bottom) continue;
-        if (marks.found && isDim(device, fleet.nodeOf[device]!) !== dim) continue;
+        if (scene.found && isDim(device, fleet.nodeOf[device]!) !== dim) continue;
+        if (scene.states.size || byHue) {
+          context.fillStyle = colourOf(fleet, scene, palette, device, scene.states.get(device) ?? state);
+        }
         context.fillRect(x, y, size, size);
       }
     });
     for (const [box, device, place] of fleet.cut) {
-      for (const [part, cell] of partsOf(fleet, device, fleet.cellOf(box, place), scale)) {
-        if (marks.found && isDim(part, box.index) !== dim) continue;
-        const state = part === device ? FREE : fleet.data.devices.state[part]!;
-        context.fillStyle = palette.fill[fleet.data.states[state]!]!;
+      for (const [part, cell] of partsOf(fleet, device, fleet.cellOf(box, place), scale, scene)) {
+        if (scene.found && isDim(part, box.index) !== dim) continue;
+        const state = part === device ? FREE : stateOf(fleet, scene, part);
+        context.fillStyle = colourOf(fleet, scene, palette, part, state);
         context.fillRect(cell.x, cell.y, cell.w, cell.h);
       }
     }
   }
   context.globalAlpha = 1;
-  if (marks.device >= 0) {
-    outline(context, { x: cellX[marks.device]!, y: cellY[marks.device]!, w: size, h: size }, palette.ink, scale);
+  if (scene.device >= 0) {
+    outline(context, { x: cellX[scene.device]!, y: cellY[scene.device]!, w: size, h: size }, palette.ink, scale);
   }
 }
 
+function stateOf(fleet: Fleet, scene: Scene, device: number): number {
+  return scene.states.get(device) ?? fleet.data.devices.state[device]!;
+}
+
+interface Drawn {
+  box: Box;
+  dim: boolean;
+  colour: string;
+  /** How much of it is held, in percent; what is not a share of a device is whole. */
+  fill: number;
+  flags: number;
+}
+
 function cells(
-  context: CanvasRenderingContext2D, fleet: Fleet, seen: NodeBox[], marks: Marks,
+  context: CanvasRenderingContext2D, fleet: Fleet, seen: NodeBox[], scene: Scene,
   palette: Palette, scale: number,
 ): void {
-  const { states } = fleet.data;
+  const { states, devices } = fleet.data;
   // Cards first, then what is cut from them.
-  const drawn = [0, 1].map(() => states.map(() => [] as { box: Box; dim: boolean }[]));
+  const drawn = [0, 1].map(() => states.map(() => [] as Drawn[]));
   let chosen: Box | null = null;
   for (const node of seen) {
     node.cards.forEach((device, place) => {
       const cell = fleet.cellOf(node, place);
-      const parts = partsOf(fleet, device, cell, scale);
+      const parts = partsOf(fleet, device, cell, scale, scene);
       for (const [part, box] of parts) {
-        const dim = marks.found !== null && !marks.found.has(part) && !marks.foundNodes.has(node.index);
+        const dim = scene.found !== null && !scene.found.has(part) && !scene.foundNodes.has(node.index);
         // A card that is cut is the frame of its partitions.
-        const state = part === device && parts.length > 1 ? FREE : fleet.data.devices.state[part]!;
-        drawn[part === device ? 0 : 1]![state]!.push({ box, dim });
-        if (part === marks.device) chosen = box;
+        const state = part === device && parts.length > 1 ? FREE : stateOf(fleet, scene, part);
+        const isShare = !scene.states.has(part) && devices.fill[part]! > 0;
+        drawn[part === device ? 0 : 1]![state]!.push({
+          box, dim, colour: colourOf(fleet, scene, palette, part, state),
+          fill: isShare ? devices.fill[part]! : 100, flags: devices.flags[part]!,
+        });
+        if (part === scene.device) chosen = box;
       }
     });
   }
   drawn.forEach((layer) => states.forEach((state, number) => {
     for (const dim of [true, false]) {
-      const boxes = layer[number]!.filter((each) => each.dim === dim);
-      if (!boxes.length) continue;
+      const cellsOf = layer[number]!.filter((each) => each.dim === dim);
+      if (!cellsOf.length) continue;
       context.globalAlpha = dim ? 0.18 : 1;
-      context.fillStyle = palette.fill[state]!;
-      for (const { box } of boxes) context.fillRect(box.x, box.y, box.w, box.h);
+      for (const { box, colour, fill } of cellsOf) {
+        context.fillStyle = fill < 100 ? palette.fill["free"]! : colour;
+        context.fillRect(box.x, box.y, box.w, box.h);
+        if (fill >= 100) continue;
+        context.fillStyle = colour;
+        const h = box.h * fill / 100;
+        context.fillRect(box.x, box.y + box.h - h, box.w, h);
+      }
       context.strokeStyle = palette.mark[state]!;
       context.lineWidth = Math.min(0.7, 2.5 / scale);
       context.beginPath();
-      for (const { box } of boxes) pattern(context, state, box);
+      for (const { box, fill } of cellsOf) pattern(context, fill < 100 ? "free" : state, box);
       context.stroke();
+      flagged(context, cellsOf, palette, scale);
     }
   }));
   context.globalAlpha = 1;
   if (chosen) outline(context, chosen, palette.ink, scale);
 }
 
+/** Devices in use that are tainted or unhealthy: a corner with the mark of either. */
+function flagged(context: CanvasRenderingContext2D, cellsOf: Drawn[], palette: Palette, scale: number): void {
+  for (const { box, flags } of cellsOf) {
+    if (!flags) continue;
+    const state = flags & UNHEALTHY ? "unusable" : flags & TAINTED ? "tainted" : "";
+    const size = Math.min(box.w, box.h) * 0.5;
+    const corner = { x: box.x + box.w - size, y: box.y, w: size, h: size };
+    context.fillStyle = palette.fill[state]!;
+    context.fillRect(corner.x, corner.y, size, size);
+    context.strokeStyle = palette.mark[state]!;
+    context.lineWidth = Math.min(0.7, 2 / scale);
+    context.beginPath();
+    pattern(context, state, corner);
+    context.stroke();
+  }
+}
+
 /** A card, and of the partitions cut from it those in use; all of them where there is room. */
-export function partsOf(fleet: Fleet, device: number, cell: Box, scale: number): [number, Box][] {
+export function partsOf(
+  fleet: Fleet, device: number, cell: Box, scale: number, scene: Pick<Scene, "states" | "now" | "later">,
+): [number, Box][] {
   const parts = fleet.parts.get(device);
   const found: [number, Box][] = [[device, cell]];
-  if (!parts || fleet.state(device) === "used") return found;
+  if (!parts || fleet.data.states[scene.states.get(device) ?? fleet.data.devices.state[device]!] === "used") return found;
   if (CELL * scale >= 60) {
     const columns = Math.ceil(Math.sqrt(parts.length)), rows = Math.ceil(parts.length / columns);
     const top = cell.h * 0.2, w = (cell.w - 1) / columns, h = (cell.h - top - 0.5) / rows;
@@ -171,7 +293,8 @@ export function partsOf(fleet: Fleet, device: number, cell: Box, scale: number):
   let x = cell.x + 0.5;
   const wide = cell.w - 1;
   for (const part of parts) {
-    if (fleet.state(part) !== "used") continue;
+    const state = scene.states.get(part) ?? fleet.data.devices.state[part]!;
+    if (fleet.data.states[state] !== "used" && !scene.now.has(part) && !scene.later.has(part)) continue;
     const w = Math.max(wide * fleet.data.devices.share[part]! / 100, wide / 40);
     if (x + w > cell.x + cell.w) break;
     found.push([part, { x, y: cell.y + 1, w: w * 0.88, h: cell.h - 2 }]);

@@ -12,6 +12,10 @@ const GROUP_TITLE = 16;
 const ASPECT = 1.9;
 const WIDTHS = [0.8, 1, 1.2, 1.4, 1.7, 2, 2.5];
 
+export const HUES = 8;
+export const TAINTED = 1;
+export const UNHEALTHY = 2;
+
 export interface Box {
   x: number;
   y: number;
@@ -35,11 +39,18 @@ export class Fleet {
   /** Devices that are cut from another one, by that one. */
   readonly parts = new Map<number, number[]>();
   readonly counts: number[];
+  readonly shared: number;
+  readonly unhealthy: number;
   /** Where each card is drawn, and the cards by state; those that are cut are apart. */
   readonly cellX: Float32Array;
   readonly cellY: Float32Array;
   readonly byState: number[][];
   readonly cut: [NodeBox, number, number][] = [];
+  /** The colour of each holder where devices are coloured by namespace: 0 to HUES - 1. */
+  readonly hues: number[];
+  private byName: Map<string, number[]> | null = null;
+  private byHolder: Map<string, number[]> | null = null;
+  private nodesByName: Map<string, number> | null = null;
   nodes: NodeBox[] = [];
   groups: Group[] = [];
   width = 0;
@@ -62,6 +73,14 @@ export class Fleet {
       else this.parts.set(card, [device]);
     });
     for (const state of devices.state) this.counts[state]! += 1;
+    this.shared = devices.fill.filter((fill) => fill > 0 && fill < 100).length;
+    this.unhealthy = devices.flags.filter((flags) => flags & UNHEALTHY).length;
+    const spaces = new Map<string, number>();
+    this.hues = data.holders.map((holder) => {
+      const space = namespaceOf(holder);
+      if (!spaces.has(space)) spaces.set(space, spaces.size % HUES);
+      return spaces.get(space)!;
+    });
     this.place();
     this.cellX = new Float32Array(devices.name.length);
     this.cellY = new Float32Array(devices.name.length);
@@ -99,6 +118,59 @@ export class Fleet {
     return this.data.states[this.data.devices.state[device]!]!;
   }
 
+  /** The hue of the first holder of a device; -1: nothing holds it. */
+  hue(device: number): number {
+    const holder = this.data.devices.holders[device]![0];
+    return holder === undefined ? -1 : this.hues[holder]!;
+  }
+
+  /** A device by POOL/DEVICE, and its driver where pools of several have one name; -1: none. */
+  deviceAt(name: string, driver = ""): number {
+    if (!this.byName) {
+      this.byName = new Map();
+      const { devices, pools } = this.data;
+      for (let device = 0; device < devices.name.length; device++) {
+        const key = `${pools[devices.pool[device]!]}/${this.deviceName(device)}`;
+        const known = this.byName.get(key);
+        if (known) known.push(device);
+        else this.byName.set(key, [device]);
+      }
+    }
+    const found = this.byName.get(name) ?? [];
+    const wanted = found.find((device) => this.data.drivers[this.data.devices.driver[device]!] === driver);
+    return wanted ?? (driver ? -1 : found[0] ?? -1);
+  }
+
+  nodeAt(name: string | null): number {
+    if (!this.nodesByName) this.nodesByName = new Map(this.data.nodes.name.map((each, at) => [each, at]));
+    return name === null ? -1 : this.nodesByName.get(name) ?? -1;
+  }
+
+  /** The devices of each pod or claim. */
+  get devicesByHolder(): Map<string, number[]> {
+    if (!this.byHolder) {
+      const found = this.byHolder = new Map<string, number[]>();
+      this.data.devices.holders.forEach((holders, device) => {
+        for (const holder of holders) {
+          const name = this.data.holders[holder]!;
+          const known = found.get(name);
+          if (known) known.push(device);
+          else found.set(name, [device]);
+        }
+      });
+    }
+    return this.byHolder;
+  }
+
+  /** The pods on a node that hold devices, each once. */
+  podsOn(node: number): string[] {
+    const found = new Set<string>(), first = this.first[node] ?? 0;
+    for (let device = first; device < first + (this.data.nodes.devices[node] ?? 0); device++) {
+      for (const holder of this.holders(device)) if (holder.startsWith("pod ")) found.add(holder.slice(4));
+    }
+    return [...found];
+  }
+
   holders(device: number): string[] {
     return this.data.devices.holders[device]!.map((holder) => this.data.holders[holder]!);
   }
@@ -111,6 +183,14 @@ export class Fleet {
       w: CELL,
       h: CELL,
     };
+  }
+
+  /** Where a device is drawn: its cell, or its part of the card that it is cut from. */
+  boxOf(device: number, partsOf: (card: number, cell: Box) => [number, Box][]): Box | null {
+    const card = this.data.devices.card[device]!, whole = card < 0 ? device : card;
+    const cell = { x: this.cellX[whole]!, y: this.cellY[whole]!, w: CELL, h: CELL };
+    if (card < 0) return cell;
+    return partsOf(whole, cell).find(([part]) => part === device)?.[1] ?? null;
   }
 
   private place(): void {
@@ -189,4 +269,9 @@ export class Fleet {
 
 function columnsOf(cards: number): number {
   return cards <= 4 ? Math.max(cards, 1) : cards <= 8 ? 4 : Math.ceil(Math.sqrt(cards * 1.5));
+}
+
+/** The namespace of a holder such as "pod ml/train". */
+export function namespaceOf(holder: string): string {
+  return holder.slice(holder.indexOf(" ") + 1).split("/")[0]!;
 }

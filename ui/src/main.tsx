@@ -137,8 +137,8 @@ function Cluster({ about, onRefused }: { about: About; onRefused: (error: Refuse
         <div id="view" role="tabpanel" aria-labelledby={`tab-${tab}`}>
         {!fleet && !error && <p class="empty" role="status">Reading the cluster …</p>}
         {fleet && tab === "Fleet" && <FleetView fleet={fleet} search={search} onSearch={setSearch} onOpen={open("Story")} />}
-        {waiting && tab === "Waiting" && (
-          <WaitingView waiting={waiting} chosen={chosen} onChoose={setChosen} onStory={open("Story")} />
+        {fleet && waiting && tab === "Waiting" && (
+          <WaitingView waiting={waiting} fleet={fleet} onNode={showNode} chosen={chosen} onChoose={setChosen} onStory={open("Story")} />
         )}
         {tab === "Story" && (chosen
           ? <StoryView named={chosen} version={versions.current.waiting} onWaiting={open("Waiting")} onNode={showNode} />

@@ -76,6 +76,10 @@ export function Problem({ error }: { error: Refused }) {
   return <p class="problem" role="alert">{error.status ? `${error.status}: ` : ""}<bdi>{error.message}</bdi></p>;
 }
 
+export function number(value: number): string {
+  return value.toLocaleString("en-US");
+}
+
 /** How long ago a time was, as kubectl prints it. */
 export function age(since: string, now: number = Date.now()): string {
   const then = Date.parse(since);

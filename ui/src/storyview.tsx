@@ -1,6 +1,5 @@
 import { ask } from "./api";
-import { number } from "./fleetview";
-import { age, Answered, useAnswer } from "./parts";
+import { age, Answered, number, useAnswer } from "./parts";
 import type { ClaimStory, ContainerDevices, EventList, Funnel, Named, Story } from "./types";
 
 interface Props {

@@ -1,7 +1,6 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { ask } from "./api";
-import { number } from "./fleetview";
-import { Answered, useAnswer, useDark } from "./parts";
+import { Answered, number, useAnswer, useDark } from "./parts";
 import type { Run } from "./types";
 
 const CURVES: [string, string][] = [["waiting", "waiting tasks"], ["running", "running tasks"], ["gpu", "GPUs in use"], ["cpu", "CPU or machines in use"], ["fragmented", "fragmented GPUs"]];

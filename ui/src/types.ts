@@ -21,7 +21,7 @@ export interface FleetData {
   nodes: { name: string[]; zone: number[]; rack: number[]; status: string[]; devices: number[] };
   devices: {
     name: number[]; driver: number[]; pool: number[]; state: number[]; holders: number[][];
-    card: number[]; share: number[];
+    card: number[]; share: number[]; fill: number[]; flags: number[];
   };
 }
 
@@ -57,7 +57,14 @@ export interface Remedy {
   number?: number;
 }
 
+export interface Usable {
+  now: { driver: string; pool: string; devices: string[] }[];
+  later: Usable["now"];
+}
+
 export interface Explanation {
+  /** The helps, by their numbers, of which a what-if can be asked. */
+  whatIf?: number[];
   object: string;
   fits: boolean;
   text: string;
@@ -130,7 +137,7 @@ export interface WhatIfAnswer {
   unaffected: number;
   pods: {
     namespace: string; name: string; fate: string; before: string | null; after: string | null;
-    interrupted: boolean; why: string | null;
+    interrupted: boolean; why: string | null; devices: string[];
   }[];
   fragmentation: { before: Fragmentation; after: Fragmentation };
 }

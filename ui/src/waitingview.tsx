@@ -1,19 +1,23 @@
-import { useState } from "preact/hooks";
-import { ask } from "./api";
-import { number } from "./fleetview";
-import { age, Answered, Copy, useAnswer } from "./parts";
-import type { Explanation, Named, Remedy, Waiting, WaitingItem } from "./types";
+import { useEffect, useMemo, useState } from "preact/hooks";
+import { ask, post } from "./api";
+import type { Fleet } from "./fleet";
+import { Map } from "./map";
+import { age, type Answer, Answered, Copy, number, useAnswer } from "./parts";
+import { PLAIN, type Scene, sceneOfChange, sceneOfUsable } from "./scene";
+import type { Explanation, Named, Remedy, Usable, Waiting, WaitingItem, WhatIfAnswer } from "./types";
 
 const MOST_SHOWN = 300;
 
 interface Props {
   waiting: Waiting;
+  fleet: Fleet;
+  onNode: (name: string) => void;
   chosen: Named | null;
   onChoose: (named: Named) => void;
   onStory: (named: Named) => void;
 }
 
-export function WaitingView({ waiting, chosen, onChoose, onStory }: Props) {
+export function WaitingView({ waiting, fleet, chosen, onChoose, onStory, onNode }: Props) {
   const [search, setSearch] = useState("");
   const wanted = search.toLowerCase();
   const items = waiting.items.filter((each) => titleOf(each).toLowerCase().includes(wanted));
@@ -43,7 +47,7 @@ export function WaitingView({ waiting, chosen, onChoose, onStory }: Props) {
         {items.length > MOST_SHOWN && <p class="quiet">The first {MOST_SHOWN}: search to see others.</p>}
       </div>
       {chosen
-        ? <Explained named={chosen} version={waiting.version} onStory={onStory} />
+        ? <Explained named={chosen} version={waiting.version} fleet={fleet} onStory={onStory} onNode={onNode} />
         : <p class="empty">Choose a pod or claim to see why it waits.</p>}
     </section>
   );
@@ -66,25 +70,83 @@ function asked(item: WaitingItem): string {
 interface ExplainedProps {
   named: Named;
   version: string;
+  fleet: Fleet;
   onStory: (named: Named) => void;
+  onNode: (name: string) => void;
 }
 
-function Explained({ named, version, onStory }: ExplainedProps) {
+function Explained({ named, version, fleet, onStory, onNode }: ExplainedProps) {
   const { kind, namespace, name } = named;
-  const answer = useAnswer(`${version} ${titleOf(named)}`, () =>
+  const title = titleOf(named);
+  const [tried, setTried] = useState<number | null>(null);
+  useEffect(() => setTried(null), [title]);
+  const answer = useAnswer(`${version} ${title}`, () =>
     ask<Explanation>("explain", { kind, namespace, name }));
+  const usable = useAnswer(`usable ${version} ${title}`, () =>
+    ask<Usable>("usable", { kind, namespace, name }));
+  const change = useAnswer(tried === null ? "" : `try ${version} ${title} ${tried}`, () =>
+    post<WhatIfAnswer>("what-if", { changes: [{ help: tried, of: { kind, namespace, name } }] }));
+  const scene = useMemo(() => {
+    if (tried !== null) return change?.state === "here" ? sceneOfChange(fleet, change.value) : PLAIN;
+    return usable?.state === "here" ? sceneOfUsable(fleet, usable.value) : PLAIN;
+  }, [fleet, tried, change, usable]);
+  const helps = answer?.state === "here" ? answer.value.helps ?? [] : [];
   return (
-    <article class="page" aria-label={`Why ${titleOf(named)} waits`}>
-      <header>
-        <h2><bdi>{titleOf(named)}</bdi></h2>
-        <button type="button" onClick={() => onStory(named)}>Its way to devices</button>
-      </header>
-      <Answered answer={answer}>{(found) => <Page found={found} />}</Answered>
-    </article>
+    <div class="explained">
+      <section class="fleet above" aria-label="On the fleet">
+        <div class="bar">
+          {tried === null
+            ? <UsableLegend answer={usable} scene={scene} />
+            : (
+              <>
+                <span role="status">If you <bdi>{helps[tried]?.text}</bdi>: <Answered answer={change}>{(found) => <Outcome found={found} named={named} />}</Answered></span>
+                <button type="button" onClick={() => setTried(null)}>What it could use</button>
+              </>
+            )}
+        </div>
+        <Map fleet={fleet} scene={scene} label={`What ${title} could use.`} onChoose={(node) => node >= 0 && onNode(fleet.nodeName(node))} />
+      </section>
+      <article class="page" aria-label={`Why ${title} waits`}>
+        <header>
+          <h2><bdi>{title}</bdi></h2>
+          <button type="button" onClick={() => onStory(named)}>Its way to devices</button>
+        </header>
+        <Answered answer={answer}>{(found) => <Page found={found} tried={tried} onTry={setTried} />}</Answered>
+      </article>
+    </div>
   );
 }
 
-function Page({ found }: { found: Explanation }) {
+function UsableLegend({ answer, scene }: { answer: Answer<Usable> | null; scene: Scene }) {
+  if (answer?.state !== "here") return <Answered answer={answer}>{() => null}</Answered>;
+  return (
+    <ul class="legend" aria-label="Devices that it could use">
+      <li><span class="hue lit" aria-hidden="true" /> {number(scene.now.size)} could serve it now</li>
+      <li><span class="hue later" aria-hidden="true" /> {number(scene.later.size)} suit, but are in use, tainted or blocked</li>
+    </ul>
+  );
+}
+
+/** One line of what becomes of this pod, and of how many others. */
+function Outcome({ found, named }: { found: WhatIfAnswer; named: Named }) {
+  const own = found.pods.find((pod) => pod.namespace === named.namespace && pod.name === named.name);
+  const others = found.pods.filter((pod) => pod !== own && pod.before !== pod.after);
+  const news = own?.after ? `it starts on ${own.after}` : own ? "it still waits" : "nothing changes for it";
+  return (
+    <strong class={own?.after ? "good" : "bad"}>
+      <bdi>{news}{own?.devices.length === 1 ? ` with ${own.devices[0]}` : own?.devices.length ? ` with ${own.devices.length} devices` : ""}</bdi>
+      {others.length > 0 && `; ${number(others.length)} other ${others.length === 1 ? "pod is" : "pods are"} somewhere else`}
+    </strong>
+  );
+}
+
+interface PageProps {
+  found: Explanation;
+  tried: number | null;
+  onTry: (help: number) => void;
+}
+
+function Page({ found, tried, onTry }: PageProps) {
   if (found.fits) {
     return (
       <>
@@ -122,7 +184,13 @@ function Page({ found }: { found: Explanation }) {
       )}
       <h3>What would help</h3>
       {found.helps?.length
-        ? <ol>{found.helps.map((each) => <Help key={each.text} help={each} />)}</ol>
+        ? (
+          <ol>
+            {found.helps.map((each, at) => (
+              <Help key={each.text} help={each} tried={tried === at} onTry={found.whatIf?.includes(at) ? () => onTry(at) : null} />
+            ))}
+          </ol>
+        )
         : <p>No single change was found that would help.</p>}
       <details>
         <summary>The page of <code>dralab explain</code></summary>
@@ -132,10 +200,11 @@ function Page({ found }: { found: Explanation }) {
   );
 }
 
-function Help({ help }: { help: Remedy }) {
+function Help({ help, tried, onTry }: { help: Remedy; tried: boolean; onTry: (() => void) | null }) {
   return (
     <li>
       <bdi>{help.text}</bdi>{" "}
+      {onTry && <button type="button" aria-pressed={tried} onClick={onTry}>Show on the map</button>}{" "}
       {help.fitsNow && <span class="tag">confirmed: then it fits</span>}
       {help.command && <div class="command"><code>{help.command}</code> <Copy text={help.command} /></div>}
     </li>

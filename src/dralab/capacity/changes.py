@@ -22,6 +22,7 @@ from dralab.values.json_types import JsonDict, JsonObject
 
 NEW: Final = "new-"
 HOSTNAME: Final = "kubernetes.io/hostname"
+REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 class UnknownName(ValueError):  # noqa: N818 - it says what happened
@@ -90,6 +91,46 @@ class Cordon:
         """Cordon the node; its pods stay."""
         node_named(model, self.name)
         model.cordon(self.name)
+        return []
+
+
+@dataclass(frozen=True, slots=True)
+class Uncordon:
+    """A node takes new pods again."""
+
+    name: str
+
+    def apply(self, model: CapacityModel) -> list[PodInfo]:
+        """Uncordon the node; no pod loses its place."""
+        node_named(model, self.name)
+        model.uncordon(self.name)
+        return []
+
+
+@dataclass(frozen=True, slots=True)
+class MovePod:
+    """A pod, running or waiting, is made again for one node, before the pods that wait."""
+
+    key: NamespacedName
+    node: str
+
+    def apply(self, model: CapacityModel) -> list[PodInfo]:
+        """Move the pod; it is returned if it does not fit there."""
+        node_named(model, self.node)
+        running = {each.pod.key: each.pod for each in model.running.values()}
+        waiting = {pod.key: pod for pod in model.waiting}
+        if self.key in waiting:
+            model.put_waiting(model.info(bound_to(waiting[self.key].obj, self.node)))
+            return []
+        if self.key not in running:
+            raise UnknownName("pod", str(self.key), map(str, (*running, *waiting)))
+        unbound = model.take_away(running[self.key].uid)
+        model.evicted.add(unbound.uid)
+        pod = model.info(bound_to(unbound.obj, self.node))
+        decided = model.try_pod(pod)
+        if not isinstance(decided, PodPlacement):
+            return [pod]
+        model.place(decided)
         return []
 
 
@@ -264,6 +305,22 @@ def devices_of_one(model: CapacityModel, like: str) -> int:
         for item in one(model, like, 1)
         if item["kind"] == "ResourceSlice"
     )
+
+
+def bound_to(pod: JsonObject, node: str) -> JsonDict:
+    """Return a pod that may run on one node alone, bound as the pods of DaemonSets are."""
+    spec = dict(spec_of(pod))
+    affinity = dict(spec.get("affinity") or {})
+    rules = dict(affinity.get("nodeAffinity") or {})
+    wanted = rules.get(REQUIRED) or {}
+    field = {"key": "metadata.name", "operator": "In", "values": [node]}
+    terms = [
+        {**term, "matchFields": [*(term.get("matchFields") or ()), field]}
+        for term in wanted.get("nodeSelectorTerms") or [{}]
+    ]
+    rules[REQUIRED] = {"nodeSelectorTerms": terms}
+    spec["affinity"] = {**affinity, "nodeAffinity": rules}
+    return {**pod, "spec": spec}
 
 
 def displaced(model: CapacityModel, placements: Iterable[PodPlacement]) -> list[PodInfo]:

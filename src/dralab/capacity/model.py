@@ -226,6 +226,12 @@ class CapacityModel:
         self.waiting = [pod for pod in before if pod.uid not in uids]
         self._undo.append(lambda: setattr(self, "waiting", before))
 
+    def put_waiting(self, pod: PodInfo) -> None:
+        """Replace a pod that waits by another form of it."""
+        before = self.waiting
+        self.waiting = [pod if each.uid == pod.uid else each for each in before]
+        self._undo.append(lambda: setattr(self, "waiting", before))
+
     def put_node(self, node: JsonObject) -> None:
         """Add a node, or change one."""
         table, name = self.state.table, node["metadata"]["name"]

@@ -8,6 +8,7 @@ from dralab.capacity.changes import SupposedChange
 from dralab.capacity.fragmentation import KindFragmentation, fragmentation, pod_kinds
 from dralab.capacity.model import CapacityModel, Decision
 from dralab.capacity.page_words import PageWords
+from dralab.capacity.relocation import devices_of
 from dralab.objects.metadata import NamespacedName
 from dralab.scheduler.cycle import PodPlacement, Refusal
 from dralab.scheduler.pods import PodInfo
@@ -28,6 +29,7 @@ class PodComparison:
     """One pod: where it would run without the change (empty: nowhere), and with it.
 
     `why` says why it waits then. `interrupted` is set where it waited for a while meanwhile.
+    `devices` are those that it has with the change, as POOL/DEVICE.
     """
 
     pod: NamespacedName
@@ -36,6 +38,7 @@ class PodComparison:
     after: str = ""
     why: str = ""
     interrupted: bool = False
+    devices: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +109,7 @@ def what_if(
                     after="" if now is None else now.node,
                     why=reasons.get(uid, ""),
                     interrupted=uid in changed.interrupted,
+                    devices=() if now is None else devices_of(now),
                 )
             )
         return WhatIf(
@@ -139,7 +143,12 @@ def _of_waiting(
     else:
         fate = "no longer starts" if before else "still waits"
     return PodComparison(
-        pod=pod.key, fate=fate, before=before, after=after, why=reasons.get(pod.uid, "")
+        pod=pod.key,
+        fate=fate,
+        before=before,
+        after=after,
+        why=reasons.get(pod.uid, ""),
+        devices=devices_of(now) if isinstance(now, PodPlacement) else (),
     )
 
 

@@ -1,15 +1,19 @@
 """What-if and defragment for the page: the questions as JSON, the answers of `dralab.capacity`."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from dralab.allocation.backlog import DEFAULT_NAMESPACE
+from dralab.allocation.snapshot import Snapshot
 from dralab.api.status import ApiError
 from dralab.capacity.changes import (
     AddNodes,
     Cordon,
+    MovePod,
     RemoveNode,
     SupposedChange,
+    Uncordon,
     UnknownName,
     devices_of_one,
 )
@@ -20,39 +24,80 @@ from dralab.capacity.move_costs import MoveCosts
 from dralab.capacity.steps import steps
 from dralab.capacity.structured import structured_moves, structured_what_if
 from dralab.capacity.what_if import what_if
+from dralab.objects.metadata import NamespacedName, key_of
 from dralab.values.json_types import JsonDict
+from dralab.web.remedies import TriedHelp, tried
 
 MOST_CHANGES: Final = 100
 MOST_ADDED: Final = 1_000
 MOST_DEVICES: Final = 20_000
 """Devices of all added nodes: more would take the server's memory, and its thread for minutes."""
 MOST_MOVES: Final = 100
-KINDS: Final = ("add", "remove", "cordon")
+KINDS: Final = ("add", "remove", "cordon", "uncordon", "move")
+NAMED: Final = ("kind", "namespace", "name")
 
 
-def answer_what_if(objects: Sequence[JsonDict], question: Mapping[str, Any]) -> dict[str, Any]:
+Helps = Callable[[str, str, str], Sequence[Mapping[str, Any]]]
+"""The helps of the explanation of a pod or claim, by kind, namespace and name."""
+
+
+def answer_what_if(
+    cluster: Snapshot, model: CapacityModel, question: Mapping[str, Any], helps: Helps
+) -> dict[str, Any]:
     """Return what becomes of the pods after `changes`; ApiError for a question that is wrong.
 
-    Each change is `{"add": SHAPE|NODE, "count": N}`, `{"remove": NODE}` or `{"cordon": NODE}`.
+    Each change is `{"add": SHAPE|NODE, "count": N}`, `{"remove": NODE}`, `{"cordon": NODE}`,
+    `{"uncordon": NODE}`, `{"move": NAMESPACE/NAME, "to": NODE}`, or `{"help": NUMBER, "of":
+    {"kind", "namespace", "name"}}`: a help of an explanation, from 0.
     """
     given = question.get("changes")
     if not isinstance(given, list) or not given or len(given) > MOST_CHANGES:
         raise ApiError.bad_request(f"changes: a list of 1 to {MOST_CHANGES} changes is required")
-    changes = [_change(number, each) for number, each in enumerate(given)]
-    model = CapacityModel(objects)
+    changes: list[SupposedChange] = []
+    objects: list[JsonDict] = []
+    for number, each in enumerate(given):
+        if isinstance(each, dict) and "help" in each:
+            found = _help(f"changes[{number}]", each, cluster, helps)
+            changes += found.changes
+            objects += found.objects
+        else:
+            changes.append(_change(number, each))
+    other = None
     try:
         _check_size(model, changes)
-        return structured_what_if(what_if(model, changes))
+        if objects:
+            everything = [item for items in cluster.by_kind.values() for item in items]
+            other = CapacityModel(replaced(everything, objects))
+        return structured_what_if(what_if(model, changes, other))
     except UnknownName as error:
         raise ApiError.bad_request(str(error)) from error
 
 
-def answer_moves(objects: Sequence[JsonDict], question: Mapping[str, Any]) -> dict[str, Any]:
+def replaced(objects: Iterable[JsonDict], new: Sequence[JsonDict]) -> Iterator[JsonDict]:
+    """Yield objects, some of them in another form: those of the same kind and name."""
+    forms = {(item["kind"], key_of(item)): item for item in new}
+    for item in objects:
+        yield forms.get((item.get("kind"), key_of(item)), item)
+
+
+def _help(where: str, given: Mapping[str, Any], cluster: Snapshot, helps: Helps) -> TriedHelp:
+    of, number = given.get("of"), given["help"]
+    if not isinstance(of, dict) or not all(isinstance(of.get(each), str) for each in NAMED):
+        raise ApiError.bad_request(f"{where}.of: expected {', '.join(NAMED)}")
+    known = helps(of["kind"], of["namespace"], of["name"])
+    if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < len(known):
+        raise ApiError.bad_request(f"{where}.help: {number!r} is not one of {len(known)} helps")
+    found = tried(known[number], cluster)
+    if found is None:
+        raise ApiError.bad_request(f"{where}.help: no what-if tells what help {number} would do")
+    return found
+
+
+def answer_moves(model: CapacityModel, question: Mapping[str, Any]) -> dict[str, Any]:
     """Return the moves that make room for `pod` (NAMESPACE/NAME), or for all that wait without it.
 
     At most `most` pods move. ApiError for a question that is wrong.
     """
-    model = CapacityModel(objects)
     name, most = question.get("pod") or "", question.get("most")
     if most is not None and not _is_count(most, MOST_MOVES):
         raise ApiError.bad_request(f"most: {most!r} is not a number from 1 to {MOST_MOVES}")
@@ -81,6 +126,14 @@ def _change(number: int, given: Any) -> SupposedChange:
         return RemoveNode(name)
     if kind == "cordon":
         return Cordon(name)
+    if kind == "uncordon":
+        return Uncordon(name)
+    if kind == "move":
+        to = given.get("to")
+        if not isinstance(to, str) or not to:
+            raise ApiError.bad_request(f"{where}.to: {to!r} is not a name")
+        namespace, _, short = name.rpartition("/")
+        return MovePod(NamespacedName(namespace or DEFAULT_NAMESPACE, short), to)
     count = given.get("count", 1)
     if not _is_count(count, MOST_ADDED):
         raise ApiError.bad_request(

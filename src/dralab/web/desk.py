@@ -14,8 +14,11 @@ import orjson
 from dralab import __version__
 from dralab.allocation.backlog import Pending
 from dralab.allocation.explanation.answers import NoResult, already_allocated, answers
+from dralab.allocation.explanation.text import ObjectFields
+from dralab.allocation.explanation.why import templates_of
 from dralab.allocation.snapshot import Snapshot
 from dralab.api.status import ApiError
+from dralab.capacity.model import CapacityModel
 from dralab.capacity.placement_rules import PlacementRules
 from dralab.kernel.clock import SECOND, Clock, rfc3339
 from dralab.objects.metadata import metadata_of
@@ -23,7 +26,8 @@ from dralab.values.json_types import JsonDict
 from dralab.web.capacity_answers import answer_moves, answer_what_if
 from dralab.web.fleet_map import fleet_map
 from dralab.web.pod_events import event_list, owners_of_events
-from dralab.web.pod_story import story
+from dralab.web.pod_story import story, usable
+from dralab.web.remedies import tried
 from dralab.web.sources import ObjectSource, UnreadableClusterError
 from dralab.web.waiting_list import named, waiting_list
 
@@ -53,6 +57,7 @@ class Reading:
     walk: Sequence[Pending] = ()
     walked: int = 0
     known: dict[tuple[str, ...], bytes] = field(default_factory=dict)
+    model: CapacityModel | None = None
 
 
 class Desk:
@@ -107,13 +112,26 @@ class Desk:
             lambda reading: self._explained(reading, kind, namespace, name),
         )
 
+    def usable(self, kind: str, namespace: str, name: str) -> bytes:
+        """Return the devices that a pod or claim could use. ApiError NotFound."""
+        return self._answered(
+            ("usable", kind, namespace, name),
+            lambda reading: usable(reading.cluster, kind, namespace, name),
+        )
+
     def what_if(self, question: Mapping[str, Any]) -> bytes:
         """Return what a change would do. ApiError."""
-        return orjson.dumps(answer_what_if(self._current().objects, question))
+        reading = self._current()
+
+        def helps(kind: str, namespace: str, name: str) -> Sequence[Mapping[str, Any]]:
+            told = orjson.loads(self.explanation(kind, namespace, name))
+            return list(told.get("helps") or ())
+
+        return orjson.dumps(answer_what_if(reading.cluster, _model(reading), question, helps))
 
     def moves(self, question: Mapping[str, Any]) -> bytes:
         """Return moves that make room. ApiError."""
-        return orjson.dumps(answer_moves(self._current().objects, question))
+        return orjson.dumps(answer_moves(_model(self._current()), question))
 
     # --- reading, and remembering
 
@@ -161,11 +179,15 @@ class Desk:
             reading.walker, reading.walked = Snapshot(reading.objects, rules=rules), 0
         left = reading.walk[reading.walked :]
         reading.walked = place + 1
+        spots = ObjectFields(templates_of(reading.walker))
         try:
-            return next(answers(reading.walker, left, asked))
+            found = next(answers(reading.walker, left, asked, spots=spots))
         except NoResult as error:
             reading.walker = None
             raise ApiError("Timeout", str(error)) from error
+        helps = found.get("helps") or ()
+        can_try = [at for at, each in enumerate(helps) if tried(each, reading.cluster) is not None]
+        return found | {"whatIf": can_try}
 
     def _current(self) -> Reading:
         """Return the objects as they are now, or were a moment ago. ApiError."""
@@ -190,6 +212,13 @@ class Desk:
         cost = self._clock.now() - now
         self._reading = Reading(objects, version, revision, now, cost, cluster)
         return self._reading
+
+
+def _model(reading: Reading) -> CapacityModel:
+    """Return the model that questions about changes are put to; it stays as it is."""
+    if reading.model is None:
+        reading.model = CapacityModel(reading.objects)
+    return reading.model
 
 
 def _version(objects: Sequence[JsonDict]) -> str:

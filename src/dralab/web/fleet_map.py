@@ -24,7 +24,9 @@ RACKS: Final = ("rack", "rack-id", "block", "nvlink-domain")
 KEEPS_AWAY: Final = frozenset({"NoSchedule", "NoExecute"})
 NONE: Final = -1
 WHOLE: Final = 100
-DeviceColumns = tuple[int, int, int, int, list[int]]
+TAINTED: Final = 1
+UNHEALTHY: Final = 2
+DeviceColumns = tuple[int, int, int, int, list[int], int, int]
 
 
 class NameList:
@@ -49,7 +51,8 @@ def fleet_map(cluster: Snapshot) -> dict[str, Any]:
     `nodes.devices` counts the devices of each node, which follow one another in `devices`; those
     that several nodes can use come last, with a node called `(several)`. `devices.card` is the
     place of the device that a partition is cut from, -1 for all others, `devices.share` the percent
-    of it; `devices.holders` are places in `holders`.
+    of it; `devices.holders` are places in `holders`; `devices.fill` is how much of a device is
+    held, in percent; `devices.flags` is the sum of TAINTED and UNHEALTHY.
     """
     names, drivers, pools, holders = NameList(), NameList(), NameList(), NameList()
     zones, racks = NameList(), NameList()
@@ -62,6 +65,8 @@ def fleet_map(cluster: Snapshot) -> dict[str, Any]:
                 pools.place(row.pool),
                 STATES.index(row.state),
                 [holders.place(name) for name in row.holders],
+                row.fill,
+                row.tainted * TAINTED | row.unhealthy * UNHEALTHY,
             )
         )
     whole: dict[tuple[int, int, int], int] = {}
@@ -73,7 +78,7 @@ def fleet_map(cluster: Snapshot) -> dict[str, Any]:
     nodes: dict[str, list[Any]] = {"name": [], "zone": [], "rack": [], "status": [], "devices": []}
     devices: dict[str, list[Any]] = {
         "name": [], "driver": [], "pool": [], "state": [], "holders": [], "card": [],
-        "share": [],
+        "share": [], "fill": [], "flags": [],
     }  # fmt: skip
     for name, found in by_node.items():
         node = cluster.filters.nodes.get(name, {})
@@ -84,13 +89,15 @@ def fleet_map(cluster: Snapshot) -> dict[str, Any]:
         nodes["status"].append(node_status(node))
         nodes["devices"].append(len(found))
         first = len(devices["name"])
-        for number, (device, driver, pool, state, held) in enumerate(found, first):
+        for number, (device, driver, pool, state, held, fill, flags) in enumerate(found, first):
             numbers[driver, pool, device] = number
             devices["name"].append(device)
             devices["driver"].append(driver)
             devices["pool"].append(pool)
             devices["state"].append(state)
             devices["holders"].append(held)
+            devices["fill"].append(fill)
+            devices["flags"].append(flags)
         for number, (device, driver, pool, *_) in enumerate(found, first):
             card = whole.get((driver, pool, device))
             at = NONE if card is None else numbers.get((driver, pool, card), NONE)

@@ -4,12 +4,13 @@ Then what its node made of them: the ids and the health that the kubelet reports
 (KEP-4680). Events are left to the source: they are read when someone asks.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dralab.allocation.backlog import Pending, key
 from dralab.allocation.explanation.funnel import funnels
 from dralab.allocation.explanation.hindsight import asked_again, why_held
+from dralab.allocation.explanation.usable import usable_devices
 from dralab.allocation.explanation.why_chosen import ChosenDevice
 from dralab.allocation.problem import DeviceId
 from dralab.allocation.snapshot import Snapshot
@@ -52,6 +53,31 @@ def story(cluster: Snapshot, kind: str, namespace: str, name: str) -> dict[str, 
         "unfit": _unfit(cluster, found) if waiting else [],
         "funnels": told,
     }
+
+
+def usable(cluster: Snapshot, kind: str, namespace: str, name: str) -> dict[str, Any] | None:
+    """Return the devices that a pod or claim could use, by pool; None if it is not there.
+
+    `now` as things are, `later` once they are released, untainted or not blocked any more.
+    """
+    found = _found(cluster, kind, namespace, name)
+    if found is None:
+        return None
+    if found.missing or not (found.claims or found.allocated):
+        return {"now": [], "later": []}
+    problem, nodes = asked_again(cluster, found)
+    told = usable_devices(problem, nodes, cluster.catalog)
+    return {"now": _by_pool(told.now), "later": _by_pool(told.later)}
+
+
+def _by_pool(devices: Iterable[DeviceId]) -> list[dict[str, Any]]:
+    pools: dict[tuple[str, str], list[str]] = {}
+    for driver, pool, device in sorted(devices):
+        pools.setdefault((driver, pool), []).append(device)
+    return [
+        {"driver": driver, "pool": pool, "devices": names}
+        for (driver, pool), names in pools.items()
+    ]
 
 
 def _found(cluster: Snapshot, kind: str, namespace: str, name: str) -> Pending | None:

@@ -81,6 +81,7 @@ QUESTIONS: Final[Mapping[str, tuple[str, str, Sequence[str]]]] = {
     "waiting": ("GET", "waiting", ("have",)),
     "story": ("GET", "story", ("kind", "namespace", "name")),
     "events": ("GET", "events", ("kind", "namespace", "name")),
+    "usable": ("GET", "usable", ("kind", "namespace", "name")),
     "explain": ("GET", "explanation", ("kind", "namespace", "name")),
     "what-if": ("POST", "what_if", ()),
     "moves": ("POST", "moves", ()),

@@ -21,7 +21,14 @@ from dralab.allocation.facts import (
     TooManyDevices,
 )
 from dralab.allocation.pools import PoolView
-from dralab.allocation.problem import Attribute, Constraint, DeviceSelectorError, InUse, Problem
+from dralab.allocation.problem import (
+    Attribute,
+    Constraint,
+    DeviceId,
+    DeviceSelectorError,
+    InUse,
+    Problem,
+)
 from dralab.allocation.search.alternatives import Alternative, RefusedError, alternatives_of
 from dralab.allocation.search.eligibility import Eligibility, SearchError, selector_sentence
 from dralab.allocation.search.matching import Shortfall, matched
@@ -71,6 +78,15 @@ def reason_against(
 ) -> Excluded | None:
     """Return why one device could not serve an alternative, None where it could."""
     return _FactCollector(problem, found.node_devices).against(alternative, number)
+
+
+def against_each(
+    problem: Problem, view: PoolView, alternatives: Sequence[Alternative]
+) -> Iterator[tuple[DeviceId, list[Excluded | None]]]:
+    """Yield the devices of a node, each with the reason against it for each alternative."""
+    looking = _FactCollector(problem, NodeDevices(view, problem.features))
+    for number, offer in enumerate(looking.node_devices.offers):
+        yield offer.id, [looking.against(each, number) for each in alternatives]
 
 
 class _FactCollector:

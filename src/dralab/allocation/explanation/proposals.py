@@ -235,7 +235,7 @@ class Proposals:
             return
         names = {name for place in able for name in place.names}
         like = where if where in names else able[0].names[0]
-        yield Help(kind="add", now=True, to=f"add a node like {like}")
+        yield Help(kind="add", now=True, to=f"add a node like {like}", note=like)
 
     # --- asking
 

@@ -122,6 +122,10 @@ def _help(each: Help, names: Names) -> dict[str, Any]:
     }
     if each.who:
         found["who"] = list(each.who)
+        if each.kind == "wait":
+            found["enough"] = 1 if each.note == "any" else len(each.who)
+    if node := _node(each):
+        found["node"] = node
     if each.number:
         found["number"] = each.number
     if each.devices:
@@ -131,6 +135,15 @@ def _help(each: Help, names: Names) -> dict[str, Any]:
     if command := names.command(each):
         found["command"] = command
     return found
+
+
+def _node(each: Help) -> str:
+    """Return the node that a help is about: to change it, to move to it, or to add one like it."""
+    if each.kind == "move":
+        return each.to
+    if each.kind == "add":
+        return each.note
+    return each.who[0] if each.kind == "node" and each.who else ""
 
 
 def _camel(name: str) -> str:

@@ -1,0 +1,79 @@
+"""What a help of an explanation would change, as a question of what-if.
+
+Only helps that the server made itself are tried: the page names one by its number.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from dralab.allocation.backlog import DEFAULT_NAMESPACE, key
+from dralab.allocation.explanation.why import templates_of
+from dralab.allocation.snapshot import Snapshot
+from dralab.capacity.changes import AddNodes, MovePod, SupposedChange, Uncordon, Without
+from dralab.objects.claims import consumers_of
+from dralab.objects.metadata import NamespacedName
+from dralab.values.json_types import JsonDict
+from dralab.values.patches import json_patch
+
+UNCORDON: Final = "kubectl uncordon "
+KINDS: Final = {"class": "DeviceClass", "pod": "Pod", "claim": "ResourceClaim"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TriedHelp:
+    """A help as changes of a model, and as objects that replace those of the same name."""
+
+    changes: Sequence[SupposedChange] = ()
+    objects: Sequence[JsonDict] = field(default_factory=tuple)
+
+
+def tried(help_: Mapping[str, Any], cluster: Snapshot) -> TriedHelp | None:
+    """Return what a help (as `explain -o json` has it) would change; None where none can tell."""
+    kind, node = help_["kind"], str(help_.get("node") or "")
+    if help_.get("patch"):
+        found = _patched(str(help_["object"]), help_["patch"], cluster)
+        return None if found is None else TriedHelp(objects=[found])
+    if kind == "add" and node:
+        return TriedHelp(changes=[AddNodes(node, 1)])
+    if kind == "node" and str(help_.get("command") or "").startswith(UNCORDON):
+        return TriedHelp(changes=[Uncordon(node)])
+    pods = list(dict.fromkeys(_pods(help_.get("who") or (), cluster)))
+    if kind == "move" and len(pods) == 1:
+        return TriedHelp(changes=[MovePod(pods[0], node)])
+    if kind in {"wait", "preempt"} and pods:
+        # Of several pods each may be enough: then the first one ends.
+        ending = pods[:1] if help_.get("enough") == 1 else pods
+        return TriedHelp(changes=[Without("pod", each) for each in ending])
+    return None
+
+
+def _pods(who: Sequence[str], cluster: Snapshot) -> Iterator[NamespacedName]:
+    """Yield the pods that a help names: themselves, or by a claim that they use."""
+    for name in who:
+        namespace, _, short = name.removeprefix("pod ").rpartition("/")
+        where = namespace or DEFAULT_NAMESPACE
+        if name.startswith("pod "):
+            yield NamespacedName(where, short)
+            continue
+        for consumer in consumers_of(cluster.claims.get((where, short), {})):
+            if consumer.get("resource") == "pods":
+                yield NamespacedName(where, str(consumer["name"]))
+
+
+def _patched(about: str, patch: Sequence[Mapping[str, Any]], cluster: Snapshot) -> JsonDict | None:
+    """Return an object with a patch; for a claim that is not made yet that is its template."""
+    kind, _, name = about.partition(" ")
+    wanted, operations = KINDS[kind], [dict(each) for each in patch]
+    template = templates_of(cluster).get(name) if kind == "claim" else None
+    if template is not None and not _named(cluster, wanted, name):
+        wanted, name = "ResourceClaimTemplate", template
+        operations = [each | {"path": f"/spec{each['path']}"} for each in operations]
+    found = _named(cluster, wanted, name)
+    return None if found is None else dict(json_patch(found, operations))
+
+
+def _named(cluster: Snapshot, kind: str, name: str) -> JsonDict | None:
+    namespace, _, short = name.rpartition("/")
+    where = (namespace or DEFAULT_NAMESPACE, short)
+    return next((item for item in cluster.by_kind.get(kind, ()) if key(item) == where), None)
