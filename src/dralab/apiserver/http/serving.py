@@ -34,6 +34,7 @@ from dralab.apiserver.http.sending import WHOLE_ANSWER
 
 logger = logging.getLogger(__name__)
 
+UNSENT: Final = 16 * 1024  # bytes; asyncio's 64 KiB are 640 MB for 10,000 watchers
 HEAD: Final = 64 * 1024  # bytes of request line and headers
 HEAD_TIME: Final = 30.0  # seconds for a head to arrive
 IDLE: Final = 120.0  # seconds that a connection without a request is kept
@@ -287,6 +288,8 @@ class _LimitedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        # What a client that reads nothing has in the process, beside the system's buffers.
+        transport.set_write_buffer_limits(high=UNSENT)
         tls = transport.get_extra_info("ssl_object")
         if tls is not None and (shown := tls.getpeercert(binary_form=True)):
             # uvicorn copies it into the scope of each request, and of the WebSocket.
