@@ -5,8 +5,11 @@ import json
 import pytest
 
 from apiserver.resources.asking import Asked
+from dralab.apiserver.http.messages import HttpRequest
 from dralab.apiserver.http.negotiation import discovery_form, form_of
 from dralab.apiserver.http.responses import quoted
+from dralab.apiserver.server import ApiServer
+from dralab.apiserver.storage import MemoryStore
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
@@ -188,3 +191,11 @@ def test_a_warning_about_a_field_of_any_name_fits_into_a_header():
     assert quoted('unknown field "spec.Ⱦ\n"').encode("latin-1").decode() == (
         '"unknown field \\"spec.Ⱦ \\""'
     )
+
+
+def test_an_error_ends_with_a_newline_as_clients_print_it():
+    answer = ApiServer(MemoryStore()).handle(
+        HttpRequest(method="GET", path="/api/v1/namespaces/default/pods/none")
+    )
+    assert answer.status == 404
+    assert answer.content.endswith(b'"code":404}\n')

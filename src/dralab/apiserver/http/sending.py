@@ -33,7 +33,9 @@ def failed() -> HttpResponse:
 def refused(error: ApiError, *headers: tuple[str, str]) -> HttpResponse:
     """Return an error as an answer."""
     return HttpResponse(
-        status=error.code, headers=(JSON, *headers), body=orjson.dumps(error.status())
+        status=error.code,
+        headers=(JSON, *headers),
+        body=orjson.dumps(error.status(), option=orjson.OPT_APPEND_NEWLINE),
     )
 
 

@@ -76,4 +76,8 @@ def refusal(error: ApiError) -> HttpResponse:
     after = error.details.get("retryAfterSeconds")
     if after:
         headers.append(("Retry-After", str(after)))
-    return HttpResponse(status=error.code, headers=headers, body=orjson.dumps(error.status()))
+    return HttpResponse(
+        status=error.code,
+        headers=headers,
+        body=orjson.dumps(error.status(), option=orjson.OPT_APPEND_NEWLINE),
+    )
