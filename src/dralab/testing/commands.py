@@ -33,6 +33,8 @@ from dralab.virtualtime import Supervisor
 BUSY: Final = 3 * SECOND
 LOOK: Final = 0.05
 TICK: Final = 60 * SECOND
+# Turns of the server until a connection that it closes is closed.
+CLOSING: Final = 3
 LAST_OUTPUT: Final = 300
 # A program may end because of a fault: as long after it ends as clients keep trying, and longer.
 ENDS_WITHIN: Final = 120 * SECOND
@@ -82,6 +84,10 @@ class CommandWorld(TrialWorld):
         self._edge = ProgramEdge(server, AsgiLimits(timers=False))
         return self._edge
 
+    def closing(self) -> None:
+        """Give the server the turns that it takes to close connections."""
+        self._closing = CLOSING
+
     def soon_in_server(self, call: Callable[[], object]) -> None:
         """Call something in the server's thread."""
         self._edge.soon(call)
@@ -109,6 +115,7 @@ class CommandWorld(TrialWorld):
         server.handle_apart = gate.handle  # type: ignore[method-assign]
         self._turns = ServerTurns(self.cluster)
         self._ticked: int = self.engine.clock.now()
+        self._closing = 0
         # It would tell of each connection that a fault breaks.
         log = logging.getLogger("uvicorn.error")
         level = log.level
@@ -162,8 +169,9 @@ class CommandWorld(TrialWorld):
             # A batch is announced when all of it is answered: what changes now is the programs'.
             before, self.acting = self.acting, self.clocked[0]
             try:
-                if not self._turns.take():
+                if not self._turns.take(always=self._closing > 0):
                     return
+                self._closing = max(self._closing - 1, 0)
             finally:
                 self.acting = before
             self.supervisor.look_again()
@@ -276,6 +284,7 @@ class ClockedProgram:
         for stream in self.streams:
             stream.lose()
         self.streams.clear()
+        self.world.closing()
 
     def end_streams(self) -> None:
         """End its watches: the trial is over."""
