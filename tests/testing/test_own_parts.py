@@ -62,6 +62,29 @@ ONCE_FAILED = [
             }
         ],
     ),
+    # A service account that was there unseen kept the root certificate out of its namespace.
+    (
+        "garbage",
+        10757,
+        [
+            {
+                "fault": "late-write",
+                "program": "serviceaccount-controller",
+                "verb": "create",
+                "resource": "serviceaccounts",
+                "nth": 4,
+                "duration": 50_000_000,
+            },
+            {
+                "fault": "expire-watch",
+                "program": "serviceaccount-controller",
+                "verb": "watch",
+                "resource": "serviceaccounts",
+                "nth": 1,
+                "duration": 15_000_000_000,
+            },
+        ],
+    ),
 ]
 
 

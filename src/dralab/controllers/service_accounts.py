@@ -46,19 +46,23 @@ class ServiceAccounts:
         namespace = self.namespaces.get(NamespacedName("", name))
         if namespace is None or is_deleting(namespace):
             return None
-        try:
-            if self.accounts.get(NamespacedName(name, "default")) is None:
-                account: JsonDict = {
-                    "apiVersion": "v1",
-                    "kind": "ServiceAccount",
-                    "metadata": {"name": "default", "namespace": name},
-                }
-                self.accounts.learn(self.client.create(SERVICE_ACCOUNTS, account, name))
-            self._publish(name)
-        except ApiError as error:
-            if error.reason not in {"AlreadyExists", "NotFound", "Forbidden"}:
-                raise
+        # Each on its own: an account that is there unseen does not keep the bundle away.
+        for make in (self._make_account, self._publish):
+            try:
+                make(name)
+            except ApiError as error:
+                if error.reason not in {"AlreadyExists", "NotFound", "Forbidden"}:
+                    raise
         return None
+
+    def _make_account(self, namespace: str) -> None:
+        if self.accounts.get(NamespacedName(namespace, "default")) is None:
+            account: JsonDict = {
+                "apiVersion": "v1",
+                "kind": "ServiceAccount",
+                "metadata": {"name": "default", "namespace": namespace},
+            }
+            self.accounts.learn(self.client.create(SERVICE_ACCOUNTS, account, namespace))
 
     def _publish(self, namespace: str) -> None:
         held = self.bundles.get(NamespacedName(namespace, ROOT_CA))
