@@ -94,7 +94,7 @@ def test_a_schedule_that_once_failed_passes(name, seed, faults):
     planned = [PlannedFault.of(each) for each in faults]
     result = run_trial(scenario, expected_end(scenario), planned, seed)
     assert result.violations == ()
-    assert list(result.fired) == planned
+    assert set(result.fired) == set(planned)
 
 
 def test_the_same_seed_gives_the_same_trial_of_all_parts():
