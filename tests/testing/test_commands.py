@@ -80,6 +80,14 @@ def test_a_program_that_ends_by_itself_is_told_with_its_last_output(tmp_path):
         expected_end(ends)
 
 
+@clocked
+@pytest.mark.conformance
+def test_a_program_that_ignores_its_kubeconfig_is_told(tmp_path):
+    ignores = scenario(tmp_path, "sleep", "100000")
+    with pytest.raises(ScenarioFails, match="program sends no request: it must use the server"):
+        expected_end(ignores)
+
+
 # --- faults of processes ---------------------------------------------------------------------------
 
 

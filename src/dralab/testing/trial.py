@@ -72,6 +72,8 @@ def expected_end(scenario: TrialScenario) -> ExpectedEnd:
         world = _world(scenario, (), seed, latency)
         with _bounded(scenario.limits.wall, world):
             world.run()
+        if not world.violations:
+            world.violations += _silent(scenario, world)
         if world.violations:
             raise ScenarioFails(world.violations, world.history)
         worlds.append(world)
@@ -85,6 +87,20 @@ def expected_end(scenario: TrialScenario) -> ExpectedEnd:
         traffic=worlds[0].plan.traffic,
         quiet_requests=quiet,
     )
+
+
+def _silent(scenario: TrialScenario, world: TrialWorld) -> list[TrialViolation]:
+    """Return the processes that never asked the server for anything."""
+    asked = {place[0] for place in world.plan.traffic.requests}
+    return [
+        TrialViolation(
+            "no-requests",
+            f"{program.name} sends no request: it must use the server of {{kubeconfig}}, "
+            "{server} or the variable KUBECONFIG",
+        )
+        for program in scenario.programs
+        if program.command and program.name not in asked
+    ]
 
 
 def schedule(scenario: TrialScenario, expected: ExpectedEnd, seed: int) -> list[PlannedFault]:
