@@ -1,8 +1,9 @@
-"""Write src/dralab/api/data/messages.json.gz: the fields of Kubernetes' Go types, as facts.
+"""Write messages.json.gz and go_types.json.gz below src/dralab/api/data: Go's types, as facts.
 
 For each message: field numbers, JSON names and types, and what Go does with a value that is not
 there. Numbers and types come from the `generated.proto` files of the public Go modules, the
-rest from the struct tags beside them. Needs the Go toolchain (for `go mod download`).
+rest from the struct tags beside them. The second file has the names that Go gives to the types
+of plain fields, which errors of decoding show. Needs the Go toolchain (for `go mod download`).
 
     python tools/generate_messages.py
 """
@@ -15,7 +16,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-TARGET = Path(__file__).parents[1] / "src/dralab/api/data/messages.json.gz"
+DATA = Path(__file__).parents[1] / "src/dralab/api/data"
 MODULES = (
     "k8s.io/api",
     "k8s.io/apimachinery",
@@ -45,6 +46,7 @@ JSON_TAG = re.compile(r'json:"([^"]*)"')
 PROTOBUF_TAG = re.compile(r'protobuf:"\w+,(\d+),')
 
 Field = list[str]
+GO_TYPES: dict[str, dict[str, str]] = {}
 
 
 def main() -> None:
@@ -59,10 +61,14 @@ def main() -> None:
                     known = messages.setdefault(name, {})
                     for number, field in fields.items():
                         known.setdefault(number, field)
-    content = {"versions": VERSIONS, "messages": messages}
-    text = json.dumps(content, separators=(",", ":"), sort_keys=True)
-    TARGET.write_bytes(gzip.compress(text.encode(), 9, mtime=0))
+    _write("messages.json.gz", {"versions": VERSIONS, "messages": messages})
+    _write("go_types.json.gz", GO_TYPES)
     print(f"{len(messages)} messages of {', '.join(VERSIONS)}")
+
+
+def _write(name: str, content: object) -> None:
+    text = json.dumps(content, separators=(",", ":"), sort_keys=True)
+    (DATA / name).write_bytes(gzip.compress(text.encode(), 9, mtime=0))
 
 
 def _downloaded(module: str, version: str) -> Path:
@@ -81,7 +87,10 @@ def _messages(proto: Path) -> Iterator[tuple[str, dict[str, Field]]]:
     for name, body in MESSAGE.findall(text):
         fields = {}
         for field in FIELD.finditer(body):
-            fields[field["number"]] = _field(package, field, tags.get((name, field["number"])))
+            tag = tags.get((name, field["number"]))
+            found = fields[field["number"]] = _field(package, field, tag)
+            if tag and (type_ := _go_type(package, tag[0], found[1])):
+                GO_TYPES.setdefault(f"{package}.{name}", {}).setdefault(found[0], type_)
         yield f"{package}.{name}", fields
 
 
@@ -107,6 +116,25 @@ def _field(package: str, field: re.Match[str], tag: tuple[str, str] | None) -> F
         flags += "e" if "omitempty" in rest else ""
         flags += "z" if "omitzero" in rest else ""
     return [name, type_, flags]
+
+
+def _go_type(package: str, declared: str, scalar: str) -> str:
+    """Return Go's name of the type of a plain field; empty where it is that of the scalar."""
+    words = declared.split()
+    if len(words) < 2 or ("." in scalar and "," not in scalar):
+        return ""
+    shown = re.sub(
+        r"(?P<alias>\w+\.)?(?P<name>\w+)",
+        lambda part: _qualified(package, part["alias"] or "", part["name"]),
+        "".join(words[1:]).replace("*", ""),
+    )
+    return shown if "." in shown else ""
+
+
+def _qualified(package: str, alias: str, name: str) -> str:
+    if alias:
+        return re.sub(r"^[a-z]+(?=v\d)", "", alias) + name
+    return name if name[0].islower() else f"{package.rpartition('.')[2]}.{name}"
 
 
 def _type(package: str, name: str) -> str:

@@ -8,12 +8,15 @@ are compiled once per definition: every write goes through one.
 Sources: Go's encoding/json (texts), sigs.k8s.io/json (strict errors), the tags of k8s.io/api.
 """
 
+import gzip
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
-from dralab.api.messages import Messages, message_of
+import orjson
+
+from dralab.api.messages import DATA, Messages, message_of
 from dralab.api.scalar_decoding import (
     Decode,
     DecodingError,
@@ -42,6 +45,8 @@ from dralab.values.remembering import remembered
 
 MICRO_TIME: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime"
 INT_LIMITS: Final = {"int32": 2**31, "int64": 2**63}
+# Formats whose types in Go read themselves.
+OWN_READERS: Final = frozenset({"quantity", "date-time", "int-or-string"})
 MAX_DEPTH: Final = 150
 MAX_STRICT_ERRORS: Final = 100  # sigs.k8s.io/json: no more are gathered
 # Structs of 1.37 that a 1.36 server does not show while they are empty.
@@ -86,7 +91,7 @@ class Decoder:
             return self._decode(value, seen), unknown
         except Unclear:
             # Something is wrong: walk again, this time knowing where.
-            _Walk(self.kind, unknown).value(self.schema, value, [], "")
+            _Walk(self.kind, unknown).check(self.schema, value)
         return self._decode(value, DecodingNotes()), unknown
 
 
@@ -320,52 +325,78 @@ class _Struct:
 # --- the slow way -----------------------------------------------------------------------------
 
 
-class _Walk:
-    """Walks a value with its path: drops unknown fields, raises for the first wrong type.
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a value is: `path` names fields as Go does, `at` with the indexes of lists.
 
-    `unknown` gets the paths of the first of them.
+    `owner` is the struct that has the field, `type` Go's name of its type if it has its own.
+    """
+
+    path: tuple[str, ...] = ()
+    at: str = ""
+    owner: str = ""
+    type: str = ""
+
+
+class _Walk:
+    """Walks a value with its path: drops unknown fields, finds the first wrong type.
+
+    `unknown` gets the paths of the first of them. What a type of Go reads by itself, such as
+    a time, ends the walk at once; any other wrong type is told of at its end.
     """
 
     def __init__(self, kind: str, unknown: list[str]) -> None:
         self.kind = kind
         self.unknown = unknown
+        self.wrong: DecodingError | None = None
 
-    def value(self, schema: Schema, value: Any, path: list[str], at: str, owner: str = "") -> None:
-        """Check a value; `path` names fields as Go does, `at` with the indexes of lists."""
+    def check(self, schema: Schema, value: Any) -> None:
+        """Check a whole object. DecodingError: what Go complains of first."""
+        self.value(schema, value, _Place())
+        if self.wrong is not None:
+            raise self.wrong
+
+    def value(self, schema: Schema, value: Any, place: "_Place") -> None:
+        """Check a value, and note the first wrong type."""
         if value is None or schema.free:
             return
-        if len(path) > MAX_DEPTH:
+        if len(place.path) > MAX_DEPTH:
             raise DecodingError("exceeded max depth")
         if schema.is_struct:
-            self._struct(schema, value, path, at, owner)
+            self._struct(schema, value, place)
         elif schema.type == "array":
-            self._expect(isinstance(value, list), schema, value, path, owner)
-            for index, item in enumerate(value):
-                if schema.item is not None:
-                    self.value(schema.item, item, path, f"{at}[{index}]", owner)
+            if self._is(list, schema, value, place) and schema.item is not None:
+                below = place.type.removeprefix("[]") if place.type.startswith("[]") else ""
+                for index, item in enumerate(value):
+                    at = f"{place.at}[{index}]"
+                    self.value(schema.item, item, replace(place, at=at, type=below))
         elif schema.type == "object":
-            self._expect(isinstance(value, dict), schema, value, path, owner)
-            for key, item in value.items():
-                if schema.values is not None:
-                    self.value(schema.values, item, path, f"{at}.{key}", owner)
+            if self._is(dict, schema, value, place) and schema.values is not None:
+                below = place.type.partition("]")[2] if place.type.startswith("map[") else ""
+                for key, item in value.items():
+                    at = f"{place.at}.{key}"
+                    self.value(schema.values, item, replace(place, at=at, type=below))
         else:
-            self._leaf(schema, value, path, owner)
+            self._leaf(schema, value, place)
 
-    def _struct(self, schema: Schema, value: Any, path: list[str], at: str, owner: str) -> None:
-        self._expect(isinstance(value, dict), schema, value, path, owner)
-        name = schema.name.rpartition(".")[2] or owner or self.kind
+    def _struct(self, schema: Schema, value: Any, place: "_Place") -> None:
+        if not self._is(dict, schema, value, place):
+            return
+        name = schema.name.rpartition(".")[2] or place.owner or self.kind
+        types = _go_types().get(message_of(schema.name), {}) if schema.name else {}
         dropped = [key for key in value if key not in schema.properties]
         for key, item in value.items():
             part = schema.properties.get(key)
-            where = f"{at}.{key}" if at else key
+            where = f"{place.at}.{key}" if place.at else key
             if part is not None:
-                self.value(part, item, [*path, key], where, name)
+                below = _Place((*place.path, key), where, name, types.get(key, ""))
+                self.value(part, item, below)
             elif len(self.unknown) < MAX_STRICT_ERRORS:
                 self.unknown.append(where)
         for key in dropped:
             del value[key]
 
-    def _leaf(self, schema: Schema, value: Any, path: list[str], owner: str) -> None:
+    def _leaf(self, schema: Schema, value: Any, place: "_Place") -> None:
         try:
             _simple(schema)(value, DecodingNotes())
         except Unclear:
@@ -382,32 +413,44 @@ class _Walk:
                 except TimeError as error:
                     raise DecodingError(str(error)) from error
             case "byte" if isinstance(value, str):
-                raise DecodingError("illegal base64 data at input byte 0")
+                self._note("illegal base64 data at input byte 0")
+                return
             case _:
                 pass
-        self._refuse(schema, value, path, owner)
+        self._refuse(schema, value, place)
 
-    def _expect(
-        self,
-        fine: bool,  # noqa: FBT001 - reads as an assertion
-        schema: Schema,
-        value: Any,
-        path: list[str],
-        owner: str,
-    ) -> None:
-        if not fine:
-            self._refuse(schema, value, path, owner)
+    def _is(self, kind: type, schema: Schema, value: Any, place: "_Place") -> bool:
+        if isinstance(value, kind):
+            return True
+        self._refuse(schema, value, place)
+        return False
 
-    def _refuse(self, schema: Schema, value: Any, path: list[str], owner: str) -> NoReturn:
-        shown, wanted = _go_value(value), _go_type(schema)
+    def _note(self, text: str) -> None:
+        """Remember the first wrong type: Go reads on, to find what it cannot read at all."""
+        if self.wrong is None:
+            self.wrong = DecodingError(text)
+
+    def _refuse(self, schema: Schema, value: Any, place: "_Place") -> None:
+        shown, wanted = _go_value(value), place.type or _go_type(schema)
         if schema.format == "int-or-string" and isinstance(value, (int, float)):
             shown, wanted = "number", "int32"
-        if not path:
-            raise DecodingError(f"json: cannot unmarshal {shown} into Go value of type {wanted}")
-        where = f"{owner or self.kind}.{'.'.join(path)}"
-        raise DecodingError(
-            f"json: cannot unmarshal {shown} into Go struct field {where} of type {wanted}"
-        )
+        elif schema.format == "int-or-string":
+            wanted = "int32"
+        where = f"{place.owner or self.kind}.{'.'.join(place.path)}"
+        place_text = f"struct field {where}" if place.path else "value"
+        text = f"json: cannot unmarshal {shown} into Go {place_text} of type {wanted}"
+        if schema.format in OWN_READERS:
+            raise DecodingError(text)
+        self._note(text)
+
+
+@lru_cache(maxsize=1)
+def _go_types() -> Mapping[str, Mapping[str, str]]:
+    """Return Go's names of the types of plain fields, by message and field."""
+    found: dict[str, dict[str, str]] = orjson.loads(
+        gzip.decompress((DATA / "go_types.json.gz").read_bytes())
+    )
+    return found
 
 
 def _go_value(value: Any) -> str:

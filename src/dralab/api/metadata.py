@@ -131,13 +131,8 @@ def _owner_problems(owners: Any) -> list[FieldError]:
 
 
 def _finalizer_problems(finalizers: Any) -> list[FieldError]:
-    errors = []
     path = "metadata.finalizers"
-    for name in finalizers:
-        if names.is_qualified(name):
-            continue
-        found = names.qualified_problems(name)
-        errors += [fields.invalid_value(path, name, why) for why in found]
+    errors = [error for name in finalizers for error in _qualified_errors(name, path)]
     if "orphan" in finalizers and "foregroundDeletion" in finalizers:
         errors.append(
             fields.invalid_value(
@@ -147,13 +142,27 @@ def _finalizer_problems(finalizers: Any) -> list[FieldError]:
             )
         )
     # Of the built-in kinds (`pkg/apis/core/validation`, ValidateObjectMeta).
-    why = "name is neither a standard finalizer name nor is it fully qualified"
-    errors += [
-        fields.invalid_value(f"{path}[{index}]", name, why)
-        for index, name in enumerate(finalizers)
-        if "/" not in name and name not in STANDARD_FINALIZERS
-    ]
+    for index, name in enumerate(finalizers):
+        errors += _standard_errors(name, f"{path}[{index}]")
     return errors
+
+
+def finalizer_errors(name: str, path: str) -> list[FieldError]:
+    """Return what is wrong with one finalizer of a built-in kind."""
+    return _qualified_errors(name, path) + _standard_errors(name, path)
+
+
+def _qualified_errors(name: str, path: str) -> list[FieldError]:
+    if names.is_qualified(name):
+        return []
+    return [fields.invalid_value(path, name, why) for why in names.qualified_problems(name)]
+
+
+def _standard_errors(name: str, path: str) -> list[FieldError]:
+    if "/" in name or name in STANDARD_FINALIZERS:
+        return []
+    why = "name is neither a standard finalizer name nor is it fully qualified"
+    return [fields.invalid_value(path, name, why)]
 
 
 def change_problems(new: Metadata, old: Metadata) -> list[FieldError]:

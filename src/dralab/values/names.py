@@ -25,6 +25,8 @@ def label_problems(name: str) -> list[str]:
     if len(name) > 63:
         problems.append("must be no more than 63 characters")
     if not LABEL.fullmatch(name):
+        if SUBDOMAIN.fullmatch(name):
+            return [*problems, "must not contain dots"]
         problems.append(
             "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or "
             "'-', and must start and end with an alphanumeric character (e.g. 'my-name',  or "

@@ -70,6 +70,19 @@ def network_problems(text: str, *, canonical: bool = False) -> list[str]:
     return []
 
 
+def address_warnings(path: str, text: str) -> list[str]:
+    """Return how an address should be spelled, if it is spelled in another way."""
+    found = parsed_address(text)
+    if not isinstance(found, IPv6Address) or text == str(found):
+        return []
+    return [f'{path}: IPv6 address "{text}" should be in RFC 5952 canonical format ("{found}")']
+
+
+def is_network(text: str) -> bool:
+    """Return whether Go's older parser reads a text as a CIDR value."""
+    return NO_NETWORK not in network_problems(text)
+
+
 def endpoint_problems(text: str) -> list[str]:
     """Return why an address is not one of an endpoint.
 

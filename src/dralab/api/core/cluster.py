@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from dralab.api import fields
-from dralab.api.core.addresses import network_problems
+from dralab.api.core.addresses import is_network, network_problems
 from dralab.api.fields import FieldError
+from dralab.api.metadata import finalizer_errors
 from dralab.api.strategy import Strategy
 from dralab.values import names
 from dralab.values.json_types import JsonDict
@@ -18,7 +19,6 @@ SYSTEM_CLASSES: Final = {
 }  # fmt: skip
 COORDINATED: Final = ("strategy", "preferredHolder")
 PREEMPTION: Final = ["PreemptLowerPriority", "Never"]
-STANDARD_FINALIZERS: Final = ("kubernetes", "orphan", "foregroundDeletion")
 
 
 class NamespaceStrategy(Strategy):
@@ -57,13 +57,8 @@ class NamespaceStrategy(Strategy):
 
     def validate(self, value: JsonDict) -> list[FieldError]:
         """Return what is wrong with the finalizers."""
-        errors, why = [], "name is neither a standard finalizer name nor is it fully qualified"
-        for name in (value.get("spec") or {}).get("finalizers") or ():
-            problems = names.qualified_problems(name)
-            if not problems and "/" not in name and name not in STANDARD_FINALIZERS:
-                problems = [why]
-            errors += [fields.invalid_value("spec.finalizers", name, it) for it in problems]
-        return errors
+        finalizers, path = (value.get("spec") or {}).get("finalizers") or (), "spec.finalizers"
+        return [error for name in finalizers for error in finalizer_errors(name, path)]
 
 
 class NodeStrategy(Strategy):
@@ -82,6 +77,25 @@ class NodeStrategy(Strategy):
         if status.get("capacity") and not status.get("allocatable"):
             status["allocatable"] = dict(status["capacity"])
 
+    def prepare_create(self, value: JsonDict, now: str) -> None:  # noqa: ARG002
+        """Drop the source of a kubelet's configuration, a feature that was removed."""
+        (value.get("spec") or {}).pop("configSource", None)
+
+    def prepare_update(self, new: JsonDict, old: JsonDict, now: str) -> None:
+        """Drop the same, unless it was there before."""
+        if not (old.get("spec") or {}).get("configSource"):
+            self.prepare_create(new, now)
+
+    def warnings(self, value: JsonDict) -> list[str]:
+        """Return what is deprecated in the node."""
+        spec = value.get("spec") or {}
+        found = []
+        if spec.get("configSource"):
+            found.append("spec.configSource: the feature is removed")
+        if spec.get("externalID"):
+            found.append("spec.externalID: this field is deprecated, and is unused by Kubernetes")
+        return found
+
     def validate(self, value: JsonDict) -> list[FieldError]:
         """Return what is wrong with the spec."""
         errors = []
@@ -92,6 +106,9 @@ class NodeStrategy(Strategy):
             errors += [
                 fields.invalid_value(f"{at}.key", key, why) for why in names.qualified_problems(key)
             ]
+            text = taint.get("value") or ""
+            if problems := names.label_value_problems(text):
+                errors.append(fields.invalid_value(f"{at}.value", text, ";".join(problems)))
             known = ["NoSchedule", "PreferNoSchedule", "NoExecute"]
             if not effect:
                 errors.append(fields.required(f"{at}.effect"))
@@ -99,7 +116,13 @@ class NodeStrategy(Strategy):
                 wrong = fields.not_supported(f"{at}.effect", effect, known, ordered=True)
                 errors.append(wrong)
             if (key, effect) in seen:
-                errors.append(fields.duplicate(at, taint))
+                # By the names that the fields have in Go.
+                shown = {
+                    "Key": key, "Value": text, "Effect": effect,
+                    "TimeAdded": taint.get("timeAdded"),
+                }  # fmt: skip
+                why = "taints must be unique by key and effect pair"
+                errors.append(FieldError("FieldValueDuplicate", at, shown, why))
             seen.add((key, effect))
         return errors + _range_errors((value.get("spec") or {}).get("podCIDRs") or ())
 
@@ -124,7 +147,18 @@ def _range_errors(ranges: Sequence[str]) -> list[FieldError]:
         for index, text in enumerate(ranges)
         for why in network_problems(text)
     ]
-    if not errors and len({":" in text for text in ranges}) < len(ranges):
+    if len(ranges) < 2:
+        return errors
+    for index, text in enumerate(ranges):
+        if is_network(text):
+            continue
+        why = (
+            "invalid PodCIDRs. failed to check with dual stack with error:"
+            f"invalid CIDR[{index}]: <nil> (invalid CIDR address: {text})"
+        )
+        errors.append(FieldError("InternalError", path, "", why))
+        break
+    if errors or len({":" in text for text in ranges}) < len(ranges):
         why = "may specify no more than one CIDR for each IP family"
         errors.append(fields.invalid_value(path, list(ranges), why))
     return errors

@@ -11,6 +11,7 @@ from dralab.api import fields
 from dralab.api.core.access import any_name
 from dralab.api.core.addresses import (
     address_problems,
+    address_warnings,
     domain_errors,
     domain_path_errors,
     each,
@@ -332,6 +333,27 @@ class EndpointSliceStrategy(Strategy):
         for port in value.get("ports") or ():
             port.setdefault("name", "")
             port.setdefault("protocol", "TCP")
+
+    def prepare_create(self, value: JsonDict, now: str) -> None:  # noqa: ARG002
+        """Drop the older form of an endpoint's topology, which v1 does not write."""
+        for endpoint in value.get("endpoints") or ():
+            endpoint.pop("deprecatedTopology", None)
+
+    def prepare_update(self, new: JsonDict, old: JsonDict, now: str) -> None:
+        """Drop the same, unless the endpoints stay as they are."""
+        if new.get("endpoints") != old.get("endpoints"):
+            self.prepare_create(new, now)
+
+    def warnings(self, value: JsonDict) -> list[str]:
+        """Return what is deprecated in the slice."""
+        if value.get("addressType") == "FQDN":
+            return ["spec.addressType: FQDN endpoints are deprecated"]
+        return [
+            warning
+            for index, endpoint in enumerate(value.get("endpoints") or ())
+            for number, address in enumerate(endpoint.get("addresses") or ())
+            for warning in address_warnings(f"endpoints[{index}].addresses[{number}]", address)
+        ]
 
     def validate(self, value: JsonDict) -> list[FieldError]:
         """Return what is wrong with the slice."""

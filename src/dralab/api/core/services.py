@@ -9,6 +9,7 @@ from typing import Any, Final
 from dralab.api import fields
 from dralab.api.core.addresses import (
     address_problems,
+    address_warnings,
     each,
     endpoint_problems,
     network_problems,
@@ -36,6 +37,7 @@ OF_TYPE: Final = (
     "healthCheckNodePort", "allocateLoadBalancerNodePorts", "loadBalancerClass",
     "externalTrafficPolicy",
 )  # fmt: skip
+HINTS_ANNOTATION: Final = "service.kubernetes.io/topology-aware-hints"
 DISTRIBUTIONS: Final = ("PreferClose", "PreferSameZone", "PreferSameNode")
 
 
@@ -108,7 +110,7 @@ class ServiceStrategy(Strategy):
         errors += label_problems(spec.get("selector") or {}, "spec.selector")
         errors += _affinity_errors(spec)
         if kind != "ExternalName":
-            errors += _address_errors(spec)
+            errors += service_address_errors(spec)
         for index, address in enumerate(spec.get("externalIPs") or ()):
             problems = address_problems(address) or endpoint_problems(address)
             errors += each(f"spec.externalIPs[{index}]", address, problems)
@@ -128,6 +130,44 @@ class ServiceStrategy(Strategy):
                 )
             )
         return errors
+
+    def warnings(self, value: JsonDict) -> list[str]:
+        """Return what is ignored or deprecated in the service."""
+        spec, kind = value["spec"], value["spec"].get("type")
+        headless = kind == "ClusterIP" and spec.get("clusterIP") == "None"
+        external, found = spec.get("externalIPs") or (), []
+        if HINTS_ANNOTATION in (value["metadata"].get("annotations") or {}):
+            found.append(
+                f"annotation {HINTS_ANNOTATION} is deprecated, please use "
+                "service.kubernetes.io/topology-mode instead"
+            )
+        if not headless:
+            for index, address in enumerate(spec.get("clusterIPs") or ()):
+                found += address_warnings(f"spec.clusterIPs[{index}]", address)
+        else:
+            ignored = (
+                ("loadBalancerIP", spec.get("loadBalancerIP")),
+                ("externalIPs", external),
+                ("SessionAffinity", spec.get("sessionAffinity") != "None"),
+            )
+            found += [f"spec.{part} is ignored for headless services" for part, on in ignored if on]
+        for index, address in enumerate(external):
+            found += address_warnings(f"spec.externalIPs[{index}]", address)
+        if external and not headless and kind != "ExternalName":
+            found.append(
+                "spec.externalIPs is deprecated and may no longer be implemented in some clusters"
+            )
+        if address := spec.get("loadBalancerIP"):
+            found += address_warnings("spec.loadBalancerIP", address)
+        if kind == "ExternalName" and external:
+            found.append('spec.externalIPs is ignored when spec.type is "ExternalName"')
+        if kind != "ExternalName" and spec.get("externalName"):
+            found.append('spec.externalName is ignored when spec.type is not "ExternalName"')
+        if spec.get("trafficDistribution") == "PreferClose":
+            found.append(
+                'spec.trafficDistribution: "PreferClose" is deprecated; use "PreferSameZone"'
+            )
+        return found
 
     def name_problems(self, name: str) -> list[str]:
         """Return why a name is none (RelaxedServiceNameValidation: it may begin with a digit)."""
@@ -226,8 +266,17 @@ def _affinity_errors(spec: JsonObject) -> list[FieldError]:
     return []
 
 
-def _address_errors(spec: JsonObject) -> list[FieldError]:
+def service_address_errors(spec: JsonObject) -> list[FieldError]:
+    """Return what is wrong with the addresses that a service asks for, and their families."""
+    first, path = spec.get("clusterIP") or "", "spec.clusterIPs"
+    addresses = spec.get("clusterIPs") or ([first] if first else [])
     errors = []
+    if first and addresses[0] != first:
+        why = "first value must match `clusterIP`"
+        errors.append(fields.invalid_value(path, addresses, why))
+    elif addresses and not first:
+        why = "must be empty when `clusterIP` is not specified"
+        errors.append(fields.invalid_value(path, addresses, why))
     families = spec.get("ipFamilies") or ()
     for index, family in enumerate(families):
         path = f"spec.ipFamilies[{index}]"
@@ -238,11 +287,6 @@ def _address_errors(spec: JsonObject) -> list[FieldError]:
     policy = spec.get("ipFamilyPolicy")
     if policy is not None and policy not in FAMILY_POLICIES:
         errors.append(fields.not_supported("spec.ipFamilyPolicy", policy, FAMILY_POLICIES))
-    first, path = spec.get("clusterIP") or "", "spec.clusterIPs"
-    addresses = spec.get("clusterIPs") or ([first] if first else [])
-    if first and addresses[0] != first:
-        why = "first value must match `clusterIP`"
-        errors.append(fields.invalid_value(path, addresses, why))
     wrong = False
     for index, address in enumerate(addresses):
         if index == 0 and address == "None":
@@ -256,11 +300,21 @@ def _address_errors(spec: JsonObject) -> list[FieldError]:
         errors += each(f"{path}[{index}]", address, problems)
     if len(addresses) > 2:
         errors.append(fields.invalid_value(path, addresses, "may only hold up to 2 values"))
-    if wrong or len(addresses) < 2:
+    if wrong:
         return errors
-    if len({":" in address for address in addresses}) < len(addresses):
+    if len(addresses) > 1 and len({":" in address for address in addresses}) < len(addresses):
         why = "may specify no more than one IP for each IP family"
         errors.append(fields.invalid_value(path, addresses, why))
+    return errors + _family_errors(addresses, families)
+
+
+def _family_errors(addresses: Sequence[str], families: Sequence[str]) -> list[FieldError]:
+    """Return which addresses are not of the families beside them."""
+    errors = []
+    for index, (address, family) in enumerate(zip(addresses, families, strict=False)):
+        if address != "None" and family in FAMILIES and (family == "IPv6") != (":" in address):
+            why = f"expected an {family} value as indicated by `ipFamilies[{index}]`"
+            errors.append(fields.invalid_value(f"spec.clusterIPs[{index}]", address, why))
     return errors
 
 
@@ -350,6 +404,18 @@ class EndpointsStrategy(Strategy):
             for port in subset.get("ports") or ():
                 port.setdefault("protocol", "TCP")
 
+    def warnings(self, value: JsonDict) -> list[str]:
+        """Return which addresses are spelled in another way than they should be."""
+        return [
+            warning
+            for index, subset in enumerate(value.get("subsets") or ())
+            for part in ("addresses", "notReadyAddresses")
+            for number, address in enumerate(subset.get(part) or ())
+            for warning in address_warnings(
+                f"subsets[{index}].{part}[{number}].ip", address.get("ip") or ""
+            )
+        ]
+
     def validate(self, value: JsonDict) -> list[FieldError]:
         """Return what is wrong with the subsets."""
         errors = []
@@ -369,12 +435,12 @@ class EndpointsStrategy(Strategy):
 
 def _endpoint_errors(address: JsonObject, path: str) -> list[FieldError]:
     text = address.get("ip") or ""
-    errors = each(f"{path}.ip", text, [*address_problems(text), *endpoint_problems(text)])
+    errors = each(f"{path}.ip", text, address_problems(text))
     if host := address.get("hostname"):
         errors += each(f"{path}.hostname", host, names.label_problems(host))
     if (node := address.get("nodeName")) is not None:
         errors += each(f"{path}.nodeName", node, names.subdomain_problems(node))
-    return errors
+    return errors + each(f"{path}.ip", text, endpoint_problems(text))
 
 
 def _endpoint_port_errors(

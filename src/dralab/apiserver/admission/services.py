@@ -6,6 +6,7 @@ from ipaddress import IPv4Network, ip_address
 from typing import Any, Final
 
 from dralab.api import fields
+from dralab.api.core.services import service_address_errors
 from dralab.api.status import ApiError
 from dralab.apiserver.admission.chain import WRITES, Concerns, Review
 from dralab.values.json_types import JsonDict
@@ -13,6 +14,7 @@ from dralab.values.json_types import JsonDict
 NODE_PORTS: Final = range(30000, 32768)
 NETWORK: Final = "10.0.0.0/24"
 TRIES: Final = 1000
+NOT_CONFIGURED: Final = "not configured on this cluster"
 
 
 class ServiceAddresses:
@@ -58,10 +60,51 @@ class ServiceAddresses:
         # What is free depends on every service there is.
         review.all_of("services", "")
         before = ((review.old or {}).get("spec") or {}) if review.old else {}
+        if before.get("type") in {None, "ExternalName"} and (
+            errors := service_address_errors(spec)
+        ):
+            raise fields.invalid("Service", review.name, errors)
+        self._check_stacks(review, spec)
         self._address(review, spec, before)
         self._families(review, spec)
         if kind in {"NodePort", "LoadBalancer"}:
             self._node_ports(review, spec, before)
+
+    def _check_stacks(self, review: Review, spec: JsonDict) -> None:
+        """Refuse what needs a second family of addresses, which this cluster does not have."""
+        policy, path = spec.get("ipFamilyPolicy") or "SingleStack", "spec.ipFamilyPolicy"
+        addresses, families = spec.get("clusterIPs") or (), spec.get("ipFamilies") or ()
+        if spec.get("clusterIP") == "None" and not spec.get("selector"):
+            return
+        errors = []
+        if policy == "SingleStack":
+            why = "must be 'RequireDualStack' or 'PreferDualStack' when multiple {} are specified"
+            errors = [
+                fields.invalid_value(path, policy, why.format(what))
+                for what, given in (("cluster IPs", addresses), ("IP families", families))
+                if len(given) == 2
+            ]
+        errors += [
+            fields.invalid_value(
+                f"spec.clusterIPs[{index}]",
+                list(addresses),
+                "IPv6 is not configured on this cluster",
+            )
+            for index, address in enumerate(addresses)
+            if ":" in address and index >= len(families)
+        ]
+        if errors:
+            raise fields.invalid("Service", review.name, errors)
+        why = "this cluster is not configured for dual-stack services"
+        if policy == "RequireDualStack":
+            errors = [fields.invalid_value(path, policy, why)]
+        errors += [
+            fields.invalid_value(f"spec.ipFamilies[{index}]", family, NOT_CONFIGURED)
+            for index, family in enumerate(families)
+            if family == "IPv6"
+        ]
+        if errors:
+            raise fields.invalid("Service", review.name, errors)
 
     def _address(self, review: Review, spec: JsonDict, before: JsonDict) -> None:
         address = spec.get("clusterIP") or before.get("clusterIP") or ""
@@ -110,10 +153,6 @@ class ServiceAddresses:
             spec.setdefault("ipFamilies", ["IPv4", "IPv6"])
             spec.setdefault("ipFamilyPolicy", "RequireDualStack")
             return
-        for index, family in enumerate(spec.get("ipFamilies") or ()):
-            if family == "IPv6":
-                at = f"spec.ipFamilies[{index}]"
-                self._taken(review, at, family, "not configured on this cluster")
         spec.setdefault("ipFamilies", ["IPv4"])
         spec.setdefault("ipFamilyPolicy", "SingleStack")
 

@@ -106,8 +106,11 @@ class ResourceRequests:
         """Answer a request for a resource. ApiError: it is refused."""
         if (warning := DEPRECATED.get(route.kind.hub)) is None:
             return self._answer(request, route, user)
-        request.warned = [warning]
-        answer = self._answer(request, route, user)
+        try:
+            answer = self._answer(request, route, user)
+        except ApiError:
+            request.warned = [warning, *request.warned]
+            raise
         if not isinstance(answer, (HttpResponse, WatchStream)):
             return answer
         return replace(answer, headers=[*answer.headers, *warning_headers([warning])])

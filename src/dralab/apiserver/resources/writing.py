@@ -50,6 +50,7 @@ def create(
     context.rules.default(kind, value)
     value = context.rules.to_hub(kind, value)
     meta = metadata_of(value)
+    _drop_repeated_owners(meta, options)
     name = meta.get("name") or ""
     # Fields set by admission and the kind's rules have no owner.
     now = context.now()
@@ -68,6 +69,7 @@ def create(
     if review.changed:
         meta = metadata_of(value)
         _check_namespace(kind, meta, namespace)
+        _drop_repeated_owners(meta, options, admitted=True)
     revision = meta.get("resourceVersion") or ""
     if kind.has_status and not rules.keeps_status:
         value["status"] = {}
@@ -157,18 +159,41 @@ def _given_metadata(
 
 def _check_namespace(kind: Kind, meta: JsonDict, namespace: str) -> None:
     given = meta.get("namespace") or ""
+    if not isinstance(given, str):
+        return  # decoding tells of it
     if not kind.namespaced:
-        if given:
-            raise ApiError.bad_request(
-                "the namespace of the provided object does not match the namespace sent on the "
-                "request"
-            )
+        meta.pop("namespace", None)
         return
     if given and given != namespace:
         raise ApiError.bad_request(
             "the namespace of the provided object does not match the namespace sent on the request"
         )
     meta["namespace"] = namespace
+
+
+def _drop_repeated_owners(
+    meta: JsonDict, options: WriteOptions, *, admitted: bool = False
+) -> None:
+    """Drop owners that are there twice, with a warning; `admitted` says that admission is over."""
+    owners = meta.get("ownerReferences") or ()
+    if len(owners) < 2:
+        return
+    kept: list[JsonDict] = []
+    repeated: list[str] = []
+    for owner in owners:
+        if owner in kept:
+            repeated.append(owner.get("uid") or "")
+        else:
+            kept.append(owner)
+    if not repeated:
+        return
+    meta["ownerReferences"] = kept
+    when = " after mutating admission happens" if admitted else ""
+    options.warnings.append(
+        f".metadata.ownerReferences contains duplicate entries{when}; API server dedups owner "
+        "references in 1.20+, and may reject such requests as early as 1.24; please fix your "
+        f"requests; duplicate UID(s) observed: {', '.join(repeated)}"
+    )
 
 
 def _exists(kind: Kind, current: Stored) -> ApiError:
@@ -294,6 +319,7 @@ def update(
         value = typed_objects.decoded_change(context, kind, value, live.value, options)
         context.rules.default(kind, value)
         value = context.rules.to_hub(kind, value)
+        _drop_repeated_owners(metadata_of(value), options)
         return _replace(context, kind, live, value, options, subresource=subresource), False
 
 
@@ -393,6 +419,7 @@ def _replace(
     admission.admit(context, review)
     if review.changed:
         value = review.value = _carried_over(context, kind, value, old, subresource)
+    _drop_repeated_owners(value["metadata"], options, admitted=True)
     if subresource == "status":
         rules.prepare_status(value, old, context.now())
         errors = rules.validate_status(value, old)
