@@ -22,9 +22,7 @@ OWN = ("uid", "resourceVersion", "creationTimestamp", "managedFields")
 def asked(server, method, target, body, kind="application/json"):
     headers = {**HEADERS, "Content-Type": kind}
     text = body if isinstance(body, str) else json.dumps(body)
-    return server.send(
-        Question(method=method, target=target, headers=headers, body=text.encode())
-    )
+    return server.send(Question(method=method, target=target, headers=headers, body=text.encode()))
 
 
 def test_nearly_valid_objects_are_answered_as_by_a_real_server():
@@ -41,7 +39,9 @@ def test_nearly_valid_objects_are_answered_as_by_a_real_server():
         found = {"code": reply.status, "warning": reply.headers.get("warning")}
         found |= answer_of(reply.json() or {}, reply.status)
         recorded = {
-            part: row.get(part) for part in ("code", "warning", "message", "answer") if part in found
+            part: row.get(part)
+            for part in ("code", "warning", "message", "answer")
+            if part in found
         }
         if found != recorded:
             shown = json.dumps(row["body"])[:300]

@@ -66,7 +66,7 @@ class ServiceAddresses:
             raise fields.invalid("Service", review.name, errors)
         self._check_stacks(review, spec)
         self._address(review, spec, before)
-        self._families(review, spec)
+        self._families(spec)
         if kind in {"NodePort", "LoadBalancer"}:
             self._node_ports(review, spec, before)
 
@@ -147,7 +147,7 @@ class ServiceAddresses:
                 return str(host)
         raise _full("serviceIP")
 
-    def _families(self, review: Review, spec: JsonDict) -> None:
+    def _families(self, spec: JsonDict) -> None:
         if spec["clusterIP"] == "None" and not spec.get("selector"):
             # Headless without a selector: its endpoints are managed elsewhere, in any family.
             spec.setdefault("ipFamilies", ["IPv4", "IPv6"])

@@ -171,9 +171,7 @@ def _check_namespace(kind: Kind, meta: JsonDict, namespace: str) -> None:
     meta["namespace"] = namespace
 
 
-def _drop_repeated_owners(
-    meta: JsonDict, options: WriteOptions, *, admitted: bool = False
-) -> None:
+def _drop_repeated_owners(meta: JsonDict, options: WriteOptions, *, admitted: bool = False) -> None:
     """Drop owners that are there twice, with a warning; `admitted` says that admission is over."""
     owners = meta.get("ownerReferences") or ()
     if len(owners) < 2:
