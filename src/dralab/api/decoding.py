@@ -326,7 +326,7 @@ class _Struct:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _Whereabouts:
     """Where a value is: `path` names fields as Go does, `at` with the indexes of lists.
 
     `owner` is the struct that has the field, `type` Go's name of its type if it has its own.
@@ -352,11 +352,11 @@ class _Walk:
 
     def check(self, schema: Schema, value: Any) -> None:
         """Check a whole object. DecodingError: what Go complains of first."""
-        self.value(schema, value, _Place())
+        self.value(schema, value, _Whereabouts())
         if self.wrong is not None:
             raise self.wrong
 
-    def value(self, schema: Schema, value: Any, place: "_Place") -> None:
+    def value(self, schema: Schema, value: Any, place: "_Whereabouts") -> None:
         """Check a value, and note the first wrong type."""
         if value is None or schema.free:
             return
@@ -379,7 +379,7 @@ class _Walk:
         else:
             self._leaf(schema, value, place)
 
-    def _struct(self, schema: Schema, value: Any, place: "_Place") -> None:
+    def _struct(self, schema: Schema, value: Any, place: "_Whereabouts") -> None:
         if not self._is(dict, schema, value, place):
             return
         name = schema.name.rpartition(".")[2] or place.owner or self.kind
@@ -389,14 +389,14 @@ class _Walk:
             part = schema.properties.get(key)
             where = f"{place.at}.{key}" if place.at else key
             if part is not None:
-                below = _Place((*place.path, key), where, name, types.get(key, ""))
+                below = _Whereabouts((*place.path, key), where, name, types.get(key, ""))
                 self.value(part, item, below)
             elif len(self.unknown) < MAX_STRICT_ERRORS:
                 self.unknown.append(where)
         for key in dropped:
             del value[key]
 
-    def _leaf(self, schema: Schema, value: Any, place: "_Place") -> None:
+    def _leaf(self, schema: Schema, value: Any, place: "_Whereabouts") -> None:
         try:
             _simple(schema)(value, DecodingNotes())
         except Unclear:
@@ -419,7 +419,7 @@ class _Walk:
                 pass
         self._refuse(schema, value, place)
 
-    def _is(self, kind: type, schema: Schema, value: Any, place: "_Place") -> bool:
+    def _is(self, kind: type, schema: Schema, value: Any, place: "_Whereabouts") -> bool:
         if isinstance(value, kind):
             return True
         self._refuse(schema, value, place)
@@ -430,7 +430,7 @@ class _Walk:
         if self.wrong is None:
             self.wrong = DecodingError(text)
 
-    def _refuse(self, schema: Schema, value: Any, place: "_Place") -> None:
+    def _refuse(self, schema: Schema, value: Any, place: "_Whereabouts") -> None:
         shown, wanted = _go_value(value), place.type or _go_type(schema)
         if schema.format == "int-or-string" and isinstance(value, (int, float)):
             shown, wanted = "number", "int32"
