@@ -230,18 +230,27 @@ def show_waiting(page: Any) -> None:
 
 
 def show_story(page: Any) -> None:
-    """Open the way of that pod to its devices."""
+    """Open the way of a pod that runs to its devices."""
+    show_fleet(page)
+    page.get_by_role("searchbox").fill("node-06")
+    page.get_by_role("complementary").get_by_role("button", name="pod ml/").first.click()
+    page.get_by_role("heading", name="Events").wait_for()
+    page.wait_for_timeout(500)
+
+
+def show_lights(page: Any) -> None:
+    """Open the explanation of a pod that waits, with the devices that it could use."""
     show_waiting(page)
-    page.get_by_role("button", name="Its way to devices").click()
-    page.get_by_role("figure").wait_for()
+    page.get_by_text("could serve it now").wait_for()
+    page.wait_for_timeout(300)
 
 
 def show_moves(page: Any) -> None:
-    """Ask what a new node would change."""
+    """Show the second step of a plan that makes room."""
     page.get_by_role("tab", name="What if").click()
-    page.get_by_role("button", name="Add to the list").click()
-    page.get_by_role("button", name="What happens?").click()
-    page.get_by_text("nodes before").wait_for(timeout=120_000)
+    page.get_by_role("button", name="Which pods have to move?").click()
+    page.get_by_role("button", name="Next").click()
+    page.wait_for_timeout(500)
 
 
 def show_time(page: Any) -> None:
@@ -262,7 +271,7 @@ PICTURES: dict[str, tuple[Callable[[], list[Object]], Callable[[Any], None], str
     "fleet": (lambda: fleet(40, cut_every=4), show_fleet, "light"),
     "fleet-dark": (lambda: fleet(40, cut_every=4), show_fleet, "dark"),
     "node": (lambda: fleet(40, cut_every=4), show_node, "light"),
-    "waiting": (lambda: fleet(40, cut_every=4), show_waiting, "light"),
+    "waiting": (lambda: fleet(40, cut_every=4), show_lights, "light"),
     "story": (lambda: fleet(40, cut_every=4), show_story, "light"),
     "what-if": (lambda: fleet(40, cut_every=4), show_moves, "light"),
     "time": (list, show_time, "light"),

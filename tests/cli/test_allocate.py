@@ -201,7 +201,7 @@ def test_what_comes_before_takes_its_devices_first(run):
     assert told["facts"]["holders"] == ["a", "b"]
     assert told["helps"][0] == {
         "kind": "wait", "text": "wait until claim a or claim b ends: each is enough",
-        "fitsNow": True, "who": ["a", "b"], "number": 2,
+        "fitsNow": True, "who": ["a", "b"], "enough": 1, "number": 2,
     }  # fmt: skip
 
 

@@ -105,7 +105,9 @@ def test_every_device_has_a_state_and_its_holders(file):
         ("wire", "port"): ("free", []),
     }
     assert found["wire", "port"]["node"] == "(several)"
-    assert set(found["n1", "idle"]) == {"driver", "node", "pool", "device", "state", "holders"}
+    assert set(found["n1", "idle"]) == {
+        "driver", "node", "pool", "device", "state", "holders", "fill", "tainted", "unhealthy",
+    }  # fmt: skip
 
 
 def test_a_node_of_a_driver_is_one_line(file):

@@ -6,7 +6,7 @@ from itertools import count
 import orjson
 import pytest
 
-from builders import device, pod, pool, worker
+from builders import claim, device, pod, pool, request, worker
 from dralab.allocation.explanation.answers import answers
 from dralab.allocation.snapshot import Snapshot
 from dralab.api.status import ApiError
@@ -64,6 +64,46 @@ def test_nodes_have_a_zone_a_rack_and_what_keeps_pods_away(fleet):
     assert [fleet["zones"][each] for each in nodes["zone"]] == ["z1", ""]
     assert [fleet["racks"][each] for each in nodes["rack"]] == ["r1", ""]
     assert nodes["status"] == ["", "cordoned"]
+
+
+def of_device(objects, name, column):
+    found = orjson.loads(desk(objects).fleet())
+    places = found["devices"]["name"]
+    return found["devices"][column][places.index(found["names"].index(name))]
+
+
+def test_the_fleet_tells_how_full_a_shared_device_is():
+    objects = [
+        *cluster(),
+        worker("n3"),
+        *pool(
+            "n3",
+            device("wide", shared=True, capacity={"memory": "10Gi", "cores": "100"}),
+            node="n3",
+        ),
+    ]
+    sharing = claim("part", request("r0", "gpu"), namespace="ml")
+    result = {
+        "request": "r0", "driver": "gpu.example.com", "pool": "n3", "device": "wide",
+        "shareID": "0b4a3f9e-0000-4000-8000-000000000001",
+        "consumedCapacity": {"memory": "4Gi", "cores": "10"},
+    }  # fmt: skip
+    sharing["status"] = {"allocation": {"devices": {"results": [result]}}}
+    assert of_device([*objects, stored(sharing)], "wide", "fill") == 40
+    assert of_device(objects, "wide", "fill") == 0
+    assert of_device(cluster(), "d0", "fill") == 100
+
+
+@pytest.mark.parametrize(
+    ("name", "health", "flags"),
+    [("k8s.gpu/gpu=x-d0", "Unhealthy", 2), ("k8s.gpu/gpu=x-d0", "Healthy", 0)],
+)
+def test_the_fleet_marks_devices_that_the_kubelet_reports_as_unhealthy(name, health, flags):
+    objects = cluster()
+    runs = next(item for item in objects if item["metadata"]["name"] == "runs")
+    reported = {"name": "claim:g/r0", "resources": [{"resourceID": name, "health": health}]}
+    runs["status"] = {"containerStatuses": [{"name": "m", "allocatedResourcesStatus": [reported]}]}
+    assert of_device(objects, "d0", "flags") == flags
 
 
 def test_the_fleet_is_sent_once():
@@ -164,6 +204,7 @@ def test_the_story_of_a_pod_that_runs_counts_what_it_could_choose_from_and_says_
         "among": "the first of 2 devices that could serve it",
         "earlier": "",
         "passed": [],
+        "able": [],
     }
 
 

@@ -249,7 +249,7 @@ function cells(
       context.beginPath();
       for (const { box, fill } of cellsOf) pattern(context, fill < 100 ? "free" : state, box);
       context.stroke();
-      flagged(context, cellsOf, palette, scale);
+      if (state === "used") flagged(context, cellsOf, palette, scale);
     }
   }));
   context.globalAlpha = 1;

@@ -81,7 +81,7 @@ export function Map({ fleet, scene, label, onChoose, onMove, moved = 1 }: MapPro
     if (!box || !element || !view.current) return;
     const { x, y, scale } = view.current;
     const w = element.clientWidth / scale, h = element.clientHeight / scale;
-    if (scale < 1.2) view.current.scale = 3;
+    if (scale < (scene.node >= 0 ? 1.2 : 0.4)) view.current.scale = 3;
     else if (box.x > x && box.y > y && box.x + box.w < x + w && box.y + box.h < y + h) return;
     touched.current = true;
     view.current.x = box.x + box.w / 2 - element.clientWidth / view.current.scale / 2;

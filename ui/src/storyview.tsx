@@ -109,6 +109,9 @@ function DeviceRow({ device }: { device: ClaimStory["devices"][number] }) {
         {why ? why.among : <span class="quiet">it is not published any more, or its class is gone</span>}
         {why?.earlier && <>; {why.earlier}</>}
         {!!why?.passed.length && <ul class="passed">{why.passed.map((text) => <li key={text}>passed over: <bdi>{text}</bdi></li>)}</ul>}
+        {!!why?.able.length && (
+          <p class="quiet">It could have <bdi>{why.able.slice(0, 8).join(", ")}</bdi>{why.able.length > 8 && " …"} as well now; they may have been in use when it was allocated.</p>
+        )}
       </td>
     </tr>
   );

@@ -100,7 +100,7 @@ export interface ClaimStory {
   devices: {
     request: string; driver: string; pool: string; device: string;
     consumed: Record<string, string>; admin: boolean; status: unknown;
-    why: { among: string; earlier: string; passed: string[] } | null;
+    why: { among: string; earlier: string; passed: string[]; able: string[] } | null;
   }[];
 }
 

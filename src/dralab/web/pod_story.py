@@ -164,7 +164,12 @@ def _device(
         "status": statuses.get(device),
         "why": None
         if why is None
-        else {"among": why.among, "earlier": why.earlier, "passed": list(why.passed)},
+        else {
+            "among": why.among,
+            "earlier": why.earlier,
+            "passed": list(why.passed),
+            "able": list(why.able),
+        },
     }
 
 

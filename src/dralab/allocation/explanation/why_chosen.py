@@ -23,6 +23,7 @@ class ChosenDevice:
 
     `could` devices of its node could serve the request; `rank` alternatives of the request come
     before the one that is served; `passed` are the reasons against devices that come before it.
+    `able` are those of them that could serve the request by themselves.
     """
 
     claim: str
@@ -31,13 +32,14 @@ class ChosenDevice:
     could: int
     rank: int
     passed: tuple[str, ...]
+    able: tuple[str, ...]
 
     @property
     def among(self) -> str:
         """How many devices there were to choose from, in words."""
         if self.could == 1:
             return "the only device that could serve it"
-        which = "one" if self.passed else "the first"
+        which = "one" if self.passed or self.able else "the first"
         return f"{which} of {counted(self.could, 'device')} that could serve it"
 
     @property
@@ -70,6 +72,9 @@ def _lines(each: ChosenDevice, node: str) -> Iterator[str]:
     if each.earlier:
         yield f"    {each.earlier}"
     yield from (f"    passed over: {text}" for text in each.passed)
+    if each.able:
+        them = "it" if len(each.able) == 1 else "any of them"
+        yield f"    passed over: {listed(each.able)}: with {them} the rest could not be met"
 
 
 def chosen_devices(
@@ -98,13 +103,15 @@ def chosen_devices(
             if known is None or device not in found.node_devices.index:
                 continue
             alternative, mask = known
+            passed, able = _passed(problem, found, alternative, device, taken)
             yield ChosenDevice(
                 claim=claim,
                 request=request,
                 device=device,
                 could=mask.bit_count(),
                 rank=alternative.rank,
-                passed=tuple(_passed(problem, found, alternative, device, taken)),
+                passed=tuple(passed),
+                able=tuple(able),
             )
 
 
@@ -114,8 +121,11 @@ def _passed(
     alternative: Alternative,
     device: DeviceId,
     taken: AbstractSet[DeviceId],
-) -> Iterator[str]:
-    """Yield what kept the devices before a chosen one out, equal reasons counted together."""
+) -> tuple[list[str], list[str]]:
+    """Return what kept the devices before a chosen one out, equal reasons counted together.
+
+    Then the names of those that nothing kept out by themselves.
+    """
     reasons: dict[str, Excluded] = {}
     blocked: list[str] = []
     chosen = found.node_devices.index[device]
@@ -130,9 +140,4 @@ def _passed(
         text = left_out(why)
         before = reasons.get(text)
         reasons[text] = why if before is None else replace(why, count=before.count + 1)
-    yield from [left_out(why) for why in reasons.values()][:MOST_PASSED]
-    if blocked:
-        yield (
-            f"{listed(blocked)}: with {'it' if len(blocked) == 1 else 'any of them'} the rest "
-            "could not be met"
-        )
+    return [left_out(why) for why in reasons.values()][:MOST_PASSED], blocked
