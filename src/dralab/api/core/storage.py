@@ -240,7 +240,26 @@ class CsiDriverStrategy(Strategy):
             why = "must be greater than or equal to 10 seconds"
             at = "spec.nodeAllocatableUpdatePeriodSeconds"
             errors.append(fields.invalid_value(at, period, why))
+        inside = spec.get("serviceAccountTokenInSecrets")
+        if inside is not None and not spec.get("tokenRequests"):
+            at = "spec.serviceAccountTokenInSecrets"
+            why = "serviceAccountTokenInSecrets is set but no tokenRequests are specified"
+            errors.append(fields.invalid_value(at, inside, why))
         return errors
+
+    def prepare_create(self, value: JsonDict, now: str) -> None:  # noqa: ARG002
+        """Drop what needs VolumeLimitScaling, which is off by default."""
+        value["spec"].pop("preventPodSchedulingIfMissing", None)
+
+    def warnings(self, value: JsonDict) -> list[str]:
+        """Return what should be set beside requests for tokens."""
+        spec = value["spec"]
+        if not spec.get("tokenRequests") or "serviceAccountTokenInSecrets" in spec:
+            return []
+        return [
+            "spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to "
+            "true to prevent possible logging of tokens in volume attributes"
+        ]
 
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """Return what is wrong with the change."""

@@ -7,6 +7,7 @@ from dralab.api import fields
 from dralab.api.core.addresses import csi_driver_errors, each
 from dralab.api.fields import FieldError
 from dralab.api.label_selectors import label_selector_problems
+from dralab.api.node_selectors import node_selector_errors
 from dralab.api.strategy import Strategy
 from dralab.values import names, quantity
 from dralab.values.json_types import JsonDict, JsonObject
@@ -161,7 +162,16 @@ class VolumeStrategy(Strategy):
         mode = spec.get("volumeMode")
         if mode is not None and mode not in VOLUME_MODES:
             errors.append(fields.not_supported("spec.volumeMode", mode, VOLUME_MODES))
-        return errors
+        return errors + _attributes_errors(spec)
+
+    def warnings(self, value: JsonDict) -> list[str]:
+        """Return what is deprecated in the volume."""
+        if value["spec"].get("persistentVolumeReclaimPolicy") != "Recycle":
+            return []
+        return [
+            "spec.persistentVolumeReclaimPolicy: The Recycle reclaim policy is deprecated. "
+            "Instead, the recommended approach is to use dynamic provisioning."
+        ]
 
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """Return what is wrong with the change: what it is stays."""
@@ -176,6 +186,20 @@ class VolumeStrategy(Strategy):
             mode = after.get("volumeMode")
             errors.append(fields.invalid_value("volumeMode", mode, "field is immutable"))
         return errors
+
+
+def _attributes_errors(spec: JsonObject) -> list[FieldError]:
+    """Return what is wrong with the class of a volume's attributes, which only CSI has."""
+    name, path = spec.get("volumeAttributesClassName"), "spec.volumeAttributesClassName"
+    if name is None:
+        return []
+    errors = each(path, name, names.subdomain_problems(name))
+    if not name:
+        errors = [fields.required(path, "an empty string is disallowed")]
+    if spec.get("csi") is None:
+        why = "has to be specified when using volumeAttributesClassName"
+        errors.append(fields.required("spec.csi", why))
+    return errors
 
 
 def _capacity_errors(capacity: JsonObject, path: str) -> list[FieldError]:
@@ -210,9 +234,8 @@ def _volume_errors(spec: JsonObject, path: str) -> list[FieldError]:
         required, within = affinity.get("required"), f"{path}.nodeAffinity.required"
         if required is None:
             errors.append(fields.required(within, "must specify required node constraints"))
-        elif not required.get("nodeSelectorTerms"):
-            why = "must have at least one node selector term"
-            errors.append(fields.required(f"{within}.nodeSelectorTerms", why))
+        else:
+            errors += node_selector_errors(required, within)
     elif "local" in sources:
         why = "Local volume requires node affinity"
         errors.append(fields.required(f"{path}.nodeAffinity", why))
