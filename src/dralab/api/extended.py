@@ -151,9 +151,9 @@ class ExtendedStrategy(Strategy):
         """As the base."""
         return self.base.name_problems(name)
 
-    def warnings(self, value: JsonDict) -> list[str]:
+    def warnings(self, value: JsonDict, old: JsonDict | None = None) -> list[str]:
         """As the base."""
-        return self.base.warnings(value)
+        return self.base.warnings(value, old)
 
 
 def _tree_of(fields: Fields) -> _Tree:

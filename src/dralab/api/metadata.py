@@ -80,18 +80,20 @@ def _is_annotation(key: str) -> bool:
     return not names.qualified_problems(key.lower())
 
 
-def _annotation_problems(annotations: Mapping[str, str]) -> list[FieldError]:
+def annotation_problems(
+    annotations: Mapping[str, str], path: str = "metadata.annotations"
+) -> list[FieldError]:
+    """Return what is wrong with a map of annotations."""
     errors = []
     for key in annotations:
         if _is_annotation(key):
             continue
         errors += [
-            fields.invalid_value("metadata.annotations", key, why)
-            for why in names.qualified_problems(key.lower())
+            fields.invalid_value(path, key, why) for why in names.qualified_problems(key.lower())
         ]
     size = sum(len(key) + len(value) for key, value in annotations.items())
     if size > MAX_ANNOTATIONS:
-        errors.append(fields.too_long("metadata.annotations", MAX_ANNOTATIONS))
+        errors.append(fields.too_long(path, MAX_ANNOTATIONS))
     return errors
 
 
@@ -190,7 +192,7 @@ def change_problems(new: Metadata, old: Metadata) -> list[FieldError]:
 
 _PARTS: Final[tuple[tuple[str, Callable[[Any], list[FieldError]]], ...]] = (
     ("labels", partial(label_problems, path="metadata.labels")),
-    ("annotations", _annotation_problems),
+    ("annotations", annotation_problems),
     ("ownerReferences", _owner_problems),
     ("finalizers", _finalizer_problems),
 )

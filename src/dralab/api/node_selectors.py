@@ -24,17 +24,20 @@ def node_selector_errors(selector: Mapping[str, Any], path: str) -> list[FieldEr
     return found
 
 
-def term_errors(term: Mapping[str, Any], path: str) -> list[FieldError]:
-    """Return what is wrong with one term of a node selector."""
+def term_errors(term: Mapping[str, Any], path: str, *, any_value: bool = False) -> list[FieldError]:
+    """Return what is wrong with one term; `any_value` takes values that no label can have."""
     found: list[FieldError] = []
     for number, item in enumerate(term.get("matchExpressions") or ()):
-        found += requirement_errors(item, f"{path}.matchExpressions[{number}]")
+        at = f"{path}.matchExpressions[{number}]"
+        found += requirement_errors(item, at, any_value=any_value)
     for number, item in enumerate(term.get("matchFields") or ()):
         found += _field_errors(item, f"{path}.matchFields[{number}]")
     return found
 
 
-def requirement_errors(item: Mapping[str, Any], path: str) -> list[FieldError]:
+def requirement_errors(
+    item: Mapping[str, Any], path: str, *, any_value: bool = False
+) -> list[FieldError]:
     """Return what is wrong with one requirement on a label."""
     found: list[FieldError] = []
     values = item.get("values") or ()
@@ -57,7 +60,7 @@ def requirement_errors(item: Mapping[str, Any], path: str) -> list[FieldError]:
             )
     key = item.get("key") or ""
     found += [invalid_value(f"{path}.key", key, text) for text in qualified_problems(key)]
-    for index, value in enumerate(values):
+    for index, value in enumerate(() if any_value else values):
         found += [
             invalid_value(f"{path}.values[{index}]", value, text)
             for text in label_value_problems(value)

@@ -118,6 +118,6 @@ class Strategy:
         """Return errors with the paths of the version that the client wrote."""
         return list(errors)
 
-    def warnings(self, value: JsonDict) -> list[str]:  # noqa: ARG002 - for others
-        """Return what a client should know about an object that is good."""
+    def warnings(self, value: JsonDict, old: JsonDict | None = None) -> list[str]:  # noqa: ARG002 - for others
+        """Return what a client should know about an object that is good, and was `old` before."""
         return []

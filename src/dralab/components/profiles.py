@@ -229,7 +229,7 @@ class PrototypeStrategy(CustomStrategy):
         """Return what is wrong with a changed object."""
         return self.validate(new)
 
-    def warnings(self, value: JsonDict) -> list[str]:
+    def warnings(self, value: JsonDict, old: JsonDict | None = None) -> list[str]:  # noqa: ARG002
         """Return what was read as something else than it says."""
         if self.read is None:
             return []

@@ -5,16 +5,16 @@ filters of nodes count in base units (millicores, bytes, pieces); quotas count e
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from dralab.values import quantity
+from dralab.values.container_sums import add, at_peak
 from dralab.values.json_types import JsonDict, JsonObject
 from dralab.values.quantity import Number
 
 _NONE: Final[JsonObject] = {}
-_N = TypeVar("_N", int, Number)
 
 
 def requested(resources: JsonObject | None) -> JsonDict:
@@ -44,7 +44,7 @@ def pod_requests(spec: JsonObject, claimed: Iterable[JsonObject] = ()) -> dict[s
     total = requests_of_containers(spec, claimed)
     total.update(requests_of_pod(spec))
     if spec.get("overhead"):
-        _add(total, _in_base_units(spec["overhead"]))
+        add(total, _in_base_units(spec["overhead"]))
     return total
 
 
@@ -62,19 +62,19 @@ def requests_of_containers(spec: JsonObject, claimed: Iterable[JsonObject] = ())
         resources = container.get("resources")
         found = _in_base_units(requested(resources)) if resources else {}
         if each:
-            _add(found, each.get(container["name"], {}))
+            add(found, each.get(container["name"], {}))
         return found
 
-    total = _at_peak(spec, of)
-    _add(total, once)
+    total = at_peak(spec, of)
+    add(total, once)
     return total
 
 
 def exact_requests(spec: JsonObject) -> dict[str, Number]:
     """Return what a pod requests, exactly; devices of claims apart."""
-    total = _at_peak(spec, lambda container: _exact(requested(container.get("resources"))))
+    total = at_peak(spec, lambda container: _exact(requested(container.get("resources"))))
     total.update(_exact(requested(spec.get("resources"))))
-    _add(total, _exact(spec.get("overhead") or _NONE))
+    add(total, _exact(spec.get("overhead") or _NONE))
     return total
 
 
@@ -84,10 +84,10 @@ def exact_limits(spec: JsonObject) -> dict[str, Number]:
     def of(holder: JsonObject) -> dict[str, Number]:
         return _exact((holder.get("resources") or _NONE).get("limits") or _NONE)
 
-    total = _at_peak(spec, of)
+    total = at_peak(spec, of)
     total.update(of(spec))
     overhead = _exact(spec.get("overhead") or _NONE)
-    _add(total, {name: amount for name, amount in overhead.items() if total.get(name)})
+    add(total, {name: amount for name, amount in overhead.items() if total.get(name)})
     return total
 
 
@@ -108,28 +108,6 @@ def amount_of(resource: str, units: int) -> str:
     return quantity.render(units, "BinarySI")
 
 
-def _at_peak(spec: JsonObject, of: Callable[[JsonObject], dict[str, _N]]) -> dict[str, _N]:
-    """Return the most that the containers of a pod need at a time; `of` reads one container."""
-    total: dict[str, _N] = {}
-    for container in spec.get("containers") or ():
-        _add(total, of(container))
-    inits = spec.get("initContainers")
-    if inits:
-        sidecars: dict[str, _N] = {}
-        peak: dict[str, _N] = {}
-        for container in inits:
-            needed = of(container)
-            if container.get("restartPolicy") == "Always":
-                _add(sidecars, needed)
-                needed = sidecars
-            else:
-                _add(needed, sidecars)
-            _raise_to(peak, needed)
-        _add(total, sidecars)
-        _raise_to(total, peak)
-    return total
-
-
 def _of_claims(
     claimed: Iterable[JsonObject],
 ) -> tuple[dict[str, int], dict[str, dict[str, int]]]:
@@ -140,18 +118,18 @@ def _of_claims(
         mapping, overhead = status.get("mapping"), status.get("overhead")
         if not mapping and not overhead:
             # As 1.36 writes it: one sum for each resource.
-            _add(once, _in_base_units(status.get("resources") or _NONE))
+            add(once, _in_base_units(status.get("resources") or _NONE))
             continue
         for item in mapping or ():
-            _add(once, {item["name"]: base_units(item["name"], item["quantity"])})
+            add(once, {item["name"]: base_units(item["name"], item["quantity"])})
         for item in overhead or ():
             name = item["name"]
             if item.get("perPod") is not None:
-                _add(once, {name: base_units(name, item["perPod"])})
+                add(once, {name: base_units(name, item["perPod"])})
             if item.get("perContainer") is not None:
                 for container in status.get("containers") or ():
                     amount = {name: base_units(name, item["perContainer"])}
-                    _add(each.setdefault(container, {}), amount)
+                    add(each.setdefault(container, {}), amount)
     return once, each
 
 
@@ -161,13 +139,3 @@ def _in_base_units(amounts: JsonObject) -> dict[str, int]:
 
 def _exact(amounts: JsonObject) -> dict[str, Number]:
     return {name: quantity.parse_any(text) for name, text in amounts.items()}
-
-
-def _add(total: dict[str, _N], more: Mapping[str, _N]) -> None:
-    for name, amount in more.items():
-        total[name] = total.get(name, 0) + amount
-
-
-def _raise_to(total: dict[str, _N], other: Mapping[str, _N]) -> None:
-    for name, amount in other.items():
-        total[name] = max(total.get(name, 0), amount)

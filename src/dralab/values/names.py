@@ -16,6 +16,12 @@ SUBDOMAIN: Final = re.compile(
 )
 QUALIFIED: Final = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]", re.ASCII)
 VALUE: Final = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?", re.ASCII)
+UNDERSCORED: Final = re.compile(
+    r"_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*", re.ASCII
+)
+CONFIG_KEY: Final = re.compile(r"[-._a-zA-Z0-9]+", re.ASCII)
+HEADER: Final = re.compile(r"[-A-Za-z0-9]+", re.ASCII)
+VARIABLE: Final = re.compile(r"[ -<>-~]*", re.ASCII)
 C_IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 
@@ -133,3 +139,57 @@ def c_identifier_problems(name: str) -> list[str]:
         "of alphanumeric characters or '_' (e.g. 'my_name',  or 'MY_NAME',  or 'MyName', regex "
         "used for validation is '[A-Za-z_][A-Za-z0-9_]*')"
     ]
+
+
+def config_key_problems(key: str) -> list[str]:
+    """Return why a text is not a key of a config map or secret."""
+    problems = []
+    if len(key) > 253:
+        problems.append("must be no more than 253 characters")
+    if not CONFIG_KEY.fullmatch(key):
+        problems.append(
+            "a valid config key must consist of alphanumeric characters, '-', '_' or '.' "
+            "(e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is "
+            "'[-._a-zA-Z0-9]+')"
+        )
+    if key in {".", ".."}:
+        problems.append(f"must not be '{key}'")
+    elif key.startswith(".."):
+        problems.append("must not start with '..'")
+    return problems
+
+
+def variable_problems(name: str) -> list[str]:
+    """Return why a text is not the name of an environment variable."""
+    problems = [] if name else ["environment variable name must be non-empty"]
+    if not VARIABLE.fullmatch(name):
+        problems.append(
+            "a valid environment variable name must consist only of printable ASCII characters "
+            "other than '='"
+        )
+    return problems
+
+
+def header_problems(name: str) -> list[str]:
+    """Return why a text is not the name of an HTTP header, as probes may send it."""
+    if HEADER.fullmatch(name):
+        return []
+    return [
+        "a valid HTTP header must consist of alphanumeric characters or '-' (e.g. "
+        "'X-Header-Name', regex used for validation is '[-A-Za-z0-9]+')"
+    ]
+
+
+def search_path_problems(name: str) -> list[str]:
+    """Return why a text is not a domain to search in: a subdomain that may have underscores."""
+    problems = []
+    if len(name) > 253:
+        problems.append("must be no more than 253 characters")
+    if not UNDERSCORED.fullmatch(name):
+        problems.append(
+            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, "
+            "'_', '-' or '.', and must start and end with an alphanumeric character (e.g. "
+            "'example.com', regex used for validation is "
+            "'_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*')"
+        )
+    return problems

@@ -63,7 +63,7 @@ REFUSED = [
     (
         f"{CORE}/pods",
         pod(resourceClaims=[{"name": "g"}]),
-        "must specify exactly one of: `resourceClaimName`, `resourceClaimTemplateName`",
+        "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`",
     ),
     (
         f"{CORE}/pods",

@@ -49,6 +49,17 @@ def address_problems(text: str, *, canonical: bool = False) -> list[str]:
     return []
 
 
+def address_warning(text: str, path: str) -> list[str]:
+    """Return whether an address that is taken is written in a way that may not be."""
+    found = parsed_address(text)
+    if found is None or text == str(found):
+        return []
+    if isinstance(found, IPv4Address):
+        return [f'{path}: non-standard IP address "{text}" is invalid: use "{found}"']
+    why = f'should be in RFC 5952 canonical format ("{found}")'
+    return [f'{path}: IPv6 address "{text}" {why}']
+
+
 def network_problems(text: str, *, canonical: bool = False) -> list[str]:
     """Return why a text is not a CIDR value."""
     address, slash, length = text.partition("/")

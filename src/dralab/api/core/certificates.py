@@ -6,6 +6,7 @@ Source: k8s.io/kubernetes `pkg/apis/certificates/validation`, `pkg/registry/cert
 
 import base64
 import binascii
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from dralab.api import fields
@@ -25,6 +26,7 @@ USAGES: Final = (
     "ipsec end system", "ipsec tunnel", "ipsec user", "timestamping", "ocsp signing",
     "microsoft sgc", "netscape sgc",
 )  # fmt: skip
+LONGEST: Final = 253 + 1 + 253 + 63 + 1  # of a signer: a domain, and a path of two names
 SHORTEST: Final = 600  # seconds
 DECIDED: Final = ("Approved", "Denied")
 FINAL: Final = (*DECIDED, "Failed")
@@ -131,20 +133,36 @@ def _usage_problems(usages: Any) -> list[FieldError]:
 
 def _signer_problems(signer: str) -> list[FieldError]:
     path = "spec.signerName"
-    if not signer:
-        return [fields.required(path)]
     if signer == LEGACY:
         why = "the legacy signerName is not allowed via this API version"
         return [fields.invalid_value(path, signer, why)]
+    return signer_errors(signer, path)
+
+
+def signer_errors(signer: str, path: str) -> list[FieldError]:
+    """Return what is wrong with the name of a signer, such as `example.com/signer-name`."""
+    if not signer:
+        return [fields.required(path)]
     domain, slash, rest = signer.partition("/")
     if not slash or "/" in rest:
         why = "must be a fully qualified domain and path of the form 'example.com/signer-name'"
         return [fields.invalid_value(path, signer, why)]
-    problems = [f"validating label {domain!r}: {why}" for why in names.subdomain_problems(domain)]
+    errors = [] if len(domain) <= 253 else [fields.too_long(path, 253)]
+    errors += _first_wrong(domain, names.label_problems, path)
     if "." not in domain:
-        problems.append("should be a domain with at least two segments separated by dots")
-    problems += [f"validating label {rest!r}: {why}" for why in names.subdomain_problems(rest)]
-    return [fields.invalid_value(path, signer, why) for why in problems]
+        why = "should be a domain with at least two segments separated by dots"
+        errors.append(fields.invalid_value(path, domain, why))
+    errors += _first_wrong(rest, names.subdomain_problems, path)
+    return errors if len(signer) <= LONGEST else [*errors, fields.too_long(path, LONGEST)]
+
+
+def _first_wrong(text: str, problems: Callable[[str], list[str]], path: str) -> list[FieldError]:
+    """Return what is wrong with the first of the parts between dots that is wrong."""
+    for part in text.split("."):
+        if whys := problems(part):
+            shown = [f'validating label "{part}": {why}' for why in whys]
+            return [fields.invalid_value(path, text, why) for why in shown]
+    return []
 
 
 def _stamp(new: JsonDict, old: JsonDict, now: str) -> None:

@@ -86,7 +86,7 @@ class NodeStrategy(Strategy):
         if not (old.get("spec") or {}).get("configSource"):
             self.prepare_create(new, now)
 
-    def warnings(self, value: JsonDict) -> list[str]:
+    def warnings(self, value: JsonDict, old: JsonDict | None = None) -> list[str]:  # noqa: ARG002
         """Return what is deprecated in the node."""
         spec = value.get("spec") or {}
         found = []

@@ -1,17 +1,17 @@
 """Config maps and secrets: data that pods read, and that can be frozen."""
 
 import json
-import re
 from base64 import b64decode, b64encode
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Final
 
 from dralab.api import fields
 from dralab.api.fields import FieldError
 from dralab.api.strategy import Strategy
+from dralab.values import names
 from dralab.values.json_syntax import go_error
 from dralab.values.json_types import JsonDict
 
-KEY: Final = re.compile(r"[-._a-zA-Z0-9]+", re.ASCII)
 MAX_SIZE: Final = 1024 * 1024
 DOCUMENTS: Final = frozenset({"kubernetes.io/dockercfg", "kubernetes.io/dockerconfigjson"})
 FROZEN: Final = "field is immutable when `immutable` is set"
@@ -24,25 +24,12 @@ REQUIRED_DATA: Final = {
 }
 
 
-def _key_problems(keys: Any, path: str) -> list[FieldError]:
-    errors = []
-    for key in keys:
-        if len(key) > 253:
-            why = "must be no more than 253 characters"
-            errors.append(fields.invalid_value(f"{path}[{key}]", key, why))
-        if not KEY.fullmatch(key):
-            errors.append(
-                fields.invalid_value(
-                    f"{path}[{key}]",
-                    key,
-                    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' "
-                    "(e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation "
-                    "is '[-._a-zA-Z0-9]+')",
-                )
-            )
-        elif key in {".", ".."}:
-            errors.append(fields.invalid_value(f"{path}[{key}]", key, f"must not be '{key}'"))
-    return errors
+def _key_problems(keys: Iterable[str], path: str) -> list[FieldError]:
+    return [
+        fields.invalid_value(f"{path}[{key}]", key, why)
+        for key in keys
+        for why in names.config_key_problems(key)
+    ]
 
 
 def _frozen_problems(new: JsonDict, old: JsonDict, parts: tuple[str, ...]) -> list[FieldError]:

@@ -83,6 +83,11 @@ class JobStrategy(WithPods):
         errors += restart_problems(spec, f"{path}.spec.restartPolicy")
         return errors + _selector_problems(value)
 
+    def warnings(self, value: JsonDict, old: JsonDict | None = None) -> list[str]:
+        """Return what to warn of in the template."""
+        template = value["spec"].get("template") or {}
+        return self.template_warnings(template, "spec.template", value, old)
+
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """Return what is wrong with the change: selector, template and completions stay."""
         errors = self.validate(new, old)
@@ -355,6 +360,11 @@ class CronJobStrategy(WithPods):
             at, known = "spec.jobTemplate.spec.manualSelector", ["nil", "false"]
             errors.append(fields.not_supported(at, True, known, ordered=True))  # noqa: FBT003
         return errors
+
+    def warnings(self, value: JsonDict, old: JsonDict | None = None) -> list[str]:
+        """Return what to warn of in the template of its jobs' pods."""
+        template = (value["spec"]["jobTemplate"].get("spec") or {}).get("template") or {}
+        return self.template_warnings(template, "spec.jobTemplate.spec.template", value, old)
 
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """Return what is wrong with the change."""

@@ -344,7 +344,7 @@ class EndpointSliceStrategy(Strategy):
         if new.get("endpoints") != old.get("endpoints"):
             self.prepare_create(new, now)
 
-    def warnings(self, value: JsonDict) -> list[str]:
+    def warnings(self, value: JsonDict, old: JsonDict | None = None) -> list[str]:  # noqa: ARG002
         """Return what is deprecated in the slice."""
         if value.get("addressType") == "FQDN":
             return ["spec.addressType: FQDN endpoints are deprecated"]

@@ -7,13 +7,15 @@ way of every pod that is created, so it is code and no table.
 from collections.abc import Iterator
 from typing import Final
 
-from dralab.values import quantity
-from dralab.values.json_types import JsonDict
+from dralab.values import images, quantity
+from dralab.values.container_sums import at_peak
+from dralab.values.json_types import JsonDict, JsonObject
 
 CONTAINER_LISTS: Final = ("containers", "initContainers", "ephemeralContainers")
 DEFAULT_MODE: Final = 0o644
 MODE_VOLUMES: Final = ("configMap", "secret", "downwardAPI", "projected")
 QOS_RESOURCES: Final = ("cpu", "memory")
+HUGE_PAGES: Final = "hugepages-"
 
 
 def default_pod_spec(spec: JsonDict) -> None:
@@ -23,10 +25,9 @@ def default_pod_spec(spec: JsonDict) -> None:
     spec.setdefault("dnsPolicy", "ClusterFirst")
     spec.setdefault("securityContext", {})
     spec.setdefault("schedulerName", "default-scheduler")
-    host_network = spec.get("hostNetwork", False)
     for name in CONTAINER_LISTS:
         for container in spec.get(name) or ():
-            _default_container(container, host_network=host_network)
+            _default_container(container)
     for volume in spec.get("volumes") or ():
         _default_volume(volume)
     for constraint in spec.get("topologySpreadConstraints") or ():
@@ -38,6 +39,8 @@ def default_pod_spec(spec: JsonDict) -> None:
 def default_pod(spec: JsonDict) -> None:
     """Fill in what only pods have, not the templates of other kinds."""
     spec.setdefault("enableServiceLinks", True)
+    if spec["terminationGracePeriodSeconds"] < 0:
+        spec["terminationGracePeriodSeconds"] = 1
     for name in CONTAINER_LISTS[:2]:
         for container in spec.get(name) or ():
             resources = container.get("resources")
@@ -46,19 +49,53 @@ def default_pod(spec: JsonDict) -> None:
                 requests = resources.setdefault("requests", {})
                 for resource, amount in limits.items():
                     requests.setdefault(resource, amount)
+            if spec.get("hostNetwork"):
+                for port in container.get("ports") or ():
+                    port["hostPort"] = port.get("hostPort") or port.get("containerPort", 0)
+    if spec.get("resources"):
+        _default_resources(spec)
 
 
-def _default_container(container: JsonDict, *, host_network: bool) -> None:
+def _default_resources(spec: JsonDict) -> None:
+    """Fill in what a pod as a whole has, from its containers and its own limits."""
+
+    def of(part: str) -> dict[str, str]:
+        def amounts(container: JsonObject) -> dict[str, quantity.Number]:
+            found = (container.get("resources") or {}).get(part) or {}
+            return {name: quantity.parse_any(amount) for name, amount in found.items()}
+
+        return {
+            name: quantity.render(amount, "DecimalSI" if name == "cpu" else "BinarySI")
+            for name, amount in at_peak(spec, amounts).items()
+        }
+
+    resources = spec["resources"]
+    limits, requests = dict(resources.get("limits") or {}), dict(resources.get("requests") or {})
+    if not limits and not requests:
+        return
+    for name, amount in of("limits").items():
+        if name.startswith(HUGE_PAGES) and name not in requests:
+            limits.setdefault(name, amount)
+    if limits:
+        for name, amount in of("requests").items():
+            if name in QOS_RESOURCES:
+                requests.setdefault(name, amount)
+        for name, amount in limits.items():
+            if name in QOS_RESOURCES or name.startswith(HUGE_PAGES):
+                requests.setdefault(name, amount)
+    for part, amounts_ in (("limits", limits), ("requests", requests)):
+        if amounts_:
+            resources[part] = amounts_
+
+
+def _default_container(container: JsonDict) -> None:
     container.setdefault("resources", {})
     container.setdefault("terminationMessagePath", "/dev/termination-log")
     container.setdefault("terminationMessagePolicy", "File")
     if "imagePullPolicy" not in container:
-        image = container.get("image", "")
-        container["imagePullPolicy"] = "Always" if _is_latest(image) else "IfNotPresent"
+        container["imagePullPolicy"] = _pull_policy(container.get("image") or "")
     for port in container.get("ports") or ():
         port.setdefault("protocol", "TCP")
-        if host_network and not port.get("hostPort"):
-            port["hostPort"] = port.get("containerPort", 0)
     for each in container.get("env") or ():
         source = each.get("valueFrom")
         if source and "fieldRef" in source:
@@ -66,17 +103,16 @@ def _default_container(container: JsonDict, *, host_network: bool) -> None:
     for name in ("livenessProbe", "readinessProbe", "startupProbe"):
         if name in container:
             _default_probe(container[name])
-    for hook in (container.get("lifecycle") or {}).values():
-        if isinstance(hook, dict) and "httpGet" in hook:
-            _default_http(hook["httpGet"])
+    if hooks := container.get("lifecycle"):
+        if hooks.pop("stopSignal", None) is not None and not hooks:
+            del container["lifecycle"]  # as where the gate ContainerStopSignals is off
+        for hook in hooks.values():
+            if "httpGet" in hook:
+                _default_http(hook["httpGet"])
 
 
-def _is_latest(image: str) -> bool:
-    """Return whether an image's tag is `latest`, by name or for want of one."""
-    if "@" in image:
-        return False
-    tag = image.rpartition("/")[2].partition(":")[2]
-    return tag in {"", "latest"}
+def _pull_policy(image: str) -> str:
+    return "Always" if images.tag_of(image) == "latest" else "IfNotPresent"
 
 
 def _default_probe(probe: JsonDict) -> None:
@@ -104,11 +140,14 @@ def _default_volume(volume: JsonDict) -> None:
             volume[name].setdefault("defaultMode", DEFAULT_MODE)
     if "hostPath" in volume:
         volume["hostPath"].setdefault("type", "")
+    if "image" in volume and not volume["image"].get("pullPolicy"):
+        volume["image"]["pullPolicy"] = _pull_policy(volume["image"].get("reference") or "")
     for source in _downward_sources(volume):
         for item in source.get("items") or ():
             if "fieldRef" in item:
                 item["fieldRef"].setdefault("apiVersion", "v1")
     for source in (volume.get("projected") or {}).get("sources") or ():
+        source.pop("clusterTrustBundle", None)  # as where ClusterTrustBundleProjection is off
         if "serviceAccountToken" in source:
             source["serviceAccountToken"].setdefault("expirationSeconds", 3600)
     if "iscsi" in volume:
@@ -139,15 +178,16 @@ def qos_class(spec: JsonDict) -> str:
     # Source: pkg/apis/core/v1/helper/qos/qos.go. It adds up all containers; since no request is
     # larger than its limit, the sums are equal only where each pair is.
     some, guaranteed = False, True
-    for name in ("initContainers", "containers"):
-        for container in spec.get(name) or ():
-            resources = container.get("resources") or {}
-            requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
-            for resource in QOS_RESOURCES:
-                wanted, most = requests.get(resource, "0"), limits.get(resource, "0")
-                some = some or wanted != "0" or most != "0"
-                if guaranteed and (most == "0" or not _equal(wanted, most)):
-                    guaranteed = False
+    lists = ("initContainers", "containers")
+    holders = [each for name in lists for each in spec.get(name) or ()]
+    for holder in [spec] if spec.get("resources") is not None else holders:
+        resources = holder.get("resources") or {}
+        requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
+        for resource in QOS_RESOURCES:
+            wanted, most = requests.get(resource, "0"), limits.get(resource, "0")
+            some = some or wanted != "0" or most != "0"
+            if guaranteed and (most == "0" or not _equal(wanted, most)):
+                guaranteed = False
     if not some:
         return "BestEffort"
     return "Guaranteed" if guaranteed else "Burstable"

@@ -5,7 +5,9 @@ from typing import Any, Final
 
 from dralab.api import fields
 from dralab.api.core.pod_defaults import default_pod, default_pod_spec, qos_class
-from dralab.api.core.pod_validation import pod_spec_problems, pod_update_problems
+from dralab.api.core.pod_rules.spec import pod_spec_problems
+from dralab.api.core.pod_rules.updates import pod_update_problems
+from dralab.api.core.pod_rules.warnings import pod_warnings
 from dralab.api.fields import FieldError
 from dralab.api.label_selectors import label_selector_problems
 from dralab.api.metadata import label_problems
@@ -35,6 +37,15 @@ class WithPods(Strategy):
             for toleration in (before or {}).get("tolerations") or ()
         )
 
+    def template_warnings(
+        self, template: JsonDict, path: str, value: JsonDict, old: JsonDict | None
+    ) -> list[str]:
+        """Return what does nothing in a template of pods that is new, or not what it seems to."""
+        if old and old["metadata"].get("generation") == value["metadata"].get("generation"):
+            return []
+        meta = template.get("metadata") or {}
+        return pod_warnings(template.get("spec") or {}, meta, f"{path}.")
+
     def template_problems(
         self,
         template: JsonDict,
@@ -50,6 +61,9 @@ class WithPods(Strategy):
         spec = template.get("spec") or {}
         comparing = self.may_compare((before or {}).get("spec"))
         errors += pod_spec_problems(spec, f"{path}.spec", comparing=comparing)
+        if spec.get("ephemeralContainers"):
+            why = "ephemeral containers not allowed in pod template"
+            errors.append(fields.forbidden(f"{path}.spec.ephemeralContainers", why))
         policy = spec.get("restartPolicy")
         if policy and policy not in restart:
             errors.append(fields.not_supported(f"{path}.spec.restartPolicy", policy, restart))
@@ -68,7 +82,6 @@ class PodStrategy(WithPods):
     def prepare_create(self, value: JsonDict, now: str) -> None:
         """Begin pending; gates show in a condition."""
         spec = value["spec"]
-        spec.pop("ephemeralContainers", None)
         status: JsonDict = {"phase": "Pending", "qosClass": qos_class(spec)}
         if spec.get("schedulingGates"):
             status["conditions"] = [
@@ -95,13 +108,22 @@ class PodStrategy(WithPods):
 
     def validate(self, value: JsonDict) -> list[FieldError]:
         """Return what is wrong with a new pod."""
-        return pod_spec_problems(value["spec"], "spec", comparing=self.may_compare(None))
+        comparing, meta = self.may_compare(None), value["metadata"]
+        errors = pod_spec_problems(value["spec"], "spec", comparing=comparing, meta=meta)
+        if value["spec"].get("ephemeralContainers"):
+            errors.append(fields.forbidden("spec.ephemeralContainers", "cannot be set on create"))
+        return errors
+
+    def warnings(self, value: JsonDict, old: JsonDict | None = None) -> list[str]:
+        """Return what does nothing in a new pod, or not what it seems to."""
+        return [] if old is not None else pod_warnings(value["spec"], value["metadata"])
 
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """Return what a change may not do."""
         errors = pod_update_problems(new["spec"], old["spec"])
         comparing = self.may_compare(old["spec"])
-        return errors or pod_spec_problems(new["spec"], "spec", comparing=comparing)
+        meta = new["metadata"]
+        return errors or pod_spec_problems(new["spec"], "spec", comparing=comparing, meta=meta)
 
 
 def default_template(holder: JsonDict, name: str = "template") -> None:

@@ -8,7 +8,7 @@ from typing import Final
 from dralab.api import fields
 from dralab.api.core.addresses import each
 from dralab.api.core.limits import amount_errors, container_resource_errors
-from dralab.api.core.pod_validation import toleration_problems
+from dralab.api.core.pod_rules.tolerations import toleration_problems
 from dralab.api.fields import FieldError
 from dralab.api.metadata import label_problems
 from dralab.api.strategy import Strategy

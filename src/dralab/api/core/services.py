@@ -131,7 +131,7 @@ class ServiceStrategy(Strategy):
             )
         return errors
 
-    def warnings(self, value: JsonDict) -> list[str]:
+    def warnings(self, value: JsonDict, old: JsonDict | None = None) -> list[str]:  # noqa: ARG002
         """Return what is ignored or deprecated in the service."""
         spec, kind = value["spec"], value["spec"].get("type")
         headless = kind == "ClusterIP" and spec.get("clusterIP") == "None"
@@ -404,7 +404,7 @@ class EndpointsStrategy(Strategy):
             for port in subset.get("ports") or ():
                 port.setdefault("protocol", "TCP")
 
-    def warnings(self, value: JsonDict) -> list[str]:
+    def warnings(self, value: JsonDict, old: JsonDict | None = None) -> list[str]:  # noqa: ARG002
         """Return which addresses are spelled in another way than they should be."""
         return [
             warning

@@ -251,7 +251,7 @@ class CsiDriverStrategy(Strategy):
         """Drop what needs VolumeLimitScaling, which is off by default."""
         value["spec"].pop("preventPodSchedulingIfMissing", None)
 
-    def warnings(self, value: JsonDict) -> list[str]:
+    def warnings(self, value: JsonDict, old: JsonDict | None = None) -> list[str]:  # noqa: ARG002
         """Return what should be set beside requests for tokens."""
         spec = value["spec"]
         if not spec.get("tokenRequests") or "serviceAccountTokenInSecrets" in spec:

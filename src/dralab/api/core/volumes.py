@@ -5,6 +5,7 @@ from typing import Final
 
 from dralab.api import fields
 from dralab.api.core.addresses import csi_driver_errors, each
+from dralab.api.core.volume_sources import host_path_errors
 from dralab.api.fields import FieldError
 from dralab.api.label_selectors import label_selector_problems
 from dralab.api.node_selectors import node_selector_errors
@@ -16,10 +17,6 @@ ALONE: Final = "ReadWriteOncePod"
 ACCESS_MODES: Final = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", ALONE]
 VOLUME_MODES: Final = ["Block", "Filesystem"]
 RECLAIM: Final = ["Delete", "Recycle", "Retain"]
-HOST_PATHS: Final = (
-    "", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate",
-    "Socket",
-)  # fmt: skip
 # Fields of the spec of a volume that name no source of it.
 NO_SOURCES: Final = frozenset(
     {
@@ -164,7 +161,7 @@ class VolumeStrategy(Strategy):
             errors.append(fields.not_supported("spec.volumeMode", mode, VOLUME_MODES))
         return errors + _attributes_errors(spec)
 
-    def warnings(self, value: JsonDict) -> list[str]:
+    def warnings(self, value: JsonDict, old: JsonDict | None = None) -> list[str]:  # noqa: ARG002
         """Return what is deprecated in the volume."""
         if value["spec"].get("persistentVolumeReclaimPolicy") != "Recycle":
             return []
@@ -224,7 +221,7 @@ def _volume_errors(spec: JsonObject, path: str) -> list[FieldError]:
     why = "may not specify more than 1 volume type"
     errors += [fields.forbidden(f"{path}.{part}", why) for part in sources[1:]]
     if "hostPath" in sources:
-        errors += _host_path_errors(spec["hostPath"], f"{path}.hostPath")
+        errors += host_path_errors(spec["hostPath"], f"{path}.hostPath")
     if (driver := spec.get("csi")) is not None:
         errors += csi_driver_errors(driver.get("driver") or "", f"{path}.csi.driver")
         if not driver.get("volumeHandle"):
@@ -239,16 +236,4 @@ def _volume_errors(spec: JsonObject, path: str) -> list[FieldError]:
     elif "local" in sources:
         why = "Local volume requires node affinity"
         errors.append(fields.required(f"{path}.nodeAffinity", why))
-    return errors
-
-
-def _host_path_errors(source: JsonObject, path: str) -> list[FieldError]:
-    given, kind = source.get("path") or "", source.get("type") or ""
-    errors = []
-    if not given:
-        errors.append(fields.required(f"{path}.path"))
-    elif ".." in given.split("/"):
-        errors.append(fields.invalid_value(f"{path}.path", given, "must not contain '..'"))
-    if kind not in HOST_PATHS:
-        errors.append(fields.not_supported(f"{path}.type", kind, HOST_PATHS))
     return errors

@@ -63,6 +63,11 @@ class TemplateStrategy(WithPods):
             errors.append(fields.forbidden("spec.template.spec.activeDeadlineSeconds", why))
         return errors + self.later_problems(spec)
 
+    def warnings(self, value: JsonDict, old: JsonDict | None = None) -> list[str]:
+        """Return what to warn of in the template."""
+        template = value["spec"].get("template") or {}
+        return self.template_warnings(template, "spec.template", value, old)
+
     def own_problems(self, spec: JsonDict, *, new: bool) -> list[FieldError]:  # noqa: ARG002
         """Return what is wrong with the fields that are looked at before the template."""
         return [*not_negative(spec, "replicas"), *not_negative(spec, "minReadySeconds")]

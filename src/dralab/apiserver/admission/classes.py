@@ -65,7 +65,7 @@ class RuntimeClasses:
             return
         spec = pod["spec"]
         given = spec.get("runtimeClassName")
-        if not given and not spec.get("overhead"):
+        if not given and spec.get("overhead") is None:
             return
         found = self._found(review, given) if given else {}
         overhead = (found.get("overhead") or {}).get("podFixed")

@@ -59,11 +59,13 @@ class PodServiceAccount:
             return found.value
         if name == DEFAULT and self.make_default is not None:
             return {} if review.dry_run else self.make_default(review.namespace)
+        why = f'serviceaccount "{name}" not found'
+        if "/" in name:
+            why = f"""invalid resource name "{name}": [may not contain '/']"""
         raise ApiError.forbidden(
             "pods",
             review.given_name,
-            f"error looking up service account {review.namespace}/{name}: serviceaccount "
-            f'"{name}" not found',
+            f"error looking up service account {review.namespace}/{name}: {why}",
         )
 
     def _mount(self, spec: JsonDict) -> None:

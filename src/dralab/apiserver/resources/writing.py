@@ -437,7 +437,7 @@ def _replace(
     ]
     if errors:
         raise _invalid(context, kind, name, errors)
-    options.warnings += rules.warnings(value)
+    options.warnings += rules.warnings(value, old)
     admission.validate(context, review)
     ownership.settled(value, old)
     if value == old:

@@ -1,0 +1,69 @@
+"""Which parts of a pod may change once it is there."""
+
+from typing import Final
+
+from dralab.api import fields
+from dralab.api.fields import FieldError
+from dralab.values.json_types import JsonDict
+
+IMMUTABLE: Final = (
+    "pod updates may not change fields other than `spec.containers[*].image`,"
+    "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only "
+    "additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set "
+    "to 1 if it was previously negative)"
+)
+
+
+def pod_update_problems(new: JsonDict, old: JsonDict) -> list[FieldError]:
+    """Return what a change of a pod's spec may not do."""
+    if new == old:
+        return []
+    errors: list[FieldError] = []
+    before, after = dict(old), dict(new)
+    for kind in ("containers", "initContainers"):
+        had, has = before.pop(kind, None) or (), after.pop(kind, None) or ()
+        if len(had) != len(has):
+            why = "pod updates may not add or remove containers"
+            return [fields.forbidden(f"spec.{kind}", why)]
+        if [_without_image(each) for each in had] != [_without_image(each) for each in has]:
+            return [fields.forbidden("spec", IMMUTABLE)]
+    had, has = before.pop("tolerations", None) or [], after.pop("tolerations", None) or []
+    if any(each not in has for each in had):
+        why = "existing toleration can not be modified except its tolerationSeconds"
+        errors.append(fields.forbidden("spec.tolerations", why))
+    _deadline(before, after, errors)
+    if (
+        before.get("terminationGracePeriodSeconds", 0) < 0
+        and after.get("terminationGracePeriodSeconds") == 1
+    ):
+        before.pop("terminationGracePeriodSeconds")
+        after.pop("terminationGracePeriodSeconds")
+    _gates(before, after, errors)
+    if before != after:
+        return [fields.forbidden("spec", IMMUTABLE)]
+    return errors
+
+
+def _without_image(container: JsonDict) -> JsonDict:
+    return {key: value for key, value in container.items() if key != "image"}
+
+
+def _deadline(before: JsonDict, after: JsonDict, errors: list[FieldError]) -> None:
+    had, has = before.pop("activeDeadlineSeconds", None), after.pop("activeDeadlineSeconds", None)
+    if had is not None and (has is None or has > had):
+        why = "must be less than or equal to previous value"
+        errors.append(fields.invalid_value("spec.activeDeadlineSeconds", has, why))
+
+
+def _gates(before: JsonDict, after: JsonDict, errors: list[FieldError]) -> None:
+    """Gates may only go; while there are some, more of the scheduling may be narrowed."""
+    had, has = before.pop("schedulingGates", None) or [], after.pop("schedulingGates", None) or []
+    if had:
+        for name in ("nodeSelector", "affinity"):
+            before.pop(name, None)
+            after.pop(name, None)
+    added = [each for each in has if each not in had]
+    if added:
+        why = "only deletion is allowed, but found new scheduling gates"
+        shown = ", ".join(f"'{each.get('name', '')}'" for each in added)
+        errors.append(fields.forbidden("spec.schedulingGates", f"{why} {shown}"))
