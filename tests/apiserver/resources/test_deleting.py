@@ -71,10 +71,14 @@ def test_a_later_deletion_decides_anew_if_it_says_something(ask, body, finalizer
         ),
         ({"preconditions": {}}, 200, ""),
         ({"preconditions": []}, 400, "cannot unmarshal array into Go struct field DeleteOptions"),
-        ({"preconditions": {"uid": 5}}, 400, "preconditions.uid of type string"),
+        ({"preconditions": {"uid": 5}}, 400, "preconditions.uid of type types.UID"),
         ({"dryRun": 3}, 400, "cannot unmarshal number into Go struct field DeleteOptions.dryRun"),
         ({"dryRun": "All"}, 400, "cannot unmarshal string into Go struct field DeleteOptions"),
-        ({"propagationPolicy": {}}, 400, "DeleteOptions.propagationPolicy of type string"),
+        (
+            {"propagationPolicy": {}},
+            400,
+            "DeleteOptions.propagationPolicy of type v1.DeletionPropagation",
+        ),
     ],
 )
 def test_options_that_contradict_each_other_or_are_of_another_type(ask, body, code, text):
