@@ -6,7 +6,7 @@ from builders import ask as asking
 from builders import claim, device, device_class, first_of, pod, pool, request, worker
 from dralab.api.status import ApiError
 from dralab.runtime.resources import CLAIMS, CLASSES, EVENTS, NODES, PODS, SLICES, TAINT_RULES
-from dralab.scheduler.binding import unreserve
+from dralab.scheduler.withdrawal import unreserve
 
 GPU = "gpu.example.com"
 MODEL = f'device.attributes["{GPU}"].model'

@@ -164,6 +164,7 @@ def assemble(
     kinds: "Kinds | None" = None,
     classic: bool = False,
     brief: bool = False,
+    alone: bool = False,
     ca: str = "",
     signing_files: tuple[Path, Path] | None = None,
     load_balancers: "IPv4Network | None" = None,
@@ -172,7 +173,8 @@ def assemble(
 
     `kinds` are those that the server has, for the controllers that look after all of them;
     `classic` adds what claims of classic DRA need, where the server serves that profile; `brief`
-    has the scheduler say no more than kube-scheduler of pods that fit nowhere; `ca` is what pods
+    has the scheduler say no more than kube-scheduler of pods that fit nowhere; `alone` says that no
+    other one writes to the server; `ca` is what pods
     are told of the server's certificate authority; `signing_files` are the certificate and the
     private key of the one that signs requests for certificates; `load_balancers` is where Services
     of that type get their addresses. On a server without today's device
@@ -207,7 +209,9 @@ def assemble(
     if SCHEDULER in without or older:
         return None
     manager = manager.acting_as(SCHEDULER_USER)
-    scheduler = Scheduler(manager, CelSelectorCompiler(), explain=briefly if brief else None)
+    scheduler = Scheduler(
+        manager, CelSelectorCompiler(), explain=briefly if brief else None, alone=alone
+    )
     if classic:
         from dralab.scheduler.classic import ClassicScheduling
 

@@ -67,6 +67,7 @@ class SimulatedCluster:
             kinds=self.server.resources.kinds,
             classic="classic" in profiles,
             brief=brief,
+            alone=True,
         )
         self.manager.start()
         self.settle()

@@ -5,12 +5,12 @@ every existing and every deleted object exactly once.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, Protocol
 
 from dralab.api.status import ApiError
 from dralab.objects.metadata import NamespacedName, is_deleting, key_of, revision_of
-from dralab.runtime.client import Client, Resource, Watch
+from dralab.runtime.client import Client, Resource, Watch, WatchEvent
 from dralab.runtime.engine import Engine
 from dralab.values.json_types import JsonDict
 
@@ -19,6 +19,26 @@ Index = Callable[[JsonDict], Iterable[str]]
 
 FIRST_RETRY: Final = 100_000_000
 LONGEST_RETRY: Final = 30_000_000_000
+
+
+class Follower(Protocol):
+    """Follows a collection in the order of the server's writes.
+
+    Subscribers of a cache may hear of an own write before those that the server made first;
+    a follower hears of it in its place.
+    """
+
+    def listed(self, items: Sequence[JsonDict], revision: str) -> None:
+        """Take the whole collection as of a revision: what happened before it is not known."""
+        ...
+
+    def changed(self, event: WatchEvent) -> None:
+        """Take the next change."""
+        ...
+
+    def caught_up(self) -> None:
+        """Note that the cache has taken all that has arrived so far."""
+        ...
 
 
 class Cache:
@@ -47,6 +67,7 @@ class Cache:
         self._objects: dict[NamespacedName, JsonDict] = {}
         self._indexes: dict[str, tuple[Index, dict[str, dict[NamespacedName, JsonDict]]]] = {}
         self._subscribers: list[Change] = []
+        self._followers: list[Follower] = []
         self._watch: Watch | None = None
         self._started = False
         self._noted = False
@@ -88,6 +109,11 @@ class Cache:
         for obj in list(self._objects.values()):
             change(None, obj)
 
+    def follow(self, follower: Follower) -> None:
+        """Tell a follower of a list and of all changes after it."""
+        self._followers.append(follower)
+        self.refresh()
+
     def start(self) -> None:
         """Begin to list and watch; does nothing the second time."""
         if not self._started:
@@ -99,6 +125,12 @@ class Cache:
         if self._watch is not None:
             self._watch.close()
             self._watch = None
+
+    def refresh(self) -> None:
+        """List again: the watch is behind, and may be for long."""
+        if self._watch is not None:
+            self.stop()
+            self._engine.soon(self._relist)
 
     def learn(self, obj: JsonDict) -> None:
         """Add the result of an own write before the watch reports it."""
@@ -121,6 +153,9 @@ class Cache:
             return
         try:
             while (event := watch.next(0)) is not None:
+                if event.type in {"ADDED", "MODIFIED", "DELETED"}:
+                    for follower in self._followers:
+                        follower.changed(event)
                 if event.type == "DELETED":
                     self._remove(event.object)
                 elif event.type in {"ADDED", "MODIFIED"}:
@@ -131,6 +166,8 @@ class Cache:
             # Whatever the reason, a list puts it right: Expired most of all.
             self.stop()
             self._engine.soon(self._relist)
+        for follower in self._followers:
+            follower.caught_up()
 
     def _relist(self) -> None:
         selectors = {
@@ -150,6 +187,8 @@ class Cache:
             return
         self._retries = 0
         self._watch = watch
+        for follower in self._followers:
+            follower.listed(listing.items, listing.revision)
         present = {key_of(obj) for obj in listing.items}
         # A list is the truth, also where its revisions are lower: the server may have begun again.
         for key, obj in list(self._objects.items()):
@@ -159,6 +198,8 @@ class Cache:
             held = self._objects.get(key_of(obj))
             if held is None or revision_of(held) != revision_of(obj):
                 self._put(obj)
+        for follower in self._followers:
+            follower.caught_up()
         watch.notify(self._note)
         self._mark_synced()
 

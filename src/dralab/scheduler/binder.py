@@ -1,28 +1,37 @@
 """Binds a placed pod, in several steps that may wait.
 
-Claims and volumes are written first; then devices and volumes may have to become ready; then the
-pod is bound. Network calls are offloaded, and their results return as events.
+Claims and volumes are written first. Then the scheduler waits until it has seen its own writes in
+the order of all writes, and until devices and volumes are ready; then `precedence` says whether the
+allocations count, and the pod is bound. Network calls are offloaded, and their results return as
+events.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, Protocol
+from heapq import heappop, heappush
+from typing import Any, Final, Protocol
 
 from dralab.api.status import ApiError
 from dralab.kernel.clock import SECOND
-from dralab.objects.metadata import NamespacedName, key_of
+from dralab.objects.metadata import NamespacedName, key_of, revision_of, uid_of
 from dralab.objects.volumes import is_bound
 from dralab.runtime import resources
 from dralab.runtime.cache import Cache
+from dralab.runtime.client import WatchEvent
 from dralab.runtime.manager import Manager
 from dralab.scheduler import binding
 from dralab.scheduler.cycle import PodPlacement
 from dralab.scheduler.devices import ClusterDevices
 from dralab.scheduler.pod_reports import PodReports
+from dralab.scheduler.precedence import AllocationOrder, Precedence, Verdict
 from dralab.scheduler.queue import QueuedPod
+from dralab.scheduler.withdrawal import withdraw, withdrawal_of
 from dralab.values.json_types import JsonDict
 
 AGAIN: Final = SECOND // 5  # until a server that did not answer is asked once more
+# A watch that has not told of an own write for so long is given up for a list.
+PATIENCE: Final = 5 * SECOND
 
 
 class BindingListener(Protocol):
@@ -44,52 +53,88 @@ class BindingListener(Protocol):
         ...
 
 
+@dataclass(slots=True, eq=False)
+class _Attempt:
+    """A pod on its way to a node: its claims as they were written, and the pod as of before."""
+
+    item: QueuedPod
+    placement: PodPlacement
+    claims: list[JsonDict] = field(default_factory=list)
+    pod: JsonDict | None = None
+
+    @property
+    def uid(self) -> str:
+        """The pod's uid."""
+        return self.placement.pod.uid
+
+
 @dataclass(slots=True)
 class _PendingBinding:
     """A pod whose devices and volumes must be made ready before it may be bound."""
 
-    item: QueuedPod
-    placement: PodPlacement
+    attempt: _Attempt
     claims: list[NamespacedName]
     volumes: list[NamespacedName]
     until: int
 
 
 class Binder:
-    """Writes placements, and follows those that wait for devices or volumes."""
+    """Writes placements, and follows those that wait for their writes, for devices or volumes.
+
+    `name` is the scheduler's. `alone`: no other client allocates devices, so all allocations count
+    at once.
+    """
 
     def __init__(
         self,
         manager: Manager,
         devices: ClusterDevices,
+        pods: Cache,
         reports: PodReports,
         outcomes: BindingListener,
+        *,
+        name: str,
+        alone: bool = False,
     ) -> None:
         self.manager = manager
         self._devices = devices
+        self._pods = pods
         self._reports = reports
         self._outcomes = outcomes
+        self._alone = alone
         self._claims: Cache = manager.cache(resources.CLAIMS)
         self._volume_claims: Cache = manager.cache(resources.VOLUME_CLAIMS)
         self._pending: dict[str, _PendingBinding] = {}
+        self._order = AllocationOrder()
+        self._precedence = Precedence(self._order, devices, self._claims, pods, name)
+        # Attempts by the revision that has to be seen first, in order.
+        self._unseen: list[tuple[int, int, _Attempt]] = []
+        self._count = 0
+        self._restarts = 0
+        if not alone:
+            self._claims.follow(self)
 
     def write(self, item: QueuedPod, placement: PodPlacement) -> None:
         """Write a placement: its claims, its volumes, then the binding."""
         now = self.manager.now()
         client = self.manager.client
+        attempt = _Attempt(item, placement)
         if not placement.plans and not placement.volumes:
-            self._bind(item, placement)
+            self._bind(attempt)
             return
+        # As it was before the claims are written: whoever takes one of them back changes the pod.
+        if not self._alone and placement.plans:
+            attempt.pod = self._pods.get(placement.pod.key) or placement.pod.obj
 
         def work() -> list[JsonDict]:
             self._check_lead()
-            claims = binding.write_claims(client, placement, now)
+            claims, attempt.pod = binding.write_claims(client, placement, now, attempt.pod)
             binding.write_volumes(client, placement)
-            if not (placement.volumes or binding.awaits_conditions(claims)):
+            if self._alone and not (placement.volumes or binding.awaits_conditions(claims)):
                 binding.bind(client, placement)
             return claims
 
-        self.manager.engine.offload(work, partial(self._written, item, placement))
+        self.manager.engine.offload(work, partial(self._written, attempt))
 
     def _check_lead(self) -> None:
         """Refuse to write what was decided before this process was stopped. ApiError."""
@@ -106,22 +151,13 @@ class Binder:
         """Stop following a pod: it is gone."""
         self._pending.pop(uid, None)
 
-    def _bind(self, item: QueuedPod, placement: PodPlacement) -> None:
-        client = self.manager.client
-        item.decided_at = self.manager.engine.clock.now()
+    # --- written
 
-        def work() -> None:
-            self._check_lead()
-            binding.bind(client, placement)
-
-        self.manager.engine.offload(work, partial(self._bound, item, placement))
-
-    def _written(
-        self, item: QueuedPod, placement: PodPlacement, result: list[JsonDict] | Exception
-    ) -> None:
+    def _written(self, attempt: _Attempt, result: list[JsonDict] | Exception) -> None:
+        item, placement = attempt.item, attempt.placement
         if isinstance(result, Exception):
             if binding.may_have_been_written(result, placement):
-                self._find_out(item, placement, result)
+                self._find_claims(attempt, result)
             else:
                 self._outcomes.failed(item, placement, result)
             return
@@ -129,9 +165,47 @@ class Binder:
             self._devices.adopt(placement.pod, claim)
         for claim in result:
             self._claims.learn(claim)
-        awaits = binding.awaits_conditions(result)
+        attempt.claims = result
+        awaited = max(map(revision_of, result), default=0)
+        if self._alone or awaited <= self._order.position:
+            self._seen(attempt)
+            return
+        if not self._unseen:
+            self.manager.engine.after(PATIENCE, partial(self._check_watch, self._order.position))
+        self._count += 1
+        heappush(self._unseen, (awaited, self._count, attempt))
+
+    def listed(self, items: Sequence[JsonDict], revision: str) -> None:
+        """Take all claims as of a revision."""
+        self._order.listed(items, revision)
+
+    def changed(self, event: WatchEvent) -> None:
+        """Take the next change of a claim, in the order of the server's writes."""
+        self._order.changed(event)
+
+    def caught_up(self) -> None:
+        """Go on with the pods whose claims' writes have been seen by now."""
+        # A server that began again may never come to the revisions it gave out before.
+        anew, self._restarts = self._order.restarts != self._restarts, self._order.restarts
+        while self._unseen and (anew or self._unseen[0][0] <= self._order.position):
+            _, _, attempt = heappop(self._unseen)
+            self._seen(attempt)
+
+    def _check_watch(self, position: int) -> None:
+        """List the claims where the watch has not told of anything for long."""
+        if self._unseen:
+            if self._order.position == position:
+                self._claims.refresh()
+            self.manager.engine.after(PATIENCE, partial(self._check_watch, self._order.position))
+
+    def _seen(self, attempt: _Attempt) -> None:
+        placement = attempt.placement
+        awaits = binding.awaits_conditions(attempt.claims)
         if not (awaits or placement.volumes):
-            self._bound(item, placement, None)
+            if self._alone:
+                self._bound(attempt, None)
+            else:
+                self._bind(attempt)
             return
         if awaits:
             self._reports.event(
@@ -139,28 +213,28 @@ class Binder:
                 "BindingConditionsPending",
                 f"waiting for binding conditions for device on node {placement.node}",
             )
-        until = binding.given_up_at(result, self.manager.engine.clock.now())
-        keys = [key_of(claim) for claim in result]
+        until = binding.given_up_at(attempt.claims, self.manager.engine.clock.now())
+        keys = [key_of(claim) for claim in attempt.claims]
         volumes = [key_of(plan.claim) for plan in placement.volumes]
-        self._pending[placement.pod.uid] = _PendingBinding(item, placement, keys, volumes, until)
-        self.manager.engine.at(until, partial(self._look_at, placement.pod.uid))
-        self._look_at(placement.pod.uid)
+        self._pending[attempt.uid] = _PendingBinding(attempt, keys, volumes, until)
+        self.manager.engine.at(until, partial(self._look_at, attempt.uid))
+        self._look_at(attempt.uid)
 
-    def _find_out(self, item: QueuedPod, placement: PodPlacement, error: Exception) -> None:
+    def _find_claims(self, attempt: _Attempt, error: Exception) -> None:
         """Read claims again whose write failed without a definite answer.
 
         A server that dies may have stored what it never answered. Until it says so, the devices
         stay held: the watch might tell only after they were given to another claim.
         """
-        client, namespace = self.manager.client, placement.pod.key.namespace
+        client, namespace = self.manager.client, attempt.placement.pod.key.namespace
 
         def found(result: list[JsonDict] | Exception) -> None:
             if isinstance(result, Exception):
-                self.manager.engine.after(AGAIN, lambda: self._find_out(item, placement, error))
+                self.manager.engine.after(AGAIN, lambda: self._find_claims(attempt, error))
                 return
             for claim in result:
                 self._claims.learn(claim)
-            self._outcomes.failed(item, placement, error)
+            self._outcomes.failed(attempt.item, attempt.placement, error)
 
         self.manager.engine.offload(
             lambda: list(client.list(resources.CLAIMS, namespace).items), found
@@ -176,20 +250,111 @@ class Binder:
             met = False
         if met is True:
             del self._pending[uid]
-            self._bind(waiting.item, waiting.placement)
+            self._bind(waiting.attempt)
         elif isinstance(met, str) or self.manager.engine.clock.now() >= waiting.until:
             del self._pending[uid]
             why = met if isinstance(met, str) else "device or volume binding timeout"
             self._outcomes.failed(
-                waiting.item, waiting.placement, ApiError("Timeout", why), undo=True
+                waiting.attempt.item,
+                waiting.attempt.placement,
+                ApiError("Timeout", why),
+                undo=True,
             )
 
     def _has_volume(self, key: NamespacedName) -> bool:
         claim = self._volume_claims.get(key)
         return claim is not None and is_bound(claim)
 
-    def _bound(self, item: QueuedPod, placement: PodPlacement, result: Exception | None) -> None:
-        if result is not None:
-            self._outcomes.failed(item, placement, result)
+    # --- bound
+
+    def _bind(self, attempt: _Attempt) -> None:
+        if not self._alone:
+            verdict = self._verdict(attempt)
+            if verdict is not None:
+                self._contest(attempt, *verdict)
+                return
+        client = self.manager.client
+        attempt.item.decided_at = self.manager.engine.clock.now()
+
+        def work() -> None:
+            self._check_lead()
+            binding.bind(client, attempt.placement, attempt.pod)
+
+        self.manager.engine.offload(work, partial(self._bound, attempt))
+
+    def _verdict(self, attempt: _Attempt) -> tuple[JsonDict, Verdict] | None:
+        """Return the first of the claims whose allocation does not count, and why."""
+        for claim in attempt.claims:
+            verdict = self._precedence.verdict(claim)
+            if not verdict.counts:
+                return claim, verdict
+            if attempt.pod is not None and (why := withdrawal_of(attempt.pod, claim)):
+                # Another scheduler is about to take it back, and may be late: this is quicker.
+                return claim, Verdict(counts=False, why=why, lost=True)
+        return None
+
+    def _contest(self, attempt: _Attempt, claim: JsonDict, verdict: Verdict) -> None:
+        """Take back an allocation that does not count, or others that stand against it."""
+        client, now = self.manager.client, self.manager.now()
+        losers = [(current, self._precedence.reason(current, claim)) for current in verdict.others]
+        latest = self._claims.get(key_of(claim))
+        if verdict.lost and latest is not None and uid_of(latest) == uid_of(claim):
+            losers.append((latest, verdict.why))
+
+        def work() -> None:
+            self._check_lead()
+            for loser, why in losers:
+                withdraw(client, loser, why, now)
+
+        def done(_: Any) -> None:
+            # Refused: it has changed, or its pod is bound. The next attempt will find that.
+            if verdict.others:
+                for loser, why in losers:
+                    for pod in self._precedence.consumers(loser):
+                        self._reports.event(pod, "FailedScheduling", why, warning=True)
+                self.manager.engine.after(AGAIN, partial(self._bind_if_leading, attempt))
+            else:
+                error = ApiError("Conflict", verdict.why)
+                self._outcomes.failed(attempt.item, attempt.placement, error)
+
+        if losers:
+            self.manager.engine.offload(work, done)
         else:
-            self._outcomes.bound(item, placement)
+            done(None)
+
+    def _bind_if_leading(self, attempt: _Attempt) -> None:
+        if self._outcomes.leads:
+            self._bind(attempt)
+        else:
+            error = ApiError("Conflict", "another scheduler may hold the lease by now")
+            self._outcomes.failed(attempt.item, attempt.placement, error)
+
+    def _bound(self, attempt: _Attempt, result: Exception | None) -> None:
+        if result is None:
+            self._outcomes.bound(attempt.item, attempt.placement)
+        elif binding.is_unanswered(result):
+            self._find_pod(attempt, result)
+        else:
+            self._outcomes.failed(attempt.item, attempt.placement, result)
+
+    def _find_pod(self, attempt: _Attempt, error: Exception) -> None:
+        """Read a pod again whose binding failed without a definite answer."""
+        key = attempt.placement.pod.key
+
+        def found(result: JsonDict | Exception) -> None:
+            if isinstance(result, Exception):
+                if binding.is_unanswered(result):
+                    self.manager.engine.after(AGAIN, lambda: self._find_pod(attempt, error))
+                else:
+                    self._outcomes.failed(attempt.item, attempt.placement, result)
+            elif uid_of(result) == attempt.uid and (
+                result["spec"].get("nodeName") == attempt.placement.node
+            ):
+                self._outcomes.bound(attempt.item, attempt.placement)
+            else:
+                self._outcomes.failed(attempt.item, attempt.placement, error)
+
+        client = self.manager.client
+        self.manager.engine.offload(
+            lambda: client.get(resources.PODS, key.name, key.namespace), found
+        )

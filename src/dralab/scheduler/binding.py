@@ -4,8 +4,8 @@ Source: kube-scheduler's DynamicResources PreBind and DefaultBinder. All steps a
 a crash between two writes, the next attempt finds what was written.
 """
 
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple, TypeVar
 
 from dralab.api.status import ApiError
 from dralab.kernel.clock import SECOND, from_rfc3339
@@ -18,35 +18,57 @@ from dralab.objects.metadata import (
     status_of,
     uid_of,
 )
-from dralab.runtime.client import Client, add_finalizer, amend
+from dralab.runtime.client import Client, PatchType, add_finalizer, amend
 from dralab.runtime.resources import BINDINGS, CLAIMS, PODS, VOLUME_CLAIMS, VOLUMES
 from dralab.scheduler.allocatable import EXTENDED_CLAIM, ClaimPlan
 from dralab.scheduler.cycle import PodPlacement
 from dralab.scheduler.pods import PodInfo
+from dralab.scheduler.withdrawal import ATTEMPTS, marks_of
 from dralab.values.json_types import JsonDict
 
+T = TypeVar("T")
 FINALIZER: Final = "resource.kubernetes.io/delete-protection"
 BINDING_TIMEOUT: Final = 600 * SECOND
 
 
-def write_claims(client: Client, placement: PodPlacement, now: str) -> list[JsonDict]:
-    """Write allocations and reservations, and what they take of the node; return the claims.
+class WrittenClaims(NamedTuple):
+    """The claims of a pod as they are stored now, and the pod as it was before or by own writes.
 
-    ApiError: another scheduler or the claim's owner was faster, or the server refuses. What
-    was written before stays; `unreserve` takes the pod off again.
+    `pod` is None where no other client is expected to write: then its version does not matter.
     """
-    claims = [_write_claim(client, placement.pod, plan, now) for plan in placement.plans]
-    _tell_pod(client, placement, claims)
-    return claims
+
+    claims: list[JsonDict]
+    pod: JsonDict | None
+
+
+def write_claims(
+    client: Client, placement: PodPlacement, now: str, pod: JsonDict | None = None
+) -> WrittenClaims:
+    """Write allocations and reservations, and what they take of the node.
+
+    `pod` is the pod as it was read before. ApiError: another scheduler or the claim's owner was
+    faster, or the server refuses. What was written before stays; `withdrawal` takes it back.
+    """
+    claims = []
+    for plan in placement.plans:
+        claim, pod = _write_claim(client, placement.pod, plan, now, pod)
+        claims.append(claim)
+    return WrittenClaims(claims, _tell_pod(client, placement, claims, pod))
 
 
 def may_have_been_written(error: Exception, placement: PodPlacement) -> bool:
     """Return whether a failure of `write_claims` leaves open what is stored now."""
-    refused = isinstance(error, ApiError) and error.reason not in {"ServiceUnavailable", "Timeout"}
-    return not refused or len(placement.plans) > 1
+    return is_unanswered(error) or len(placement.plans) > 1
 
 
-def _tell_pod(client: Client, placement: PodPlacement, claims: list[JsonDict]) -> None:
+def is_unanswered(error: Exception) -> bool:
+    """Return whether a failure leaves open whether the server did what it was asked for."""
+    return not isinstance(error, ApiError) or error.code >= 500
+
+
+def _tell_pod(
+    client: Client, placement: PodPlacement, claims: list[JsonDict], latest: JsonDict | None
+) -> JsonDict | None:
     """Write into the pod's status what its devices take of the node."""
     pod = placement.pod
     known = status_of(pod.obj).get("nodeAllocatableResourceClaimStatuses") or []
@@ -58,11 +80,57 @@ def _tell_pod(client: Client, placement: PodPlacement, claims: list[JsonDict]) -
         for status in pod.claimed
     ]
     if wanted == known:
-        return
-    status = {"nodeAllocatableResourceClaimStatuses": wanted}
-    patch: JsonDict = {"metadata": {"uid": pod.uid}, "status": status}
+        return latest
     # A merge of the whole list: what an attempt before left there is to go.
-    client.patch(PODS, pod.key.name, patch, pod.key.namespace, type="merge", subresource="status")
+    status = {"nodeAllocatableResourceClaimStatuses": wanted}
+    return _patch_pod(client, pod, status, latest, "merge")
+
+
+def _patch_pod(
+    client: Client, pod: PodInfo, status: JsonDict, latest: JsonDict | None, type: PatchType
+) -> JsonDict | None:
+    """Change a pod's status; return the pod, or None where its version does not matter."""
+
+    def send(version: Mapping[str, str]) -> JsonDict:
+        patch: JsonDict = {"metadata": {"uid": pod.uid, **version}, "status": status}
+        name, namespace = pod.key.name, pod.key.namespace
+        return client.patch(PODS, name, patch, namespace, type=type, subresource="status")
+
+    sent = with_version(client, pod, latest, send)
+    return None if latest is None else sent
+
+
+def with_version(
+    client: Client, pod: PodInfo, latest: JsonDict | None, send: Callable[[Mapping[str, str]], T]
+) -> T:
+    """Send a request about a pod that is refused if the pod is not as it was read.
+
+    `send` is given the version as metadata has it; none where it does not matter. If only other
+    things changed, the new version will do. ApiError: the pod is gone or bound, or allocations of
+    it are being taken back.
+    """
+    for attempt in range(ATTEMPTS):
+        version = {} if latest is None else {"resourceVersion": _version_of(latest)}
+        try:
+            return send(version)
+        except ApiError as error:
+            if error.reason != "Conflict" or latest is None or attempt == ATTEMPTS - 1:
+                raise
+            found = client.get(PODS, pod.key.name, pod.key.namespace)
+            if (
+                uid_of(found) != pod.uid
+                or found["spec"].get("nodeName")
+                or _version_of(found) == _version_of(latest)
+                or marks_of(found) != marks_of(latest)
+            ):
+                raise
+            latest = found
+    raise AssertionError("unreachable: the last attempt returns or raises")
+
+
+def _version_of(pod: JsonDict) -> str:
+    version: str = pod["metadata"]["resourceVersion"]
+    return version
 
 
 def write_volumes(client: Client, placement: PodPlacement) -> None:
@@ -87,16 +155,31 @@ def write_volumes(client: Client, placement: PodPlacement) -> None:
         client.patch(VOLUME_CLAIMS, key.name, patch, key.namespace)
 
 
-def bind(client: Client, placement: PodPlacement) -> None:
-    """Bind a pod to its node."""
+def bind(client: Client, placement: PodPlacement, latest: JsonDict | None = None) -> None:
+    """Bind a pod to its node, if it is still as it was read (`latest`).
+
+    It does nothing where an attempt without an answer has bound it there already.
+    """
     key = placement.pod.key
-    body: JsonDict = {
-        "apiVersion": "v1",
-        "kind": "Binding",
-        "metadata": {"name": key.name, "namespace": key.namespace, "uid": placement.pod.uid},
-        "target": {"apiVersion": "v1", "kind": "Node", "name": placement.node},
-    }
-    client.post(PODS, key.name, BINDINGS, body, key.namespace)
+
+    def send(version: Mapping[str, str]) -> None:
+        names = {"name": key.name, "namespace": key.namespace, "uid": placement.pod.uid}
+        body: JsonDict = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {**names, **version},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": placement.node},
+        }
+        client.post(PODS, key.name, BINDINGS, body, key.namespace)
+
+    try:
+        with_version(client, placement.pod, latest, send)
+    except ApiError as error:
+        if error.reason != "Conflict":
+            raise
+        found = client.get(PODS, key.name, key.namespace)
+        if (uid_of(found), found["spec"].get("nodeName")) != (placement.pod.uid, placement.node):
+            raise
 
 
 def evict(client: Client, victim: PodInfo, scheduler: str, now: str) -> None:
@@ -112,29 +195,6 @@ def evict(client: Client, victim: PodInfo, scheduler: str, now: str) -> None:
     name, namespace = victim.key.name, victim.key.namespace
     client.patch(PODS, name, patch, namespace, type="strategic", subresource="status")
     client.delete(PODS, name, namespace, options={"preconditions": {"uid": victim.uid}})
-
-
-def unreserve(client: Client, pod: PodInfo, claims: list[JsonDict], *, deallocate: bool) -> None:
-    """Take a pod off the claims it was reserved for; errors are left to the claim controller."""
-
-    def change(claim: JsonDict) -> bool:
-        status = claim.get("status") or {}
-        reserved = status.get("reservedFor") or []
-        left = [item for item in reserved if item.get("uid") != pod.uid]
-        drop = deallocate and not left and "allocation" in status
-        if len(left) == len(reserved) and not drop:
-            return False
-        status["reservedFor"] = left
-        if drop:
-            status.pop("allocation")
-            status.pop("devices", None)
-        return True
-
-    for claim in claims:
-        try:
-            amend(client, CLAIMS, claim, change, subresource="status")
-        except ApiError:
-            continue
 
 
 def awaits_conditions(claims: list[JsonDict]) -> bool:
@@ -176,10 +236,12 @@ def conditions_met(claims: list[JsonDict]) -> bool | str:
     return ready
 
 
-def _write_claim(client: Client, pod: PodInfo, plan: ClaimPlan, now: str) -> JsonDict:
+def _write_claim(
+    client: Client, pod: PodInfo, plan: ClaimPlan, now: str, latest: JsonDict | None
+) -> tuple[JsonDict, JsonDict | None]:
     claim = plan.claim
     if not claim["metadata"].get("name"):
-        claim = _create_synthetic(client, pod, plan)
+        claim, latest = _create_synthetic(client, pod, plan, latest)
     if is_deleting(claim):
         raise ApiError.conflict(
             CLAIMS.plural,
@@ -208,14 +270,16 @@ def _write_claim(client: Client, pod: PodInfo, plan: ClaimPlan, now: str) -> Jso
         status["reservedFor"] = [*reserved, dict(plan.consumer)]
         return True
 
-    return amend(client, CLAIMS, claim, change, subresource="status")
+    return amend(client, CLAIMS, claim, change, subresource="status"), latest
 
 
 def _protect(claim: JsonDict) -> bool:
     return add_finalizer(claim, FINALIZER)
 
 
-def _create_synthetic(client: Client, pod: PodInfo, plan: ClaimPlan) -> JsonDict:
+def _create_synthetic(
+    client: Client, pod: PodInfo, plan: ClaimPlan, latest: JsonDict | None
+) -> tuple[JsonDict, JsonDict | None]:
     claim = client.create(CLAIMS, plan.claim, pod.key.namespace)
     status = {
         "extendedResourceClaimStatus": {
@@ -223,15 +287,7 @@ def _create_synthetic(client: Client, pod: PodInfo, plan: ClaimPlan) -> JsonDict
             "requestMappings": [dict(item) for item in plan.mappings],
         }
     }
-    client.patch(
-        PODS,
-        pod.key.name,
-        {"metadata": {"uid": pod.uid}, "status": status},
-        pod.key.namespace,
-        type="strategic",
-        subresource="status",
-    )
-    return claim
+    return claim, _patch_pod(client, pod, status, latest, "strategic")
 
 
 def synthetic_claims(placement: PodPlacement, claims: list[JsonDict]) -> list[JsonDict]:

@@ -12,9 +12,10 @@ import numpy as np
 
 from dralab.allocation import v1
 from dralab.allocation.allocator import DEFAULT_BUDGET
+from dralab.allocation.contention import fit_together, rivals
 from dralab.allocation.fleet import Fleet
 from dralab.allocation.free_devices import FreeDeviceCounter, FreeDevices
-from dralab.allocation.inventory.holdings import Holdings
+from dralab.allocation.inventory.holdings import Holdings, device_of
 from dralab.allocation.outcome import Unknown, Unsatisfiable
 from dralab.allocation.pools import PoolId, SliceCatalog
 from dralab.allocation.problem import Claim, Node, Problem, Slice
@@ -209,14 +210,22 @@ class ClusterDevices:
     def lend(self, uid: str) -> LentDevices:
         """Take it that a claim holds nothing, until `take_back`; versions stay as they are."""
         holder = self._holdings.holder_of(uid)
-        results = self._holdings.remove_claim(uid)
-        self._fleet.release({"devices": {"results": results}})
+        results = self._give_back(uid)
         return LentDevices(uid, holder, results)
 
     def take_back(self, lent: LentDevices) -> None:
         """Let a claim hold again what it held."""
         self._holdings.add_claim(lent.claim, lent.holder, lent.results)
         self._fleet.mark_in_use({"devices": {"results": lent.results}})
+
+    def rivals(self, uid: str) -> list[str]:
+        """Return the claims that compete with one for devices of which not all can be held."""
+        self._catch_up()
+        return rivals(self._holdings, self._fleet, uid)
+
+    def can_all_hold(self, uids: Iterable[str]) -> bool:
+        """Return whether what these claims hold can be held at once."""
+        return fit_together(self._fleet, map(self._holdings.results_of, uids))
 
     # --- allocation
 
@@ -404,11 +413,22 @@ class ClusterDevices:
         self._fleet.mark_in_use({"devices": {"results": results}})
 
     def _release(self, uid: str) -> bool:
-        results = self._holdings.remove_claim(uid)
+        results = self._give_back(uid)
         self.version += bool(results)
-        if results:
-            self._fleet.release({"devices": {"results": results}})
         return bool(results)
+
+    def _give_back(self, uid: str) -> Sequence[JsonObject]:
+        contested = any(
+            self._holdings.is_contested(device_of(item)) for item in self._holdings.results_of(uid)
+        )
+        results = self._holdings.remove_claim(uid)
+        if contested:
+            # Other claims hold some of these still: what is in use is counted anew.
+            used = {(item["driver"], item["pool"]) for item in results}
+            self._changed_pools |= used & self._pools.keys()
+        elif results:
+            self._fleet.release({"devices": {"results": results}})
+        return results
 
     def _selected(self, selector: JsonObject) -> Mask:
         found = np.zeros(self._table.size, dtype=bool)

@@ -21,7 +21,7 @@ from dralab.objects.metadata import NamespacedName, key_of, labels_of, uid_of
 from dralab.runtime import resources
 from dralab.runtime.events import shortened
 from dralab.runtime.manager import Manager
-from dralab.scheduler import binding, gangs
+from dralab.scheduler import binding, gangs, withdrawal
 from dralab.scheduler.binder import Binder
 from dralab.scheduler.cluster_events import ClusterEvents
 from dralab.scheduler.cycle import (
@@ -76,6 +76,7 @@ class Scheduler:
         name: str = DEFAULT_SCHEDULER,
         explain: Explain | None = None,
         budget: int = DEFAULT_BUDGET,
+        alone: bool = False,
     ) -> None:
         self.manager = manager
         self.name = name
@@ -106,7 +107,10 @@ class Scheduler:
         self._leads = True
         self._may_act: Callable[[], bool] = _always
         self._waiting = WaitingPods(self.queue, self.info, self.wake)
-        self._binder = Binder(manager, devices, self._reports, self)
+        self._alone = alone
+        self._binder = Binder(
+            manager, devices, self._pods, self._reports, self, name=name, alone=alone
+        )
         ClusterEvents(
             manager,
             pods=self._pods,
@@ -271,10 +275,7 @@ class Scheduler:
             and (claim := self._claims.get(key_of(plan.claim))) is not None
         ]
         if undo and held:
-            self.manager.engine.offload(
-                lambda: binding.unreserve(self.manager.client, pod, held, deallocate=True),
-                lambda _: None,
-            )
+            self._give_back(pod, held, str(error))
         if isinstance(error, ApiError) and error.reason == "NotFound":
             current = self._pods.get(pod.key)
             if current is None or uid_of(current) != pod.uid:
@@ -340,9 +341,17 @@ class Scheduler:
             return
         claim = next((item.claim for item in demand.claims if is_given_up(item)), None)
         if claim is not None:
-            client = self.manager.client
+            self._give_back(pod, [claim], "they keep the pod from every node")
+
+    def _give_back(self, pod: PodInfo, claims: list[JsonDict], why: str) -> None:
+        client, now = self.manager.client, self.manager.now()
+        if self._alone:
             self.manager.engine.offload(
-                lambda: binding.unreserve(client, pod, [claim], deallocate=True), lambda _: None
+                lambda: withdrawal.unreserve(client, pod, claims, deallocate=True), lambda _: None
+            )
+        else:
+            self.manager.engine.offload(
+                lambda: withdrawal.give_back(client, pod, claims, why, now), lambda _: None
             )
 
     def _evict(self, victim: PodInfo, winner: PodInfo, node: str) -> None:

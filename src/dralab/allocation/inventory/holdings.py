@@ -5,7 +5,7 @@ and after these are deleted. A fleet knows only published devices; holdings reco
 and their claims.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -15,6 +15,11 @@ from dralab.allocation.problem import DeviceId, InUse, ShareId
 from dralab.values.quantity import Number
 
 Result = Mapping[str, Any]
+
+
+def device_of(result: Result) -> DeviceId:
+    """Return the device of a result of an allocation."""
+    return DeviceId(result["driver"], result["pool"], result["device"])
 
 
 @dataclass(slots=True)
@@ -37,6 +42,9 @@ class Holdings:
     def __init__(self) -> None:
         self._held: dict[str, _HeldByClaim] = {}
         self._use: dict[PoolId, PoolUse] = {}
+        # Devices that several claims hold, at least one of them whole: clients that did not know
+        # of each other gave them away.
+        self._contested: dict[DeviceId, set[str]] = {}
 
     def has(self, uid: str) -> bool:
         """Return whether a claim holds devices, or is known to hold none."""
@@ -60,8 +68,10 @@ class Holdings:
         """Note what a claim holds; `holder` is its name in explanations."""
         self._held[uid] = _HeldByClaim(holder, results)
         for item in results:
-            device = DeviceId(item["driver"], item["pool"], item["device"])
+            device = device_of(item)
             use = self._use.setdefault((device.driver, device.pool), PoolUse())
+            if device in use.exclusive or (device in use.consumed and not item.get("shareID")):
+                self._contested[device] = set(self.claims_with({device}))
             if item.get("shareID"):
                 use.shares[ShareId(device, item["shareID"])] = holder
                 total = use.consumed.setdefault(device, {})
@@ -75,9 +85,8 @@ class Holdings:
         if held is None:
             return ()
         for item in held.results:
-            device = DeviceId(item["driver"], item["pool"], item["device"])
-            pool = device.driver, device.pool
-            use = self._use[pool]
+            device = device_of(item)
+            use = self._use[device.driver, device.pool]
             share = item.get("shareID")
             if share:
                 use.shares.pop(ShareId(device, share), None)
@@ -89,7 +98,31 @@ class Holdings:
                     del use.consumed[device]
             else:
                 use.exclusive.pop(device, None)
+            if device in self._contested:
+                self._settle(device, use)
         return held.results
+
+    def _settle(self, device: DeviceId, use: PoolUse) -> None:
+        """Leave a contested device to those that still hold it."""
+        holders = self._contested[device] = set(self.claims_with({device}))
+        for uid in sorted(holders):
+            held = self._held[uid]
+            if any(device_of(item) == device and not item.get("shareID") for item in held.results):
+                use.exclusive[device] = held.holder
+        if len(holders) < 2:
+            del self._contested[device]
+
+    def is_contested(self, device: DeviceId) -> bool:
+        """Return whether several claims hold a device, at least one of them whole."""
+        return device in self._contested
+
+    def claims_with(self, devices: Collection[DeviceId]) -> list[str]:
+        """Return the uids of the claims that hold some of these devices; looks at all claims."""
+        return [
+            uid
+            for uid, held in self._held.items()
+            if any(device_of(item) in devices for item in held.results)
+        ]
 
     def replace_claim(self, uid: str, new: str, holder: str) -> None:
         """Let what one claim holds be held by another that takes its place."""
