@@ -24,6 +24,7 @@ class Server(LocalClient):
         self.log = []
         self.watches = []
         self._failures = []
+        self._first = []
 
     def begin_anew(self):
         """Forget everything, as a server whose data was lost."""
@@ -39,9 +40,18 @@ class Server(LocalClient):
         """Answer the next request of that kind with an error: `("update status", "pods", …)`."""
         self._failures.append((verb, plural, error))
 
+    def before_next(self, verb, plural, action):
+        """Do something just before the next request of that kind, as another client would."""
+        self._first.append((verb, plural, action))
+
     def _asked(self, verb, resource, name, subresource=""):
         verb = f"{verb} {subresource}".strip()
         self.log.append((verb, resource.plural, name))
+        for number, (asked, plural, action) in enumerate(self._first):
+            if (asked, plural) == (verb, resource.plural):
+                del self._first[number]
+                action()
+                break
         for number, (failing, plural, error) in enumerate(self._failures):
             if (failing, plural) == (verb, resource.plural):
                 del self._failures[number]
