@@ -24,7 +24,7 @@ from dralab.scheduler import binding
 from dralab.scheduler.cycle import PodPlacement
 from dralab.scheduler.devices import ClusterDevices
 from dralab.scheduler.pod_reports import PodReports
-from dralab.scheduler.precedence import AllocationOrder, Precedence, Verdict
+from dralab.scheduler.precedence import AllocationOrder, Precedence, AllocationVerdict
 from dralab.scheduler.queue import QueuedPod
 from dralab.scheduler.withdrawal import withdraw, withdrawal_of
 from dralab.values.json_types import JsonDict
@@ -282,7 +282,7 @@ class Binder:
 
         self.manager.engine.offload(work, partial(self._bound, attempt))
 
-    def _verdict(self, attempt: _Attempt) -> tuple[JsonDict, Verdict] | None:
+    def _verdict(self, attempt: _Attempt) -> tuple[JsonDict, AllocationVerdict] | None:
         """Return the first of the claims whose allocation does not count, and why."""
         for claim in attempt.claims:
             verdict = self._precedence.verdict(claim)
@@ -290,10 +290,10 @@ class Binder:
                 return claim, verdict
             if attempt.pod is not None and (why := withdrawal_of(attempt.pod, claim)):
                 # Another scheduler is about to take it back, and may be late: this is quicker.
-                return claim, Verdict(counts=False, why=why, lost=True)
+                return claim, AllocationVerdict(counts=False, why=why, lost=True)
         return None
 
-    def _contest(self, attempt: _Attempt, claim: JsonDict, verdict: Verdict) -> None:
+    def _contest(self, attempt: _Attempt, claim: JsonDict, verdict: AllocationVerdict) -> None:
         """Take back an allocation that does not count, or others that stand against it."""
         client, now = self.manager.client, self.manager.now()
         losers = [(current, self._precedence.reason(current, claim)) for current in verdict.others]

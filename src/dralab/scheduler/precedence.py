@@ -93,7 +93,7 @@ class AllocationOrder:
         self.position = max(self.position, at)
 
 
-class Verdict(NamedTuple):
+class AllocationVerdict(NamedTuple):
     """Whether an allocation counts; if not, why, and what is to be done about it.
 
     `lost`: it has to be taken back. `others`: of claims of which it is not known which came first,
@@ -106,7 +106,7 @@ class Verdict(NamedTuple):
     others: tuple[JsonDict, ...] = ()
 
 
-COUNTS: Final = Verdict(counts=True)
+COUNTS: Final = AllocationVerdict(counts=True)
 
 
 class Precedence:
@@ -126,15 +126,17 @@ class Precedence:
         self._pods = pods
         self._scheduler = scheduler
 
-    def verdict(self, written: JsonDict) -> Verdict:
+    def verdict(self, written: JsonDict) -> AllocationVerdict:
         """Judge the allocation of a claim that was written, or found; its write has been seen."""
         uid = uid_of(written)
         mine = self.order.get(uid)
         name = f"claim {key_of(written)}"
         if mine is None:
-            return Verdict(counts=False, why=f"{name}: its devices were taken back meanwhile")
+            return AllocationVerdict(
+                counts=False, why=f"{name}: its devices were taken back meanwhile"
+            )
         if results_of(mine.allocation) != results_of(allocation_of(written)):
-            return Verdict(counts=False, why=f"{name}: it has other devices meanwhile")
+            return AllocationVerdict(counts=False, why=f"{name}: it has other devices meanwhile")
         rivals = self._devices.rivals(uid)
         if not rivals or self._is_in_use(mine):
             return COUNTS
@@ -157,7 +159,9 @@ class Precedence:
         if preferred != uid or any(map(self._is_foreign, unknown)):
             return self._loss(mine, unknown, "may have been allocated first")
         others = tuple(claim for rival in unknown if (claim := self._claim_of(rival)) is not None)
-        return Verdict(counts=False, why=self._text(mine, [uid], "keeps them"), others=others)
+        return AllocationVerdict(
+            counts=False, why=self._text(mine, [uid], "keeps them"), others=others
+        )
 
     def reason(self, loser: JsonDict, winner: JsonDict) -> str:
         """Return why one claim has to give back what it got, for its pods."""
@@ -183,8 +187,8 @@ class Precedence:
                 found.append(pod)
         return found
 
-    def _loss(self, mine: SeenAllocation, to: Sequence[str], how: str) -> Verdict:
-        return Verdict(counts=False, why=self._text(mine, to, how), lost=True)
+    def _loss(self, mine: SeenAllocation, to: Sequence[str], how: str) -> AllocationVerdict:
+        return AllocationVerdict(counts=False, why=self._text(mine, to, how), lost=True)
 
     def _text(self, mine: SeenAllocation, rivals: Iterable[str], how: str) -> str:
         seen = [its for rival in rivals if (its := self.order.get(rival)) is not None]
