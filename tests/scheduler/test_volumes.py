@@ -201,7 +201,8 @@ def test_a_volume_that_never_comes_is_waited_for_ten_minutes(cluster):
 
 
 def test_a_claim_made_for_a_pod_must_be_there_and_be_its_own(cluster):
-    made = pod("p", volumes=[{"name": "v", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}])
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    made = pod("p", volumes=[{"name": "v", "ephemeral": {"volumeClaimTemplate": {"spec": spec}}}])
     cluster.add(PODS, made)
     assert "waiting for ephemeral volume controller to create" in cluster.why("p")
     cluster.add(VOLUMES, volume("v", claim="p-v"))

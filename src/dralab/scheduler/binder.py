@@ -24,7 +24,7 @@ from dralab.scheduler import binding
 from dralab.scheduler.cycle import PodPlacement
 from dralab.scheduler.devices import ClusterDevices
 from dralab.scheduler.pod_reports import PodReports
-from dralab.scheduler.precedence import AllocationOrder, Precedence, AllocationVerdict
+from dralab.scheduler.precedence import AllocationOrder, AllocationVerdict, Precedence
 from dralab.scheduler.queue import QueuedPod
 from dralab.scheduler.withdrawal import withdraw, withdrawal_of
 from dralab.values.json_types import JsonDict
