@@ -62,7 +62,8 @@ if TYPE_CHECKING:
 @click.option(
     "--root",
     type=click.Path(file_okay=False, path_type=Path),
-    help="The parent of the nodes' kubelet directories, where drivers of other processes register.",
+    help="The parent of the nodes' kubelet directories, where drivers of other processes register. "
+    "Objects are stored in its directory .cluster unless --data is given.",
 )
 @click.option(
     "--load-balancers",
@@ -158,8 +159,8 @@ def up(
     if wanted and "nodes" not in left_out:
         components.append(Nodes(replace(wanted, classic="classic" in profiles)))
 
-    if snapshot is not None and options.get("data") is None:
-        options["data"] = ":memory:"
+    if options.get("data") is None:
+        options["data"] = _data_of(snapshot, root)
 
     bare = not (empty or wanted or snapshot is not None)
 
@@ -230,6 +231,17 @@ def _network(text: str) -> "IPv4Network":
             f"{error}; give a network such as 192.0.2.0/24", param_hint="--load-balancers"
         ) from error
     return found
+
+
+def _data_of(snapshot: Path | None, root: Path | None) -> str | None:
+    """Return where objects are stored if --data does not say it; None for the default.
+
+    The objects of a lab with directories of its own are below them: two labs share nothing.
+    """
+    if snapshot is not None:
+        return ":memory:"
+    # No node has such a name.
+    return None if root is None else str(root / ".cluster")
 
 
 def _commands(images: tuple[str, ...]) -> "Mapping[str, Sequence[str]]":

@@ -5,24 +5,14 @@ Each bench has a server, a node and a root directory of its own, so that benches
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Final, Self, TypeVar
 
-from dralab.api.status import ApiError
 from dralab.contracts.cdi_cache import CdiCache, FileDirectory
 from dralab.contracts.plugin import ClaimRef, PrepareResult
-from dralab.drivercheck.check_node import NAMESPACE, CheckedNode, CheckNode
-from dralab.drivercheck.devices import (
-    ClaimUnderTest,
-    Published,
-    counters_of,
-    pools_of,
-    published,
-    request_of,
-    result_of,
-    together,
-)
+from dralab.drivercheck.check_node import CheckedNode, CheckNode
+from dralab.drivercheck.claim_bench import ClaimBench
+from dralab.drivercheck.devices import ClaimUnderTest, Published, pools_of
 from dralab.drivercheck.findings import Shared
 from dralab.drivercheck.gate import Gate
 from dralab.drivercheck.limits import CheckLimits
@@ -40,19 +30,14 @@ from dralab.kernel.clock import SECOND, WallClock
 from dralab.kernel.randomness import Randomness
 from dralab.node.mount_namespaces import NodePaths
 from dralab.objects.slices import newest_of
-from dralab.runtime.resources import CLAIMS, SLICES
-from dralab.values.json_types import JsonDict, JsonObject
 
 T = TypeVar("T")
 # Makes a device, by its name, healthy or not.
 HealthHook = Callable[[Places, str, bool], None]
-CLASS: Final = "dralab-check"  # of requests; drivers look at allocations alone
-# Drivers whose slices the bench itself creates.
-FOREIGN: Final = frozenset({"foreign.dralab.dev"})
 LOOK_EVERY: Final = 0.01  # seconds
 
 
-class Bench:
+class Bench(ClaimBench):
     """A node for one driver. Use it as a context: nothing of it is left afterwards."""
 
     def __init__(
@@ -67,13 +52,13 @@ class Bench:
         shared: Shared | None = None,
         paths: Callable[[Places], NodePaths] | None = None,
     ) -> None:
+        super().__init__(Randomness(seed))
         self._paths = paths  # of a driver that has a mount namespace
         self.target = target
         self.previous = previous
         self.shared = shared or Shared()
         self._health_hook = health_hook
         self.limits = limits or CheckLimits()
-        self.randomness = Randomness(seed)
         self.clock = WallClock()
         self.transcript = Transcript(self.clock)
         self.surroundings = surroundings
@@ -85,9 +70,7 @@ class Bench:
         self._pause = threading.Event()
         self._connections: list[DriverConnection] = []
         self._main: DriverConnection | None = None
-        self._claims: list[ClaimUnderTest] = []
         self._touched: dict[str, ClaimRef] = {}
-        self._number = 0
         self.node = CheckNode(surroundings, self.transcript, self.randomness.seed)
 
     def __enter__(self) -> Self:
@@ -256,98 +239,6 @@ class Bench:
             connection.close()
         self._connections, self._main = [], None
 
-    # --- claims -------------------------------------------------------------------------------
-
-    def slices(self) -> list[JsonDict]:
-        """Return the slices of the driver on this node."""
-        # registration.name-of-slices checks that the names are equal.
-        wanted = f"spec.nodeName={self.places.node}"
-        found = list(self.client.list(SLICES, field_selector=wanted).items)
-        own = [one for one in found if one["spec"]["driver"] == self.plugin.name]
-        return own or [one for one in found if one["spec"]["driver"] not in FOREIGN]
-
-    def devices(self) -> list[Published]:
-        """Return the devices that the driver has published."""
-        return published(self.slices())
-
-    def free(self, count: int = 1) -> list[Published]:
-        """Return devices that can be allocated together. NotApplicable: there are fewer."""
-        slices = self.slices()
-        found = together(published(slices), counters_of(slices))
-        if len(found) < count:
-            raise NotApplicable(f"it needs {count} devices, and the driver publishes {len(found)}")
-        return found[:count]
-
-    def claim(
-        self,
-        *devices: Published,
-        name: str = "",
-        namespace: str = NAMESPACE,
-        allocated: bool = True,
-        admin: bool = False,
-        configs: Sequence[JsonObject] = (),
-        more: Sequence[JsonObject] = (),
-        alternative: str = "",
-    ) -> ClaimUnderTest:
-        """Create a claim with a request for each device, allocated to them.
-
-        `configs` are entries of the allocation's config, `more` results of other drivers.
-        `alternative` names the subrequest of which the devices are.
-        """
-        self._number += 1
-        name = name or f"claim-{self._number}"
-        requests: list[JsonDict] = []
-        results: list[JsonDict] = []
-        for index, device in enumerate(devices):
-            requests.append(request_of(f"r{index}", CLASS, alternative, admin=admin))
-            request = f"r{index}/{alternative}" if alternative else f"r{index}"
-            results.append(self._result(request, device, admin=admin))
-        results += [dict(each) for each in more]
-        requests += [request_of(each["request"], CLASS) for each in more]
-        if not requests:
-            requests = [request_of("r0", CLASS)]
-        body = {
-            "apiVersion": "resource.k8s.io/v1",
-            "kind": "ResourceClaim",
-            "metadata": {"name": name, "namespace": namespace},
-            "spec": {"devices": {"requests": requests}},
-        }
-        stored = self.client.create(CLAIMS, body, namespace)
-        if allocated:
-            self._allocate(stored, results, configs)
-        found = ClaimUnderTest(ClaimRef(namespace, name, stored["metadata"]["uid"]), tuple(results))
-        self._claims.append(found)
-        return found
-
-    def allocate(self, claim: ClaimUnderTest, device: Published) -> None:
-        """Allocate a device to a claim without an allocation."""
-        stored = self.client.get(CLAIMS, claim.ref.name, claim.ref.namespace)
-        self._allocate(stored, [self._result("r0", device, admin=False)], ())
-
-    def _allocate(
-        self, stored: JsonDict, results: Sequence[JsonDict], configs: Sequence[JsonObject]
-    ) -> None:
-        name = stored["metadata"]["name"]
-        allocation = {"devices": {"results": list(results), "config": list(configs)}}
-        user = {"resource": "pods", "name": f"pod-{name}"[:253], "uid": self.uuid("pods")}
-        status = {"allocation": allocation, "reservedFor": [user]}
-        self.client.update(CLAIMS, {**stored, "status": status}, subresource="status")
-
-    def _result(self, request: str, device: Published, *, admin: bool) -> JsonDict:
-        # The driver's name in its slices: registration.name-of-slices compares the two.
-        driver = next(iter(self.slices()))["spec"]["driver"]
-        share = self.uuid("shares") if device.shared and not admin else ""
-        return result_of(request, driver, device, share=share, admin=admin)
-
-    def uuid(self, stream: str) -> str:
-        """Return a random UUID of a stream."""
-        return self.randomness.uuid(stream)
-
-    def forget_claim(self, claim: ClaimUnderTest) -> None:
-        """Delete a claim's object, as its pod's end does."""
-        with suppress(ApiError):
-            self.client.delete(CLAIMS, claim.ref.name, claim.ref.namespace)
-
     # --- the kubelet's calls ------------------------------------------------------------------
 
     def call_prepare(
@@ -493,9 +384,7 @@ class Bench:
                     self.broken = "claims of the check can't be unprepared"
         except DriverCallError as error:
             self.broken = f"claims of the check can't be unprepared: {error}"
-        for claim in self._claims:
-            self.forget_claim(claim)
-        self._claims = []
+        self.forget_claims()
         for connection in self._connections:
             if connection is not self._main:
                 connection.close()
