@@ -160,7 +160,7 @@ def up(
         components.append(Nodes(replace(wanted, classic="classic" in profiles)))
 
     if options.get("data") is None:
-        options["data"] = _data_of(snapshot, root)
+        options["data"] = data_of(snapshot, root)
 
     bare = not (empty or wanted or snapshot is not None)
 
@@ -233,7 +233,7 @@ def _network(text: str) -> "IPv4Network":
     return found
 
 
-def _data_of(snapshot: Path | None, root: Path | None) -> str | None:
+def data_of(snapshot: Path | None, root: Path | None) -> str | None:
     """Return where objects are stored if --data does not say it; None for the default.
 
     The objects of a lab with directories of its own are below them: two labs share nothing.
