@@ -85,6 +85,37 @@ ONCE_FAILED = [
             },
         ],
     ),
+    # After a refused binding the scheduler forgot an allocation that its cache had not seen yet,
+    # and gave the device to another pod.
+    (
+        "claims",
+        10983,
+        [
+            {
+                "fault": "refuse",
+                "program": "scheduler",
+                "verb": "create/binding",
+                "resource": "pods",
+                "nth": 5,
+                "code": 429,
+            }
+        ],
+    ),
+    # A binding that came late was answered with conflicts, which were asked for without end.
+    (
+        "claims",
+        11370,
+        [
+            {
+                "fault": "late-write",
+                "program": "scheduler",
+                "verb": "create/binding",
+                "resource": "pods",
+                "nth": 5,
+                "duration": 5_000_000_000,
+            }
+        ],
+    ),
 ]
 
 
