@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from dralab.api import fields
 from dralab.api.core.pod_defaults import default_pod, default_pod_spec, qos_class
+from dralab.api.core.pod_rules.known import KnownSpecs
 from dralab.api.core.pod_rules.spec import pod_spec_problems
 from dralab.api.core.pod_rules.updates import pod_update_problems
 from dralab.api.core.pod_rules.warnings import pod_warnings
@@ -73,6 +74,10 @@ class WithPods(Strategy):
 class PodStrategy(WithPods):
     """Pods: most of a spec is fixed once it is there."""
 
+    def __init__(self, features: Features = DEFAULT_1_36) -> None:
+        super().__init__(features)
+        self._known = KnownSpecs()
+
     def default(self, value: JsonDict) -> None:
         """Fill in what the client left out."""
         spec = value.setdefault("spec", {})
@@ -108,15 +113,25 @@ class PodStrategy(WithPods):
 
     def validate(self, value: JsonDict) -> list[FieldError]:
         """Return what is wrong with a new pod."""
-        comparing, meta = self.may_compare(None), value["metadata"]
-        errors = pod_spec_problems(value["spec"], "spec", comparing=comparing, meta=meta)
-        if value["spec"].get("ephemeralContainers"):
-            errors.append(fields.forbidden("spec.ephemeralContainers", "cannot be set on create"))
-        return errors
+        return self._judged(value)[0]
 
     def warnings(self, value: JsonDict, old: JsonDict | None = None) -> list[str]:
         """Return what does nothing in a new pod, or not what it seems to."""
-        return [] if old is not None else pod_warnings(value["spec"], value["metadata"])
+        return [] if old is not None else list(self._judged(value)[1])
+
+    def _judged(self, value: JsonDict) -> tuple[list[FieldError], tuple[str, ...]]:
+        spec, meta = value["spec"], value["metadata"]
+
+        def problems() -> list[FieldError]:
+            comparing = self.may_compare(None)
+            errors = pod_spec_problems(spec, "spec", comparing=comparing, meta=meta)
+            if spec.get("ephemeralContainers"):
+                errors.append(
+                    fields.forbidden("spec.ephemeralContainers", "cannot be set on create")
+                )
+            return errors
+
+        return self._known.judged(value, problems, lambda: pod_warnings(spec, meta))
 
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """Return what a change may not do."""
