@@ -62,3 +62,23 @@ def test_a_copy_of_a_pod_that_is_warned_of_is_warned_of_too():
 def test_a_bad_pod_is_judged_each_time():
     for _ in range(2):
         assert judged(made(hostname="A_b"))[0].startswith("spec.hostname: Invalid value")
+
+
+def test_long_lists_are_judged_item_by_item_and_warned_of_a_bounded_number_of_times():
+    ports = [{"containerPort": 80}] * 5_000
+    value = made(containers=[{"name": "c", "image": "i", "ports": ports}])
+    assert judged(value) == []
+    assert len(STRATEGY.warnings(value)) == 100
+    uses = [{"name": "g"}, {"name": "g", "request": "r"}, {"name": "h", "request": "r"}]
+    wanted = {"resources": {"claims": [*uses, {"name": "h"}]}}
+    named = [{"name": name, "resourceClaimName": name} for name in ("g", "h")]
+    containers = [{"name": "c", "image": "i", **wanted}]
+    assert judged(made(containers=containers, resourceClaims=named)) == [
+        'spec.containers[0].resources.claims[1]: Duplicate value: "g"',
+        'spec.containers[0].resources.claims[3]: Duplicate value: "h"',
+    ]
+    same = {"maxSkew": 1, "topologyKey": "k", "whenUnsatisfiable": "DoNotSchedule"}
+    assert [each.split(":")[0] for each in judged(made(topologySpreadConstraints=[same] * 3))] == [
+        f"spec.topologySpreadConstraints[{index}].{{topologyKey, whenUnsatisfiable}}"
+        for index in (0, 1)
+    ]

@@ -1,5 +1,6 @@
 """Where a pod wants to be: affinity to nodes and pods, and how its like spread."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
@@ -81,6 +82,7 @@ def _label_keys(holder: JsonObject, path: str) -> list[FieldError]:
         elif keys:
             for index, key in enumerate(keys):
                 errors += qualified(key, f"{path}.{part}[{index}]")
+    others = frozenset(other)
     if selector is not None and same:
         errors += _asked_twice(selector, same, path)
     return errors + [
@@ -90,7 +92,7 @@ def _label_keys(holder: JsonObject, path: str) -> list[FieldError]:
             "exists in both matchLabelKeys and mismatchLabelKeys",
         )
         for index, key in enumerate(same)
-        if key in other
+        if key in others
     ]
 
 
@@ -110,6 +112,7 @@ def _asked_twice(selector: JsonObject, keys: Sequence[str], path: str) -> list[F
 def spread(constraints: Sequence[JsonObject], path: str) -> list[FieldError]:
     """Return what is wrong with how pods spread over a topology."""
     errors: list[FieldError] = []
+    left = Counter(map(_pair, constraints))
     for index, constraint in enumerate(constraints):
         at, skew = f"{path}[{index}]", constraint.get("maxSkew") or 0
         topology = constraint.get("topologyKey") or ""
@@ -121,7 +124,8 @@ def spread(constraints: Sequence[JsonObject], path: str) -> list[FieldError]:
         if action not in ACTIONS:
             errors.append(fields.not_supported(f"{at}.whenUnsatisfiable", action, ACTIONS))
         pair = f"{{{topology}, {action}}}"
-        if any(_pair(later) == pair for later in constraints[index + 1 :]):
+        left[pair] -= 1
+        if left[pair]:  # the same comes again later
             errors.append(fields.duplicate(f"{at}.{{topologyKey, whenUnsatisfiable}}", pair))
         errors += _domains(constraint, action, at)
         for part in ("nodeAffinityPolicy", "nodeTaintsPolicy"):

@@ -34,6 +34,7 @@ def _folders(
 ) -> list[FieldError]:
     errors: list[FieldError] = []
     seen: set[str] = set()
+    places = frozenset(devices.values())
     for index, mount in enumerate(container.get("volumeMounts") or ()):
         at = f"{path}[{index}]"
         name, target = mount.get("name") or "", mount.get("mountPath") or ""
@@ -47,7 +48,7 @@ def _folders(
             errors.append(fields.invalid_value(f"{at}.mountPath", target, "must be unique"))
         seen.add(target)
         errors += _taken(name, devices, at, "volumeDevices")
-        errors += _same_place(target, devices, f"{at}.mountPath", "volumeDevices")
+        errors += _same_place(target, places, f"{at}.mountPath", "volumeDevices")
         # Upstream names the list and not its item from here on.
         errors += _below(mount, at, path)
         errors += _propagation(mount, container, path)
@@ -99,6 +100,7 @@ def _devices(
     errors: list[FieldError] = []
     seen: set[str] = set()
     targets: set[str] = set()
+    places = frozenset(folders.values())
     for index, device in enumerate(devices):
         at = f"{path}[{index}]"
         name, target = device.get("name") or "", device.get("devicePath") or ""
@@ -121,7 +123,7 @@ def _devices(
         else:
             targets.add(target)
         errors += _taken(name, folders, at, "volumeMounts")
-        errors += _same_place(target, folders, f"{at}.devicePath", "volumeMounts")
+        errors += _same_place(target, places, f"{at}.devicePath", "volumeMounts")
         seen |= {name} - {""}
     return errors
 
@@ -133,8 +135,8 @@ def _taken(name: str, others: Mapping[str, str], path: str, where: str) -> list[
     return [fields.invalid_value(f"{path}.name", name, f"must not already exist in {where}")]
 
 
-def _same_place(target: str, others: Mapping[str, str], path: str, where: str) -> list[FieldError]:
-    if target not in others.values():
+def _same_place(target: str, places: frozenset[str], path: str, where: str) -> list[FieldError]:
+    if target not in places:
         return []
     why = f"must not already exist as a path in {where}"
     return [fields.invalid_value(path, target, why)]

@@ -85,6 +85,7 @@ def _within_limit(name: str, amount: str, limit: str | None, path: str) -> list[
 def _claims(used: Collection[JsonObject], known: Collection[str], path: str) -> list[FieldError]:
     errors: list[FieldError] = []
     seen: set[str] = set()
+    partly: set[str] = set()
     for index, claim in enumerate(used):
         at, name, request = f"{path}[{index}]", claim.get("name") or "", claim.get("request") or ""
         if not name:
@@ -95,10 +96,11 @@ def _claims(used: Collection[JsonObject], known: Collection[str], path: str) -> 
             errors.append(fields.duplicate(at, name))
         else:
             errors += label(request, f"{at}.request") if request else []
-            covered = not request and any(each.startswith(f"{name}/") for each in seen)
-            if key in seen or covered:
+            if key in seen or (not request and name in partly):
                 errors.append(fields.duplicate(at, key))
             seen.add(key)
+            if request:
+                partly.add(name)
         if name not in known:
             names = ": " + ", ".join(sorted(known)) if known else " which is empty"
             why = f"must be one of the names in pod.spec.resourceClaims{names}"

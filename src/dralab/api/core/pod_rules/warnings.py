@@ -4,6 +4,7 @@ Source: k8s.io/kubernetes `pkg/api/pod/warnings.go`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Final
 
 from dralab.api.core.addresses import address_warning
@@ -59,12 +60,15 @@ SECCOMP: Final = 'non-functional in v1.27+; use the "seccompProfile" field inste
 SECCOMP_POD: Final = "seccomp.security.alpha.kubernetes.io/pod"
 SECCOMP_CONTAINER: Final = "container.seccomp.security.alpha.kubernetes.io/"
 MATCHES_NOTHING: Final = "a null labelSelector results in matching no pod"
+MOST: Final = 100  # warnings: each is a header
+MOST_COMPARED: Final = 200  # each is compared with all before it
 WHOLE_BYTES: Final = ("memory", "ephemeral-storage")
 
 
 def pod_warnings(spec: JsonObject, meta: JsonObject, path: str = "") -> list[str]:
     """Return what to warn of in a pod, or in the template at a path that ends with a dot."""
-    return [f"{path}{warning}" for warning in _in_object(spec, meta)] + _overlaps(spec)
+    found = [f"{path}{warning}" for warning in islice(_in_object(spec, meta), MOST)]
+    return (found + _overlaps(spec))[:MOST]
 
 
 def _in_object(spec: JsonObject, meta: JsonObject) -> Iterator[str]:
@@ -192,7 +196,7 @@ def _ports(spec: JsonObject) -> Iterator[str]:
             if port.get("hostIP") and not port.get("hostPort"):
                 yield f"{at}: hostIP set without hostPort: {_port_in_go(port)}"
             key = f"{port.get('containerPort')}/{port.get('protocol')}"
-            for other, where in known.get(key, ()):
+            for other, where in known.get(key, [])[:MOST_COMPARED]:
                 if why := _clash(port, other):
                     yield f"{at}: {why} with {where}"
             known.setdefault(key, []).append((port, at))
@@ -289,7 +293,7 @@ def _projected(name: str, sources: Sequence[JsonObject]) -> list[str]:
 
 def _same(paths: Sequence[tuple[str, str]]) -> Iterator[str]:
     before: list[tuple[str, str]] = []
-    for given, source in paths:
+    for given, source in paths[:MOST_COMPARED]:
         path = given.rstrip("/")
         for other, where in before if path else ():
             if other and (f"{other}/".startswith(f"{path}/") or f"{path}/".startswith(f"{other}/")):
