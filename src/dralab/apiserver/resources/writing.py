@@ -178,10 +178,13 @@ def _drop_repeated_owners(meta: JsonDict, options: WriteOptions, *, admitted: bo
         return
     kept: list[JsonDict] = []
     repeated: list[str] = []
+    seen: set[frozenset[tuple[str, Any]]] = set()
     for owner in owners:
-        if owner in kept:
+        key = frozenset(owner.items())  # in its typed form: no part has parts of its own
+        if key in seen:
             repeated.append(owner.get("uid") or "")
         else:
+            seen.add(key)
             kept.append(owner)
     if not repeated:
         return
