@@ -14,14 +14,14 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from dralab.kernel.clock import SECOND, WallClock
 
-STOPS: Final = (signal.SIGINT, signal.SIGTERM)
+STOPS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 Parameters = ParamSpec("Parameters")
 Answer = TypeVar("Answer")
 
 
 @dataclass(slots=True)
 class InterruptFlag:
-    """Whether Ctrl-C was pressed once, or SIGTERM came."""
+    """Whether Ctrl-C was pressed once, or SIGTERM or a hangup came."""
 
     pressed: bool = False
 
@@ -31,7 +31,7 @@ _INTERRUPT: ContextVar[InterruptFlag | None] = ContextVar("interrupt", default=N
 
 @contextmanager
 def _catching_interrupt() -> Iterator[InterruptFlag]:
-    """Records a first Ctrl-C or SIGTERM; a second one stops at once."""
+    """Records a first Ctrl-C, SIGTERM or hangup; a second one stops at once."""
     outer = _INTERRUPT.get()
     if outer is not None:
         yield outer
@@ -40,11 +40,13 @@ def _catching_interrupt() -> Iterator[InterruptFlag]:
 
     def ask(_: int, __: FrameType | None) -> None:
         interrupt.pressed = True
-        for number in STOPS:
+        for number in before:
             signal.signal(number, signal.default_int_handler)
 
     token = _INTERRUPT.set(interrupt)
-    before = {number: signal.signal(number, ask) for number in STOPS}
+    # What is ignored stays so: a hangup under nohup, Ctrl-C in a shell's background.
+    heeded = [number for number in STOPS if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, ask) for number in heeded}
     try:
         yield interrupt
     finally:
@@ -54,7 +56,7 @@ def _catching_interrupt() -> Iterator[InterruptFlag]:
 
 
 def keeping_results(command: Callable[Parameters, Answer]) -> Callable[Parameters, Answer]:
-    """Let Ctrl-C, or SIGTERM, stop a run without losing its results.
+    """Let Ctrl-C, SIGTERM or a hangup stop a run without losing its results.
 
     While files are read, Ctrl-C stops the run before its first step, with a checkpoint. While
     results are written, they are written completely first.

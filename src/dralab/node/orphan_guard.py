@@ -1,8 +1,8 @@
 """Kills processes whose server has died: a separate process that only waits for that.
 
 It reads `+GROUP` and `-GROUP` from its standard input, which closes when the server ends in any
-way. Then it kills the remaining groups and removes the directory that it was given. It imports
-nothing from dralab, so that it starts at once.
+way. Then it kills the remaining groups and removes the directory that it was given, if any. It
+imports nothing from dralab, so that it starts at once.
 """
 
 import contextlib
@@ -31,4 +31,5 @@ if __name__ == "__main__":
     for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(each, signal.SIG_IGN)
     watch(sys.stdin)
-    shutil.rmtree(sys.argv[1], ignore_errors=True)
+    for directory in sys.argv[1:]:
+        shutil.rmtree(directory, ignore_errors=True)

@@ -28,7 +28,13 @@ class OrphanGuard:
                 if not there or self._closed:
                     return
                 self._process = subprocess.Popen(  # noqa: S603 - our own file
-                    [sys.executable, "-I", "-S", str(SCRIPT), str(directory)],
+                    [
+                        sys.executable,
+                        "-I",
+                        "-S",
+                        str(SCRIPT),
+                        *([str(directory)] if directory else []),
+                    ],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,

@@ -4,6 +4,8 @@ import json
 import os
 import shlex
 import shutil
+import signal
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -11,6 +13,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from tests.simulation.engines.external.cases import WATCHING, ScenarioWriter, run, tasks
+from tests.waiting import until
 
 from dralab.apiserver.http.messages import HttpRequest, HttpResponse
 from dralab.cli._progress import ProgressWatcher
@@ -289,3 +292,33 @@ def test_of_who_polls_only_writes_count_and_a_round_begins_after_what_happened()
     assert activity.quiet_rounds == 0, "it has written something in this round"
     activity.observe(request("GET", "/api/v1/pods"), good)
     assert activity.quiet_rounds == 1
+
+
+@pytest.mark.conformance  # starts programs and kills them
+@pytest.mark.parametrize("clock", ["virtual", "real"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+def test_a_scheduler_does_not_outlive_its_run(tmp_path, number, clock):
+    told = tmp_path / "pid"
+    script = tmp_path / "scheduler.py"
+    script.write_text(
+        "import os, time\n"
+        f"with open({str(told)!r}, 'w') as file: file.write(str(os.getpid()))\n"
+        "while True: time.sleep(1)\n"
+    )
+    (tmp_path / "scenario.yaml").write_text(
+        "fleet: {nodes: [{name: node, cpu: 1}]}\n"
+        "workload: {pods: [{name: job, cpu: 1, duration: 17s}]}\n"
+        "scheduler: external\n"
+        f"external: {{clock: {clock}, command: [{sys.executable}, {script}], rest: 9000000}}\n"
+    )
+    run = subprocess.Popen(
+        [sys.executable, "-m", "dralab", "simulate", "run", "scenario.yaml"],
+        cwd=tmp_path,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    until(lambda: told.exists() and told.read_text())
+    pid = int(told.read_text())
+    os.kill(run.pid, number)
+    run.wait(60)
+    until(lambda: not Path(f"/proc/{pid}").exists())

@@ -14,6 +14,7 @@ from typing import Final, Protocol
 from dralab.api.yaml_documents import single
 from dralab.cluster import Cluster
 from dralab.kernel.clock import SECOND, WallClock
+from dralab.node.orphans import OrphanGuard
 from dralab.simulation.errors import DecisionError
 from dralab.virtualtime import ProgramStartError
 
@@ -138,6 +139,7 @@ class SchedulerProcesses:
     cluster: Cluster
     launcher: Launcher
     running: list[SchedulerProcess] = field(default_factory=list)
+    orphans: OrphanGuard = field(default_factory=OrphanGuard)  # they end with us, killed or not
 
     def start(self, command: SchedulerCommand) -> SchedulerProcess:
         """Start one; DecisionError if that cannot be done."""
@@ -161,6 +163,7 @@ class SchedulerProcesses:
                 raise DecisionError(
                     f"cannot be started: {problem}: {words[0]}", scheduler=command.name
                 ) from None
+        self.orphans.watch(process.pid, None)
         return SchedulerProcess(command, process, log)
 
     def _environment(self, values: Mapping[str, str]) -> Mapping[str, str]:
@@ -226,6 +229,7 @@ class SchedulerProcesses:
         """Start those that have ended again; return how many."""
         ended = [one for one in self.running if one.process.poll() is not None]
         for one in ended:
+            self.orphans.watch(one.process.pid, None, there=False)
             self.running[self.running.index(one)] = self.start(one.command)
         return len(ended)
 
@@ -237,6 +241,7 @@ class SchedulerProcesses:
         if not self.launcher.wait(processes, GRACE):
             for process in processes:
                 self.launcher.kill(process)
+        self.orphans.close()
 
 
 @contextmanager
