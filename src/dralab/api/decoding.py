@@ -383,13 +383,15 @@ class _Walk:
         if not self._is(dict, schema, value, place):
             return
         name = schema.name.rpartition(".")[2] or place.owner or self.kind
-        types = _go_types().get(message_of(schema.name), {}) if schema.name else {}
+        message = message_of(schema.name) if schema.name else ""
+        types, embedded = _go_types().get(message, {}), _embedded(message)
         dropped = [key for key in value if key not in schema.properties]
         for key, item in value.items():
             part = schema.properties.get(key)
             where = f"{place.at}.{key}" if place.at else key
             if part is not None:
-                below = _Whereabouts((*place.path, key), where, name, types.get(key, ""))
+                path = (*place.path, *embedded.get(key, ()), key)
+                below = _Whereabouts(path, where, name, types.get(key, ""))
                 self.value(part, item, below)
             elif len(self.unknown) < MAX_STRICT_ERRORS:
                 self.unknown.append(where)
@@ -450,6 +452,19 @@ def _go_types() -> Mapping[str, Mapping[str, str]]:
     found: dict[str, dict[str, str]] = orjson.loads(
         gzip.decompress((DATA / "go_types.json.gz").read_bytes())
     )
+    return found
+
+
+@lru_cache(maxsize=512)
+def _embedded(message: str) -> Mapping[str, tuple[str, ...]]:
+    """Return the Go structs embedded in a struct that hold a field of it, by the field."""
+    messages = Messages.standard()
+    found: dict[str, tuple[str, ...]] = {}
+    for part in messages.fields(message).values() if message in messages else ():
+        if part.inline and part.type in messages:
+            name, inner = part.type.rpartition(".")[2], _embedded(part.type)
+            for field_ in messages.fields(part.type).values():
+                found[field_.name] = (name, *inner.get(field_.name, ()))
     return found
 
 

@@ -14,15 +14,33 @@ from dralab.values.remembering import remembered
 
 Metadata = Mapping[str, Any]
 MAX_ANNOTATIONS: Final = 256 * 1024
+# The fields of Go's ObjectMeta that no template may set, in its order, as upstream names them.
+NOT_IN_TEMPLATES: Final = {
+    "name": "name", "generateName": "generateName", "namespace": "namespace",
+    "selfLink": "selfLink", "uid": "uID", "resourceVersion": "resourceVersion",
+    "generation": "generation", "creationTimestamp": "creationTimestamp",
+    "deletionTimestamp": "deletionTimestamp",
+    "deletionGracePeriodSeconds": "deletionGracePeriodSeconds",
+    "ownerReferences": "ownerReferences", "finalizers": "finalizers",
+    "managedFields": "managedFields",
+}  # fmt: skip
 STANDARD_FINALIZERS: Final = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
 
 
 def problems(
-    metadata: Metadata, *, namespaced: bool, name_problems: Callable[[str], list[str]]
+    metadata: Metadata,
+    *,
+    namespaced: bool,
+    name_problems: Callable[[str], list[str]],
+    prefixed: bool = True,
 ) -> list[FieldError]:
-    """Return what is wrong with the metadata of a new object."""
+    """Return what is wrong with the metadata of a new object.
+
+    Where `prefixed` is false, `generateName` is not looked at: the name made of it is.
+    """
     errors: list[FieldError] = []
-    if prefix := metadata.get("generateName"):
+    prefix = metadata.get("generateName")
+    if prefix and prefixed:
         # A trailing dash is fine: the suffix follows.
         trimmed = f"{prefix[:-2]}a" if len(prefix) > 1 and prefix[-1] == "-" else prefix
         errors += [
@@ -95,6 +113,20 @@ def annotation_problems(
     if size > MAX_ANNOTATIONS:
         errors.append(fields.too_long(path, MAX_ANNOTATIONS))
     return errors
+
+
+def template_problems(metadata: Metadata, path: str) -> list[FieldError]:
+    """Return what is wrong with the metadata of claims made from a template.
+
+    Source: `ValidateTemplateObjectMeta` of k8s.io/kubernetes `pkg/apis/core/validation`.
+    """
+    errors = annotation_problems(metadata.get("annotations") or {}, f"{path}.annotations")
+    errors += label_problems(metadata.get("labels") or {}, f"{path}.labels")
+    return errors + [
+        fields.forbidden(f"{path}.{shown}", "cannot be set")
+        for part, shown in NOT_IN_TEMPLATES.items()
+        if metadata.get(part) not in (None, "", 0, [])
+    ]
 
 
 def _owner_problems(owners: Any) -> list[FieldError]:

@@ -4,7 +4,7 @@ Upstream calls this a registry strategy. The base does nothing and forbids nothi
 code reasons about override what they need. All methods are pure: no clock, no store.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dralab.api.fields import FieldError
@@ -26,12 +26,14 @@ class Strategy:
     """The rules of one kind. Objects are in the form of the kind's hub version.
 
     `unconditional` tells whether a PUT without a resourceVersion is taken; `creates_on_update`
-    whether a PUT makes a missing object; `keeps_status` whether a new object may bring its
-    status along. `status_keeps` names the parts of metadata that a write
-    to `/status` may change. `counted` lists the parts of the metadata that count as wanted.
+    whether a PUT makes a missing object; `keeps_status` whether a new object may bring its status
+    along; `prefixed` whether `generateName` must be good itself. `status_keeps` names the parts of
+    metadata that a write to `/status` may change. `counted` lists the parts of the metadata that
+    count as wanted.
     """
 
     unconditional: bool = True
+    prefixed: bool = True
     creates_on_update: bool = False
     keeps_status: bool = False
     status_keeps: frozenset[str] = frozenset({"labels", "annotations", "finalizers"})
@@ -78,6 +80,18 @@ class Strategy:
 
     def prepare_status(self, new: JsonDict, old: JsonDict, now: str) -> None:
         """The same for a write to `/status`."""
+
+    def place_problems(
+        self,
+        new: JsonDict,  # noqa: ARG002 - for others
+        old: JsonDict | None,  # noqa: ARG002 - for others
+        labels: Callable[[], Mapping[str, str]],  # noqa: ARG002 - for others
+    ) -> list[FieldError]:
+        """Return why an object may not be in its namespace, whose labels `labels` returns.
+
+        It is asked of new objects, with no `old`, and of writes to the status.
+        """
+        return []
 
     def validate(self, value: JsonDict) -> list[FieldError]:  # noqa: ARG002 - for others
         """Return what is wrong with a new object, its metadata apart."""

@@ -22,8 +22,13 @@ class Issue:
         before = expression[: self.offset]
         line = before.count("\n") + 1
         column = self.offset - (before.rfind("\n") + 1)
+        if not expression:
+            return f"ERROR: <input>:1:0: {self.message}"
         text = expression.split("\n")[line - 1].replace("\t", " ")
-        return f"ERROR: <input>:{line}:{column + 1}: {self.message}\n | {text}\n | {'.' * column}^"
+        # Characters of several bytes count as wide ones.
+        dots = "".join("." if ord(char) < 0x80 else "\uff0e" for char in text[:column])
+        mark = "\uff3e" if column < len(text) and ord(text[column]) >= 0x80 else "^"
+        return f"ERROR: <input>:{line}:{column + 1}: {self.message}\n | {text}\n | {dots}{mark}"
 
 
 class CompileError(ValueError):

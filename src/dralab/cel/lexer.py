@@ -70,8 +70,13 @@ def tokens(text: str, strays: list[Issue]) -> list[LexicalToken]:
         kind = match.lastgroup or ""
         word = match[0]
         if kind == "text":
-            token, position = _quoted(text, match)
-            found.append(token)
+            end, whole = _end_of_quoted(text, match)
+            if whole:
+                found.append(_quoted(text, match, end))
+            else:
+                message = f"Syntax error: token recognition error at: '{text[position:end]}'"
+                strays.append(Issue(message, position))
+            position = end
             continue
         if kind == "int":
             found.append(LexicalToken("literal", word, position, _integer(word, position)))
@@ -103,32 +108,34 @@ def _integer(word: str, offset: int) -> int:
     return value
 
 
-def _quoted(text: str, match: re.Match[str]) -> tuple[LexicalToken, int]:
+def _end_of_quoted(text: str, match: re.Match[str]) -> tuple[int, bool]:
+    """Return where a string ends, and whether a quote ends it: else the line does."""
     opening = match["text"]
-    start = match.start()
-    prefix = opening.rstrip("'\"").lower()
-    quote = opening[len(prefix) :]
-    raw, octets = "r" in prefix, "b" in prefix
+    quote = opening.lstrip("bBrR")
+    raw = "r" in opening.lower()
     end = match.end()
-    while True:
-        if end >= len(text) or (len(quote) == 1 and text[end] in "\r\n"):
-            raise LexicalError(
-                Issue(f"Syntax error: token recognition error at: '{text[start:end]}'", start)
-            )
+    while end < len(text) and not (len(quote) == 1 and text[end] in "\r\n"):
         if text[end] == "\\" and not raw:
             end += 2
         elif text.startswith(quote, end):
-            break
+            return end + len(quote), True
         else:
             end += 1
-    body = text[match.end() : end]
-    position = end + len(quote)
+    return min(end, len(text)), False
+
+
+def _quoted(text: str, match: re.Match[str], end: int) -> LexicalToken:
+    """Return the token of a string or of bytes that end at `end`."""
+    opening, start = match["text"], match.start()
+    prefix = opening.rstrip("'\"").lower()
+    raw = "r" in prefix
+    body = text[match.end() : end - len(opening) + len(prefix)]
     value: str | bytes
-    if octets:
+    if "b" in prefix:
         value = body.encode() if raw else _octets(body, start)
     else:
         value = body if raw else _characters(body, start)
-    return LexicalToken("literal", text[start:position], start, value), position
+    return LexicalToken("literal", text[start:end], start, value)
 
 
 def _characters(body: str, offset: int) -> str:

@@ -39,13 +39,21 @@ RESERVED: Final = frozenset(
     }
 )  # fmt: skip
 
+# What an expression begins with, as ANTLR lists it, and the signs among that.
+EXPRESSION: Final = (
+    "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, "
+    "STRING, BYTES, IDENTIFIER}"
+)
+BEGINNINGS: Final = frozenset("[{(.-!")
+CLOSING: Final = frozenset(")]")
+
 
 class GrammarError(Exception):
     """A text outside the grammar."""
 
-    def __init__(self, message: str, offset: int) -> None:
+    def __init__(self, message: str, offset: int, *more: Issue) -> None:
         super().__init__(message)
-        self.problem = Issue(message, offset)
+        self.problems = (Issue(message, offset), *more)
 
 
 def parse(text: str, *, macros: frozenset[str], quoted_names: bool = False) -> Expr:
@@ -63,8 +71,10 @@ def parse(text: str, *, macros: frozenset[str], quoted_names: bool = False) -> E
     try:
         parser = Parser(tokens(text, strays), macros, quoted_names=quoted_names)
         node = run(parser.whole())
-    except (LexicalError, GrammarError) as error:
+    except LexicalError as error:
         raise CompileError(text, (*strays, error.problem)) from None
+    except GrammarError as error:
+        raise CompileError(text, (*strays, *error.problems)) from None
     except MacroError as error:
         raise CompileError(text, (*strays, Issue(error.message, error.offset))) from None
     if strays:
@@ -101,15 +111,30 @@ class Parser:
         """Step over a sign, which must come next."""
         found = self.take_token(sign)
         if found is None:
-            raise self.unexpected(f"'{sign}'")
+            raise self._not(sign)
         return found
 
     def unexpected(self, expected: str) -> GrammarError:
         """Return the problem that something else stands here than what was expected."""
+        return GrammarError(_mismatched(self.token, expected), self.token.offset)
+
+    def _not(self, sign: str, *others: str) -> GrammarError:
+        """Return the problem that a sign is not here; ANTLR adds or drops one token."""
+        token, shown = self.token, f"'{sign}'"
+        if others:
+            shown = "{" + ", ".join(f"'{each}'" for each in (sign, *others)) + "}"
+        if token.kind != "end" and self.tokens[self.at + 1].text in {sign, *others}:
+            text = f"extraneous input '{token.text}' expecting {shown}"
+        elif (sign in CLOSING and token.kind == "end") or (sign == ":" and _begins(token)):
+            text = f"missing '{sign}' at '{token.text}'"
+        else:
+            return self.unexpected(shown)
+        return GrammarError(f"Syntax error: {text}", token.offset)
+
+    def _no_name(self) -> GrammarError:
+        """Return the problem that no name follows a dot."""
         token = self.token
-        return GrammarError(
-            f"Syntax error: mismatched input '{token.text}' expecting {expected}", token.offset
-        )
+        return _no_alternative("." if token.kind == "end" else f".{token.text}", token)
 
     def whole(self) -> Step[Expr]:
         """Read the expression up to the end of the text."""
@@ -228,19 +253,45 @@ class Parser:
             if token.text == "{":
                 node = yield self.map_(token.offset)
                 return node
-            if token.text == "." and self.token.kind == "name":
+            if token.text == ".":
+                if self.token.kind != "name":
+                    raise self._no_name()
                 name = self.token
                 self.at += 1
                 node = yield self.named("." + name.text, name)
                 return node
         if token.kind != "name":
             self.at -= 1
-            raise GrammarError(
-                f"Syntax error: extraneous input '{token.text}' expecting an expression",
-                token.offset,
-            )
+            raise self._no_expression()
         node = yield self.named(token.text, token)
         return node
+
+    def _no_expression(self) -> GrammarError:
+        """Return the problem that no expression begins here; ANTLR looks one token further."""
+        token = self.token
+        before = self.tokens[self.at - 1].text if self.at else ""
+        following = self.tokens[self.at + 1] if token.kind != "end" else token
+        expected = self._beginnings(before)
+        ends = Issue(_mismatched(following, expected), following.offset)
+        if token.kind == "end" and before == "-":
+            return _no_alternative(before, token, ends)
+        if _begins(following) or (token.kind == "end" and before == "!"):
+            text = f"Syntax error: extraneous input '{token.text}' expecting {expected}"
+            return GrammarError(text, token.offset)
+        goes_on = following.kind == "end" and following is not token and token.text not in CLOSING
+        more = [ends] if goes_on else []
+        return GrammarError(_mismatched(token, expected), token.offset, *more)
+
+    def _beginnings(self, before: str) -> str:
+        """Return what may stand here instead, as ANTLR lists it."""
+        if before not in {"(", "["} or self.at < 2:
+            return EXPRESSION
+        last = self.tokens[self.at - 2]
+        if before == "(" and last.kind == "name":
+            return EXPRESSION.replace("'.'", "')', '.'")
+        if before == "[" and (last.kind in {"name", "literal"} or last.text in CLOSING):
+            return EXPRESSION.replace("'!'", "'!', '?'")
+        return EXPRESSION
 
     def named(self, name: str, token: LexicalToken) -> Step[Expr]:
         """Read a variable or a call of a global function."""
@@ -258,7 +309,7 @@ class Parser:
         if token.kind == "quoted" and not self.quoted_names:
             raise GrammarError("unsupported syntax: '`'", token.offset)
         if token.kind not in {"name", "quoted"}:
-            raise self.unexpected("IDENTIFIER")
+            raise self._no_name()
         self.at += 1
         return token.text, token
 
@@ -271,7 +322,8 @@ class Parser:
             found.append((yield self.expression()))
             if self.take_token(closing):
                 return found
-            self.expect(",")
+            if not self.take_token(","):
+                raise self._not(closing)
 
     def list_(self, offset: int) -> Step[Expr]:
         """Read the elements of a list."""
@@ -279,9 +331,12 @@ class Parser:
         optional = set()
         while not self.take_token("]"):
             if elements:
-                self.expect(",")
+                if not self.take_token(","):
+                    raise self._not("]", ",")
                 if self.take_token("]"):
                     break
+                if self.token.kind == "end":
+                    raise self._not("]")
             if self.take_token("?"):
                 optional.add(len(elements))
             elements.append((yield self.expression()))
@@ -325,6 +380,21 @@ class Parser:
         if name in self.macros:
             expanded = expand(name, target, arguments, offset)
         return expanded or Call(name, arguments, target, offset=offset)
+
+
+def _mismatched(token: LexicalToken, expected: str) -> str:
+    return f"Syntax error: mismatched input '{token.text}' expecting {expected}"
+
+
+def _no_alternative(text: str, token: LexicalToken, *more: Issue) -> GrammarError:
+    return GrammarError(
+        f"Syntax error: no viable alternative at input '{text}'", token.offset, *more
+    )
+
+
+def _begins(token: LexicalToken) -> bool:
+    """Return whether an expression may begin with a token."""
+    return token.kind in {"literal", "name"} or (token.kind == "sign" and token.text in BEGINNINGS)
 
 
 def _join(operands: list[Expr], operator: LexicalToken) -> None:

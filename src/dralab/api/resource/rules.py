@@ -5,9 +5,8 @@ or `validate_update`; errors go back through `errors_in` with the paths of the w
 All of it is pure: time comes in as a text, CEL as a compiler, gates as a set.
 """
 
-from typing import Final
-
-from dralab.api.fields import FieldError, forbidden, invalid_value, too_long
+from dralab.api.fields import FieldError, invalid_value
+from dralab.api.metadata import template_problems
 from dralab.api.resource.conversion import convert, errors_in, hub_version
 from dralab.api.resource.defaulting import default, default_update
 from dralab.api.resource.disabling import without_disabled
@@ -15,11 +14,7 @@ from dralab.api.resource.features import DEFAULT_1_36, Features
 from dralab.api.resource.structure import go_form, problems
 from dralab.api.resource.validation.claim_status import claim_status_errors
 from dralab.api.resource.validation.lists import list_errors
-from dralab.api.resource.validation.names import (
-    is_extended_resource,
-    label_key_errors,
-    labels_errors,
-)
+from dralab.api.resource.validation.names import is_extended_resource
 from dralab.api.resource.validation.pool_status import answer_errors, question_errors
 from dralab.api.resource.validation.requests import (
     MAX_CONFIGS,
@@ -38,8 +33,6 @@ __all__ = [
     "default_update", "errors_in", "hub_version", "problems", "validate_create",
     "validate_update", "without_disabled",
 ]  # fmt: skip
-
-MAX_ANNOTATIONS: Final = 256 * 1024
 
 
 def validate_create(
@@ -61,7 +54,7 @@ def validate_create(
         case "ResourceClaim":
             return claim_errors(spec, "spec", features, expressions)
         case "ResourceClaimTemplate":
-            metadata = _template_metadata_errors(spec.get("metadata") or {}, "spec.metadata")
+            metadata = template_problems(spec.get("metadata") or {}, "spec.metadata")
             inner = spec.get("spec") or {}
             return metadata + claim_errors(inner, "spec.spec", features, expressions)
         case "ResourceSlice":
@@ -155,19 +148,3 @@ def _class_errors(
         text = "must be a valid extended resource name"
         found.append(invalid_value(f"{path}.extendedResourceName", name, text))
     return found
-
-
-def _template_metadata_errors(metadata: JsonObject, path: str) -> list[FieldError]:
-    found: list[FieldError] = []
-    annotations: JsonObject = metadata.get("annotations") or {}
-    for key in sorted(annotations):
-        found += label_key_errors(f"{path}.annotations", key.lower())
-    size = sum(len(key.encode()) + len(str(value).encode()) for key, value in annotations.items())
-    if size > MAX_ANNOTATIONS:
-        found.append(too_long(f"{path}.annotations", MAX_ANNOTATIONS))
-    found += labels_errors(f"{path}.labels", metadata.get("labels") or {})
-    return found + [
-        forbidden(f"{path}.{name}", "cannot be set")
-        for name in sorted(metadata)
-        if name not in {"labels", "annotations"} and metadata[name]
-    ]

@@ -56,7 +56,7 @@ ResourceClaim = metadata:ObjectMeta spec:ResourceClaimSpec status:ResourceClaimS
 ResourceClaimSpec = devices:DeviceClaim
 ResourceClaimTemplate = metadata:ObjectMeta spec:ResourceClaimTemplateSpec
 ResourceClaimTemplateSpec = metadata:ObjectMeta spec:ResourceClaimSpec
-DeviceClaim = requests:[]DeviceRequest constraints:[]DeviceConstraint
+DeviceClaim = requests!:[]DeviceRequest constraints:[]DeviceConstraint
   config:[]DeviceClaimConfiguration
 DeviceSubRequest = name!:str deviceClassName!:str selectors:[]DeviceSelector allocationMode:str
   count:int tolerations:[]DeviceToleration capacity:*CapacityRequirements

@@ -16,7 +16,6 @@ from dralab.apiserver.admission.classes import (
     NewNodeTaint,
     RuntimeClasses,
 )
-from dralab.apiserver.admission.devices import AdminAccess
 from dralab.apiserver.admission.limits import LimitRanges
 from dralab.apiserver.admission.namespaces import NamespaceLifecycle
 from dralab.apiserver.admission.pod_security import PodSecurity, PodSecuritySettings
@@ -166,7 +165,6 @@ def built_in_admission(
         ObjectInUseProtection(),
         ClaimResize(),
         RuntimeClasses(),
-        AdminAccess(),
         CertificateSubjectRestriction(),
         DefaultIngressClass(),
     ]

@@ -24,6 +24,7 @@ from dralab.apiserver.resources.rules import Rules
 from dralab.apiserver.storage import Damaged, Key, RevisionConflict, Store, Stored
 from dralab.kernel.clock import SECOND, Clock, rfc3339
 from dralab.kernel.randomness import Randomness
+from dralab.objects.metadata import labels_of
 from dralab.values.json_types import JsonDict
 
 MODIFIED: Final = (
@@ -156,6 +157,11 @@ class Context:
             return self.store.get(key)
         except Damaged as error:
             raise unreadable(error) from error
+
+    def labels_of_namespace(self, name: str) -> Mapping[str, str]:
+        """Return the labels of a namespace, none if there is no such namespace."""
+        found = self.find(Key("namespaces", "", name))
+        return labels_of(found.value) if found else {}
 
     def put(self, stored: Stored, value: JsonDict) -> None:
         """Replace an object, as admission does with a quota; no admission is asked about it."""

@@ -3,7 +3,7 @@
 They are imported with the first object that needs them, so that servers start faster.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -15,8 +15,9 @@ from dralab.values.json_types import JsonDict
 if TYPE_CHECKING:
     from dralab.api.resource import rules
 
+CLASSES = "resource.k8s.io/deviceclasses"
 HUBS = (
-    "resource.k8s.io/deviceclasses",
+    CLASSES,
     "resource.k8s.io/devicetaintrules",
     "resource.k8s.io/resourceclaims",
     "resource.k8s.io/resourceclaimtemplates",
@@ -33,6 +34,14 @@ class DeviceStrategy(Strategy):
 
     def __init__(self, features: "rules.Features | None" = None) -> None:
         self._features = features
+
+    def place_problems(
+        self, new: JsonDict, old: JsonDict | None, labels: Callable[[], Mapping[str, str]]
+    ) -> list[FieldError]:
+        """Return why devices may not be had for administration: only a label allows it."""
+        from dralab.api.resource.admin_access import admin_access_problems
+
+        return admin_access_problems(new, old, labels)
 
     @cached_property
     def features(self) -> "rules.Features":
@@ -90,6 +99,12 @@ class DeviceStrategy(Strategy):
         from dralab.api.resource import rules
 
         return rules.errors_in(version, kind, errors)
+
+
+class DeviceClassStrategy(DeviceStrategy):
+    """Classes of devices: upstream does not look at a `generateName` of them."""
+
+    prefixed = False
 
 
 def compiled(expression: str, features: "rules.Features", *, derived: bool) -> "rules.Compiled":

@@ -55,6 +55,7 @@ class Rules:
         """Return the rules of the standard kinds; `features` are the gates that are on."""
         rules = cls(strategies() if features is None else strategies(features))
         rules.strategies |= {hub: devices.DeviceStrategy(features) for hub in devices.HUBS}
+        rules.strategies[devices.CLASSES] = devices.DeviceClassStrategy(features)
         rules.strategies[definitions.HUB] = CheckedDefinitions()
         for sort in ("mutating", "validating"):
             mutating = sort == "mutating"

@@ -6,6 +6,7 @@ then who owns which field, then the store. Source: k8s.io/apiserver `registry/re
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 import orjson
@@ -76,7 +77,13 @@ def create(
     _new_metadata(context, kind, value, namespace, now=now)
     rules.prepare_create(value, now)
     meta = value["metadata"]
-    errors = metadata.problems(meta, namespaced=kind.namespaced, name_problems=rules.name_problems)
+    errors = rules.place_problems(value, None, partial(context.labels_of_namespace, namespace))
+    errors += metadata.problems(
+        meta,
+        namespaced=kind.namespaced,
+        name_problems=rules.name_problems,
+        prefixed=rules.prefixed,
+    )
     errors += rules.validate(value)
     if errors:
         raise _invalid(context, kind, meta.get("name", ""), errors)
@@ -423,7 +430,8 @@ def _replace(
     _drop_repeated_owners(value["metadata"], options, admitted=True)
     if subresource == "status":
         rules.prepare_status(value, old, context.now())
-        errors = rules.validate_status(value, old)
+        labels = partial(context.labels_of_namespace, live.key.namespace)
+        errors = rules.place_problems(value, old, labels) + rules.validate_status(value, old)
     elif subresource in {"", "scale"}:
         rules.prepare_update(value, old, context.now())
         errors = rules.validate_update(value, old)

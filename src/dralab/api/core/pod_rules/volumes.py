@@ -10,7 +10,7 @@ from dralab.api.core.pod_rules.projections import downward_items, key_items, pro
 from dralab.api.core.volume_sources import SOURCES, missing
 from dralab.api.core.volumes import claim_spec_errors
 from dralab.api.fields import FieldError
-from dralab.api.metadata import annotation_problems, label_problems
+from dralab.api.metadata import template_problems
 from dralab.values import names, quantity
 from dralab.values.json_types import JsonObject
 
@@ -108,14 +108,7 @@ def _ephemeral(source: JsonObject, path: str) -> list[FieldError]:
     template, at = source.get("volumeClaimTemplate"), f"{path}.volumeClaimTemplate"
     if template is None:
         return [fields.required(at)]
-    meta = template.get("metadata") or {}
-    errors = annotation_problems(meta.get("annotations") or {}, f"{at}.metadata.annotations")
-    errors += label_problems(meta.get("labels") or {}, f"{at}.metadata.labels")
-    errors += [
-        fields.forbidden(f"{at}.metadata.{part}", "cannot be set")
-        for part, value in meta.items()
-        if part not in {"annotations", "labels"} and value
-    ]
+    errors = template_problems(template.get("metadata") or {}, f"{at}.metadata")
     return errors + claim_spec_errors(template.get("spec") or {}, f"{at}.spec")
 
 

@@ -236,9 +236,6 @@ def _exact_errors(
     else:
         for index, toleration in enumerate(tolerations):
             found += toleration_errors(toleration, f"{path}.tolerations[{index}]")
-    amounts = (item.get("capacity") or {}).get("requests") or {}
-    for capacity in sorted(amounts):
-        found += qualified_errors(f"{path}.capacity.requests", capacity)
     return found
 
 
@@ -302,13 +299,7 @@ def _constraint_errors(
 ) -> list[FieldError]:
     found = references_errors(constraint.get("requests"), f"{path}.requests", context.names)
     match, distinct = constraint.get("matchAttribute"), constraint.get("distinctAttribute")
-    if match is not None and distinct is not None:
-        text = (
-            'exactly one of "matchAttribute" or "distinctAttribute" is required, but multiple '
-            "fields are set"
-        )
-        found.append(invalid_value(path, "{`matchAttribute`, `distinctAttribute`}", text))
-    elif match is not None:
+    if match is not None:  # with it, 1.36 looks at no other
         found += fully_qualified_errors(f"{path}.matchAttribute", match)
     elif distinct is not None:
         found += fully_qualified_errors(f"{path}.distinctAttribute", distinct)
