@@ -1,5 +1,4 @@
 import base64
-from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -113,11 +112,11 @@ def test_a_client_sends_the_token_that_is_in_the_file_now(tmp_path, monkeypatch)
     client = RemoteClient(read(written(tmp_path, GOOD | {"users": [user]})))
     sent = []
 
-    def request(method, url, headers, **options):
+    def ask(method, url, headers, body):
         sent.append(headers["Authorization"])
-        return SimpleNamespace(status=200, data=b'{"items": []}')
+        return 200, b'{"items": []}'
 
-    monkeypatch.setattr(client._pool, "request", request)
+    monkeypatch.setattr(client._connections, "ask", ask)
     client.list(NODES)
     (tmp_path / "token").write_text("second")
     client.list(NODES)

@@ -14,12 +14,10 @@ from dralab.runtime.resources import PODS
 class Stream:
     """An open answer to a watch, in which nothing ever comes."""
 
-    chunked = True
-
     def __init__(self):
         self.closed = threading.Event()
 
-    def read_chunked(self):
+    def pieces(self):
         raise AssertionError("nobody may wait here: the watch is closed")
 
     def close(self):

@@ -64,8 +64,6 @@ class ClusterConnection:
 
         level = logging.DEBUG if verbose else logging.WARNING
         logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s")
-        # urllib3 logs each connection that it closes above its pool's size; users need not know.
-        logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
         client = RemoteClient(self.access(), throttle=throttle)
         try:
             client.list(NODES)

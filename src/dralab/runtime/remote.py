@@ -4,18 +4,19 @@ import queue
 import ssl
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
 import orjson
-import urllib3
 
 from dralab import __version__
 from dralab.api.status import CODES, ApiError
 from dralab.objects.metadata import metadata_of
 from dralab.runtime.client import ObjectList, PatchType, Resource, WatchEvent
+from dralab.runtime.connections import HttpConnections, StreamedReply, UnansweredError
 from dralab.runtime.kubeconfig import ClusterAccess
 from dralab.runtime.throttle import Throttle
 from dralab.values.json_types import JsonDict
@@ -50,25 +51,23 @@ class RemoteClient:
     ) -> None:
         self.access = access
         self._throttle = throttle
-        options: dict[str, Any] = {}
-        if access.server.startswith("https://"):
-            options["ssl_context"] = _tls(access)
-            if access.insecure:
-                options["assert_hostname"] = False
         self._closed = threading.Event()
-        self._pool = urllib3.PoolManager(
-            maxsize=connections,
-            block=False,
-            retries=False,
-            timeout=urllib3.Timeout(connect=10.0, read=timeout),
-            **options,
-        )
+        try:
+            self._connections = HttpConnections(
+                access.server,
+                tls=_tls(access) if access.server.startswith("https://") else None,
+                timeout=timeout,
+                kept=connections,
+            )
+        except ValueError as error:
+            raise ApiError("ServiceUnavailable", f"no server: {error}") from error
         self._headers = {
             "Accept": "application/json",
             "User-Agent": f"dralab/{__version__}",
         }
         if access.username and not access.token:
-            self._headers |= urllib3.make_headers(basic_auth=f"{access.username}:{access.password}")
+            given = b64encode(f"{access.username}:{access.password}".encode()).decode()
+            self._headers["Authorization"] = f"Basic {given}"
 
     def get(self, resource: Resource, name: str, namespace: str = "") -> JsonDict:
         """Return one object."""
@@ -185,19 +184,25 @@ class RemoteClient:
     def close(self) -> None:
         """Close the connections; no request opens one any more."""
         self._closed.set()
-        self._pool.clear()
+        self._connections.close()
 
-    def stream(self, url: str, query: Mapping[str, str], read_timeout: float) -> Any:
-        """Return the open response of a request whose body comes bit by bit."""
-        answer = self._request(
-            "GET",
-            f"{url}?{urlencode(query)}",
-            preload_content=False,
-            timeout=urllib3.Timeout(connect=10.0, read=read_timeout),
-        )
-        if answer.status >= 400:
-            raise _refusal(answer.status, answer.data)
-        return answer
+    def stream(self, url: str, query: Mapping[str, str], timeout: float) -> StreamedReply:
+        """Return the open answer to a request whose body comes bit by bit.
+
+        `timeout` is in seconds, for the next bit.
+        """
+        self._wait_for_turn()
+        try:
+            answer = self._connections.open(
+                f"{url}?{urlencode(query)}", self._sent_headers(), timeout=timeout
+            )
+            if answer.status < 400:
+                return answer
+            body = b"".join(answer.pieces())
+        except UnansweredError as error:
+            raise self._no_answer(error) from error
+        answer.close()
+        raise _refusal(answer.status, body)
 
     def _call(
         self,
@@ -208,15 +213,22 @@ class RemoteClient:
         body: Any = None,
         content_type: str = "application/json",
     ) -> JsonDict:
-        options: dict[str, Any] = {}
+        headers = self._sent_headers()
+        sent = None
         if body is not None:
-            options["body"] = orjson.dumps(body)
-            options["headers"] = self._sent_headers() | {"Content-Type": content_type}
-        answer = self._request(method, f"{url}?{urlencode(query)}" if query else url, **options)
-        if answer.status >= 400:
-            raise _refusal(answer.status, answer.data)
+            sent = orjson.dumps(body)
+            headers = {**headers, "Content-Type": content_type}
+        self._wait_for_turn()
         try:
-            found: JsonDict = orjson.loads(answer.data)
+            status, content = self._connections.ask(
+                method, f"{url}?{urlencode(query)}" if query else url, headers, sent
+            )
+        except UnansweredError as error:
+            raise self._no_answer(error) from error
+        if status >= 400:
+            raise _refusal(status, content)
+        try:
+            found: JsonDict = orjson.loads(content)
         except orjson.JSONDecodeError as error:
             raise ApiError("InternalError", f"{method} {url}: the answer is not JSON") from error
         if not isinstance(found, dict):
@@ -228,22 +240,15 @@ class RemoteClient:
         token = self.access.current_token()
         return self._headers | {"Authorization": f"Bearer {token}"} if token else self._headers
 
-    def _request(self, method: str, url: str, **options: Any) -> Any:
-        if "headers" not in options:
-            options["headers"] = self._sent_headers()
+    def _wait_for_turn(self) -> None:
+        """Hold a request back as the throttle says. ApiError: the client is closed."""
         if self._closed.is_set():
             raise ApiError("ServiceUnavailable", "the client is closed")
         if self._throttle is not None:
             self._closed.wait(self._throttle.delay())
-        try:
-            return self._pool.request(method, self.access.server + url, **options)
-        except urllib3.exceptions.HTTPError as error:
-            raise ApiError(
-                "ServiceUnavailable", f"{self.access.server} does not answer: {error}"
-            ) from error
-        finally:
-            if self._closed.is_set():  # meanwhile: who closed it has not seen this connection
-                self._pool.clear()
+
+    def _no_answer(self, error: UnansweredError) -> ApiError:
+        return ApiError("ServiceUnavailable", f"{self.access.server} does not answer: {error}")
 
 
 class RemoteWatch:
@@ -290,22 +295,19 @@ class RemoteWatch:
             answer.shutdown()
 
     def _read(self) -> None:
-        pause = FIRST_PAUSE
+        self._pause = FIRST_PAUSE
         while not self._closed.is_set():
             try:
-                for event in self._events():
-                    pause = FIRST_PAUSE
-                    self._arrived.put(event)
-                    self._ready()
+                self._follow()
             except ApiError as error:
                 if error.code in {410, 404, 401, 403}:
                     self._arrived.put(error)
                     self._ready()
                     return
-            except (urllib3.exceptions.HTTPError, OSError, ValueError, AttributeError):
+            except (UnansweredError, OSError, ValueError, KeyError, TypeError):
                 pass  # the connection broke or was shut: take it up again from the revision
-            self._closed.wait(pause)
-            pause = min(pause * 2, LONGEST_PAUSE)
+            self._closed.wait(self._pause)
+            self._pause = min(self._pause * 2, LONGEST_PAUSE)
             if self._began_anew():
                 self._arrived.put(ApiError("Expired", "the server has restarted"))
                 self._ready()
@@ -320,7 +322,8 @@ class RemoteWatch:
         except (ApiError, ValueError):
             return False  # no answer yet: the next attempt will tell
 
-    def _events(self) -> Iterator[WatchEvent]:
+    def _follow(self) -> None:
+        """Take changes until the stream ends. ApiError, UnansweredError, ValueError."""
         answer = self._client.stream(
             self._url, {**self._query, "resourceVersion": self.revision}, WATCH_SECONDS * 2
         )
@@ -328,28 +331,35 @@ class RemoteWatch:
         try:
             if self._closed.is_set():
                 return  # closed meanwhile, before there was a stream to shut
-            for line in _lines(answer):
-                document = orjson.loads(line)
-                obj = document["object"]
-                if document["type"] == "ERROR":
-                    raise ApiError.from_status(obj)
-                self.revision = obj["metadata"].get("resourceVersion", self.revision)
-                if document["type"] != "BOOKMARK":
-                    yield WatchEvent(document["type"], obj)
+            rest = b""
+            for piece in answer.pieces():
+                *lines, rest = (rest + piece).split(b"\n")
+                self._take(lines)
+            self._take([rest])
         finally:
             self._answer = None
             answer.close()
 
-
-def _lines(answer: Any) -> Iterator[bytes]:
-    rest = b""
-    # `read_chunked` yields each chunk as it comes: a server sends one event, or several, a chunk.
-    chunks = answer.read_chunked() if answer.chunked else iter(lambda: answer.read1(65536), b"")
-    for chunk in chunks:
-        *lines, rest = (rest + chunk).split(b"\n")
-        yield from (line for line in lines if line.strip())
-    if rest.strip():
-        yield rest
+    def _take(self, lines: Iterable[bytes]) -> None:
+        """Take the changes that lines tell of. ApiError: the server ends the watch."""
+        arrived = False
+        try:
+            for line in lines:
+                if not line.strip():
+                    continue
+                document = orjson.loads(line)
+                what, obj = document["type"], document["object"]
+                if what == "ERROR":
+                    raise ApiError.from_status(obj)
+                revision = obj["metadata"].get("resourceVersion", self.revision)
+                if what != "BOOKMARK":
+                    self._arrived.put(WatchEvent(what, obj))
+                    arrived = True
+                self.revision = revision
+        finally:
+            if arrived:  # one call for all that have come together
+                self._pause = FIRST_PAUSE
+                self._ready()
 
 
 def _url(resource: Resource, namespace: str = "", name: str = "", subresource: str = "") -> str:
