@@ -74,6 +74,17 @@ def test_who_backs_off_goes_after_who_is_ready_but_does_not_idle(queue):
     assert [popped(queue), popped(queue)] == ["fresh", "tired"]
 
 
+def test_a_pod_whose_binding_failed_waits_even_if_no_other_is_ready(queue, clock):
+    queue.add_pod(info("p"))
+    queue.add_unschedulable(queue.pop(), ClusterChange.ANY)
+    queue.wake_for(ClusterChange.NODE)
+    clock.advance(1 * SECOND)  # now it is active, and left an entry among those that may be early
+    queue.put_back(queue.pop())
+    assert popped(queue) is None
+    clock.advance(2 * SECOND)
+    assert popped(queue) == "p"
+
+
 def test_a_gated_pod_is_not_tried_until_its_gates_go(queue):
     queue.add_pod(info("p", gates=("g",)))
     assert popped(queue) is None

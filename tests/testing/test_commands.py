@@ -120,6 +120,18 @@ def test_the_watch_of_a_process_lags_ends_and_misses_changes(tmp_path):
 
 @clocked
 @pytest.mark.conformance
+def test_a_dead_process_sees_nothing(tmp_path):
+    found, expected = watching(tmp_path)
+    hold = fault("hold-watch", "watch", nth=1, duration=5 * 10**9)
+    kill = PlannedFault(fault="restart", program="program", at=6 * 10**9, duration=8 * 10**9)
+    result = run_trial(found, expected, [hold, kill], 0)
+    assert set(result.fired) == {hold, kill}
+    dead = [e for e in result.history.entries if 6 * 10**9 <= e.at < 14 * 10**9]
+    assert not [e for e in dead if e.what in {"seen", "withheld"}]
+
+
+@clocked
+@pytest.mark.conformance
 def test_a_process_stands_still_and_catches_up(tmp_path):
     found, expected = watching(tmp_path)
     pause = PlannedFault(fault="pause", program="program", at=3 * 10**9, duration=15 * 10**9)

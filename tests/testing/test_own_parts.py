@@ -101,6 +101,22 @@ ONCE_FAILED = [
             }
         ],
     ),
+    # Claims that could not be written for a moment were asked for without end by three pods in turn.
+    (
+        "claims",
+        20005,
+        [
+            {
+                "fault": "deny",
+                "program": "scheduler",
+                "verb": "update",
+                "resource": "resourceclaims.resource.k8s.io",
+                "nth": 4,
+                "duration": 50_000_000,
+                "code": 500,
+            }
+        ],
+    ),
     # A binding that came late was answered with conflicts, which were asked for without end.
     (
         "claims",

@@ -245,6 +245,20 @@ def test_the_number_of_events_is_bounded():
         expected_end(sitescenarios.scenario(Ticking, limits=limits))
 
 
+@pytest.mark.parametrize(("times", "too_long"), [(1, False), (9, False), (11, True)])
+def test_a_machine_that_is_busy_with_something_else_does_not_fail_a_trial(times, too_long):
+    class Wall:
+        passed = 0
+
+        def now(self):
+            return self.passed
+
+    wall = Wall()
+    world = TrialWorld(sitescenarios.scenario(Sites, limits=TrialLimits(wall=100)), wall=wall)
+    wall.passed = times * 100 * SECOND
+    assert world.took_too_long() is too_long
+
+
 def test_a_loop_at_one_instant_is_told():
     class Spinning(Sites):
         def changed(self, old, new):

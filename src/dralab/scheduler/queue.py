@@ -2,7 +2,7 @@
 
 Source: kube-scheduler's scheduling queue. A pod that failed waits for an event that could make
 it schedulable; then it waits out its back-off (1 s, doubled to 10 s) unless nothing else is ready
-(gate SchedulerPopFromBackoffQ, on since 1.33).
+(gate SchedulerPopFromBackoffQ, on since 1.33). One whose binding failed waits it out in any case.
 
 Pods of one kind (see `cycle.kind_of`) fit or fail alike, so a change wakes the first of each kind;
 the next follows when that one was placed. A release of one device costs one try, however many
@@ -140,7 +140,11 @@ class SchedulingQueue:
                 return self._take(entry.uid)
         while self._eager:
             entry = heapq.heappop(self._eager)
-            if self._where.get(entry.uid) == "backoff":
+            # An entry of an earlier back-off says nothing of this one.
+            if (
+                self._where.get(entry.uid) == "backoff"
+                and self._pods[entry.uid].backoff_ends() == entry.order[1]
+            ):
                 return self._take(entry.uid)
         return None
 
@@ -167,11 +171,15 @@ class SchedulingQueue:
         heapq.heappush(self._failed.setdefault(item.kind, []), entry)
 
     def put_back(self, item: QueuedPod) -> None:
-        """Put a pod back that could not be bound through no fault of its own."""
+        """Put a pod back that could not be bound through no fault of its own.
+
+        It waits its back-off out, whether another pod is ready or not: a server that refuses what
+        is written must not be asked without end (kube-scheduler's podErrorBackoffQ).
+        """
         if item.pod.uid in self._pods:
             item.attempts += 1
             item.failed_at = self._now()
-            self._requeue(item)
+            self._requeue(item, eager=False)
 
     def wake_next_like(self, item: QueuedPod) -> None:
         """Let the next of a pod's kind be tried, for this one was placed or is gone."""
@@ -233,7 +241,7 @@ class SchedulingQueue:
         self._requeue(item)
         return 1
 
-    def _requeue(self, item: QueuedPod) -> None:
+    def _requeue(self, item: QueuedPod, *, eager: bool = True) -> None:
         ends = item.backoff_ends()
         if ends <= self._now():
             self._activate(item)
@@ -241,8 +249,9 @@ class SchedulingQueue:
         self._where[item.pod.uid] = "backoff"
         self._number += 1
         heapq.heappush(self._backoff, _Entry((ends, self._number), item.pod.uid))
-        order = (-item.pod.priority, ends, self._number)
-        heapq.heappush(self._eager, _Entry(order, item.pod.uid))
+        if eager:
+            order = (-item.pod.priority, ends, self._number)
+            heapq.heappush(self._eager, _Entry(order, item.pod.uid))
 
     def _activate(self, item: QueuedPod) -> None:
         self._where[item.pod.uid] = "active"

@@ -7,6 +7,7 @@ scenario may be in this process.
 
 import logging
 import os
+import resource as machine
 import signal
 import tempfile
 from collections.abc import Callable, Sequence
@@ -32,6 +33,8 @@ from dralab.virtualtime import Supervisor
 # Nanoseconds of a processor; real seconds between looks at the limits.
 BUSY: Final = 3 * SECOND
 LOOK: Final = 0.05
+# Of /proc/PID/stat in a second.
+TICKS: Final = os.sysconf("SC_CLK_TCK")
 TICK: Final = 60 * SECOND
 # Turns of the server until a connection that it closes is closed.
 CLOSING: Final = 3
@@ -77,6 +80,17 @@ class CommandWorld(TrialWorld):
         )
         self.supervisor.trust_local_peers()
         return self.cluster.server
+
+    def _computed(self) -> int:
+        """Return the processors' time of the programs, ended ones included, and of the server."""
+        ended = machine.getrusage(machine.RUSAGE_CHILDREN)
+        seconds = ended.ru_utime + ended.ru_stime
+        for pid in self.supervisor.running:
+            with suppress(OSError):
+                fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2]
+                user, system = fields.split()[11:13]
+                seconds += (int(user) + int(system)) / TICKS
+        return super()._computed() + int(seconds * SECOND)
 
     def _edge_for(self, server: ApiServer) -> ProgramEdge:
         from dralab.apiserver.http.asgi_base import AsgiLimits
@@ -243,7 +257,18 @@ class ClockedProgram:
         self.alive = False
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
+        self._forget_streams()
         self.world.engine.after(down, self.start)
+
+    def _forget_streams(self) -> None:
+        """Close the watches of a dead process now.
+
+        The server sees later that their connections are closed, and how much later depends on the
+        machine. Until then they would go on to count events.
+        """
+        for stream in self.streams:
+            stream.close()
+        self.streams.clear()
 
     def look(self) -> None:
         """Report that it has ended by itself, if it has."""
@@ -254,6 +279,7 @@ class ClockedProgram:
         output = self._log.read_text(encoding="utf-8", errors="replace").strip()
         last = output[-LAST_OUTPUT:].replace("\n", " | ")
         self.alive = False
+        self._forget_streams()
         excused = code > 0 and not any(panic in output for panic in PANICS)
         if excused and world.plan.disturbed_since(world.engine.clock.now() - ENDS_WITHIN):
             # Programs end when they cannot reach the server, or lose a lease.

@@ -54,6 +54,7 @@ class ProgramEdge(AsgiApp):
 class GatedProcess(WatchingProcess, Protocol):
     """A process whose requests arrive here."""
 
+    alive: bool
     listed: set[str]
     """The collections that it has listed since its start."""
     lags: dict[str, int]
@@ -116,6 +117,9 @@ class _GatedRequest:
     def answer(self) -> Answer:
         """Answer it as the plan says."""
         around, told, plan = self.around, self.told, self.around.plan
+        if not self.process.alive:
+            # Sent before it was killed, read after it: whether it arrives must not be chance.
+            return refusal(refused_with(503))
         fault = plan.at_request(self.process.program, told.verb, told.plural)
         if fault is not None:
             around.history.add(self.process.name, kinds.FAULT, fault.text)

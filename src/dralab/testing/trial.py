@@ -182,11 +182,13 @@ def _bounded(seconds: float, world: TrialWorld) -> Iterator[None]:
         return
 
     def stop(_number: int, _frame: object) -> None:
+        if not world.took_too_long():
+            return
         world.violated("limit", f"one step takes more than {seconds:g} seconds (limits.wall)")
         raise TrialEnded
 
     before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds + 1)
+    signal.setitimer(signal.ITIMER_REAL, seconds + 1, 1)
     try:
         yield
     except TrialEnded:
