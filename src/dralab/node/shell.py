@@ -1,5 +1,8 @@
 """A small part of the shell language: enough for the commands of demos.
 
+Lists, `if`, loops, groups and subshells mean what they mean in sh. Of a pipe only the first program
+is simulated, and the code is 0. `case`, functions, `$(…)` and `set -e` are not understood.
+
 A script is a generator of steps: `WriteLine` a line, `Sleep` for seconds (None: for ever), or run
 an `UnknownProgram` that comes last; what it does is for the caller to decide. Other unknown
 programs do nothing and succeed. The generator's value is the exit code.
@@ -9,17 +12,26 @@ programs do nothing and succeed. The generator's value is the exit code.
 """
 
 import re
-import shlex
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import Final
 
+from dralab.node.shell_words import OPERATORS, expand, exported, tokens
+
 SHELLS: Final = frozenset({"sh", "bash", "ash", "dash", "busybox"})
-OPERATORS: Final = frozenset({";", "&", "&&", "||", "|", "\n", "(", ")"})
 UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
-VARIABLE: Final = re.compile(r"\$(?:\{(\w+)(?::-([^}]*))?\}|(\w+|\?))")
 MOST_STEPS: Final = 100_000
+MOST_BACKGROUND: Final = 1000  # steps of a command in the background; more do not end
+SEPARATORS: Final = OPERATORS - {"("}
+CLOSING: Final = {  # by the word that begins a compound command: what nests in it, and its end
+    "while": (LOOPS := {"while", "until", "for"}, "done"),
+    "until": (LOOPS, "done"),
+    "for": (LOOPS, "done"),
+    "if": ({"if"}, "fi"),
+    "(": ({"("}, ")"),
+    "{": ({"{"}, "}"),
+}
 # Programs that end by themselves, though what they do is not simulated.
 _BRIEF: Final = """
 apk apt apt-get awk basename cat cd chmod chown chroot cp curl cut date dd df dirname du
@@ -29,7 +41,6 @@ test touch tr ulimit umask uname unset unzip useradd wc wget whoami xargs [ [[ .
 read return shift umount
 """
 BRIEF: Final = frozenset(_BRIEF.split())
-SHORT: Final = 4096  # characters of a script whose words are remembered
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +73,14 @@ class _Exit(Exception):  # noqa: N818 - control flow of the language itself
         self.code = code
 
 
+class _Break(Exception):  # noqa: N818 - the same
+    pass
+
+
+class _Continue(Exception):  # noqa: N818 - the same
+    pass
+
+
 @dataclass(slots=True)
 class ShellState:
     """What a script changes: variables, traps, and the last exit code."""
@@ -90,7 +109,7 @@ def run(argv: Sequence[str], env: Mapping[str, str], state: ShellState | None = 
             script = _script(argv)
             if script is None:
                 return (yield from _file(argv))
-            return (yield from _list(_tokens(script), state, last=True))
+            return (yield from _list(tokens(script), state, last=True))
         return (yield from _command(list(argv), state, last=True))
     except _Exit as over:
         return over.code
@@ -119,35 +138,12 @@ def trapped(state: ShellState, signal: str) -> Steps | None:
 
     def act() -> Steps:
         try:
-            yield from _list(_tokens(action), state)
+            yield from _list(tokens(action), state)
         except _Exit as over:
             return over.code
         return -1  # It continues.
 
     return act()
-
-
-def exported(env: Mapping[str, str], shell: str) -> Iterator[str]:
-    """Yield the lines of `export` without arguments, as that shell writes them.
-
-    >>> list(exported({"A": "1"}, "sh")), list(exported({"A": "1"}, "bash"))
-    (["export A='1'"], ['declare -x A="1"', 'declare -x OLDPWD'])
-    """
-    lines = dict(env)
-    if shell == "bash":
-        for name in sorted({*lines, "OLDPWD"}):
-            if name not in lines:
-                yield f"declare -x {name}"
-            elif any(ord(c) < 32 for c in lines[name]):
-                escaped = lines[name].encode("unicode_escape").decode().replace("'", "\\'")
-                yield f"declare -x {name}=$'{escaped}'"
-            else:
-                escaped = re.sub(r'(["\\$`])', r"\\\1", lines[name])
-                yield f'declare -x {name}="{escaped}"'
-        return
-    for name in sorted(lines):
-        value = lines[name].replace("'", "'\"'\"'")
-        yield f"export {name}='{value}'"
 
 
 # --- the language -------------------------------------------------------------------------------
@@ -160,36 +156,6 @@ def _script(argv: Sequence[str]) -> str | None:
     return None
 
 
-def _tokens(script: str) -> Sequence[str]:
-    """Return the words and operators of a script."""
-    # The pods of one template run the same one.
-    return _short_tokens(script) if len(script) <= SHORT else _split(script)
-
-
-@lru_cache(256)
-def _short_tokens(script: str) -> Sequence[str]:
-    return tuple(_split(script))
-
-
-def _split(script: str) -> list[str]:
-    lexer = shlex.shlex(
-        script.replace("\\\n", " ").replace("\n", " ; "), posix=False, punctuation_chars=";&|()"
-    )
-    lexer.whitespace_split = True
-    lexer.commenters = ""
-    try:
-        return [part for token in lexer for part in _operators(token)]
-    except ValueError:
-        return script.split()
-
-
-def _operators(token: str) -> list[str]:
-    """Return a run of punctuation as operators: `;;&&` are three."""
-    if set(token) <= set(";&|()"):
-        return re.findall(r"&&|\|\||[;&|()]", token)
-    return [token]
-
-
 def _file(argv: Sequence[str]) -> Steps:
     """Run a script that is a file of the image, where a shell is given one."""
     for argument in argv[1:]:
@@ -199,150 +165,171 @@ def _file(argv: Sequence[str]) -> Steps:
     return 0
 
 
-def _list(tokens: Sequence[str], state: ShellState, *, last: bool = False) -> Steps:
+def _list(words: Sequence[str], state: ShellState, *, last: bool = False) -> Steps:
     """Run commands; after the `last` ones the script is over."""
-    steps, at = 0, 0
-    while at < len(tokens):
-        steps += 1
-        token = tokens[at]
-        if token in OPERATORS:
+    at, skips = 0, False
+    while at < len(words):
+        if words[at] in SEPARATORS:
             at += 1
             continue
-        if token in {"while", "until", "for"}:
-            end = _closing(tokens, at)
-            yield from _loop(tokens[at:end], state)
-            at = end + 1
-            continue
-        if token == "if":
-            end = _closing(tokens, at, "if", "fi")
-            yield from _if(tokens[at + 1 : end], state, last=last and _is_end(tokens, end + 1))
-            at = end + 1
-            continue
-        end = at
-        while end < len(tokens) and tokens[end] not in OPERATORS:
-            end += 1
-        words = tokens[at:end]
-        operator = tokens[end] if end < len(tokens) else ";"
-        if operator == "&":
-            state.background.append(_background(words, state))
+        negated = words[at] == "!"
+        begin, end = at + negated, _end(words, at + negated)
+        operator, at = words[end] if end < len(words) else ";", end + 1
+        piped = operator == "|"
+        while operator == "|":
+            # What a pipe would filter is shown as it is.
+            after = _end(words, at)
+            operator, at = words[after] if after < len(words) else ";", after + 1
+        if skips:
+            pass
+        elif operator == "&":
+            state.background.append(_background(words[begin:end], state))
             state.code = 0
         else:
-            rest = _after_pipe(tokens, end) if operator == "|" else end
-            final = last and _is_end(tokens, rest)
-            state.code = yield from _simple(words, state, last=final)
-        at = end + 1
-        if (operator == "&&" and state.code) or (operator == "||" and not state.code):
-            while at < len(tokens) and tokens[at] not in {";", "&", "||", "&&"}:
-                at += 1
-        elif operator == "|":
-            # What a pipe would filter is shown as it is.
-            at = _after_pipe(tokens, at)
+            final = last and all(token in SEPARATORS for token in words[at:])
+            code = yield from _one(words[begin:end], state, last=final)
+            # The code of a pipe is that of its last program, which is not simulated.
+            code = 0 if piped else code
+            state.code = int(code == 0) if negated else code
+        skips = (operator == "&&" and state.code != 0) or (operator == "||" and state.code == 0)
     return state.code
 
 
-def _after_pipe(tokens: Sequence[str], at: int) -> int:
-    while at < len(tokens) and tokens[at] not in {";", "&&", "||", "&"}:
+def _end(words: Sequence[str], at: int) -> int:
+    """Return where the command ends that begins at `at`: at an operator, or behind the last."""
+    if at < len(words) and words[at] in CLOSING:
+        begins, closing = CLOSING[words[at]]
+        depth = 0
+        while at < len(words):
+            depth += (words[at] in begins) - (words[at] == closing)
+            at += 1
+            if depth == 0:
+                break
+    while at < len(words) and words[at] not in OPERATORS:
         at += 1
     return at
 
 
-def _is_end(tokens: Sequence[str], at: int) -> bool:
-    return all(tokens[index] in OPERATORS for index in range(at, len(tokens)))
+def _one(words: Sequence[str], state: ShellState, *, last: bool) -> Steps:
+    """Run one command, simple or compound."""
+    first = words[0] if words else ""
+    if first not in CLOSING:
+        return (yield from _simple(words, state, last=last))
+    closing = CLOSING[first][1]
+    inside = words[1 : max((i for i, t in enumerate(words) if t == closing), default=None)]
+    if first == "{":
+        return (yield from _list(inside, state, last=last))
+    if first == "if":
+        return (yield from _if(inside, state, last=last))
+    if first == "(":
+        try:
+            return (yield from _list(inside, _subshell(state), last=last))
+        except _Exit as over:
+            return over.code
+    return (yield from _loop(first, inside, state))
 
 
-def _closing(tokens: Sequence[str], at: int, begin: str = "do", end: str = "done") -> int:
+def _subshell(state: ShellState) -> ShellState:
+    return replace(state, env=dict(state.env), traps=dict(state.traps), background=[])
+
+
+def _loop(kind: str, words: Sequence[str], state: ShellState) -> Steps:
+    begin = words.index("do") if "do" in words else len(words)
+    head, body = words[:begin], words[begin + 1 :]
+    code = 0
+    try:
+        if kind == "for":
+            for word in head[2:]:
+                if word not in SEPARATORS:
+                    state.env[head[0]] = expand(word, state.env, state.code)
+                    code = yield from _turn(body, state)
+            return code
+        for _ in range(MOST_STEPS):
+            if ((yield from _list(head, state)) == 0) == (kind == "until"):
+                break
+            slept = False
+            for step in _turn(body, state):
+                slept = slept or isinstance(step, Sleep)
+                yield step
+            code = state.code
+            if not slept:
+                yield Sleep(1.0)  # A busy loop of a demonstration would only fill the log.
+    except _Break:
+        return 0
+    return code
+
+
+def _turn(body: Sequence[str], state: ShellState) -> Steps:
+    try:
+        return (yield from _list(body, state))
+    except _Continue:
+        state.code = 0
+        return 0
+
+
+def _if(words: Sequence[str], state: ShellState, *, last: bool) -> Steps:
+    parts: list[tuple[str, list[str]]] = [("if", [])]
     depth = 0
-    for index in range(at, len(tokens)):
-        if tokens[index] == begin:
-            depth += 1
-        elif tokens[index] == end:
-            depth -= 1
-            if depth == 0:
-                return index
-    return len(tokens)
-
-
-def _loop(tokens: Sequence[str], state: ShellState) -> Steps:
-    begin = tokens.index("do") if "do" in tokens else len(tokens)
-    head, body = tokens[1:begin], tokens[begin + 1 :]
-    if tokens[0] == "for":
-        names = [word for word in head[2:] if word not in OPERATORS and word != "in"]
-        for word in names:
-            state.env[head[0]] = _expand(word, state)
-            yield from _list(body, state)
-        return state.code
-    for _ in range(MOST_STEPS):
-        code = yield from _list(list(head), state)
-        if (code == 0) == (tokens[0] == "until"):
-            break
-        before = state.code
-        slept = False
-        for step in _list(body, state):
-            slept = slept or isinstance(step, Sleep)
-            yield step
-        if not slept:
-            yield Sleep(1.0)  # A busy loop of a demonstration would only fill the log.
-        state.code = before
-    return state.code
-
-
-def _if(tokens: Sequence[str], state: ShellState, *, last: bool) -> Steps:
-    then = tokens.index("then") if "then" in tokens else len(tokens)
-    otherwise = tokens.index("else") if "else" in tokens else len(tokens)
-    code = yield from _list(tokens[:then], state)
-    body = tokens[then + 1 : otherwise] if code == 0 else tokens[otherwise + 1 :]
-    return (yield from _list(body, state, last=last))
+    for token in words:
+        depth += (token == "if") - (token == "fi")
+        if depth == 0 and token in {"then", "elif", "else"}:
+            parts.append((token, []))
+        else:
+            parts[-1][1].append(token)
+    held = False
+    for word, part in parts:
+        if word == "else" or (word == "then" and held):
+            return (yield from _list(part, state, last=last))
+        held = word != "then" and (yield from _list(part, state)) == 0
+    return 0
 
 
 def _background(words: Sequence[str], state: ShellState) -> float | None:
-    steps = _simple(words, state, last=True)
+    """Return how many seconds a command takes in the background; None if it does not end."""
     total = 0.0
-    for step in steps:
-        if isinstance(step, UnknownProgram):
-            return None
-        if isinstance(step, Sleep):
-            if step.seconds is None:
+    steps = _list(words, _subshell(state), last=True)
+    with suppress(_Exit):
+        for number, step in enumerate(steps):
+            if number == MOST_BACKGROUND or isinstance(step, UnknownProgram):
                 return None
-            total += step.seconds
+            if isinstance(step, Sleep):
+                if step.seconds is None:
+                    return None
+                total += step.seconds
     return total
 
 
 def _simple(words: Sequence[str], state: ShellState, *, last: bool) -> Steps:
     found: list[str] = []
-    skip = False
+    target = False  # Whether the word is the file of a redirection.
+    silent = False
     for word in words:
-        if skip:
-            skip = False
-        elif re.fullmatch(r"\d?>{1,2}|<", word):
-            skip = True
-        elif not re.match(r"\d?>{1,2}&?", word):
-            found.append(_expand(word, state))
+        if target:
+            target = False
+        elif match := re.match(r"(\d?)(>{1,2}|<)(.*)", word):
+            target = not match[3]
+            silent = silent or (match[2] != "<" and match[1] != "2" and match[3][:1] != "&")
+        else:
+            found.append(expand(word, state.env, state.code))
     while found and re.match(r"[A-Za-z_]\w*=", found[0]):
         name, _, value = found.pop(0).partition("=")
         if not found:
             state.env[name] = value
     if not found:
         return 0
-    return (yield from _command(found, state, last=last))
+    steps = _command(found, state, last=last)
+    return (yield from _silent(steps) if silent else steps)
 
 
-def _expand(word: str, state: ShellState) -> str:
-    parts = re.findall(r"'[^']*'|\"(?:\\.|[^\"\\])*\"|[^'\"]+", word)
-
-    def value(match: re.Match[str]) -> str:
-        name = match[1] or match[3]
-        if name == "?":
-            return str(state.code)
-        return state.env.get(name, match[2] or "")
-
-    text = ""
-    for part in parts:
-        if part.startswith("'"):
-            text += part[1:-1]
-        else:
-            inner = part[1:-1] if part.startswith('"') else part
-            text += re.sub(r"\\([\"\\$`])", r"\1", VARIABLE.sub(value, inner))
-    return text
+def _silent(steps: Steps) -> Steps:
+    """Yield steps without lines: they go to a file."""
+    try:
+        while True:
+            step = next(steps)
+            if not isinstance(step, WriteLine):
+                yield step
+    except StopIteration as over:
+        return int(over.value)
 
 
 def _command(argv: list[str], state: ShellState, *, last: bool) -> Steps:
@@ -419,7 +406,8 @@ def _sleep(arguments: list[str], state: ShellState) -> Steps:
 def _wait(arguments: list[str], state: ShellState) -> Steps:
     del arguments
     if state.background:
-        longest = None if None in state.background else max(b for b in state.background if b)
+        seconds = [each for each in state.background if each is not None]
+        longest = max(seconds) if len(seconds) == len(state.background) else None
         state.background.clear()
         yield Sleep(longest)
     return 0
@@ -453,6 +441,15 @@ def _tail(arguments: list[str], state: ShellState) -> Steps:
     return 0
 
 
+def _leave(error: type[Exception]) -> Callable[[list[str], ShellState], Steps]:
+    def act(arguments: list[str], state: ShellState) -> Steps:
+        del arguments, state
+        yield from ()
+        raise error
+
+    return act
+
+
 def _exec(arguments: list[str], state: ShellState) -> Steps:
     if not arguments:
         return 0
@@ -478,6 +475,8 @@ COMMANDS: Final[Mapping[str, Callable[[list[str], ShellState], Steps]]] = {
     "true": _code(0),
     ":": _code(0),
     "false": _code(1),
+    "break": _leave(_Break),
+    "continue": _leave(_Continue),
     "tail": _tail,
     "exec": _exec,
     "hostname": _hostname,
