@@ -33,6 +33,7 @@ from dralab.apiserver.watching import WatchLimits
 from dralab.components import profiles
 from dralab.kernel.clock import SECOND, Clock, WallClock
 from dralab.kernel.randomness import Randomness
+from dralab.runtime.cluster_clock import ClusterClock
 from dralab.runtime.local import LocalClient
 from dralab.runtime.new_kubeconfig import kubeconfig, write_privately
 
@@ -125,6 +126,7 @@ class Cluster:
 
     `with Cluster() as cluster:` serves it from its own thread, `async with` on the caller's
     loop. With `snapshot`, a file of `dralab snapshot`, it begins with the objects of that cluster.
+    With a `ClusterClock` its time can be moved forward, with all that happens in it.
     Errors of the start (StorageUnavailable, ServingError, UnusableSetting, SnapshotError) are
     raised where it is entered.
     """
@@ -246,8 +248,13 @@ class Cluster:
             store.compact(store.revision)
 
     def reset(self) -> None:
-        """Exchange the store for an empty one in memory; watches end, components start again."""
+        """Exchange the store for an empty one in memory; watches end, components start again.
+
+        A `ClusterClock` begins again at the time at which it starts.
+        """
         self._stop_components()
+        if isinstance(self.clock, ClusterClock):
+            self.clock.reset()
         old, new = self.server, self._new_server(MemoryStore())
         if self._http is not None:
             self._edge.served = new
@@ -430,6 +437,8 @@ class Cluster:
         return self._thread
 
     def _begin(self) -> None:
+        if isinstance(self.clock, ClusterClock):
+            self.clock.afterwards(lambda: self.server.tick())
         try:
             self._start_components()
         except BaseException:

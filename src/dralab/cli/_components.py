@@ -106,7 +106,7 @@ def address_of(text: str, example: str) -> tuple[str, int]:
 
 def duration_of(text: str, option: str) -> int:
     """Return the nanoseconds of a duration such as 1h30m or, in seconds, 90. BadParameter."""
-    from dralab.simulation.scenario.fields import duration
+    from dralab.kernel.durations import duration
 
     try:
         return duration(float(text) if text.isdigit() else text)

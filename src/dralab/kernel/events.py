@@ -84,6 +84,11 @@ class Events:
         """Call `call` when `delay` nanoseconds have passed."""
         return self.at(self.clock.now() + delay, call, priority=priority)
 
+    @property
+    def put_in(self) -> int:
+        """How many events were put in so far."""
+        return self._number
+
     def next_time(self) -> Nanoseconds | None:
         """Return when the next event happens; None if nothing is to come."""
         self._drop_cancelled()

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from dralab.kernel.clock import SECOND, Clock, WallClock
+from dralab.kernel.clock import SECOND, Clock, WallClock, rfc3339
 from dralab.kernel.events import NORMAL, Call, Event, Events
+from dralab.runtime.cluster_clock import ClusterClock
 from dralab.runtime.engine import Action
 
 T = TypeVar("T")
@@ -31,8 +32,12 @@ class LiveEngine:
         self.clock: Clock = clock or WallClock()
         self.name = name
         self._events = Events()
-        self._changed = threading.Condition()
+        lock = threading.Lock()
+        self._changed = threading.Condition(lock)
+        self._rested = threading.Condition(lock)  # nothing is due
         self._stopping = False
+        self._busy = False  # an event is happening,
+        self._offloaded = 0  # and so much work that parts gave away is not finished.
         self._thread: threading.Thread | None = None
         self._lanes = _Lanes(name)
         self._pool = (
@@ -69,7 +74,12 @@ class LiveEngine:
             except Exception as error:  # noqa: BLE001 - handed to the caller of the work
                 result = error
             self.soon(lambda: done(result))
+            with self._changed:
+                self._offloaded -= 1
+                self._rested.notify_all()
 
+        with self._changed:
+            self._offloaded += 1
         if self._pool is None:
             self.soon(attempt)
         elif lane:
@@ -79,6 +89,8 @@ class LiveEngine:
 
     def start(self) -> None:
         """Begin, in its own thread."""
+        if isinstance(self.clock, ClusterClock):
+            self.clock.attach(self)
         self._thread = threading.Thread(target=self.run, name=self.name, daemon=True)
         self._thread.start()
 
@@ -93,27 +105,66 @@ class LiveEngine:
 
     def stop(self, timeout: float = 10.0) -> None:
         """Stop after the event that is happening; `timeout` in seconds."""
+        if isinstance(self.clock, ClusterClock):
+            self.clock.detach(self)
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
+            self._rested.notify_all()
         self._lanes.stop()
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(timeout)
 
+    @property
+    def put_in(self) -> int:
+        """How many events it has had so far, those to come included."""
+        with self._changed:
+            return self._events.put_in
+
+    def wake(self) -> None:
+        """Look at the clock again, which was moved."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def wait_idle(self, patience: float) -> int | None:
+        """Return when the next event happens, once none is due; None if there is none.
+
+        TimeoutError after `patience` real seconds.
+        """
+        with self._changed:
+            if not self._rested.wait_for(self._is_idle, patience):
+                raise TimeoutError(
+                    f"{self.name} is still busy after {patience:g} s, at its clock's time "
+                    f"{rfc3339(self.clock.now())}"
+                )
+            return None if self._stopping else self._events.next_time()
+
+    def _is_idle(self) -> bool:
+        if self._stopping:
+            return True
+        when = self._events.next_time()
+        due = when is not None and when <= self.clock.now()
+        return not (due or self._busy or self._offloaded)
+
     def _await(self) -> Call | None:
         """Wait for the next event; None when told to stop."""
         with self._changed:
+            self._busy = False
             while not self._stopping:
                 when = self._events.next_time()
                 if when is None:
+                    self._rested.notify_all()
                     self._changed.wait(LONGEST_WAIT)
                     continue
                 wait = when - self.clock.now()
                 if wait <= 0:
+                    self._busy = True
                     return self._events.take_event()
+                self._rested.notify_all()
                 self._changed.wait(min(wait / SECOND, LONGEST_WAIT))
+            self._rested.notify_all()
             return None
 
 

@@ -11,7 +11,7 @@ from dralab.simulation.errors import InputError
 from dralab.simulation.results import metrics, outputs
 from dralab.simulation.results.result import Result, StateSample, Task
 from dralab.simulation.scenario import scenario as scenarios
-from dralab.simulation.scenario.fields import duration
+from dralab.kernel.durations import duration
 
 S = 1_000_000_000
 

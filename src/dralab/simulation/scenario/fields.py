@@ -1,21 +1,16 @@
 """Reading a YAML mapping field by field, with errors that name the line and the field."""
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from dralab.api.yaml_documents import YamlError, documents
-from dralab.kernel.clock import SECOND
+from dralab.kernel.durations import duration
 from dralab.simulation.errors import InputError
-from dralab.simulation.json_input import is_number, nanoseconds
+from dralab.simulation.json_input import is_number
 from dralab.values.quantity import QuantityError, parse_any
 
-DURATION: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d|w)")
-UNITS: Final = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
-# Seconds; no workload lasts 30,000 years.
-LONGEST: Final = 1e12
 LARGEST_FILE: Final = 256 << 20
 
 
@@ -209,19 +204,3 @@ class Fields:
             if key not in self._known:
                 known = ", ".join(sorted(self._known))
                 raise self.error(key, f"is unknown; known: {known}")
-
-
-def duration(value: object) -> int:
-    """Return nanoseconds.
-
-    >>> duration("1h30m") == duration(5400) == duration("1.5h")
-    True
-    """
-    if is_number(value) and 0 <= value < LONGEST:  # type: ignore[operator]  # is_number says it
-        return nanoseconds(value)  # type: ignore[arg-type]
-    text = value if isinstance(value, str) else ""
-    parts = DURATION.findall(text)
-    total = sum(float(number) * UNITS[unit] for number, unit in parts)
-    if not parts or "".join(a + b for a, b in parts) != text or total >= LONGEST:
-        raise ValueError(f"{value!r} is not a duration: write 90, 90s, 1h30m or 7d")
-    return round(total * SECOND)

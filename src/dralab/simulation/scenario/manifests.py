@@ -18,7 +18,7 @@ from dralab.objects.metadata import annotations_of, metadata_of, spec_of
 from dralab.objects.requests import requested
 from dralab.simulation.errors import InputError, InputProblems
 from dralab.simulation.lifecycle.model import Pod
-from dralab.simulation.scenario.fields import duration
+from dralab.kernel.durations import duration
 from dralab.simulation.workloads import phases
 from dralab.simulation.workloads.openb import WHOLE_GPU, PodRequest
 from dralab.values.quantity import QuantityError, parse_any

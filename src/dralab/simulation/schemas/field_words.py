@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from dralab.simulation.scenario.fields import UNITS
+from dralab.kernel.durations import UNITS
 from dralab.values.json_schema import JsonSchema, any_of
 
 _UNIT: Final = "|".join(sorted(UNITS, key=lambda unit: (-len(unit), unit)))

@@ -22,7 +22,7 @@ from dralab.node.simulated_runtime import SimulatedRuntime
 from dralab.runtime.simulated import SimulatedEngine
 from dralab.simulation.lifecycle.delays import Delays
 from dralab.simulation.lifecycle.model import LifeCycle
-from dralab.simulation.scenario.fields import duration
+from dralab.kernel.durations import duration
 from dralab.simulation.scenario.manifests import RUNS
 
 TERMINATED: Final = 143
