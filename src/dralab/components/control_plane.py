@@ -72,7 +72,8 @@ class ControlPlaneHost(Protocol):
 class ControlPlane:
     """The components of a cluster that need no node: `without` names those to leave out.
 
-    `classic` adds those of classic DRA. Services of type LoadBalancer get addresses of
+    `classic` adds those of classic DRA; `alone` says that no other scheduler ever runs there: it
+    elects no leader. Services of type LoadBalancer get addresses of
     `load_balancers`; without it they wait for a controller that gives them some.
     """
 
@@ -81,6 +82,7 @@ class ControlPlane:
         *,
         without: Collection[str] = (),
         classic: bool = False,
+        alone: bool = False,
         load_balancers: "IPv4Network | None" = None,
     ) -> None:
         unknown = sorted(set(without) - set(PARTS))
@@ -88,6 +90,7 @@ class ControlPlane:
             raise ValueError(f"unknown part {unknown[0]!r}; known: {', '.join(PARTS)}")
         self.without = frozenset(without)
         self.classic = classic
+        self.alone = alone
         self.load_balancers = load_balancers
         self.engine: LiveEngine | None = None
         self.manager: Manager | None = None
@@ -112,12 +115,13 @@ class ControlPlane:
                 without=self.without,
                 kinds=kinds,
                 classic=self.classic,
+                alone=self.alone,
                 ca=cluster.ca,
                 signing_files=cluster.signing_files,
                 load_balancers=self.load_balancers,
             )
             manager.start()
-            if self.scheduler is not None:
+            if self.scheduler is not None and not self.alone:
                 # Always the same name: a cluster that starts again holds its own lease still.
                 client = cluster.client_of(SCHEDULER_USER)
                 self.leadership = election(engine, client, self.scheduler, IDENTITY)
