@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytest_plugins = ["pytester"]
+
 GUIDES = Path(__file__).parents[1] / "docs/guides"
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
@@ -26,6 +28,19 @@ def test_the_tests_of_the_guide_to_testing_pass(number, tmp_path):
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_clock_and_the_port_of_the_guide_to_testing_work(pytester):
+    pytest.importorskip("lightkube")
+    blocks = BLOCK.findall((GUIDES / "test-with-dralab.md").read_text())
+    clock, conftest, ported = blocks[2:5]
+    assert "own_cluster" in conftest
+    pytester.makepyfile(test_clock=clock)
+    folder = pytester.mkdir("e2e")
+    (folder / "conftest.py").write_text(conftest)
+    (folder / "test_ported.py").write_text(ported)
+    result = pytester.runpytest_inprocess("-p", "no:cacheprovider", "-p", "no:timeout")
+    result.assert_outcomes(passed=2)
 
 
 def test_each_case_of_kubernetes_dra_suites_has_its_test():

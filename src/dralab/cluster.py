@@ -438,7 +438,7 @@ class Cluster:
 
     def _begin(self) -> None:
         if isinstance(self.clock, ClusterClock):
-            self.clock.afterwards(lambda: self.server.tick())
+            self.clock.afterwards(self._tick)
         try:
             self._start_components()
         except BaseException:
@@ -449,6 +449,9 @@ class Cluster:
         for component in self.components:
             component.start(self)
             self._started.append(component)
+
+    def _tick(self) -> None:
+        self.server.tick()
 
     def _stop_components(self) -> None:
         while self._started:

@@ -6,12 +6,12 @@ import pytest
 from click.testing import CliRunner
 
 from dralab.cli.main import main
+from dralab.kernel.durations import duration
 from dralab.simulation import dispatch
 from dralab.simulation.errors import InputError
 from dralab.simulation.results import metrics, outputs
 from dralab.simulation.results.result import Result, StateSample, Task
 from dralab.simulation.scenario import scenario as scenarios
-from dralab.kernel.durations import duration
 
 S = 1_000_000_000
 

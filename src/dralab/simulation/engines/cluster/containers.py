@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from dralab.kernel.clock import SECOND
+from dralab.kernel.durations import duration
 from dralab.kernel.events import ENDING, Event
 from dralab.kernel.randomness import Randomness
 from dralab.node.containers import (
@@ -22,7 +23,6 @@ from dralab.node.simulated_runtime import SimulatedRuntime
 from dralab.runtime.simulated import SimulatedEngine
 from dralab.simulation.lifecycle.delays import Delays
 from dralab.simulation.lifecycle.model import LifeCycle
-from dralab.kernel.durations import duration
 from dralab.simulation.scenario.manifests import RUNS
 
 TERMINATED: Final = 143
