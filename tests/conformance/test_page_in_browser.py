@@ -16,8 +16,7 @@ from dralab.web.desk import Desk
 from dralab.web.own_server import PageApp
 from dralab.web.run_desk import RunDesk
 from dralab.web.sources import FixedSource, UnreadableClusterError
-from web.pages import HOSTILE, cluster, stored
-from web.test_desk import event
+from web.pages import HOSTILE, cluster, event, stored
 from web.test_run_desk import result
 
 playwright_api = pytest.importorskip(

@@ -4,6 +4,9 @@ import asyncio
 import json
 
 from builders import claim, counter_set, device, device_class, pod, pool, request, worker
+from dralab.kernel.clock import ManualClock
+from dralab.web.desk import Desk
+from dralab.web.sources import FixedSource
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 
@@ -61,6 +64,25 @@ def cluster():
             "2026-11-01T11:00:00Z",
         ),
     ]
+
+
+def desk(objects=None):
+    """Return the desk of a cluster that does not change."""
+    source = FixedSource(cluster() if objects is None else objects)
+    return Desk(source, ManualClock(), "lab", live=False)
+
+
+def event(about, name, minute, **more):
+    """Return an event about an object of the namespace `ml`."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": f"{name}.{minute}", "namespace": "ml"},
+        "involvedObject": {"kind": about, "name": name, "namespace": "ml"},
+        "lastTimestamp": f"2026-11-01T10:{minute:02}:00Z",
+        "reason": "Said",
+        **more,
+    }
 
 
 class PageClient:

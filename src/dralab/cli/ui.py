@@ -57,7 +57,8 @@ def ui(source: InventorySource, path: Path | None, port: int) -> None:
 def _desk(source: InventorySource, path: Path | None) -> "PageAnswers":
     from dralab.kernel.clock import WallClock
     from dralab.web.desk import Desk
-    from dralab.web.sources import FixedSource, ListedSource
+    from dralab.web.followed_source import FollowedSource
+    from dralab.web.sources import FixedSource
 
     clock = WallClock()
     if path is not None:
@@ -72,7 +73,7 @@ def _desk(source: InventorySource, path: Path | None) -> "PageAnswers":
         title = ", ".join(Path(name).name for name in source.files)
         return Desk(FixedSource(objects.inventory(source)), clock, title, live=False)
     client = source.connection.client()
-    return Desk(ListedSource(client), clock, source.connection.access().server, live=True)
+    return Desk(FollowedSource(client, clock), clock, source.connection.access().server, live=True)
 
 
 def _run_desk(folder: Path) -> "PageAnswers":

@@ -40,6 +40,18 @@ def metadata_of(obj: JsonObject) -> JsonObject:
     return obj.get("metadata") or {}
 
 
+def without_field_owners(obj: JsonDict) -> JsonDict:
+    """Return an object without metadata.managedFields: a third of it, which only servers read.
+
+    A server takes an update without them to mean those that it has.
+    """
+    metadata = obj["metadata"]
+    if "managedFields" not in metadata:
+        return obj
+    kept = {name: value for name, value in metadata.items() if name != "managedFields"}
+    return {**obj, "metadata": kept}
+
+
 def labels_of(obj: JsonObject) -> Mapping[str, str]:
     """Return an object's labels; empty if it has none."""
     return metadata_of(obj).get("labels") or {}

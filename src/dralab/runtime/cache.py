@@ -9,7 +9,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from dralab.api.status import ApiError
-from dralab.objects.metadata import NamespacedName, is_deleting, key_of, revision_of
+from dralab.objects.metadata import (
+    NamespacedName,
+    is_deleting,
+    key_of,
+    revision_of,
+    without_field_owners,
+)
 from dralab.runtime.client import Client, Resource, Watch, WatchEvent
 from dralab.runtime.engine import Engine
 from dralab.values.json_types import JsonDict
@@ -216,7 +222,7 @@ class Cache:
 
     def _put(self, obj: JsonDict) -> None:
         key = key_of(obj)
-        obj = _without_owners_of_fields(obj)
+        obj = without_field_owners(obj)
         old = self._objects.get(key)
         if old is not None and old["metadata"].get("uid") != obj["metadata"].get("uid"):
             # Deleted and made again between two looks: subscribers hear of both.
@@ -258,18 +264,6 @@ class Cache:
                 entries.pop(key, None)
                 if not entries:
                     del table[value]
-
-
-def _without_owners_of_fields(obj: JsonDict) -> JsonDict:
-    """Return an object without metadata.managedFields: a third of it, which no part reads.
-
-    A server takes an update without them to mean those that it has.
-    """
-    metadata = obj["metadata"]
-    if "managedFields" not in metadata:
-        return obj
-    kept = {name: value for name, value in metadata.items() if name != "managedFields"}
-    return {**obj, "metadata": kept}
 
 
 class Caches:

@@ -74,37 +74,59 @@ def read_cluster(
 ) -> Iterator[JsonDict]:
     """Yield the objects of a cluster, each with its apiVersion and kind. ReadingError."""
     for collection in collections:
-        yield from _of_collection(client, collection)
+        yield from read_collection(client, collection).items
 
 
-def listed(client: Lister, resource: Resource, kind: str) -> list[JsonDict]:
-    """Return the objects of a collection as they are written in files. ApiError, ReadingError.
+@dataclass(frozen=True, slots=True)
+class ServedCollection:
+    """The objects of a collection as of one revision, and where it was found.
 
-    The items of a list have neither apiVersion nor kind.
+    `resource` is None where a cluster does not serve it.
     """
-    api_version = f"{resource.group}/{resource.version}".lstrip("/")
-    items = client.list(resource).items
-    if not all(isinstance(item, dict) and metadata_of(item).get("name") for item in items):
-        raise ReadingError(resource, "the answer is not a list of objects")
-    return [{**item, "apiVersion": api_version, "kind": kind} for item in items]
+
+    items: Sequence[JsonDict]
+    revision: str = ""
+    resource: Resource | None = None
 
 
-def _of_collection(client: Lister, collection: ServedKind) -> list[JsonDict]:
+def read_collection(client: Lister, collection: ServedKind) -> ServedCollection:
+    """Return the objects of a collection in the hub's version. ReadingError."""
     for resource in collection.places():
         try:
-            return [_in_hub(item) for item in listed(client, resource, collection.kind)]
+            found = client.list(resource)
         except ApiError as error:
             if error.code != 404:
                 raise ReadingError(resource, error.message) from error
+            continue
+        items = [in_hub(item, resource, collection.kind) for item in _objects(found, resource)]
+        return ServedCollection(items, found.revision, resource)
     if collection.needed:
         first = collection.resource
         versions = ", ".join(each.version for each in collection.places())
         raise ReadingError(first, f"the cluster serves none of {first.group or 'v1'} {versions}")
-    return []
+    return ServedCollection(())
 
 
-def _in_hub(item: JsonDict) -> JsonDict:
-    """Return an object of the device API in the version that everything here reasons about."""
+def listed(client: Lister, resource: Resource, kind: str) -> list[JsonDict]:
+    """Return the objects of a collection as they are written in files. ApiError, ReadingError."""
+    return [_named(item, resource, kind) for item in _objects(client.list(resource), resource)]
+
+
+def _objects(found: ObjectList, resource: Resource) -> Sequence[JsonDict]:
+    if not all(isinstance(item, dict) and metadata_of(item).get("name") for item in found.items):
+        raise ReadingError(resource, "the answer is not a list of objects")
+    return found.items
+
+
+def _named(item: JsonDict, resource: Resource, kind: str) -> JsonDict:
+    """Return an item of a list, which has neither apiVersion nor kind, with both."""
+    api_version = f"{resource.group}/{resource.version}".lstrip("/")
+    return {**item, "apiVersion": api_version, "kind": kind}
+
+
+def in_hub(item: JsonDict, resource: Resource, kind: str) -> JsonDict:
+    """Return an object of a collection in the version that everything here reasons about."""
+    item = _named(item, resource, kind)
     group, _, version = item["apiVersion"].partition("/")
     if group != GROUP or version == (hub := hub_version(item["kind"])):
         return item

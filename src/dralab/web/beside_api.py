@@ -8,6 +8,7 @@ they are answered from what their user may list.
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable
+from http.client import OK
 from typing import TYPE_CHECKING, Final
 
 from dralab.apiserver.authentication.chain import unauthorized
@@ -18,11 +19,12 @@ from dralab.apiserver.http.promises import Promise
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.users import User
 from dralab.runtime.local import LocalClient
-from dralab.web.routes import answer_data, answer_page, is_below, is_page
+from dralab.web.routes import answer_data, answer_page, is_below, is_changes, is_page
 from dralab.web.workroom import Workroom
 
 if TYPE_CHECKING:
     from dralab.web.desk import Desk
+    from dralab.web.live_streams import LiveStreams
 
 MOST_DESKS: Final = 4
 
@@ -33,6 +35,7 @@ class AppWithPage(AsgiApp):
     def __init__(self, server: ApiServer, limits: AsgiLimits | None = None) -> None:
         super().__init__(server, limits)
         self._room = Workroom()
+        self._streams: LiveStreams | None = None
         self._desks: OrderedDict[tuple[ApiServer, str, tuple[str, ...]], Desk] = OrderedDict()
 
     def admit(self, request: HttpRequest) -> None:
@@ -65,7 +68,9 @@ class AppWithPage(AsgiApp):
         asyncio.ensure_future(self._of_page(request)).add_done_callback(pass_on)
 
     def close(self) -> None:
-        """End all watches, and the thread of the page."""
+        """End all watches and streams, and the thread of the page."""
+        if self._streams is not None:
+            self._streams.close()
         self._room.close()
         super().close()
 
@@ -80,12 +85,23 @@ class AppWithPage(AsgiApp):
                 raise TypeError(f"a question of the page has {type(answer).__name__} as its answer")
             return answer
 
-        return await self._room.answer(ask)
+        answer = await self._room.answer(ask)
+        if is_changes(request) and answer.status == OK and request.user is not None:
+            return self._live().open(self._desk(request.user))
+        return answer
 
     def _answer_question(self, request: HttpRequest) -> Answer:
         if request.user is None:
             raise unauthorized()
         return answer_data(request, self._desk(request.user))
+
+    def _live(self) -> "LiveStreams":
+        if self._streams is None:
+            # Only now, as for the desk.
+            from dralab.web.live_streams import LiveStreams
+
+            self._streams = LiveStreams(self._room.later)
+        return self._streams
 
     def _desk(self, user: User) -> "Desk":
         server = self._server
@@ -98,7 +114,7 @@ class AppWithPage(AsgiApp):
 
             context = server.resources.context
             client = LocalClient(server.resources, server.hub, user=user)
-            source = ListedSource(client, lambda: context.store.revision)
+            source = ListedSource(client, context.store)
             desk = Desk(source, context.clock, "this server", live=True)
             if len(self._desks) >= MOST_DESKS:
                 self._desks.popitem(last=False)

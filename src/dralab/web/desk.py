@@ -31,7 +31,7 @@ from dralab.web.remedies import tried
 from dralab.web.sources import ObjectSource, UnreadableClusterError
 from dralab.web.waiting_list import named, waiting_list
 
-# A near server's store tells cheaply whether something changed; any other has to be listed.
+# What is followed tells cheaply whether something changed; anything else has to be listed.
 SHORTEST: Final = SECOND // 2
 SHORTEST_LISTED: Final = 5 * SECOND
 # Reading and computing take at most a part of this of one core, however fast the cluster changes.
@@ -75,6 +75,31 @@ class Desk:
         return orjson.dumps(
             {"title": self.title, "live": self.live, "kind": "cluster", "dralab": __version__}
         )
+
+    def changes(self) -> bytes:
+        """Answer that the source may be followed: it changes, and can be read. ApiError."""
+        if not self.live:
+            raise ApiError("NotFound", f"{self.title} does not change", details={})
+        self._current()
+        return b"{}"
+
+    @property
+    def follows(self) -> bool:
+        """Whether the source tells of its changes."""
+        return self.source.follows
+
+    def follow(self, changed: Callable[[], None]) -> Callable[[], None]:
+        """Call `changed`, in any thread, after each change of the source; return how to stop."""
+        return self.source.follow(changed)
+
+    def until_next(self) -> int:
+        """Return the nanoseconds before which nothing is read anew, however much changes."""
+        known = self._reading
+        return 0 if known is None else max(0, self._due(known) - self._clock.now())
+
+    def release(self) -> None:
+        """Let go of what only those who follow need, if there are none."""
+        self.source.release()
 
     def fleet(self, have: str = "") -> bytes:
         """Return the fleet (`fleet_map`) with its version; only that where the page has it."""
@@ -192,14 +217,13 @@ class Desk:
     def _current(self) -> Reading:
         """Return the objects as they are now, or were a moment ago. ApiError."""
         known, now = self._reading, self._clock.now()
-        revision = self.source.revision()
-        if known is not None:
-            if revision is not None and revision == known.revision:
-                return known
-            least = SHORTEST if revision is not None else SHORTEST_LISTED
-            if 0 <= now - known.when < max(least, REST * known.cost):
-                return known
         try:
+            revision = self.source.revision()
+            if known is not None:
+                if revision is not None and revision == known.revision:
+                    return known
+                if known.when <= now < self._due(known):
+                    return known
             objects = self.source.read()
         except UnreadableClusterError as error:
             reason = {401: "Unauthorized", 403: "Forbidden"}.get(error.code, "ServiceUnavailable")
@@ -212,6 +236,11 @@ class Desk:
         cost = self._clock.now() - now
         self._reading = Reading(objects, version, revision, now, cost, cluster)
         return self._reading
+
+    def _due(self, known: Reading) -> int:
+        """Return when the objects may be read again."""
+        least = SHORTEST if self.source.follows else SHORTEST_LISTED
+        return known.when + max(least, REST * known.cost)
 
 
 def _model(reading: Reading) -> CapacityModel:

@@ -8,6 +8,7 @@ So neither the history of the browser nor a list of processes opens the page aga
 import hmac
 import secrets
 from collections.abc import Callable
+from http.client import OK
 from typing import Final
 
 import orjson
@@ -19,6 +20,7 @@ from dralab.apiserver.http.browser_guard import Guard
 from dralab.apiserver.http.messages import HttpRequest, HttpResponse
 from dralab.apiserver.http.routing import not_found, segments_of
 from dralab.apiserver.http.trying import refusal
+from dralab.web.live_streams import LiveAnswers, LiveStreams
 from dralab.web.page import SAFE
 from dralab.web.routes import (
     JSON_TYPE,
@@ -28,6 +30,7 @@ from dralab.web.routes import (
     answer_data,
     answer_page,
     is_below,
+    is_changes,
     is_page,
 )
 from dralab.web.workroom import Workroom
@@ -44,6 +47,7 @@ class PageApp(AsgiBase):
         self._tell = new_code
         self._guard = Guard()
         self._room = Workroom()
+        self._streams = LiveStreams(self._room.later)
         self._token = secrets.token_urlsafe(32)
         self.code = secrets.token_urlsafe(32)
 
@@ -64,10 +68,14 @@ class PageApp(AsgiBase):
             return answer_page(request)
         if segments_of(request.path) == SESSION:
             return self._session(request)
-        return await self._room.answer(lambda: answer_data(request, self._desk))
+        answer = await self._room.answer(lambda: answer_data(request, self._desk))
+        if is_changes(request) and answer.status == OK and isinstance(self._desk, LiveAnswers):
+            return self._streams.open(self._desk)
+        return answer
 
     def close(self) -> None:
-        """End the thread of the page."""
+        """End the streams, and the thread of the page."""
+        self._streams.close()
         self._room.close()
         super().close()
 

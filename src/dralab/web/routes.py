@@ -36,6 +36,11 @@ def is_below(request: HttpRequest) -> bool:
     return request.path == f"/{ROOT}" or request.path.startswith(f"/{ROOT}/")
 
 
+def is_changes(request: HttpRequest) -> bool:
+    """Return whether a request follows the source; its answer is a stream where it may."""
+    return request.method == "GET" and segments_of(request.path) == [ROOT, DATA, "changes"]
+
+
 def answer_page(request: HttpRequest) -> HttpResponse:
     """Return the page."""
     if request.method not in READS:
@@ -77,6 +82,7 @@ def _answer(request: HttpRequest, desk: PageAnswers) -> bytes:
 # Path: the method, who answers it, and the parameters in its order.
 QUESTIONS: Final[Mapping[str, tuple[str, str, Sequence[str]]]] = {
     "about": ("GET", "about", ()),
+    "changes": ("GET", "changes", ()),
     "fleet": ("GET", "fleet", ("have",)),
     "waiting": ("GET", "waiting", ("have",)),
     "story": ("GET", "story", ("kind", "namespace", "name")),

@@ -1,19 +1,26 @@
-"""Where the objects on the page come from: files, this process's server, or any cluster.
+"""Where the objects on the page come from: files, or this process's server.
 
-A source only reads. What the objects mean is left to the views.
+Clusters far away are followed (`followed_source`). A source only reads; what the objects mean is
+left to the views.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from dralab.api.status import ApiError
+from dralab.apiserver.storage import Change
 from dralab.runtime.client import ObjectList, Resource
-from dralab.runtime.reading import Lister, ReadingError, read_cluster
+from dralab.runtime.reading import COLLECTIONS, Lister, ReadingError, read_cluster
 from dralab.runtime.resources import EVENTS
 from dralab.values.json_types import JsonDict
 from dralab.values.names import subdomain_problems
 from dralab.web.pod_events import is_about
+
+# The collections as a store names them.
+FOLLOWED: Final = frozenset(
+    f"{each.resource.group}/{each.resource.plural}".lstrip("/") for each in COLLECTIONS
+)
 
 
 class UnreadableClusterError(Exception):
@@ -38,6 +45,19 @@ class ObjectSource(Protocol):
 
     def events(self, kind: str, namespace: str, name: str) -> Sequence[JsonDict]:
         """Return the events about an object. UnreadableClusterError."""
+        ...
+
+    @property
+    def follows(self) -> bool:
+        """Whether those who follow are told of each change."""
+        ...
+
+    def follow(self, changed: Callable[[], None]) -> Callable[[], None]:
+        """Call `changed`, in any thread, after each change; return how to stop."""
+        ...
+
+    def release(self) -> None:
+        """Let go of what only those who follow need, if there are none."""
         ...
 
 
@@ -73,17 +93,62 @@ class FixedSource:
             if item.get("kind") == "Event" and is_about(item, kind, namespace, name)
         ]
 
+    @property
+    def follows(self) -> bool:
+        """Whether changes are told: there are none."""
+        return True
+
+    def follow(self, changed: Callable[[], None]) -> Callable[[], None]:  # noqa: ARG002
+        """Return how to stop, where nothing began."""
+        return _nothing
+
+    def release(self) -> None:
+        """Keep the objects: they are all there is."""
+
+
+class NearStore(Protocol):
+    """The part of a server's store that tells of changes."""
+
+    @property
+    def revision(self) -> int:
+        """The revision of the last write."""
+        ...
+
+    def subscribe(self, listener: Callable[[Sequence[Change]], None]) -> Callable[[], None]:
+        """Call `listener` with each batch of changes, with the lock held; return how to stop."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class ListedSource:
-    """The objects that a client may list; `changed` tells the revision of a server that is near."""
+    """The objects that a client may list, each time anew; `store` tells of changes.
+
+    The client is that of a server in this process, for which a list is cheap.
+    """
 
     client: EventLister
-    changed: Callable[[], int] | None = None
+    store: NearStore
+
+    @property
+    def follows(self) -> bool:
+        """Whether those who follow are told of each change."""
+        return True
+
+    def follow(self, changed: Callable[[], None]) -> Callable[[], None]:
+        """Call `changed`, in the thread of the writer, after each change; return how to stop."""
+
+        def of_batch(changes: Sequence[Change]) -> None:
+            if any(each.key.resource in FOLLOWED for each in changes):
+                changed()
+
+        return self.store.subscribe(of_batch)
+
+    def release(self) -> None:
+        """Keep nothing, as before."""
 
     def revision(self) -> str | None:
-        """Return the revision of the server's store, where it is known."""
-        return None if self.changed is None else str(self.changed())
+        """Return the revision of the server's store."""
+        return str(self.store.revision)
 
     def read(self) -> Sequence[JsonDict]:
         """Return the objects.
@@ -93,20 +158,30 @@ class ListedSource:
         try:
             return list(read_cluster(self.client))
         except ReadingError as error:
-            raise _unreadable(str(error), error.__cause__) from error
+            raise unreadable(str(error), error.__cause__) from error
 
     def events(self, kind: str, namespace: str, name: str) -> Sequence[JsonDict]:
         """Return the events about an object. UnreadableClusterError, as for `read`."""
-        # Names have neither commas nor equals signs, which a selector could not quote.
-        if subdomain_problems(name):
-            return ()
-        selector = f"involvedObject.kind={kind},involvedObject.name={name}"
-        try:
-            return self.client.list(EVENTS, namespace, field_selector=selector).items
-        except ApiError as error:
-            raise _unreadable(f"cannot list events: {error.message}", error) from error
+        return events_about(self.client, kind, namespace, name)
 
 
-def _unreadable(message: str, cause: BaseException | None) -> UnreadableClusterError:
+def events_about(client: EventLister, kind: str, namespace: str, name: str) -> Sequence[JsonDict]:
+    """Return the events about an object. UnreadableClusterError."""
+    # Names have neither commas nor equals signs, which a selector could not quote.
+    if subdomain_problems(name):
+        return ()
+    selector = f"involvedObject.kind={kind},involvedObject.name={name}"
+    try:
+        return client.list(EVENTS, namespace, field_selector=selector).items
+    except ApiError as error:
+        raise unreadable(f"cannot list events: {error.message}", error) from error
+
+
+def _nothing() -> None:
+    """Stop what did not begin."""
+
+
+def unreadable(message: str, cause: BaseException | None) -> UnreadableClusterError:
+    """Return why objects cannot be read: 401, 403, or 502 for everything else."""
     code = cause.code if isinstance(cause, ApiError) else 502
     return UnreadableClusterError(message, code if code in {401, 403} else 502)

@@ -43,6 +43,11 @@ class Workroom:
         finally:
             self._waiting -= 1
 
+    def later(self, work: Callable[[], None]) -> None:
+        """Do something in the thread once it is free; nothing where there has been no question."""
+        if self._thread is not None and not self._closed:
+            self._thread.submit(work)
+
     def close(self) -> None:
         """Answer nothing more; what the thread works on is not waited for."""
         self._closed = True

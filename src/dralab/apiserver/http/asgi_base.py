@@ -327,7 +327,7 @@ class AsgiBase(ABC):
             piece = items[0] if len(items) == 1 else b"".join(items)
             await send({"type": "http.response.body", "body": piece, "more_body": True})
 
-        gone = asyncio.get_running_loop().create_task(_disconnected(receive))
+        gone = asyncio.get_running_loop().create_task(disconnected(receive))
         gone.add_done_callback(lambda _: source.close())
         try:
             await send(start)
@@ -443,7 +443,8 @@ def abandon(outcome: Outcome) -> None:
         outcome.close()
 
 
-async def _disconnected(receive: Receive) -> None:
+async def disconnected(receive: Receive) -> None:
+    """Wait until a client is gone; what it still sends is thrown away."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
