@@ -79,7 +79,11 @@ def test_the_role_lists_what_questions_read_and_nothing_else():
         for verb in rule["verbs"]
     }
     assert len(COLLECTIONS) > 5
-    assert allowed == {(each.resource.group, each.resource.plural, "list") for each in COLLECTIONS}
+    assert allowed == {
+        (each.resource.group, each.resource.plural, verb)
+        for each in COLLECTIONS
+        for verb in ("list", "watch")
+    }
 
 
 def test_the_pod_is_not_root_and_opens_no_port():

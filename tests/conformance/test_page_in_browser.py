@@ -4,6 +4,7 @@ import os
 import shutil
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -11,11 +12,14 @@ from builders import claim, device, pod, pool, request, worker
 from dralab.apiserver.http.serving import HttpServer, listen
 from dralab.apiserver.http.serving_thread import ServingThread
 from dralab.kernel.clock import ManualClock, WallClock
+from dralab.runtime.resources import NODES, SLICES
 from dralab.simulation.results import outputs
 from dralab.web.desk import Desk
+from dralab.web.followed_source import FollowedSource
 from dralab.web.own_server import PageApp
 from dralab.web.run_desk import RunDesk
 from dralab.web.sources import FixedSource, UnreadableClusterError
+from labs import Server
 from web.pages import HOSTILE, cluster, event, stored
 from web.test_run_desk import result
 
@@ -56,7 +60,7 @@ def served(desk):
     thread = ServingThread(http := HttpServer(app, listen("127.0.0.1", 0)))
     thread.start()
     try:
-        yield f"{http.url}/ui#{app.code}", thread
+        yield f"{http.url}/ui#{app.code}", thread, app
     finally:
         with suppress(RuntimeError):  # a test may have stopped it
             thread.stop()
@@ -65,12 +69,13 @@ def served(desk):
 @contextmanager
 def opened(browser, desk, **options):
     """Open the page; what went wrong in it, and what it asked of others, is in `page.faults`."""
-    with served(desk) as (address, thread):
+    with served(desk) as (address, thread, app):
         context = browser.new_context(viewport={"width": 1100, "height": 700}, **options)
         page = context.new_page()
         page.set_default_timeout(PATIENCE)
         page.faults = []
-        page.thread = thread
+        page.thread, page.app = thread, app
+        page.asked = []
         page.on("pageerror", lambda error: page.faults.append(f"error: {error}"))
         page.on("dialog", lambda dialog: (page.faults.append("dialog"), dialog.dismiss()))
         page.on(
@@ -78,6 +83,7 @@ def opened(browser, desk, **options):
             lambda message: "Content Security" in message.text and page.faults.append(message.text),
         )
         origin = address.partition("/ui")[0]
+        page.on("request", lambda asked: page.asked.append(urlsplit(asked.url).path))
         page.on(
             "request",
             lambda asked: asked.url.startswith((origin, "data:")) or page.faults.append(asked.url),
@@ -107,7 +113,7 @@ def test_the_code_leaves_the_address_and_the_page_survives_a_reload(browser):
 
 
 def test_the_address_works_once(browser):
-    with served(desk()) as (address, _):
+    with served(desk()) as (address, _, _):
         for expected in ("2 nodes, 5 devices", "this address was used before"):
             context = browser.new_context()
             page = context.new_page()
@@ -289,6 +295,41 @@ def test_a_server_that_goes_away_is_told_and_what_was_seen_stays(browser):
         page.get_by_text("The state shown is old.").wait_for()
         assert page.get_by_text("2 nodes, 5 devices").is_visible()
         assert page.faults == []
+
+
+def test_a_change_is_shown_as_it_comes(browser):
+    clock = WallClock()
+    server = Server(clock)
+    server.add(NODES, worker("n1"))
+    with opened(browser, Desk(FollowedSource(server, clock), clock, "a lab", live=True)) as page:
+        page.get_by_text("live, as of").wait_for()
+        page.get_by_text("1 node, 0 devices").wait_for()
+        server.add(NODES, worker("n2"))
+        server.add(SLICES, *pool("n2", device("d0"), node="n2"))
+        page.get_by_text("2 nodes, 1 device").wait_for()
+        assert [path for path in page.asked if "changes" in path] == ["/ui/data/changes"]
+        assert page.faults == []
+
+
+def test_a_stream_that_breaks_is_taken_up_again(browser):
+    clock = WallClock()
+    server = Server(clock)
+    server.add(NODES, worker("n1"))
+    with opened(browser, Desk(FollowedSource(server, clock), clock, "a lab", live=True)) as page:
+        page.get_by_text("live, as of").wait_for()
+        page.app.end_streams()
+        page.get_by_text("live, as of").wait_for(state="detached")
+        server.add(NODES, worker("n2"))
+        page.get_by_text("2 nodes").wait_for()
+        page.get_by_text("live, as of").wait_for()
+        assert page.faults == []
+
+
+def test_a_snapshot_is_not_followed(browser):
+    with opened(browser, desk()) as page:
+        page.get_by_text("2 nodes, 5 devices").wait_for()
+        page.wait_for_timeout(500)
+        assert [path for path in page.asked if "changes" in path] == []
 
 
 class ForbiddenSource:

@@ -115,15 +115,19 @@ class PageClient:
             "headers": [(name.encode(), value.encode()) for name, value in given.items() if value],
             "client": ("127.0.0.1", 1),
         }
+        gone = asyncio.Event()
         sent, parts = [], [{"type": "http.request", "body": content, "more_body": False}]
 
         async def receive():
             if parts:
                 return parts.pop()
-            return await asyncio.get_running_loop().create_future()
+            await gone.wait()
+            return {"type": "http.disconnect"}
 
         async def send(message):
             sent.append(message)
+            if message.get("more_body"):  # a stream: the browser has seen enough of it
+                gone.set()
 
         await self.app(scope, receive, send)
         self.app.loop = None  # each question runs in a loop of its own

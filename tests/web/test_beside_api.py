@@ -10,8 +10,9 @@ from dralab.apiserver.storage import MemoryStore
 from dralab.apiserver.users import User
 from dralab.kernel.clock import ManualClock
 from dralab.runtime.local import LocalClient
-from dralab.runtime.resources import NODES
+from dralab.runtime.resources import CONFIG_MAPS, NODES
 from dralab.web.beside_api import AppWithPage
+from dralab.web.sources import ListedSource
 from web.pages import PageClient
 
 TOKENS = {
@@ -58,10 +59,16 @@ def test_a_user_sees_what_the_user_may_list(guarded):
     assert guarded.json("/ui/data/fleet", token="t-jane")[0] == 403
 
 
+def test_who_may_list_the_objects_may_follow_them(guarded):
+    assert guarded.ask("/ui/data/changes", token="t-admin")[0] == 200
+    assert guarded.ask("/ui/data/changes", token="t-jane")[0] == 403
+    assert guarded.ask("/ui/data/changes")[0] == 401
+
+
 def test_a_page_of_others_is_refused(guarded, plain):
     foreign = {"origin": "https://evil.example"}
     assert guarded.ask("/ui/data/fleet", token="t-admin", sec_fetch_site="cross-site")[0] == 200
-    for path in ("/ui", "/ui/data/fleet"):
+    for path in ("/ui", "/ui/data/fleet", "/ui/data/changes"):
         assert plain.ask(path, **foreign)[0] == 403
         assert plain.ask(path, host="rebound.example:8000")[0] == 403
         assert plain.ask(path, sec_fetch_site="cross-site")[0] == 403
@@ -71,6 +78,21 @@ def test_a_page_of_others_is_refused(guarded, plain):
 def test_the_api_is_there_as_before(plain):
     assert plain.json("/api/v1/nodes/n1")[1]["metadata"]["name"] == "n1"
     assert plain.ask("/ui2")[0] == 404
+
+
+def test_changes_of_what_the_page_shows_are_told_and_no_others(plain):
+    server = plain.app.served
+    source = ListedSource(LocalClient(server.resources, server.hub), server.resources.context.store)
+    told = []
+    stop = source.follow(lambda: told.append(1))
+    client = LocalClient(server.resources, server.hub)
+    client.create(CONFIG_MAPS, {"metadata": {"name": "m"}}, "default")
+    assert told == []
+    client.create(NODES, obj("Node", "n2", api="v1"))
+    assert told == [1]
+    stop()
+    client.delete(NODES, "n2")
+    assert told == [1]
 
 
 def test_the_page_follows_the_store(plain):

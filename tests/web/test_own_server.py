@@ -19,7 +19,7 @@ def codes():
 
 @pytest.fixture
 def app(codes):
-    app = PageApp(Desk(FixedSource(cluster()), ManualClock(), "a lab", live=False), codes.append)
+    app = PageApp(Desk(FixedSource(cluster()), ManualClock(), "a lab", live=True), codes.append)
     yield app
     app.close()
 
@@ -45,7 +45,9 @@ def test_the_page_needs_no_token_and_may_not_be_framed(client):
     assert "set-cookie" not in headers
 
 
-@pytest.mark.parametrize("path", ["about", "fleet", "waiting", "story", "explain", "run", "none"])
+@pytest.mark.parametrize(
+    "path", ["about", "changes", "fleet", "waiting", "story", "explain", "run", "none"]
+)
 def test_a_question_needs_the_token(client, path):
     assert client.ask(f"/ui/data/{path}")[0] == 401
     assert client.ask(f"/ui/data/{path}", token="guessed")[0] == 401
@@ -86,7 +88,7 @@ def test_no_other_body_opens_the_page(client, codes, body):
         ({"origin": "http://127.0.0.1:8000", "sec_fetch_site": "same-origin"}, 200),
     ],
 )
-@pytest.mark.parametrize("path", ["/ui", "/ui/data/about"])
+@pytest.mark.parametrize("path", ["/ui", "/ui/data/about", "/ui/data/changes"])
 def test_pages_of_others_are_refused_even_with_the_token(client, token, path, headers, status):
     assert client.ask(path, token=token, **headers)[0] == status
 
@@ -111,6 +113,23 @@ def test_a_question_has_one_method(client, token):
     assert client.ask("/ui/data/fleet", method="DELETE", token=token)[0] == 405
     assert client.ask("/ui/data/moves", token=token)[0] == 405
     assert client.ask("/ui", method="POST", body={}, token=token)[0] == 405
+
+
+def test_a_page_is_told_to_look_by_a_stream_that_has_no_content(client, token):
+    status, headers, content = client.ask("/ui/data/changes", token=token)
+    assert (status, content) == (200, b"event: look\ndata:\n\n")
+    assert headers["content-type"] == "text/event-stream"
+    assert headers["cache-control"] == "no-store"
+    assert client.ask("/ui/data/changes", method="POST", body={}, token=token)[0] == 405
+    assert client.ask(f"/ui/data/changes?token={token}")[0] == 401
+
+
+def test_a_snapshot_has_no_stream():
+    app = PageApp(Desk(FixedSource(cluster()), ManualClock(), "a lab", live=False))
+    client = PageClient(app)
+    token = client.json("/ui/session", method="POST", body={"code": app.code})[1]["token"]
+    assert client.ask("/ui/data/changes", token=token)[0] == 404
+    app.close()
 
 
 def test_a_long_body_is_refused(client, token):

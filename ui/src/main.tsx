@@ -1,17 +1,16 @@
 import { render } from "preact";
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useState } from "preact/hooks";
 import { ask, beginSession, Refused, useToken } from "./api";
 import { CapacityView } from "./capacityview";
 import { Fleet } from "./fleet";
 import { FleetView } from "./fleetview";
+import { useCluster } from "./live";
 import { Problem, refusedOf } from "./parts";
 import { StoryView } from "./storyview";
 import { TimeView } from "./timeview";
-import type { About, FleetData, Named, Waiting } from "./types";
+import type { About, Named } from "./types";
 import { WaitingView } from "./waitingview";
 
-const LOOK_AGAIN = 2_000;
-const LATEST = 60_000;
 const TABS = ["Fleet", "Waiting", "Story", "What if"] as const;
 type Tab = (typeof TABS)[number];
 
@@ -71,48 +70,10 @@ function TokenForm({ error, onToken }: { error: Refused | null; onToken: () => v
 
 function Cluster({ about, onRefused }: { about: About; onRefused: (error: Refused) => void }) {
   const [tab, setTab] = useState<Tab>("Fleet");
-  const [data, setData] = useState<FleetData | null>(null);
-  const [waiting, setWaiting] = useState<Waiting | null>(null);
-  const [error, setError] = useState<Refused | null>(null);
   const [chosen, setChosen] = useState<Named | null>(null);
   const [search, setSearch] = useState("");
-  const versions = useRef({ fleet: "", waiting: "" });
+  const { fleet: data, waiting, error, live } = useCluster(about, onRefused);
   const fleet = useMemo(() => data && new Fleet(data), [data]);
-
-  useEffect(() => {
-    let over = false, timer = 0, pause = LOOK_AGAIN;
-    const look = async () => {
-      try {
-        const began = performance.now();
-        const now = await ask<FleetData>("fleet", { have: versions.current.fleet });
-        if (over) return;
-        if (!now.same) {
-          versions.current.fleet = now.version;
-          setData(now);
-        }
-        const queue = await ask<Waiting>("waiting", { have: versions.current.waiting });
-        if (over) return;
-        if (!queue.same) {
-          versions.current.waiting = queue.version;
-          setWaiting(queue);
-        }
-        setError(null);
-        pause = Math.max(LOOK_AGAIN, 3 * (performance.now() - began));
-      } catch (failure) {
-        if (over) return;
-        const refused = refusedOf(failure);
-        if (refused.status === 401) onRefused(refused);
-        setError(refused);
-        pause = Math.min(pause * 2, LATEST);
-      }
-      if (about.live && !over) timer = setTimeout(look, document.hidden ? LATEST : pause);
-    };
-    void look();
-    return () => {
-      over = true;
-      clearTimeout(timer);
-    };
-  }, []);
 
   const open = (to: Tab) => (named: Named) => {
     setChosen({ kind: named.kind, namespace: named.namespace, name: named.name });
@@ -129,7 +90,7 @@ function Cluster({ about, onRefused }: { about: About; onRefused: (error: Refuse
         <span class="quiet"><bdi>{about.title}</bdi></span>
         <Tabs tab={tab} onTab={setTab} waiting={waiting?.total ?? 0} />
         <span class="quiet" role="status">
-          {error && data ? "The state shown is old." : data && about.live ? `as of ${new Date(data.asOf).toLocaleTimeString()}` : ""}
+          {error && data ? "The state shown is old." : data && about.live ? `${live ? "live, " : ""}as of ${new Date(data.asOf).toLocaleTimeString()}` : ""}
         </span>
       </header>
       {error && <Problem error={error} />}
@@ -141,7 +102,7 @@ function Cluster({ about, onRefused }: { about: About; onRefused: (error: Refuse
           <WaitingView waiting={waiting} fleet={fleet} onNode={showNode} chosen={chosen} onChoose={setChosen} onStory={open("Story")} />
         )}
         {tab === "Story" && (chosen
-          ? <StoryView named={chosen} version={versions.current.waiting} onWaiting={open("Waiting")} onNode={showNode} />
+          ? <StoryView named={chosen} version={waiting?.version ?? ""} onWaiting={open("Waiting")} onNode={showNode} />
           : <p class="empty">Choose a pod: one that waits, or one that holds a device of the fleet.</p>)}
         {fleet && tab === "What if" && (
           <CapacityView fleet={fleet} waiting={waiting?.items ?? []} version={fleet.data.version} onNode={showNode} />

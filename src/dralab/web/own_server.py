@@ -79,6 +79,10 @@ class PageApp(AsgiBase):
         self._room.close()
         super().close()
 
+    def end_streams(self) -> None:
+        """End the streams of all pages, which open new ones. Any thread may call it."""
+        self.soon(self._streams.close)
+
     def _session(self, request: HttpRequest) -> HttpResponse:
         """Exchange the code for the token; it is valid once, and another one is made."""
         if request.method != "POST":
