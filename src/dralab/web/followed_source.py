@@ -37,7 +37,7 @@ class WatchingLister(EventLister, Protocol):
 
 
 @dataclass(slots=True)
-class _Collection:
+class FollowedCollection:
     """A collection as it is now; without a watch it has to be listed."""
 
     served: ServedKind
@@ -53,7 +53,7 @@ class FollowedSource:
     def __init__(self, client: WatchingLister, clock: Clock) -> None:
         self._client = client
         self._clock = clock
-        self._collections = [_Collection(each) for each in COLLECTIONS]
+        self._collections = [FollowedCollection(each) for each in COLLECTIONS]
         self._listeners: tuple[Callable[[], None], ...] = ()
         self._lock = threading.Lock()
         self._open = False
@@ -115,7 +115,7 @@ class FollowedSource:
 
     # --- one collection
 
-    def _update(self, collection: _Collection) -> bool:
+    def _update(self, collection: FollowedCollection) -> bool:
         """Bring a collection up to date; return whether it may be watched. ReadingError."""
         if self._may_watch:
             self._take_changes(collection)
@@ -123,7 +123,7 @@ class FollowedSource:
                 self._list(collection)
         return self._may_watch
 
-    def _list(self, collection: _Collection) -> None:
+    def _list(self, collection: FollowedCollection) -> None:
         """List a collection and watch it from there. ReadingError."""
         self._changes += 1
         found = read_collection(self._client, collection.served)
@@ -138,7 +138,7 @@ class FollowedSource:
         else:
             collection.watch.notify(self._tell)
 
-    def _take_changes(self, collection: _Collection) -> None:
+    def _take_changes(self, collection: FollowedCollection) -> None:
         watch = collection.watch
         if watch is None or collection.resource is None:
             return
@@ -159,7 +159,7 @@ class FollowedSource:
         except ApiError as error:
             self._lose(collection, error)
 
-    def _lose(self, collection: _Collection, error: ApiError) -> None:
+    def _lose(self, collection: FollowedCollection, error: ApiError) -> None:
         """Note that a watch has ended: a list puts it right, unless watching is forbidden."""
         self._changes += 1
         if collection.watch is not None:
@@ -193,7 +193,7 @@ class FollowedSource:
             collection.objects = {}
 
 
-def _in_order(collection: _Collection) -> Sequence[JsonDict]:
+def _in_order(collection: FollowedCollection) -> Sequence[JsonDict]:
     """Return the objects in the order of a list."""
     if not collection.sorted:
         collection.objects = dict(sorted(collection.objects.items()))
