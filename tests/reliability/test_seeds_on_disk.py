@@ -1,4 +1,7 @@
-"""The lives of `test_seeds` on a real store, on a disk that fails, tears writes and loses power."""
+"""The lives of `test_seeds` on a real store, on a disk that fails, tears writes and loses power.
+
+DRALAB_LIVES says how many, 10,000 unless told (`make conformance ONLY=… DRALAB_LIVES=500`).
+"""
 
 import json
 import os
@@ -11,7 +14,8 @@ import pytest
 from apiserver.storage.faultydisk.shim import POSSIBLE, built
 
 HERE = Path(__file__).parent
-EACH = 200  # lives, of 60 ms of CPU time
+PARTS = 10
+EACH = int(os.environ.get("DRALAB_LIVES", "10000")) // PARTS  # lives, of 60 ms of CPU time
 pytestmark = [
     pytest.mark.conformance,
     pytest.mark.skipif(not POSSIBLE, reason="the failing disk needs Linux and a C compiler"),
@@ -23,7 +27,7 @@ def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built(tmp_path_factory.mktemp("shim"))
 
 
-@pytest.mark.parametrize("part", range(10))
+@pytest.mark.parametrize("part", range(PARTS))
 def test_what_clients_are_told_is_so_on_a_disk_that_fails(
     shim: Path, tmp_path: Path, part: int
 ) -> None:
@@ -40,6 +44,9 @@ def test_what_clients_are_told_is_so_on_a_disk_that_fails(
     assert done.returncode == 0, done.stderr[-4000:]
     lives = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(lives) == EACH
+    sums = {
+        what: sum(life[what] for life in lives) for what in ("refusals", "cuts", "kills", "losses")
+    }
+    sys.stdout.write(f"\n{EACH} lives from seed {part * EACH}: {sums}\n")
     # The disk failed, power and servers ended, and relaxed lives lost something.
-    for what in ("refusals", "cuts", "kills", "losses"):
-        assert sum(life[what] for life in lives) > EACH / 10, what
+    assert min(sums.values()) > EACH / 10

@@ -8,7 +8,7 @@ import errno
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 from zlib import crc32
@@ -16,7 +16,7 @@ from zlib import crc32
 import orjson
 
 from dralab.apiserver.storage.errors import StorageUnavailable, StoreDamaged, Undecided
-from dralab.apiserver.storage.files import aside, private_file, sync
+from dralab.apiserver.storage.files import aside, private_file, sync, sync_names
 from dralab.apiserver.storage.objects import Change, Key
 from dralab.apiserver.storage.sums import CHUNK, Chunks, Tail, Totals, facts_sum, head_sum
 
@@ -157,10 +157,11 @@ def made(path: Path) -> Iterator[sqlite3.Connection]:
             for stale in aside(path):  # SQLite would take it for a part of the new database
                 stale.unlink(missing_ok=True)
             unfinished.replace(path)
-            sync(path.absolute().parent)
+            sync_names(path)
     finally:
         for left in (unfinished, *aside(unfinished)):
-            left.unlink(missing_ok=True)
+            with suppress(OSError):  # the next attempt removes it
+                left.unlink(missing_ok=True)
 
 
 def lay_out(db: sqlite3.Connection) -> None:

@@ -55,6 +55,20 @@ def sync(path: Path) -> None:
         os.close(handle)
 
 
+def sync_names(path: Path) -> None:
+    """Have the name of a file on the disk, and those of the directories that lead to it.
+
+    Goes up as far as the file system and the permissions do. OSError for the first directory.
+    """
+    folder, *others = path.absolute().parents
+    sync(folder)
+    device = folder.stat().st_dev
+    for each in others:
+        if each.stat().st_dev != device or not os.access(each, os.R_OK):
+            return
+        sync(each)
+
+
 def locked(directory: Path) -> int:
     """Return the lock of a directory, made if needed: one server at a time.
 
@@ -154,7 +168,7 @@ class MarkFile:
     def sync(self, directory: Path) -> None:
         """Have the mark on the disk, and its name. OSError."""
         os.fsync(self._file)
-        sync(directory.absolute())
+        sync(directory)
 
     def close(self) -> None:
         """Let go of the file."""

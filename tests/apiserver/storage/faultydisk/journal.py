@@ -3,13 +3,15 @@
 import random
 import shutil
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from posixpath import basename, dirname
 
 from dralab.apiserver.storage.files import MARK, RevisionMark
 
 SECTOR = 512
-# What was done (W a write, T a truncation, S a sync, A an answer), to which file, where, with what.
+# What was done, to which file, where, with what: W a write, T a truncation, S a sync, A an answer;
+# C a new file, D a new directory, U one that goes, R another name (which stands in the last field).
 Step = tuple[str, str, int, bytes]
 
 
@@ -21,17 +23,21 @@ class Journal:
         at = 0
         while at < len(data):
             end = data.index(b"\n", at)
-            what, *words = data[at:end].decode().split(" ")
+            what, name, *words = data[at:end].decode().split(" ")
             at = end + 1
-            content = b""
-            if what == "W":
-                content = data[at : at + int(words[2])]
-                at += int(words[2])
-            number = int(words[-1] if what in "AT" else words[1] if what == "W" else 0)
-            if what == "A" or words[0].startswith(below):
-                self.steps.append((what, words[0].removeprefix(below), number, content))
-        told = (index for index, step in enumerate(self.steps) if step[0] == "A")
-        self.first = next(told, 0)
+            number, content = 0, b""
+            match what:
+                case "A":
+                    name, number = "", int(name)
+                case "W":
+                    number, content = int(words[0]), data[at : at + int(words[1])]
+                    at += int(words[1])
+                case "T":
+                    number = int(words[0])
+                case "R":
+                    content = words[0].removeprefix(below).encode()
+            if what == "A" or name.startswith(below):
+                self.steps.append((what, name.removeprefix(below), number, content))
 
     def cut(
         self, at: int, place: Path, chance: random.Random, base: Mapping[str, bytes] | None = None
@@ -41,36 +47,98 @@ class Journal:
         `base` is what was there before the first step.
         """
         told = -1
-        synced = {name: bytearray(content) for name, content in (base or {}).items()}
-        pending: dict[str, list[Step]] = {name: [] for name in synced}
+        disk = _Disk(base or {})
         for step in self.steps[:at]:
-            what, name, number, _ = step
-            if what == "A":
-                told = number
-                continue
-            if name not in synced:  # a new database gets its name when it is complete
-                synced[name] = synced.pop(f"{name}.unfinished", bytearray())
-                pending[name] = pending.pop(f"{name}.unfinished", [])
-            if what == "S":
-                for one in pending.pop(name):
-                    done(synced[name], one)
-                pending[name] = []
+            if step[0] == "A":
+                told = step[2]
             else:
-                pending[name].append(step)
+                disk.do(step)
         shutil.rmtree(place, ignore_errors=True)
         place.mkdir()
-        for name, content in synced.items():
-            if name.endswith(
-                "-journal"
-            ):  # deleted, and its directory synced, before the first told
-                continue
-            for one in pending[name]:
-                maybe_done(content, one, chance)
-            (place / name).write_bytes(content)
-        mark = RevisionMark.read(place)
-        if mark is not None:
-            (place / MARK).write_bytes(replace(mark, boot="before").written())
+        for name, content in sorted(disk.left(chance).items()):
+            if content is None:
+                (place / name).mkdir()
+            else:
+                (place / name).write_bytes(content)
+        for file in place.rglob(MARK):
+            mark = RevisionMark.read(file.parent)
+            if mark is not None:
+                file.write_bytes(replace(mark, boot="before").written())
         return told
+
+
+@dataclass
+class _File:
+    """A file: what of it is on the disk, and what was written since the last sync."""
+
+    synced: bytearray = field(default_factory=bytearray)
+    pending: list[Step] = field(default_factory=list)
+
+
+class _Disk:
+    """Files by name, as a program sees them and as they are on the disk; None is a directory.
+
+    Nothing but a sync of a directory makes its names last, as POSIX has it; most file systems
+    promise more.
+    """
+
+    def __init__(self, base: Mapping[str, bytes]) -> None:
+        self.names: dict[str, _File | None] = {
+            name: _File(bytearray(content)) for name, content in base.items()
+        }
+        self.synced = dict(self.names)
+        self.pending: dict[str, list[tuple[Step, _File | None]]] = {}
+
+    def do(self, step: Step) -> None:
+        """Do a step as the program sees it."""
+        what, name = step[:2]
+        if what in "CDUR":
+            file = _File() if what == "C" else self.names.get(name)
+            self.pending.setdefault(dirname(name), []).append((step, file))
+            _rename(self.names, step, file)
+        elif what == "S" and basename(name) == ".":
+            for one in self.pending.pop(dirname(name), []):
+                _rename(self.synced, *one)
+        elif (file := self.names.get(name)) is not None:  # else it is deleted
+            if what != "S":
+                file.pending.append(step)
+                return
+            for each in file.pending:
+                done(file.synced, each)
+            file.pending = []
+
+    def left(self, chance: random.Random) -> dict[str, bytes | None]:
+        """Return what there is after a power cut: the synced, and some of the rest."""
+        names = dict(self.synced)
+        for changes in self.pending.values():
+            share = chance.choice([0.0, 0.5, 1.0])
+            for one in changes:
+                if chance.random() < share:
+                    _rename(names, *one)
+        left: dict[str, bytes | None] = {}
+        for name, file in sorted(names.items()):
+            folder = dirname(name)
+            if folder and folder not in left:
+                continue  # lost with its directory
+            if file is None:
+                left[name] = None
+                continue
+            content = bytearray(file.synced)
+            for step in file.pending:
+                maybe_done(content, step, chance)
+            left[name] = bytes(content)
+        return left
+
+
+def _rename(names: dict[str, _File | None], step: Step, file: _File | None) -> None:
+    what, name, _, data = step
+    if what == "R":
+        names.pop(name, None)
+        names[data.decode()] = file
+    elif what == "U":
+        names.pop(name, None)
+    else:
+        names[name] = file
 
 
 def done(content: bytearray, step: Step) -> None:

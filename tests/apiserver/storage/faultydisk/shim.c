@@ -1,16 +1,19 @@
 /* A disk that fails to order, between a program and its files below FAULTY_DIR.
 
-   Preloaded, it numbers each write, truncation and sync of these files from 1. `faulty_arm` says
-   which of them fails, and how; `faulty_journal` has all of them recorded in a file, in the order
-   in which they were done, so that a test can say what a power cut would have left. */
+   Preloaded, it numbers each write, truncation and sync of these files from 1, and each change of
+   names in these directories. `faulty_arm` says which of them fails, and how; `faulty_journal` has
+   all of them recorded in a file, in the order in which they were done, so that a test can say what
+   a power cut would have left. */
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
 #include <unistd.h>
@@ -35,20 +38,23 @@ void faulty_journal(const char *path) {
     journal = syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
 }
 
-/* The name of a file that counts, or NULL. */
+/* The name of a path that counts, or NULL; of the whole disk it is "". */
+static const char *below(const char *path) {
+    const char *place = getenv("FAULTY_DIR");
+    size_t length = place ? strlen(place) : 0;
+    if (!place || strncmp(path, place, length) || (path[length] && path[length] != '/')) return NULL;
+    return strstr(path, "-shm") ? NULL : path + length + !!path[length];
+}
+
+/* The name of an open file that counts, or NULL. */
 static const char *name_of(int fd) {
     static __thread char path[4096];
     char link[64];
-    const char *place = getenv("FAULTY_DIR");
-    if (!place) return NULL;
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
     ssize_t size = readlink(link, path, sizeof path - 1);
-    size_t length = strlen(place);
     if (size < 0) return NULL;
     path[size] = 0;
-    if (strncmp(path, place, length) || path[length] != '/') return NULL;
-    const char *name = path + length + 1;
-    return strstr(name, "-shm") ? NULL : name;
+    return below(path);
 }
 
 /* Whether the next operation fails: then errno says how. */
@@ -114,11 +120,69 @@ static int sync_of(int fd, long number) {
     const char *name = name_of(fd);
     if (!name) return syscall(number, fd);
     if (fails()) { if (kind == DIES) _exit(9); return -1; }
+    struct stat found;
+    int of_names = !fstat(fd, &found) && S_ISDIR(found.st_mode);
     char text[4200];
-    snprintf(text, sizeof text, "S %s\n", name);
+    snprintf(text, sizeof text, "S %s%s\n", name, !of_names ? "" : *name ? "/." : ".");
     record(text, NULL, 0);
     return 0; /* nothing here outlives the machine: the journal says what was promised */
 }
 
 int fsync(int fd) { return sync_of(fd, SYS_fsync); }
 int fdatasync(int fd) { return sync_of(fd, SYS_fdatasync); }
+
+static int reserved(int fd, off64_t at, off64_t size) {
+    if (name_of(fd) && fails()) { if (kind == DIES) _exit(9); return error; }
+    return syscall(SYS_fallocate, fd, 0, at, size) ? errno : 0;
+}
+
+int posix_fallocate(int fd, off_t at, off_t size) { return reserved(fd, at, size); }
+int posix_fallocate64(int fd, off64_t at, off64_t size) { return reserved(fd, at, size); }
+
+/* A change of names: C a new file, D a new directory, U one that goes, R another name. */
+static int renamed(const char *what, const char *name, const char *other, int done) {
+    char text[8400];
+    snprintf(text, sizeof text, other ? "%s %s %s\n" : "%s %s\n", what, name, other);
+    if (!done) record(text, NULL, 0);
+    return done;
+}
+
+static int opened(int in, const char *path, int flags, mode_t mode) {
+    const char *name = in == AT_FDCWD || *path == '/' ? below(path) : NULL;
+    int is_new = name && flags & O_CREAT && syscall(SYS_faccessat, AT_FDCWD, path, F_OK);
+    if (is_new && fails()) { if (kind == DIES) _exit(9); return -1; }
+    int fd = syscall(SYS_openat, in, path, flags, mode);
+    if (is_new) renamed("C", name, NULL, fd < 0);
+    return fd;
+}
+
+#define MODE(flags) mode_t mode = 0; \
+    if ((flags) & O_CREAT) { va_list all; va_start(all, flags); mode = va_arg(all, mode_t); va_end(all); }
+
+int open(const char *path, int flags, ...) { MODE(flags) return opened(AT_FDCWD, path, flags, mode); }
+int open64(const char *path, int flags, ...) { MODE(flags) return opened(AT_FDCWD, path, flags, mode); }
+int openat(int in, const char *path, int flags, ...) { MODE(flags) return opened(in, path, flags, mode); }
+int openat64(int in, const char *path, int flags, ...) { MODE(flags) return opened(in, path, flags, mode); }
+
+int unlink(const char *path) {
+    const char *name = below(path);
+    if (name && syscall(SYS_faccessat, AT_FDCWD, path, F_OK)) name = NULL; /* nothing goes */
+    if (name && fails()) { if (kind == DIES) _exit(9); return -1; }
+    int done = syscall(SYS_unlinkat, AT_FDCWD, path, 0);
+    return name ? renamed("U", name, NULL, done) : done;
+}
+
+int rename(const char *path, const char *to) {
+    const char *name = below(path), *other = below(to);
+    if (name && fails()) { if (kind == DIES) _exit(9); return -1; }
+    int done = syscall(SYS_renameat2, AT_FDCWD, path, AT_FDCWD, to, 0);
+    return name && other ? renamed("R", name, other, done) : done;
+}
+
+int mkdir(const char *path, mode_t mode) {
+    const char *name = below(path);
+    if (name && !syscall(SYS_faccessat, AT_FDCWD, path, F_OK)) name = NULL; /* nothing comes */
+    if (name && fails()) { if (kind == DIES) _exit(9); return -1; }
+    int done = syscall(SYS_mkdirat, AT_FDCWD, path, mode);
+    return name ? renamed("D", name, NULL, done) : done;
+}
