@@ -93,11 +93,9 @@ class PodLife:
             again = self._prepare()
             return again if again is not None else deadline
         delays = [deadline] if deadline is not None else []
-        again = self._init()
-        if again is None and self._initialized():
-            again = self._main()
-        if again is not None:
-            delays.append(again)
+        delays += self._init()
+        if self._initialized():
+            delays += self._main()
         delays += self._probe()
         if self._judge():
             return self._release()
@@ -116,14 +114,15 @@ class PodLife:
         self.ends_by = until if self.ends_by is None else min(until, self.ends_by)
         left = max(0.0, (self.ends_by - self.node.clock.now()) / SECOND)
         for each in next_to_end(self.containers):
-            if end(self.node, self.pod, each, left):
-                self.node.recorder.event(
-                    self.pod, "Pod", "Killing", f"Stopping container {each.name}"
-                )
+            self._stop(each, left)
         if any(each.alive for each in self.containers):
             return None
         self._judge()
         return self._release()
+
+    def _stop(self, each: RunningContainer, grace: float) -> None:
+        if end(self.node, self.pod, each, grace):
+            self.node.recorder.event(self.pod, "Pod", "Killing", f"Stopping container {each.name}")
 
     # --- claims -----------------------------------------------------------------------------
 
@@ -186,48 +185,49 @@ class PodLife:
 
     # --- containers ---------------------------------------------------------------------------
 
-    def _init(self) -> int | None:
-        policy = self.pod["spec"].get("restartPolicy", "Always")
+    def _init(self) -> list[int]:
+        """Start the init container that is next, and sidecars that ended; return the delays."""
+        delays: list[int] = []
+        begun = self._begun()
         for each in self.inits:
-            if each.alive:
-                if each.sidecar and each.has_started:
-                    continue
-                return None
-            if each.exit is None:
-                return self._start(each)
-            if each.sidecar:
+            if each.alive or (begun and not each.sidecar):
+                again = None
+            elif each.exit is None:
+                again = self._start(each)
+            elif each.sidecar or (each.exit.code and self._restarts(each.exit)):
                 again = self._again(each)
-                if again is not None:
-                    return again
-                continue
-            if each.exit.code == 0:
-                continue
-            if policy == "Never":
-                return None  # The pod has failed.
-            return self._again(each)
-        return None
+            else:
+                again = None
+            if again is not None:
+                delays.append(again)
+            if not begun and not _initialized(each):
+                break
+        return delays
+
+    def _begun(self) -> bool:
+        """Whether a container proper has run: what sidecars do does not matter to others then."""
+        return any(each.number for each in self.mains)
 
     def _initialized(self) -> bool:
-        return all(
-            each.has_started if each.sidecar else each.exit is not None and each.exit.code == 0
-            for each in self.inits
-        )
+        return self._begun() or all(map(_initialized, self.inits))
 
-    def _main(self) -> int | None:
+    def _restarts(self, exit: ContainerExit) -> bool:
         policy = self.pod["spec"].get("restartPolicy", "Always")
+        return policy == "Always" or (policy == "OnFailure" and exit.code != 0)
+
+    def _main(self) -> list[int]:
         delays = []
         for each in self.mains:
+            again = None
             if each.alive:
                 continue
             if each.exit is None:
                 again = self._start(each)
-            elif policy == "Always" or (policy == "OnFailure" and each.exit.code != 0):
+            elif self._restarts(each.exit):
                 again = self._again(each)
-            else:
-                continue
             if again is not None:
                 delays.append(again)
-        return min(delays, default=None)
+        return delays
 
     def _again(self, each: RunningContainer) -> int | None:
         left = each.due(self.node.clock.now())
@@ -393,20 +393,16 @@ class PodLife:
         """Decide whether the pod is over, and how; return whether it is."""
         if self.verdict is not None:
             return True
-        policy = self.pod["spec"].get("restartPolicy", "Always")
         for each in self.inits:
-            failed = each.exit is not None and each.exit.code != 0 and not each.alive
-            if failed and not each.sidecar and policy == "Never":
+            failed = each.exit is not None and each.exit.code != 0 and not each.sidecar
+            if each.exit is not None and failed and not self._restarts(each.exit):
                 self.verdict = PodEnd("Failed")
         if any(each.alive for each in self.mains) or self.verdict is not None:
             self._stop_sidecars()
             return self.verdict is not None
         over = all(each.exit is not None for each in self.mains)
-        if not self.stopped and (
-            not over
-            or policy == "Always"
-            or (policy == "OnFailure" and any(e.exit and e.exit.code for e in self.mains))
-        ):
+        restarting = any(each.exit and self._restarts(each.exit) for each in self.mains)
+        if not self.stopped and (not over or restarting):
             return False
         failed = not over or any(each.exit is not None and each.exit.code for each in self.mains)
         self.verdict = PodEnd("Failed" if failed else "Succeeded")
@@ -416,7 +412,7 @@ class PodLife:
     def _stop_sidecars(self) -> None:
         if self.verdict is not None:
             for each in next_to_end(self.inits):
-                end(self.node, self.pod, each, self._grace())
+                self._stop(each, self._grace())
 
     def status(self) -> dict[str, Any]:
         """Return the fields of the pod's status that are the kubelet's."""
@@ -462,8 +458,7 @@ class PodLife:
         # The end is told when the claims are released, not before (kubelet).
         if self.verdict is not None and self.released:
             return self.verdict.phase
-        ran = any(each.number for each in self.mains)
-        return "Running" if ran and self._initialized() else "Pending"
+        return "Running" if all(each.number for each in self.mains) else "Pending"
 
     def _grace(self) -> float:
         given = self.pod["metadata"].get("deletionGracePeriodSeconds")
@@ -494,3 +489,8 @@ class PodLife:
             by_name = {entry["name"]: entry for entry in status.get(key) or ()}
             for each in runs:
                 each.remember(by_name.get(each.name) or {})
+
+
+def _initialized(each: RunningContainer) -> bool:
+    """Return whether an init container lets the next one start."""
+    return each.has_started if each.sidecar else each.exit is not None and each.exit.code == 0
