@@ -9,6 +9,7 @@ import pytest
 
 from dralab.kernel.clock import SECOND
 from dralab.node.container_runs import ProbeRecord
+from dralab.node.containers import ContainerStartError
 from dralab.node.probing import probe, with_port
 from dralab.node.termination import _work
 
@@ -132,6 +133,24 @@ def test_a_hook_reaches_no_other_host(answering):
         hook = {"httpGet": {"port": wanted, "path": "/stop"}}
         assert _work(Real(), hook, 20)() is done
     assert asked == [b"GET /stop HTTP/1.1"]
+
+
+@pytest.mark.parametrize(("code", "done"), [(0, True), (1, False), (None, False)])
+def test_a_hook_is_done_where_its_command_succeeds(code, done):
+    class Runs(Real):
+        def run(self, command, output, session=None, *, timeout=None):
+            assert (command, timeout) == (["stop"], 20)
+            output(1, b"bye")
+            if code is None:
+                raise ContainerStartError("it is not there")
+            return code
+
+    assert _work(Runs(), {"exec": {"command": ["stop"]}}, 20)() is done
+
+
+def test_a_hook_without_a_server_fails():
+    assert _work(Real(), {"httpGet": {"port": 9}}, 1)() is False
+    assert _work(Real(), {}, 1)() is False
 
 
 def test_a_port_may_be_given_by_its_name():

@@ -4,6 +4,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from devicelab import DeviceLab
@@ -151,6 +152,14 @@ def test_monitoring_agents_learn_the_devices_of_containers(lab, root):
         assert not lab.client.list(PODS, "default").items
     server.stop()
     assert not (root / "pod-resources/kubelet.sock").exists()
+
+
+def test_of_init_containers_only_sidecars_are_listed(lab, root):
+    pod = yaml.safe_load(CLAIM.partition("---")[2])
+    names = {"migrate": {}, "beside": {"restartPolicy": "Always"}}
+    pod["spec"]["initContainers"] = [{"name": name, **more} for name, more in names.items()]
+    found = PodResources(lab.kubelets.nodes["n1"], root)._pod(pod)
+    assert [each.name for each in found.containers] == ["beside", "first", "without"]
 
 
 @pytest.fixture

@@ -29,23 +29,21 @@ def conditions(
 ) -> list[dict[str, Any]]:
     """Return the conditions that are the kubelet's."""
     unready = [each.name for each in mains if not each.ready]
+    began: dict[str, Any] = {"status": "True"}
     if over is not None and over.phase == "Succeeded":
         why = {"reason": "PodCompleted"}
         ready = containers = {"status": "False", **why}
-        initialized_now: dict[str, Any] = {"status": "True", **why}
+        began |= why
     elif over is not None:
         ready = containers = {"status": "False", "reason": "PodFailed"}
-        initialized_now = {"status": "True" if initialized else "False"}
     elif unready:
         text = f"containers with unready status: [{' '.join(unready)}]"
         ready = containers = {"status": "False", "reason": "ContainersNotReady", "message": text}
-        initialized_now = {"status": "True"}
     else:
         ready, containers = _gated(pod), {"status": "True"}
-        initialized_now = {"status": "True"}
-    if over is None and not initialized:
+    if not initialized:
         names = [e.name for e in inits if not (e.has_started if e.sidecar else e.ready)]
-        initialized_now = {
+        began = {
             "status": "False",
             "reason": "ContainersNotInitialized",
             "message": f"containers with incomplete status: [{' '.join(names)}]",
@@ -53,7 +51,7 @@ def conditions(
     sandbox = "True" if started and over is None else "False"
     return [
         {"type": "PodReadyToStartContainers", "status": sandbox},
-        {"type": "Initialized", **initialized_now},
+        {"type": "Initialized", **began},
         {"type": "Ready", **ready},
         {"type": "ContainersReady", **containers},
     ]
