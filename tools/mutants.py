@@ -37,8 +37,8 @@ from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 import pytest
+from mutations import HERE, Mutant, lines_of, mutants_of
 
-HERE = Path(__file__).parent.parent
 TIMEOUT = 600  # seconds of tests; a mutant that never ends is noticed
 PACKAGES = {
     "storage": ("apiserver/storage", ["tests/apiserver"]),
@@ -49,84 +49,7 @@ PACKAGES = {
     "node": ("node", ["tests/node"]),
     "controllers": ("controllers", ["tests/controllers"]),
 }
-COMPARED: dict[type[ast.cmpop], str] = {
-    ast.Eq: "!=", ast.NotEq: "==", ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">",
-    ast.In: "not in", ast.NotIn: "in", ast.Is: "is not", ast.IsNot: "is",
-}  # fmt: skip
-WRITTEN: dict[type[ast.cmpop], str] = {
-    ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=",
-    ast.In: "in", ast.NotIn: "not in", ast.Is: "is", ast.IsNot: "is not",
-}  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Mutant:
-    """One change: a text of a line, at a column, becomes another."""
-
-    path: Path
-    line: int
-    column: int
-    old: str
-    new: str
-
-    def applied(self, text: str) -> str:
-        """Return the source with the change."""
-        lines = text.splitlines(keepends=True)
-        row = lines[self.line - 1]
-        end = self.column + len(self.old)
-        lines[self.line - 1] = row[: self.column] + self.new + row[end:]
-        return "".join(lines)
-
-    def __str__(self) -> str:
-        return f"{self.path}:{self.line}: {self.old} -> {self.new}"
-
-
-def mutants_of(path: Path) -> Iterator[Mutant]:
-    """Yield all mutants of a file."""
-    text = (HERE / path).read_text(encoding="utf-8")
-    lines = text.splitlines()
-
-    def between(before: ast.expr, after: ast.expr, old: str, new: str) -> Iterator[Mutant]:
-        # An operator on one line, which is nearly all of them.
-        if before.end_lineno == after.lineno and before.end_col_offset is not None:
-            row = lines[after.lineno - 1]
-            at = row.find(f" {old} ", before.end_col_offset, after.col_offset)
-            if at >= 0 and row.isascii():
-                yield Mutant(path, after.lineno, at + 1, old, new)
-
-    tree = ast.parse(text)
-    # What a dataclass is made of changes speed and nothing that a test could see; named constants
-    # are sizes and times that were chosen, and one more of them is as good.
-    skipped = {
-        id(part)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ClassDef)
-        for decorator in node.decorator_list
-        for part in ast.walk(decorator)
-    } | {
-        id(part)
-        for node in tree.body
-        if isinstance(node, (ast.Assign, ast.AnnAssign))
-        for part in ast.walk(node)
-    }
-    for node in ast.walk(tree):
-        if id(node) in skipped:
-            continue
-        match node:
-            case ast.Compare(left=left, ops=[op], comparators=[right]):
-                yield from between(left, right, WRITTEN[type(op)], COMPARED[type(op)])
-            case ast.BoolOp(op=op, values=[first, second, *_]):
-                words = ("and", "or") if isinstance(op, ast.And) else ("or", "and")
-                yield from between(first, second, *words)
-            case ast.UnaryOp(op=ast.Not(), lineno=line, col_offset=column):
-                yield Mutant(path, line, column, "not ", "")
-            case ast.Constant(value=bool(value), lineno=line, col_offset=column):
-                yield Mutant(path, line, column, str(value), str(not value))
-            case ast.Constant(value=int(value), lineno=line, col_offset=column):
-                if lines[line - 1][column:].startswith(str(value)):
-                    yield Mutant(path, line, column, str(value), str(value + 1))
-            case _:
-                pass
+Changed = tuple[FunctionType, CodeType, dict[str, object]]  # its new code and constant defaults
 
 
 def _sum(file: Path) -> str:
@@ -233,25 +156,6 @@ class Lines:
         return Known(self.seconds, list(self.found), runners, sums)
 
 
-def lines_of(text: str, line: int) -> range:
-    """Return the lines of the statement at a line; of one that has others inside, of its head.
-
-    A change of a default matters to all of its function, and one outside of functions to the file.
-    """
-    inner: ast.stmt | None = None
-    inside = False
-    for node in ast.walk(ast.parse(text)):  # outer ones first
-        if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or 0):
-            inside |= isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
-            inner = node
-    if inner is None or not inside:
-        return range(1, len(text.splitlines()) + 1)
-    body = getattr(inner, "body", None)
-    if not body or isinstance(inner, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-        return range(inner.lineno, (inner.end_lineno or line) + 1)
-    return range(inner.lineno, max(body[0].lineno, inner.lineno + 1))
-
-
 class ForkedRuns:
     """Instead of the loop that runs the tests: a child for each mutant runs them until one fails.
 
@@ -306,7 +210,7 @@ class ForkedRuns:
 
 def _run(
     items: list[pytest.Item],
-    functions: list[tuple[FunctionType, CodeType]],
+    functions: list[Changed],
     seconds: dict[str, float],
     *,
     before: Callable[[], None] = lambda: None,
@@ -321,8 +225,8 @@ def _run(
         os.setpgid(0, 0)
         item = items[0]
         try:
-            for function, changed in functions:
-                function.__code__ = changed
+            for each in functions:
+                _change(*each)
             before()
             for item, following in zip(items, [*items[1:], None], strict=True):
                 if item.nodeid in seconds:  # a mutant may wait for ever
@@ -385,8 +289,8 @@ def _ended(child: int) -> int:
     return os.waitpid(child, 0)[1]
 
 
-def changed_functions(mutant: Mutant) -> list[tuple[FunctionType, CodeType]]:
-    """Return the functions that a mutant changes, with their new code; none if it is elsewhere.
+def changed_functions(mutant: Mutant) -> list[Changed]:
+    """Return the functions that a mutant changes, as it has them; none if it is elsewhere.
 
     What is inside a function (a lambda, a comprehension, a class) is made anew by its code.
     """
@@ -396,14 +300,44 @@ def changed_functions(mutant: Mutant) -> list[tuple[FunctionType, CodeType]]:
     if wanted is None:
         return []
     found = [
-        (each, wanted)
+        each
         for each in gc.get_objects()
         if isinstance(each, FunctionType)
         and each.__code__.co_filename == path
         and each.__code__.co_firstlineno == wanted.co_firstlineno
         and each.__code__.co_qualname == wanted.co_qualname
     ]
-    return [] if any(each.__code__ == code for each, code in found) else found
+    if any(each.__code__ == wanted for each in found):
+        defaults = _defaults(text, mutant.line)
+        return [(each, wanted, defaults) for each in found if defaults]
+    return [(each, wanted, {}) for each in found]
+
+
+def _defaults(text: str, line: int) -> dict[str, object]:
+    """Return the constant defaults of the function with a head at a line."""
+    found: dict[str, object] = {}
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef) and node.lineno <= line < node.body[0].lineno:
+            its = node.args
+            places = [*its.posonlyargs, *its.args][-len(its.defaults) or len(its.args) :]
+            for name, value in zip(
+                [*places, *its.kwonlyargs], [*its.defaults, *its.kw_defaults], strict=True
+            ):
+                if isinstance(value, ast.Constant):
+                    found[name.arg] = value.value
+    return found
+
+
+def _change(function: FunctionType, code: CodeType, defaults: dict[str, object]) -> None:
+    function.__code__ = code
+    names = code.co_varnames[: code.co_argcount]
+    if function.__defaults__:
+        last = names[-len(function.__defaults__) :]
+        both = zip(last, function.__defaults__, strict=True)
+        function.__defaults__ = tuple(defaults.get(name, old) for name, old in both)
+    if function.__kwdefaults__:
+        for name in function.__kwdefaults__.keys() & defaults.keys():
+            function.__kwdefaults__[name] = defaults[name]
 
 
 def _outermost(code: CodeType, line: int) -> CodeType | None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from dralab.apiserver.storage import Change, Compacted, Key, MemoryStore, Stored
 from dralab.apiserver.watching import Hub, Subscription, TooManyWatchers, WatchLimits
 from dralab.apiserver.watching.groups import PIECE, pieces_of
+from dralab.apiserver.watching.hub import INITIAL_RUN, INITIAL_WEIGHT
 from dralab.kernel.clock import SECOND, ManualClock
 
 
@@ -362,6 +363,33 @@ def test_a_start_of_many_objects_comes_in_pieces(place: Place) -> None:
         sizes.append(sum(len(item) for item in items))
     assert max(sizes) < 70_000
     assert sum(sizes) > 300_000
+
+
+def test_a_start_is_spelled_as_it_is_read(place: Place) -> None:
+    with place.store.batch():
+        for index in range(3 * INITIAL_RUN):
+            place.paint(f"p{index}", "red")
+    shared, own = Lines(), Lines(shared=False)
+    watches = [place.hub.open(place.present(), spelling) for spelling in (shared, own)]
+    made = (len(shared.made), len(own.made))
+    assert made == (0, INITIAL_RUN), "a spelling with its own state begins before what comes later"
+    for watch in watches:
+        assert read(watch)[-1] == f"END {place.store.revision}"
+    assert shared.made == own.made == ["ADDED"] * 3 * INITIAL_RUN
+
+
+def test_large_objects_are_spelled_few_at_a_time(place: Place) -> None:
+    empty = [len(place.paint(f"p{index}", "").encoded) for index in range(10)][-1]
+    with place.store.batch():
+        for index in range(10):  # four of them are just as many bytes as may come together
+            place.paint(f"p{index}", "x" * (INITIAL_WEIGHT // 4 - empty))
+    spelling = Lines()
+    watch = place.hub.open(place.present(), spelling)
+    while watch.waiting and len(spelling.made) < 10:
+        before = len(spelling.made)
+        watch.take_items()
+        assert len(spelling.made) - before in (0, 5)
+    assert len(spelling.made) == 10
 
 
 @pytest.mark.parametrize(
