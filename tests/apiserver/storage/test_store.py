@@ -13,6 +13,7 @@ from dralab.apiserver.storage import (
     Key,
     KeyExists,
     KeyMissing,
+    MemoryStore,
     RevisionConflict,
     StorageUnavailable,
     Store,
@@ -203,6 +204,31 @@ def test_what_was_compacted_is_refused(store: Store) -> None:
     assert told(store.changes(second.revision, "pods")) == [("a", third.revision)]
     store.compact(first.revision)
     assert store.compacted == second.revision, "a compaction is not taken back"
+
+
+def test_what_may_yet_be_undone_is_not_forgotten(store: Store) -> None:
+    """A batch is open: it ends with an error of the disk, or is announced."""
+    store.create(pod("a"), value())
+    announced = store.revision
+    with store.batch():
+        store.create(pod("b"), value())
+        store.create(pod("c"), value())
+        store.compact(store.revision)
+        open_ = store.compacted
+        assert store.changes(open_, "pods") == []
+    assert turn(store, announced) <= turn(store, open_ + 1) <= turn(store, announced) + 1
+    if not store.shared:  # over etcd, each write is announced once it has happened
+        assert open_ == announced
+        assert [name for name, _ in told(store.changes(open_, "pods"))] == ["b", "c"]
+
+
+def test_a_store_knows_whether_it_was_ever_written_to() -> None:
+    store = MemoryStore()
+    assert not store.wrote
+    store.create(pod("a"), value())
+    assert store.wrote
+    store.delete(pod("a"))
+    assert store.wrote
 
 
 def test_a_busy_collection_forgets_its_own_past_and_no_other(store: Store) -> None:

@@ -194,8 +194,7 @@ class Reserve:
         """Release the room, except a part that the next start may need."""
         self.released = True
         with contextlib.suppress(OSError):
-            if self.path.stat().st_size > kept:
-                os.truncate(self.path, kept)
+            os.truncate(self.path, min(kept, self.path.stat().st_size))
 
     def regain(self) -> bool:
         """Take the room again; return whether there is any."""
@@ -209,9 +208,8 @@ class Reserve:
         except OSError as error:
             if error.errno in {errno.ENOSPC, errno.EDQUOT}:
                 self.released = True
-            with contextlib.suppress(OSError):
-                if self.path.stat().st_size > KEPT:  # a part of it may have been had
-                    os.truncate(self.path, KEPT)
+            with contextlib.suppress(OSError):  # a part of it may have been had
+                os.truncate(self.path, min(KEPT, self.path.stat().st_size))
             return False
         self.released = False
         return True

@@ -1,0 +1,164 @@
+"""How a full disk is recognized, and the room that is kept for it."""
+
+import errno
+import os
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from dralab.apiserver.storage import Key, StorageUnavailable, database
+from dralab.apiserver.storage import files as files_module
+from dralab.apiserver.storage import sqlite as sqlite_module
+from dralab.apiserver.storage.database import ROOM, DiskFull, told_as_unavailable
+from dralab.apiserver.storage.files import FILE, KEPT, RESERVED, Reserve
+from dralab.apiserver.storage.sqlite import SqliteStore
+
+resource = pytest.importorskip("resource")
+FULL, IOERR = sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR
+
+
+@pytest.mark.parametrize(
+    ("error", "full", "words"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), True, "No space left on device"),
+        (OSError(errno.EDQUOT, "Disk quota exceeded"), True, "Disk quota exceeded"),
+        (OSError(errno.EIO, "Input/output error"), False, "Input/output error"),
+        (OSError("an error without a number"), False, "an error without a number"),
+    ],
+)
+def test_an_error_of_the_system_is_one_line_and_says_if_the_disk_is_full(
+    tmp_path: Path, error: OSError, full: bool, words: str
+) -> None:
+    with pytest.raises(StorageUnavailable) as refused, told_as_unavailable(tmp_path / FILE):
+        raise error
+    assert isinstance(refused.value, DiskFull) is full
+    assert str(refused.value) == f"cannot use {tmp_path / FILE}: {words}"
+
+
+@pytest.mark.parametrize(
+    ("code", "free", "limit", "full"),
+    [
+        (FULL, 2 * ROOM, None, True),
+        (IOERR, 2 * ROOM, None, False),
+        (IOERR, ROOM, None, False),
+        (IOERR, ROOM - 1, None, True),
+        (sqlite3.SQLITE_CANTOPEN, ROOM - 1, None, True),
+        (sqlite3.SQLITE_BUSY, ROOM - 1, None, False),
+        # `ulimit -f`: neither the database nor its log may grow beyond.
+        (IOERR, 2 * ROOM, ROOM + 9, True),
+        (IOERR, 2 * ROOM, ROOM + 10, False),
+        (sqlite3.SQLITE_BUSY, 2 * ROOM, 1, False),
+    ],
+)
+def test_a_write_that_failed_without_room_is_one_on_a_full_disk(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    code: int,
+    free: int,
+    limit: int | None,
+    full: bool,
+) -> None:
+    (tmp_path / f"{FILE}-wal").write_bytes(bytes(10))
+    real = os.statvfs(tmp_path)
+    numbers = [*real]
+    numbers[1], numbers[4] = 1, free  # f_frsize, f_bavail
+    monkeypatch.setattr(os, "statvfs", lambda _: os.statvfs_result(numbers))
+    unlimited = resource.RLIM_INFINITY
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (limit or unlimited, unlimited))
+    told = DiskFull.or_not(tmp_path / FILE, code, sqlite3.OperationalError("disk I/O error"))
+    assert isinstance(told, DiskFull) is full
+
+
+def test_room_is_kept_and_released_but_for_what_a_start_needs(tmp_path: Path) -> None:
+    reserve = Reserve(tmp_path)
+    assert (reserve.path.stat().st_size, reserve.released) == (RESERVED, False)
+    reserve.release()
+    assert (reserve.path.stat().st_size, reserve.released) == (KEPT, True)
+    assert reserve.regain()
+    assert (reserve.path.stat().st_size, reserve.released) == (RESERVED, False)
+
+
+def test_releasing_takes_no_more_room_than_before(tmp_path: Path) -> None:
+    reserve = Reserve(tmp_path)
+    os.truncate(reserve.path, 10)
+    reserve.release()
+    assert reserve.path.stat().st_size == 10
+
+
+@pytest.mark.parametrize(("free", "left"), [(KEPT - 1, 0), (KEPT, RESERVED)])
+def test_a_start_on_a_full_disk_uses_all_that_was_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, left: int
+) -> None:
+    Reserve(tmp_path).release()
+    monkeypatch.setattr(files_module, "free", lambda _: free)
+    again = Reserve(tmp_path)
+    assert (again.path.stat().st_size, again.released) == (left, not left)
+
+
+@pytest.mark.parametrize(
+    ("number", "released"), [(errno.ENOSPC, True), (errno.EDQUOT, True), (errno.EIO, False)]
+)
+def test_room_that_cannot_be_had_whole_is_given_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, released: bool
+) -> None:
+    def half(handle: int, _: int, size: int) -> None:
+        os.truncate(handle, size // 2)
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "posix_fallocate", half)
+    reserve = Reserve(tmp_path)
+    assert (reserve.path.stat().st_size, reserve.released) == (KEPT, released)
+    assert not reserve.regain()
+
+
+def write(store: SqliteStore, name: str, size: int = 0) -> None:
+    store.create(Key("pods", "default", name), {"metadata": {}, "spec": "x" * size})
+
+
+def test_within_a_full_disk_there_may_be_room_in_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was deleted leaves pages that SQLite uses again."""
+    store = SqliteStore(tmp_path, window=1)
+    write(store, "large", 200_000)
+    monkeypatch.setattr(Reserve, "regain", lambda _: False)
+    store._reserve.released = True
+    with pytest.raises(DiskFull, match="only deletions are accepted until there is space"):
+        write(store, "a")
+    store.delete(Key("pods", "default", "large"))
+    store.compact(store.revision)
+    pages = store._db.execute("PRAGMA freelist_count").fetchone()[0]
+    monkeypatch.setattr(sqlite_module, "KEPT", pages * 4096)
+    with pytest.raises(DiskFull):
+        write(store, "a")
+    monkeypatch.setattr(sqlite_module, "KEPT", pages * 4096 - 1)
+    write(store, "a")
+    store.close()
+
+
+def test_a_deletion_uses_the_room_that_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = SqliteStore(tmp_path)
+    for name in ("a", "b"):
+        write(store, name)
+    real, calls = database.write, []
+
+    def full(*given: object) -> None:
+        calls.append(store._reserve.released)
+        if not store._reserve.released:
+            raise DiskFull("the disk is full")
+        real(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(database, "write", full)
+    monkeypatch.setattr(Reserve, "regain", lambda _: False)
+    with pytest.raises(DiskFull):
+        write(store, "c")
+    store._reserve.released = False
+    store.delete(Key("pods", "default", "a"))
+    marked = {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}
+    store.update(Key("pods", "default", "b"), marked)
+    assert calls == [False, False, True, True]
+    assert store.count("pods") == 1
+    store.close()
