@@ -108,8 +108,8 @@ def test_a_definition_is_established_and_takes_its_objects_along(server):
     }
     foo = {"apiVersion": "x.io/v1", "kind": "Foo", "metadata": {"name": "a"}}
     exempt = {**EVERYTHING, "resources": ["customresourcedefinitions"]}
-    DENIED = DENIES["spec"]["matchConstraints"]
-    spared = {**DENIED, "excludeResourceRules": [exempt]}
+    denied = DENIES["spec"]["matchConstraints"]
+    spared = {**denied, "excludeResourceRules": [exempt]}
     body = {**DENIES, "spec": {**DENIES["spec"], "matchConstraints": spared}}
     bound = {"policyName": "deny", "validationActions": ["Deny"]}
     ask(server, "POST", f"{GROUP}/validatingadmissionpolicies", body)
