@@ -94,7 +94,7 @@ class StatefulSets:
         self, stateful: JsonDict, pods: dict[int, JsonDict], current: str, update: str
     ) -> None:
         spec = stateful["spec"]
-        first = (spec.get("ordinals") or {}).get("start") or 0
+        first = _first(stateful)
         wanted = range(first, first + spec.get("replicas", 1))
         ordered = spec.get("podManagementPolicy") != "Parallel"
         for number, known in pods.items():
@@ -124,22 +124,15 @@ class StatefulSets:
         strategy = stateful["spec"].get("updateStrategy") or {}
         if strategy.get("type") == "OnDelete":
             return
-        partition = (strategy.get("rollingUpdate") or {}).get("partition") or 0
-        most = (strategy.get("rollingUpdate") or {}).get("maxUnavailable") or 1
-        away = sum(not self._is_available(stateful, pod) for pod in pods.values())
+        # As long as MaxUnavailableStatefulSet is off in Kubernetes, one pod at a time.
         for number in sorted(pods, reverse=True):
             pod = pods[number]
-            if number < partition:
+            if number < _partition(stateful):
                 return
-            if is_deleting(pod):
-                return
-            if labels_of(pod).get(REVISION) != update:
-                broken = not self._is_available(stateful, pod)
-                if away >= int(most) and not broken:
-                    return
+            if labels_of(pod).get(REVISION) != update and not is_deleting(pod):
                 self.control.delete(stateful, pod)
                 return
-            if not self._is_available(stateful, pod) and away >= int(most):
+            if not self._is_available(stateful, pod):
                 return
 
     def _is_available(self, stateful: JsonDict, pod: JsonDict) -> bool:
@@ -148,9 +141,7 @@ class StatefulSets:
         return not is_deleting(pod) and is_available(pod, min_ready_seconds, now)
 
     def _revision_for(self, stateful: JsonDict, number: int, current: str, update: str) -> str:
-        strategy = stateful["spec"].get("updateStrategy") or {}
-        partition = (strategy.get("rollingUpdate") or {}).get("partition") or 0
-        return current if number < partition else update
+        return current if number < _partition(stateful) else update
 
     def _create(self, stateful: JsonDict, number: int, revision: str) -> JsonDict:
         key, spec = key_of(stateful), stateful["spec"]
@@ -210,3 +201,16 @@ def _ordinal(stateful: JsonDict, pod: JsonDict) -> int | None:
     if prefix != stateful["metadata"]["name"] or not number.isdecimal():
         return None
     return int(number)
+
+
+def _first(stateful: JsonDict) -> int:
+    """Return the number of the first pod."""
+    start: int = (stateful["spec"].get("ordinals") or {}).get("start") or 0
+    return start
+
+
+def _partition(stateful: JsonDict) -> int:
+    """Return the number of the first pod that is updated."""
+    strategy = stateful["spec"].get("updateStrategy") or {}
+    kept: int = (strategy.get("rollingUpdate") or {}).get("partition") or 0
+    return _first(stateful) + kept
