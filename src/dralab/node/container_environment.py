@@ -32,13 +32,13 @@ def config_of(client: Client, pod: JsonDict, container: JsonObject) -> Container
         env.update(_all_of(client, namespace, source))
     own: dict[str, str] = {}
     for entry in container.get("env") or ():
-        value = entry.get("value", "")
         if "valueFrom" in entry:
+            # As it is: the dollars of a password are its own (kubelet: makeEnvironmentVariables).
             found = _value_from(client, pod, container, entry["valueFrom"])
-            if found is None:
-                continue
-            value = found
-        own[entry["name"]] = expand(value, {**env, **own})
+            if found is not None:
+                own[entry["name"]] = found
+        else:
+            own[entry["name"]] = expand(entry.get("value", ""), {**env, **own})
     paths = _host_paths(client, pod)
     mounts = [
         {
@@ -127,14 +127,15 @@ def _value_from(
     if "resourceFieldRef" in source:
         return resource_of(client, pod, container, source["resourceFieldRef"])
     namespace = pod["metadata"].get("namespace", "")
-    for key, resource in (("configMapKeyRef", CONFIG_MAPS), ("secretKeyRef", SECRETS)):
-        ref = source.get(key)
+    for kind, resource in (("ConfigMap", CONFIG_MAPS), ("Secret", SECRETS)):
+        ref = source.get(f"{kind[0].lower()}{kind[1:]}KeyRef")
         if ref is None:
             continue
         obj = _fetch(client, resource, ref, namespace)
         found = _data(obj).get(ref["key"]) if obj is not None else None
         if found is None and not ref.get("optional"):
-            raise ConfigError(f"couldn't find key {ref['key']} in {namespace}/{ref['name']}")
+            where = f"{kind} {namespace}/{ref['name']}"
+            raise ConfigError(f"couldn't find key {ref['key']} in {where}")
         return found
     return ""
 
