@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -96,8 +97,12 @@ def turn(checkout: Path, place: Path, nodes: int, pods: int, *, tls: bool) -> Tu
         finally:
             scheduler.stop()
         bound = sum(bool(obj["spec"].get("nodeName")) for obj in client.list(PODS).items)
-        why = next(iter(client.list(EVENTS).items), {})
-        assert bound == pods, f"{bound} of {pods} bound: {why.get('message')}"
+        why = Counter(
+            event["message"].replace(event["involvedObject"]["name"], "P")
+            for event in client.list(EVENTS).items
+            if event["reason"] != "Scheduled"
+        ).most_common(3)
+        assert bound == pods, f"{bound} of {pods} bound, {done} events: {why}"
     finally:
         client.close()
         server.stop()
