@@ -40,6 +40,18 @@ def server(engine):
     return Server(engine.clock)
 
 
+class LaneEngine(SimulatedEngine):
+    """Remembers in which lanes work was done."""
+
+    def __init__(self):
+        super().__init__()
+        self.lanes = set()
+
+    def offload(self, work, done, *, lane=""):
+        self.lanes.add(lane)
+        super().offload(work, done, lane=lane)
+
+
 def wait(engine, span):
     engine.run(engine.clock.now() + span)
 
@@ -165,3 +177,10 @@ def test_a_lease_counts_from_before_it_was_asked_for(engine, server):
     assert not first.may_act()
     first._tried(now, result=True)
     assert first.may_act()
+
+
+def test_the_lease_does_not_wait_behind_what_its_holder_writes():
+    engine = LaneEngine()
+    Candidate(engine, Server(engine.clock), "a")
+    wait(engine, 10 * SECOND)
+    assert engine.lanes == {"lease"}

@@ -88,7 +88,7 @@ def follows(scenario, **limits):
         edge._begin()
         streams = LiveStreams(lambda work: work(), StreamLimits(**limits))
         stream = streams.open(desk)
-        task = asyncio.create_task(stream.answer(edge, reader.receive, reader.send))
+        task = asyncio.create_task(stream.answer(edge, {}, reader.receive, reader.send))
         await scenario(desk, streams, reader, task)
         reader.gone.set()
         async with asyncio.timeout(60):

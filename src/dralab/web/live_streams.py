@@ -109,7 +109,13 @@ class LiveStream:
         self._told = False
         self._over = False
 
-    async def answer(self, answering: AsgiBase, receive: Receive, send: Send) -> None:
+    async def answer(
+        self,
+        answering: AsgiBase,
+        scope: Message,  # noqa: ARG002 - as all that is opened
+        receive: Receive,
+        send: Send,
+    ) -> None:
         """Send a word for each change, until the page is gone or its time is over."""
 
         def changed() -> None:

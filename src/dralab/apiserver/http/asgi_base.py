@@ -41,6 +41,12 @@ from dralab.apiserver.http.sending import (
     too_large,
     upgrade_required,
 )
+from dralab.apiserver.http.stream_turns import (
+    DIRECT_STREAM,
+    DirectStream,
+    OpenOutlet,
+    StreamTurns,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -72,7 +78,9 @@ class AsgiLimits:
 class Opened(Protocol):
     """An answer of a kind that only the subclass knows; it sends itself."""
 
-    async def answer(self, answering: "AsgiBase", receive: Receive, send: Send) -> None:
+    async def answer(
+        self, answering: "AsgiBase", scope: Message, receive: Receive, send: Send
+    ) -> None:
         """Send it all."""
         ...
 
@@ -107,7 +115,8 @@ class AsgiBase(ABC):
     def __init__(self, limits: AsgiLimits | None = None) -> None:
         self.limits = limits or AsgiLimits()
         self.bodies = BodyMemory(self.limits.bodies)
-        self._woken: list[asyncio.Event] = []
+        self._woken: list[asyncio.Event | DirectStream] = []
+        self._stream_turns: StreamTurns | None = None
         self._wake_lock = threading.Lock()
         self.loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
@@ -178,6 +187,7 @@ class AsgiBase(ABC):
     def close(self) -> None:
         """End what continues and forget the loop."""
         self.loop = None
+        self._stream_turns = None
 
     def began(self, request: HttpRequest, status: int) -> None:  # noqa: B027 - few need it
         """A long answer begins: a stream, a connection."""
@@ -228,6 +238,7 @@ class AsgiBase(ABC):
                 await self.stream(
                     started(outcome.status, outcome.headers, request.audit_id),
                     outcome.source,
+                    scope=scope,
                     receive=receive,
                     send=send,
                 )
@@ -238,7 +249,7 @@ class AsgiBase(ABC):
             await respond(upgrade_required(), scope, send, request.audit_id)
         else:
             try:
-                await outcome.answer(self, receive, send)
+                await outcome.answer(self, scope, receive, send)
             finally:
                 self.ended(request, HTTPStatus.OK)
 
@@ -320,8 +331,22 @@ class AsgiBase(ABC):
 
     # --- streams --------------------------------------------------------------------------
 
-    async def stream(self, start: Message, source: Source, *, receive: Receive, send: Send) -> None:
+    async def stream(
+        self, start: Message, source: Source, *, scope: Message, receive: Receive, send: Send
+    ) -> None:
         """Send what a source has, as it comes, until it is done or the client is gone."""
+        opening: OpenOutlet | None = (scope.get("extensions") or {}).get(DIRECT_STREAM)
+        if opening is not None:
+            await send(start)
+            outlet = opening()
+            if outlet is not None:
+                if self._stream_turns is None:
+                    self._stream_turns = StreamTurns(
+                        asyncio.get_running_loop(), timers=self.limits.timers
+                    )
+                if await self._stream_turns.sent(source, outlet, self._wake):
+                    await send({"type": "http.response.body", "body": b"", "more_body": False})
+                return
 
         async def pass_on(items: Sequence[bytes]) -> None:
             piece = items[0] if len(items) == 1 else b"".join(items)
@@ -330,7 +355,8 @@ class AsgiBase(ABC):
         gone = asyncio.get_running_loop().create_task(disconnected(receive))
         gone.add_done_callback(lambda _: source.close())
         try:
-            await send(start)
+            if opening is None:
+                await send(start)
             await send({"type": "http.response.body", "body": b"", "more_body": True})
             if await self.pump(source, pass_on) and not gone.done():
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
@@ -413,7 +439,7 @@ class AsgiBase(ABC):
             listening.cancel()
             self.ended(request, HTTPStatus.SWITCHING_PROTOCOLS)
 
-    def _wake(self, news: asyncio.Event) -> None:
+    def _wake(self, news: "asyncio.Event | DirectStream") -> None:
         if threading.get_ident() == self._thread:
             news.set()
             return

@@ -16,13 +16,11 @@ import weakref
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import (
-    STATUS_LINE,
     HttpToolsProtocol,
     RequestResponseCycle,
 )
@@ -31,6 +29,15 @@ from dralab.apiserver.http.asgi_base import SMALL, WHOLE_BODY, Answering, AsgiBa
 from dralab.apiserver.http.messages import LARGEST_MESSAGE
 from dralab.apiserver.http.scopes import CLIENT_CERTIFICATE
 from dralab.apiserver.http.sending import WHOLE_ANSWER
+from dralab.apiserver.http.stream_turns import DIRECT_STREAM
+from dralab.apiserver.http.uvicorn_answers import (
+    ChunkOutlet,
+    nothing,
+    open_outlet,
+    send_whole,
+    sent_whole,
+    take_whole,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +49,6 @@ DAY: Final = 86_400.0
 BACKLOG: Final = 2048
 ACCEPTED: Final = 16  # connections in a turn of the loop: of a thousand, few delay others
 RESERVE: Final = 128  # descriptors that connections leave to files, nodes and processes
-BODILESS: Final = frozenset({HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED})
 TOLD_EVERY: Final = 60.0  # seconds between lines about connections that are too many
 
 
@@ -285,6 +291,7 @@ class _LimitedProtocol(HttpToolsProtocol):
         self.looks = 0  # since the head began, or the last answer was sent
         self.in_body = False
         self.expected: RequestResponseCycle | None = None  # a small request that is to come whole
+        self.outlet: ChunkOutlet | None = None  # of a stream that is under way
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -347,8 +354,9 @@ class _LimitedProtocol(HttpToolsProtocol):
         # Weakly: a cycle of references for each request would be the garbage collector's.
         this = weakref.ref(cycle)
         cycle.scope["extensions"] = {
-            WHOLE_ANSWER: partial(_send_whole, this),  # type: ignore[dict-item]  # it is a dict of anything
-            WHOLE_BODY: partial(_take_whole, this),  # type: ignore[dict-item]
+            WHOLE_ANSWER: partial(send_whole, this),  # type: ignore[dict-item]  # it is a dict of anything
+            WHOLE_BODY: partial(take_whole, this),  # type: ignore[dict-item]
+            DIRECT_STREAM: partial(open_outlet, weakref.ref(self), this),  # type: ignore[dict-item]
         }
         super()._start_asgi_task(cycle, answering)  # type: ignore[arg-type]  # of uvicorn's own types
 
@@ -359,6 +367,16 @@ class _LimitedProtocol(HttpToolsProtocol):
         self.flow.resume_reading()
         if self.pipeline:
             self._start_asgi_task(*self.pipeline.pop())
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        if self.outlet is not None:
+            self.outlet.ready()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self.outlet is not None:
+            self.outlet.ready()
 
     def _unsupported_upgrade_warning(self) -> None:
         """Log nothing here: a client that asks for SPDY is told so in the answer."""
@@ -397,63 +415,11 @@ class _Exchange:
 
     def send_whole(self, status: int, head: bytes, body: bytes) -> bool:
         """Send an answer in one piece. False: that cannot be done here."""
-        if not _sent_whole(self._cycle, status, head, body):
+        if not sent_whole(self._cycle, status, head, body):
             return False
-        self._cycle.on_response = _nothing  # as uvicorn does when a task ends: a cycle less
+        self._cycle.on_response = nothing  # as uvicorn does when a task ends: a cycle less
         return True
 
     def go_on(self, answering: Answering) -> None:
         """Answer in a task, by the messages of ASGI."""
         self._protocol.go_on(self._cycle, answering)
-
-
-def _nothing() -> None:
-    """Do nothing."""
-
-
-def _take_whole(this: "weakref.ref[RequestResponseCycle]") -> bytes | None:
-    """Return the body of a request if all of it has come, as ASGI's messages would.
-
-    A small one comes with its head, nearly always: it needs neither a wait nor a timer.
-    """
-    cycle = this()
-    if cycle is None or cycle.more_body or cycle.disconnected or cycle.response_complete:
-        return None
-    body, cycle.body = bytes(cycle.body), bytearray()
-    cycle.message_event.clear()
-    cycle.flow.resume_reading()
-    return body
-
-
-def _send_whole(
-    this: "weakref.ref[RequestResponseCycle]", status: int, head: bytes, body: bytes
-) -> bool:
-    cycle = this()
-    return cycle is not None and _sent_whole(cycle, status, head, body)
-
-
-def _sent_whole(cycle: RequestResponseCycle, status: int, head: bytes, body: bytes) -> bool:
-    """Send an answer in one piece, as ASGI's two messages would. False: send it by these.
-
-    uvicorn writes head and body apart, which takes two calls of the system and, with TLS, two
-    records: half of what a get costs.
-    """
-    if (
-        cycle.flow.write_paused
-        or cycle.disconnected
-        or cycle.response_started
-        or not cycle.keep_alive
-        or cycle.scope["method"] == "HEAD"
-        or status in BODILESS
-    ):
-        return False
-    parts = [STATUS_LINE[status]]
-    for name, value in cycle.default_headers:
-        parts += (name, b": ", value, b"\r\n")
-    parts += (head, b"content-length: %d\r\n\r\n" % len(body), body)
-    cycle.response_started = cycle.response_complete = True
-    cycle.waiting_for_100_continue = False
-    cycle.transport.write(b"".join(parts))
-    cycle.message_event.set()
-    cycle.on_response()
-    return True
