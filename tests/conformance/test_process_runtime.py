@@ -304,3 +304,36 @@ def test_a_port_where_nothing_listens_is_an_error(kubectl, start):
         urllib.request.urlopen(f"http://127.0.0.1:{ours}/").close()
     assert "failed to connect to 127.0.0.1:9" in process.communicate(timeout=30)[1]
     assert process.returncode == 1
+
+
+WEB = """import http.server
+class Web(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200); self.end_headers(); self.wfile.write(b"asked " + self.path.encode())
+with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Web) as server:
+    print(server.server_port, flush=True); server.serve_forever()
+"""
+
+
+def test_a_process_answers_through_the_api_server(kubectl, start, cluster):
+    start("web", "", container={"command": [sys.executable, "-u", "-c", WEB]})
+    port = until(lambda: kubectl("logs", "web").stdout, bool).strip()
+    path = f"/api/v1/namespaces/default/pods/web:{port}/proxy/a/b?c=d"
+    assert kubectl("get", "--raw", path).stdout == "asked /a/b?c=d"
+    refused = kubectl("get", "--raw", "/api/v1/namespaces/default/pods/web:1/proxy/")
+    assert "connect: connection refused" in refused.stderr
+    node = cluster.client.get(PODS, "web", "default")["spec"]["nodeName"]
+    assert '"kind":"PodList"' in kubectl("get", "--raw", f"/api/v1/nodes/{node}/proxy/pods").stdout
+    assert cluster.url in kubectl("cluster-info").stdout
+    process = subprocess.Popen(
+        [*kubectl.words, "proxy", "--port=0"],
+        env=kubectl.environment, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        (ours,) = re.findall(r"127.0.0.1:(\d+)", process.stdout.readline())
+        with urllib.request.urlopen(f"http://127.0.0.1:{ours}{path}") as answer:
+            assert answer.read() == b"asked /a/b?c=d"
+    finally:
+        process.terminate()
+        process.wait()
+        process.stdout.close()

@@ -244,6 +244,32 @@ def echo(lab, tmp_path):
     return start
 
 
+WEB = """
+import http.server, sys
+class Web(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200); self.end_headers(); self.wfile.write(self.path.encode())
+print("listening", flush=True)
+http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Web).serve_forever()
+"""
+
+
+def test_a_proxy_leads_to_the_process_of_a_far_pod(lab, tmp_path):
+    script, port = tmp_path / "web.py", closed_port()
+    script.write_text(WEB)
+    lab.run("web", f"exec {sys.executable} {script} {port}")
+    # It says that it listens a moment before it does.
+    until(lambda: lab.get(f"web:{port}/proxy/a/b?c=d") == (200, "/a/b?c=d"))
+    other = lab.cluster.url.rpartition(":")[2]  # a port of this machine, and not the pod's
+    lab.run("toy", "sleep 60", node="pretend")
+    for pod, where in (("web", other), ("toy", "80")):
+        ip = lab.client.get(PODS, pod, "default")["status"]["podIP"]
+        words = f"error trying to reach service: dial tcp {ip}:{where}: connect: connection refused"
+        assert lab.get(f"{pod}:{where}/proxy/version") == (503, words)
+    with urllib.request.urlopen(f"{lab.cluster.url}/api/v1/nodes/real/proxy/pods") as answer:
+        assert "web" in [pod["metadata"]["name"] for pod in json.load(answer)["items"]]
+
+
 def closed_port():
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return listener.getsockname()[1]

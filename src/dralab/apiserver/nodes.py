@@ -19,6 +19,7 @@ from dralab.api.status import ApiError
 from dralab.apiserver.http.messages import Answer, HttpRequest, HttpResponse, Proxied
 from dralab.apiserver.http.resource_requests import Connector
 from dralab.apiserver.http.routing import Route, query_of
+from dralab.apiserver.proxies import Proxies
 from dralab.apiserver.resources.options import Query
 from dralab.apiserver.resources.server import Resources
 from dralab.apiserver.users import User
@@ -84,6 +85,10 @@ class LocalNodes(Protocol):
         """Answer for a node; None if it is not one of these. ApiError."""
         ...
 
+    def page(self, node: str, request: HttpRequest) -> Answer | None:
+        """Answer for a path of a node's kubelet; None if it is not one of these. ApiError."""
+        ...
+
 
 class NodeProxy:
     """Finds a pod's node: `here` are those of this process, `networks` the allowed addresses."""
@@ -96,7 +101,33 @@ class NodeProxy:
 
     def connectors(self) -> Mapping[tuple[str, str], Connector]:
         """Return what answers the subresources of pods that lead out of the server."""
-        return {("pods", name): self._answer for name in VERBS}
+        proxies = Proxies(self).connectors()
+        return {**{("pods", name): self._answer for name in VERBS}, **proxies}
+
+    def port_of(self, pod: Mapping[str, Any], port: int, protocol: str) -> Answer | ApiError:
+        """Return a connection to a port of a pod, in a protocol of port-forward; or why not."""
+        metadata = pod["metadata"]
+        wanted = NodeRequest(
+            verb=VERBS["portforward"],
+            namespace=metadata["namespace"],
+            pod=metadata["name"],
+            container="",
+            query={"ports": [str(port)]},
+            offered=protocol,
+        )
+        try:
+            return self._asked(pod["spec"].get("nodeName") or "", wanted)
+        except ApiError as error:
+            return error
+
+    def _asked(self, node: str, wanted: NodeRequest) -> Answer:
+        """Ask a node, here or elsewhere. ApiError."""
+        for each in self.here:
+            if (answer := each.answer(node, wanted)) is not None:
+                return answer
+        endpoint, relay = self.endpoint(node), self.relay()
+        protocols = "" if wanted.verb == VERBS["log"] else wanted.offered
+        return Proxied(ask=lambda: relay.ask(endpoint, wanted.target, protocols=protocols))
 
     def _answer(self, request: HttpRequest, route: Route, user: User) -> Answer:
         del user
@@ -118,19 +149,15 @@ class NodeProxy:
             query=query,
             offered=_offered(request, name),
         )
-        for each in self.here:
-            if (answer := each.answer(node, wanted)) is not None:
-                return answer
-        endpoint = self.endpoint(node)
-        protocols = "" if name == "log" else wanted.offered
-        relay = self._relay or self._new_relay()
-        return Proxied(ask=lambda: relay.ask(endpoint, wanted.target, protocols=protocols))
+        return self._asked(node, wanted)
 
-    def _new_relay(self) -> "Relay":
-        # Read only where a node is elsewhere: most servers never open a connection.
-        from dralab.apiserver.http.relay import Relay
+    def relay(self) -> "Relay":
+        """Return what connects to nodes elsewhere."""
+        if self._relay is None:
+            # Read only where a node is elsewhere: most servers never open a connection.
+            from dralab.apiserver.http.relay import Relay
 
-        self._relay = Relay()
+            self._relay = Relay()
         return self._relay
 
     def endpoint(self, node: str) -> "KubeletEndpoint":

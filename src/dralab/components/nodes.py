@@ -127,7 +127,7 @@ class Nodes:
 
     def start(self, cluster: NodesHost) -> None:
         """Begin beside a server that answers. ValueError: strangers could run commands there."""
-        from dralab.node.streams import PodStreams
+        from dralab.node.kubelet_pages import KubeletPages
 
         if self.wanted.runtime == PROCESS and cluster.server.application.authentication.is_open:
             raise ValueError("runtime `process` needs a server that requires a token: use TLS")
@@ -160,7 +160,7 @@ class Nodes:
             also=[self._storage(manager, cluster)],
         )
         # Logs, commands and ports: the server asks here first.
-        cluster.server.nodes.here.append(PodStreams(kubelets))
+        cluster.server.nodes.here.append(KubeletPages(kubelets))
         engine.soon(manager.start)
         engine.start()
 

@@ -12,22 +12,17 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import orjson
-
 from dralab.api.status import ApiError
 from dralab.apiserver.authentication.chain import bearer, unauthorized
 from dralab.apiserver.http import tls
 from dralab.apiserver.http.asgi_base import AsgiBase, Outcome
 from dralab.apiserver.http.browser_guard import Guard
-from dralab.apiserver.http.messages import HttpRequest, HttpResponse, WatchStream
-from dralab.apiserver.http.responses import TEXT
-from dralab.apiserver.http.routing import not_found, query_of, segments_of
+from dralab.apiserver.http.messages import HttpRequest, WatchStream
+from dralab.apiserver.http.routing import not_found, segments_of
 from dralab.apiserver.http.sending import refused
 from dralab.apiserver.http.serving import HttpServer, address, listen
-from dralab.apiserver.http.trying import JSON
-from dralab.apiserver.nodes import SECRETS_OF_NODES, STREAMS, VERBS, NodeRequest
-from dralab.node.streams import PodStreams
-from dralab.objects.metadata import status_of
+from dralab.apiserver.nodes import SECRETS_OF_NODES
+from dralab.node.kubelet_pages import HEALTH, KubeletPages
 from dralab.runtime.resources import SECRETS
 from dralab.values.json_types import JsonDict
 
@@ -36,12 +31,8 @@ if TYPE_CHECKING:
     from dralab.runtime.client import Client
 
 SECRET_TYPE: Final = "dralab.dev/kubelet"
-HEALTH: Final = ["healthz"]
-# Not a kubelet's: the sockets of drivers, for `dralab node --status`.
-PLUGINS: Final = ["plugins"]
 # The file, beside the token, that says where the endpoint is.
 ADDRESS: Final = "address"
-NAMES_OF_STREAMS: Final = {theirs: ours for ours, theirs in STREAMS.items()}
 
 
 class NodeApp(AsgiBase):
@@ -49,8 +40,7 @@ class NodeApp(AsgiBase):
 
     def __init__(self, kubelets: "Kubelets", node: str, token: str) -> None:
         super().__init__()
-        self._kubelets = kubelets
-        self._streams = PodStreams(kubelets)
+        self._pages = KubeletPages(kubelets)
         self._node = node
         self._token = token.encode()
         self._guard = Guard()
@@ -72,51 +62,10 @@ class NodeApp(AsgiBase):
             return refused(error)
 
     def _answer(self, request: HttpRequest) -> Outcome:
-        parts = segments_of(request.path)
-        if parts == HEALTH:
-            return HttpResponse(headers=TEXT, body=b"ok")
-        if request.method not in {"GET", "POST"}:
-            raise ApiError("MethodNotAllowed", "this endpoint supports only GET")
-        if parts in (["pods"], ["runningpods"]):
-            return self._pods(running=parts == ["runningpods"])
-        if parts == ["metrics"]:
-            claims = self._kubelets.nodes[self._node].claims
-            return HttpResponse(headers=TEXT, body=claims.metrics.text(claims.in_use()).encode())
-        if parts == PLUGINS:
-            found = {"plugins": list(self._kubelets.nodes[self._node].plugin_sockets())}
-            return HttpResponse(headers=JSON, body=orjson.dumps(found))
-        answer = self._streams.answer(self._node, _wanted(parts, request))
+        answer = self._pages.page(self._node, request)
         if answer is None or isinstance(answer, WatchStream):
             raise not_found()
         return answer
-
-    def _pods(self, *, running: bool) -> HttpResponse:
-        items = [
-            pod
-            for pod in self._kubelets.pods.find("node", self._node)
-            if not running or status_of(pod).get("phase") == "Running"
-        ]
-        body = {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items}
-        return HttpResponse(headers=JSON, body=orjson.dumps(body))
-
-
-def _wanted(parts: list[str], request: HttpRequest) -> NodeRequest:
-    """Return what a path asks for: /verb/namespace/pod[/uid][/container]. ApiError."""
-    verb, *rest = parts or [""]
-    least = 2 if verb == "portForward" else 3
-    # All but logs may name the pod's UID, too.
-    most = least if verb == "containerLogs" else least + 1
-    if verb not in VERBS.values() or not least <= len(rest) <= most:
-        raise not_found()
-    query = {NAMES_OF_STREAMS.get(k, k): v for k, v in query_of(request.query).items()}
-    return NodeRequest(
-        verb=verb,
-        namespace=rest[0],
-        pod=rest[1],
-        container="" if verb == "portForward" else rest[-1],
-        query=query,
-        offered=request.headers.get("sec-websocket-protocol", ""),
-    )
 
 
 class EndpointServer:

@@ -82,7 +82,7 @@ def of_route(request: HttpRequest, route: Route, user: User) -> Attributes:
     kind, name, namespace = route.kind, route.name, route.namespace
     fields: tuple[tuple[str, str], ...] = ()
     if route.subresource:
-        verb = SUBRESOURCE_VERBS.get(request.method, "")
+        verb = SUBRESOURCE_VERBS.get("GET" if request.method == "HEAD" else request.method, "")
     elif name:
         verb = OBJECT_VERBS.get(request.method, "")
     elif (verb := COLLECTION_VERBS.get(request.method, "")) in {"list", "deletecollection"}:

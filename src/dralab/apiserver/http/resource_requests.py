@@ -38,6 +38,7 @@ from dralab.apiserver.http.routing import (
     SUBRESOURCE_VERBS,
     Route,
     is_watch,
+    not_found,
     query_of,
 )
 from dralab.apiserver.http.trying import JSON, NO_CACHE
@@ -121,7 +122,7 @@ class ResourceRequests:
         if route.subresource:
             verb = SUBRESOURCE_VERBS.get(method, "")
             if route.subresource == "proxy":
-                raise self._not_proxied(route)
+                return self._connected(request, route, user, query)
             if verb not in kind.subresources[route.subresource].verbs:
                 raise not_allowed()
             return self._subresource(request, route, user, query, verb)
@@ -148,16 +149,22 @@ class ResourceRequests:
             case _:
                 return self._delete_collection(request, route, user, query)
 
-    def _not_proxied(self, route: Route) -> ApiError:
-        """Return why nothing is behind an object: the server is no way into networks."""
-        named = route.name.split(":")  # NAME, NAME:PORT or SCHEME:NAME:PORT
-        name = named[1] if len(named) == 3 else named[0]
-        self.resources.get(route.kind, name, route.namespace)
-        if route.kind.plural == "services":
-            return ApiError("ServiceUnavailable", f'no endpoints available for service "{name}"')
-        return ApiError(
-            "ServiceUnavailable", "error trying to reach service: this server does not proxy"
+    def _connected(self, request: HttpRequest, route: Route, user: User, query: Query) -> Answer:
+        """Answer a subresource that leads out of the server. ApiError."""
+        connector = self.connectors.get((route.kind.hub, route.subresource))
+        if connector is None:
+            raise not_found()
+        self.resources.connect(
+            route.kind,
+            route.name,
+            route.subresource,
+            namespace=route.namespace,
+            query=query,
+            path=route.rest,
+            user=user,
+            annotate=request.record.annotate if request.record is not None else unnoted,
         )
+        return connector(request, route, user)
 
     # --- reading --------------------------------------------------------------------------
 
@@ -360,18 +367,8 @@ class ResourceRequests:
         self, request: HttpRequest, route: Route, user: User, query: Query, verb: str
     ) -> Answer:
         kind, name = route.kind, route.subresource
-        if connector := self.connectors.get((kind.hub, name)):
-            self.resources.connect(
-                kind,
-                route.name,
-                name,
-                namespace=route.namespace,
-                query=query,
-                path=route.rest,
-                user=user,
-                annotate=request.record.annotate if request.record is not None else unnoted,
-            )
-            return connector(request, route, user)
+        if (kind.hub, name) in self.connectors:
+            return self._connected(request, route, user, query)
         if name == "status":
             if verb == "get":
                 return self._get(request, route, query)
