@@ -19,7 +19,6 @@ from dralab.api.status import ApiError
 from dralab.apiserver.http.messages import Answer, HttpRequest, HttpResponse, Proxied
 from dralab.apiserver.http.resource_requests import Connector
 from dralab.apiserver.http.routing import Route, query_of
-from dralab.apiserver.proxies import Proxies
 from dralab.apiserver.resources.options import Query
 from dralab.apiserver.resources.server import Resources
 from dralab.apiserver.users import User
@@ -101,8 +100,7 @@ class NodeProxy:
 
     def connectors(self) -> Mapping[tuple[str, str], Connector]:
         """Return what answers the subresources of pods that lead out of the server."""
-        proxies = Proxies(self).connectors()
-        return {**{("pods", name): self._answer for name in VERBS}, **proxies}
+        return {("pods", name): self._answer for name in VERBS}
 
     def port_of(self, pod: Mapping[str, Any], port: int, protocol: str) -> Answer | ApiError:
         """Return a connection to a port of a pod, in a protocol of port-forward; or why not."""

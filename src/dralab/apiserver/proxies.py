@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import quote
 
 from dralab.api.status import ApiError
@@ -29,12 +29,10 @@ from dralab.apiserver.http.resource_requests import Connector
 from dralab.apiserver.http.routing import Route
 from dralab.apiserver.http.sending import refused
 from dralab.apiserver.http.trying import NO_CACHE
+from dralab.apiserver.nodes import NodeProxy
 from dralab.apiserver.users import User
 from dralab.objects.metadata import spec_of, status_of
 from dralab.values.json_types import JsonObject
-
-if TYPE_CHECKING:
-    from dralab.apiserver.nodes import NodeProxy
 
 MOST: Final = 1_000  # requests at a time
 CHANNELS: Final = "v4.channel.k8s.io"
@@ -61,7 +59,7 @@ SAFE: Final = (
 class Proxies:
     """Answers the subresource `proxy` of pods, services and nodes."""
 
-    def __init__(self, nodes: "NodeProxy") -> None:
+    def __init__(self, nodes: NodeProxy) -> None:
         self.nodes = nodes
         self.resources = nodes.resources
         self._open: set[object] = set()

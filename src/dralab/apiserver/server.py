@@ -18,6 +18,7 @@ from dralab.apiserver.http.application import Application
 from dralab.apiserver.http.messages import Answer, HttpRequest, with_headers
 from dralab.apiserver.http.request_metrics import RequestMetrics
 from dralab.apiserver.nodes import LOOPBACK, Network, NodeProxy
+from dralab.apiserver.proxies import Proxies
 from dralab.apiserver.resources.assembly import built_in_admission, new_resources
 from dralab.apiserver.resources.event_ttl import TTL, EventLeases
 from dralab.apiserver.resources.outgoing_calls import OutgoingSettings
@@ -129,6 +130,7 @@ class ApiServer:
             self.audit = self._audited(audit, chance)
         self.nodes = NodeProxy(self.resources, networks)
         self.application.requests.connectors.update(self.nodes.connectors())
+        self.application.requests.connectors.update(Proxies(self.nodes).connectors())
 
     def _authorize(self, modes: Sequence[str]) -> None:
         """Switch authorization on."""

@@ -16,6 +16,7 @@ from dralab.apiserver.authentication.tokens import TokenTable
 from dralab.apiserver.http.application import Application
 from dralab.apiserver.http.messages import ByteStream, HttpRequest, Proxied, Upgrade, WatchStream
 from dralab.apiserver.nodes import NodeProxy
+from dralab.apiserver.proxies import Proxies
 from dralab.apiserver.resources.assembly import built_in_admission, new_resources
 from dralab.apiserver.storage import MemoryStore
 from dralab.apiserver.users import User
@@ -89,7 +90,9 @@ class InProcess:
             audiences=resources.context.issuer.audiences,
         )
         self.application = Application(resources, authentication=authentication)
-        self.application.requests.connectors.update(NodeProxy(resources).connectors())
+        nodes = NodeProxy(resources)
+        self.application.requests.connectors.update(nodes.connectors())
+        self.application.requests.connectors.update(Proxies(nodes).connectors())
 
     def send(self, question: Question) -> Reply:
         """Return the answer; a watch has ended when it comes."""
