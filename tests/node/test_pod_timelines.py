@@ -3,6 +3,7 @@
 import pytest
 
 from devicelab import DeviceLab
+from dralab.node.simulated_runtime import SimulatedContainer
 from dralab.objects.conditions import condition_of
 from dralab.runtime.resources import EVENTS, PODS
 
@@ -365,3 +366,10 @@ STORIES = {
 def test_a_pod_goes_through_what_the_kubelet_has_it_go_through(name):
     spec, seconds, deleted, expected = STORIES[name]
     assert story(spec, seconds, deleted=deleted) == expected
+
+
+@pytest.mark.parametrize("name", [name for name in STORIES if "probe" in name])
+def test_probes_that_take_real_time_say_the_same(name, monkeypatch):
+    monkeypatch.setattr(SimulatedContainer, "real", True, raising=False)
+    spec, seconds, deleted, expected = STORIES[name]
+    assert sorted(story(spec, seconds, deleted=deleted)) == sorted(expected)

@@ -291,11 +291,7 @@ class Kubelets:
         now = self.manager.now()
         for condition in new["conditions"]:
             known = condition_of({"status": {"conditions": listed}}, condition["type"])
-            if (
-                known is None
-                or any(known.get(k) != v for k, v in condition.items())
-                or ("reason" in known and "reason" not in condition)
-            ):
+            if known is None or any(known.get(k) != v for k, v in condition.items()):
                 listed = replaced(listed, condition, now=now)
         wanted = {**held, **new, "conditions": listed}
         if wanted == held:

@@ -98,16 +98,11 @@ class SimulatedContainer:
             self._kill_after(grace)
             return
         steps = trapped(self._state, "TERM")
-        code = 143
-        if steps is not None:
-            code = self._drain(steps)
-        if code >= 0 and "" not in {
-            self._state.traps.get("TERM"),
-            self._state.traps.get("SIGTERM"),
-        }:
-            self._end(0 if steps is not None and code == 0 else code)
-            return
-        self._kill_after(grace)
+        code = 143 if steps is None else self._drain(steps)
+        if code >= 0:
+            self._end(code)
+        else:  # The trap does not exit.
+            self._kill_after(grace)
 
     def run_out_of_memory(self) -> None:
         """End it as the kernel does at the limit of its memory; the runtime says OOMKilled."""
