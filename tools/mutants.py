@@ -10,7 +10,8 @@ mutants.
 The tests of a package are collected once, and run once to see which lines each runs (`--lines`
 keeps that for later runs). For a mutant inside a function the process forks, the child gives the
 function its changed code, and runs the tests that run the changed statement until one fails.
-Others (a default, a field of a class) get a process of their own, with a copy of the sources.
+Others (a default, a field of a class, what runs in other processes) get a process of their own,
+with a copy of the sources.
 `--from` and `--count` choose a portion of all mutants.
 """
 
@@ -88,6 +89,19 @@ class Known:
             spent[item.path] = spent.get(item.path, 0) + self.seconds.get(item.nodeid, 0)
         near = set(tests_of(mutant.path, list(spent)))
         return sorted(found, key=lambda item: (item.path not in near, spent[item.path], item.path))
+
+    def elsewhere(self, mutant: Mutant, items: list[pytest.Item]) -> list[pytest.Item]:
+        """Return the tests of a module that no test runs in its own process, by its name.
+
+        A program that another module starts is tested by the tests of that module.
+        """
+        path = HERE / mutant.path
+        starters = [
+            file for file in path.parent.glob("*.py") if path.stem in file.read_text("utf-8")
+        ]
+        files = list(dict.fromkeys(item.path for item in items))
+        near = {test for file in starters for test in tests_of(file, files)}
+        return [item for item in items if item.path in near]
 
 
 class Lines:
@@ -180,7 +194,8 @@ class ForkedRuns:
             functions = changed_functions(mutant)
             items = self._known.chosen(mutant, session.items)
             if not items:
-                found = ""
+                items = self._known.elsewhere(mutant, session.items)
+                found = run_apart(mutant, items) if items else ""
             elif functions:
                 found = _run(items, functions, self._known.seconds)
             else:
