@@ -50,9 +50,9 @@ def test_a_run_is_read_as_it_was_written(folder):
     assert tasks["ended"] == [60.0, None, None]
     assert tasks["places"] == [[0], [0, 1], []]
     samples = found["samples"]
-    assert [dict(zip(samples["columns"], row, strict=True))["gpu"] for row in samples["rows"]] == [
-        500
-    ] * 3
+    assert samples["columns"]["gpu"] == [500] * 3
+    assert [found["states"][at] for at in tasks["state"]] == ["succeeded", "running", "waiting"]
+    assert found["summary"]["capacity"] == {"gpu": 2000}
     assert found["problems"] == []
     assert orjson.loads(RunDesk(folder).about())["kind"] == "run"
 
@@ -60,9 +60,18 @@ def test_a_run_is_read_as_it_was_written(folder):
 def test_many_samples_are_thinned_and_the_last_one_stays(tmp_path):
     outputs.write(result(2 * MOST_SAMPLES + 10), tmp_path, parquet=False)
     samples = run(tmp_path)["samples"]
-    assert len(samples["rows"]) <= MOST_SAMPLES + 1
+    assert len(samples["columns"]["time"]) <= MOST_SAMPLES + 1
     assert samples["of"] == 2 * MOST_SAMPLES + 10
-    assert samples["rows"][-1][0] == 2 * MOST_SAMPLES + 9
+    assert samples["columns"]["time"][-1] == 2 * MOST_SAMPLES + 9
+
+
+def test_tasks_and_lanes_beyond_the_limits_are_counted_and_left_out(tmp_path, monkeypatch):
+    monkeypatch.setattr("dralab.web.run_desk.MOST_TASKS", 2)
+    monkeypatch.setattr("dralab.web.run_desk.MOST_LANES", 1)
+    outputs.write(result(), tmp_path, parquet=False)
+    found = run(tmp_path)
+    assert (found["tasks"]["of"], found["tasks"]["id"]) == (3, ["a", 'b,"<b>'])
+    assert (found["lanes"], found["tasks"]["places"]) == (["n1/gpu0"], [[0], [0]])
 
 
 @pytest.mark.parametrize("name", ["tasks.csv", "samples.csv"])
@@ -72,7 +81,7 @@ def test_a_table_that_is_cut_loses_its_last_row_and_says_so(folder, name):
     found = run(folder)
     assert found["problems"] == [f"{name} is cut: its last row is left out"]
     assert len(found["tasks"]["id"]) == (2 if name == "tasks.csv" else 3)
-    assert len(found["samples"]["rows"]) == (2 if name == "samples.csv" else 3)
+    assert len(found["samples"]["columns"]["time"]) == (2 if name == "samples.csv" else 3)
 
 
 @pytest.mark.parametrize("name", ["tasks.csv", "samples.csv"])

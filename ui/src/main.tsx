@@ -4,14 +4,15 @@ import { ask, beginSession, Refused, useToken } from "./api";
 import { CapacityView } from "./capacityview";
 import { Fleet } from "./fleet";
 import { FleetView } from "./fleetview";
+import { History } from "./history";
 import { useCluster } from "./live";
 import { Problem, refusedOf } from "./parts";
 import { StoryView } from "./storyview";
-import { TimeView } from "./timeview";
+import { HistoryView, RunView } from "./timeview";
 import type { About, Named } from "./types";
 import { WaitingView } from "./waitingview";
 
-const TABS = ["Fleet", "Waiting", "Story", "What if"] as const;
+const TABS = ["Fleet", "Waiting", "Story", "What if", "Time"] as const;
 type Tab = (typeof TABS)[number];
 
 function App() {
@@ -39,7 +40,7 @@ function RunPage({ about }: { about: About }) {
   return (
     <>
       <header class="top"><h1>dralab</h1><span class="quiet"><bdi>{about.title}</bdi></span></header>
-      <main><TimeView /></main>
+      <main><RunView /></main>
     </>
   );
 }
@@ -74,6 +75,11 @@ function Cluster({ about, onRefused }: { about: About; onRefused: (error: Refuse
   const [search, setSearch] = useState("");
   const { fleet: data, waiting, error, live } = useCluster(about, onRefused);
   const fleet = useMemo(() => data && new Fleet(data), [data]);
+  const history = useMemo(() => new History(), []);
+  // While this renders, not after it: the views see what was recorded.
+  useMemo(() => {
+    if (about.live && fleet && waiting) history.record(fleet, waiting.total);
+  }, [fleet, waiting]);
 
   const open = (to: Tab) => (named: Named) => {
     setChosen({ kind: named.kind, namespace: named.namespace, name: named.name });
@@ -88,7 +94,7 @@ function Cluster({ about, onRefused }: { about: About; onRefused: (error: Refuse
       <header class="top">
         <h1>dralab</h1>
         <span class="quiet"><bdi>{about.title}</bdi></span>
-        <Tabs tab={tab} onTab={setTab} waiting={waiting?.total ?? 0} />
+        <Tabs tabs={about.live ? TABS : TABS.filter((each) => each !== "Time")} tab={tab} onTab={setTab} waiting={waiting?.total ?? 0} />
         <span class="quiet" role="status">
           {error && data ? "The state shown is old." : data && about.live ? `${live ? "live, " : ""}as of ${new Date(data.asOf).toLocaleTimeString()}` : ""}
         </span>
@@ -107,23 +113,24 @@ function Cluster({ about, onRefused }: { about: About; onRefused: (error: Refuse
         {fleet && tab === "What if" && (
           <CapacityView fleet={fleet} waiting={waiting?.items ?? []} version={fleet.data.version} onNode={showNode} />
         )}
+        {fleet && tab === "Time" && <HistoryView history={history} fleet={fleet} version={history.version} onNode={showNode} />}
         </div>
       </main>
     </>
   );
 }
 
-function Tabs({ tab, onTab, waiting }: { tab: Tab; onTab: (tab: Tab) => void; waiting: number }) {
+function Tabs({ tabs, tab, onTab, waiting }: { tabs: readonly Tab[]; tab: Tab; onTab: (tab: Tab) => void; waiting: number }) {
   const key = (event: KeyboardEvent) => {
     const by = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
     if (!by) return;
-    const next = TABS[(TABS.indexOf(tab) + by + TABS.length) % TABS.length]!;
+    const next = tabs[(tabs.indexOf(tab) + by + tabs.length) % tabs.length]!;
     onTab(next);
     document.getElementById(`tab-${next}`)?.focus();
   };
   return (
     <div role="tablist" aria-label="Views" onKeyDown={key}>
-      {TABS.map((name) => (
+      {tabs.map((name) => (
         <button
           key={name} type="button" role="tab" id={`tab-${name}`} aria-controls="view"
           aria-selected={name === tab} tabIndex={name === tab ? 0 : -1} onClick={() => onTab(name)}

@@ -1,101 +1,48 @@
-import { useEffect, useRef, useState } from "preact/hooks";
+// Time: a slider, play, curves and lanes, for the results of a simulation or for what the window saw.
+
+import type { ComponentChildren } from "preact";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { ask } from "./api";
+import type { Fleet } from "./fleet";
+import { History } from "./history";
+import { Map } from "./map";
 import { Answered, number, useAnswer, useDark } from "./parts";
+import { PLAIN, type Scene } from "./scene";
+import { type LaneKind, moved, TimeChart, zoomed } from "./timechart";
+import { curveOf, dashOf, timePalette, type Window } from "./timedraw";
+import { clock, type Timeline, timelineOf } from "./timeline";
 import type { Run } from "./types";
 
-const CURVES: [string, string][] = [["waiting", "waiting tasks"], ["running", "running tasks"], ["gpu", "GPUs in use"], ["cpu", "CPU or machines in use"], ["fragmented", "fragmented GPUs"]];
-const COLOURS = ["--curve-0", "--curve-1", "--curve-2", "--curve-3", "--curve-4"];
-const DASHES = [[], [6, 3], [2, 2], [8, 2, 2, 2], [1, 3]];
 const SPEEDS = [1, 10, 100, 1_000, 10_000];
-const CURVE_HEIGHT = 130;
 const MOST_LISTED = 100;
+// While it plays, the table is written anew a few times a second.
+const TABLE_EVERY = 250;
+const LOOK_EVERY = 2_000;
 
-export function TimeView() {
+export function RunView() {
   const answer = useAnswer("run", () => ask<Run>("run"));
-  return <Answered answer={answer}>{(run) => <Shown run={run} />}</Answered>;
+  return <Answered answer={answer}>{(run) => <ShownRun run={run} />}</Answered>;
 }
 
-function Shown({ run }: { run: Run }) {
-  const end = Math.max(run.summary.simulated_until, 1);
-  const [now, setNow] = useState(end / 2);
-  const [speed, setSpeed] = useState(0);
-  const [rate, setRate] = useState(1_000);
-  useEffect(() => {
-    if (!speed) return;
-    let before = performance.now(), frame = 0;
-    const step = (at: number) => {
-      const passed = ((at - before) / 1000) * speed;
-      before = at;
-      setNow((time) => Math.min(end, time + passed));
-      frame = requestAnimationFrame(step);
-    };
-    frame = requestAnimationFrame(step);
-    return () => cancelAnimationFrame(frame);
-  }, [speed]);
-  const curves = CURVES.filter(([name]) => {
-    const column = run.samples.columns.indexOf(name);
-    return column >= 0 && run.samples.rows.some((row) => row[column]);
-  });
-  const { tasks } = run;
-  const runs = tasks.id.map((_, at) => at).filter((at) => isAt(run, at, now));
-  const sample = [...run.samples.rows].reverse().find((row) => row[0]! <= now);
-  const value = (name: string) => sample?.[run.samples.columns.indexOf(name)];
+function ShownRun({ run }: { run: Run }) {
+  const timeline = useMemo(() => timelineOf(run), [run]);
+  const { tasks, samples, summary } = run;
   return (
     <section class="page time" aria-label="Time">
       <header>
-        <h2><bdi>{run.summary.name} · {run.summary.scheduler} · seed {run.summary.seed}</bdi></h2>
-        {!run.summary.complete && <span class="problem">The run was stopped before its end.</span>}
+        <h2><bdi>{summary.name} · {summary.scheduler} · seed {summary.seed}</bdi></h2>
+        {!summary.complete && <span class="problem">The run was stopped before its end.</span>}
       </header>
       {run.problems.map((text) => <p class="problem" role="alert" key={text}><bdi>{text}</bdi></p>)}
-      <div class="bar">
-        <button type="button" class="main" onClick={() => {
-          if (!speed && now >= end) setNow(0);
-          setSpeed(speed ? 0 : rate);
-        }}>{speed ? "Stop" : "Play"}</button>
-        <label>
-          Speed{" "}
-          <select value={rate} onChange={(event) => {
-            const chosen = Number(event.currentTarget.value);
-            setRate(chosen);
-            if (speed) setSpeed(chosen);
-          }}>
-            {SPEEDS.map((each) => <option key={each} value={each}>{number(each)}×</option>)}
-          </select>
-        </label>
-        <label class="wide">
-          Time <input type="range" min={0} max={end} step="any" value={now} aria-valuetext={clock(now)} onInput={(event) => setNow(Number(event.currentTarget.value))} />
-        </label>
-        <output>{clock(now)} of {clock(end)}</output>
-      </div>
-      <p role="status">
-        {number(value("waiting") ?? 0)} waiting, {number(value("running") ?? 0)} running
-        {value("gpu") ? `, ${number(value("gpu")! / 1000)} GPUs in use` : ""}
-      </p>
-      <ul class="legend">
-        {curves.map(([name, title], at) => <li key={name}><Line at={at} /> {title}</li>)}
-      </ul>
-      <Chart run={run} curves={curves.map(([name]) => name)} end={end} now={now} onNow={setNow} />
-      <h3>Running at {clock(now)}</h3>
-      <table>
-        <thead><tr><th scope="col">Task</th><th scope="col">Started</th><th scope="col">Ends</th><th scope="col">On</th></tr></thead>
-        <tbody>
-          {runs.slice(0, MOST_LISTED).map((at) => (
-            <tr key={at}>
-              <th scope="row"><bdi>{tasks.id[at]}</bdi></th>
-              <td>{clock(tasks.started[at]!)}</td>
-              <td>{tasks.ended[at] === null ? "" : clock(tasks.ended[at]!)} {tasks.state[at]}</td>
-              <td><bdi>{tasks.places[at]!.slice(0, 8).map((lane) => run.lanes[lane] ?? "…").join(", ")}</bdi>{tasks.places[at]!.length > 8 && ` and ${tasks.places[at]!.length - 8} more`}</td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-      {runs.length > MOST_LISTED && <p class="quiet">The first {MOST_LISTED} of {number(runs.length)}.</p>}
+      <Board timeline={timeline} states={[]} what="Task" label={clock} first={1_000} />
       {tasks.of > tasks.id.length && <p class="quiet">Of {number(tasks.of)} tasks, the first {number(tasks.id.length)} are shown.</p>}
+      {samples.of > timeline.times.length && <p class="quiet">Of {number(samples.of)} samples, {number(timeline.times.length)} are shown.</p>}
+      {summary.notes.map((text) => <p class="quiet" key={text}><bdi>{text}</bdi></p>)}
       <details>
         <summary>Numbers of the run</summary>
         <table>
           <tbody>
-            {Object.entries(run.summary.metrics).map(([name, amount]) => (
+            {Object.entries(summary.metrics).map(([name, amount]) => (
               <tr key={name}><th scope="row">{name}</th><td>{typeof amount === "number" ? Number(amount.toPrecision(6)) : String(amount ?? "")}</td></tr>
             ))}
           </tbody>
@@ -105,118 +52,222 @@ function Shown({ run }: { run: Run }) {
   );
 }
 
-function isAt(run: Run, task: number, now: number): boolean {
-  const started = run.tasks.started[task], ended = run.tasks.ended[task];
-  return started !== null && started !== undefined && started <= now && (ended === null || ended === undefined || ended > now);
+/** What this window has seen of a cluster that changes. */
+export function HistoryView({ history, fleet, version, onNode }: { history: History; fleet: Fleet; version: number; onNode: (name: string) => void }) {
+  const [tick, setTick] = useState(0);
+  const [at, setAt] = useState<number | null>(null);
+  useEffect(() => {
+    const timer = setInterval(() => setTick((before) => before + 1), LOOK_EVERY);
+    return () => clearInterval(timer);
+  }, []);
+  const timeline = useMemo(() => history.timeline(), [version, tick]);
+  const scene = useMemo<Scene>(
+    () => (at === null ? PLAIN : { ...PLAIN, states: history.statesAt(at, fleet) }), [at, fleet, version],
+  );
+  return (
+    <section class="what-if" aria-label="Time">
+      <section class="fleet above" aria-label="The fleet at that time">
+        <Map fleet={fleet} scene={scene} label="The fleet at the chosen time." onChoose={(node) => node >= 0 && onNode(fleet.nodeName(node))} />
+      </section>
+      <div class="page time">
+        <p class="quiet">What this window has seen since {daytime(timeline.begin)}; nothing is kept when you close it.</p>
+        <Board timeline={timeline} states={fleet.data.states} what="Held by" label={daytime} first={10} onTime={setAt} live />
+      </div>
+    </section>
+  );
 }
 
-/** A time of the simulation as days and hours. */
-export function clock(seconds: number): string {
-  const whole = Math.floor(seconds), two = (value: number) => String(value).padStart(2, "0");
-  const days = Math.floor(whole / 86_400);
-  return `${days ? `${days}d ` : ""}${two(Math.floor(whole / 3600) % 24)}:${two(Math.floor(whole / 60) % 60)}:${two(whole % 60)}`;
+interface BoardProps {
+  timeline: Timeline;
+  states: readonly string[];
+  /** What a span is, as the title of its column. */
+  what: string;
+  label: (time: number) => string;
+  /** The speed that is offered first. */
+  first: number;
+  /** The timeline grows, and without a chosen time its end is shown. */
+  live?: boolean;
+  /** Told of the chosen time; null is the end of one that grows. */
+  onTime?: (time: number | null) => void;
 }
 
-function Line({ at }: { at: number }) {
+function Board({ timeline, states, what, label, first, live = false, onTime }: BoardProps) {
+  const { begin, end } = timeline;
+  const [chosen, setChosen] = useState<number | null>(live ? null : (begin + end) / 2);
+  const [speed, setSpeed] = useState(0);
+  const [rate, setRate] = useState(first);
+  const [view, setView] = useState<Window | null>(null);
+  const [kind, setKind] = useState<LaneKind>("devices");
+  const now = Math.min(Math.max(chosen ?? end, begin), end);
+  const hasNodes = timeline.byNode !== null;
+  const shown = useCalm(now, speed > 0);
+  const last = useRef(end);
+  last.current = end;
+  useEffect(() => onTime?.(chosen === null ? null : shown), [shown, chosen === null]);
+  useEffect(() => {
+    if (!speed) return;
+    let before = performance.now(), frame = 0;
+    const step = (at: number) => {
+      const passed = ((at - before) / 1000) * speed;
+      before = at;
+      setChosen((time) => {
+        const next = (time ?? last.current) + passed;
+        if (next < last.current) return next;
+        setSpeed(0);
+        return live ? null : last.current;
+      });
+      frame = requestAnimationFrame(step);
+    };
+    frame = requestAnimationFrame(step);
+    return () => cancelAnimationFrame(frame);
+  }, [speed]);
+  const window = view ?? { from: begin, to: end };
+  // What plays stays in sight.
+  useEffect(() => {
+    if (view && speed && (now < view.from || now > view.to)) setView(moved(timeline, view, now - view.from));
+  }, [now]);
+  const choose = (time: number) => setChosen(Math.max(begin, Math.min(end, time)));
+  const zoom = (factor: number) => setView(zoomed(timeline, window, Math.min(Math.max(now, window.from), window.to), factor));
+  const at = timeline.sampleAt(shown);
+  return (
+    <>
+      <div class="bar">
+        <button type="button" class="main" onClick={() => {
+          if (!speed && now >= end) setChosen(begin);
+          setSpeed(speed ? 0 : rate);
+        }}>{speed ? "Stop" : "Play"}</button>
+        <label>
+          Speed{" "}
+          <select value={rate} onChange={(event) => {
+            const wanted = Number(event.currentTarget.value);
+            setRate(wanted);
+            if (speed) setSpeed(wanted);
+          }}>
+            {SPEEDS.map((each) => <option key={each} value={each}>{number(each)}×</option>)}
+          </select>
+        </label>
+        <label class="wide">
+          Time <input type="range" min={begin} max={end} step="any" value={now} aria-valuetext={label(now)} onInput={(event) => choose(Number(event.currentTarget.value))} />
+        </label>
+        <output class="count">{label(now)} of {label(end)}</output>
+        {live && <button type="button" aria-pressed={chosen === null} onClick={() => { setSpeed(0); setChosen(null); }}>Now</button>}
+      </div>
+      <p role="status" class="figures">
+        {at >= 0 && timeline.strips.map((strip) => strip.lines.map((line) => (
+          <span key={strip.title + line.title}>{amount(line.values[at]!)}{strip.unit && " %"} {line.title}</span>
+        )))}
+      </p>
+      <div class="bar">
+        <ul class="legend" aria-label="Curves">
+          {timeline.strips.map((strip, row) => strip.lines.map((line, each) => (
+            <li key={strip.title + line.title}><LinePicture at={curveOf(timeline, row, each)} /> {strip.title}: {line.title}</li>
+          )))}
+        </ul>
+        {hasNodes && (
+          <label>
+            Lanes{" "}
+            <select value={kind} onChange={(event) => setKind(event.currentTarget.value as LaneKind)}>
+              <option value="devices">devices</option>
+              <option value="nodes">nodes</option>
+            </select>
+          </label>
+        )}
+        <span class="group">
+          <button type="button" aria-label="Zoom in on time" onClick={() => zoom(0.5)}>+</button>
+          <button type="button" aria-label="Zoom out of time" onClick={() => zoom(2)}>−</button>
+          <button type="button" aria-label="Show all of the time" onClick={() => setView(null)}>All</button>
+        </span>
+      </div>
+      <TimeChart
+        timeline={timeline} states={states} lanes={hasNodes ? kind : "devices"} window={window} now={now} label={label}
+        onNow={choose} onWindow={setView}
+      />
+      <Running timeline={timeline} time={shown} what={what} label={label} />
+    </>
+  );
+}
+
+/** What runs at a time; it is written again only for another time. */
+function Running({ timeline, time, what, label }: { timeline: Timeline; time: number; what: string; label: (time: number) => string }): ComponentChildren {
+  return useMemo(() => {
+    const { total, spans } = timeline.at(time, MOST_LISTED);
+    const lanes = lanesOfSpans(timeline, new Set(spans));
+    return (
+      <>
+        <h3>At {label(time)}: {number(total)}</h3>
+        <table>
+          <thead><tr><th scope="col">{what}</th><th scope="col">Since</th><th scope="col">Until</th><th scope="col">State</th><th scope="col">On</th></tr></thead>
+          <tbody>
+            {spans.map((span) => (
+              <tr key={span}>
+                <th scope="row"><bdi>{timeline.names[span]}</bdi></th>
+                <td>{label(timeline.starts[span]!)}</td>
+                <td>{timeline.ends[span]! < Infinity ? label(timeline.ends[span]!) : ""}</td>
+                <td>{timeline.notes[span]}</td>
+                <td><bdi>{(lanes.get(span) ?? []).slice(0, 8).join(", ")}</bdi>{(lanes.get(span)?.length ?? 0) > 8 && ` and ${lanes.get(span)!.length - 8} more`}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+        {total > MOST_LISTED && <p class="quiet">The first {MOST_LISTED} of {number(total)}.</p>}
+      </>
+    );
+  }, [timeline, time]);
+}
+
+function lanesOfSpans({ lanes }: Timeline, wanted: ReadonlySet<number>): ReadonlyMap<number, string[]> {
+  const found = new globalThis.Map<number, string[]>();
+  for (let lane = 0; wanted.size && lane < lanes.names.length; lane++) {
+    for (let at = lanes.first[lane]!; at < lanes.first[lane + 1]!; at++) {
+      const span = lanes.items[at]!;
+      if (!wanted.has(span)) continue;
+      const known = found.get(span);
+      if (known) known.push(lanes.names[lane]!);
+      else found.set(span, [lanes.names[lane]!]);
+    }
+  }
+  return found;
+}
+
+/** A value that changes at most a few times a second while it moves. */
+function useCalm(value: number, moves: boolean): number {
+  const [calm, setCalm] = useState(value);
+  const newest = useRef(value);
+  newest.current = value;
+  useEffect(() => {
+    if (!moves) return;
+    const timer = setInterval(() => setCalm(newest.current), TABLE_EVERY);
+    return () => clearInterval(timer);
+  }, [moves]);
+  useEffect(() => {
+    if (!moves) setCalm(value);
+  }, [value, moves]);
+  return moves ? calm : value;
+}
+
+function amount(value: number): string {
+  return Number(value.toPrecision(3)).toLocaleString("en-US");
+}
+
+/** A time of a cluster, as the clock on the wall has it. */
+function daytime(seconds: number): string {
+  return new Date(seconds * 1000).toLocaleTimeString();
+}
+
+function LinePicture({ at }: { at: number }) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const dark = useDark();
   useEffect(() => {
-    const context = canvas.current!.getContext("2d")!;
+    const element = canvas.current!, context = element.getContext("2d")!;
+    const { curves } = timePalette(element, []);
     context.clearRect(0, 0, 48, 16);
-    context.setLineDash(DASHES[at]!.map((each) => each * 1.5));
-    context.strokeStyle = getComputedStyle(canvas.current!).getPropertyValue(COLOURS[at]!);
+    context.setLineDash(dashOf(at).map((each) => each * 1.5));
+    context.strokeStyle = curves[at % curves.length]!;
     context.lineWidth = 3;
     context.beginPath();
     context.moveTo(0, 8);
     context.lineTo(48, 8);
     context.stroke();
-  }, [dark]);
+  }, [at, dark]);
   return <canvas ref={canvas} class="line" width={48} height={16} aria-hidden="true" />;
-}
-
-interface ChartProps {
-  run: Run;
-  curves: string[];
-  end: number;
-  now: number;
-  onNow: (time: number) => void;
-}
-
-function Chart({ run, curves, end, now, onNow }: ChartProps) {
-  const canvas = useRef<HTMLCanvasElement>(null);
-  const [width, setWidth] = useState(0);
-  const dark = useDark();
-  const lanes = run.lanes.length;
-  const row = lanes ? Math.max(2, Math.min(14, 420 / lanes)) : 0;
-  const height = CURVE_HEIGHT + 10 + Math.min(lanes * row, 700);
-  useEffect(() => {
-    const resized = new ResizeObserver(() => setWidth(canvas.current!.clientWidth));
-    resized.observe(canvas.current!);
-    return () => resized.disconnect();
-  }, []);
-  useEffect(() => {
-    const element = canvas.current!;
-    if (!width) return;
-    const ratio = devicePixelRatio || 1;
-    element.width = width * ratio;
-    element.height = height * ratio;
-    const context = element.getContext("2d")!, style = getComputedStyle(element);
-    const colour = (name: string) => style.getPropertyValue(name).trim();
-    context.scale(ratio, ratio);
-    const x = (time: number) => (time / end) * width;
-    curves.forEach((name, number) => {
-      const column = run.samples.columns.indexOf(name);
-      const most = Math.max(1e-9, ...run.samples.rows.map((each) => each[column]!));
-      context.strokeStyle = colour(COLOURS[number]!);
-      context.setLineDash(DASHES[number]!);
-      context.lineWidth = 1.5;
-      context.beginPath();
-      let last = CURVE_HEIGHT;
-      run.samples.rows.forEach((each, at) => {
-        const y = CURVE_HEIGHT - 2 - (each[column]! / most) * (CURVE_HEIGHT - 8);
-        if (at) context.lineTo(x(each[0]!), last);
-        context[at ? "lineTo" : "moveTo"](x(each[0]!), y);
-        last = y;
-      });
-      context.lineTo(width, last);
-      context.stroke();
-    });
-    context.setLineDash([]);
-    context.fillStyle = colour("--line");
-    context.fillRect(0, CURVE_HEIGHT, width, 1);
-    const { tasks } = run;
-    tasks.id.forEach((_, at) => {
-      const started = tasks.started[at];
-      if (started === null || started === undefined) return;
-      const from = x(started), to = x(tasks.ended[at] ?? end);
-      context.fillStyle = colour(at % 2 ? "--curve-1" : "--curve-0");
-      for (const lane of tasks.places[at]!) {
-        const y = CURVE_HEIGHT + 8 + lane * row;
-        if (y < height) context.fillRect(from, y, Math.max(to - from - 0.5, 0.5), Math.max(row - 1, 1));
-      }
-    });
-    if (row >= 11) {
-      context.font = "10px system-ui, sans-serif";
-      run.lanes.forEach((name, lane) => {
-        const y = CURVE_HEIGHT + 8 + lane * row + row - 3;
-        context.fillStyle = colour("--paper");
-        context.globalAlpha = 0.75;
-        context.fillRect(0, y - 9, context.measureText(name).width + 4, 11);
-        context.globalAlpha = 1;
-        context.fillStyle = colour("--ink");
-        context.fillText(name, 2, y);
-      });
-    }
-  }, [run, width, dark, curves.join()]);
-  const at = (event: PointerEvent) => onNow(Math.max(0, Math.min(end, (event.offsetX / width) * end)));
-  return (
-    <div class="chart">
-      <canvas
-        ref={canvas} class="curve" style={{ height: `${height}px` }} role="img"
-        aria-label={`Curves of ${curves.join(", ")} and ${number(lanes)} lanes of tasks over ${clock(end)}; the table below lists what runs at the chosen time`}
-        onPointerDown={at} onPointerMove={(event) => event.buttons === 1 && at(event)}
-      />
-      <span class="now" style={{ left: `${(100 * now) / end}%` }} aria-hidden="true" />
-    </div>
-  );
 }

@@ -164,10 +164,11 @@ export interface Moves {
 export interface Run {
   summary: { name: string; scheduler: string; seed: number; complete: boolean;
              simulated_until: number; metrics: Record<string, number | string | null>;
-             notes: string[] };
-  samples: { columns: string[]; rows: number[][]; of: number };
+             notes: string[]; capacity?: Record<string, number> };
+  samples: { columns: Record<string, number[]>; of: number };
   lanes: string[];
-  tasks: { id: string[]; state: string[]; submitted: (number | null)[]; started: (number | null)[];
+  states: string[];
+  tasks: { id: string[]; state: number[]; submitted: (number | null)[]; started: (number | null)[];
            ended: (number | null)[]; places: number[][]; of: number };
   problems: string[];
 }

@@ -9,9 +9,9 @@ from dralab import __version__
 from dralab.simulation.results.reading import WrittenRun, read_run
 from dralab.web.fleet_map import NameList
 
-MOST_SAMPLES: Final = 4_000
-MOST_TASKS: Final = 50_000
-MOST_LANES: Final = 2_000
+MOST_SAMPLES: Final = 20_000
+MOST_TASKS: Final = 200_000
+MOST_LANES: Final = 100_000
 MOST_PROBLEMS: Final = 20
 
 
@@ -36,32 +36,37 @@ class RunDesk:
 def run_view(run: WrittenRun) -> dict[str, Any]:
     """Return a run in columns: at most MOST_SAMPLES samples, evenly chosen, and the first tasks.
 
-    `of` says how many there are; lanes are listed once, tasks refer to them by their place.
+    `of` says how many there are. Lanes and states are listed once; tasks refer to them by their
+    place, and to no lane beyond MOST_LANES.
     """
     step = max(1, -(-len(run.samples) // MOST_SAMPLES))
     chosen = run.samples[::step]
     if run.samples and chosen[-1] is not run.samples[-1]:
         chosen = [*chosen, run.samples[-1]]
-    lanes = NameList()
+    lanes, states = NameList(), NameList()
     tasks = run.tasks[:MOST_TASKS]
     for name in sorted({name for task in tasks for name in task.places}):
         lanes.place(name)
-    places = [[lanes.place(name) for name in task.places] for task in tasks]
+    places = [[at for at in map(lanes.place, task.places) if at < MOST_LANES] for task in tasks]
     problems = list(run.problems[:MOST_PROBLEMS])
     if len(run.problems) > MOST_PROBLEMS:
         problems.append(f"and {len(run.problems) - MOST_PROBLEMS} more problems")
     return {
         "summary": dict(run.summary),
-        "samples": {"columns": list(run.columns), "rows": chosen, "of": len(run.samples)},
+        "samples": {
+            "columns": {name: [row[at] for row in chosen] for at, name in enumerate(run.columns)},
+            "of": len(run.samples),
+        },
         "lanes": lanes.texts[:MOST_LANES],
         "tasks": {
             "id": [task.id for task in tasks],
-            "state": [task.state for task in tasks],
+            "state": [states.place(task.state) for task in tasks],
             "submitted": [task.submitted for task in tasks],
             "started": [task.started for task in tasks],
             "ended": [task.ended for task in tasks],
             "places": places,
             "of": len(run.tasks),
         },
+        "states": states.texts,
         "problems": problems,
     }

@@ -76,6 +76,7 @@ def summary(result: Result) -> dict[str, Any]:
         "seed": result.seed,
         "complete": result.complete,
         "simulated_until": result.end / SECOND,
+        "capacity": result.all_capacity(),
         "metrics": metrics.metrics_of(result),
         "notes": list(result.notes),
     }
