@@ -255,7 +255,7 @@ def show_moves(page: Any) -> None:
 
 def show_time(page: Any) -> None:
     """Wait until the curves are drawn."""
-    page.get_by_role("img").wait_for()
+    page.get_by_role("img").first.wait_for()
     page.wait_for_timeout(500)
 
 

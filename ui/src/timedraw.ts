@@ -5,8 +5,8 @@ import { HUES } from "./fleet";
 import type { Steps, Strip, Timeline } from "./timeline";
 
 export const AXIS = 22;
-export const STRIP = 64;
-export const STRIP_GAP = 20;
+export const STRIP = 50;
+export const STRIP_GAP = 18;
 export const ROW = 15;
 const CURVES = 5;
 const DASHES = [[], [6, 3], [2, 2], [8, 2, 2, 2], [1, 3]];

@@ -179,8 +179,9 @@ function stripsOf(run: Run): Strip[] {
       share("gpu", "gpu", 1000, "GPUs"),
       share("cpu", machines ? "machines" : "cpu", machines ? 1 : 1000, machines ? "machines" : known ? "CPU" : "CPU or machines"),
     ]],
-    ["Fragmentation", known ? "%" : "", [share("fragmented", "gpu", 1000, "GPUs that no waiting task can use")]],
-    ["Queue", "", [share("waiting", "", 1, "waiting"), share("running", "", 1, "running")]],
+    ["Fragmentation", known ? "%" : "", [share("fragmented", "gpu", 1000, "idle GPUs that typical pods cannot use")]],
+    ["Queue", "", [share("waiting", "", 1, "waiting")]],
+    ["Running", "", [share("running", "", 1, "running")]],
   ]);
 }
 

@@ -15,6 +15,8 @@ import type { Run } from "./types";
 
 const SPEEDS = [1, 10, 100, 1_000, 10_000];
 const MOST_LISTED = 100;
+// At the speed that is offered first the whole takes at most about so many seconds.
+const PLAYED = 120;
 // While it plays, the table is written anew a few times a second.
 const TABLE_EVERY = 250;
 const LOOK_EVERY = 2_000;
@@ -34,7 +36,7 @@ function ShownRun({ run }: { run: Run }) {
         {!summary.complete && <span class="problem">The run was stopped before its end.</span>}
       </header>
       {run.problems.map((text) => <p class="problem" role="alert" key={text}><bdi>{text}</bdi></p>)}
-      <Board timeline={timeline} states={[]} what="Task" label={clock} first={1_000} />
+      <Board timeline={timeline} states={[]} what="Task" label={clock} />
       {tasks.of > tasks.id.length && <p class="quiet">Of {number(tasks.of)} tasks, the first {number(tasks.id.length)} are shown.</p>}
       {samples.of > timeline.times.length && <p class="quiet">Of {number(samples.of)} samples, {number(timeline.times.length)} are shown.</p>}
       {summary.notes.map((text) => <p class="quiet" key={text}><bdi>{text}</bdi></p>)}
@@ -71,7 +73,7 @@ export function HistoryView({ history, fleet, version, onNode }: { history: Hist
       </section>
       <div class="page time">
         <p class="quiet">What this window has seen since {daytime(timeline.begin)}; nothing is kept when you close it.</p>
-        <Board timeline={timeline} states={fleet.data.states} what="Held by" label={daytime} first={10} onTime={setAt} live />
+        <Board timeline={timeline} states={fleet.data.states} what="Held by" label={daytime} onTime={setAt} live />
       </div>
     </section>
   );
@@ -83,19 +85,17 @@ interface BoardProps {
   /** What a span is, as the title of its column. */
   what: string;
   label: (time: number) => string;
-  /** The speed that is offered first. */
-  first: number;
   /** The timeline grows, and without a chosen time its end is shown. */
   live?: boolean;
   /** Told of the chosen time; null is the end of one that grows. */
   onTime?: (time: number | null) => void;
 }
 
-function Board({ timeline, states, what, label, first, live = false, onTime }: BoardProps) {
+function Board({ timeline, states, what, label, live = false, onTime }: BoardProps) {
   const { begin, end } = timeline;
   const [chosen, setChosen] = useState<number | null>(live ? null : (begin + end) / 2);
   const [speed, setSpeed] = useState(0);
-  const [rate, setRate] = useState(first);
+  const [rate, setRate] = useState(live ? 10 : SPEEDS.find((each) => (end - begin) / each <= PLAYED) ?? SPEEDS.at(-1)!);
   const [view, setView] = useState<Window | null>(null);
   const [kind, setKind] = useState<LaneKind>("devices");
   const now = Math.min(Math.max(chosen ?? end, begin), end);
@@ -152,15 +152,13 @@ function Board({ timeline, states, what, label, first, live = false, onTime }: B
         <output class="count">{label(now)} of {label(end)}</output>
         {live && <button type="button" aria-pressed={chosen === null} onClick={() => { setSpeed(0); setChosen(null); }}>Now</button>}
       </div>
-      <p role="status" class="figures">
-        {at >= 0 && timeline.strips.map((strip) => strip.lines.map((line) => (
-          <span key={strip.title + line.title}>{amount(line.values[at]!)}{strip.unit && " %"} {line.title}</span>
-        )))}
-      </p>
       <div class="bar">
-        <ul class="legend" aria-label="Curves">
+        <ul class="legend" aria-label={`Curves, with their values at ${label(shown)}`}>
           {timeline.strips.map((strip, row) => strip.lines.map((line, each) => (
-            <li key={strip.title + line.title}><LinePicture at={curveOf(timeline, row, each)} /> {strip.title}: {line.title}</li>
+            <li key={strip.title + line.title}>
+              <LinePicture at={curveOf(timeline, row, each)} /> {line.title}{" "}
+              <strong>{at < 0 ? "" : amount(line.values[at]!)}{strip.unit && " %"}</strong>
+            </li>
           )))}
         </ul>
         {hasNodes && (
