@@ -13,6 +13,11 @@ from dralab.values import names
 from dralab.values.remembering import remembered
 
 Metadata = Mapping[str, Any]
+COMMON: Final = ("labels", "annotations", "ownerReferences")
+IMMUTABLE: Final = (
+    "name", "namespace", "uid", "creationTimestamp", "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+)  # fmt: skip
 MAX_ANNOTATIONS: Final = 256 * 1024
 # The fields of Go's ObjectMeta that no template may set, in its order, as upstream names them.
 NOT_IN_TEMPLATES: Final = {
@@ -33,10 +38,12 @@ def problems(
     namespaced: bool,
     name_problems: Callable[[str], list[str]],
     prefixed: bool = True,
+    checks: str = "",
 ) -> list[FieldError]:
     """Return what is wrong with the metadata of a new object.
 
-    Where `prefixed` is false, `generateName` is not looked at: the name made of it is.
+    Where `prefixed` is false, `generateName` is not looked at: the name made of it is. `checks`
+    are those of a change (see `change_problems`).
     """
     errors: list[FieldError] = []
     prefix = metadata.get("generateName")
@@ -61,17 +68,35 @@ def problems(
     if generation < 0:
         why = "must be greater than or equal to 0"
         errors.append(fields.invalid_value("metadata.generation", generation, why))
-    return errors + _part_problems(metadata, {})
+    found = _part_problems(metadata, {})
+    if found:
+        errors += [error for part in found.values() for error in part]
+    if not checks.islower():
+        errors += _names_of_finalizers(metadata, {})
+    return errors
 
 
-def _part_problems(metadata: Metadata, known: Metadata) -> list[FieldError]:
-    """Return what is wrong with the parts that are not as they are in `known`."""
-    errors: list[FieldError] = []
+def _part_problems(metadata: Metadata, known: Metadata) -> dict[str, list[FieldError]]:
+    """Return what is wrong with the parts that are not as they are in `known`, by part."""
+    found = {}
     for part, found_in in _PARTS:
         value = metadata.get(part)
-        if value and value != known.get(part):
-            errors += found_in(value)
-    return errors
+        if value and value != known.get(part) and (errors := found_in(value)):
+            found[part] = errors
+    return found
+
+
+def _names_of_finalizers(metadata: Metadata, known: Metadata) -> list[FieldError]:
+    """Return what only built-in kinds refuse (`pkg/apis/core/validation`, ValidateObjectMeta)."""
+    finalizers = metadata.get("finalizers")
+    if not finalizers or finalizers == known.get("finalizers"):
+        return []
+    path = "metadata.finalizers"
+    return [
+        error
+        for index, name in enumerate(finalizers)
+        for error in _standard_errors(name, f"{path}[{index}]")
+    ]
 
 
 def label_problems(labels: Mapping[str, str], path: str) -> list[FieldError]:
@@ -175,9 +200,6 @@ def _finalizer_problems(finalizers: Any) -> list[FieldError]:
                 "finalizer orphan and foregroundDeletion cannot be both set",
             )
         )
-    # Of the built-in kinds (`pkg/apis/core/validation`, ValidateObjectMeta).
-    for index, name in enumerate(finalizers):
-        errors += _standard_errors(name, f"{path}[{index}]")
     return errors
 
 
@@ -199,17 +221,35 @@ def _standard_errors(name: str, path: str) -> list[FieldError]:
     return [fields.invalid_value(path, name, why)]
 
 
-def change_problems(new: Metadata, old: Metadata) -> list[FieldError]:
-    """Return what is wrong with metadata that replaces `old`; what was stored before is good."""
-    errors = _part_problems(new, old)
-    errors += [
-        fields.invalid_value(f"metadata.{part}", new.get(part), "field is immutable")
-        for part in ("name", "namespace", "uid", "creationTimestamp")
-        if new.get(part) != old.get(part)
-    ]
+def change_problems(new: Metadata, old: Metadata, checks: str = "u") -> list[FieldError]:
+    """Return what is wrong with metadata that replaces `old`; what was stored before is good.
+
+    `checks` tells how often upstream looks at it, beyond the two times for all kinds, and so how
+    often an error is reported: `C` as at metadata of a new object, `U` as at a changed one, in
+    lower case without the names of finalizers.
+    """
+    found = _part_problems(new, old)
+    late = _immutable_problems(new, old)
+    standard = [] if checks.islower() else _names_of_finalizers(new, old)
+    if not (found or late or standard):
+        return []
+    common = [error for part in COMMON for error in found.get(part, ())]
+    errors: list[FieldError] = []
+    for check in ("c", "u", *checks):
+        if check in "cC":
+            errors += [*common, *found.get("finalizers", ())]
+        else:
+            errors += [*late, *common]
+        if check.isupper():
+            errors += standard
+    return errors
+
+
+def _immutable_problems(new: Metadata, old: Metadata) -> list[FieldError]:
+    errors = []
     if old.get("deletionTimestamp"):
         had = frozenset(old.get("finalizers") or ())
-        added = [name for name in new.get("finalizers") or () if name not in had]
+        added = sorted({name for name in new.get("finalizers") or () if name not in had})
         if added:
             shown = ", ".join(f'"{name}"' for name in added)
             errors.append(
@@ -219,7 +259,11 @@ def change_problems(new: Metadata, old: Metadata) -> list[FieldError]:
                     f"finalizers []string{{{shown}}}",
                 )
             )
-    return errors
+    return errors + [
+        fields.invalid_value(f"metadata.{part}", new.get(part), "field is immutable")
+        for part in IMMUTABLE
+        if new.get(part) != old.get(part)
+    ]
 
 
 _PARTS: Final[tuple[tuple[str, Callable[[Any], list[FieldError]]], ...]] = (

@@ -21,6 +21,8 @@ PARTS: Final = ("key", "operator", "value", "effect")
 class RuntimeClassStrategy(Strategy):
     """Runtime classes: the handler stays."""
 
+    unconditional = False
+
     def validate(self, value: JsonDict) -> list[FieldError]:
         """Return what is wrong with the class."""
         handler = value.get("handler") or ""

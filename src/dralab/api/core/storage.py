@@ -131,6 +131,8 @@ class AttributesClassStrategy(Strategy):
 class AttachmentStrategy(Strategy):
     """Volumes that are to be attached to nodes."""
 
+    unconditional = False
+
     def prepare_create(self, value: JsonDict, now: str) -> None:  # noqa: ARG002
         """Begin detached."""
         value["status"] = {"attached": False}
@@ -179,6 +181,8 @@ def _in_go(spec: JsonObject) -> JsonDict:
 
 class CsiNodeStrategy(Strategy):
     """What CSI drivers tell of a node."""
+
+    unconditional = False
 
     def validate(self, value: JsonDict) -> list[FieldError]:
         """Return what is wrong with the drivers."""
@@ -295,6 +299,8 @@ def _token_errors(spec: JsonObject) -> list[FieldError]:
 
 class StorageCapacityStrategy(Strategy):
     """What a driver can still provide somewhere."""
+
+    unconditional = False
 
     def validate(self, value: JsonDict) -> list[FieldError]:
         """Return what is wrong with the capacity."""

@@ -70,7 +70,12 @@ SHOWN_WHEN_DELETED: Final = frozenset(
     {
         "namespaces", "persistentvolumeclaims", "persistentvolumes", "pods", "podtemplates",
         "resourcequotas", "serviceaccounts", "services",
-        "apiextensions.k8s.io/customresourcedefinitions",
+        "apiextensions.k8s.io/customresourcedefinitions", "resource.k8s.io/deviceclasses",
+        "resource.k8s.io/devicetaintrules", "resource.k8s.io/resourceclaims",
+        "resource.k8s.io/resourceclaimtemplates", "resource.k8s.io/resourcepoolstatusrequests",
+        "resource.k8s.io/resourceslices", "storage.k8s.io/csidrivers", "storage.k8s.io/csinodes",
+        "storage.k8s.io/storageclasses", "storage.k8s.io/volumeattachments",
+        "storage.k8s.io/volumeattributesclasses",
     }
 )  # fmt: skip
 # What is said of every request for a kind.

@@ -279,9 +279,10 @@ def _applied(
     more, less = _compared(before, after, form)
     more, less = _without_reset(more, writer), _without_reset(less, writer)
     left = _taken_over(owners, owner, more, less, force=force)
-    same = last is not None and last.fields == fields and not more and not less
     if fields:
-        time = last.time if same and last is not None else writer.now
+        # An apply that changes nothing leaves the time of its entry alone, or gives it none.
+        kept = "" if last is None else last.time
+        time = writer.now if live is None or more or less else kept
         left[owner] = OwnedFields(paths.ordered(fields), writer.api_version, time)
     metadata = dict(after.get("metadata") or {})
     metadata["managedFields"] = written(capped(left))

@@ -12,6 +12,7 @@ from typing import Any, Final
 import orjson
 
 from dralab.api import fields, metadata
+from dralab.api.core.metadata_checks import metadata_checks
 from dralab.api.fields import FieldError
 from dralab.api.kinds import Kind
 from dralab.api.status import ApiError
@@ -83,6 +84,7 @@ def create(
         namespaced=kind.namespaced,
         name_problems=rules.name_problems,
         prefixed=rules.prefixed,
+        checks=metadata_checks(kind.hub),
     )
     errors += rules.validate(value)
     if errors:
@@ -443,7 +445,7 @@ def _replace(
     if counts and _wanted_changed(rules.counted, value, old):
         meta["generation"] = old_meta.get("generation", 0) + 1
     errors = [
-        *metadata.change_problems(meta, old_meta),
+        *metadata.change_problems(meta, old_meta, metadata_checks(kind.hub, subresource)),
         *errors,
     ]
     if errors:
@@ -523,6 +525,8 @@ def _carried_over(
     for part in SYSTEM[1:]:
         if part in before:
             meta[part] = before[part]
+        elif given.get(part) is not None:
+            meta[part] = given[part]  # which is refused
     known = {*meta, *SYSTEM, "generation", "selfLink", "generateName"}
     meta |= {part: item for part, item in given.items() if part not in known}
     value["metadata"] = meta
