@@ -8,13 +8,18 @@ from labs import Lab
 
 
 @pytest.fixture
-def lab():
+def idle_lab():
     made = Lab()
     for name in ("job-controller", "cronjob-controller", "garbage-collector-controller"):
         registry.CONTROLLERS[name](made.manager)
     made.add_node("n0")
-    made.start()
     return made
+
+
+@pytest.fixture
+def lab(idle_lab):
+    idle_lab.start()
+    return idle_lab
 
 
 def job(name, **spec):
@@ -172,15 +177,18 @@ def test_suspending_and_resuming_are_events(lab):
     assert said["Resumed"] == "Job resumed"
 
 
-def test_one_job_that_began_in_the_year_0_is_late_and_stops_no_other(lab):
+def test_one_job_that_began_in_the_year_0_is_late_and_stops_no_other(idle_lab):
+    lab, then = idle_lab, "0000-01-01T00:00:00Z"
     lab.add(JOBS, job("j", activeDeadlineSeconds=30), job("k", ttlSecondsAfterFinished=60))
-    lab.wait(1)
-    lab.set_status(JOBS, "j", startTime="0000-01-01T00:00:00Z")
-    lab.wait(31)
-    assert conditions(lab)["Failed"] == "DeadlineExceeded"
-    ended = [{"type": "Complete", "status": "True", "lastTransitionTime": "0000-01-01T00:00:00Z"}]
-    lab.set_status(JOBS, "k", conditions=ended, completionTime="0000-01-01T00:00:00Z")
+    lab.set_status(JOBS, "j", startTime=then)
+    ended = [
+        {"type": kind, "status": "True", "lastTransitionTime": then}
+        for kind in ("SuccessCriteriaMet", "Complete")
+    ]
+    lab.set_status(JOBS, "k", conditions=ended, startTime=then, completionTime=then)
+    lab.start()
     lab.wait(5)
+    assert conditions(lab)["Failed"] == "DeadlineExceeded"
     assert lab.find(JOBS, "k") is None
 
 

@@ -209,7 +209,11 @@ REFUSED = {
         "setElementOrder",
     ),
     "lists of lists": ({"finalizers": [["a"]]}, {"finalizers": ["b"]}, "lists of lists"),
-    "maps without a key": ({"keyless": [{"a": 1}]}, {"keyless": [{"a": 2}]}, "without a merge key"),
+    "maps without a key": (
+        {"keyless": [{"a": 1}]},
+        {"keyless": [{"a": 2}]},
+        "without merge key for struct",
+    ),
     "maps mixed with others": (
         {"containers": of("c")},
         {"containers": ["c"]},

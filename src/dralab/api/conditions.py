@@ -29,21 +29,18 @@ def condition_errors(conditions: Sequence[Mapping[str, Any]] | None, path: str) 
     types: set[str] = set()
     for index, condition in enumerate(conditions or ()):
         here = f"{path}[{index}]"
-        found += _errors(condition, here)
         kind = condition.get("type", "")
         if kind in types:
             found.append(duplicate(f"{here}.type", kind))
         types.add(kind)
+        found += _errors(condition, here)
     return found
 
 
 def _errors(condition: Mapping[str, Any], path: str) -> list[FieldError]:
     found: list[FieldError] = []
     kind = condition.get("type") or ""
-    if kind:
-        found += [invalid_value(f"{path}.type", kind, text) for text in qualified_problems(kind)]
-    else:
-        found.append(required(f"{path}.type", "must be set"))
+    found += [invalid_value(f"{path}.type", kind, text) for text in qualified_problems(kind)]
     if condition.get("status") not in STATUSES:
         found.append(not_supported(f"{path}.status", condition.get("status") or "", STATUSES))
     observed = condition.get("observedGeneration") or 0
@@ -54,12 +51,10 @@ def _errors(condition: Mapping[str, Any], path: str) -> list[FieldError]:
             )
         )
     if not condition.get("lastTransitionTime"):
-        found.append(required(f"{path}.lastTransitionTime", "must be set"))
+        found.append(required(f"{path}.lastTransitionTime"))
     reason = condition.get("reason") or ""
     if not reason:
-        found.append(required(f"{path}.reason", "must be set"))
-    elif len(reason) > MAX_REASON:
-        found.append(too_long(f"{path}.reason", MAX_REASON))
+        found.append(required(f"{path}.reason"))
     elif not REASON.fullmatch(reason):
         found.append(
             invalid_value(
@@ -72,6 +67,8 @@ def _errors(condition: Mapping[str, Any], path: str) -> list[FieldError]:
                 "'[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?')",
             )
         )
+    if len(reason) > MAX_REASON:
+        found.append(too_long(f"{path}.reason", MAX_REASON))
     if len(condition.get("message") or "") > MAX_MESSAGE:
         found.append(too_long(f"{path}.message", MAX_MESSAGE))
     return found

@@ -29,7 +29,7 @@ class Strategy:
     whether a PUT makes a missing object; `keeps_status` whether a new object may bring its status
     along; `prefixed` whether `generateName` must be good itself. `status_keeps` names the parts of
     metadata that a write to `/status` may change. `counted` lists the parts of the metadata that
-    count as wanted.
+    count as wanted. Where `counts` is false, the generation stays as it is.
     """
 
     unconditional: bool = True
@@ -38,6 +38,7 @@ class Strategy:
     keeps_status: bool = False
     status_keeps: frozenset[str] = frozenset({"labels", "annotations", "finalizers"})
     counted: tuple[str, ...] = ()
+    counts: bool = True
 
     def decode(self, value: JsonDict, version: str) -> tuple[JsonDict, list[str]] | None:  # noqa: ARG002 - for others
         """Return an object in its typed form, and the paths of fields that are not known.

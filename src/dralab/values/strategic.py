@@ -67,7 +67,7 @@ def _merge_maps(
         if key in done:
             continue
         if key.startswith(DELETE):
-            _delete_primitives(merged, key[len(DELETE) :], value)
+            _delete_primitives(merged, key[len(DELETE) :], value, schema)
         elif value is None:
             merged.pop(key, None)
         else:
@@ -136,11 +136,16 @@ def _retained(original: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]
     return {key: value for key, value in original.items() if key in kept}
 
 
-def _delete_primitives(merged: dict[str, Any], key: str, values: Document) -> None:
+def _delete_primitives(
+    merged: dict[str, Any], key: str, values: Document, schema: MergeSchema | None
+) -> None:
     if not isinstance(values, list):
         raise MalformedPatch("invalid patch format of primitive list")
     known = merged.get(key)
-    if isinstance(known, list):
+    if isinstance(known, list) and any(isinstance(item, dict) for item in (*known, *values)):
+        # As upstream: such elements are merged, where they have a key.
+        merged[key] = _merge_lists(known, values, schema.field(key) if schema else None)
+    elif isinstance(known, list):
         gone = {_identity(item, "") for item in values}
         merged[key] = [item for item in known if _identity(item, "") not in gone]
 
@@ -226,7 +231,7 @@ def _merge_lists(
     if not any(maps):
         return _in_order(list(dict.fromkeys(items)), patch, original, "")
     if not merge_key:
-        raise PatchError("cannot merge lists of maps without a merge key")
+        raise PatchError("cannot merge lists without merge key for struct")
     left, changes, replaced = _after_markers(original, patch, merge_key)
     if replaced:
         return changes

@@ -4,6 +4,7 @@ import pytest
 
 from builders import claim, first_of, obj, request
 from dralab.api.resource.rules import validate_update
+from dralab.values import names
 
 SHARE = "0a1b2c3d-0000-4000-8000-000000000000"
 RESULT = {"request": "r", "driver": "d", "pool": "p", "device": "x"}
@@ -12,6 +13,7 @@ CONDITION = {
     "type": "Ready", "status": "True", "reason": "Ok", "message": "",
     "lastTransitionTime": "2026-01-01T00:00:00Z",
 }  # fmt: skip
+FIRST = "status.devices[0].conditions[0]"
 REFERENCE = (
     "must be the name of a request in the claim or the name of a request and a subrequest "
     "separated by '/'"
@@ -154,11 +156,12 @@ BAD = {
         reporting(conditions=[{"type": "", "status": "Maybe"}]),
         allocated(),
         [
-            "status.devices[0].conditions[0].type: Required value: must be set",
-            'status.devices[0].conditions[0].status: Unsupported value: "Maybe": '
+            f'{FIRST}.type: Invalid value: "": name part must be non-empty',
+            f'{FIRST}.type: Invalid value: "": {names.qualified_problems("")[1]}',
+            f'{FIRST}.status: Unsupported value: "Maybe": '
             'supported values: "False", "True", "Unknown"',
-            "status.devices[0].conditions[0].lastTransitionTime: Required value: must be set",
-            "status.devices[0].conditions[0].reason: Required value: must be set",
+            f"{FIRST}.lastTransitionTime: Required value",
+            f"{FIRST}.reason: Required value",
         ],
     ),
     "data that is not an object": (

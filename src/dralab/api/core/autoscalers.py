@@ -9,6 +9,7 @@ from dralab.api import fields
 from dralab.api.core.access import any_name
 from dralab.api.core.addresses import each
 from dralab.api.core.limits import container_resource_errors
+from dralab.api.core.statuses import count_errors, status_of
 from dralab.api.fields import FieldError
 from dralab.api.strategy import Strategy
 from dralab.values import names, quantity
@@ -80,6 +81,10 @@ class AutoscalerStrategy(Strategy):
             if part in behavior:
                 errors += _behavior_errors(behavior[part], f"spec.behavior.{part}")
         return errors
+
+    def validate_status(self, new: JsonDict, old: JsonDict) -> list[FieldError]:  # noqa: ARG002
+        """Return what is wrong with the counts of replicas."""
+        return count_errors(status_of(new), ("currentReplicas", "desiredReplicas"))
 
 
 def _target_errors(target: JsonObject, path: str, *, grouped: bool) -> list[FieldError]:

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from dralab.api import fields
 from dralab.api.core.addresses import is_network, network_problems
+from dralab.api.core.statuses import phase_errors
 from dralab.api.fields import FieldError
 from dralab.api.metadata import finalizer_errors
 from dralab.api.strategy import Strategy
@@ -59,6 +60,10 @@ class NamespaceStrategy(Strategy):
         """Return what is wrong with the finalizers."""
         finalizers, path = (value.get("spec") or {}).get("finalizers") or (), "spec.finalizers"
         return [error for name in finalizers for error in finalizer_errors(name, path)]
+
+    def validate_status(self, new: JsonDict, old: JsonDict) -> list[FieldError]:  # noqa: ARG002
+        """Return what is wrong with the phase."""
+        return phase_errors(new)
 
 
 class NodeStrategy(Strategy):
@@ -262,6 +267,8 @@ EVENTS_ALWAYS: Final = frozenset(
 
 class PriorityClassStrategy(Strategy):
     """Priority classes: values stay."""
+
+    counts = False
 
     def default(self, value: JsonDict) -> None:
         """Fill in what the client left out."""

@@ -8,6 +8,7 @@ from typing import Final
 
 from dralab.api import fields
 from dralab.api.core.addresses import domain_path_errors
+from dralab.api.core.job_statuses import job_status_errors
 from dralab.api.core.pods import WithPods, default_template
 from dralab.api.core.workloads import not_negative, template_of
 from dralab.api.fields import OMITTED, FieldError
@@ -87,6 +88,10 @@ class JobStrategy(WithPods):
         """Return what to warn of in the template."""
         template = value["spec"].get("template") or {}
         return self.template_warnings(template, "spec.template", value, old)
+
+    def validate_status(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
+        """Return what is wrong with the change of the status."""
+        return job_status_errors(new, old)
 
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """Return what is wrong with the change: selector, template and completions stay."""

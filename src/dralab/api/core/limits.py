@@ -212,18 +212,20 @@ class ResourceQuotaStrategy(Strategy):
         """Return what is wrong with the spec."""
         spec = value.get("spec") or {}
         hard = spec.get("hard") or {}
-        errors = []
-        for name, amount in hard.items():
-            path = f"spec.hard[{name}]"
-            errors += resource_name_errors(name, path)
-            if "/" not in name and not _is_quota_resource(name):
-                why = "must be a standard resource for quota"
-                errors.append(fields.invalid_value(path, name, why))
-            errors += amount_errors(name, amount, path)
+        errors = _amounts_errors(hard, "spec.hard")
         scopes = spec.get("scopes") or ()
         errors += _scope_errors(scopes, hard)
         selector = spec.get("scopeSelector") or {}
         return errors + _selector_errors(selector, hard)
+
+    def validate_status(self, new: JsonDict, old: JsonDict) -> list[FieldError]:  # noqa: ARG002
+        """Return what is wrong with the amounts in the status."""
+        status = new.get("status") or {}
+        return [
+            error
+            for part in ("hard", "used")
+            for error in _amounts_errors(status.get(part) or {}, f"status.{part}")
+        ]
 
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """Return what is wrong with the change: the scopes stay."""
@@ -233,6 +235,18 @@ class ResourceQuotaStrategy(Strategy):
             shown = list(after) or None
             errors.append(fields.invalid_value("spec.scopes", shown, "field is immutable"))
         return errors
+
+
+def _amounts_errors(amounts: Mapping[str, str], path: str) -> list[FieldError]:
+    errors = []
+    for name, amount in amounts.items():
+        at = f"{path}[{name}]"
+        errors += resource_name_errors(name, at)
+        if "/" not in name and not _is_quota_resource(name):
+            why = "must be a standard resource for quota"
+            errors.append(fields.invalid_value(at, name, why))
+        errors += amount_errors(name, amount, at)
+    return errors
 
 
 def _is_quota_resource(name: str) -> bool:

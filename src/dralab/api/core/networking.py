@@ -22,6 +22,7 @@ from dralab.api.core.addresses import (
     port_name_problems,
     port_problems,
 )
+from dralab.api.core.statuses import balancer_errors
 from dralab.api.fields import FieldError
 from dralab.api.label_selectors import label_selector_problems
 from dralab.api.metadata import label_problems
@@ -188,20 +189,9 @@ class IngressStrategy(Strategy):
             errors += each("spec.ingressClassName", name, names.subdomain_problems(name))
         return errors
 
-    def validate_status(self, new: JsonDict, old: JsonDict) -> list[FieldError]:  # noqa: ARG002
+    def validate_status(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """Return what is wrong with the addresses of the load balancer."""
-        errors = []
-        balancer = (new.get("status") or {}).get("loadBalancer") or {}
-        for index, ingress in enumerate(balancer.get("ingress") or ()):
-            at = f"status.loadBalancer.ingress[{index}]"
-            if address := ingress.get("ip"):
-                errors += each(f"{at}.ip", address, address_problems(address))
-            if host := ingress.get("hostname"):
-                errors += each(f"{at}.hostname", host, names.subdomain_problems(host))
-                if parsed_address(host) is not None:
-                    why = "must be a DNS name, not an IP address"
-                    errors.append(fields.invalid_value(f"{at}.hostname", host, why))
-        return errors
+        return balancer_errors(new, old, modes=False)
 
 
 def _ingress_rule_errors(rule: JsonObject, path: str) -> list[FieldError]:
@@ -319,7 +309,7 @@ class IngressClassStrategy(Strategy):
         before, after = ((each.get("spec") or {}).get("controller") for each in (old, new))
         errors = []
         if after != before:
-            errors.append(fields.invalid_value("spec.controller", after, IMMUTABLE))
+            errors.append(fields.invalid_value("spec.controller", after or "", IMMUTABLE))
         return errors + self.validate(new)
 
 

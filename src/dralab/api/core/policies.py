@@ -3,6 +3,7 @@
 from dralab.api import fields
 from dralab.api.core.access import any_name
 from dralab.api.core.addresses import amount_or_percent_errors
+from dralab.api.core.statuses import budget_status_errors
 from dralab.api.fields import FieldError
 from dralab.api.label_selectors import label_selector_problems
 from dralab.api.strategy import Strategy
@@ -40,6 +41,10 @@ class BudgetStrategy(Strategy):
     def name_problems(self, name: str) -> list[str]:
         """Return why a name cannot be a part of a path; upstream asks for no more."""
         return any_name(name)
+
+    def validate_status(self, new: JsonDict, old: JsonDict) -> list[FieldError]:  # noqa: ARG002
+        """Return what is wrong with the status."""
+        return budget_status_errors(new)
 
 
 def _in_go(spec: JsonDict) -> JsonDict:

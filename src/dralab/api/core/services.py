@@ -16,6 +16,7 @@ from dralab.api.core.addresses import (
     port_name_problems,
     port_problems,
 )
+from dralab.api.core.statuses import service_status_errors
 from dralab.api.fields import FieldError
 from dralab.api.metadata import label_problems
 from dralab.api.strategy import Strategy
@@ -118,6 +119,10 @@ class ServiceStrategy(Strategy):
             errors.append(fields.not_supported("spec.type", kind, TYPES))
         errors += _number_errors(ports, kind)
         return errors + _load_balancer_errors(spec, kind) + _traffic_errors(spec, kind)
+
+    def validate_status(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
+        """Return what is wrong with the load balancer."""
+        return service_status_errors(new, old)
 
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """Return what is wrong with the change: an address stays."""

@@ -56,7 +56,7 @@ class StorageClassStrategy(Strategy):
 
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """Return what is wrong with the change."""
-        return [
+        return self.validate(new) + [
             fields.invalid_value(part, new.get(part), IMMUTABLE)
             for part in ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode")
             if new.get(part) != old.get(part)
@@ -255,6 +255,12 @@ class CsiDriverStrategy(Strategy):
         """Drop what needs VolumeLimitScaling, which is off by default."""
         value["spec"].pop("preventPodSchedulingIfMissing", None)
 
+    def prepare_update(self, new: JsonDict, old: JsonDict, now: str) -> None:  # noqa: ARG002
+        """The same, and count changes, though new objects have no generation."""
+        new["spec"].pop("preventPodSchedulingIfMissing", None)
+        if new["spec"] != old["spec"]:
+            new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+
     def warnings(self, value: JsonDict, old: JsonDict | None = None) -> list[str]:  # noqa: ARG002
         """Return what should be set beside requests for tokens."""
         spec = value["spec"]
@@ -315,7 +321,7 @@ class StorageCapacityStrategy(Strategy):
 
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """Return what is wrong with the change."""
-        return [
+        return self.validate(new) + [
             fields.invalid_value(part, new.get(part), IMMUTABLE)
             for part in ("nodeTopology", "storageClassName")
             if new.get(part) != old.get(part)

@@ -5,6 +5,7 @@ from typing import Final
 
 from dralab.api import fields
 from dralab.api.core.addresses import csi_driver_errors, each
+from dralab.api.core.statuses import claim_status_errors
 from dralab.api.core.volume_sources import host_path_errors
 from dralab.api.fields import FieldError
 from dralab.api.label_selectors import label_selector_problems
@@ -41,6 +42,10 @@ class ClaimStrategy(Strategy):
     def validate(self, value: JsonDict) -> list[FieldError]:
         """Return what is wrong with the spec."""
         return claim_spec_errors(value["spec"], "spec")
+
+    def validate_status(self, new: JsonDict, old: JsonDict) -> list[FieldError]:  # noqa: ARG002
+        """Return what is wrong with the resizing."""
+        return claim_status_errors(new)
 
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """Return what is wrong with the change: only the size of a bound claim may grow."""

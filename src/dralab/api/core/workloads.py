@@ -5,6 +5,7 @@ from typing import Final
 from dralab.api import fields
 from dralab.api.core.addresses import amount_of, amount_or_percent_errors, each
 from dralab.api.core.pods import WithPods, default_template, selector_problems
+from dralab.api.core.statuses import COLLISIONS, replica_errors
 from dralab.api.core.volumes import claim_spec_errors
 from dralab.api.fields import FieldError
 from dralab.api.strategy import Strategy
@@ -12,6 +13,23 @@ from dralab.values import labels, names
 from dralab.values.json_types import JsonDict
 
 QUARTER: Final = "25%"
+DEPLOYMENT_COUNTS: Final = (
+    "observedGeneration", "replicas", "updatedReplicas", "readyReplicas", "availableReplicas",
+    "unavailableReplicas", "terminatingReplicas", COLLISIONS,
+)  # fmt: skip
+SET_COUNTS: Final = (
+    "replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas",
+    "observedGeneration", "terminatingReplicas",
+)  # fmt: skip
+STATEFUL_COUNTS: Final = (
+    "replicas", "readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas",
+    "observedGeneration", COLLISIONS,
+)  # fmt: skip
+DAEMON_COUNTS: Final = (
+    "currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady",
+    "observedGeneration", "updatedNumberScheduled", "numberAvailable", "numberUnavailable",
+    COLLISIONS,
+)  # fmt: skip
 TEMPLATE_GENERATION: Final = "deprecated.daemonset.template.generation"
 
 
@@ -125,6 +143,12 @@ class DeploymentStrategy(TemplateStrategy):
             errors.append(fields.invalid_value("spec.progressDeadlineSeconds", deadline, why))
         return errors
 
+    def validate_status(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
+        """Return what is wrong with the counts of replicas."""
+        return replica_errors(
+            new, old, DEPLOYMENT_COUNTS, DEPLOYMENT_COUNTS[2:5], ready="readyReplicas"
+        )
+
 
 def _deployment_strategy_errors(strategy: JsonDict, path: str) -> list[FieldError]:
     kind, rolling = strategy.get("type"), strategy.get("rollingUpdate")
@@ -160,6 +184,10 @@ class ReplicaSetStrategy(TemplateStrategy):
 
     called = "deployment"
 
+    def validate_status(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
+        """Return what is wrong with the counts of replicas."""
+        return replica_errors(new, old, SET_COUNTS, SET_COUNTS[1:4], ready="readyReplicas")
+
 
 class ReplicationControllerStrategy(TemplateStrategy):
     """Replication controllers: selector and labels come from the template."""
@@ -188,6 +216,10 @@ class ReplicationControllerStrategy(TemplateStrategy):
             why = "`selector` does not match template `labels`"
             errors.append(fields.invalid_value("spec.template.metadata.labels", mine, why))
         return errors + self.template_problems(template, "spec.template", template_of(old))
+
+    def validate_status(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
+        """Return what is wrong with the counts of replicas."""
+        return replica_errors(new, old, SET_COUNTS, SET_COUNTS[1:4], ready="readyReplicas")
 
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """Return what is wrong with the change; this kind's selector may change."""
@@ -298,6 +330,12 @@ class StatefulSetStrategy(TemplateStrategy):
             errors += each("spec.serviceName", service, names.label_problems(service))
         return errors
 
+    def validate_status(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
+        """Return what is wrong with the counts of replicas."""
+        return replica_errors(
+            new, old, STATEFUL_COUNTS, STATEFUL_COUNTS[1:5], ready="status.readyReplicas"
+        )
+
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """Return what is wrong with the change: few fields may be changed."""
         errors = self.validate(new, old)
@@ -371,6 +409,8 @@ class DaemonSetStrategy(TemplateStrategy):
             rolling.setdefault("maxUnavailable", 1)
             rolling.setdefault("maxSurge", 0)
         spec.setdefault("revisionHistoryLimit", 10)
+        # Upstream's internal type has a number, which is always written: its writer owns it.
+        _number_template(value, template_generation(value))
 
     def prepare_create(self, value: JsonDict, now: str) -> None:  # noqa: ARG002
         """Begin with nothing scheduled, and the first generation of the template."""
@@ -406,6 +446,10 @@ class DaemonSetStrategy(TemplateStrategy):
             known = ("RollingUpdate", "OnDelete")
             errors.append(fields.not_supported(path, _in_go(strategy), known, ordered=True))
         return errors + not_negative(spec, "revisionHistoryLimit")
+
+    def validate_status(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
+        """Return what is wrong with the counts of pods."""
+        return replica_errors(new, old, DAEMON_COUNTS, (), ready="readyReplicas")
 
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """Return what is wrong with the change: the selector stays."""

@@ -259,6 +259,11 @@ def _go(table: Structs, kind: FieldType, value: Any) -> Any:
     if not kind.is_struct:
         return _quantity(value) if kind.name == "quantity" else value
     names = VALUES_IN_GO if kind.name == "DeviceAttribute" else {}
+    if kind.name == "ResourceClaimTemplateSpec":
+        # Go's metadata is embedded there: its fields stand beside the others, as JSON has them.
+        return dict(value.get("metadata") or {}) | {
+            "Spec": _go(table, table[kind.name]["spec"].type, value.get("spec"))
+        }
     return {
         names.get(name) or INITIALISMS.get(name) or name[:1].upper() + name[1:]: _go(
             table, field.type, value.get(name)

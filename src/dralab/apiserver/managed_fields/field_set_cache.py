@@ -97,9 +97,21 @@ def shape_of(value: Mapping[str, Any], form: Form) -> Shape | None:
     True
     """
     found: list[Any] = []
-    if form.open or not _note(value, form, found):
+    if form.open or _has_zero(value, form) or not _note(value, form, found):
         return None
     return tuple(found)
+
+
+def _has_zero(value: Mapping[str, Any], form: Form) -> bool:
+    """Return whether a field that is always there has its zero: then nobody wrote it."""
+    for name, zero in form.zeros.items():
+        item = value.get(name, zero)
+        if type(item) is dict:
+            if _has_zero(item, form.below(name)):
+                return True
+        elif item == zero and name in value:
+            return True
+    return False
 
 
 def _note(value: Mapping[str, Any], form: Form, found: list[Any]) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from dralab.api import fields
+from dralab.api.conditions import condition_errors
 from dralab.api.core.policies import AdmissionPolicyStrategy
 from dralab.api.fields import FieldError
 from dralab.api.label_selectors import label_selector_problems
@@ -38,6 +39,19 @@ class CheckedPolicies(AdmissionPolicyStrategy):
     def validate(self, value: JsonDict) -> list[FieldError]:
         """Return what is wrong with a policy."""
         return list(_policy_problems(value, mutating=self.mutating))
+
+    def validate_status(self, new: JsonDict, old: JsonDict) -> list[FieldError]:  # noqa: ARG002
+        """Return what is wrong with the warnings and conditions; what a path says is not read."""
+        status, found = new.get("status") or {}, []
+        warnings = (status.get("typeChecking") or {}).get("expressionWarnings") or ()
+        for index, warning in enumerate(warnings):
+            at = f"status.typeChecking.expressionWarnings[{index}]"
+            found += [
+                fields.required(f"{at}.{part}")
+                for part in ("warning", "fieldRef")
+                if not (warning.get(part) or "").strip()
+            ]
+        return found + condition_errors(status.get("conditions"), "status.conditions")
 
 
 class CheckedBindings(AdmissionPolicyStrategy):

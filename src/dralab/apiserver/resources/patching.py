@@ -110,8 +110,9 @@ def edited(  # noqa: PLR0917 - all of it decides
     try:
         value, unknown = typed_objects.typed(context, kind, value, options)
     except DecodingError as error:
-        shown = patch if type == "strategic" else result
-        raise _refused(shown, str(error), type) from error
+        strategic = type == "strategic"
+        why = typed_objects.converted_text(str(error)) if strategic else str(error)
+        raise _refused(patch if strategic else result, why, type) from error
     sentences = typed_objects.complaints(unknown, options.duplicates)
     if sentences and options.validation == "Strict":
         shown = patch if type == "strategic" else result

@@ -27,6 +27,8 @@ def decoded(context: Context, kind: Kind, value: JsonDict, options: WriteOptions
     try:
         value, unknown = typed(context, kind, value, options)
     except DecodingError as error:
+        if options.applied:
+            raise _unconvertible(kind, value, str(error)) from error
         raise unusable(kind, str(error)) from error
     if unknown or options.duplicates:
         complain(complaints(unknown, options.duplicates), kind, options)
@@ -108,6 +110,22 @@ def complain(sentences: Sequence[str], kind: Kind, options: WriteOptions) -> Non
         raise unusable(kind, f"strict decoding error: {', '.join(sentences)}")
     if options.validation != "Ignore":
         options.warnings += sentences
+
+
+def converted_text(why: str) -> str:
+    """Return an error of decoding as Go's converter of untyped objects has it."""
+    return f"error decoding from json: {why}" if why.startswith("illegal base64") else why
+
+
+def _unconvertible(kind: Kind, value: JsonDict, why: str) -> ApiError:
+    """Return the error for an applied configuration that gives no object of its kind."""
+    meta = value.get("metadata") or {}
+    named = f"{meta.get('namespace', '')}/{meta.get('name', '')}"
+    shown = f"{kind.group}/{kind.version}, Kind={kind.kind}"
+    return ApiError.failed(
+        f"failed to convert new object ({named}; {shown}) to proper version: unable to convert "
+        f"unstructured object to {shown}: {converted_text(why)}"
+    )
 
 
 def unusable(kind: Kind, why: str) -> ApiError:

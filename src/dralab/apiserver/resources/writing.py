@@ -52,6 +52,8 @@ def create(
     context.rules.default(kind, value)
     value = context.rules.to_hub(kind, value)
     meta = metadata_of(value)
+    for part in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
+        meta.pop(part, None)
     _drop_repeated_owners(meta, options)
     name = meta.get("name") or ""
     # Fields set by admission and the kind's rules have no owner.
@@ -235,8 +237,6 @@ def _new_metadata(
         meta["generation"] = generation
     meta["creationTimestamp"] = now
     for part in ("namespace", "uid", "resourceVersion", "generation", "creationTimestamp"):
-        given.pop(part, None)
-    for part in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
         given.pop(part, None)
     meta.update(given)
     value["metadata"] = meta
@@ -441,7 +441,7 @@ def _replace(
         rules.prepare_part(subresource, value, old, context.now())
         errors = rules.validate_part(subresource, value, old)
     meta = value["metadata"]
-    counts = kind.generation and subresource in COUNTED
+    counts = kind.generation and rules.counts and subresource in COUNTED
     if counts and _wanted_changed(rules.counted, value, old):
         meta["generation"] = old_meta.get("generation", 0) + 1
     errors = [
