@@ -1,3 +1,5 @@
+import random
+
 import pytest
 
 from builders import pod
@@ -164,3 +166,176 @@ def test_a_kind_awaits_what_the_last_of_it_found_lacking(queue):
         queue.add_unschedulable(queue.pop(), awaited, "kind")
     assert queue.wake_for(ClusterChange.POD_GONE) == 1
     assert popped(queue) == "a"
+
+
+def test_a_back_off_is_not_cut_short_by_an_earlier_one(queue, clock):
+    queue.add_pod(info("p"))
+    queue.add_unschedulable(queue.pop(), ClusterChange.NODE)
+    queue.wake_for(ClusterChange.NODE)
+    queue.put_back(queue.pop())  # tried at once, for no other is ready; its binding failed
+    clock.advance(SECOND)
+    assert popped(queue) is None
+    clock.advance(SECOND)
+    assert popped(queue) == "p"
+
+
+class PlainQueue:
+    """The rules of the queue, with a list that is looked through each time."""
+
+    def __init__(self, now):
+        self.now, self.pods, self.number, self.awaits = now, {}, 0, {}
+
+    def add_pod(self, pod):
+        one = self.pods.setdefault(
+            pod.uid, {"since": self.now(), "tries": 0, "failed": 0, "kind": None, "leads": False}
+        )
+        one["pod"] = pod
+        if pod.gates:
+            one["where"] = "gated"
+        elif one.get("where") != "active":
+            self._to(one, "active")
+
+    def update_pod(self, pod):
+        one = self.pods.get(pod.uid)
+        if one is None or pod.gates or one["where"] == "gated":
+            self.add_pod(pod)
+        else:
+            one["pod"] = pod
+            self.wake_pods([pod.uid])
+
+    def remove_pod(self, uid):
+        one = self.pods.pop(uid, None)
+        if one is not None and one["leads"]:
+            self.wake_next_like(one)
+
+    def pop(self):
+        for one in sorted(self._at("backoff"), key=lambda one: (self._ends(one), one["number"])):
+            if self._ends(one) <= self.now():
+                self._to(one, "active")
+        ready = self._at("active")
+        eager = [one for one in self._at("backoff") if one["eager"]]
+        if ready:
+            found = min(ready, key=self._order)
+        elif eager:
+            found = min(
+                eager, key=lambda one: (-one["pod"].priority, self._ends(one), one["number"])
+            )
+        else:
+            return None
+        found["where"] = "trying"
+        return found
+
+    def add_unschedulable(self, one, awaits, kind):
+        if one["pod"].uid in self.pods:
+            one |= {"tries": one["tries"] + 1, "failed": self.now(), "kind": kind, "leads": False}
+            self.awaits[kind] = awaits
+            self._to(one, "unschedulable")
+
+    def put_back(self, one):
+        if one["pod"].uid in self.pods:
+            one |= {"tries": one["tries"] + 1, "failed": self.now()}
+            self._requeue(one, eager=False)
+
+    def wake_next_like(self, one):
+        one["leads"] = False
+        return self._wake(one["kind"])
+
+    def wake_for(self, change):
+        kinds = dict.fromkeys(one["kind"] for one in self._at("unschedulable"))
+        return sum(self._wake(kind) for kind in kinds if self.awaits[kind] & change)
+
+    def wake_pods(self, uids):
+        chosen = [one for one in self._at("unschedulable") if one["pod"].uid in uids]
+        for one in sorted(chosen, key=lambda one: one["pod"].uid):
+            self._requeue(one)
+        return len(chosen)
+
+    def wake_overdue(self):
+        moved = 0
+        for kind in dict.fromkeys(one["kind"] for one in self._at("unschedulable")):
+            if self.now() - self._first(kind)["failed"] >= 300 * SECOND:
+                moved += self._wake(kind)
+        return moved
+
+    def counts(self):
+        places = ("active", "backoff", "unschedulable", "gated", "trying")
+        return {place: len(self._at(place)) for place in places}
+
+    def _at(self, where):
+        return [one for one in self.pods.values() if one["where"] == where]
+
+    def _order(self, one):
+        return (-one["pod"].priority, one["since"], one["pod"].created, one["number"])
+
+    def _first(self, kind):
+        alike = [one for one in self._at("unschedulable") if one["kind"] == kind]
+        return min(alike, key=self._order, default=None)
+
+    def _wake(self, kind):
+        found = self._first(kind)
+        if found is None or kind is None:
+            return 0
+        found["leads"] = True
+        self._requeue(found)
+        return 1
+
+    def _requeue(self, one, *, eager=True):
+        over = self._ends(one) <= self.now()
+        self._to(one, "active" if over else "backoff")
+        one["eager"] = eager
+
+    def _ends(self, one):
+        return one["failed"] + (min(2 ** (one["tries"] - 1), 10) * SECOND if one["tries"] else 0)
+
+    def _to(self, one, where):
+        self.number += 1
+        one |= {"where": where, "number": self.number}
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_queue_does_what_a_plain_list_does(queue, clock, seed):
+    chance, plain = random.Random(seed), PlainQueue(clock.now)
+    trying, gone = [], set()
+    changes = [ClusterChange.NODE, ClusterChange.DEVICES, ClusterChange.ANY]
+    for _ in range(150):
+        uid = f"p{chance.randrange(len(gone), len(gone) + 8)}"
+        gates = ("g",) * (chance.random() < 0.1)
+        clock.advance(1)  # No two came at the same time.
+        match chance.randrange(10):
+            case 0 | 1:
+                new = info(uid, int(uid[1:]) % 3, gates)
+                if uid not in {item.pod.uid for item, _ in trying} | gone:
+                    for each in (queue, plain):
+                        (each.add_pod if uid not in plain.pods else each.update_pod)(new)
+            case 2 | 3 | 4:
+                item, one = queue.pop(), plain.pop()
+                assert (item and item.pod.uid) == (one and one["pod"].uid)
+                if item is not None:
+                    trying.append((item, one))
+            case 5 | 6 if trying:
+                item, one = trying.pop(chance.randrange(len(trying)))
+                awaits, kind = chance.choice(changes), chance.choice("ab")
+                queue.add_unschedulable(item, awaits, kind)
+                plain.add_unschedulable(one, awaits, kind)
+            case 7 if trying:
+                item, one = trying.pop()
+                if chance.random() < 0.5:
+                    queue.put_back(item)
+                    plain.put_back(one)
+                else:
+                    gone.add(item.pod.uid)
+                    queue.remove_pod(item.pod.uid)
+                    plain.remove_pod(item.pod.uid)
+                    queue.wake_next_like(item)
+                    plain.wake_next_like(one)
+            case 8:
+                clock.advance(chance.choice((0, 1, 2, 5, 400)) * SECOND)
+                assert queue.wake_overdue() == plain.wake_overdue()
+            case 9:
+                change, uids = chance.choice(changes), {uid, "p0"}
+                if chance.random() < 0.5:
+                    assert queue.wake_for(change) == plain.wake_for(change)
+                else:
+                    assert queue.wake_pods(uids) == plain.wake_pods(uids)
+        assert queue.counts() == plain.counts()
+        assert len(queue) == len(plain.pods)

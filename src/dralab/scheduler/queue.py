@@ -128,11 +128,9 @@ class SchedulingQueue:
     def pop(self) -> QueuedPod | None:
         """Return the next pod to try; the caller holds it until `failed` or `remove`."""
         now = self._now()
-        while self._backoff and (
-            self._where.get(self._backoff[0].uid) != "backoff" or self._backoff[0].order[0] <= now
-        ):
+        while self._backoff and self._backoff[0].order[0] <= now:
             entry = heapq.heappop(self._backoff)
-            if self._where.get(entry.uid) == "backoff":
+            if self._backs_off(entry.uid, entry.order[0]):
                 self._activate(self._pods[entry.uid])
         while self._active:
             entry = heapq.heappop(self._active)
@@ -140,13 +138,13 @@ class SchedulingQueue:
                 return self._take(entry.uid)
         while self._eager:
             entry = heapq.heappop(self._eager)
-            # An entry of an earlier back-off says nothing of this one.
-            if (
-                self._where.get(entry.uid) == "backoff"
-                and self._pods[entry.uid].backoff_ends() == entry.order[1]
-            ):
+            if self._backs_off(entry.uid, entry.order[1]):
                 return self._take(entry.uid)
         return None
+
+    def _backs_off(self, uid: str, ends: int) -> bool:
+        """Return whether a pod is in the back-off that ends then: an entry may be of an earlier."""
+        return self._where.get(uid) == "backoff" and self._pods[uid].backoff_ends() == ends
 
     def take_out(self, uid: str) -> None:
         """Take a pod out of order: it is tried together with another of its gang."""
