@@ -48,6 +48,14 @@ def fault(name, verb, **given):
         ("command: []", "programs[0].command: must have at least one word"),
         ("command: [a]\n    replicas: 9", "programs[0].replicas: must be at most 5"),
         ("command: [a]\n  - command: [b]", "programs: two programs have the same name"),
+        (
+            "command: [/bin/kube-controller-manager]\ncluster: {scheduler: false}",
+            "cluster.controllers: must be given beside kube-controller-manager",
+        ),
+        (
+            "command: [env, A=b, kube-scheduler]\ncluster: {controllers: false}",
+            "cluster.scheduler: must be given beside kube-scheduler",
+        ),
     ],
 )
 def test_a_command_that_cannot_be_used_is_told(tmp_path, changed, told):

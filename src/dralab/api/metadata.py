@@ -208,6 +208,17 @@ def finalizer_errors(name: str, path: str) -> list[FieldError]:
     return _qualified_errors(name, path) + _standard_errors(name, path)
 
 
+def finalizer_warnings(new: Metadata, old: Metadata) -> list[str]:
+    """Return what a server says of new finalizers of a custom resource that have no slash."""
+    had = frozenset(old.get("finalizers") or ())
+    return [
+        f'metadata.finalizers: "{name}": prefer a domain-qualified finalizer name including a path '
+        "(/) to avoid accidental conflicts with other finalizer writers"
+        for name in new.get("finalizers") or ()
+        if name not in had and _standard_errors(name, "")
+    ]
+
+
 def _qualified_errors(name: str, path: str) -> list[FieldError]:
     if names.is_qualified(name):
         return []

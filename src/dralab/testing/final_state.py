@@ -31,8 +31,10 @@ ANY_KIND: Final = (
     "spec.clusterIPs", "endpoints", "status.images", "status.nodeInfo", "spec.volumeName",
     "status.collisionCount", "spec.nodeSelector", "spec.pool.generation",
 )  # fmt: skip
+# How programs elected a leader before there were leases: an annotation that is a heartbeat.
+LEADER: Final = "control-plane.alpha.kubernetes.io/leader"
 # Annotations that say when something happened, and the one of a fault.
-NO_STATE: Final = frozenset({TOUCHED, "endpoints.kubernetes.io/last-change-trigger-time"})
+NO_STATE: Final = frozenset({TOUCHED, LEADER, "endpoints.kubernetes.io/last-change-trigger-time"})
 NOT_SET: Final = "not set"
 TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 UID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
@@ -114,7 +116,9 @@ def effective(change: Change) -> bool:
     """Return whether a change is more than a heartbeat or a record of what happened."""
     if change.key.resource in IGNORED:
         return False
-    if change.key.resource != "nodes" or change.before is None or change.after is None:
+    if change.before is None or change.after is None:
+        return True
+    if change.key.resource != "nodes" and LEADER not in annotations_of(change.after.value):
         return True
     return bool(_steady(change.before.value) != _steady(change.after.value))
 

@@ -40,6 +40,11 @@ VERBS: Final = ("apply", "patch", "scale", "delete", "wait")
 LISTS: Final = ("consistent", "cached")
 WHEN: Final = ("always", "end")
 MOST_REPLICAS: Final = 5
+# Upstream's programs, and what of dralab would run beside them unless the scenario says so.
+UPSTREAM: Final = (
+    ("kube-controller-manager", "controllers", "the list of dralab's that run as well, or false"),
+    ("kube-scheduler", "scheduler", "false, or true where both are wanted"),
+)
 
 
 def load(path: Path) -> TrialScenario:
@@ -62,13 +67,15 @@ def load(path: Path) -> TrialScenario:
     forbidden = set(faults.texts("forbid"))
     most = faults.whole("most", DEFAULT_MOST, least=1)
     faults.done()
+    cluster = read.cluster(fields.mapping("cluster"))
+    _check_beside(fields, programs)
     invariants, checks = read.invariants(fields)
     found = TrialScenario(
         name=fields.text("name", path.stem),
         programs=programs,
         manifests=manifests,
         script=[read.step(each) for each in fields.mappings("script")],
-        cluster=read.cluster(fields.mapping("cluster")),
+        cluster=cluster,
         allowed=[name for name in allowed if name not in forbidden],
         most=most,
         invariants=invariants,
@@ -79,6 +86,17 @@ def load(path: Path) -> TrialScenario:
     )
     fields.done()
     return found
+
+
+def _check_beside(fields: Fields, programs: Sequence[ProgramSpec]) -> None:
+    """Refuse to run parts of dralab beside upstream's that do the same. InputError."""
+    given = fields.mapping("cluster")
+    for program in programs:
+        names = {Path(word).name for word in program.command}
+        for binary, field, instead in UPSTREAM:
+            if binary in names and not given.has(field):
+                what = f"must be given beside {binary}, which does the same: {instead}"
+                raise fields.error(f"cluster.{field}", what)
 
 
 class _ScenarioReader:

@@ -330,3 +330,27 @@ def test_a_definition_with_a_pattern_that_is_none_is_refused(pattern, where):
     assert (
         "must be a valid regular expression, but isn't: error parsing regexp:" in refused["message"]
     )
+
+
+def test_a_finalizer_without_a_slash_is_warned_of_where_the_kind_is_custom(ask):
+    """As a kube-apiserver 1.36 answers; operators made with old generators have such names."""
+    made = foo(n=1)
+    made["metadata"]["finalizers"] = ["done.x.io", "x.io/done"]
+    answer = ask.full("POST", FOOS, made)
+    assert answer.status == 201
+    said = [value for name, value in answer.headers if name.lower() == "warning"]
+    assert len(said) == 1
+    assert 'done.x.io\\": prefer a domain-qualified finalizer name including a path' in said[0]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("/api/v1/namespaces/default/configmaps", {}, 422),
+        ("/apis/coordination.k8s.io/v1/namespaces/default/leases", {}, 201),
+        ("/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles", {}, 422),
+    ],
+)
+def test_which_built_in_kinds_take_a_finalizer_without_a_slash(ask, path, body, status):
+    metadata = {"name": "x", "finalizers": ["a.b.c"]}
+    assert ask("POST", path, {**body, "metadata": metadata})[0] == status

@@ -14,6 +14,7 @@ from dralab.api import fields, schemas, structural
 from dralab.api.core.definitions import DefinitionStrategy, change_errors
 from dralab.api.decoding import Decoder
 from dralab.api.fields import FieldError
+from dralab.api.metadata import finalizer_warnings
 from dralab.api.scalar_decoding import DecodingError
 from dralab.api.schemas import OBJECT_META, Schema, Schemas
 from dralab.api.status import ApiError
@@ -106,6 +107,10 @@ class CustomStrategy(Strategy):
                 raise ApiError(
                     "RequestEntityTooLarge", f"the object is too large: {error}"
                 ) from None
+
+    def warnings(self, value: JsonDict, old: JsonDict | None = None) -> list[str]:
+        """Warn of new finalizers that may be taken for another writer's."""
+        return finalizer_warnings(value["metadata"], (old or {}).get("metadata") or {})
 
     def reads_like(self, other: "CustomStrategy") -> bool:
         """Whether stored objects are read as with other rules: by the same schemas."""
