@@ -259,6 +259,23 @@ def test_a_machine_that_is_busy_with_something_else_does_not_fail_a_trial(times,
     assert world.took_too_long() is too_long
 
 
+def test_what_is_applied_while_it_is_deleted_is_made_when_that_is_over():
+    from dralab.testing.trial_scenario import ScriptStep
+
+    target = {"apiVersion": "example.com/v1", "kind": "Site", "name": "a"}
+    made = sitescenarios.site("a")
+    steps = [
+        ScriptStep(verb="apply", after=SECOND, objects=[made]),
+        ScriptStep(verb="delete", after=5 * SECOND, target=target),
+        ScriptStep(verb="apply", after=SECOND, objects=[made]),
+    ]
+    pause = fault("pause", resource="", at=4 * SECOND, duration=15 * SECOND)
+    world = TrialWorld(sitescenarios.scenario(Sites, script=steps), [pause])
+    world.run()
+    assert world.violations == []
+    assert [each["metadata"]["name"] for each in world.user.list(SITES).items] == ["a"]
+
+
 def test_a_loop_at_one_instant_is_told():
     class Spinning(Sites):
         def changed(self, old, new):

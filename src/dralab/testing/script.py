@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol
 from dralab.api.status import ApiError
 from dralab.apiserver.server import ApiServer
 from dralab.kernel.clock import SECOND
-from dralab.objects.metadata import metadata_of
+from dralab.objects.metadata import is_deleting, metadata_of
 from dralab.runtime.client import Resource
 from dralab.runtime.local import LocalClient
 from dralab.runtime.simulated import SimulatedEngine
@@ -118,6 +118,10 @@ class ScriptRunner:
         except ApiError as error:
             if error.reason != "AlreadyExists":
                 raise
+            if is_deleting(client.get(resource, metadata["name"], namespace)):
+                # As a user does who waits for a deletion: what is applied to it would go with it.
+                text = f"{error.message}: it is being deleted (finalizers)"
+                raise ApiError("Conflict", text) from None
             client.patch(
                 resource, metadata["name"], body, namespace,
                 type="apply", field_manager="user", force=True,
