@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from dralab.runtime.connections import HttpConnections, UnansweredError
+from dralab.runtime.connections import CutOffError, HttpConnections, UnansweredError
 
 PLAIN = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
@@ -59,12 +59,18 @@ def test_an_answer_ends_where_its_head_says(answer):
         b"",
         PLAIN[:-1],
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\no\r\n",
-        b"SSH-2.0-OpenSSH\r\n",
     ],
 )
-def test_half_an_answer_is_none(answer):
-    with serving(answer) as (connections, _), pytest.raises(UnansweredError):
+def test_half_an_answer_is_none_and_may_be_asked_for_again(answer):
+    with serving(answer) as (connections, _), pytest.raises(CutOffError):
         connections.ask("GET", "/x", {})
+
+
+def test_what_is_not_http_is_not_an_answer():
+    with serving(b"SSH-2.0-OpenSSH\r\n") as (connections, _):
+        with pytest.raises(UnansweredError) as raised:
+            connections.ask("GET", "/x", {})
+        assert not isinstance(raised.value, CutOffError)
 
 
 def test_requests_share_a_connection_and_carry_their_heads():

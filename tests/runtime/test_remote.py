@@ -6,6 +6,8 @@ import threading
 import pytest
 
 from dralab.api.status import ApiError
+from dralab.runtime import remote
+from dralab.runtime.connections import CutOffError, HttpReply, UnansweredError
 from dralab.runtime.kubeconfig import ClusterAccess
 from dralab.runtime.remote import RemoteClient, RemoteWatch
 from dralab.runtime.resources import PODS
@@ -74,3 +76,51 @@ def test_a_connection_made_while_its_client_is_closed_is_let_go():
             asking.join(10)
             peer.settimeout(10)
             assert peer.recv(1) == b"", "the other side has closed"
+
+
+class Unsteady:
+    """Connections to a server, of which the first few end with an error."""
+
+    def __init__(self, *errors):
+        self.errors = list(errors)
+        self.asked = []
+
+    def ask(self, method, path, _headers, _body):
+        self.asked.append((method, path))
+        if self.errors:
+            raise self.errors.pop(0)
+        return HttpReply(200, b'{"metadata":{"name":"a"},"items":[]}')
+
+
+@pytest.fixture
+def client(monkeypatch):
+    monkeypatch.setattr(remote, "FIRST_PAUSE", 0.0)
+    return RemoteClient(ClusterAccess(server="http://127.0.0.1:1"))
+
+
+def test_a_read_whose_connection_breaks_is_sent_again(client):
+    client._connections = Unsteady(*[CutOffError("cut")] * remote.READ_AGAIN)
+    client.get(PODS, "a", "default")
+    url = "/api/v1/namespaces/default/pods/a"
+    assert client._connections.asked == [("GET", url)] * (remote.READ_AGAIN + 1)
+
+
+def test_a_read_is_not_sent_for_ever(client):
+    client._connections = Unsteady(*[CutOffError("cut")] * 99)
+    with pytest.raises(ApiError, match="does not answer: cut"):
+        client.list(PODS)
+    assert len(client._connections.asked) == remote.READ_AGAIN + 1
+
+
+def test_a_write_whose_connection_breaks_is_not_sent_again_since_it_may_have_happened(client):
+    client._connections = Unsteady(CutOffError("cut"))
+    with pytest.raises(ApiError, match="does not answer: cut"):
+        client.create(PODS, {"metadata": {"name": "a"}}, "default")
+    assert len(client._connections.asked) == 1
+
+
+def test_a_server_that_is_not_there_is_said_at_once(client):
+    client._connections = Unsteady(UnansweredError("connection refused"))
+    with pytest.raises(ApiError, match="connection refused"):
+        client.list(PODS)
+    assert len(client._connections.asked) == 1

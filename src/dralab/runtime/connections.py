@@ -31,6 +31,10 @@ class UnansweredError(Exception):
     """There is no answer, or none that is HTTP: `str` says why."""
 
 
+class CutOffError(UnansweredError):
+    """The connection broke before the whole answer had come: it may be had by another one."""
+
+
 class HttpReply(NamedTuple):
     """A whole answer."""
 
@@ -80,7 +84,7 @@ class HttpConnections:
             reply = connection.ask(request)
         except (OSError, httptools.HttpParserError) as error:
             connection.close()
-            raise UnansweredError(_why(error)) from error
+            raise _unanswered(error) from error
         except BaseException:
             connection.close()
             raise
@@ -100,7 +104,7 @@ class HttpConnections:
             return connection.open(request, timeout)
         except (OSError, httptools.HttpParserError) as error:
             connection.close()
-            raise UnansweredError(_why(error)) from error
+            raise _unanswered(error) from error
         except BaseException:
             connection.close()
             raise
@@ -157,7 +161,7 @@ class HttpConnections:
             found.settimeout(self._timeout)
         except (OSError, ValueError) as error:
             plain.close()
-            raise UnansweredError(_why(error)) from error
+            raise _unanswered(error) from error
         return _OpenConnection(found)
 
 
@@ -286,6 +290,12 @@ class _AnswerReading:
 def _close_all(idle: "list[_OpenConnection]") -> None:
     while idle:
         idle.pop().close()
+
+
+def _unanswered(error: Exception) -> UnansweredError:
+    # A connection that ends within the handshake of TLS is an error of TLS.
+    cut = isinstance(error, ConnectionError | ssl.SSLEOFError)
+    return CutOffError(_why(error)) if cut else UnansweredError(_why(error))
 
 
 def _why(error: Exception) -> str:

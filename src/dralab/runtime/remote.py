@@ -16,7 +16,13 @@ from dralab import __version__
 from dralab.api.status import CODES, ApiError
 from dralab.objects.metadata import metadata_of
 from dralab.runtime.client import ObjectList, PatchType, Resource, WatchEvent
-from dralab.runtime.connections import HttpConnections, StreamedReply, UnansweredError
+from dralab.runtime.connections import (
+    CutOffError,
+    HttpConnections,
+    HttpReply,
+    StreamedReply,
+    UnansweredError,
+)
 from dralab.runtime.kubeconfig import ClusterAccess
 from dralab.runtime.throttle import Throttle
 from dralab.values.json_types import JsonDict
@@ -32,6 +38,9 @@ PAGE: Final = 500
 # A server ends a watch on time; between two answers silence is normal for longer than this.
 WATCH_SECONDS: Final = 300
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
+# A read whose connection breaks is sent again: so often, as by client-go (`rest.Request`).
+READ_AGAIN: Final = 10
+READ_PAUSE: Final = 1.0  # seconds, at most
 
 
 class RemoteClient:
@@ -218,11 +227,9 @@ class RemoteClient:
         if body is not None:
             sent = orjson.dumps(body)
             headers = {**headers, "Content-Type": content_type}
-        self._wait_for_turn()
+        path = f"{url}?{urlencode(query)}" if query else url
         try:
-            status, content = self._connections.ask(
-                method, f"{url}?{urlencode(query)}" if query else url, headers, sent
-            )
+            status, content = self._ask(method, path, headers, sent)
         except UnansweredError as error:
             raise self._no_answer(error) from error
         if status >= 400:
@@ -234,6 +241,21 @@ class RemoteClient:
         if not isinstance(found, dict):
             raise ApiError("InternalError", f"{method} {url}: the answer is not an object")
         return found
+
+    def _ask(
+        self, method: str, path: str, headers: Mapping[str, str], body: bytes | None
+    ) -> HttpReply:
+        """Return the answer; a read whose connection breaks is sent again. UnansweredError."""
+        pause = FIRST_PAUSE
+        for _ in range(READ_AGAIN if method == "GET" else 0):
+            self._wait_for_turn()
+            try:
+                return self._connections.ask(method, path, headers, body)
+            except CutOffError:
+                self._closed.wait(pause)
+                pause = min(pause * 2, READ_PAUSE)
+        self._wait_for_turn()
+        return self._connections.ask(method, path, headers, body)
 
     def _sent_headers(self) -> dict[str, str]:
         # Asked for each request: the token of a pod changes (client-go's transport reads it anew).
