@@ -65,7 +65,7 @@ class Writer(threading.Thread):
             try:
                 while not self.over.is_set() and not self.wrong:
                     self.act(connection)
-            except BROKEN:
+            except (*BROKEN, ValueError):  # an answer may be cut off
                 self.over.wait(0.02)
             finally:
                 connection.close()

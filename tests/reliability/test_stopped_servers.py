@@ -4,7 +4,6 @@ A server that goes on knows nothing of what the other has done meanwhile: what i
 be true all the same, and what it was about to write must not undo anything.
 """
 
-import json
 import random
 import signal
 import sys
