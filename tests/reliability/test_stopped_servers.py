@@ -17,6 +17,12 @@ import pytest
 pytest.importorskip("grpc")
 
 from bad_network import BadNetwork
+from builders import claim, pod, request
+from conformance.test_stopped_schedulers import PODS_IN_ALL, Schedulers, check, fill
+from dralab.runtime.kubeconfig import ClusterAccess
+from dralab.runtime.new_kubeconfig import kubeconfig
+from dralab.runtime.remote import RemoteClient
+from dralab.runtime.resources import CLAIMS, NODES, PODS
 from etcds import Etcd
 from reliability.processes import Connection, ServerProcess
 from reliability.test_etcd import UNKNOWN, Watcher, Writer, asked
@@ -200,3 +206,38 @@ def test_servers_that_stop_lose_no_write_no_event_and_no_conflict(
     assert len(revisions) > 30
     assert any(each.refused for each in editors)
     assert min(cuts) > 0
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_no_device_is_given_twice_where_servers_stop(tmp_path: Path, seed: int) -> None:
+    chance, over = random.Random(seed), threading.Event()
+    with Servers(tmp_path, seed) as servers, ExitStack() as opened:
+        client = RemoteClient(ClusterAccess(server=servers.running[0].url))
+        opened.callback(client.close)
+        fill(client)
+        for node in client.list(NODES).items:  # no controller finds them ready
+            client.patch(NODES, node["metadata"]["name"], {"spec": {"taints": None}})
+        made = []
+        for number, host in enumerate(servers.hosts):
+            config = tmp_path / f"config{number}"
+            config.write_text(kubeconfig(f"http://{host}"), encoding="utf-8")
+            each = Schedulers(client, config, *([] if seed % 2 else ["--no-leader-elect"]))
+            opened.callback(each.end)
+            each.start()
+            made.append(each)
+        given = 0
+        for turn in range(6):
+            for _ in range(PODS_IN_ALL // 6):
+                name = f"p{given}"
+                client.create(CLAIMS, claim(name, request("r"), namespace="default"))
+                client.create(PODS, pod(name, claims={"g": name}), "default")
+                given += 1
+            over.wait(chance.uniform(0.1, 1))  # they are in the middle of them
+            servers.stop(turn % 2)
+            over.wait(chance.choice([1, 6, 20]))
+            servers.go_on(turn % 2)
+        for _ in range(1800):
+            if all(each["spec"].get("nodeName") for each in client.list(PODS).items):
+                break
+            over.wait(0.1)
+        check(client, servers.networks[1])
