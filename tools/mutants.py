@@ -33,6 +33,7 @@ import warnings
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from types import CodeType, FrameType, FunctionType
 from typing import Any
@@ -50,7 +51,6 @@ PACKAGES = {
     "node": ("node", ["tests/node"]),
     "controllers": ("controllers", ["tests/controllers"]),
 }
-Changed = tuple[FunctionType, CodeType, dict[str, object]]  # its new code and constant defaults
 
 
 def _sum(file: Path) -> str:
@@ -191,13 +191,13 @@ class ForkedRuns:
         elif failed := self._look(session):
             raise pytest.UsageError(f"without a mutant there fails {failed}")
         for mutant in self.mutants:
-            functions = changed_functions(mutant)
+            change = change_of(mutant)
             items = self._known.chosen(mutant, session.items)
             if not items:
                 items = self._known.elsewhere(mutant, session.items)
                 found = run_apart(mutant, items) if items else ""
-            elif functions:
-                found = _run(items, functions, self._known.seconds)
+            elif change is not None:
+                found = _run(items, self._known.seconds, before=change)
             else:
                 found = run_apart(mutant, items)
             self.noticed[mutant] = bool(found)
@@ -215,7 +215,7 @@ class ForkedRuns:
         def keep() -> None:
             report.write_text(json.dumps(asdict(lines.known())), encoding="utf-8")
 
-        if failed := _run(session.items, [], {}, before=look, after=keep):
+        if failed := _run(session.items, {}, before=look, after=keep):
             return failed
         self._known = Known(**json.loads(report.read_text(encoding="utf-8")))
         if self._kept is None:
@@ -225,10 +225,9 @@ class ForkedRuns:
 
 def _run(
     items: list[pytest.Item],
-    functions: list[Changed],
     seconds: dict[str, float],
     *,
-    before: Callable[[], None] = lambda: None,
+    before: Callable[[], None],
     after: Callable[[], None] = lambda: None,
 ) -> str:
     """Run tests in a child until one fails; return that one, or nothing."""
@@ -240,8 +239,6 @@ def _run(
         os.setpgid(0, 0)
         item = items[0]
         try:
-            for each in functions:
-                _change(*each)
             before()
             for item, following in zip(items, [*items[1:], None], strict=True):
                 if item.nodeid in seconds:  # a mutant may wait for ever
@@ -304,55 +301,102 @@ def _ended(child: int) -> int:
     return os.waitpid(child, 0)[1]
 
 
-def changed_functions(mutant: Mutant) -> list[Changed]:
-    """Return the functions that a mutant changes, as it has them; none if it is elsewhere.
+def change_of(mutant: Mutant) -> Callable[[], None] | None:
+    """Return what makes a mutant of this process, or None where only another process can be one.
 
     What is inside a function (a lambda, a comprehension, a class) is made anew by its code.
     """
     path = str(HERE / mutant.path)
     text = mutant.applied((HERE / mutant.path).read_text(encoding="utf-8"))
-    wanted = _outermost(compile(text, path, "exec"), mutant.line)
-    if wanted is None:
-        return []
-    found = [
+    if (head := _head(text, mutant.line)) is not None:
+        return partial(_set_defaults, _functions(path, head.lineno, head.name), _defaults(head))
+    code = _outermost(compile(text, path, "exec"), mutant.line)
+    if code is None:
+        return _change_of_class(path, text, mutant.line)
+    found = _functions(path, code.co_firstlineno, code.co_name)
+    return partial(_set_code, found, code) if found else None
+
+
+def _functions(path: str, line: int, name: str) -> list[FunctionType]:
+    return [
         each
         for each in gc.get_objects()
         if isinstance(each, FunctionType)
         and each.__code__.co_filename == path
-        and each.__code__.co_firstlineno == wanted.co_firstlineno
-        and each.__code__.co_qualname == wanted.co_qualname
+        and each.__code__.co_name == name
+        # A function begins with its decorators.
+        and each.__code__.co_firstlineno <= line <= _first_line(each.__code__)
     ]
-    if any(each.__code__ == wanted for each in found):
-        defaults = _defaults(text, mutant.line)
-        return [(each, wanted, defaults) for each in found if defaults]
-    return [(each, wanted, {}) for each in found]
 
 
-def _defaults(text: str, line: int) -> dict[str, object]:
-    """Return the constant defaults of the function with a head at a line."""
-    found: dict[str, object] = {}
+def _first_line(code: CodeType) -> int:
+    first = code.co_firstlineno
+    return min((line for *_, line in code.co_lines() if line and line > first), default=first)
+
+
+def _set_code(functions: list[FunctionType], code: CodeType) -> None:
+    for each in functions:
+        each.__code__ = code
+
+
+def _change_of_class(path: str, text: str, line: int) -> Callable[[], None] | None:
+    """Return what changes the value of a field of a class, if it is a constant."""
     for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.FunctionDef) and node.lineno <= line < node.body[0].lineno:
-            its = node.args
-            places = [*its.posonlyargs, *its.args][-len(its.defaults) or len(its.args) :]
-            for name, value in zip(
-                [*places, *its.kwonlyargs], [*its.defaults, *its.kw_defaults], strict=True
+        if not isinstance(node, ast.ClassDef):
+            continue
+        for field in node.body:
+            if not isinstance(field, ast.AnnAssign | ast.Assign) or field.lineno != line:
+                continue
+            target = field.target if isinstance(field, ast.AnnAssign) else field.targets[0]
+            if isinstance(target, ast.Name) and isinstance(field.value, ast.Constant):
+                classes = [
+                    each
+                    for each in gc.get_objects()
+                    if isinstance(each, type)
+                    and each.__qualname__ == node.name
+                    and getattr(sys.modules.get(each.__module__), "__file__", "") == path
+                ]
+                return partial(_set_field, classes, target.id, field.value.value)
+    return None
+
+
+def _set_field(classes: list[type], name: str, value: object) -> None:
+    for each in classes:
+        if "__dataclass_fields__" in vars(each):
+            _set_defaults([each.__init__], {name: value})  # type: ignore[misc]
+        if not hasattr(vars(each).get(name), "__set__"):  # as a slot has
+            setattr(each, name, value)
+
+
+def _head(text: str, line: int) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+    """Return the function with a head at a line."""
+    for node in ast.walk(ast.parse(text)):
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() if (
+                node.lineno <= line < node.body[0].lineno
             ):
-                if isinstance(value, ast.Constant):
-                    found[name.arg] = value.value
-    return found
+                return node
+            case _:
+                pass
+    return None
 
 
-def _change(function: FunctionType, code: CodeType, defaults: dict[str, object]) -> None:
-    function.__code__ = code
-    names = code.co_varnames[: code.co_argcount]
-    if function.__defaults__:
-        last = names[-len(function.__defaults__) :]
-        both = zip(last, function.__defaults__, strict=True)
-        function.__defaults__ = tuple(defaults.get(name, old) for name, old in both)
-    if function.__kwdefaults__:
-        for name in function.__kwdefaults__.keys() & defaults.keys():
-            function.__kwdefaults__[name] = defaults[name]
+def _defaults(head: ast.FunctionDef | ast.AsyncFunctionDef) -> dict[str, object]:
+    """Return the defaults of a function that are constants."""
+    its = head.args
+    last = [*its.posonlyargs, *its.args][-len(its.defaults) or len(its.args) :]
+    both = zip([*last, *its.kwonlyargs], [*its.defaults, *its.kw_defaults], strict=True)
+    return {name.arg: value.value for name, value in both if isinstance(value, ast.Constant)}
+
+
+def _set_defaults(functions: list[FunctionType], defaults: dict[str, object]) -> None:
+    for each in functions:
+        code, had = each.__code__, each.__defaults__ or ()
+        names = code.co_varnames[code.co_argcount - len(had) : code.co_argcount]
+        both = zip(names, had, strict=True)
+        each.__defaults__ = tuple(defaults.get(name, old) for name, old in both) or None
+        for name in (each.__kwdefaults__ or {}).keys() & defaults.keys():
+            each.__kwdefaults__[name] = defaults[name]
 
 
 def _outermost(code: CodeType, line: int) -> CodeType | None:

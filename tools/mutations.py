@@ -85,8 +85,11 @@ def _unseen(node: ast.AST) -> Iterator[ast.AST]:
     Named constants at the top of a module are skipped for the second reason as well.
     """
     match node:
-        # What a dataclass is made of changes its speed.
-        case ast.ClassDef(decorator_list=[_, *_] as decorators):
+        # What a dataclass is made of changes its speed, and so does the size of a cache.
+        case (
+            ast.ClassDef(decorator_list=[_, *_] as decorators)
+            | ast.FunctionDef(decorator_list=[_, *_] as decorators)
+        ):
             for decorator in decorators:
                 yield from ast.walk(decorator)
         # The body of a protocol is not run.
@@ -99,6 +102,9 @@ def _unseen(node: ast.AST) -> Iterator[ast.AST]:
             yield from ast.walk(node)
         # Threads of a test end with its process; a timeout is one of many.
         case ast.keyword(arg="strict" | "daemon" | "timeout" | "repr", value=ast.Constant()):
+            yield from ast.walk(node)
+        # People look at these, in a debugger.
+        case ast.FunctionDef(name="__repr__"):
             yield from ast.walk(node)
         # 64 * 1024 is a size.
         case ast.BinOp(left=ast.Constant(), right=ast.Constant()):
