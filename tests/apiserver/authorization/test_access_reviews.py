@@ -2,6 +2,7 @@
 
 import pytest
 
+from dralab.apiserver.authorization.attributes import Decision
 from offices import Office, account, group, paths, person, rule, user
 
 ACCESS = "/apis/authorization.k8s.io/v1"
@@ -165,3 +166,79 @@ def test_where_nobody_is_asked_everything_is_allowed():
     office = Office(())
     spec = {"resourceAttributes": PODS}
     assert status(office, "selfsubjectaccessreviews", spec, "joe") == {"allowed": True}
+
+
+class Recorder:
+    """An authorizer that notes what it is asked, and has one answer."""
+
+    def __init__(self, decision):
+        self.decision, self.asked = decision, []
+
+    def authorize(self, attributes):
+        self.asked.append(attributes)
+        return self.decision
+
+
+@pytest.mark.parametrize(
+    ("decision", "told"),
+    [
+        (Decision("allow", "because"), {"allowed": True, "reason": "because"}),
+        (Decision("deny", "never"), {"allowed": False, "denied": True, "reason": "never"}),
+        (Decision("no opinion"), {"allowed": False}),
+        (Decision("no opinion", error="down"), {"allowed": False, "evaluationError": "down"}),
+    ],
+)
+def test_the_answer_says_whether_it_was_denied_or_just_not_allowed(office, decision, told):
+    context = office.server.resources.context
+    context.authorizer = Recorder(decision)
+    spec = {"resourceAttributes": PODS}
+    root = person("root", "system:masters")
+    assert status(office, "selfsubjectaccessreviews", spec, root) == told
+
+
+@pytest.mark.parametrize(
+    ("selector", "fields"),
+    [
+        ({}, ()),
+        ({"rawSelector": "spec.nodeName=n1"}, (("spec.nodeName", "n1"),)),
+        (
+            {"requirements": [{"key": "spec.nodeName", "operator": "In", "values": ["n1"]}]},
+            (("spec.nodeName", "n1"),),
+        ),
+        ({"requirements": [{"key": "k", "operator": "In", "values": ["a", "b"]}]}, ()),
+        ({"requirements": [{"key": "k", "operator": "NotIn", "values": ["a"]}]}, ()),
+        ({"requirements": [{"key": "k", "operator": "Exists"}]}, ()),
+        (
+            {
+                "requirements": [
+                    {"key": "k", "operator": "Exists", "values": None},
+                    {"key": "a", "operator": "In", "values": ["1"]},
+                ]
+            },
+            (("a", "1"),),
+        ),
+    ],
+)
+def test_only_a_selector_of_one_value_narrows_a_question(office, selector, fields):
+    recorder = office.server.resources.context.authorizer = Recorder(Decision("allow"))
+    spec = {"resourceAttributes": {**PODS, "fieldSelector": selector}}
+    status(office, "selfsubjectaccessreviews", spec, person("root", "system:masters"))
+    assert recorder.asked[-1].fields == fields
+
+
+def test_a_question_has_all_parts_of_a_request(office):
+    recorder = office.server.resources.context.authorizer = Recorder(Decision("allow"))
+    given = {
+        "verb": "update",
+        "group": "apps",
+        "version": "v1",
+        "resource": "deployments",
+        "subresource": "scale",
+        "namespace": "x",
+        "name": "d",
+    }
+    root = person("root", "system:masters")
+    status(office, "selfsubjectaccessreviews", {"resourceAttributes": given}, root)
+    asked = recorder.asked[-1]
+    assert {part: getattr(asked, part) for part in given} == given
+    assert asked.is_resource_request

@@ -1,10 +1,20 @@
 """What a server tells its cluster about itself."""
 
+import base64
+import hashlib
 import json
 
 import pytest
 
-from dralab.apiserver.resources.own_objects import RENEWAL, OwnAddress, authentication_data
+from dralab.api.status import ApiError
+from dralab.apiserver.resources.assembly import make_first_objects, new_resources
+from dralab.apiserver.resources.own_objects import (
+    RENEWAL,
+    OwnAddress,
+    OwnObjects,
+    authentication_data,
+)
+from dralab.apiserver.resources.server import Resources
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import MemoryStore
 from dralab.kernel.clock import ManualClock
@@ -182,3 +192,87 @@ def test_what_is_not_served_any_more_has_no_apiservice_after_a_new_start(lab):
     lab.start()
     assert "v1.gone.example.com" not in lab.names(API_SERVICES)
     assert "v1.example.com" in lab.names(API_SERVICES)
+
+
+def test_a_server_is_called_after_its_machine(lab):
+    """As kube-apiserver: 16 bytes of a hash, in the letters of base32."""
+    lab.start()
+    digest = base64.b32encode(hashlib.sha256(b"m").digest()[:16]).decode().rstrip("=").lower()
+    name = f"apiserver-{digest}"
+    assert [each for each in lab.names(LEASES) if each.startswith("apiserver-")] == [name]
+    assert len(digest) == 26
+    spec = lab.client.get(LEASES, name, "kube-system")["spec"]
+    assert spec["leaseDurationSeconds"] == 3600
+
+
+@pytest.mark.parametrize(
+    ("host", "endpoint"),
+    [
+        ("192.0.2.7", "192.0.2.7"),
+        ("2001:db8::0:1", "2001:db8::1"),
+        ("127.0.0.1", ""),
+        ("::1", ""),
+        ("0.0.0.0", ""),  # noqa: S104 - it is refused
+        ("::", ""),
+        ("localhost", ""),
+    ],
+)
+def test_only_an_address_that_others_reach_is_an_endpoint(host, endpoint):
+    assert OwnAddress(host=host, port=1, machine="m", network="10.0.0.0/16").endpoint == endpoint
+
+
+@pytest.mark.parametrize(
+    ("reason", "fails"),
+    [
+        ("AlreadyExists", False),
+        ("Conflict", False),
+        ("NotFound", False),
+        ("Invalid", False),
+        ("Forbidden", True),
+        ("InternalError", True),
+    ],
+)
+def test_a_server_starts_though_another_writes_the_same(lab, monkeypatch, reason, fails):
+    def create(*_, **__):
+        raise ApiError(reason, "said by a test")
+
+    monkeypatch.setattr(Resources, "create", create)
+    own = OwnObjects(
+        new_resources(lab.store, lab.clock, Randomness(1), bootstrap=False),
+        OwnAddress(host="192.0.2.7", port=1, machine="m", network="10.0.0.0/16"),
+    )
+    if fails:
+        with pytest.raises(ApiError, match="said by a test"):
+            own.publish()
+    else:
+        own.publish()
+
+
+class Racing(MemoryStore):
+    """A store in which another server has just made what was not there at the look before."""
+
+    def __init__(self, *, shared):
+        super().__init__()
+        self.shared = shared
+        self.blind = 0
+
+    def get(self, key):
+        if self.blind and key.resource == "namespaces":
+            self.blind -= 1
+            return None
+        return super().get(key)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_servers_of_one_store_may_start_together(shared):
+    store = Racing(shared=shared)
+    resources = new_resources(store, ManualClock(1), Randomness(1), bootstrap=False)
+    make_first_objects(resources)
+    before = store.revision
+    store.blind = 1
+    if shared:
+        make_first_objects(resources)
+    else:
+        with pytest.raises(ApiError, match='namespaces "default" already exists'):
+            make_first_objects(resources)
+    assert store.revision == before

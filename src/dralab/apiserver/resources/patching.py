@@ -69,6 +69,8 @@ def edited(  # noqa: PLR0917 - all of it decides
     """Return a fresh object after a patch, in its typed form; ApiError if it does not fit."""
     try:
         if type == "json":
+            if patch is None:
+                patch = []  # null has no operations, in Go
             if not isinstance(patch, list):
                 raise undecodable(
                     f"json: cannot unmarshal {_go_type(patch)} into Go value of type "
@@ -193,11 +195,11 @@ def _refused(patch: Any, why: str, type: PatchType) -> ApiError:
 
 
 def _go_type(value: Any) -> str:
-    if isinstance(value, str):
-        return "string"
-    if isinstance(value, list):
-        return "array"
-    return "bool" if isinstance(value, bool) else "null" if value is None else "number"
+    """Return how Go calls a value of JSON that is not null."""
+    for type, name in ((str, "string"), (list, "array"), (dict, "object"), (bool, "bool")):
+        if isinstance(value, type):
+            return name
+    return "number"
 
 
 def _apply(
