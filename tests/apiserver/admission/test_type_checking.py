@@ -2,13 +2,14 @@
 
 import pytest
 
-from admissions import ask
+from admissions import MERGE, ask
 from dralab.api.kinds import Kinds, kind_of
 from dralab.apiserver.admission.policies.type_checking import expression_warnings, kinds_of
 from dralab.apiserver.resources.policy_statuses import PolicyStatuses
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import MemoryStore
 from dralab.kernel.randomness import Randomness
+from waiting import until
 
 KINDS = Kinds.standard()
 POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
@@ -136,3 +137,55 @@ def test_the_status_has_the_warnings_of_the_generation():
     (warning,) = found["status"]["typeChecking"]["expressionWarnings"]
     assert warning["fieldRef"] == "spec.validations[0].expression"
     assert found["status"]["observedGeneration"] == 1
+
+
+def test_policies_are_checked_in_the_background_once_for_each_generation():
+    server = ApiServer(MemoryStore(), randomness=Randomness(1))
+    for name in ("a", "b"):
+        assert ask(server, "POST", POLICIES, named(name))[0] == 201
+    statuses = Counted(server.resources.context)
+    statuses.follow()
+
+    def checked(name):
+        found = ask(server, "GET", f"{POLICIES}/{name}")[1]
+        status = found.get("status") or {}
+        return status.get("observedGeneration") == found["metadata"]["generation"]
+
+    until(lambda: checked("a") and checked("b"))
+    assert ask(server, "POST", POLICIES, named("c"))[0] == 201
+    until(lambda: checked("c"))
+    change = {"spec": {"failurePolicy": "Ignore"}}
+    assert ask(server, "PATCH", f"{POLICIES}/a", change, MERGE)[0] == 200
+    until(lambda: checked("a"))
+    label = {"metadata": {"labels": {"x": "y"}}}
+    assert ask(server, "PATCH", f"{POLICIES}/b", label, MERGE)[0] == 200
+    held = {"metadata": {"finalizers": ["x.io/f"]}}
+    assert ask(server, "PATCH", f"{POLICIES}/c", held, MERGE)[0] == 200
+    assert ask(server, "DELETE", f"{POLICIES}/c")[0] == 200, "its generation is another one"
+    assert ask(server, "DELETE", f"{POLICIES}/a")[0] == 200
+    assert ask(server, "POST", POLICIES, named("d"))[0] == 201
+    until(lambda: checked("d"))  # after whatever the others made
+    assert sorted(statuses.checked) == ["a", "a", "b", "c", "d"]
+    assert statuses.most == 1, "one thread at a time"
+
+
+class Counted(PolicyStatuses):
+    """Notes which policies are checked, and how many at a time."""
+
+    def __init__(self, context):
+        super().__init__(context)
+        self.checked, self.most, self._now = [], 0, 0
+
+    def check(self, name):
+        self._now += 1
+        self.most = max(self.most, self._now)
+        self.checked.append(name)
+        super().check(name)
+        self._now -= 1
+
+
+def named(name):
+    body = policy("object.foo > 1")
+    body["metadata"]["name"] = name
+    body["spec"]["failurePolicy"] = "Fail"
+    return body

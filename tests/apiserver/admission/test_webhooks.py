@@ -649,3 +649,59 @@ def test_a_webhook_is_asked_about_connections_to_pods(server, hook):
     code, found = ask(server, "POST", f"{pods}/p/exec?command=ls")
     assert (code, found["message"]) == (400, "pod p does not have a host assigned")
     assert hook.asked[-1][1]["object"]["command"] == ["ls"]
+
+
+SERVICE = {"name": "s", "namespace": "n"}
+
+
+@pytest.mark.parametrize(
+    ("service", "wanted"),
+    [
+        (SERVICE, []),
+        # So says kube-apiserver 1.36.2, which confuses the two.
+        ({"name": "s"}, ["name: Required value"]),
+        ({"namespace": "n"}, ["namespace: Required value"]),
+        ({}, ["name: Required value", "namespace: Required value"]),
+        (SERVICE | {"path": "/a/b/"}, []),
+        (
+            SERVICE | {"path": "a"},
+            [
+                "path: Invalid value: \"a\": must start with a '/'",
+                'path: Invalid value: "a": segment[0] may not be empty',
+            ],
+        ),
+        (SERVICE | {"path": "//"}, ['path: Invalid value: "//": segment[0] may not be empty']),
+        (
+            SERVICE | {"path": "/a//b"},
+            ['path: Invalid value: "/a//b": segment[1] may not be empty'],
+        ),
+        (SERVICE | {"port": 65535}, []),
+        (
+            SERVICE | {"port": 65536},
+            [
+                "port: Invalid value: 65536: port is not valid: must be between 1 and 65535, "
+                "inclusive"
+            ],
+        ),
+    ],
+)
+def test_the_service_of_a_webhook_is_named_whole(server, hook, service, wanted):
+    client = {"caBundle": hook.client("/x")["caBundle"], "service": service}
+    body = {
+        "metadata": {"name": "c"},
+        "webhooks": [
+            {
+                "name": "h.c.io",
+                "rules": [RULE],
+                "sideEffects": "None",
+                "admissionReviewVersions": ["v1"],
+                "clientConfig": client,
+            }
+        ],
+    }
+    status, found = ask(server, "POST", f"{GROUP}/validatingwebhookconfigurations", body)
+    assert status == (422 if wanted else 201)
+    causes = found.get("details", {}).get("causes", ())
+    at = "webhooks[0].clientConfig.service."
+    told = [f"{each['field'].removeprefix(at)}: {each['message']}" for each in causes]
+    assert told == wanted

@@ -8,7 +8,7 @@ import pytest
 
 from admissions import MERGE, ask
 from dralab.apiserver.server import ApiServer
-from dralab.apiserver.storage import MemoryStore
+from dralab.apiserver.storage import Key, MemoryStore
 from dralab.cluster import Cluster
 from dralab.kernel.clock import ManualClock
 from dralab.kernel.randomness import Randomness
@@ -102,6 +102,12 @@ def test_a_list_is_converted_in_one_call_and_then_known(server, hook):
     assert len(hook.asked) == 2, "a write converts ahead"
 
 
+def answer_with(uid, request):
+    response = {"uid": uid, **converted(request)}
+    review = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview"}
+    return json.dumps({**review, "response": response}).encode()
+
+
 LIES = {
     "too few": (
         lambda r: {"result": {"status": "Success"}, "convertedObjects": []},
@@ -129,6 +135,14 @@ LIES = {
         "invalid groupVersion (expected x.io/v2, received x.io/v1)",
     ),
     "another uid": (lambda r: b'{"kind":"ConversionReview"}', "expected webhook response of"),
+    "no uid": (
+        lambda r: answer_with(None, r),
+        'expected response.uid="',
+    ),
+    "a wrong uid": (
+        lambda r: answer_with("other", r),
+        '", got "other"',
+    ),
     "an error": (lambda r: (500, b"boom"), "the server answered 500: boom"),
 }
 
@@ -163,6 +177,25 @@ def test_only_labels_and_annotations_of_the_metadata_are_the_webhooks(server, ho
     metadata = ask(server, "GET", f"{TWO}/f")[1]["metadata"]
     assert metadata["labels"] == {"by": "webhook"}
     assert "finalizers" not in metadata
+
+
+def test_objects_stay_in_the_version_that_they_were_stored_in(server, hook):
+    """Only the webhook could change it; without objects, a definition has its way."""
+    for name, there in (("with", True), ("without", False)):
+        if there:
+            assert ask(server, "POST", ONE, fig("v1", size=4))[0] == 201
+        body = definition(hook)
+        for each in body["spec"]["versions"]:
+            each["storage"] = each["name"] == "v2"
+        assert ask(server, "PATCH", f"{CRDS}/figs.x.io", body, MERGE)[0] == 200
+        assert ask(server, "POST", TWO, fig("v2", "g", length=7))[0] == 201
+        kept = server.store.get(Key("x.io/figs", "default", "g")).value
+        assert kept["apiVersion"] == ("x.io/v1" if there else "x.io/v2"), name
+        for path, spec in ((ONE, {"size": 7}), (TWO, {"length": 7})):
+            assert ask(server, "GET", f"{path}/g")[1]["spec"] == spec
+        for gone in "fg":
+            ask(server, "DELETE", f"{ONE}/{gone}")
+        assert ask(server, "PATCH", f"{CRDS}/figs.x.io", definition(hook), MERGE)[0] == 200
 
 
 def test_a_watch_sees_the_version_that_it_asks_for(hook):

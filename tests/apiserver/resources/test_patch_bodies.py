@@ -41,3 +41,45 @@ def test_null_changes_nothing(ask, media):
     before = ask("GET", f"{MAPS}/a")
     answer = ask("PATCH", f"{MAPS}/a", b"null", content_type=f"application/{media}-patch+json")
     assert answer == before
+
+
+@pytest.mark.parametrize(
+    ("body", "shown", "why"),
+    [
+        ({"data": []}, "map[data:[]]", "cannot restore map from slice"),
+        ({"data": "x"}, "map[data:x]", "cannot restore map from string"),
+        ({"data": {"a": 1}}, "map[data:map[a:1]]", "cannot convert int64 to string"),
+        ({"data": {"a": True}}, "map[data:map[a:true]]", "unrecognized type: string"),
+        ({"data": {"a": {}}}, "map[data:map[a:map[]]]", "unrecognized type: string"),
+        ({"data": {"a": []}}, "map[data:map[a:[]]]", "unrecognized type: string"),
+        ({"immutable": "x"}, "map[immutable:x]", "unrecognized type: bool"),
+        ({"immutable": 1}, "map[immutable:1]", "unrecognized type: bool"),
+        ({"metadata": "x"}, "map[metadata:x]", "cannot restore struct from: string"),
+        ({"metadata": []}, "map[metadata:[]]", "cannot restore struct from: slice"),
+        (
+            {"metadata": {"finalizers": "x"}},
+            "map[metadata:map[finalizers:x]]",
+            "cannot restore slice from string",
+        ),
+        (
+            {"metadata": {"finalizers": {"a": 1}}},
+            "map[metadata:map[finalizers:map[a:1]]]",
+            "cannot restore slice from map",
+        ),
+        (
+            {"metadata": {"finalizers": [1]}},
+            "map[metadata:map[finalizers:[1]]]",
+            "cannot convert int64 to string",
+        ),
+        (
+            {"metadata": {"generation": True}},
+            "map[metadata:map[generation:true]]",
+            "unrecognized type: int64",
+        ),
+    ],
+)
+def test_what_a_strategic_patch_may_not_set_is_shown_as_go_has_it(ask, body, shown, why):
+    media = "application/strategic-merge-patch+json"
+    answer, found = ask("PATCH", f"{MAPS}/a", body, content_type=media)
+    wanted = f'"" is invalid: patch: Invalid value: "{shown}": {why}'
+    assert (answer, found["message"].strip()) == (422, wanted)

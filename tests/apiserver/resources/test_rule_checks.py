@@ -2,7 +2,7 @@
 
 import pytest
 
-from dralab.apiserver.resources.rule_checks import rule_errors
+from dralab.apiserver.resources.rule_checks import _TotalCost, rule_errors
 from dralab.cel.schema_types import escape, type_of_schema, value_of
 
 ROOT = "spec.validation.openAPIV3Schema"
@@ -174,3 +174,15 @@ def test_names_that_no_rule_can_write():
     hidden = type_of_schema(obj(**{"1": {"type": "string"}}))
     assert hidden.fields == {}
     assert value_of({}, {"1": 2}) == {"1": 2}
+
+
+def test_only_what_costs_something_is_named_among_the_dearest():
+    total = _TotalCost()
+    for cost, path in ((0, "free"), (1, "cheap"), (5, "dear"), (3, "fair"), (2, "little")):
+        total.add(cost, path)
+    assert total.cost == 11
+    assert total.dearest[:2] == [(5, "dear"), (3, "fair")]
+    alone = _TotalCost()
+    alone.add(0, "free")
+    alone.add(1, "cheap")
+    assert alone.dearest == [(1, "cheap")]

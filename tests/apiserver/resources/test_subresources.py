@@ -256,3 +256,15 @@ def test_bodies_of_subresources_are_read_as_strictly_as_objects(ask, path, body)
     ask("POST", f"{core}/serviceaccounts", {"metadata": {"name": "robot"}})
     status, refused = ask("POST", f"{core}/{path}", body)
     assert (status, refused["reason"]) == (400, "BadRequest")
+
+
+def test_a_pod_of_two_budgets_is_not_evicted(ask):
+    for name in ("b", "c"):
+        budget = {"metadata": {"name": name}, "spec": {"selector": {"matchLabels": {"app": "x"}}}}
+        ask("POST", BUDGETS, budget)
+        ask.merge(f"{BUDGETS}/{name}/status", {"status": {"disruptionsAllowed": 1}})
+    running(ask, "p", app="x")
+    status, found = evict(ask, "p")
+    assert (status, found["reason"], found["code"]) == (500, "InternalError", 500)
+    assert "more than one PodDisruptionBudget" in found["message"]
+    assert "deletionTimestamp" not in ask("GET", f"{PODS}/p")[1]["metadata"]

@@ -103,10 +103,10 @@ def _url_errors(url: str, path: str) -> Iterator[FieldError]:
 
 
 def _service_errors(service: Any, path: str) -> Iterator[FieldError]:
-    # Upstream hands the two over the other way round, which shows in their order alone.
-    for part in ("namespace", "name"):
+    # Upstream confuses the two: where one is missing, the other is said to be required.
+    for part, named in (("namespace", "name"), ("name", "namespace")):
         if not service.get(part):
-            yield fields.required(f"{path}.{'name' if part == 'namespace' else 'namespace'}")
+            yield fields.required(f"{path}.{named}")
     port, text = service.get("port") or 0, service.get("path")
     if problems := port_problems(port):
         why = f"port is not valid: {', '.join(problems)}"

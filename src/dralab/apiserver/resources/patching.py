@@ -69,15 +69,13 @@ def edited(  # noqa: PLR0917 - all of it decides
     """Return a fresh object after a patch, in its typed form; ApiError if it does not fit."""
     try:
         if type == "json":
-            if patch is None:
-                patch = []  # null has no operations, in Go
-            if not isinstance(patch, list):
+            if not isinstance(patch, list | None):
                 raise undecodable(
                     f"json: cannot unmarshal {_go_type(patch)} into Go value of type "
                     "[]handlers.jsonPatchOp",
                     type,
                 )
-            value = patches.json_patch(current, patch)
+            value = patches.json_patch(current, patch or [])  # null has no operations, in Go
         elif type == "merge" and patch is None:
             raise ApiError.bad_request("Invalid JSON Patch")
         elif patch is not None and not isinstance(patch, dict):
@@ -196,8 +194,8 @@ def _refused(patch: Any, why: str, type: PatchType) -> ApiError:
 
 def _go_type(value: Any) -> str:
     """Return how Go calls a value of JSON that is not null."""
-    for type, name in ((str, "string"), (list, "array"), (dict, "object"), (bool, "bool")):
-        if isinstance(value, type):
+    for each, name in ((str, "string"), (list, "array"), (dict, "object"), (bool, "bool")):
+        if isinstance(value, each):
             return name
     return "number"
 
