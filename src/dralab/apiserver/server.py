@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from dralab.api.kinds import Kinds
-from dralab.api.resource.features import DEFAULT_1_36, Features
+from dralab.api.resource.features import CBOR_SERVING, DEFAULT_1_36, Features
 from dralab.api.status import ApiError
 from dralab.apiserver.admission.services import NETWORK
 from dralab.apiserver.audit.ids import AuditIds
@@ -129,6 +129,7 @@ class ApiServer:
         if audit is not None:
             self.audit = self._audited(audit, chance)
         self.nodes = NodeProxy(self.resources, networks)
+        self.application.requests.speaks_cbor = CBOR_SERVING in self.features
         self.application.requests.connectors.update(self.nodes.connectors())
         self.application.requests.connectors.update(Proxies(self.nodes).connectors())
 

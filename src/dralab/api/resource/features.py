@@ -14,6 +14,9 @@ COMPARING_TOLERATIONS: Final = "TaintTolerationComparisonOperators"
 RESOURCE_HEALTH: Final = "ResourceHealthStatus"
 """The status of pods has the health of their devices (KEP-4680)."""
 
+CBOR_SERVING: Final = "CBORServingAndStorage"
+"""The server reads and writes CBOR (KEP-4222)."""
+
 _STABLE_1_36: Final = frozenset(
     {
         "DRAAdminAccess",
@@ -47,6 +50,7 @@ ALPHA: Final[Features] = frozenset(
         "DRAPartitionableDevicesType",
         "DRAResourcePoolStatus",
         "DRAWorkloadResourceClaims",
+        CBOR_SERVING,
         COMPARING_TOLERATIONS,
     }
 )

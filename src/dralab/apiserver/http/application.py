@@ -109,6 +109,7 @@ class Application:
 
     def handle(self, request: HttpRequest) -> Answer:
         """Answer one request; every refusal is a Status."""
+        request.cbor = self.requests.speaks_cbor
         try:
             user = request.user or self.user_of(request)
             answer = self._answer(request, user)

@@ -50,7 +50,14 @@ def media_type(content_type: str) -> str:
     return media.strip().lower()
 
 
-def decode(data: bytes, content_type: str, expected: str, *, count_duplicates: bool = True) -> Body:
+def decode(
+    data: bytes,
+    content_type: str,
+    expected: str,
+    *,
+    count_duplicates: bool = True,
+    accepted: str = ACCEPTED,
+) -> Body:
     """Return the object in a body; `expected` is the Kind that it should be.
 
     `count_duplicates` looks for keys that are given twice: JSON parsers drop all but the last.
@@ -73,7 +80,7 @@ def decode(data: bytes, content_type: str, expected: str, *, count_duplicates: b
             return Body(protobuf.decode(data), checked=False)
         except protobuf.ProtobufError as error:
             raise unrecognized(data, expected, str(error)) from error
-    raise unknown_format(ACCEPTED)
+    raise unknown_format(accepted)
 
 
 def decode_options(data: bytes, content_type: str, expected: str) -> dict[str, Any] | None:

@@ -9,12 +9,22 @@ from dralab.apiserver.resources.context import Context
 from dralab.apiserver.resources.options import Query
 
 if TYPE_CHECKING:
+    from dralab.apiserver.http.cbor_messages import CborEncoder
     from dralab.apiserver.http.protobuf_answers import (
         KeptMessages,
         PartialProtobufEncoder,
         ProtobufEncoder,
     )
     from dralab.apiserver.http.tabular import TableEncoder
+
+    AnyEncoder = (
+        ObjectEncoder
+        | PartialEncoder
+        | TableEncoder
+        | ProtobufEncoder
+        | PartialProtobufEncoder
+        | CborEncoder
+    )
 
 
 class Encoders:
@@ -73,11 +83,25 @@ class Encoders:
         )
 
     def whole(
-        self, kind: Kind, form: AnswerForm, query: Query, *, read: bool = True
-    ) -> "ObjectEncoder | PartialEncoder | TableEncoder | ProtobufEncoder | PartialProtobufEncoder":
-        """Return what writes objects, lists and events in a form."""
+        self,
+        kind: Kind,
+        form: AnswerForm,
+        query: Query,
+        *,
+        read: bool = True,
+        watching: bool = False,
+    ) -> "AnyEncoder":
+        """Return what writes objects, lists and events in a form.
+
+        What is no event is written in JSON where the form is CBOR or YAML, and converted after it.
+        """
         if form.encoding == "protobuf":
             return self.protobuf(kind, form, read=read)
         if form.as_ == "Table":
             return self.tables(kind, form, query)
-        return PartialEncoder(form.version) if form.as_ else self.plain(kind)
+        found = PartialEncoder(form.version) if form.as_ else self.plain(kind)
+        if form.encoding == "cbor" and watching:
+            from dralab.apiserver.http.cbor_messages import CborEncoder
+
+            return CborEncoder(found)
+        return found

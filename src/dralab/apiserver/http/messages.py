@@ -49,7 +49,8 @@ class HttpRequest:
     TakesLong instead, before it begins. `record` is the audit log's; `wanted` is what an
     authorizer was asked about it. `warned` are the warnings for its client. `lane` names the
     threads that answer it apart; `waits` lets it wait there for webhooks. `audit_id` names it in
-    the answer and in the audit log; `route` is where it goes if that is a resource.
+    the answer and in the audit log; `route` is where it goes if that is a resource. `cbor` says
+    that it may be answered in CBOR.
     """
 
     method: str
@@ -70,6 +71,7 @@ class HttpRequest:
     audit_id: str = ""
     route: "Route | None" = None
     wanted: Attributes | None = None
+    cbor: bool = False
 
     @property
     def weight(self) -> int:

@@ -12,7 +12,7 @@ from dralab.api.kinds import Kind
 from dralab.api.status import ApiError
 from dralab.values.remembering import remembered
 
-Encoding = Literal["json", "yaml", "protobuf"]
+Encoding = Literal["json", "yaml", "protobuf", "cbor"]
 As = Literal["", "Table", "PartialObjectMetadata", "PartialObjectMetadataList"]
 META_VERSIONS: Final = frozenset({"v1", "v1beta1"})
 REPRESENTATIONS: Final = (
@@ -20,9 +20,10 @@ REPRESENTATIONS: Final = (
     "application/yaml",
     "application/vnd.kubernetes.protobuf",
 )
+CBOR: Final = "application/cbor"
+CBOR_SEQUENCE: Final = "application/cbor-seq"
 PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
 MEDIA: Final = {"protobuf": PROTOBUF}
-ROUTED: Final = frozenset({*REPRESENTATIONS, "*/*"})
 STREAMS: Final = (
     "application/json;stream=watch",
     "application/vnd.kubernetes.protobuf;stream=watch",
@@ -80,21 +81,22 @@ def clauses(accept: str) -> tuple[MediaRange, ...]:
 
 
 @remembered(1024)
-def form_of(accept: str, *, protobuf: bool = False) -> AnswerForm | None:
+def form_of(accept: str, *, protobuf: bool = False, cbor: bool = False) -> AnswerForm | None:
     """Return the form for an object, list or watch; None if no clause can be met.
 
     `protobuf` says that objects of the kind can be written as such; its metadata always can.
+    `cbor` says that the server speaks it.
     """
     if not accept:
         return PLAIN
     for clause in clauses(accept):
-        form = _form(clause, protobuf=protobuf)
+        form = _form(clause, protobuf=protobuf, cbor=cbor)
         if form is not None:
             return form
     return None
 
 
-def _form(clause: MediaRange, *, protobuf: bool) -> AnswerForm | None:
+def _form(clause: MediaRange, *, protobuf: bool, cbor: bool) -> AnswerForm | None:
     encoding: Encoding
     if clause.media in {"application/json", "*/*", "application/*"}:
         encoding = "json"
@@ -102,11 +104,13 @@ def _form(clause: MediaRange, *, protobuf: bool) -> AnswerForm | None:
         encoding = "yaml"
     elif clause.media == PROTOBUF:
         encoding = "protobuf"
+    elif clause.media == CBOR and cbor:
+        encoding = "cbor"
     else:
         return None
     parameters = dict(clause.parameters)
     stream = parameters.get("stream", "")
-    if parameters.get("sv") or (stream and (stream != "watch" or encoding == "yaml")):
+    if parameters.get("sv") or (stream and (stream != "watch" or encoding in {"yaml", "cbor"})):
         return None
     as_, group, version = (parameters.get(name, "") for name in ("as", "g", "v"))
     if not as_:
@@ -116,7 +120,7 @@ def _form(clause: MediaRange, *, protobuf: bool) -> AnswerForm | None:
     if group != "meta.k8s.io" or version not in META_VERSIONS:
         return None
     match as_:
-        case "Table" if encoding != "protobuf":
+        case "Table" if encoding not in {"protobuf", "cbor"}:
             return AnswerForm(encoding, "Table", version)
         case "PartialObjectMetadata":
             return AnswerForm(encoding, "PartialObjectMetadata", version)
@@ -146,15 +150,18 @@ def discovery_form(accept: str) -> Literal["aggregated", "json", "yaml", ""]:
     return ""
 
 
-def not_acceptable(accept: str, *, listing: bool) -> ApiError:
+def not_acceptable(accept: str, *, listing: bool, cbor: bool = False) -> ApiError:
     """Return the error for an Accept header that cannot be met: its media types, or what they ask.
 
     The two are refused in two places of a real server: its router, which knows no `application/*`,
     and its negotiation.
     """
-    if any(clause.media in ROUTED for clause in clauses(accept)):
-        return unmet()
-    known = ", ".join(REPRESENTATIONS + (STREAMS if listing else ()))
+    plain = (*REPRESENTATIONS, *([CBOR] if cbor else []))
+    streams = (*STREAMS, *([CBOR_SEQUENCE] if cbor else [])) if listing else ()
+    routed = {*plain, *streams, "*/*"}
+    if any(clause.media in routed for clause in clauses(accept)):
+        return unmet(plain)
+    known = ", ".join((*plain, *streams))
     return ApiError(
         "NotAcceptable",
         f"406: Not Acceptable\n\nAvailable representations: {known}",

@@ -17,6 +17,8 @@ from dralab.apiserver.http.bodies import Body
 from dralab.apiserver.http.encoders import Encoders
 from dralab.apiserver.http.messages import Answer, HttpRequest, HttpResponse, WatchStream
 from dralab.apiserver.http.negotiation import (
+    CBOR,
+    CBOR_SEQUENCE,
     PROTOBUF,
     STREAMS,
     AnswerForm,
@@ -85,6 +87,8 @@ DEPRECATED: Final = {
 }
 # Kinds that are answered and never stored.
 FRAMES: Final = (NO_CACHE, ("Content-Type", f"{PROTOBUF};stream=watch"))
+SEQUENCE: Final = (NO_CACHE, ("Content-Type", CBOR_SEQUENCE))
+STREAM_HEADERS: Final = {"protobuf": FRAMES, "cbor": SEQUENCE}
 ASKED: Final = ("create",)
 Connector = Callable[[HttpRequest, Route, User], Answer]
 
@@ -93,7 +97,7 @@ class ResourceRequests:
     """Answers requests for resources.
 
     `connectors` answer the subresources that lead out of the server (`("pods", "log")`), by
-    hub and subresource; `apiserver.nodes` has those of pods.
+    hub and subresource; `apiserver.nodes` has those of pods. `speaks_cbor` is a gate of the server.
     """
 
     def __init__(self, resources: Resources) -> None:
@@ -101,6 +105,7 @@ class ResourceRequests:
         self.weights = Weights(resources)
         self.connectors: dict[tuple[str, str], Connector] = {}
         self.encoders = Encoders(resources.context)
+        self.speaks_cbor = False
 
     def over(self, resources: Resources) -> "ResourceRequests":
         """Return the same over a view of the store."""
@@ -110,6 +115,10 @@ class ResourceRequests:
 
     def answer(self, request: HttpRequest, route: Route, user: User) -> Answer:
         """Answer a request for a resource. ApiError: it is refused."""
+        if self.speaks_cbor and "cbor" in request.headers.get("content-type", ""):
+            from dralab.apiserver.http.cbor_messages import with_json_body
+
+            request = with_json_body(request, route.kind)
         if (warning := DEPRECATED.get(route.kind.hub)) is None:
             return self._answer(request, route, user)
         try:
@@ -212,8 +221,8 @@ class ResourceRequests:
                 raise
             return watch_error(form, error)
         self.resources.prepare(route.kind, watching.initial)
-        encoder = self.encoders.whole(route.kind, form, query)
-        headers = FRAMES if form.encoding == "protobuf" else JSON
+        encoder = self.encoders.whole(route.kind, form, query, watching=True)
+        headers = STREAM_HEADERS.get(form.encoding, JSON)
         return WatchStream(watching=watching, encoder=encoder, headers=headers)
 
     def _is_plain(self, route: Route, form: AnswerForm) -> bool:
@@ -257,6 +266,7 @@ class ResourceRequests:
             request.headers.get("content-type", ""),
             kind.kind,
             count_duplicates=options.validation != "Ignore",
+            accepted=f"{bodies.ACCEPTED}, {CBOR}" if self.speaks_cbor else bodies.ACCEPTED,
         )
         options.duplicates = body.duplicates
         return bodies.check_type(body.value, request.body, kind, self.resources.kinds)
@@ -431,5 +441,9 @@ def watch_error(form: AnswerForm, error: ApiError) -> HttpResponse:
         from dralab.apiserver.http.protobuf_answers import error_frame
 
         return HttpResponse(headers=FRAMES, body=error_frame(error))
+    if form.encoding == "cbor":
+        from dralab.apiserver.http.cbor_messages import error_event
+
+        return HttpResponse(headers=SEQUENCE, body=error_event(error))
     line = orjson.dumps({"type": "ERROR", "object": error.status()}) + b"\n"
     return HttpResponse(headers=JSON, body=line)

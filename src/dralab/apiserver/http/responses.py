@@ -25,9 +25,9 @@ WARNINGS: Final = 20  # damaged objects that a list names one by one
 def form_for(request: HttpRequest, kind: Kind, *, listing: bool) -> AnswerForm:
     """Return the form of the answer; ApiError NotAcceptable."""
     accept = request.headers.get("accept", "")
-    form = negotiation.form_of(accept, protobuf=kind.custom is None)
+    form = negotiation.form_of(accept, protobuf=kind.custom is None, cbor=request.cbor)
     if form is None or "application/*" in accept:
-        error = negotiation.not_acceptable(accept, listing=listing)
+        error = negotiation.not_acceptable(accept, listing=listing, cbor=request.cbor)
         if form is None or error.details is not None:
             raise error
     return form
@@ -84,6 +84,10 @@ def encoded(
 
 def _converted(body: bytes, form: AnswerForm) -> tuple[bytes, Sequence[tuple[str, str]]]:
     """Return JSON in another form, and the headers for it."""
+    if form.encoding == "cbor":
+        from dralab.apiserver.http.cbor_messages import as_cbor
+
+        return as_cbor(body), (NO_CACHE, ("Content-Type", form.content_type))
     if form.encoding == "yaml":
         return as_yaml(body), (NO_CACHE, ("Content-Type", form.content_type))
     from dralab.apiserver.http.protobuf_answers import as_protobuf
@@ -95,9 +99,9 @@ def _converted(body: bytes, form: AnswerForm) -> tuple[bytes, Sequence[tuple[str
 def negotiated(request: HttpRequest, answer: HttpResponse) -> HttpResponse:
     """Return a refusal in the form that its client wants most, as a real server does."""
     accept = request.headers.get("accept", "")
-    if "protobuf" not in accept and "yaml" not in accept:
+    if not any(name in accept for name in ("protobuf", "yaml", "cbor")):
         return answer
-    form = negotiation.form_of(accept, protobuf=True)
+    form = negotiation.form_of(accept, protobuf=True, cbor=request.cbor)
     if form is None or form.encoding == "json":
         return answer
     body, types = _converted(answer.content, form)
