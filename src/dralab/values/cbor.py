@@ -141,7 +141,7 @@ def loads(data: bytes) -> Any:
     """
     if not data:
         raise CborError("EOF")
-    reader = _Reader(data)
+    reader = _CborReader(data)
     value = reader.value(0)
     if value is BREAK:
         raise CborError('cbor: unexpected "break" code')
@@ -152,7 +152,7 @@ def loads(data: bytes) -> Any:
     return value
 
 
-class _Reader:
+class _CborReader:
     """Reads one value after the other."""
 
     def __init__(self, data: bytes) -> None:
