@@ -113,6 +113,18 @@ def test_a_killed_program_does_nothing_more_and_starts_again():
     assert after[0].at == entries[at].at + 2 * SECOND
 
 
+def test_an_old_list_may_still_have_what_was_deleted_last():
+    restart = fault("restart", resource="", at=18 * SECOND, duration=SECOND)
+    old = fault("stale-list", "list", nth=2, moment="deletion", behind=1, duration=SECOND)
+    entries = tried(Sites, restart, old).history.entries
+    text = "its list of sites.example.com at start 2 is from before the last deletion"
+    told = next(entry for entry in entries if entry.text.startswith(text))
+    deleted = next(
+        e for e in entries if e.text == "update sites.example.com default/a" and e.at > 15 * SECOND
+    )
+    assert told.revision == deleted.revision - 1
+
+
 def test_a_write_that_was_on_its_way_when_the_program_died_arrives_later():
     kill = fault("kill", "create", MAPS, nth=1, moment="during", duration=2 * SECOND)
     entries = tried(Sites, kill).history.entries

@@ -313,7 +313,7 @@ class ProgramClient:
         resources = self._around.server.resources
         resource = request.resource
         kind = resources.kind(resource.group, resource.version, resource.plural)
-        revision = self._around.revision_before(resource, fault.behind)
+        revision = self._around.revision_of(resource, fault)
         if revision < 1:
             return None
         options = ListOptions(

@@ -56,6 +56,8 @@ CODES: Final = (429, 500, 503, 504)
 # A webhook that denies a write, and one that cannot be called (failurePolicy Fail).
 DENIALS: Final = (403, 500)
 KILL_MOMENTS: Final = ("before", "during", "after")
+# A list that is so old still has what was deleted last: the view that does most harm.
+DELETION: Final = "deletion"
 DEFAULT_MOST: Final = 6
 # What another client writes in a conflict: an annotation that no program reads.
 TOUCHED: Final = "dralab.dev/touched"
@@ -136,7 +138,7 @@ class PlannedFault:
             "expire-watch": f"its watch misses {lasting} from {event} on, then ends with 410",
             "end-watch": f"its watch ends at {event}",
             "stale-list": (
-                f"its list of {self.resource} at start {self.nth} is {self.behind} changes old, "
+                f"its list of {self.resource} at start {self.nth} is {self._age}, "
                 f"and stays so for {lasting}"
             ),
             "restart": f"killed at {start}, restarted {lasting} later",
@@ -156,6 +158,13 @@ class PlannedFault:
             "driver-down": f"a driver is gone from {start} for {lasting}",
         }
         return texts[self.fault]
+
+    @property
+    def _age(self) -> str:
+        """How old a list is."""
+        if self.moment == DELETION:
+            return "from before the last deletion"
+        return f"{self.behind} changes old"
 
 
 @dataclass(slots=True)
@@ -180,9 +189,10 @@ def draw(
 
     `cached_lists` are the programs whose first lists may be old, as of informers.
     """
-    chance = Randomness(seed).stream("faults")
+    randomness = Randomness(seed)
+    chance = randomness.stream("faults")
     programs = sorted({place[0] for place in traffic.requests} | {e[0] for e in traffic.events})
-    drawer = _Drawer(chance, traffic, programs, frozenset(cached_lists))
+    drawer = _Drawer(chance, randomness.stream("ages"), traffic, programs, frozenset(cached_lists))
     names = [name for name in FAULTS if name in allowed and drawer.can(name)]
     if not names:
         return []
@@ -204,11 +214,13 @@ class _Drawer:
     def __init__(
         self,
         chance: Random,
+        ages: Random,
         traffic: ObservedTraffic,
         programs: Sequence[str],
         cached: frozenset[str],
     ) -> None:
         self.chance = chance
+        self.ages = ages
         self.programs = programs
         self.duration = traffic.duration
         self.counts = traffic.requests
@@ -242,6 +254,7 @@ class _Drawer:
                 resource=resource,
                 nth=start,
                 behind=1 + int(self.chance.expovariate(0.2)),
+                moment=self._age(),
                 duration=duration,
             )
             for who, resource in self.lists
@@ -259,7 +272,7 @@ class _Drawer:
                 PlannedFault(
                     fault=name, program=program, verb="list", resource=resource,
                     nth=chance.choice((1, 2, 2, 2, 3)), behind=1 + int(chance.expovariate(0.2)),
-                    duration=duration,
+                    moment=self._age(), duration=duration,
                 )
             ]  # fmt: skip
         if trigger == EVENT:
@@ -293,6 +306,10 @@ class _Drawer:
                 moment=chance.choice(KILL_MOMENTS) if name == "kill" else "",
             )
         ]  # fmt: skip
+
+    def _age(self) -> str:
+        """Return how old a list is: a number of changes, or the time of a deletion."""
+        return DELETION if self.ages.random() < 0.5 else ""
 
     def _edits(self) -> list[RequestPlace]:
         """Return the writes that change an object which exists."""

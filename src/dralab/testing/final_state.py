@@ -29,6 +29,7 @@ ANY_KIND: Final = (
     "status.conditions[].message", "status.conditions[].reason", "status.containerStatuses",
     "status.allocation", "status.reservedFor", "status.devices", "spec.clusterIP",
     "spec.clusterIPs", "endpoints", "status.images", "status.nodeInfo", "spec.volumeName",
+    "subsets[].addresses[].ip", "subsets[].notReadyAddresses[].ip", "spec.claimRef.resourceVersion",
     "status.collisionCount", "spec.nodeSelector", "spec.pool.generation",
 )  # fmt: skip
 # How programs elected a leader before there were leases: an annotation that is a heartbeat.
@@ -89,7 +90,8 @@ def final_state(store: Store, ignore: Iterable[str] = ()) -> FinalState:
     found: dict[str, list[JsonDict]] = {}
     for each in stored:
         key = each.key
-        name = names.get(key.name, key.name)
+        # A provisioner names a volume after the uid of its claim.
+        name = UID.sub("*", names.get(key.name, key.name))
         subject = f"{key.resource} {key.namespace}/{name}".replace(" /", " ")
         value = _reduced(each.value, names, ignored.paths(key.resource))
         found.setdefault(subject, []).append(value)

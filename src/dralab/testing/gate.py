@@ -244,7 +244,7 @@ class _GatedRequest:
             return
         process.listed.add(told.plural)
         old = around.plan.at_first_list(process.program, told.plural)
-        revision = around.revision_before(told.resource, old.behind) if old else 0
+        revision = around.revision_of(told.resource, old) if old else 0
         if old is None or revision < 1:
             return
         query |= {"resourceVersion": [str(revision)], "resourceVersionMatch": ["Exact"]}

@@ -6,6 +6,7 @@ from dralab.apiserver.server import ApiServer
 from dralab.runtime.client import Client, Resource
 from dralab.runtime.local import LocalClient
 from dralab.runtime.simulated import SimulatedEngine
+from dralab.testing.faults import PlannedFault
 from dralab.testing.history import TrialHistory
 from dralab.testing.plan import FaultPlan
 
@@ -73,8 +74,8 @@ class TrialSurroundings(Protocol):
         """Note that a program starts: what it lists then is not a hot loop."""
         ...
 
-    def revision_before(self, resource: Resource, changes: int) -> int:
-        """Return the revision before the last changes of a collection; 0: it had none."""
+    def revision_of(self, resource: Resource, old: PlannedFault) -> int:
+        """Return the revision that an old list of a collection has; 0: it had none."""
         ...
 
     def refused(self, program: str) -> None:

@@ -17,7 +17,7 @@ from dralab.runtime.local import LocalClient
 from dralab.runtime.manager import Manager
 from dralab.runtime.simulated import SimulatedEngine
 from dralab.testing import history as kinds
-from dralab.testing.faults import OF_CLUSTER, PlannedFault
+from dralab.testing.faults import DELETION, OF_CLUSTER, PlannedFault
 from dralab.testing.final_state import effective
 from dralab.testing.history import TrialHistory
 from dralab.testing.misfortunes import ClusterMisfortunes
@@ -294,12 +294,16 @@ class TrialWorld:
                 self.plan.begin(fault, self.engine.clock.now())
             return  # of several replicas the first
 
-    def revision_before(self, resource: Resource, changes: int) -> int:
-        """Return the revision before the last changes of a collection; 0: it had none."""
+    def revision_of(self, resource: Resource, old: PlannedFault) -> int:
+        """Return the revision that an old list of a collection has; 0: it had none."""
         resources = self.server.resources
         kind = resources.kind(resource.group, resource.version, resource.plural)
         found = self.server.store.changes(0, kind.hub)
-        return found[max(len(found) - changes, 0)].revision - 1 if found else 0
+        if old.moment == DELETION:
+            gone = [change.revision for change in found if change.after is None]
+            if gone:
+                return gone[-1] - 1
+        return found[max(len(found) - old.behind, 0)].revision - 1 if found else 0
 
 
 class _CrashLog(logging.Handler):
