@@ -1,5 +1,7 @@
 import itertools
+import random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -203,3 +205,90 @@ def test_victims_are_fewer_or_less_important_than_any_other_choice(nodes, cpu, p
     for victim in found.victims:
         rest = sum(v.requests["cpu"] for v in found.victims if v is not victim)
         assert rest < cpu * 1000, "a victim could have been spared"
+
+
+def plainly(nodes, cpu, priority, budgets):
+    """Return the node and the victims as DefaultPreemption chooses them, for cpu alone."""
+    found = []
+    for name, (room, there) in nodes.items():
+        lower = [each for each in there if each["priority"] < priority]
+        taken = sum(each["cpu"] for each in there if each not in lower)
+        if not lower or taken + cpu > room:
+            continue
+        lower.sort(key=lambda each: (-each["priority"], each["since"]))
+        left, broken = dict(budgets), []
+        for each in lower:
+            if each["app"] in left:
+                left[each["app"]] -= 1
+                broken += [each] if left[each["app"]] < 0 else []
+        victims = []
+        for each in broken + [each for each in lower if each not in broken]:
+            if taken + each["cpu"] + cpu <= room:
+                taken += each["cpu"]
+            else:
+                victims.append(each)
+        if victims:
+            highest = max(each["priority"] for each in victims)
+            price = (
+                sum(each in broken for each in victims),
+                highest,
+                sum(each["priority"] + 2**31 for each in victims),
+                len(victims),
+                -min(each["since"] for each in victims if each["priority"] == highest),
+            )
+            found.append((price, name, {each["name"] for each in victims}))
+    return min(found, key=lambda each: each[0])[1:] if found else None
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_victims_are_those_that_are_found_plainly(seed):
+    chance, table = random.Random(seed), NodeTable()
+    state = ClusterState(
+        table,
+        ClusterDevices(table, v1.V1Reader(SmallEnvironment())),
+        DemandReader(lambda _: None, lambda _: None, lambda _: None),
+    )
+    nodes, times = {}, random.Random(seed).sample(range(10, 60), 25)
+    for number in range(chance.randrange(1, 5)):
+        name, there = f"n{number}", []
+        for index in range(chance.randrange(6)):
+            each = {
+                "name": f"{name}-{index}",
+                "priority": chance.randrange(-2, 3),
+                "cpu": chance.randrange(1, 4),
+                "app": chance.choice("abc"),
+                "since": times.pop(),
+            }
+            made = pod(
+                each["name"], requests={"cpu": str(each["cpu"])}, priority=each["priority"],
+                labels={"app": each["app"]},
+                status={"startTime": f"2026-01-01T00:00:{each['since']}Z"},
+            )  # fmt: skip
+            made["metadata"]["uid"] = each["name"]
+            there.append((each, pod_info(made)))
+        room = sum(each["cpu"] for each, _ in there) + chance.randrange(2)
+        nodes[name] = (room, [each for each, _ in there])
+        table.put_node(worker(name, cpu=str(room)))
+        for _, info in there:
+            table.add_pod(name, info)
+    cpu, priority = chance.randrange(1, 6), chance.randrange(-1, 4)
+    budgets = {app: chance.randrange(3) for app in "ab"}
+    found = eviction_for(
+        state,
+        pod_info(pod("new", requests={"cpu": str(cpu)}, priority=priority)),
+        [
+            {
+                "metadata": {"name": app, "namespace": "default"},
+                "spec": {"selector": {"matchLabels": {"app": app}}},
+                "status": {"disruptionsAllowed": allowed},
+            }
+            for app, allowed in budgets.items()
+        ],
+    )
+    before = table.free("cpu").tolist()
+    told = found and (found.node, {victim.uid for victim in found.victims})
+    assert told == plainly(nodes, cpu, priority, budgets)
+    assert table.free("cpu").tolist() == before
+    assert before == [
+        1000 * (room - sum(each["cpu"] for each in there)) for room, there in nodes.values()
+    ]
