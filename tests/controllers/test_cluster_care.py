@@ -10,6 +10,7 @@ from dralab.kernel.clock import rfc3339_micro
 from dralab.runtime.client import Resource
 from dralab.runtime.resources import (
     CONFIG_MAPS,
+    EVENTS,
     LEASES,
     NAMESPACES,
     NODES,
@@ -316,6 +317,9 @@ class TestNodes:
         lab.add(PODS, pod("first", tolerations=[patience]), pod("hasty"))
         lab.bind("first", "n0")
         lab.bind("hasty", "n0")
+        lab.add(PODS, pod("done"))
+        lab.bind("done", "n0")
+        lab.end_pod("done", "Succeeded")
         lab.wait(100)
         taint = {"key": "worn", "value": "out", "effect": "NoExecute"}
         lab.patch(NODES, "n0", {"spec": {"taints": [taint]}})
@@ -324,7 +328,11 @@ class TestNodes:
         def leaving(name):
             return "deletionTimestamp" in lab.get(PODS, name)["metadata"]
 
-        assert (leaving("first"), leaving("hasty")) == (False, True)
+        assert [leaving(name) for name in ("first", "hasty", "done")] == [False, True, False]
+        lab.patch(PODS, "hasty", {"metadata": {"labels": {"still": "here"}}})
+        lab.settle()
+        told = [each for each in lab.all(EVENTS) if each["reason"] == "TaintManagerEviction"]
+        assert [each.get("count", 1) for each in told] == [1]
         lab.wait(6)
         assert not leaving("first")
         lab.wait(2)

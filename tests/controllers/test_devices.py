@@ -273,7 +273,34 @@ class TestPoolStatus:
         status = lab.get(POOL_STATUS_REQUESTS, "q")["status"]
         assert status["pools"][0]["totalDevices"] == 1
         assert status["conditions"][0]["type"] == "Complete"
-        lab.wait(3500)
+        lab.wait(3590)
         assert lab.find(POOL_STATUS_REQUESTS, "q")
-        lab.wait(200)
+        lab.wait(20)
         assert lab.find(POOL_STATUS_REQUESTS, "q") is None
+
+    @pytest.mark.parametrize(("mended", "answered"), [(None, 31), (2, 3), (4, 7)])
+    def test_an_incomplete_pool_is_looked_at_five_times_more(self, mended, answered):
+        lab = Lab()
+        PoolStatus(lab.manager)
+        [half], [other] = pool("n0", device("d0")), pool("n0", device("d1"))
+        other["metadata"]["name"] = "n0-more"
+        for each in (half, other):
+            each["spec"]["pool"]["resourceSliceCount"] = 2
+        lab.add(SLICES, half)
+        lab.start()
+        asked = {
+            "apiVersion": "resource.k8s.io/v1alpha3",
+            "kind": "ResourcePoolStatusRequest",
+            "metadata": {"name": "q"},
+            "spec": {"driver": DRIVER},
+        }
+        lab.add(POOL_STATUS_REQUESTS, asked)
+        seconds = 0
+        while "status" not in lab.get(POOL_STATUS_REQUESTS, "q"):
+            lab.wait(1)
+            seconds += 1
+            if seconds == mended:
+                lab.add(SLICES, other)
+        assert seconds == answered
+        [found] = lab.get(POOL_STATUS_REQUESTS, "q")["status"]["pools"]
+        assert ("validationError" in found) == (mended is None)

@@ -60,8 +60,7 @@ class DeviceTaintEviction:
             if obj is None:
                 continue
             spec = obj["spec"]
-            tainted = any(device.get("taints") for device in spec.get("devices") or ())
-            if tainted or (old is not None and new is not None):
+            if any(device.get("taints") for device in spec.get("devices") or ()):
                 for claim in self.claims.find("device", f"{spec['driver']}/{spec['pool']['name']}"):
                     for pod in self._pods_of(claim):
                         self.queue.add(key_of(pod))
