@@ -37,3 +37,17 @@ def label_selector_problems(selector: JsonDict, path: str) -> list[FieldError]:
             for why in names.label_value_problems(value)
         ]
     return errors
+
+
+def shown_selector(selector: JsonDict) -> JsonDict:
+    """Return a metav1.LabelSelector with its fields in the order in which messages show them."""
+    found: JsonDict = {}
+    if mapping := selector.get("matchLabels"):
+        found["matchLabels"] = dict(sorted(mapping.items()))
+    if items := selector.get("matchExpressions"):
+        found["matchExpressions"] = [
+            {"key": item.get("key", ""), "operator": item.get("operator", "")}
+            | ({"values": item["values"]} if item.get("values") else {})
+            for item in items
+        ]
+    return found

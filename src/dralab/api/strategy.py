@@ -36,7 +36,9 @@ class Strategy:
     prefixed: bool = True
     creates_on_update: bool = False
     keeps_status: bool = False
-    status_keeps: frozenset[str] = frozenset({"labels", "annotations", "finalizers"})
+    status_keeps: frozenset[str] = frozenset(
+        {"labels", "annotations", "finalizers", "ownerReferences"}
+    )
     counted: tuple[str, ...] = ()
     counts: bool = True
 

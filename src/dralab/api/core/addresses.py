@@ -21,6 +21,7 @@ PORT_RANGE: Final = "must be between 1 and 65535, inclusive"
 HTTP_PATH: Final = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+"
 LEADING_ZEROS: Final = re.compile(r"(?<![0-9])0+(?=[0-9])")
 PERCENT: Final = re.compile(r"[0-9]+%", re.ASCII)
+NUMBER: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
 LONGEST_PORT_NAME: Final = 15
 LONGEST_DRIVER_NAME: Final = 63
 
@@ -196,10 +197,11 @@ def csi_driver_errors(name: str, path: str) -> list[FieldError]:
 
 
 def amount_of(value: Any) -> int:
-    """Return the number of an amount or a percentage; 0 where it is neither."""
+    """Return the number of an amount or a percentage, or of a text; 0 where it is none of these."""
     if isinstance(value, int):
         return value
-    return int(value[:-1]) if PERCENT.fullmatch(value) else 0
+    text = value[:-1] if PERCENT.fullmatch(value) else value
+    return int(text) if NUMBER.fullmatch(text) else 0
 
 
 def amount_or_percent_errors(value: Any, path: str, *, most: int | None = 100) -> list[FieldError]:

@@ -20,6 +20,8 @@ MOST: Final = {"groupPriorityMinimum": 20000, "versionPriority": 1000}
 class ApiServiceStrategy(Strategy):
     """APIServices, whose names say what they are for."""
 
+    status_keeps = frozenset()
+
     def name_problems(self, name: str) -> list[str]:
         """Return why a name is none; `validate` compares it with the group and version."""
         return any_name(name)

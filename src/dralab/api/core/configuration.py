@@ -125,3 +125,18 @@ class SecretStrategy(Strategy):
         if new.get("type") != old.get("type"):
             errors.append(fields.invalid_value("type", new.get("type"), "field is immutable"))
         return [*errors, *_frozen_problems(new, old, ("data",)), *self.validate(new)]
+
+
+class ServiceAccountStrategy(Strategy):
+    """Service accounts: of the secrets only the names are kept."""
+
+    def prepare_create(self, value: JsonDict, now: str) -> None:  # noqa: ARG002
+        """Drop what else is said of the secrets."""
+        if secrets := value.get("secrets"):
+            value["secrets"] = [
+                {"name": secret["name"]} if secret.get("name") else {} for secret in secrets
+            ]
+
+    def prepare_update(self, new: JsonDict, old: JsonDict, now: str) -> None:  # noqa: ARG002
+        """The same."""
+        self.prepare_create(new, now)

@@ -38,6 +38,8 @@ QUEUING: Final = {"handSize": 8, "queues": 64, "queueLengthLimit": 50}
 class FlowSchemaStrategy(Strategy):
     """Flow schemas."""
 
+    status_keeps = frozenset()
+
     def default(self, value: JsonDict) -> None:
         """Fill in what the client left out."""
         spec = value.setdefault("spec", {})
@@ -191,6 +193,8 @@ def _url_problem(url: str) -> str:
 
 class PriorityLevelStrategy(Strategy):
     """Priority levels."""
+
+    status_keeps = frozenset()
 
     def default(self, value: JsonDict) -> None:
         """Fill in what the client left out."""

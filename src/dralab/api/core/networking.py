@@ -435,6 +435,8 @@ def _endpoint_errors(endpoint: JsonObject, kind: str, path: str) -> list[FieldEr
 class ServiceCidrStrategy(Strategy):
     """Ranges of the addresses of services."""
 
+    status_keeps = frozenset()
+
     def validate(self, value: JsonDict) -> list[FieldError]:
         """Return what is wrong with the ranges."""
         ranges = (value.get("spec") or {}).get("cidrs") or ()

@@ -10,8 +10,7 @@ from dralab.api.core.pod_rules.spec import pod_spec_problems
 from dralab.api.core.pod_rules.updates import pod_update_problems
 from dralab.api.core.pod_rules.warnings import pod_warnings
 from dralab.api.fields import FieldError
-from dralab.api.label_selectors import label_selector_problems
-from dralab.api.metadata import label_problems
+from dralab.api.metadata import annotation_problems, label_problems
 from dralab.api.resource.features import (
     COMPARING_TOLERATIONS,
     DEFAULT_1_36,
@@ -19,7 +18,6 @@ from dralab.api.resource.features import (
     Features,
 )
 from dralab.api.strategy import Strategy
-from dralab.values import labels
 from dralab.values.json_types import JsonDict, JsonObject
 
 GATED: Final = "Scheduling is blocked due to non-empty scheduling gates"
@@ -56,9 +54,10 @@ class WithPods(Strategy):
         restart: tuple[str, ...] = ("Always",),
     ) -> list[FieldError]:
         """Return what is wrong with a template that was `before`, or None if it is new."""
-        errors = label_problems(
-            (template.get("metadata") or {}).get("labels") or {}, f"{path}.metadata.labels"
-        )
+        # Upstream leaves `metadata` out of these paths.
+        metadata = template.get("metadata") or {}
+        errors = label_problems(metadata.get("labels") or {}, f"{path}.labels")
+        errors += annotation_problems(metadata.get("annotations") or {}, f"{path}.annotations")
         spec = template.get("spec") or {}
         comparing = self.may_compare((before or {}).get("spec"))
         errors += pod_spec_problems(spec, f"{path}.spec", comparing=comparing)
@@ -73,6 +72,8 @@ class WithPods(Strategy):
 
 class PodStrategy(WithPods):
     """Pods: most of a spec is fixed once it is there."""
+
+    status_keeps = frozenset({"labels", "annotations", "finalizers"})
 
     def __init__(self, features: Features = DEFAULT_1_36) -> None:
         super().__init__(features)
@@ -146,31 +147,6 @@ def default_template(holder: JsonDict, name: str = "template") -> None:
     template = holder.setdefault(name, {})
     template.setdefault("metadata", {})
     default_pod_spec(template.setdefault("spec", {}))
-
-
-def selector_problems(
-    selector: JsonDict | None, template: JsonDict, *, kind: str
-) -> list[FieldError]:
-    """Return whether a selector is missing, empty, or selects other pods than the template's.
-
-    A selector that is missing selects nothing; an empty one is not compared.
-    """
-    path = "spec.selector"
-    errors: list[FieldError] = []
-    if selector is None:
-        errors.append(fields.required(path))
-    else:
-        errors += label_selector_problems(selector, path)
-        if not selector.get("matchLabels") and not selector.get("matchExpressions"):
-            why = f"empty selector is invalid for {kind}"
-            return [*errors, fields.invalid_value(path, selector, why)]
-        if errors:
-            return errors
-    mine = (template.get("metadata") or {}).get("labels") or {}
-    if selector is None or not labels.from_mapping(selector).accepts(mine):
-        why = "`selector` does not match template `labels`"
-        errors.append(fields.invalid_value("spec.template.metadata.labels", mine or None, why))
-    return errors
 
 
 def _healths(status: JsonObject) -> list[JsonDict]:

@@ -81,6 +81,7 @@ class WebhookStrategy(Strategy):
 class AdmissionPolicyStrategy(Strategy):
     """Admission policies."""
 
+    status_keeps = frozenset()
     unconditional = False
 
     def default(self, value: JsonDict) -> None:

@@ -38,10 +38,10 @@ class RuntimeClassStrategy(Strategy):
 
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """Return what is wrong with the change."""
-        handler = new.get("handler")
-        if handler == old.get("handler"):
-            return []
-        return [fields.invalid_value("handler", handler, "field is immutable")]
+        errors, handler = self.validate(new), new.get("handler") or ""
+        if handler != old.get("handler"):
+            errors.append(fields.invalid_value("handler", handler, "field is immutable"))
+        return errors
 
 
 def _scheduling_errors(scheduling: JsonObject) -> list[FieldError]:

@@ -50,8 +50,19 @@ class StorageClassStrategy(Strategy):
         for part, known in (("reclaimPolicy", RECLAIMED), ("volumeBindingMode", BINDING)):
             if (given := value.get(part)) not in known:
                 errors.append(fields.not_supported(part, given, known))
-        for index, term in enumerate(value.get("allowedTopologies") or ()):
-            errors += _topology_errors(term, f"allowedTopologies[{index}]")
+        terms = value.get("allowedTopologies") or ()
+        # Upstream compares each with the terms before it, and with as many empty ones.
+        seen: list[dict[str, frozenset[str]]] = [{} for _ in terms]
+        for index, term in enumerate(terms):
+            path = f"allowedTopologies[{index}]"
+            errors += _topology_errors(term, path)
+            wanted = {
+                item.get("key") or "": frozenset(item.get("values") or ())
+                for item in term.get("matchLabelExpressions") or ()
+            }
+            repeated = fields.duplicate(f"{path}.matchLabelExpressions", "")
+            errors += [repeated] * seen.count(wanted)
+            seen.append(wanted)
         return errors
 
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
@@ -131,6 +142,7 @@ class AttributesClassStrategy(Strategy):
 class AttachmentStrategy(Strategy):
     """Volumes that are to be attached to nodes."""
 
+    status_keeps = frozenset()
     unconditional = False
 
     def prepare_create(self, value: JsonDict, now: str) -> None:  # noqa: ARG002

@@ -105,23 +105,25 @@ def _nfs(source: JsonObject, path: str) -> list[FieldError]:
     return errors
 
 
-def _iscsi(source: JsonObject, path: str) -> list[FieldError]:
+def _iscsi(source: JsonObject, path: str, *, kept: bool = False) -> list[FieldError]:
     errors = missing(source, path, "targetPortal", "iqn")
     if iqn := source.get("iqn"):
-        errors += _iscsi_name_errors(iqn, f"{path}.iqn")
+        errors += _iscsi_name_errors(iqn, f"{path}.iqn", kept=kept)
     errors += _in_range(source, "lun", path, UNIT)
     signs_in = source.get("chapAuthDiscovery") or source.get("chapAuthSession")
     if signs_in and source.get("secretRef") is None:
         errors.append(fields.required(f"{path}.secretRef"))
     if (initiator := source.get("initiatorName")) is not None:
-        errors += _iscsi_name_errors(initiator, f"{path}.initiatorname")
+        errors += _iscsi_name_errors(initiator, f"{path}.initiatorname", kept=kept)
     return errors
 
 
-def _iscsi_name_errors(name: str, path: str) -> list[FieldError]:
+def _iscsi_name_errors(name: str, path: str, *, kept: bool) -> list[FieldError]:
     form = ISCSI_NAMES.get(name[:3])
     if form is None:
-        why = "must be valid format starting with iqn, eui, or naa"
+        why = "must be valid format"
+        if not kept:
+            why += " starting with iqn, eui, or naa"
         return [fields.invalid_value(path, name, why)]
     if not form.fullmatch(name):
         return [fields.invalid_value(path, name, "must be valid format")]
@@ -254,4 +256,90 @@ SOURCES: Final[Mapping[str, Check]] = {
     "scaleIO": _needs("gateway", "system", "volumeName"),
     "csi": csi_errors,
 }
-"""The sources of a pod's volumes; a PersistentVolume's secrets have a namespace in addition."""
+"""The sources of a pod's volumes."""
+
+
+def _kept_iscsi(source: JsonObject, path: str) -> list[FieldError]:
+    errors = _iscsi(source, path, kept=True)
+    if source.get("secretRef") is not None:
+        errors += missing(source["secretRef"], f"{path}.secretRef", "name")
+    return errors
+
+
+def _kept_glusterfs(source: JsonObject, path: str) -> list[FieldError]:
+    errors = missing(source, path, "endpoints", "path")
+    space = source.get("endpointsNamespace")
+    if space == "":
+        why = "if the endpointnamespace is set, it must be a valid namespace name"
+        errors.append(fields.invalid_value(f"{path}.endpointsNamespace", space, why))
+    elif space is not None:
+        errors += each(f"{path}.endpointsNamespace", space, names.label_problems(space))
+    return errors
+
+
+def _with_secret(check: Check) -> Check:
+    """Return the check of a source whose secret has a namespace in addition."""
+
+    def checked(source: JsonObject, path: str) -> list[FieldError]:
+        errors = check(source, path)
+        if (secret := source.get("secretRef")) is not None:
+            errors += missing(secret, f"{path}.secretRef", "namespace")
+        return errors
+
+    return checked
+
+
+def _kept_azure_file(source: JsonObject, path: str) -> list[FieldError]:
+    errors = missing(source, path, "secretName", "shareName")
+    if source.get("secretNamespace") == "":
+        errors.append(fields.required(f"{path}.secretNamespace"))
+    return errors
+
+
+def _local(source: JsonObject, path: str) -> list[FieldError]:
+    errors = missing(source, path, "path")
+    return errors or step_back_errors(source["path"], f"{path}.path")
+
+
+def _kept_csi(source: JsonObject, path: str) -> list[FieldError]:
+    errors = csi_driver_errors(source.get("driver") or "", f"{path}.driver")
+    errors += missing(source, path, "volumeHandle")
+    for part in CSI_SECRETS:
+        if (secret := source.get(part)) is None:
+            continue
+        at, name, space = f"{path}.{part}", secret.get("name"), secret.get("namespace")
+        errors += missing(secret, at, "name", "namespace")
+        errors += each(f"{at}.name", name, names.subdomain_problems(name)) if name else []
+        errors += each(f"{at}.namespace", space, names.label_problems(space)) if space else []
+    return errors
+
+
+CSI_SECRETS: Final = (
+    "controllerPublishSecretRef", "controllerExpandSecretRef", "nodePublishSecretRef",
+    "nodeExpandSecretRef",
+)  # fmt: skip
+KEPT_SOURCES: Final[Mapping[str, Check]] = {
+    "hostPath": host_path_errors,
+    "gcePersistentDisk": SOURCES["gcePersistentDisk"],
+    "awsElasticBlockStore": SOURCES["awsElasticBlockStore"],
+    "glusterfs": _kept_glusterfs,
+    "flocker": _flocker,
+    "nfs": _nfs,
+    "rbd": SOURCES["rbd"],
+    "quobyte": _quobyte,
+    "cephfs": SOURCES["cephfs"],
+    "iscsi": _kept_iscsi,
+    "cinder": _with_secret(_cinder),
+    "fc": _fibre_channel,
+    "flexVolume": _flex,
+    "azureFile": _kept_azure_file,
+    "vsphereVolume": SOURCES["vsphereVolume"],
+    "photonPersistentDisk": SOURCES["photonPersistentDisk"],
+    "portworxVolume": SOURCES["portworxVolume"],
+    "azureDisk": _azure_disk,
+    "scaleIO": SOURCES["scaleIO"],
+    "local": _local,
+    "storageos": _with_secret(_storage_os),
+    "csi": _kept_csi,
+}
+"""The sources of PersistentVolumes, in the order in which the server looks for them."""

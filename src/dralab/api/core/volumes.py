@@ -1,12 +1,13 @@
 """Persistent volumes, and claims for them."""
 
+import posixpath
 from collections.abc import Sequence
 from typing import Final
 
 from dralab.api import fields
-from dralab.api.core.addresses import csi_driver_errors, each
+from dralab.api.core.addresses import each
 from dralab.api.core.statuses import claim_status_errors
-from dralab.api.core.volume_sources import host_path_errors
+from dralab.api.core.volume_sources import KEPT_SOURCES
 from dralab.api.fields import FieldError
 from dralab.api.label_selectors import label_selector_problems
 from dralab.api.node_selectors import node_selector_errors
@@ -18,6 +19,9 @@ ALONE: Final = "ReadWriteOncePod"
 ACCESS_MODES: Final = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", ALONE]
 VOLUME_MODES: Final = ["Block", "Filesystem"]
 RECLAIM: Final = ["Delete", "Recycle", "Retain"]
+SOURCES: Final = frozenset(
+    {("PersistentVolumeClaim", ""), ("VolumeSnapshot", "snapshot.storage.k8s.io")}
+)
 # Fields of the spec of a volume that name no source of it.
 NO_SOURCES: Final = frozenset(
     {
@@ -36,8 +40,19 @@ class ClaimStrategy(Strategy):
         value.setdefault("spec", {}).setdefault("volumeMode", "Filesystem")
 
     def prepare_create(self, value: JsonDict, now: str) -> None:  # noqa: ARG002
-        """Begin pending."""
+        """Begin pending; of the two ways to name a source, each says what the other does."""
         value["status"] = {"phase": "Pending"}
+        spec = value["spec"]
+        _drop_unusable_sources(spec, None)
+        source, ref = spec.get("dataSource"), spec.get("dataSourceRef")
+        if source is not None and ref is None:
+            spec["dataSourceRef"] = dict(source)
+        elif ref is not None and source is None and not ref.get("namespace"):
+            spec["dataSource"] = {part: ref[part] for part in ref if part != "namespace"}
+
+    def prepare_update(self, new: JsonDict, old: JsonDict, now: str) -> None:  # noqa: ARG002
+        """Drop sources that mean nothing."""
+        _drop_unusable_sources(new["spec"], old["spec"])
 
     def validate(self, value: JsonDict) -> list[FieldError]:
         """Return what is wrong with the spec."""
@@ -49,7 +64,11 @@ class ClaimStrategy(Strategy):
 
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """Return what is wrong with the change: only the size of a bound claim may grow."""
+        errors = self.validate(new)
         before, after = dict(old["spec"]), dict(new["spec"])
+        if before.get("volumeMode") != after.get("volumeMode"):
+            mode = after.get("volumeMode")
+            errors.append(fields.invalid_value("volumeMode", mode, "field is immutable"))
         for spec in (before, after):
             spec.pop("resources", None)
             spec.pop("volumeAttributesClassName", None)
@@ -64,8 +83,24 @@ class ClaimStrategy(Strategy):
                 "spec is immutable after creation except resources.requests and "
                 "volumeAttributesClassName for bound claims"
             )
-            return [fields.forbidden("spec", why)]
-        return []
+            errors.append(fields.forbidden("spec", why))
+        return errors
+
+
+def _drop_unusable_sources(spec: JsonDict, before: JsonDict | None) -> None:
+    """Drop sources that are neither claims nor snapshots, and those of other namespaces.
+
+    Source: k8s.io/kubernetes `pkg/api/persistentvolumeclaim`; CrossNamespaceVolumeDataSource is
+    off by default. What the claim had `before` stays.
+    """
+    known = before or {}
+    if (spec.get("dataSourceRef") or {}).get("namespace") and not known.get("dataSourceRef"):
+        del spec["dataSourceRef"]
+    if known.get("dataSource") or known.get("dataSourceRef") or spec.get("dataSourceRef"):
+        return
+    source = spec.get("dataSource")
+    if source is not None and (source.get("kind"), source.get("apiGroup") or "") not in SOURCES:
+        del spec["dataSource"]
 
 
 def _mode_errors(modes: Sequence[str], path: str) -> list[FieldError]:
@@ -155,7 +190,8 @@ class VolumeStrategy(Strategy):
             path = "spec.persistentVolumeReclaimPolicy"
             errors.append(fields.not_supported(path, policy, RECLAIM))
         errors += _volume_errors(spec, "spec")
-        if (spec.get("hostPath") or {}).get("path") == "/" and policy == "Recycle":
+        given = (spec.get("hostPath") or {}).get("path")
+        if given and posixpath.normpath(given).strip("/") == "" and policy == "Recycle":
             path = "spec.persistentVolumeReclaimPolicy"
             why = "may not be 'recycle' for a hostPath mount of '/'"
             errors.append(fields.forbidden(path, why))
@@ -211,6 +247,9 @@ def _capacity_errors(capacity: JsonObject, path: str) -> list[FieldError]:
     if list(capacity) != ["storage"]:
         errors.append(fields.not_supported(path, capacity or None, ["storage"]))
     for name, amount in capacity.items():
+        if quantity.parse(amount) < 0:
+            why = "must be a valid resource quantity"
+            errors.append(fields.invalid_value(f"{path}[{name}]", amount, why))
         if quantity.parse(amount) <= 0:
             why = "must be greater than zero"
             errors.append(fields.invalid_value(f"{path}[{name}]", amount, why))
@@ -219,18 +258,7 @@ def _capacity_errors(capacity: JsonObject, path: str) -> list[FieldError]:
 
 def _volume_errors(spec: JsonObject, path: str) -> list[FieldError]:
     """Return what is wrong with where a volume lies, and with the nodes it may be used on."""
-    errors = []
-    sources = [part for part in spec if part not in NO_SOURCES and spec[part] is not None]
-    if not sources:
-        errors.append(fields.required(path, "must specify a volume type"))
-    why = "may not specify more than 1 volume type"
-    errors += [fields.forbidden(f"{path}.{part}", why) for part in sources[1:]]
-    if "hostPath" in sources:
-        errors += host_path_errors(spec["hostPath"], f"{path}.hostPath")
-    if (driver := spec.get("csi")) is not None:
-        errors += csi_driver_errors(driver.get("driver") or "", f"{path}.csi.driver")
-        if not driver.get("volumeHandle"):
-            errors.append(fields.required(f"{path}.csi.volumeHandle"))
+    errors: list[FieldError] = []
     affinity = spec.get("nodeAffinity")
     if affinity is not None:
         required, within = affinity.get("required"), f"{path}.nodeAffinity.required"
@@ -238,7 +266,21 @@ def _volume_errors(spec: JsonObject, path: str) -> list[FieldError]:
             errors.append(fields.required(within, "must specify required node constraints"))
         else:
             errors += node_selector_errors(required, within)
-    elif "local" in sources:
-        why = "Local volume requires node affinity"
-        errors.append(fields.required(f"{path}.nodeAffinity", why))
+    found = 0
+    for name, check in KEPT_SOURCES.items():
+        source = spec.get(name)
+        if source is None:
+            continue
+        found += 1
+        if found > 1 and name != "flexVolume":  # which upstream lets stand beside another
+            at = f"{path}.{'cephFS' if name == 'cephfs' else name}"
+            errors.append(fields.forbidden(at, "may not specify more than 1 volume type"))
+            continue
+        at = "persistentDisk" if name == "gcePersistentDisk" else name
+        errors += check(source, f"{path}.{at}")
+        if name == "local" and affinity is None:
+            why = "Local volume requires node affinity"
+            errors.append(fields.required(f"{path}.nodeAffinity", why))
+    if not found:
+        errors.append(fields.required(path, "must specify a volume type"))
     return errors

@@ -3,13 +3,13 @@
 from typing import Final
 
 from dralab.api import fields
-from dralab.api.core.addresses import amount_of, amount_or_percent_errors, each
-from dralab.api.core.pods import WithPods, default_template, selector_problems
+from dralab.api.core.addresses import amount_of, amount_or_percent_errors
+from dralab.api.core.pods import WithPods, default_template
 from dralab.api.core.statuses import COLLISIONS, replica_errors
-from dralab.api.core.volumes import claim_spec_errors
 from dralab.api.fields import FieldError
+from dralab.api.label_selectors import label_selector_problems, shown_selector
 from dralab.api.strategy import Strategy
-from dralab.values import labels, names
+from dralab.values import labels
 from dralab.values.json_types import JsonDict
 
 QUARTER: Final = "25%"
@@ -20,10 +20,6 @@ DEPLOYMENT_COUNTS: Final = (
 SET_COUNTS: Final = (
     "replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas",
     "observedGeneration", "terminatingReplicas",
-)  # fmt: skip
-STATEFUL_COUNTS: Final = (
-    "replicas", "readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas",
-    "observedGeneration", COLLISIONS,
 )  # fmt: skip
 DAEMON_COUNTS: Final = (
     "currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady",
@@ -51,11 +47,14 @@ class TemplateStrategy(WithPods):
     """What kinds with a selector and a template of pods have in common.
 
     `called` is the kind in messages about an empty selector, `template_in` in those about the
-    template. Source: k8s.io/kubernetes `pkg/apis/apps/validation`.
+    template. Where a selector is `unreadable`, that is said, and the template is not looked at;
+    None says to look at it nevertheless. Source: k8s.io/kubernetes `pkg/apis/apps/validation`.
     """
 
     called = "deployment"
     template_in = "ReplicaSet"
+    must_select = True
+    unreadable: str | None = "invalid label selector"
 
     def default(self, value: JsonDict) -> None:
         """Fill in the template, one replica, ten revisions."""
@@ -70,16 +69,38 @@ class TemplateStrategy(WithPods):
     def validate(self, value: JsonDict, old: JsonDict | None = None) -> list[FieldError]:
         """Return what is wrong with the spec."""
         spec = value["spec"]
-        template = spec.get("template") or {}
-        errors = [
-            *self.own_problems(spec, new=old is None),
-            *selector_problems(spec.get("selector"), template, kind=self.called),
-            *self.template_problems(template, "spec.template", template_of(old)),
-        ]
+        template, path = spec.get("template") or {}, "spec.selector"
+        errors = self.own_problems(spec, new=old is None)
+        selector = spec.get("selector")
+        wrong = [] if selector is None else label_selector_problems(selector, path)
+        if selector is None and self.must_select:
+            errors.append(fields.required(path))
+        elif selector is not None and not any(selector.values()):
+            why = f"empty selector is invalid for {self.called}"
+            errors.append(fields.invalid_value(path, selector, why))
+        if wrong and self.unreadable is not None:
+            errors += [
+                *wrong,
+                fields.invalid_value(path, shown_selector(selector or {}), self.unreadable),
+            ]
+        else:
+            errors += [*wrong, *self.all_template_problems(template, selector, old)]
+        return errors + self.later_problems(spec)
+
+    def all_template_problems(
+        self, template: JsonDict, selector: JsonDict | None, old: JsonDict | None
+    ) -> list[FieldError]:
+        """Return what is wrong with a template; a selector that is missing selects nothing."""
+        mine, path = (template.get("metadata") or {}).get("labels") or {}, "spec.template"
+        errors = []
+        if selector is None or not _selects(selector, mine):
+            why = "`selector` does not match template `labels`"
+            errors.append(fields.invalid_value(f"{path}.metadata.labels", mine or None, why))
+        errors += self.template_problems(template, path, template_of(old))
         if (template.get("spec") or {}).get("activeDeadlineSeconds") is not None:
             why = f"activeDeadlineSeconds in {self.template_in} is not Supported"
-            errors.append(fields.forbidden("spec.template.spec.activeDeadlineSeconds", why))
-        return errors + self.later_problems(spec)
+            errors.append(fields.forbidden(f"{path}.spec.activeDeadlineSeconds", why))
+        return errors
 
     def warnings(self, value: JsonDict, old: JsonDict | None = None) -> list[str]:
         """Return what to warn of in the template."""
@@ -103,12 +124,19 @@ class TemplateStrategy(WithPods):
         return errors
 
 
+def _selects(selector: JsonDict, mine: JsonDict) -> bool:
+    """Return whether a selector selects these labels; one that cannot be read is not compared."""
+    if label_selector_problems(selector, ""):
+        return True
+    return labels.from_mapping(selector).accepts(mine)
+
+
 class DeploymentStrategy(TemplateStrategy):
     """Deployments."""
 
     # Annotations count as wanted: the controller copies them to its replica sets.
     counted = ("annotations",)
-    status_keeps = frozenset({"annotations", "finalizers"})
+    status_keeps = frozenset({"annotations", "finalizers", "ownerReferences"})
 
     def default(self, value: JsonDict) -> None:
         """Fill in what the client left out."""
@@ -163,7 +191,7 @@ def _deployment_strategy_errors(strategy: JsonDict, path: str) -> list[FieldErro
     down, surge = rolling.get("maxUnavailable", 0), rolling.get("maxSurge", 0)
     errors = amount_or_percent_errors(down, f"{at}.maxUnavailable", most=None)
     errors += amount_or_percent_errors(surge, f"{at}.maxSurge", most=None)
-    if not errors and not amount_of(down) and not amount_of(surge):
+    if not amount_of(down) and not amount_of(surge):
         why = "may not be 0 when `maxSurge` is 0"
         errors.append(fields.invalid_value(f"{at}.maxUnavailable", down, why))
     return errors + [
@@ -176,6 +204,9 @@ def _deployment_strategy_errors(strategy: JsonDict, path: str) -> list[FieldErro
 def _in_go(strategy: JsonDict) -> JsonDict:
     """Return a strategy by the names that its fields have in Go."""
     rolling = strategy.get("rollingUpdate")
+    if rolling is not None:
+        parts = ("MaxUnavailable", "MaxSurge")
+        rolling = {part: rolling.get(part[0].lower() + part[1:], 0) for part in parts}
     return {"Type": strategy.get("type", ""), "RollingUpdate": rolling}
 
 
@@ -192,10 +223,16 @@ class ReplicaSetStrategy(TemplateStrategy):
 class ReplicationControllerStrategy(TemplateStrategy):
     """Replication controllers: selector and labels come from the template."""
 
+    prefixed = False
+    template_in = "ReplicationController"
+
     def default(self, value: JsonDict) -> None:
-        """Fill in what the client left out."""
-        super().default(value)
-        spec = value["spec"]
+        """Fill in what the client left out, but for a template."""
+        spec = value.setdefault("spec", {})
+        spec.setdefault("replicas", 1)
+        if spec.get("template") is None:
+            return
+        default_template(spec)
         mine = (spec["template"].get("metadata") or {}).get("labels") or {}
         if mine:
             if not spec.get("selector"):
@@ -206,16 +243,14 @@ class ReplicationControllerStrategy(TemplateStrategy):
     def validate(self, value: JsonDict, old: JsonDict | None = None) -> list[FieldError]:
         """Return what is wrong with the spec; the selector is a plain map."""
         spec = value["spec"]
-        template = spec.get("template") or {}
         selector = spec.get("selector") or {}
-        errors = not_negative(spec, "replicas")
-        mine = (template.get("metadata") or {}).get("labels") or {}
+        errors = [*not_negative(spec, "minReadySeconds"), *not_negative(spec, "replicas")]
         if not selector:
             errors.append(fields.required("spec.selector"))
-        elif not labels.from_mapping({"matchLabels": selector}).accepts(mine):
-            why = "`selector` does not match template `labels`"
-            errors.append(fields.invalid_value("spec.template.metadata.labels", mine, why))
-        return errors + self.template_problems(template, "spec.template", template_of(old))
+        if spec.get("template") is None:
+            return [*errors, fields.required("spec.template")]
+        plain = {"matchLabels": selector} if selector else {}
+        return errors + self.all_template_problems(spec["template"], plain, old)
 
     def validate_status(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """Return what is wrong with the counts of replicas."""
@@ -247,156 +282,13 @@ class RevisionStrategy(Strategy):
         return errors
 
 
-class StatefulSetStrategy(TemplateStrategy):
-    """Stateful sets."""
-
-    called = "statefulset"
-    template_in = "StatefulSet"
-
-    def default(self, value: JsonDict) -> None:
-        """Fill in what the client left out."""
-        super().default(value)
-        spec = value["spec"]
-        spec.setdefault("podManagementPolicy", "OrderedReady")
-        strategy = spec.setdefault("updateStrategy", {})
-        strategy.setdefault("type", "RollingUpdate")
-        if strategy["type"] == "RollingUpdate":
-            strategy.setdefault("rollingUpdate", {}).setdefault("partition", 0)
-        spec.setdefault("revisionHistoryLimit", 10)
-        policy = spec.setdefault("persistentVolumeClaimRetentionPolicy", {})
-        policy.setdefault("whenDeleted", "Retain")
-        policy.setdefault("whenScaled", "Retain")
-        for claim in spec.get("volumeClaimTemplates") or ():
-            claim.setdefault("kind", "PersistentVolumeClaim")
-            claim.setdefault("apiVersion", "v1")
-            claim.setdefault("spec", {}).setdefault("volumeMode", "Filesystem")
-            claim["status"] = {"phase": "Pending"}
-
-    def prepare_create(self, value: JsonDict, now: str) -> None:  # noqa: ARG002
-        """Begin with no replicas."""
-        value["status"] = {"replicas": 0, "availableReplicas": 0}
-        _drop_most_unavailable(value)
-
-    def prepare_update(self, new: JsonDict, old: JsonDict, now: str) -> None:  # noqa: ARG002
-        """Drop what a gate is off for."""
-        _drop_most_unavailable(new)
-
-    def validate(self, value: JsonDict, old: JsonDict | None = None) -> list[FieldError]:
-        """Return what is wrong with the spec; pods mount the claims made for them by name."""
-        spec = value["spec"]
-        made = {
-            name: {"name": name, "emptyDir": {}}
-            for claim in spec.get("volumeClaimTemplates") or ()
-            if (name := (claim.get("metadata") or {}).get("name"))
-        }
-        if not made:
-            return super().validate(value, old)
-        template = spec.get("template") or {}
-        inside = template.get("spec") or {}
-        own = [each for each in inside.get("volumes") or () if each.get("name") not in made]
-        inside = {**inside, "volumes": [*own, *made.values()]}
-        seen = {**spec, "template": {**template, "spec": inside}}
-        return super().validate({**value, "spec": seen}, old)
-
-    def own_problems(self, spec: JsonDict, *, new: bool) -> list[FieldError]:
-        """Return what is wrong with how pods are managed, updated and named."""
-        errors = []
-        management = spec.get("podManagementPolicy")
-        if management not in {"OrderedReady", "Parallel"}:
-            why = "must be 'OrderedReady' or 'Parallel'"
-            errors.append(fields.invalid_value("spec.podManagementPolicy", management, why))
-        errors += _stateful_update_errors(spec.get("updateStrategy") or {}, "spec.updateStrategy")
-        kept = spec.get("persistentVolumeClaimRetentionPolicy") or {}
-        errors += [
-            fields.not_supported(
-                f"spec.persistentVolumeClaimRetentionPolicy.{part}",
-                kept.get(part),
-                RETENTION,
-                ordered=True,
-            )
-            for part in ("whenDeleted", "whenScaled")
-            if kept.get(part) not in RETENTION
-        ]
-        for index, claim in enumerate((new and spec.get("volumeClaimTemplates")) or ()):
-            path = f"spec.volumeClaimTemplates[{index}].spec"
-            errors += claim_spec_errors(claim.get("spec") or {}, path)
-        errors += super().own_problems(spec, new=new)
-        start = (spec.get("ordinals") or {}).get("start") or 0
-        if start < 0:
-            why = "must be greater than or equal to 0"
-            errors.append(fields.invalid_value("spec.ordinals.start", start, why))
-        service = spec.get("serviceName") or ""
-        if new and service:
-            errors += each("spec.serviceName", service, names.label_problems(service))
-        return errors
-
-    def validate_status(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the counts of replicas."""
-        return replica_errors(
-            new, old, STATEFUL_COUNTS, STATEFUL_COUNTS[1:5], ready="status.readyReplicas"
-        )
-
-    def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the change: few fields may be changed."""
-        errors = self.validate(new, old)
-        before, after = old["spec"], new["spec"]
-        if any(before.get(part) != after.get(part) for part in {*before, *after} - MAY_CHANGE):
-            errors.append(fields.forbidden("spec", FEW_CHANGE))
-        return errors
-
-    def name_problems(self, name: str) -> list[str]:
-        """Return why a name is none: it becomes a part of host names."""
-        return names.label_problems(name)
-
-
-MAY_CHANGE: Final = frozenset(
-    {
-        "replicas", "ordinals", "template", "updateStrategy", "revisionHistoryLimit",
-        "persistentVolumeClaimRetentionPolicy", "minReadySeconds",
-    }
-)  # fmt: skip
-FEW_CHANGE: Final = (
-    "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', "
-    "'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and "
-    "'minReadySeconds' are forbidden"
-)
-RETENTION: Final = ("Retain", "Delete")
-
-
-def _drop_most_unavailable(value: JsonDict) -> None:
-    """Drop the field of MaxUnavailableStatefulSet, which is off by default."""
-    rolling = (value["spec"].get("updateStrategy") or {}).get("rollingUpdate")
-    if rolling:
-        rolling.pop("maxUnavailable", None)
-
-
-def _stateful_update_errors(strategy: JsonDict, path: str) -> list[FieldError]:
-    kind, rolling, at = strategy.get("type"), strategy.get("rollingUpdate"), f"{path}.rollingUpdate"
-    if kind == "OnDelete":
-        if rolling is None:
-            return []
-        shown = {
-            "Partition": rolling.get("partition") or 0,
-            "MaxUnavailable": rolling.get("maxUnavailable"),
-        }
-        why = "only allowed for updateStrategy 'RollingUpdate'"
-        return [fields.invalid_value(at, shown, why)]
-    if kind != "RollingUpdate":
-        why = "must be 'RollingUpdate' or 'OnDelete'"
-        return [fields.invalid_value(path, _in_go(strategy), why)]
-    rolling, errors = rolling or {}, []
-    partition = rolling.get("partition") or 0
-    if partition < 0:
-        why = "must be greater than or equal to 0"
-        errors.append(fields.invalid_value(f"{at}.partition", partition, why))
-    return errors
-
-
 class DaemonSetStrategy(TemplateStrategy):
     """Daemon sets."""
 
     called = "daemonset"
     template_in = "DaemonSet"
+    must_select = False
+    unreadable = None
 
     def default(self, value: JsonDict) -> None:
         """Fill in what the client left out."""
@@ -478,11 +370,9 @@ def _daemon_update_errors(rolling: JsonDict, path: str) -> list[FieldError]:
     down, surge = rolling.get("maxUnavailable", 0), rolling.get("maxSurge", 0)
     errors = amount_or_percent_errors(down, f"{path}.maxUnavailable")
     errors += amount_or_percent_errors(surge, f"{path}.maxSurge")
-    if errors:
-        return errors
     if amount_of(down) and amount_of(surge):
         why = "may not be set when maxUnavailable is non-zero"
-        return [fields.invalid_value(f"{path}.maxSurge", surge, why)]
-    if not amount_of(down) and not amount_of(surge):
-        return [fields.required(f"{path}.maxUnavailable", "cannot be 0 when maxSurge is 0")]
-    return []
+        errors.append(fields.invalid_value(f"{path}.maxSurge", surge, why))
+    elif not amount_of(down) and not amount_of(surge):
+        errors.append(fields.required(f"{path}.maxUnavailable", "cannot be 0 when maxSurge is 0"))
+    return errors

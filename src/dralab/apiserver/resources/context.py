@@ -185,6 +185,15 @@ def key_of(kind: Kind, namespace: str, name: str) -> Key:
     return Key(kind.hub, namespace if kind.namespaced else "", name)
 
 
+def storage_key(kind: Kind, key: Key) -> str:
+    """Return where a real server stores an object: its messages say so."""
+    from dralab.apiserver.storage.etcd.layout import PLACES  # not needed to start
+
+    own = kind.plural if kind.custom is None else kind.hub
+    place = "/".join(filter(None, (PLACES.get(kind.hub, own), key.namespace, key.name)))
+    return f"/registry/{place}"
+
+
 def conflict(kind: Kind, name: str) -> ApiError:
     """Return the error for a write that is not based on the latest state."""
     return ApiError.conflict(kind.plural, name, MODIFIED, group=kind.group)

@@ -105,7 +105,7 @@ def edited(  # noqa: PLR0917 - all of it decides
         raise _refused(patch, "a patched object must be an object", type)
     result = value if type == "strategic" else dict(value)
     if type != "strategic" and kind.custom is None:
-        _check_kind(kind, result)
+        _check_kind(kind, result, current["metadata"]["name"])
     value["kind"], value["apiVersion"] = kind.kind, kind.api_version
     try:
         value, unknown = typed_objects.typed(context, kind, value, options)
@@ -134,17 +134,25 @@ def undecodable(why: str, type: PatchType) -> ApiError:
             return ApiError.bad_request(f"error decoding patch: {why}")
 
 
-def _check_kind(kind: Kind, value: JsonDict) -> None:
-    """Refuse a patch that turns an object into one of another kind. ApiError."""
-    version, name = str(value.get("apiVersion") or ""), value.get("kind")
-    if version == kind.api_version and name == kind.kind:
+def _check_kind(kind: Kind, value: JsonDict, name: str) -> None:
+    """Refuse a patch that turns an object into one of another kind. ApiError.
+
+    An object without a kind is of its old one; one without a version is not decoded at all.
+    """
+    version, given = value.get("apiVersion"), value.get("kind")
+    for part, item in (("apiVersion", version), ("kind", given)):
+        if item is not None and not isinstance(item, str):
+            why = (
+                "couldn't get version/kind; json parse error: json: cannot unmarshal "
+                f"{_go_type(item)} into Go struct field .{part} of type string"
+            )
+            raise _refused(value, why, "merge")
+    if not version:
+        writing.check_name("", name)
+    if (version, given or kind.kind) == (kind.api_version, kind.kind):
         return
-    if name != kind.kind:
-        group, _, short = version.rpartition("/")
-        why = f"unable to decode {group}/{short}, Kind={name} into *{kind.version}.{kind.kind}"
-    else:
-        why = f'no kind "{name}" is registered for version "{version}" in scheme "{SCHEME}"'
-    raise _refused(value, why, "merge")
+    why = f'no kind "{given or kind.kind}" is registered for version "{version}"'
+    raise _refused(value, f'{why} in scheme "{SCHEME}"', "merge")
 
 
 def _unconverted(given: str, wanted: str) -> str:

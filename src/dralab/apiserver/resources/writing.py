@@ -25,6 +25,7 @@ from dralab.apiserver.resources.context import (
     key_of,
     metadata_of,
     raise_conflict,
+    storage_key,
     unreadable,
 )
 from dralab.apiserver.resources.options import WriteOptions
@@ -409,8 +410,10 @@ def _replace(
         raise ApiError.conflict(
             kind.plural,
             name,
-            f"Precondition failed: UID in precondition: {meta['uid']}, UID in object meta: "
-            f"{old_meta['uid']}",
+            # As a real server's storage says it, its key included.
+            f"StorageError: invalid object, Code: 4, Key: {storage_key(kind, live.key)}, "
+            "ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: "
+            f"{meta['uid']}, UID in object meta: {old_meta['uid']}",
             group=kind.group,
         )
     value = _carried_over(context, kind, value, old, subresource)

@@ -1,0 +1,190 @@
+"""What a Job has to do, in a Job or in the template of a CronJob.
+
+Source: k8s.io/kubernetes `pkg/apis/batch/validation` (validateJobSpec). The template of the pods
+is left to `pods`, the selector to `jobs`.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from dralab.api import fields
+from dralab.api.conditions import STATUSES
+from dralab.api.core.addresses import domain_path_errors, each
+from dralab.api.fields import OMITTED, FieldError
+from dralab.values import names
+from dralab.values.json_types import JsonDict
+
+AMOUNTS: Final = (
+    "parallelism", "completions", "activeDeadlineSeconds", "backoffLimit",
+    "ttlSecondsAfterFinished", "backoffLimitPerIndex", "maxFailedIndexes",
+)  # fmt: skip
+LONGEST_MANAGER: Final = 63
+ENDING: Final = ("OnFailure", "Never")
+ACTIONS: Final = ("Count", "FailIndex", "FailJob", "Ignore")
+
+
+def job_spec_problems(spec: JsonDict, path: str) -> list[FieldError]:
+    """Return what is wrong with the spec of a Job, its template and selector apart."""
+    pod = (spec.get("template") or {}).get("spec") or {}
+    why = "must be greater than or equal to 0"
+    errors = [
+        fields.invalid_value(f"{path}.{name}", spec[name], why)
+        for name in AMOUNTS
+        if (spec.get(name) or 0) < 0
+    ]
+    errors += _mode_problems(spec, path)
+    errors += _failure_problems(spec, pod, path)
+    errors += _success_problems(spec, f"{path}.successPolicy")
+    replaced, known = spec.get("podReplacementPolicy"), ["Failed", "TerminatingOrFailed"]
+    if spec.get("podFailurePolicy") is not None:
+        known = ["Failed"]
+    if replaced is not None and replaced not in known:
+        errors.append(fields.not_supported(f"{path}.podReplacementPolicy", replaced, known))
+    return errors
+
+
+def restart_problems(spec: JsonDict, path: str) -> list[FieldError]:
+    """Return what is wrong with when the containers of a job are restarted."""
+    policy = ((spec.get("template") or {}).get("spec") or {}).get("restartPolicy") or "Always"
+    if policy == "Always":
+        return [fields.required(path, 'valid values: "OnFailure", "Never"')]
+    if policy not in ENDING:
+        return [fields.not_supported(path, policy, ENDING, ordered=True)]
+    if spec.get("podFailurePolicy") is not None and policy != "Never":
+        why = 'only "Never" is supported when podFailurePolicy is specified'
+        return [fields.invalid_value(path, policy, why)]
+    return []
+
+
+def _mode_problems(spec: JsonDict, path: str) -> list[FieldError]:
+    """Return what is wrong with how completions are counted."""
+    errors = []
+    mode, completions = spec.get("completionMode"), spec.get("completions")
+    most = spec.get("maxFailedIndexes")
+    if most is not None and spec.get("backoffLimitPerIndex") is None:
+        why = "when maxFailedIndexes is specified"
+        errors.append(fields.required(f"{path}.backoffLimitPerIndex", why))
+    if (manager := spec.get("managedBy")) is not None:
+        errors += domain_path_errors(manager, f"{path}.managedBy")
+        if len(manager) > LONGEST_MANAGER:
+            errors.append(fields.too_long(f"{path}.managedBy", LONGEST_MANAGER))
+    if mode == "Indexed":
+        if completions is None:
+            errors.append(fields.required(f"{path}.completions", "when completion mode is Indexed"))
+        elif most is not None and most > completions:
+            why = "must be less than or equal to completions"
+            errors.append(fields.invalid_value(f"{path}.maxFailedIndexes", most, why))
+    elif mode not in {None, "NonIndexed"}:
+        known = ["NonIndexed", "Indexed"]
+        errors.append(fields.not_supported(f"{path}.completionMode", mode, known, ordered=True))
+    else:
+        why = "requires indexed completion mode"
+        errors += [
+            fields.invalid_value(f"{path}.{name}", spec[name], why)
+            for name in ("backoffLimitPerIndex", "maxFailedIndexes")
+            if spec.get(name) is not None
+        ]
+    return errors
+
+
+def _success_problems(spec: JsonDict, path: str) -> list[FieldError]:
+    """Return what is wrong with when a job has succeeded early."""
+    policy = spec.get("successPolicy")
+    if policy is None:
+        return []
+    rules = policy.get("rules") or ()
+    if spec.get("completionMode") != "Indexed":
+        # By the names that the fields have in Go.
+        shown = [
+            {
+                "SucceededIndexes": rule.get("succeededIndexes"),
+                "SucceededCount": rule.get("succeededCount"),
+            }
+            for rule in rules
+        ]
+        why = "requires indexed completion mode"
+        return [fields.invalid_value(path, {"Rules": shown or None}, why)]
+    if not rules:
+        why = "at least one rules must be specified when the successPolicy is specified"
+        return [fields.required(f"{path}.rules", why)]
+    errors = []
+    completions = spec.get("completions")
+    for number, rule in enumerate(rules):
+        at, count = f"{path}.rules[{number}]", rule.get("succeededCount")
+        if count is None and rule.get("succeededIndexes") is None:
+            why = "at least one of succeededCount or succeededIndexes must be specified"
+            errors.append(fields.required(at, why))
+        if count is not None and completions is not None and count > completions:
+            why = (
+                f"must be less than or equal to {completions} (the number of specified completions)"
+            )
+            errors.append(fields.invalid_value(f"{at}.succeededCount", count, why))
+    return errors
+
+
+def _failure_problems(spec: JsonDict, pod: JsonDict, path: str) -> list[FieldError]:
+    """Return what is wrong with how a job counts its failures."""
+    errors: list[FieldError] = []
+    containers = [
+        container.get("name")
+        for part in ("containers", "initContainers")
+        for container in pod.get(part) or ()
+    ]
+    for number, rule in enumerate((spec.get("podFailurePolicy") or {}).get("rules") or ()):
+        at = f"{path}.podFailurePolicy.rules[{number}]"
+        action = rule.get("action") or ""
+        if not action:
+            shown = " ".join(f'"{name}"' for name in ACTIONS)
+            errors.append(fields.required(f"{at}.action", f"valid values: [{shown}]"))
+        elif action not in ACTIONS:
+            errors.append(fields.not_supported(f"{at}.action", action, ACTIONS))
+        elif action == "FailIndex" and spec.get("backoffLimitPerIndex") is None:
+            why = "requires the backoffLimitPerIndex to be set"
+            errors.append(fields.invalid_value(f"{at}.action", action, why))
+        codes, conditions = rule.get("onExitCodes"), rule.get("onPodConditions")
+        if codes is not None:
+            errors += _exit_code_problems(codes, f"{at}.onExitCodes", containers)
+        for index, pattern in enumerate(conditions or ()):
+            errors += _pattern_problems(pattern, f"{at}.onPodConditions[{index}]")
+        if codes is not None and conditions:
+            why = "specifying both OnExitCodes and OnPodConditions is not supported"
+            errors.append(FieldError("FieldValueInvalid", at, OMITTED, why))
+        if codes is None and not conditions:
+            why = "specifying one of OnExitCodes and OnPodConditions is required"
+            errors.append(FieldError("FieldValueInvalid", at, OMITTED, why))
+    return errors
+
+
+def _pattern_problems(pattern: JsonDict, path: str) -> list[FieldError]:
+    """Return what is wrong with a condition of pods that a rule is about."""
+    kind, status = pattern.get("type") or "", pattern.get("status") or ""
+    errors = each(f"{path}.type", kind, names.qualified_problems(kind))
+    if status not in STATUSES:
+        errors.append(fields.not_supported(f"{path}.status", status, STATUSES))
+    return errors
+
+
+def _exit_code_problems(
+    codes: JsonDict, path: str, containers: Sequence[str | None]
+) -> list[FieldError]:
+    operator, values, errors = codes.get("operator") or "", codes.get("values") or (), []
+    if not operator:
+        errors.append(fields.required(f"{path}.operator", 'valid values: ["In" "NotIn"]'))
+    elif operator not in {"In", "NotIn"}:
+        errors.append(fields.not_supported(f"{path}.operator", operator, ["In", "NotIn"]))
+    name = codes.get("containerName")
+    if name is not None and name not in containers:
+        why = "must be one of the container or initContainer names in the pod template"
+        errors.append(fields.invalid_value(f"{path}.containerName", name, why))
+    if not values:
+        why = "at least one value is required"
+        errors.append(fields.invalid_value(f"{path}.values", None, why))
+    for index, value in enumerate(values):
+        if operator == "In" and value == 0:
+            why = "must not be 0 for the In operator"
+            errors.append(fields.invalid_value(f"{path}.values[{index}]", value, why))
+        if value in values[:index]:
+            errors.append(fields.duplicate(f"{path}.values[{index}]", value))
+    if list(values) != sorted(values):
+        errors.append(fields.invalid_value(f"{path}.values", list(values), "must be ordered"))
+    return errors
