@@ -178,7 +178,7 @@ def _exit_code_problems(
         errors.append(fields.invalid_value(f"{path}.containerName", name, why))
     if not values:
         why = "at least one value is required"
-        errors.append(fields.invalid_value(f"{path}.values", None, why))
+        errors.append(fields.invalid_value(f"{path}.values", [], why))
     for index, value in enumerate(values):
         if operator == "In" and value == 0:
             why = "must not be 0 for the In operator"
