@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dralab.objects.nodes import selects
+from dralab.objects.taints import REPELLING, taints_of, untolerated
 from dralab.scheduler.filters import MOST, NodeFilter
 from dralab.scheduler.nodes import Mask, NodeTable, Numbers, Scores
 from dralab.scheduler.pods import AffinityTerm, PodInfo, SpreadRule
@@ -129,9 +131,11 @@ def _counted_nodes(table: NodeTable, filters: NodeFilter, pod: PodInfo, rule: Sp
         return np.ones(table.size, dtype=bool)
     found = np.zeros(table.size, dtype=bool)
     for row in table.row_of.values():
-        reason = filters.reason(pod, row)
-        about_affinity = "affinity" in reason
-        found[row] = not about_affinity if rule.honor_affinity else not reason or about_affinity
+        node = table.objects[row] or {}
+        if rule.honor_affinity:
+            found[row] = selects(node, pod.node_selector, pod.node_affinity)
+        else:
+            found[row] = untolerated(pod.tolerations, taints_of(node), REPELLING) is None
     return found
 
 
