@@ -82,6 +82,24 @@ def test_a_claim_gets_the_smallest_volume_that_serves_it(lab):
     assert phase(lab, VOLUMES, "big") == "Available"
 
 
+def test_who_chose_a_volume_is_noted(lab):
+    named = volume_claim("named", "")
+    named["spec"]["volumeName"] = "v"
+    lab.add(VOLUMES, volume("v"), volume("w", "9Gi"))
+    lab.add(VOLUME_CLAIMS, named)
+    lab.wait(1)
+    lab.add(VOLUME_CLAIMS, volume_claim("free", ""))
+    lab.wait(1)
+
+    def marks(resource, name):
+        held = lab.get(resource, name)["metadata"].get("annotations", {})
+        return {mark.rpartition("/")[2] for mark in held}
+
+    assert marks(VOLUME_CLAIMS, "named") == {"bind-completed"}
+    assert marks(VOLUME_CLAIMS, "free") == {"bind-completed", "bound-by-controller"}
+    assert marks(VOLUMES, "v") == marks(VOLUMES, "w") == {"bound-by-controller"}
+
+
 def test_a_pod_starts_once_a_volume_for_its_claim_appears(lab):
     lab.add(VOLUME_CLAIMS, volume_claim("c", ""))
     lab.add(PODS, using("p", "c"))
