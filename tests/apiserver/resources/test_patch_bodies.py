@@ -83,3 +83,94 @@ def test_what_a_strategic_patch_may_not_set_is_shown_as_go_has_it(ask, body, sho
     answer, found = ask("PATCH", f"{MAPS}/a", body, content_type=media)
     wanted = f'"" is invalid: patch: Invalid value: "{shown}": {why}'
     assert (answer, found["message"].strip()) == (422, wanted)
+
+
+FIGS = "/apis/x.io/v1/namespaces/default/figs"
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+@pytest.fixture
+def custom(ask):
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {
+        "name": "v1",
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": schema},
+    }
+    spec = {
+        "group": "x.io",
+        "scope": "Namespaced",
+        "names": {"plural": "figs", "kind": "Fig"},
+        "versions": [version],
+    }
+    assert ask("POST", CRDS, {"metadata": {"name": "figs.x.io"}, "spec": spec})[0] == 201
+    fig = {"apiVersion": "x.io/v1", "kind": "Fig", "metadata": {"name": "a"}}
+    assert ask("POST", FIGS, fig)[0] == 201
+    return ask
+
+
+NO_VERSION = "Object 'apiVersion' is missing in 'object has no apiVersion field'"
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "words"),
+    [
+        ({"kind": "Fig", "apiVersion": "x.io/v1"}, 200, ""),
+        (
+            {"kind": "Other"},
+            422,
+            'Other.x.io "a" is invalid: kind: Invalid value: "Other": must be Fig',
+        ),
+        (
+            {"apiVersion": "x.io/v2"},
+            422,
+            'Fig.x.io "a" is invalid: apiVersion: Invalid value: "x.io/v2": must be x.io/v1',
+        ),
+        (
+            {"kind": "Pod", "apiVersion": "v1"},
+            422,
+            'Pod "a" is invalid: [kind: Invalid value: "Pod": must be Fig, apiVersion: Invalid '
+            'value: "v1": must be x.io/v1]',
+        ),
+        ({"apiVersion": ""}, 500, f"Internal error occurred: {NO_VERSION}"),
+        ({"apiVersion": None}, 500, f"Internal error occurred: {NO_VERSION}"),
+    ],
+)
+def test_no_patch_turns_a_custom_object_into_another_one(custom, body, code, words):
+    before = custom("GET", f"{FIGS}/a")[1]
+    status, found = custom.merge(f"{FIGS}/a", body)
+    assert (status, found.get("message", "")) == (code, words)
+    assert custom("GET", f"{FIGS}/a")[1] == before
+
+
+@pytest.mark.parametrize("none", ["", None])
+def test_a_custom_object_is_not_left_without_a_kind(custom, none):
+    status, found = custom.merge(f"{FIGS}/a", {"kind": none})
+    assert status == 422
+    assert 'Object \'Kind\' is missing in \'{"apiVersion":"x.io/v1"' in found["message"]
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ({"kind": "ConfigMap"}, ""),
+        ({"kind": None}, ""),
+        ({"kind": ""}, ""),
+        ({"kind": "Pod"}, "converting (v1.Pod) to (core.ConfigMap): unknown conversion"),
+        (
+            {"kind": "Deployment", "apiVersion": "apps/v1"},
+            "converting (v1.Deployment) to (core.ConfigMap): unknown conversion",
+        ),
+        ({"kind": "Other"}, 'no kind "Other" is registered for version "v1" in scheme "'),
+        ({"apiVersion": "v2"}, 'no kind "ConfigMap" is registered for version "v2" in scheme "'),
+    ],
+)
+def test_no_patch_turns_an_object_into_another_one(ask, body, words):
+    before = ask("GET", f"{MAPS}/a")[1]
+    status, found = ask.merge(f"{MAPS}/a", body)
+    assert status == (422 if words else 200)
+    assert words in found.get("message", "")
+    strategic = "application/strategic-merge-patch+json"
+    assert ask("PATCH", f"{MAPS}/a", body, content_type=strategic)[0] == 200
+    assert ask("GET", f"{MAPS}/a")[1] == before

@@ -25,7 +25,7 @@ from dralab.values.patches import (
 )
 from dralab.values.strategic import strategic_merge
 
-SCHEME: Final = "k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30"
+SCHEME: Final = "pkg/runtime/scheme.go:111"
 UNMARSHALLED: Final = re.compile(r"json: cannot unmarshal (?P<given>\w+).* of type (?P<wanted>\S+)")
 PatchType = Literal["json", "merge", "strategic", "apply"]
 
@@ -104,8 +104,8 @@ def edited(  # noqa: PLR0917 - all of it decides
     if not isinstance(value, dict):
         raise _refused(patch, "a patched object must be an object", type)
     result = value if type == "strategic" else dict(value)
-    if type != "strategic" and kind.custom is None:
-        _check_kind(kind, result, current["metadata"]["name"])
+    if type != "strategic":
+        _check_kind(context, kind, result, current["metadata"]["name"])
     value["kind"], value["apiVersion"] = kind.kind, kind.api_version
     try:
         value, unknown = typed_objects.typed(context, kind, value, options)
@@ -134,7 +134,7 @@ def undecodable(why: str, type: PatchType) -> ApiError:
             return ApiError.bad_request(f"error decoding patch: {why}")
 
 
-def _check_kind(kind: Kind, value: JsonDict, name: str) -> None:
+def _check_kind(context: Context, kind: Kind, value: JsonDict, name: str) -> None:
     """Refuse a patch that turns an object into one of another kind. ApiError.
 
     An object without a kind is of its old one; one without a version is not decoded at all.
@@ -147,12 +147,43 @@ def _check_kind(kind: Kind, value: JsonDict, name: str) -> None:
                 f"{_go_type(item)} into Go struct field .{part} of type string"
             )
             raise _refused(value, why, "merge")
+    if (version, given) == (kind.api_version, kind.kind):
+        return
+    if kind.custom is not None:
+        raise _other_custom_kind(kind, value, version or "", given or "", name)
     if not version:
         writing.check_name("", name)
-    if (version, given or kind.kind) == (kind.api_version, kind.kind):
+    given = given or kind.kind
+    if (version, given) == (kind.api_version, kind.kind):
         return
-    why = f'no kind "{given or kind.kind}" is registered for version "{version}"'
-    raise _refused(value, f'{why} in scheme "{SCHEME}"', "merge")
+    if other := context.kinds.of_object(str(version), given):
+        package = kind.group.partition(".")[0] or "core"
+        this, wanted = f"{other.version}.{other.kind}", f"{package}.{kind.kind}"
+        raise _refused(value, f"converting ({this}) to ({wanted}): unknown conversion", "merge")
+    why = f'no kind "{given}" is registered for version "{version}" in scheme "{SCHEME}"'
+    raise _refused(value, why, "merge")
+
+
+def _other_custom_kind(
+    kind: Kind, value: JsonDict, version: str, given: str, name: str
+) -> ApiError:
+    """Return the error for a custom object that says another kind or version, or none."""
+    if not given:
+        shown = orjson.dumps(dict(sorted(value.items()))).decode()
+        return _refused(value, f"Object 'Kind' is missing in '{shown}'", "merge")
+    if not version:
+        why = "Object 'apiVersion' is missing in 'object has no apiVersion field'"
+        return ApiError("InternalError", f"Internal error occurred: {why}", code=500)
+    errors = [
+        fields.invalid_value(field, said, f"must be {wanted}")
+        for field, said, wanted in (
+            ("kind", given, kind.kind),
+            ("apiVersion", version, kind.api_version),
+        )
+        if said != wanted
+    ]
+    group, _, _ = version.rpartition("/")
+    return fields.invalid(given, name, errors, group=group)
 
 
 def _unconverted(given: str, wanted: str) -> str:
