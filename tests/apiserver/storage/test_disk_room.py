@@ -4,6 +4,7 @@ import errno
 import os
 import sqlite3
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,7 +12,7 @@ from dralab.apiserver.storage import Key, StorageUnavailable, database
 from dralab.apiserver.storage import files as files_module
 from dralab.apiserver.storage import sqlite as sqlite_module
 from dralab.apiserver.storage.database import ROOM, DiskFull, told_as_unavailable
-from dralab.apiserver.storage.files import FILE, KEPT, RESERVED, Reserve
+from dralab.apiserver.storage.files import FILE, KEPT, RESERVED, Reserve, sync_names
 from dralab.apiserver.storage.sqlite import SqliteStore
 
 resource = pytest.importorskip("resource")
@@ -162,3 +163,38 @@ def test_a_deletion_uses_the_room_that_is_kept(
     assert calls == [False, False, True, True]
     assert store.count("pods") == 1
     store.close()
+
+
+@pytest.mark.parametrize(
+    ("other_device", "unreadable", "synced"),
+    [
+        ("", "", ["c", "b", "a"]),
+        ("b", "", ["c"]),
+        ("a", "", ["c", "b"]),
+        ("", "b", ["c"]),
+        ("c", "", ["c"]),
+        ("", "c", ["c", "b", "a"]),  # what cannot be read is told by the sync itself
+    ],
+)
+def test_names_are_on_the_disk_up_to_where_another_begins(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    other_device: str,
+    unreadable: str,
+    synced: list[str],
+) -> None:
+    folder = tmp_path / "a" / "b" / "c"
+    folder.mkdir(parents=True)
+    found: list[str] = []
+    real_stat, real_access = Path.stat, os.access
+    monkeypatch.setattr(files_module, "sync", lambda path: found.append(path.name))
+    monkeypatch.setattr(
+        Path,
+        "stat",
+        lambda path: SimpleNamespace(st_dev=real_stat(path).st_dev + (path.name == other_device)),
+    )
+    monkeypatch.setattr(
+        os, "access", lambda path, mode: path.name != unreadable and real_access(path, mode)
+    )
+    sync_names(folder / "store.db")
+    assert [name for name in found if name in "abc"] == synced

@@ -1,5 +1,6 @@
 """How all of an etcd is read, and when its history is forgotten."""
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -7,9 +8,17 @@ import pytest
 
 pb = pytest.importorskip("dralab.apiserver.storage.etcd._generated.etcd_v3_pb2")
 
-from dralab.apiserver.storage import StorageUnavailable  # noqa: E402 - needs etcd's messages
+from dralab.apiserver.storage import (  # noqa: E402 - needs etcd's messages
+    Key,
+    StorageUnavailable,
+)
 from dralab.apiserver.storage.etcd import compaction, contents  # noqa: E402
+from dralab.apiserver.storage.etcd import leases as leases_module  # noqa: E402
+from dralab.apiserver.storage.etcd.commits import Commits, Write  # noqa: E402
 from dralab.apiserver.storage.etcd.compaction import Compactor  # noqa: E402
+from dralab.apiserver.storage.etcd.layout import end_of  # noqa: E402
+from dralab.apiserver.storage.etcd.leases import EventLease  # noqa: E402
+from dralab.apiserver.storage.etcd.store import EtcdStore  # noqa: E402
 
 
 class Pages:
@@ -81,3 +90,99 @@ def test_history_is_forgotten_every_fifth_minute_whatever_etcd_says() -> None:
     minute = ["60", "minute"]
     assert compaction.EVERY == 5 * compaction.MINUTE
     assert done == [*minute * 5, "look", *minute * 5, "look", *minute, "60"]
+
+
+@pytest.mark.parametrize(
+    ("prefix", "end"), [(b"/registry/", b"/registry0"), (b"a", b"b"), (b"a\xfe", b"a\xff")]
+)
+def test_the_end_of_a_prefix_is_the_first_key_behind_it(prefix: bytes, end: bytes) -> None:
+    assert end_of(prefix) == end
+    assert prefix <= prefix + b"\xff\xff" < end
+
+
+def test_some_events_share_a_lease_and_others_have_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leases_module, "SHARED", 3)
+    asked: list[int] = []
+
+    def lease(seconds: int) -> int:
+        asked.append(seconds)
+        return 100 + len(asked)
+
+    client: Any = SimpleNamespace(lease=lease)
+    leases = EventLease(client, 3600)
+    event = Key("events", "default", "e")
+    assert leases.of(Key("pods", "default", "p")) == 0
+    assert asked == []
+    assert [leases.of(event) for _ in range(7)] == [101] * 3 + [102] * 3 + [103]
+    leases.renew()
+    assert [leases.of(event) for _ in range(4)] == [104] * 3 + [105]
+    leases.renew()
+    leases.renew()
+    assert leases.of(event) == 106
+    assert asked == [3600] * 6
+
+
+class Watched:
+    """What the thread of a watch does, with watches that end as they are told."""
+
+    address = "etcd://x"
+    layout = SimpleNamespace(start=b"a", end=b"b")
+
+    def __init__(self, *ends: object) -> None:
+        self.ends = list(ends)
+        self.done: list[str] = []
+        self._reached = 7
+        self._connected = True
+        self._over = SimpleNamespace(is_set=lambda: not self.ends, wait=self.done.append)
+        self._client = SimpleNamespace(watch=self.watch)
+        self.lock = nullcontext()
+
+    def watch(self, _start: bytes, _end: bytes, since: int) -> object:
+        self.done.append(f"watch {since}")
+        return SimpleNamespace(close=lambda: self.done.append("close"))
+
+    def _follow_watch(self, _: object) -> bool:
+        end = self.ends.pop(0)
+        if isinstance(end, Exception):
+            raise end
+        return bool(end)
+
+    def _reload(self) -> None:
+        self.done.append("reload")
+
+    def _awaken(self) -> None:
+        self.done.append("awaken")
+
+
+@pytest.mark.parametrize(
+    ("end", "reloads"),
+    [
+        (True, True),  # compacted
+        (False, False),  # cancelled by a member
+        (StorageUnavailable("cut"), False),
+        (ValueError("of our own"), True),
+    ],
+)
+def test_only_a_watch_that_may_have_missed_something_has_all_read_again(
+    end: object, reloads: bool
+) -> None:
+    watched: Any = Watched(end, False)
+    EtcdStore._run(watched)
+    told = [each for each in watched.done if isinstance(each, str)]
+    assert told == ["watch 8", *["reload"] * reloads, "watch 8", "awaken"]
+    assert watched._connected is False
+
+
+def test_of_a_transaction_that_was_interrupted_each_write_looks_for_itself() -> None:
+    calls: list[int] = []
+
+    def transact(request: Any) -> Any:
+        calls.append(len(request.success))
+        raise KeyboardInterrupt
+
+    put = pb.RequestOp(request_put=pb.PutRequest(key=b"/a"))
+    write = Write(b"/a", put, {b"/a": 0}, {}, 1, lambda _: None)
+    with pytest.raises(KeyboardInterrupt):
+        Commits(transact).carry_out(write)
+    assert calls == [1]
+    assert (write.alone, write.repeated, write.revision) == (True, True, 0)

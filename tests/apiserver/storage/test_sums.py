@@ -103,3 +103,15 @@ def test_any_row_that_is_missing_is_noticed(tmp_path: Path, seed: int) -> None:
         with pytest.raises(StoreDamaged):
             SqliteStore(harmed)
         assert check(harmed) != []
+
+
+def test_rows_that_no_history_needs_go_as_soon_as_there_are_a_few(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path, durability="relaxed", window=1)
+    counts = []
+    for _ in range(8):
+        key = Key("pods", "", "a")
+        (store.update if store.get(key) else store.create)(key, {"metadata": {}})
+        counts.append(store._db.execute("SELECT count(*) FROM log").fetchone()[0])
+    # The object, the state before it, and up to three that wait.
+    assert counts == [1, 2, 3, 4, 5, 3, 4, 5]
+    store.close()
