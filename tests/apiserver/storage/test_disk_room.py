@@ -198,3 +198,45 @@ def test_names_are_on_the_disk_up_to_where_another_begins(
     )
     sync_names(folder / "store.db")
     assert [name for name in found if name in "abc"] == synced
+
+
+@pytest.mark.parametrize(("spare", "moved"), [(0, False), (1, True)])
+def test_on_a_full_disk_history_goes_and_the_log_is_used_again_if_the_file_may_grow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spare: int, moved: bool
+) -> None:
+    store = SqliteStore(tmp_path)
+    for index in range(30):
+        write(store, f"p{index}", 4_000)
+    before = (tmp_path / FILE).stat().st_size
+    monkeypatch.setattr(sqlite_module, "free", lambda _: store._growth() + spare)
+    assert store._growth() > 100_000
+    store.delete(Key("pods", "default", "p0"))
+    assert store.compacted == 0, "there is room: history is kept"
+    store._reserve.released = True
+    store.delete(Key("pods", "default", "p1"))
+    assert store.compacted == store.revision
+    assert ((tmp_path / FILE).stat().st_size > before) is moved
+    store.close()
+
+
+def test_the_log_is_moved_by_its_thread_or_where_it_is_too_late_by_the_writer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = SqliteStore(tmp_path)
+    log = tmp_path / f"{FILE}-wal"
+    size = len(store.create(Key("pods", "default", "a"), {"metadata": {}, "spec": ""}).encoded)
+    store._written = 0
+    monkeypatch.setattr(sqlite_module, "CHECKPOINT", 3 * size)
+    due: list[int] = []
+    store._checkpoints.due.set = lambda: due.append(store._written)  # type: ignore[method-assign]
+    for name in "bcdefghi":
+        write(store, name)
+    assert due == [0, 0], "after each time more than three such objects"
+    monkeypatch.setattr(sqlite_module, "CHECKPOINT_AT_LAST", log.stat().st_size)
+    store._checkpoint()
+    assert (len(due), log.stat().st_size > 0) == (3, True), "not larger than it may be"
+    monkeypatch.setattr(sqlite_module, "CHECKPOINT_AT_LAST", log.stat().st_size - 1)
+    store._checkpoint()
+    assert (len(due), log.stat().st_size) == (3, 0)
+    del store._checkpoints.due.set
+    store.close()
