@@ -1,8 +1,13 @@
 """Questions about access, and their answers."""
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import pytest
 
 from dralab.apiserver.authorization.attributes import Decision
+from dralab.apiserver.resources.admission_forms import AdmissionForms
+from dralab.cel.functions.authorizer import AccessCheck, AccessDecision
 from offices import Office, account, group, paths, person, rule, user
 
 ACCESS = "/apis/authorization.k8s.io/v1"
@@ -242,3 +247,61 @@ def test_a_question_has_all_parts_of_a_request(office):
     asked = recorder.asked[-1]
     assert {part: getattr(asked, part) for part in given} == given
     assert asked.is_resource_request
+
+
+POLICY_QUESTION = AccessCheck(
+    verb="get",
+    group="apps",
+    resource="deployments",
+    subresource="scale",
+    namespace="x",
+    name="d",
+    field_selector="metadata.name=d",
+)
+
+
+@pytest.mark.parametrize(
+    ("question", "parts"),
+    [
+        (
+            POLICY_QUESTION,
+            {
+                "verb": "get",
+                "group": "apps",
+                "version": "*",
+                "resource": "deployments",
+                "subresource": "scale",
+                "namespace": "x",
+                "name": "d",
+                "path": "",
+                "fields": (("metadata.name", "d"),),
+            },
+        ),
+        (
+            AccessCheck(verb="get", path="/healthz"),
+            {"verb": "get", "path": "/healthz", "version": "", "resource": "", "fields": ()},
+        ),
+    ],
+)
+def test_a_policy_asks_as_the_user_of_a_write_or_as_an_account(office, question, parts):
+    context = office.server.resources.context
+    recorder = context.authorizer = Recorder(Decision("deny", "never", "broken"))
+    review = SimpleNamespace(user=person("jane"))
+    decide = AdmissionForms(context).decide(review)
+    assert decide(question) == AccessDecision(False, "never", "broken")
+    asked = recorder.asked[-1]
+    assert {part: getattr(asked, part) for part in parts} == parts
+    assert asked.user.name == "jane"
+    decide(replace(question, account=("default", "robot")))
+    assert recorder.asked[-1].user.name == "system:serviceaccount:default:robot"
+
+
+def test_a_policy_is_told_that_a_superuser_may(office):
+    context = office.server.resources.context
+    recorder = context.authorizer = Recorder(Decision("deny"))
+    review = SimpleNamespace(user=person("root", "system:masters"))
+    assert AdmissionForms(context).decide(review)(POLICY_QUESTION) == AccessDecision(True)
+    assert recorder.asked == []
+    context.authorizer = None
+    review = SimpleNamespace(user=person("jane"))
+    assert AdmissionForms(context).decide(review)(POLICY_QUESTION) == AccessDecision(True)

@@ -47,7 +47,7 @@ class CustomResources:
                 if len(status_of(definition).get("storedVersions") or ()) > 1:
                     self.context.rules.mixed.add(f"{spec['group']}/{spec['names']['plural']}")
                 self.serve(name, spec)
-                if definition["metadata"].get("generation", 1) > 1:
+                if definition["metadata"].get("generation") != 1:
                     self._outdate(f"{spec['group']}/{spec['names']['plural']}")
 
     def serve_own(self, name: str, spec: Mapping[str, Any]) -> None:
