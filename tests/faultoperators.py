@@ -107,6 +107,14 @@ class Members:
         self.queue = manager.queue("members", self.reconcile)
         self.pods.subscribe(lambda old, new: self.queue.add(("pod", key_of(new or old))))
         self.nodes.subscribe(lambda old, new: self.queue.add(("node", key_of(new or old))))
+        # What was entered for a pod that went while this operator was away.
+        self.entries = manager.cache(CONFIG_MAPS)
+        self.entries.subscribe(lambda old, new: self.look_at(key_of(new or old)))
+
+    def look_at(self, entry):
+        kind, _, name = entry.name.partition("-")
+        if entry.namespace == "registry" and kind in {"pod", "node"}:
+            self.queue.add((kind, NamespacedName("default" if kind == "pod" else "", name)))
 
     def reconcile(self, item):
         kind, key = item

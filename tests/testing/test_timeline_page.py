@@ -61,6 +61,17 @@ def test_a_row_stands_in_the_column_of_its_program():
     assert "1.000s" not in rows[1]
 
 
+def test_the_judgement_stands_across_all_columns():
+    entries = [
+        HistoryEntry(SECOND, "a", "write", "one"),
+        HistoryEntry(SECOND, "b", "write", "two"),
+        HistoryEntry(2 * SECOND, "trial", "verdict", "a long sentence"),
+    ]
+    text = page(entries)
+    assert '<td class="verdict" colspan="2">a long sentence</td>' in text
+    assert "<th>trial</th>" not in text
+
+
 def test_a_long_history_is_cut_and_says_so():
     entries = [HistoryEntry(n, "a", "write", str(n)) for n in range(MOST_ROWS + 3)]
     assert "3 later entries are left out." in page(entries)

@@ -378,3 +378,17 @@ def test_names_that_were_generated_from_generated_names_are_alike():
 
     assert "resource.k8s.io/resourceclaims default/web-*-gpu-*" in store("web-aaaaa").objects
     assert list(store("web-aaaaa").differences(store("web-bbbbb"))) == []
+
+
+def test_the_order_of_named_items_is_not_compared():
+    from dralab.apiserver.storage import Key, MemoryStore
+    from dralab.testing.final_state import final_state
+
+    def state(field, *names):
+        store = MemoryStore()
+        spec = {field: [{"name": name, "port": ord(name)} for name in names]}
+        store.create(Key("services", "default", "a"), {"metadata": {"name": "a"}, "spec": spec})
+        return final_state(store)
+
+    assert list(state("ports", "x", "y").differences(state("ports", "y", "x"))) == []
+    assert list(state("initContainers", "x", "y").differences(state("initContainers", "y", "x")))

@@ -36,6 +36,8 @@ ANY_KIND: Final = (
 LEADER: Final = "control-plane.alpha.kubernetes.io/leader"
 # Annotations that say when something happened, and the one of a fault.
 NO_STATE: Final = frozenset({TOUCHED, LEADER, "endpoints.kubernetes.io/last-change-trigger-time"})
+# By which of its fields an item of a list is known, as conditions are by their type.
+KEYS: Final = ("name", "type")
 NOT_SET: Final = "not set"
 TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 UID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
@@ -197,7 +199,7 @@ def _plain(value: Any, path: str, names: Mapping[str, str], ignored: frozenset[s
             and key != "observedGeneration"
         }
     if isinstance(value, list):
-        return [_plain(item, f"{path}[]", names, ignored) for item in value]
+        return [_plain(item, f"{path}[]", names, ignored) for item in _ordered(value, path)]
     if isinstance(value, str):
         if value in names:
             return names[value]
@@ -205,6 +207,19 @@ def _plain(value: Any, path: str, names: Mapping[str, str], ignored: frozenset[s
             return "<time>"
         return UID.sub("<uid>", value) if len(value) >= 36 else value
     return value
+
+
+def _ordered(items: list[Any], path: str) -> list[Any]:
+    """Return items that are known by name or type in that order: a program may write them in any.
+
+    Init containers are the exception: their order says what they do.
+    """
+    if not path.endswith("initContainers") and all(isinstance(item, Mapping) for item in items):
+        for key in KEYS:
+            found = [item.get(key) for item in items]
+            if all(isinstance(each, str) for each in found) and len(set(found)) == len(found):
+                return sorted(items, key=lambda item: str(item[key]))
+    return items
 
 
 def _sorted(objects: Iterable[JsonDict]) -> list[JsonDict]:

@@ -19,7 +19,9 @@ from dralab.testing.violations import TrialViolation
 
 MOST_ROWS: Final = 5000
 FIRST: Final = ("user", "other")
-LAST: Final = ("cluster", "trial")
+LAST: Final = ("cluster",)
+# What it says stands across all columns.
+JUDGE: Final = "trial"
 LABELS: Final = (
     ("write", "writes"), ("request", "reads"), ("seen", "seen"), ("withheld", "withheld"),
     ("fault", "faults"), ("life", "starts and ends"),
@@ -64,12 +66,12 @@ def timeline_page(
 </head>
 <body>
 <h1>{escape(title)}</h1>
-<ul class="verdict">{wrong or "<li>nothing is wrong</li>"}</ul>
+<ul class="verdict{"" if wrong else " good"}">{wrong or "<li>nothing is wrong</li>"}</ul>
 <h2>Schedule</h2>
 <ol>{faults or "<li>no fault</li>"}</ol>
 <p class="filters">{filters}</p>
 <table>
-<thead><tr><th>time</th><th>revision</th>{heads}</tr></thead>
+<thead><tr><th class="time">time</th><th class="revision">revision</th>{heads}</tr></thead>
 <tbody>
 {"".join(_rows(shown, lanes))}</tbody>
 </table>
@@ -81,7 +83,7 @@ def timeline_page(
 
 def _lanes(entries: Sequence[HistoryEntry]) -> list[str]:
     """Return the columns: the user first, the programs, then the rest."""
-    names = {entry.who for entry in entries}
+    names = {entry.who for entry in entries} - {JUDGE}
     programs = sorted(names.difference(FIRST, LAST))
     return [*(n for n in FIRST if n in names), *programs, *(n for n in LAST if n in names)]
 
@@ -92,6 +94,13 @@ def _rows(entries: Sequence[HistoryEntry], lanes: Sequence[str]) -> list[str]:
     for entry in entries:
         time = f"{entry.at / SECOND:.3f}s" if entry.at != before else ""
         before = entry.at
+        if entry.who == JUDGE:
+            rows.append(
+                f'<tr data-what="{escape(entry.what)}"><td>{time}</td><td></td>'
+                f'<td class="{escape(entry.what)}" colspan="{len(lanes)}">{escape(entry.text)}</td>'
+                "</tr>\n"
+            )
+            continue
         place = lanes.index(entry.who)
         after = len(lanes) - place - 1
         revision = str(entry.revision) if entry.revision else ""
