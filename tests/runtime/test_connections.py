@@ -85,7 +85,8 @@ def test_requests_share_a_connection_and_carry_their_heads():
         ]
 
 
-def test_a_connection_that_the_server_closed_is_not_used_again():
+def test_a_connection_that_the_server_closed_is_not_used_again(monkeypatch):
+    monkeypatch.setattr("dralab.runtime.connections.FRESH", 0)
     with serving(PLAIN, PLAIN) as (connections, heard):
         connections.ask("GET", "/x", {})
         while not connections._idle[0].has_news():
@@ -130,3 +131,10 @@ def test_nothing_that_would_begin_another_header_is_sent(path, headers):
 def test_an_address_that_is_not_of_http_is_refused(server):
     with pytest.raises(ValueError, match="is not an address"):
         HttpConnections(server)
+
+
+def test_a_server_that_says_nothing_is_given_up():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        silent = HttpConnections(f"http://127.0.0.1:{listener.getsockname()[1]}", timeout=0.01)
+        with pytest.raises(UnansweredError, match="timed out"):
+            silent.ask("GET", "/x", {})

@@ -9,6 +9,7 @@ import re
 import select
 import socket
 import ssl
+import struct
 import threading
 import weakref
 from collections.abc import Iterator, Mapping
@@ -19,8 +20,13 @@ from urllib.parse import urlsplit
 
 import httptools
 
+from dralab.kernel.clock import SECOND, WallClock
+
 PIECE: Final = 64 * 1024
 CONNECT: Final = 10.0  # seconds
+# Of connections, whatever time the objects on the other side live in.
+CLOCK: Final = WallClock()
+FRESH: Final = SECOND // 10  # in which a server does not close an idle connection
 PORTS: Final = {"http": 80, "https": 443}
 # In a request line or a header these would begin another one.
 UNSENDABLE: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
@@ -143,7 +149,7 @@ class HttpConnections:
                 if not self._idle:
                     break
                 found = self._idle.pop()
-            if not found.has_news():
+            if 0 <= CLOCK.now() - found.used_at < FRESH or not found.has_news():
                 return found
             found.close()  # the server closed it meanwhile, or said what was not asked for
         return self._connected()
@@ -158,7 +164,7 @@ class HttpConnections:
             found = plain
             if self._tls is not None:
                 found = self._tls.wrap_socket(plain, server_hostname=self._host)
-            found.settimeout(self._timeout)
+            _bound_waiting(found, self._timeout)
         except (OSError, ValueError) as error:
             plain.close()
             raise _unanswered(error) from error
@@ -170,6 +176,7 @@ class _OpenConnection:
 
     def __init__(self, opened: socket.socket) -> None:
         self.goes_on = False
+        self.used_at = CLOCK.now()
         self._socket = opened
         self._poll = select.poll() if hasattr(select, "poll") else None
         if self._poll is not None:
@@ -189,6 +196,7 @@ class _OpenConnection:
         while not reading.over:
             feed(receive(PIECE))
         self.goes_on = reading.keeps_alive
+        self.used_at = CLOCK.now()
         return HttpReply(reading.status, reading.take())
 
     def open(self, request: bytes, timeout: float) -> "StreamedReply":
@@ -197,7 +205,7 @@ class _OpenConnection:
         self._socket.sendall(request)
         while not reading.status:
             reading.feed(self._socket.recv(PIECE))
-        self._socket.settimeout(timeout)
+        _bound_waiting(self._socket, timeout)
         return StreamedReply(self._socket, reading)
 
     def close(self) -> None:
@@ -287,6 +295,22 @@ class _AnswerReading:
             self.keeps_alive = self._parser.should_keep_alive()
 
 
+def _bound_waiting(connection: socket.socket, seconds: float) -> None:
+    """Have a connection raise an OSError when it has waited for so long.
+
+    The system's own limit spares a poll before each read and write, after each of which a thread
+    has to wait for the interpreter again; Python's TLS does not know it.
+    """
+    if isinstance(connection, ssl.SSLSocket) or not hasattr(socket, "SO_RCVTIMEO"):
+        connection.settimeout(seconds)
+        return
+    whole = int(seconds)
+    limit = struct.pack("ll", whole, int((seconds - whole) * 1_000_000))
+    connection.settimeout(None)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+
+
 def _close_all(idle: "list[_OpenConnection]") -> None:
     while idle:
         idle.pop().close()
@@ -302,7 +326,7 @@ def _why(error: Exception) -> str:
     """Return what is wrong, in a few words."""
     if isinstance(error, httptools.HttpParserError):
         return "the answer is not HTTP"
-    if isinstance(error, TimeoutError):
+    if isinstance(error, (TimeoutError, BlockingIOError)):
         return "timed out"
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not trusted: {error.verify_message}"
