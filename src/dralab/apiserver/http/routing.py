@@ -19,7 +19,7 @@ COLLECTION_VERBS: Final = {
 OBJECT_VERBS: Final = {
     "GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete",
 }  # fmt: skip
-CREATED_ONLY: Final = frozenset({"create"})  # kinds that are answered and never stored
+CREATED_ONLY: Final = ("create",)  # kinds that are answered and never stored
 SUBRESOURCE_VERBS: Final = {**OBJECT_VERBS, "POST": "create"}
 
 
@@ -91,7 +91,7 @@ def route(parts: list[str], kinds: Kinds) -> Route:
     if namespace and not kind.namespaced:
         raise not_found()
     name = rest[1] if len(rest) > 1 else ""
-    if name and set(kind.verbs) == CREATED_ONLY:
+    if name and kind.verbs == CREATED_ONLY:
         raise not_found()
     if name and kind.namespaced and not namespace:
         raise not_found()

@@ -290,6 +290,8 @@ class _LimitedProtocol(HttpToolsProtocol):
         self.head = 0  # bytes of a head that is not complete, or of trailers
         self.looks = 0  # since the head began, or the last answer was sent
         self.in_body = False
+        self.small = False  # the last request whose head has come, by what that announces
+        self._length: bytes | None = b"0"  # of the body that a head announces; None: in chunks
         self.expected: RequestResponseCycle | None = None  # a small request that is to come whole
         self.outlet: ChunkOutlet | None = None  # of a stream that is under way
 
@@ -323,11 +325,24 @@ class _LimitedProtocol(HttpToolsProtocol):
             # A trailer: it says nothing about who asks, though uvicorn would add it to the head.
             self.head += len(name) + len(value) + 4
             return
-        super().on_header(name, value)
+        # Hot, so it is not uvicorn's own that is called.
+        name = name.lower()
+        self.headers.append((name, value))
+        if name == b"content-length":
+            if self._length is not None:
+                self._length = value
+        elif name == b"transfer-encoding":
+            self._length = None
+        elif name == b"expect" and value.lower() == b"100-continue":
+            self.expect_100_continue = True
 
     def on_headers_complete(self) -> None:
         self.in_body = True
         self.head = 0
+        length, self._length = self._length, b"0"
+        self.small = (
+            length is not None and length.isdigit() and len(length) < 6 and int(length) <= SMALL
+        )
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
@@ -344,7 +359,14 @@ class _LimitedProtocol(HttpToolsProtocol):
 
         The rest of a small one is in the same bytes, nearly always.
         """
-        if cycle is self.cycle and cycle.more_body and _is_small(app, self):
+        if (
+            self.small
+            and cycle is self.cycle
+            and cycle.more_body
+            and not self.expect_100_continue
+            and isinstance(app, AsgiBase)
+            and app.direct
+        ):
             self.expected = cycle
         else:
             self.go_on(cycle, app)
@@ -389,19 +411,6 @@ class _LimitedProtocol(HttpToolsProtocol):
                 self.transport.abort()
         elif self.cycle.response_complete and self.looks > IDLE:
             self.transport.close()
-
-
-def _is_small(app: object, protocol: HttpToolsProtocol) -> bool:
-    """Whether a request may be answered directly once it has come: by what its head announces."""
-    if not isinstance(app, AsgiBase) or not app.direct or protocol.expect_100_continue:
-        return False
-    length = b"0"
-    for name, value in protocol.headers:
-        if name == b"transfer-encoding":
-            return False
-        if name == b"content-length":
-            length = value
-    return length.isdigit() and len(length) < 6 and int(length) <= SMALL
 
 
 class _Exchange:

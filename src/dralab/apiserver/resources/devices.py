@@ -5,6 +5,7 @@ They are imported with the first object that needs them, so that servers start f
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from dralab.api.fields import FieldError
@@ -50,55 +51,52 @@ class DeviceStrategy(Strategy):
 
         return rules.DEFAULT_1_36 if self._features is None else self._features
 
-    def prepare_create(self, value: JsonDict, now: str) -> None:
-        """Fill in defaults; drop the status and the fields of features that are off."""
+    @cached_property
+    def _rules(self) -> ModuleType:
+        """The module: an import in each call takes longer than most of what it does."""
         from dralab.api.resource import rules
 
+        return rules
+
+    def prepare_create(self, value: JsonDict, now: str) -> None:
+        """Fill in defaults; drop the status and the fields of features that are off."""
         value.pop("status", None)
-        self._become(value, rules.default(value, now=now), None)
+        self._become(value, self._rules.default(value, now=now), None)
 
     def prepare_update(self, new: JsonDict, old: JsonDict, now: str) -> None:
         """Fill in defaults; drop the fields of features that are off and were not used."""
-        from dralab.api.resource import rules
-
-        self._become(new, rules.default_update(new, old, now=now), old)
+        self._become(new, self._rules.default_update(new, old, now=now), old)
 
     def prepare_status(self, new: JsonDict, old: JsonDict, now: str) -> None:
         """The same for the status."""
-        from dralab.api.resource import rules
-
-        self._become(new, rules.default_update(new, old, now=now), old)
+        self._become(new, self._rules.default_update(new, old, now=now), old)
 
     def _become(self, value: JsonDict, wanted: JsonDict, old: JsonDict | None) -> None:
-        from dralab.api.resource import rules
-
-        wanted = dict(rules.without_disabled(wanted, self.features, old))
+        wanted = dict(self._rules.without_disabled(wanted, self.features, old))
         value.clear()
         value.update(wanted)
 
     def validate(self, value: JsonDict) -> list[FieldError]:
         """Return what is wrong with a new object."""
-        from dralab.api.resource import rules
-
-        return rules.validate_create(value, self.features, compiled)
+        found: list[FieldError] = self._rules.validate_create(value, self.features, compiled)
+        return found
 
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """Return what is wrong with a change."""
-        from dralab.api.resource import rules
-
-        return rules.validate_update(new, old, "", self.features, compiled)
+        found: list[FieldError] = self._rules.validate_update(new, old, "", self.features, compiled)
+        return found
 
     def validate_status(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """Return what is wrong with a change of the status."""
-        from dralab.api.resource import rules
-
-        return rules.validate_update(new, old, "status", self.features, compiled)
+        found: list[FieldError] = self._rules.validate_update(
+            new, old, "status", self.features, compiled
+        )
+        return found
 
     def in_version(self, version: str, kind: str, errors: Sequence[FieldError]) -> list[FieldError]:
         """Return errors with the paths of the version that the client wrote."""
-        from dralab.api.resource import rules
-
-        return rules.errors_in(version, kind, errors)
+        found: list[FieldError] = self._rules.errors_in(version, kind, errors)
+        return found
 
 
 class DeviceClassStrategy(DeviceStrategy):
