@@ -70,7 +70,7 @@ release: $(READY) ## build wheel, source archive, checksums and SBOM into dist/,
 	@$(BIN)/python -m pip install --quiet --group release
 	$(BIN)/python tools/release.py
 
-mutants: $(READY) ## break the code in 200 small ways, list what no test notices; hours
+mutants: $(READY) ## break the code in 200 small ways, list what no test notices; an hour or more
 	$(BIN)/python tools/mutants.py --count 29 $(ONLY)
 
 generate: $(READY) ## make the generated data anew

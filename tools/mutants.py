@@ -41,7 +41,7 @@ from typing import Any
 import pytest
 from mutations import HERE, Mutant, lines_of, mutants_of
 
-TIMEOUT = 600  # seconds of tests; a mutant that never ends is noticed
+TIMEOUT = 3600  # seconds of all tests of a mutant; each test has its own limit
 PACKAGES = {
     "storage": ("apiserver/storage", ["tests/apiserver"]),
     "resources": ("apiserver/resources", ["tests/apiserver"]),
@@ -178,7 +178,7 @@ class ForkedRuns:
     A mutant that is not inside a function gets a process of its own.
     """
 
-    def __init__(self, mutants: list[Mutant], folders: list[str], kept: Path | None) -> None:
+    def __init__(self, mutants: list[Mutant], folders: list[str], kept: Path) -> None:
         self.mutants = mutants
         self.noticed: dict[Mutant, bool] = {}
         self._folders = folders
@@ -188,7 +188,7 @@ class ForkedRuns:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Try all mutants; without any, the tests have to pass."""
-        if self._kept is not None and self._kept.exists():
+        if self._kept.exists():
             self._known = Known(**json.loads(self._kept.read_text(encoding="utf-8")))
         elif failed := self._look(session):
             raise pytest.UsageError(f"without a mutant there fails {failed}")
@@ -199,29 +199,39 @@ class ForkedRuns:
                 items = self._known.elsewhere(mutant, session.items)
                 found = run_apart(mutant, items) if items else ""
             elif change is not None:
-                found = _run(items, self._known.seconds, before=change)
+                found = self._noticing(items, change)
             else:
                 found = run_apart(mutant, items)
             self.noticed[mutant] = bool(found)
             tell(mutant, found, len(items))
         return True
 
+    def _noticing(self, items: list[pytest.Item], change: Callable[[], None]) -> str:
+        """Return the test that fails with a change, but not without it; or nothing."""
+        while items:
+            found = _run(items, self._known.seconds, before=change)
+            places = [place for place, item in enumerate(items) if item.nodeid == found]
+            if not places:
+                return found
+            rest = places[0] + 1
+            if not _run(items[rest - 1 : rest], self._known.seconds, before=lambda: None):
+                return found
+            items = items[rest:]  # it fails by itself, on a busy machine
+        return ""
+
     def _look(self, session: pytest.Session) -> str:
         """Run all tests in a child, to see what runs what; return one that fails, or nothing."""
         lines = Lines(self._folders)
-        report = self._kept or Path(tempfile.gettempdir()) / f"lines-{os.getpid()}.json"
 
         def look() -> None:
             session.config.pluginmanager.register(lines)
 
         def keep() -> None:
-            report.write_text(json.dumps(asdict(lines.known())), encoding="utf-8")
+            self._kept.write_text(json.dumps(asdict(lines.known())), encoding="utf-8")
 
         if failed := _run(session.items, {}, before=look, after=keep):
             return failed
-        self._known = Known(**json.loads(report.read_text(encoding="utf-8")))
-        if self._kept is None:
-            report.unlink()
+        self._known = Known(**json.loads(self._kept.read_text(encoding="utf-8")))
         return ""
 
 
@@ -436,9 +446,12 @@ def main() -> None:
     parser.add_argument("--from", dest="first", type=int, default=0, help="the first one to try")
     parser.add_argument("--at", action="append", help="FILE:LINE; only mutants of these lines")
     parser.add_argument("--tests", action="append", help="a directory instead of the package's")
-    parser.add_argument("--lines", type=Path, help="keep in FILE which tests run which lines")
+    parser.add_argument(
+        "--lines", type=Path, help="keep in FILE which tests of one package run which lines"
+    )
     options = parser.parse_args()
     noticed = total = 0
+    place = tempfile.TemporaryDirectory()
     for name in options.packages or PACKAGES:
         folder, tests = PACKAGES[name]
         tests = options.tests or tests
@@ -454,13 +467,15 @@ def main() -> None:
         if options.at:
             chosen = [one for one in chosen if f"{one.path.name}:{one.line}" in options.at]
         folders = [each for each, its in PACKAGES.values() if its == PACKAGES[name][1]]
-        runs = ForkedRuns(chosen, folders, options.lines)
+        lines = options.lines or Path(place.name) / f"{'-'.join(tests)}.json".replace("/", "-")
+        runs = ForkedRuns(chosen, folders, lines)
         quiet = ["-p", "no:terminal", "-p", "no:cacheprovider", "--timeout", "120"]
         quiet += ["-o", "addopts=--import-mode=importlib", "-m", "not conformance"]
         pytest.main([*quiet, f"--rootdir={HERE}", *(str(HERE / test) for test in tests)], [runs])
         caught = sum(runs.noticed.values())
         print(f"{name}: {caught} of {len(chosen)} noticed", flush=True)
         noticed, total = noticed + caught, total + len(chosen)
+    place.cleanup()
     print(f"{noticed} of {total} noticed ({noticed / max(total, 1):.0%})")
 
 
