@@ -6,6 +6,7 @@ from pathlib import Path
 
 from dralab.apiserver.authentication.settings import AuthenticationFlags
 from dralab.apiserver.resources.own_objects import OwnAddress, authentication_data
+from dralab.kernel.files import read
 
 
 def own_address(
@@ -20,8 +21,8 @@ def own_address(
         machine=socket.gethostname(),
         network=network,
         authentication=authentication_data(
-            client_cas="".join(file.read_text("ascii") for file in client_cas),
-            proxy_cas="" if proxies is None else proxies.read_text("ascii"),
+            client_cas="".join(read(file).decode("ascii") for file in client_cas),
+            proxy_cas="" if proxies is None else read(proxies).decode("ascii"),
             names={
                 "allowed-names": flags.requestheader_allowed_names,
                 "username-headers": flags.requestheader_username_headers,

@@ -10,6 +10,7 @@ import click
 
 from dralab.cli._output import echo_table
 from dralab.cli.errors import UnusableInput
+from dralab.kernel.files import read_own
 
 PATIENCE = 10.0
 
@@ -35,8 +36,9 @@ def print_status(root: Path) -> None:
 def _plugins(root: Path) -> list[dict[str, Any]]:
     own = root / "pki"
     try:
-        address = (own / "address").read_text(encoding="utf-8").strip()
-        token = (own / "token").read_text(encoding="utf-8").strip()
+        address = read_own(own / "address").decode().strip()
+        token = read_own(own / "token").decode().strip()
+        read_own(own / "ca.crt")
         context = ssl.create_default_context(cafile=str(own / "ca.crt"))
     except OSError as error:
         raise UnusableInput(f"no node runs with --root {root}: {error}") from error

@@ -439,8 +439,10 @@ def _modes(text: str | None, *, tls: bool) -> tuple[str, ...]:
 
 def _token_in(file: Path) -> str:
     """Return the token in a file, which no list of processes shows. UnusableInput, BadParameter."""
+    from dralab.kernel.files import read
+
     try:
-        found = file.read_text(encoding="utf-8").strip()
+        found = read(file).decode().strip()
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "not UTF-8"
         raise UnusableInput(f"cannot read the token file {file}: {why.lower()}") from error

@@ -18,6 +18,7 @@ from dralab.apiserver.admission.pod_security import (
     PodSecuritySettings,
     Standard,
 )
+from dralab.kernel.files import read
 from dralab.objects.pod_security import LEVELS
 
 Named = TypeVar("Named", Admission, ValidatingAdmission)
@@ -103,7 +104,7 @@ def _configured(path: Path) -> PodSecuritySettings:
 
 def _document(path: Path) -> Mapping[str, Any]:
     try:
-        found = single(path.read_bytes())
+        found = single(read(path))
     except OSError as error:
         why = (error.strerror or str(error)).lower()
         raise AdmissionFlagError(CONFIGURE, f"cannot read {path}: {why}") from error

@@ -12,6 +12,8 @@ import threading
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
+from dralab.kernel.files import open_own
+
 logger = logging.getLogger(__name__)
 
 MEGABYTE = 1024 * 1024
@@ -72,8 +74,7 @@ class AuditFile:
         if self._path is None:
             return sys.stdout.buffer
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-        return os.fdopen(os.open(self._path, flags, MODE), "ab")
+        return os.fdopen(open_own(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, MODE), "ab")
 
     def _rotate(self) -> None:
         if self._path is None or not self._size:

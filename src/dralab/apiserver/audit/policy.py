@@ -12,6 +12,7 @@ from typing import Any, Final
 from dralab.api.yaml_documents import YamlError, single
 from dralab.apiserver.authorization.attributes import Attributes
 from dralab.apiserver.authorization.rules import url_covers
+from dralab.kernel.files import read
 
 STAGES: Final = ("RequestReceived", "ResponseStarted", "ResponseComplete", "Panic")
 VERSION: Final = "audit.k8s.io/v1"
@@ -126,8 +127,7 @@ class AuditPolicy:
     def read_file(cls, path: Path) -> "AuditPolicy":
         """Return the policy of a file; PolicyError."""
         try:
-            with path.open("rb") as file:
-                data = file.read(LARGEST + 1)
+            data = read(path)
         except OSError as error:
             raise PolicyError(f"cannot read the audit policy {path}: {error.strerror}") from error
         if len(data) > LARGEST:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from dralab.apiserver.authentication.errors import Rejected, UnusableSetting
 from dralab.apiserver.users import User
 from dralab.kernel.clock import SECOND, Clock
+from dralab.kernel.files import read
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -109,7 +110,7 @@ def read_authorities(path: Path, flag: str) -> list[bytes]:
     from cryptography.hazmat.primitives.serialization import Encoding
 
     try:
-        found = x509.load_pem_x509_certificates(path.read_bytes())
+        found = x509.load_pem_x509_certificates(read(path))
     except OSError as error:
         why = (error.strerror or str(error)).lower()
         raise UnusableSetting(flag, f"cannot read {path}: {why}") from error

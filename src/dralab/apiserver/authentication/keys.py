@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from dralab.apiserver.authentication import jwt
 from dralab.apiserver.authentication.errors import UnusableSetting
+from dralab.kernel.files import read
 
 if TYPE_CHECKING:
     from dralab.apiserver.authentication.jwt import PrivateKey, PublicKey
@@ -64,7 +65,7 @@ def _public(label: bytes, block: bytes) -> "PublicKey":
 
 def _content(path: Path, flag: str) -> bytes:
     try:
-        return path.read_bytes()
+        return read(path)
     except OSError as error:
         why = (error.strerror or str(error)).lower()
         raise UnusableSetting(flag, f"cannot read {path}: {why}") from error

@@ -22,6 +22,7 @@ from dralab.apiserver.authentication.errors import Rejected, UnusableSetting
 from dralab.apiserver.authentication.keys import BLOCK, read_public_keys
 from dralab.apiserver.users import User
 from dralab.kernel.clock import SECOND, Clock
+from dralab.kernel.files import read
 
 logger = logging.getLogger(__name__)
 
@@ -167,7 +168,7 @@ class GivenKeys:
     def read(cls, path: Path, algorithms: Sequence[str]) -> "GivenKeys":
         """Return the keys of a file. UnusableSetting."""
         try:
-            content = path.read_bytes()
+            content = read(path)
         except OSError as error:
             why = (error.strerror or str(error)).lower()
             raise UnusableSetting(KEYS_FLAG, f"cannot read {path}: {why}") from error

@@ -5,6 +5,7 @@ k8s.io/apiserver `authentication/token/tokenfile`.
 """
 
 import hashlib
+import io
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -12,6 +13,7 @@ from typing import Final
 from dralab.apiserver.authentication.chain import Known, authenticated
 from dralab.apiserver.authentication.errors import UnusableSetting
 from dralab.apiserver.users import User
+from dralab.kernel.files import read
 
 FLAG: Final = "--token-auth-file"
 
@@ -34,12 +36,12 @@ def read_token_file(path: Path) -> dict[str, User]:
     import csv  # only servers with such a file need it
 
     try:
-        with path.open(encoding="utf-8", newline="") as file:
-            rows = [
-                (number, [cell.strip() for cell in row])
-                for number, row in enumerate(csv.reader(file, strict=True), start=1)
-                if row
-            ]
+        lines = io.StringIO(read(path).decode(), newline="")
+        rows = [
+            (number, [cell.strip() for cell in row])
+            for number, row in enumerate(csv.reader(lines, strict=True), start=1)
+            if row
+        ]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         why = (error.strerror or str(error)).lower() if isinstance(error, OSError) else str(error)
         raise UnusableSetting(FLAG, f"cannot read {path}: {why}") from error

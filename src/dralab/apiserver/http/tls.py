@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from dralab.apiserver.http.serving import Certificate, ServingError
 from dralab.kernel.clock import SECOND
+from dralab.kernel.files import read, read_own
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -48,7 +49,9 @@ def certificate(
     wanted = sorted({*NAMES, *names})
     listing = directory / "names"
     try:
-        if listing.exists() and listing.read_text(encoding="utf-8").split() == wanted:
+        if listing.exists() and read_own(listing).decode().split() == wanted:
+            for file in (found.certificate, found.key, found.ca):
+                read_own(file)  # or it is not what the server would present
             return found
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         instants = sorted((now, now if clients is None else clients))
@@ -70,6 +73,8 @@ def given(certificate: Path, key: Path) -> Certificate:
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
+        for file in (certificate, key):
+            read(file)  # OpenSSL would wait for a pipe
         context.load_cert_chain(certificate, key, password=lambda: b"")
     except ssl.SSLError as error:
         why = (error.reason or str(error)).lower().replace("_", " ")
@@ -87,7 +92,7 @@ def token(directory: Path) -> str:
         if not file.exists():
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             _write(file, secrets.token_urlsafe(32).encode())
-        found = file.read_text(encoding="utf-8").strip()
+        found = read_own(file).decode().strip()
     except OSError as error:
         why = (error.strerror or str(error)).lower()
         raise ServingError(f"cannot keep the token in {directory}: {why}") from error
@@ -107,7 +112,7 @@ def signing_key(directory: Path) -> "EllipticCurvePrivateKey":
         if not file.exists():
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             _write(file, _pem(ec.generate_private_key(ec.SECP256R1())))
-        found = load_pem_private_key(file.read_bytes(), password=None)
+        found = load_pem_private_key(read_own(file), password=None)
     except OSError as error:
         why = (error.strerror or str(error)).lower()
         raise ServingError(f"cannot keep the key of service accounts in {file}: {why}") from error
@@ -124,7 +129,7 @@ def _make(directory: Path, files: Certificate, times: Times, names: Iterable[str
     from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
     authority = _authority(directory, files, times)
-    own = x509.load_pem_x509_certificate(files.ca.read_bytes())
+    own = x509.load_pem_x509_certificate(read_own(files.ca))
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "dralab")])
     made = (
@@ -150,7 +155,7 @@ def _authority(directory: Path, files: Certificate, times: Times) -> "EllipticCu
     file = directory / "ca.key"
     if file.exists() and files.ca.exists():
         try:
-            found = load_pem_private_key(file.read_bytes(), password=None)
+            found = load_pem_private_key(read_own(file), password=None)
         except ValueError as error:
             told = f"{file} is damaged: delete it to create a new CA"
             raise ServingError(told) from error

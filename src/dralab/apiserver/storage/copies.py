@@ -6,7 +6,7 @@ from pathlib import Path
 
 from dralab.apiserver.storage import database
 from dralab.apiserver.storage.errors import StorageUnavailable, StoreDamaged
-from dralab.apiserver.storage.files import FILE, MARK, RevisionMark, locked
+from dralab.apiserver.storage.files import FILE, MARK, RevisionMark, check_files, locked
 from dralab.apiserver.storage.inspection import problems, revision_of
 from dralab.apiserver.storage.sqlite import LEAP
 
@@ -20,7 +20,8 @@ def back_up(directory: Path, target: Path) -> int:
     source = directory / FILE
     if not source.exists():
         raise StorageUnavailable(f"{directory} contains no store: there is no {FILE} in it")
-    if target.exists():
+    check_files(source)
+    if os.path.lexists(target):
         raise StorageUnavailable(f"{target} already exists; choose another file")
     with database.made(target) as copy:
         with database.read_only(source) as db:
@@ -41,7 +42,7 @@ def restore(source: Path, directory: Path) -> int:
         raise StorageUnavailable(f"there is no file {source}")
     lock = locked(directory)
     try:
-        if target.exists():
+        if os.path.lexists(target):
             raise StorageUnavailable(
                 f"{directory} already contains a store; choose another directory"
             )

@@ -139,13 +139,15 @@ def made(path: Path) -> Iterator[sqlite3.Connection]:
     """Create a database under a new name, all of it or nothing.
 
     What is written inside is part of it. It is private from its first byte, and on the disk before
-    it gets its name.
+    it gets its name. Until then it is in a directory of its own: where others may write beside it,
+    they could make links for SQLite to follow.
     """
-    unfinished = path.with_name(f"{path.name}.unfinished")
+    place = path.with_name(f"{path.name}.unfinished")
+    unfinished = place / path.name
     try:
         with told_as_unavailable(path):
-            for old in (unfinished, *aside(unfinished)):
-                old.unlink(missing_ok=True)
+            _remove(place)
+            place.mkdir(mode=0o700)
             private_file(unfinished)
             db = sqlite3.connect(unfinished, isolation_level=None)
             try:
@@ -159,9 +161,19 @@ def made(path: Path) -> Iterator[sqlite3.Connection]:
             unfinished.replace(path)
             sync_names(path)
     finally:
-        for left in (unfinished, *aside(unfinished)):
-            with suppress(OSError):  # the next attempt removes it
-                left.unlink(missing_ok=True)
+        with suppress(OSError):  # the next attempt removes it
+            _remove(place)
+
+
+def _remove(place: Path) -> None:
+    """Remove what an attempt has left: a directory, or of older versions a file. OSError."""
+    if not place.is_symlink() and place.is_dir():
+        for left in place.iterdir():
+            left.unlink()
+        place.rmdir()
+        return
+    for old in (place, *aside(place)):
+        old.unlink(missing_ok=True)
 
 
 def lay_out(db: sqlite3.Connection) -> None:

@@ -14,6 +14,7 @@ from zlib import crc32
 
 from dralab.apiserver.storage.errors import StorageUnavailable
 from dralab.apiserver.storage.sums import Tail
+from dralab.kernel.files import check_own, open_own, read_own
 
 # fsync: a commit has reached the disk. relaxed: a commit survives the end of the process, killed
 # or not, but perhaps not a power cut; the file stays sound in any case.
@@ -21,6 +22,7 @@ Durability = Literal["fsync", "relaxed"]
 
 FILE: Final = "store.db"
 ASIDE: Final = ("-wal", "-shm")  # what SQLite keeps beside a database
+JOURNAL: Final = "-journal"  # what it would play back first
 MARK: Final = "store.mark"
 RESERVE: Final = "store.reserve"
 UNKNOWN: Final = "-"
@@ -44,6 +46,16 @@ def private_file(path: Path) -> None:
 def aside(database: Path) -> list[Path]:
     """Return the files that SQLite keeps beside a database."""
     return [database.with_name(database.name + ending) for ending in ASIDE]
+
+
+def check_files(database: Path) -> None:
+    """Refuse a database, or a file beside it, that may be another user's. StorageUnavailable."""
+    beside = (database.name + JOURNAL, MARK, RESERVE)
+    for path in (database, *aside(database), *map(database.with_name, beside)):
+        try:
+            check_own(path)
+        except OSError as error:
+            raise StorageUnavailable(f"cannot use {path}: {error.strerror}") from error
 
 
 def sync(path: Path) -> None:
@@ -115,7 +127,7 @@ class RevisionMark:
     def read(cls, directory: Path) -> "RevisionMark | None":
         """Return the mark of a directory; None if there is none that can be read."""
         try:
-            text = (directory / MARK).read_bytes()[:MARK_SIZE].decode("ascii")
+            text = read_own(directory / MARK)[:MARK_SIZE].decode("ascii")
             told, _, total = text.rstrip().rpartition(" ")
             if int(total) != crc32(told.encode()):
                 return None
@@ -151,7 +163,7 @@ class MarkFile:
     """The file of the mark, open for as long as a server runs."""
 
     def __init__(self, directory: Path, durability: Durability) -> None:
-        self._file = os.open(directory / MARK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._file = open_own(directory / MARK, os.O_RDWR | os.O_CREAT)
         self._server = f"{boot_id()} {durability}"
 
     def note(self, revision: int, tail: Tail, *, closed: bool = False) -> None:
@@ -193,13 +205,12 @@ class Reserve:
     def release(self, kept: int = KEPT) -> None:
         """Release the room, except a part that the next start may need."""
         self.released = True
-        with contextlib.suppress(OSError):
-            os.truncate(self.path, min(kept, self.path.stat().st_size))
+        self._shorten(kept)
 
     def regain(self) -> bool:
         """Take the room again; return whether there is any."""
         try:
-            handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            handle = open_own(self.path, os.O_RDWR | os.O_CREAT)
             try:
                 if os.fstat(handle).st_size != RESERVED:
                     os.posix_fallocate(handle, 0, RESERVED)
@@ -208,11 +219,18 @@ class Reserve:
         except OSError as error:
             if error.errno in {errno.ENOSPC, errno.EDQUOT}:
                 self.released = True
-            with contextlib.suppress(OSError):  # a part of it may have been had
-                os.truncate(self.path, min(KEPT, self.path.stat().st_size))
+            self._shorten(KEPT)  # a part of it may have been had
             return False
         self.released = False
         return True
+
+    def _shorten(self, size: int) -> None:
+        with contextlib.suppress(OSError):
+            handle = open_own(self.path, os.O_RDWR)
+            try:
+                os.truncate(handle, min(size, os.fstat(handle).st_size))
+            finally:
+                os.close(handle)
 
 
 def free(directory: Path) -> int:

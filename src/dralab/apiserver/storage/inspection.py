@@ -11,7 +11,14 @@ from typing import Final
 from dralab.apiserver.storage import database
 from dralab.apiserver.storage.database import Row, told_as_unavailable
 from dralab.apiserver.storage.errors import StorageUnavailable, StoreDamaged
-from dralab.apiserver.storage.files import FILE, MARK, RevisionMark, aside, locked
+from dralab.apiserver.storage.files import (
+    FILE,
+    MARK,
+    RevisionMark,
+    aside,
+    check_files,
+    locked,
+)
 from dralab.apiserver.storage.objects import Key
 from dralab.apiserver.storage.sqlite import LEAP
 from dralab.apiserver.storage.sums import Chunks, Tail
@@ -45,6 +52,7 @@ def check(directory: Path) -> list[str]:
         if mark is None:
             raise StorageUnavailable(f"{directory} contains no store: there is no {FILE} in it")
         return [f"{path} is missing; it was at revision {mark.revision}"]
+    check_files(path)
     if not path.stat().st_size:
         return [f"{path} is empty"]
     try:
@@ -106,6 +114,7 @@ def repair(directory: Path) -> Repaired:
     path = directory / FILE
     lock = locked(directory)
     try:
+        check_files(path)
         mark = RevisionMark.read(directory)
         if not path.exists() or not path.stat().st_size:
             raise StorageUnavailable(f"nothing can be recovered from {path}: restore a backup")

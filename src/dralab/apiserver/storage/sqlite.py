@@ -28,6 +28,7 @@ from dralab.apiserver.storage.files import (
     Reserve,
     RevisionMark,
     aside,
+    check_files,
     free,
     locked,
 )
@@ -66,6 +67,7 @@ class SqliteStore(MemoryStore):
             lock = locked(directory)
             undone.callback(os.close, lock)
             mark = RevisionMark.read(directory)
+            check_files(self.path)
             _check_presence(self.path, mark)
             self._reserve = Reserve(directory)
             if not self.path.exists():
@@ -78,7 +80,8 @@ class SqliteStore(MemoryStore):
                 self._db.execute("PRAGMA wal_autocheckpoint=0")
                 database.check_pages(self._db, self.path)
                 self._load(mark)
-                self._mark = MarkFile(directory, durability)
+                with told_as_unavailable(directory / MARK):
+                    self._mark = MarkFile(directory, durability)
                 undone.callback(self._mark.close)
                 self._check_end(mark)
                 self._mark.note(self._revision, self._chunks.tail())

@@ -1,9 +1,10 @@
 """The address of an etcd, and how to reach it: `--store etcd://…`."""
 
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import Self
 from urllib.parse import parse_qsl, urlsplit
+
+from dralab.kernel.files import read
 
 SCHEME = "etcd"
 PREFIX = "/registry"  # kube-apiserver --etcd-prefix
@@ -84,7 +85,7 @@ class EtcdAddress:
         if not path:
             return None
         try:
-            return Path(path).read_bytes()
+            return read(path)
         except OSError as error:
             why = (error.strerror or str(error)).lower()
             raise AddressError(f"the {name} of etcd, {path}, cannot be read: {why}") from error
