@@ -5,6 +5,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from builders import claim, device, device_class, node, pool, request
+from dralab.allocation.backlog import Backlog
 from dralab.allocation.check.verification import Verifier, held_by
 from dralab.allocation.policy.policies import POLICIES
 from dralab.allocation.snapshot import Snapshot
@@ -74,3 +75,14 @@ def test_a_batch_is_served_and_taken():
             held += held_by(place.objects())
     (left,) = snapshot.pending()
     assert snapshot.place(left, snapshot.candidates(left)) is None
+
+
+def test_pods_are_looked_at_once_for_all_cordoned_nodes(monkeypatch):
+    looks = []
+    templates = Backlog.templates
+    monkeypatch.setattr(Backlog, "templates", lambda backlog: looks.append(1) or templates(backlog))
+    cordoned = [worker(f"n{at}") | {"spec": {"unschedulable": True}} for at in range(5)]
+    Snapshot([*cordoned[:1], pod("p")])
+    once = len(looks)
+    Snapshot([*cordoned, pod("p")])
+    assert len(looks) == 2 * once > 0

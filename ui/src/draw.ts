@@ -6,6 +6,8 @@ import type { Scene } from "./scene";
 
 // The first of the states.
 const FREE = 0;
+// Pixels of a cell from which on patterns can be seen.
+const NEAR = 6;
 
 export interface View {
   x: number;
@@ -57,14 +59,17 @@ export function draw(
   const seen = fleet.nodes.filter(
     (box) => box.x < right && box.y < bottom && box.x + box.w > view.x && box.y + box.h > view.y,
   );
+  const shown = { x: view.x, y: view.y, w: width / scale, h: height / scale };
+  const isNear = CELL * scale >= NEAR;
+  if (!isNear) overview(context, fleet, scene, palette, view, ratio);
   context.lineWidth = Math.min(0.6, 1 / scale);
   context.strokeStyle = palette.line;
   if (scale > 0.35) {
-    for (const box of seen) context.strokeRect(box.x, box.y, box.w, box.h);
+    context.beginPath();
+    for (const box of seen) context.rect(box.x, box.y, box.w, box.h);
+    context.stroke();
   }
-  const shown = { x: view.x, y: view.y, w: width / scale, h: height / scale };
-  if (CELL * scale >= 5) cells(context, fleet, seen, scene, palette, scale);
-  else overview(context, fleet, scene, palette, shown, scale);
+  if (isNear) cells(context, fleet, seen, scene, palette, scale);
   lights(context, fleet, scene, palette, shown, scale);
   titles(context, fleet, seen, palette, scale);
   context.fillStyle = palette.ink;
@@ -129,7 +134,7 @@ function lights(
   context: CanvasRenderingContext2D, fleet: Fleet, scene: Scene, palette: Palette, shown: Box, scale: number,
 ): void {
   if (!scene.now.size && !scene.later.size) return;
-  const small = CELL * scale < 5, wide = Math.max(1.6 / scale, 0.5);
+  const small = CELL * scale < NEAR, wide = Math.max(1.6 / scale, 0.5);
   for (const [devices, solid] of [[scene.later, false], [scene.now, true]] as const) {
     context.strokeStyle = context.fillStyle = solid ? palette.lit : palette.ink;
     context.lineWidth = solid ? wide * 1.5 : wide;
@@ -154,43 +159,72 @@ function colourOf(fleet: Fleet, scene: Scene, palette: Palette, device: number, 
   return palette.fill[fleet.data.states[state]!]!;
 }
 
-/** All cells from afar, where patterns cannot be seen: 80,000 of them in one frame. */
+/** All cells from afar, where patterns cannot be seen: 80,000 of them, set as pixels in a few milliseconds. */
 function overview(
-  context: CanvasRenderingContext2D, fleet: Fleet, scene: Scene, palette: Palette, shown: Box, scale: number,
+  context: CanvasRenderingContext2D, fleet: Fleet, scene: Scene, palette: Palette, view: View, ratio: number,
 ): void {
+  const { canvas } = context, { width, height } = canvas;
+  const image = context.createImageData(width, height);
+  const pixels = new Uint32Array(image.data.buffer);
+  const paper = pixelOf(palette.paper);
+  pixels.fill(paper);
+  const { cellX, cellY, data } = fleet, k = view.scale * ratio;
   // Gaps narrower than a pixel would only make everything pale.
-  const size = CELL + GAP, { cellX, cellY } = fleet;
-  const left = shown.x - size, top = shown.y - size, right = shown.x + shown.w, bottom = shown.y + shown.h;
-  const isDim = (device: number, node: number) => !scene.found!.has(device) && !scene.foundNodes.has(node);
-  const byHue = scene.colour === "namespace";
-  for (const dim of scene.found ? [true, false] : [false]) {
-    context.globalAlpha = dim ? 0.18 : 1;
-    fleet.byState.forEach((devices, state) => {
-      const ofState = palette.fill[fleet.data.states[state]!]!;
-      context.fillStyle = ofState;
-      for (const device of devices) {
-        const x = cellX[device]!, y = cellY[device]!;
-        if (x < left || y < top || x > right || y > bottom) continue;
-        if (scene.found && isDim(device, fleet.nodeOf[device]!) !== dim) continue;
-        if (scene.states.size || byHue) {
-          context.fillStyle = colourOf(fleet, scene, palette, device, scene.states.get(device) ?? state);
-        }
-        context.fillRect(x, y, size, size);
-      }
-    });
-    for (const [box, device, place] of fleet.cut) {
-      for (const [part, cell] of partsOf(fleet, device, fleet.cellOf(box, place), scale, scene)) {
-        if (scene.found && isDim(part, box.index) !== dim) continue;
-        const state = part === device ? FREE : stateOf(fleet, scene, part);
-        context.fillStyle = colourOf(fleet, scene, palette, part, state);
-        context.fillRect(cell.x, cell.y, cell.w, cell.h);
-      }
+  const size = CELL + GAP;
+  const fill = (x: number, y: number, w: number, h: number, colour: number) => {
+    const left = Math.max(Math.round((x - view.x) * k), 0), top = Math.max(Math.round((y - view.y) * k), 0);
+    // What is narrower than a pixel is still seen.
+    const right = Math.min(Math.max(Math.round((x + w - view.x) * k), left + 1), width);
+    const bottom = Math.min(Math.max(Math.round((y + h - view.y) * k), top + 1), height);
+    for (let line = top; line < bottom; line++) {
+      const begin = line * width;
+      for (let at = left; at < right; at++) pixels[begin + at] = colour;
+    }
+  };
+  const fills = data.states.map((state) => pixelOf(palette.fill[state]!)), hues = palette.hues.map(pixelOf);
+  const used = data.states.indexOf("used"), byHue = scene.colour === "namespace";
+  const colour = (device: number, node: number, state: number) => {
+    const hue = byHue && state === used ? fleet.hue(device) : -1;
+    const found = hue >= 0 ? hues[hue]! : fills[state]!;
+    const isDim = scene.found !== null && !scene.found.has(device) && !scene.foundNodes.has(node);
+    return isDim ? mixed(found, paper, 0.18) : found;
+  };
+  const left = view.x - size, top = view.y - size, right = view.x + width / k, bottom = view.y + height / k;
+  fleet.byState.forEach((devices, ofState) => {
+    for (const device of devices) {
+      const x = cellX[device]!, y = cellY[device]!;
+      if (x < left || y < top || x > right || y > bottom) continue;
+      const state = scene.states.size ? scene.states.get(device) ?? ofState : ofState;
+      fill(x, y, size, size, colour(device, fleet.nodeOf[device]!, state));
+    }
+  });
+  for (const [box, device, place] of fleet.cut) {
+    const x = cellX[device]!, y = cellY[device]!;
+    if (x < left || y < top || x > right || y > bottom) continue;
+    for (const [part, cell] of partsOf(fleet, device, fleet.cellOf(box, place), view.scale, scene)) {
+      fill(cell.x, cell.y, cell.w, cell.h, colour(part, box.index, part === device ? FREE : stateOf(fleet, scene, part)));
     }
   }
-  context.globalAlpha = 1;
+  context.putImageData(image, 0, 0);
   if (scene.device >= 0) {
-    outline(context, { x: cellX[scene.device]!, y: cellY[scene.device]!, w: size, h: size }, palette.ink, scale);
+    outline(context, { x: cellX[scene.device]!, y: cellY[scene.device]!, w: size, h: size }, palette.ink, view.scale);
   }
+}
+
+/** A colour such as #1b2530 as a pixel: bytes in the order of the machine, which is red first. */
+function pixelOf(colour: string): number {
+  const hex = /^#([0-9a-f]{6})$/i.exec(colour)?.[1] ?? "888888";
+  const [red, green, blue] = [0, 2, 4].map((at) => parseInt(hex.slice(at, at + 2), 16));
+  return (0xff000000 | (blue! << 16) | (green! << 8) | red!) >>> 0;
+}
+
+function mixed(colour: number, other: number, part: number): number {
+  let found = 0xff000000;
+  for (const by of [0, 8, 16]) {
+    const value = ((colour >>> by) & 255) * part + ((other >>> by) & 255) * (1 - part);
+    found |= Math.round(value) << by;
+  }
+  return found >>> 0;
 }
 
 function stateOf(fleet: Fleet, scene: Scene, device: number): number {

@@ -85,7 +85,7 @@ class Snapshot:
         self.backlog = Backlog(self.by_kind, self.claims, self.provided)
         self.filters = NodeFilters(nodes, self.by_kind.get("Pod", ()), provided=self.provided)
         self.fleet = Fleet(
-            [node for node in nodes if not is_unschedulable(node) or self._is_wanted_cordoned()],
+            self._with_cordoned(nodes),
             self.slices,
             self.by_kind.get("DeviceClass", ()),
             features=self.features,
@@ -310,12 +310,16 @@ class Snapshot:
             names = {"any-node"}
         return [{"metadata": {"name": name}} for name in sorted(names)]
 
-    def _is_wanted_cordoned(self) -> bool:
-        """Return whether some pod goes to cordoned nodes; the fleet has them only then."""
-        return any(
+    def _with_cordoned(self, nodes: list[JsonDict]) -> list[JsonDict]:
+        """Return the nodes of the fleet: cordoned ones only where some pod goes to such."""
+        taking = [node for node in nodes if not is_unschedulable(node)]
+        # All pods are looked at, so once: not for each cordoned node.
+        if len(taking) == len(nodes) or any(
             tolerates(spec_of(pod).get("tolerations") or (), UNSCHEDULABLE)
             for pod in self.backlog.templates()
-        )
+        ):
+            return nodes
+        return taking
 
 
 def _tainted(item: JsonDict, rules: Sequence[JsonDict]) -> JsonDict:
