@@ -4,7 +4,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from builders import claim, device, device_class, node, pool, request
+from builders import claim, device, device_class, node, pod, pool, request, worker
 from dralab.allocation.backlog import Backlog
 from dralab.allocation.check.verification import Verifier, held_by
 from dralab.allocation.policy.policies import POLICIES

@@ -8,6 +8,8 @@ import type { Scene } from "./scene";
 const FREE = 0;
 // Pixels of a cell from which on patterns can be seen.
 const NEAR = 6;
+// Pixels of a cell below which its edges are soft.
+const SOFT = 3;
 
 export interface View {
   x: number;
@@ -171,7 +173,7 @@ function overview(
   const { cellX, cellY, data } = fleet, k = view.scale * ratio;
   // Gaps narrower than a pixel would only make everything pale.
   const size = CELL + GAP;
-  const fill = (x: number, y: number, w: number, h: number, colour: number) => {
+  const sharp = (x: number, y: number, w: number, h: number, colour: number) => {
     const left = Math.max(Math.round((x - view.x) * k), 0), top = Math.max(Math.round((y - view.y) * k), 0);
     // What is narrower than a pixel is still seen.
     const right = Math.min(Math.max(Math.round((x + w - view.x) * k), left + 1), width);
@@ -181,6 +183,19 @@ function overview(
       for (let at = left; at < right; at++) pixels[begin + at] = colour;
     }
   };
+  // Of cells about as large as pixels, each pixel shows the mean.
+  const soft = (x: number, y: number, w: number, h: number, colour: number) => {
+    const left = Math.max((x - view.x) * k, 0), top = Math.max((y - view.y) * k, 0);
+    const right = Math.min((x + w - view.x) * k, width), bottom = Math.min((y + h - view.y) * k, height);
+    for (let line = Math.floor(top); line < bottom; line++) {
+      const tall = Math.min(bottom, line + 1) - Math.max(top, line), begin = line * width;
+      for (let at = Math.floor(left); at < right; at++) {
+        const part = tall * (Math.min(right, at + 1) - Math.max(left, at));
+        pixels[begin + at] = mixed(colour, pixels[begin + at]!, part);
+      }
+    }
+  };
+  const fill = size * k < SOFT ? soft : sharp;
   const fills = data.states.map((state) => pixelOf(palette.fill[state]!)), hues = palette.hues.map(pixelOf);
   const used = data.states.indexOf("used"), byHue = scene.colour === "namespace";
   const colour = (device: number, node: number, state: number) => {
@@ -219,12 +234,11 @@ function pixelOf(colour: string): number {
 }
 
 function mixed(colour: number, other: number, part: number): number {
-  let found = 0xff000000;
-  for (const by of [0, 8, 16]) {
-    const value = ((colour >>> by) & 255) * part + ((other >>> by) & 255) * (1 - part);
-    found |= Math.round(value) << by;
-  }
-  return found >>> 0;
+  // Red and blue at once, in 256 parts.
+  const mine = Math.round(part * 256), rest = 256 - mine;
+  const redBlue = (((colour & 0xff00ff) * mine + (other & 0xff00ff) * rest) >>> 8) & 0xff00ff;
+  const green = (((colour & 0xff00) * mine + (other & 0xff00) * rest) >>> 8) & 0xff00;
+  return (0xff000000 | redBlue | green) >>> 0;
 }
 
 function stateOf(fleet: Fleet, scene: Scene, device: number): number {
