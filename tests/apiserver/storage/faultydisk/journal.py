@@ -94,7 +94,9 @@ class _Disk:
         what, name = step[:2]
         if what in "CDUR":
             file = _File() if what == "C" else self.names.get(name)
-            self.pending.setdefault(dirname(name), []).append((step, file))
+            # Another name in another directory lasts once that one is synced.
+            folder = dirname(step[3].decode() if what == "R" else name)
+            self.pending.setdefault(folder, []).append((step, file))
             _rename(self.names, step, file)
         elif what == "S" and basename(name) == ".":
             for one in self.pending.pop(dirname(name), []):
