@@ -47,9 +47,9 @@ PACKAGES = {
     "resources": ("apiserver/resources", ["tests/apiserver"]),
     "watching": ("apiserver/watching", ["tests/apiserver"]),
     "allocation": ("allocation", ["tests/allocation", "tests/cli", "tests/scheduler", "tests/web"]),
-    "scheduler": ("scheduler", ["tests/scheduler"]),
+    "scheduler": ("scheduler", ["tests/scheduler", "tests/components"]),
     "node": ("node", ["tests/node"]),
-    "controllers": ("controllers", ["tests/controllers"]),
+    "controllers": ("controllers", ["tests/controllers", "tests/components"]),
 }
 
 

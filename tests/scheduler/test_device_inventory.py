@@ -126,3 +126,15 @@ def test_devices_are_found_as_if_everything_were_read_anew(seed):
             claim["status"] = {"allocation": found}
             cluster.claims[f"u{number}"] = claim
             cluster.devices.put_claim(claim)
+
+
+def test_a_claim_frees_devices_when_it_loses_its_allocation_or_goes():
+    devices = ClusterDevices(NodeTable(), v1.V1Reader(CelSelectorCompiler()))
+    result = {"request": "r", "driver": "d", "pool": "p", "device": "d0"}
+    free = {"metadata": {"name": "c", "namespace": "ns", "uid": "u"}, "spec": {}}
+    held = {**free, "status": {"allocation": {"devices": {"results": [result]}}}}
+    assert [devices.put_claim(each) for each in (free, held, held, free, free)] == [
+        False, False, False, True, False
+    ]  # fmt: skip
+    devices.put_claim(held)
+    assert [devices.remove_claim(held) for _ in range(2)] == [True, False]
