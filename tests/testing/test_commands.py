@@ -90,6 +90,14 @@ def test_a_program_that_ends_by_itself_is_told_with_its_last_output(tmp_path):
 
 @clocked
 @pytest.mark.conformance
+def test_a_program_that_cannot_be_started_is_told(tmp_path):
+    missing = scenario(tmp_path, "/no/such/program")
+    with pytest.raises(ScenarioFails, match="cannot start /no/such/program: No such file"):
+        expected_end(missing)
+
+
+@clocked
+@pytest.mark.conformance
 def test_a_program_that_ignores_its_kubeconfig_is_told(tmp_path):
     ignores = scenario(tmp_path, "sleep", "100000")
     with pytest.raises(ScenarioFails, match="program sends no request: it must use the server"):
@@ -181,6 +189,20 @@ def test_an_outage_breaks_the_watches_of_processes_and_they_may_end_for_it(tmp_p
     result = run_trial(found, expected, [outage], 0)
     assert result.violations == ()
     assert seen(result, "-> 503")
+
+
+@clocked
+@pytest.mark.conformance
+def test_requests_that_are_refused_over_time_are_no_hot_loop(tmp_path, monkeypatch):
+    """An outage refused 300 requests of kube-controller-manager, seconds apart."""
+    from dralab.testing import world
+
+    monkeypatch.setattr(world, "REFUSED_AT_ONCE", 5)
+    found, expected = watching(tmp_path)
+    outage = PlannedFault(fault="outage", at=2 * 10**9, duration=15 * 10**9)
+    result = run_trial(found, expected, [outage], 0)
+    assert len(seen(result, "-> 503")) > 5
+    assert result.violations == ()
 
 
 @clocked

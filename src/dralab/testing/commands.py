@@ -29,6 +29,7 @@ from dralab.testing.streams import ProgramStream
 from dralab.testing.trial_scenario import TrialScenario
 from dralab.testing.world import TrialWorld
 from dralab.virtualtime import Supervisor
+from dralab.virtualtime.errors import ProgramStartError
 
 # Nanoseconds of a processor; real seconds between looks at the limits.
 BUSY: Final = 3 * SECOND
@@ -160,6 +161,8 @@ class CommandWorld(TrialWorld):
             self._settle_program()
 
     def _move_to(self, when: int) -> None:
+        if when > self.engine.clock.now():
+            self.begin_instant()
         with self.server.store.lock:
             self.supervisor.advance(when)
             self.engine.clock.advance_to(when)
@@ -244,9 +247,14 @@ class ClockedProgram:
             "HOSTNAME": self.name,
         }  # fmt: skip
         with self._log.open("ab") as log:
-            self._process = ClockedLauncher(world.supervisor).start(
-                words, environment, self.spec.folder, log.fileno()
-            )
+            try:
+                self._process = ClockedLauncher(world.supervisor).start(
+                    words, environment, self.spec.folder, log.fileno()
+                )
+            except ProgramStartError as error:
+                self.alive = False
+                world.violated("start", f"{self.name}: {error}")
+                return
         if self._skew:
             world.supervisor.skew(self._process.pid, self._skew)
 

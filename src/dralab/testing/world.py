@@ -38,7 +38,7 @@ AT_ONE_INSTANT: Final = 20_000
 # So many requests of one program are refused at one instant: it tries again without back-off.
 REFUSED_AT_ONCE: Final = 300
 DEEPEST: Final = 12
-CHECK_LIMITS_EVERY: Final = 512
+CHECK_LIMITS_EVERY: Final = 16
 # So much longer than `limits.wall` a trial may take on a machine that is busy with others.
 MOST_WAITING: Final = 10
 
@@ -201,14 +201,18 @@ class TrialWorld:
         if self.engine.clock.now() == now:
             self._same_instant += 1
         else:
-            self._same_instant = 0
-            self._refused.clear()
+            self.begin_instant()
         if self._same_instant > AT_ONE_INSTANT:
             busy = ", ".join(f"{n} by {p}" for p, n in self._requested().most_common(3))
             text = f"{AT_ONE_INSTANT:,} events at one instant: a loop without back-off ({busy})"
             self.violated("hot-loop", text)
         if self.steps % CHECK_LIMITS_EVERY == 0:
             self._check_limits()
+
+    def begin_instant(self) -> None:
+        """Note that the clock has moved: what is counted at one instant begins anew."""
+        self._same_instant = 0
+        self._refused.clear()
 
     def _end(self) -> NoReturn:
         raise TrialEnded
