@@ -150,6 +150,16 @@ def test_seeds_that_fail_are_explained_and_replayed(folder):
     assert orjson.loads((folder / "out/corpus.json").read_bytes())
 
 
+@pytest.mark.conformance
+def test_two_processes_find_what_one_finds(folder):
+    arguments = ("run", folder / "scenario.yaml", "--seeds", 40, "-o", "json")
+    one, two = run(*arguments, "-j", 1), run(*arguments, "-j", 2)
+    assert orjson.loads(one.stdout)["failed"] > 0
+    assert two.stdout == one.stdout
+    fast = [run(*arguments, "--fail-fast", "-j", number).stdout for number in (1, 2)]
+    assert fast[0] == fast[1]
+
+
 def test_a_program_without_a_bug_passes(folder):
     mended = OPERATOR.replace("not self.made", "len(self.maps) == 1")
     (folder / "maker.py").write_text(mended)
