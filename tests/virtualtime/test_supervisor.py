@@ -7,6 +7,8 @@ import pytest
 
 from clocked import SECOND, START, needs_clock
 from dralab.virtualtime import Supervisor
+from dralab.virtualtime import supervisor as supervisor_module
+from dralab.virtualtime.threads import TracedThread
 
 pytestmark = needs_clock
 
@@ -144,3 +146,26 @@ def test_with_gates_what_waits_for_descriptors_sees_them_and_its_timeout():
             supervisor.wait_idle()
             supervisor.step()
     assert done.returncode == 0
+
+
+def test_with_gates_a_program_may_be_seen_before_it_waits_for_the_one_it_lent_its_memory(
+    monkeypatch,
+):
+    looked = TracedThread._letter
+    early = set()
+
+    def letter(thread):
+        found = looked(thread)
+        if found != b"D" or thread.tid in early:
+            return found
+        early.add(thread.tid)
+        return b"R"  # as it is for an instant
+
+    monkeypatch.setattr(TracedThread, "_letter", letter)
+    monkeypatch.setattr(supervisor_module, "PATIENCE", 1e9)  # after it, the child has its turn
+    spawning = "import os; os.posix_spawn('/bin/sleep', ['sleep', '9'], {}); os.wait()"
+    with Supervisor(start=START, gates=True) as supervisor:
+        supervisor.start([sys.executable, "-S", "-c", spawning])
+        assert supervisor.wait_idle(timeout=60)
+        assert supervisor.next_deadline() == START + 9 * SECOND
+    assert early

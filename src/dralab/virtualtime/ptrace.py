@@ -20,13 +20,14 @@ INTERRUPT: Final = 0x4207
 LISTEN: Final = 0x4208
 NT_PRSTATUS: Final = 1
 
-# TRACESYSGOOD, FORK, VFORK, CLONE, EXEC, SECCOMP, EXITKILL
-OPTIONS: Final = 1 | 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 7 | 1 << 20
+# TRACESYSGOOD, FORK, VFORK, CLONE, EXEC, VFORK_DONE, SECCOMP, EXITKILL
+OPTIONS: Final = 1 | 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 5 | 1 << 7 | 1 << 20
 
 EVENT_FORK: Final = 1
 EVENT_VFORK: Final = 2
 EVENT_CLONE: Final = 3
 EVENT_EXEC: Final = 4
+EVENT_VFORK_DONE: Final = 5
 EVENT_SECCOMP: Final = 7
 EVENT_STOP: Final = 128
 

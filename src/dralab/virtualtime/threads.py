@@ -178,7 +178,6 @@ class TracedThread:
                 for tid in self.process.threads - {self.tid}
                 if (other := self.table.all[tid]).stopped
             )
-        self.lends_memory = False
         return letter == b"S"
 
     def _letter(self) -> bytes:

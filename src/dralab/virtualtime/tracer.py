@@ -172,6 +172,9 @@ class Tracer:
             thread.resume()
             shared = event == ptrace.EVENT_CLONE and _process_of(child) == thread.process.pid
             self._born(thread.process, child, shared=shared)
+        elif event == ptrace.EVENT_VFORK_DONE:
+            thread.lends_memory = False
+            thread.resume()
         elif event == ptrace.EVENT_STOP and number in STOPPING:
             thread.stop(ThreadState.PAUSED)
             self.table.signalled = True  # its parent gets one
