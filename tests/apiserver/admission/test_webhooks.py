@@ -537,6 +537,13 @@ def test_subresources_are_shown_as_what_they_are(server, hook):
         ("/v", "eviction", "CREATE", "Eviction"),
     ]
     assert hook.asked[-1][1]["kind"] == {"group": "policy", "version": "v1", "kind": "Eviction"}
+    shown = {each["object"]["kind"]: each["object"]["apiVersion"] for _, each in hook.asked}
+    assert shown == {
+        "Scale": "autoscaling/v1",
+        "Binding": "v1",
+        "Pod": "v1",
+        "Eviction": "policy/v1",
+    }, "though the last three were sent without one"
 
 
 def test_programs_in_the_servers_process_are_asked_about_too(server, hook):

@@ -18,7 +18,7 @@ def pod(name: str) -> Key:
 
 def filled(directory: Path, count: int) -> int:
     """Make a store of pods, the first at revision 2; return its revision."""
-    store = SqliteStore(directory)
+    store = SqliteStore(directory, durability="relaxed")
     for index in range(count):
         store.create(pod(f"p{index}"), {"metadata": {}})
     store.close()
