@@ -4,9 +4,11 @@ import pytest
 
 from apiserver.resources.asking import Asked
 from builders import pod as new_pod
+from dralab.api.core.definitions import FINALIZER
 
 PODS = "/api/v1/namespaces/default/pods"
 MAPS = "/api/v1/namespaces/default/configmaps"
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
 @pytest.fixture
@@ -139,6 +141,16 @@ def test_the_grace_of_a_pod_becomes_shorter_and_never_longer(ask):
     assert ask("GET", f"{PODS}/p")[0] == 404
 
 
+def test_the_end_of_the_grace_is_seen_before_the_deletion(ask):
+    running_pod(ask)
+    ask("DELETE", f"{PODS}/p?gracePeriodSeconds=20")
+    before = ask.store.revision
+    assert ask("DELETE", f"{PODS}/p?gracePeriodSeconds=0")[0] == 200
+    shortened, gone = ask.store.changes(before, "pods")
+    assert shortened.after.value["metadata"]["deletionGracePeriodSeconds"] == 0
+    assert (gone.after, gone.before) == (None, shortened.after)
+
+
 def test_a_pod_with_finalizers_outlives_its_grace(ask):
     running_pod(ask, finalizers=["x.io/f"])
     ask("DELETE", f"{PODS}/p?gracePeriodSeconds=0")
@@ -187,15 +199,15 @@ def test_a_deleted_pod_without_a_node_is_written_and_removed(ask):
     assert ask.store.revision == before, "nothing changed"
 
 
-def test_a_definition_that_goes_gets_no_finalizer_again(ask):
+def definition(**metadata: object) -> dict[str, object]:
     version = {
         "name": "v1",
         "served": True,
         "storage": True,
         "schema": {"openAPIV3Schema": {"type": "object"}},
     }
-    value = {
-        "metadata": {"name": "foos.x.io", "finalizers": ["x.io/f"]},
+    return {
+        "metadata": {"name": "foos.x.io", **metadata},
         "spec": {
             "group": "x.io",
             "scope": "Cluster",
@@ -203,12 +215,33 @@ def test_a_definition_that_goes_gets_no_finalizer_again(ask):
             "versions": [version],
         },
     }
-    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-    ask("POST", path, value)
+
+
+def test_a_definition_that_goes_gets_no_finalizer_again(ask):
+    path = CRDS
+    ask("POST", path, definition(finalizers=["x.io/f"]))
     for _ in range(2):
         ask("DELETE", f"{path}/foos.x.io")
         assert ask("GET", f"{path}/foos.x.io")[1]["metadata"]["finalizers"] == ["x.io/f"]
     assert ask("GET", f"{path}/foos.x.io")[1]["metadata"]["generation"] == 1
+
+
+@pytest.mark.parametrize("given", [[], ["x.io/f"], [FINALIZER], ["x.io/f", FINALIZER]])
+def test_a_definition_that_is_deleted_waits_for_its_objects(ask, given):
+    value = definition(finalizers=given)
+    assert ask("POST", CRDS, value)[0] == 201
+    foo = {"apiVersion": "x.io/v1", "kind": "Foo", "metadata": {"name": "a"}}
+    foo["metadata"]["finalizers"] = ["x.io/f"]
+    assert ask("POST", "/apis/x.io/v1/foos", foo)[0] == 201
+    ask("DELETE", f"{CRDS}/foos.x.io")
+    found = ask("GET", f"{CRDS}/foos.x.io")[1]["metadata"]["finalizers"]
+    assert sorted(found) == sorted({*given, FINALIZER})
+    ask.merge("/apis/x.io/v1/foos/a", {"metadata": {"finalizers": None}})
+    left = ask("GET", f"{CRDS}/foos.x.io")
+    if "x.io/f" in given:
+        assert left[1]["metadata"]["finalizers"] == ["x.io/f"]
+    else:
+        assert left[0] == 404
 
 
 def test_a_namespace_waits_for_its_finalize(ask):

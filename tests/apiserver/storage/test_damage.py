@@ -17,6 +17,7 @@ from dralab.apiserver.storage import (
     StorageUnavailable,
     StoreDamaged,
 )
+from dralab.apiserver.storage import files as files_module
 from dralab.apiserver.storage.copies import back_up, restore
 from dralab.apiserver.storage.files import FILE, MARK, RevisionMark
 from dralab.apiserver.storage.inspection import check, repair
@@ -218,6 +219,25 @@ def test_after_a_power_cut_a_relaxed_store_may_lose_its_end_and_gives_no_revisio
         store.changes(last, "pods")
     assert len(served(store)) == 3
     store.close()
+
+
+def test_a_relaxed_store_that_was_closed_may_lose_nothing_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files_module, "boot_id", lambda: "another")
+    store = SqliteStore(tmp_path, durability="relaxed")
+    store.create(pod("a"), {"metadata": {}, "spec": 1})
+    running = RevisionMark.read(tmp_path)
+    store.close()
+    ended = RevisionMark.read(tmp_path)
+    monkeypatch.undo()
+    assert running is not None
+    assert ended is not None
+    assert (running.closed, ended.closed) == (False, True)
+    assert (running.excuses_loss(), ended.excuses_loss()) == (True, False)
+    again = SqliteStore(tmp_path, durability="relaxed")
+    assert again.revision == ended.revision, "nothing was lost"
+    again.close()
 
 
 def test_after_a_power_cut_an_fsync_store_may_lose_nothing(tmp_path: Path) -> None:

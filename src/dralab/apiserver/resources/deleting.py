@@ -187,7 +187,7 @@ def _mark(context: Context, kind: Kind, value: JsonDict, grace: int) -> None:
     before = meta.get("deletionGracePeriodSeconds")
     now = context.now()
     if "deletionTimestamp" in meta:
-        if before is not None and grace < before and _is_graceful(kind):
+        if before is not None and _is_graceful(kind):  # `grace` is not longer
             started = from_rfc3339(meta["deletionTimestamp"]) - before * SECOND
             meta["deletionTimestamp"] = rfc3339(max(started + grace * SECOND, 0))
             meta["deletionGracePeriodSeconds"] = grace
