@@ -207,9 +207,12 @@ def test_names_that_others_have_are_not_accepted(ask):
     [
         (lambda d: d["metadata"].update(name="x"), 'must be spec.names.plural+"."+spec.group'),
         (lambda d: d["spec"].update(scope="World"), "spec.scope: Unsupported value"),
-        (lambda d: d["spec"].update(versions=[]), "spec.versions: Required value"),
+        (lambda d: d["spec"].update(versions=[]), "spec.versions: Invalid value: null: must have"),
         (lambda d: d["spec"]["versions"][0].update(storage=False), "exactly one version"),
-        (lambda d: d["spec"]["versions"][0].pop("schema"), "schemas are required"),
+        (
+            lambda d: d["spec"]["versions"][0].pop("schema"),
+            "schema.openAPIV3Schema: Required value",
+        ),
         (
             lambda d: d["spec"]["versions"].__setitem__(0, version(properties={"a": {}})),
             "properties[a].type: Required value",
@@ -325,7 +328,7 @@ def test_a_definition_with_a_pattern_that_is_none_is_refused(pattern, where):
     }[where]
     status, refused = Asked()("POST", CRDS, definition(version(properties={"spec": spec})))
     assert status == 422
-    at = f"spec.versions[0].schema.openAPIV3Schema.properties[spec].{path}.pattern"
+    at = f"spec.validation.openAPIV3Schema.properties[spec].{path}.pattern"
     assert [cause["field"] for cause in refused["details"]["causes"]] == [at]
     assert (
         "must be a valid regular expression, but isn't: error parsing regexp:" in refused["message"]

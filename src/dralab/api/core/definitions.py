@@ -6,17 +6,23 @@ Source: k8s.io/apiextensions-apiserver `pkg/apis/apiextensions/validation`.
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
+from urllib.parse import urlsplit
 
-from dralab.api import fields, structural
+from dralab.api import fields
+from dralab.api.core.definition_versions import shared_errors, version_errors
+from dralab.api.core.webhook_clients import review_version_errors, webhook_client_errors
 from dralab.api.fields import FieldError
 from dralab.api.strategy import Strategy
 from dralab.values import names
-from dralab.values.json_types import JsonDict
+from dralab.values.json_types import JsonDict, JsonObject
 
 HUB: Final = "apiextensions.k8s.io/customresourcedefinitions"
 FINALIZER: Final = "customresourcecleanup.apiextensions.k8s.io"
 SCOPES: Final = ("Cluster", "Namespaced")
-MAX_DEPTH: Final = 100
+STRATEGIES: Final = ("None", "Webhook")
+APPROVAL: Final = "api-approved.kubernetes.io"
+APPROVAL_RULES: Final = "https://github.com/kubernetes/enhancements/pull/1111"
+PROTECTED: Final = (".k8s.io", ".kubernetes.io")
 
 
 class DefinitionStrategy(Strategy):
@@ -69,36 +75,47 @@ class DefinitionStrategy(Strategy):
 
     def validate(self, value: JsonDict) -> list[FieldError]:
         """Return what is wrong with a definition."""
-        spec = value["spec"]
+        return [
+            *self.spec_errors(value),
+            *_stored_errors(value["spec"]),
+            *_approval_errors(value["metadata"], value["spec"]),
+            *_unknown_fields_errors(value["spec"], {}),
+        ]
+
+    def spec_errors(self, value: JsonDict) -> Iterator[FieldError]:
+        """Yield what is wrong with the names and the spec of a definition."""
+        spec, meta = value["spec"], value["metadata"]
         given = spec.get("names") or {}
-        errors: list[FieldError] = []
         wanted = f"{given.get('plural', '')}.{spec.get('group', '')}"
-        if value["metadata"].get("name") != wanted:
-            why = 'must be spec.names.plural+"."+spec.group'
-            name = value["metadata"].get("name")
-            errors.append(fields.invalid_value("metadata.name", name, why))
-        if not spec.get("group"):
-            errors.append(fields.required("spec.group"))
-        else:
-            group = spec["group"]
-            errors += [
-                fields.invalid_value("spec.group", group, why)
-                for why in names.subdomain_problems(group)
-            ]
-            if "." not in group:
-                why = "should be a domain with at least one dot"
-                errors.append(fields.invalid_value("spec.group", group, why))
+        for part in ("generateName", "name"):
+            name = meta.get(part)
+            if name != wanted and (name or part == "name"):
+                why = 'must be spec.names.plural+"."+spec.group'
+                yield fields.invalid_value(f"metadata.{part}", name, why)
+        group = spec.get("group") or ""
+        if not group:
+            yield fields.required("spec.group")
+        elif problems := names.subdomain_problems(group):
+            yield fields.invalid_value("spec.group", group, ",".join(problems))
+        elif "." not in group:
+            why = "should be a domain with at least one dot"
+            yield fields.invalid_value("spec.group", group, why)
         if not spec.get("scope"):
-            errors.append(fields.required("spec.scope"))
+            yield fields.required("spec.scope")
         elif spec["scope"] not in SCOPES:
-            errors.append(fields.not_supported("spec.scope", spec["scope"], SCOPES))
-        errors += _names_errors(given)
-        errors += _version_errors(spec.get("versions") or ())
-        return errors
+            yield fields.not_supported("spec.scope", spec["scope"], SCOPES)
+        yield from version_errors(spec.get("versions") or ())
+        yield from _names_errors(given)
+        yield from shared_errors(spec.get("versions") or ())
+        strategy = (spec.get("conversion") or {}).get("strategy") or ""
+        if spec.get("preserveUnknownFields") and strategy != "None":
+            why = "must be None if spec.preserveUnknownFields is true"
+            yield fields.invalid_value("spec.conversion.strategy", strategy, why)
+        yield from _conversion_errors(spec.get("conversion") or {}, "spec.conversion")
 
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """Return what is wrong with a changed definition."""
-        return [*self.validate(new), *change_errors(new, old)]
+        return [*self.spec_errors(new), *change_errors(new, old)]
 
 
 def change_errors(new: JsonDict, old: JsonDict) -> Iterator[FieldError]:
@@ -108,6 +125,28 @@ def change_errors(new: JsonDict, old: JsonDict) -> Iterator[FieldError]:
         had, has = _at(before, path), _at(after, path)
         if had != has:
             yield fields.invalid_value(".".join(("spec", *path)), has, "field is immutable")
+    known = {version.get("name") for version in after.get("versions") or ()}
+    for index, name in enumerate((old.get("status") or {}).get("storedVersions") or ()):
+        if name not in known:
+            why = (
+                f"missing from spec.versions; {name} was previously a storage version, and must "
+                "remain in spec.versions until a storage migration ensures no data remains "
+                f"persisted in {name} and removes {name} from status.storedVersions"
+            )
+            yield fields.invalid_value(f"status.storedVersions[{index}]", name, why)
+    if APPROVAL not in (old["metadata"].get("annotations") or {}):
+        if APPROVAL in (new["metadata"].get("annotations") or {}):
+            yield from _approval_errors(new["metadata"], after)
+    elif _approval(new["metadata"]) != _approval(old["metadata"]):
+        yield from _approval_errors(new["metadata"], after)
+    yield from _unknown_fields_errors(after, before)
+
+
+def _stored_errors(spec: JsonObject) -> Iterator[FieldError]:
+    """Yield that no version of a new definition is stored."""
+    if not any(version.get("storage") for version in spec.get("versions") or ()):
+        why = "must have at least one stored version"
+        yield fields.invalid_value("status.storedVersions", None, why)
 
 
 def _at(value: Any, path: tuple[str, ...]) -> Any:
@@ -116,103 +155,85 @@ def _at(value: Any, path: tuple[str, ...]) -> Any:
     return value
 
 
+def _approval(meta: JsonObject) -> str:
+    """Return how the use of a group of the community is approved: no, bypassed, url, or bad."""
+    text = (meta.get("annotations") or {}).get(APPROVAL) or ""
+    if not text:
+        return "no"
+    if text.startswith("unapproved"):
+        return "bypassed"
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        return "bad"
+    return "url" if parts.scheme and parts.netloc else "bad"
+
+
+def _approval_errors(meta: JsonObject, spec: JsonObject) -> Iterator[FieldError]:
+    if not f".{spec.get('group') or ''}".endswith(PROTECTED):
+        return
+    path, approval = f"metadata.annotations[{APPROVAL}]", _approval(meta)
+    begin = f'protected groups must have approval annotation "{APPROVAL}"'
+    if approval == "no":
+        yield fields.required(path, f"{begin}, see {APPROVAL_RULES}")
+    elif approval == "bad":
+        why = f'{begin} with either a URL or a reason starting with "unapproved"'
+        text = (meta.get("annotations") or {}).get(APPROVAL)
+        yield fields.invalid_value(path, text, f"{why}, see {APPROVAL_RULES}")
+
+
+def _unknown_fields_errors(spec: JsonObject, before: JsonObject) -> Iterator[FieldError]:
+    if spec.get("preserveUnknownFields") and not before.get("preserveUnknownFields"):
+        why = (
+            "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in "
+            "spec.versions[*].schema instead"
+        )
+        yield fields.invalid_value("spec.preserveUnknownFields", True, why)  # noqa: FBT003
+
+
 def _names_errors(given: JsonDict) -> Iterator[FieldError]:
-    for part in ("plural", "singular", "kind", "listKind"):
-        name = given.get(part) or ""
-        where = f"spec.names.{part}"
-        if not name:
-            yield fields.required(where)
-            continue
-        for why in names.label_problems(name.lower()):
-            yield fields.invalid_value(where, name, why)
-        if part in {"plural", "singular"} and name != name.lower():
-            for why in names.label_problems(name):
-                yield fields.invalid_value(where, name, why)
+    parts = ("plural", "singular", "kind", "listKind")
+    yield from (fields.required(f"spec.names.{part}") for part in parts if not given.get(part))
+    for part in parts:
+        name, mixed = given.get(part) or "", part in {"kind", "listKind"}
+        problems = names.label_1035_problems(name.lower() if mixed else name)
+        if name and problems:
+            begin = "may have mixed case, but should otherwise match: " if mixed else ""
+            yield fields.invalid_value(f"spec.names.{part}", name, begin + ",".join(problems))
+    yield from _each_name_errors(given, "shortNames")
     if given.get("kind") and given.get("kind") == given.get("listKind"):
         why = "kind and listKind may not be the same"
         yield fields.invalid_value("spec.names.listKind", given["listKind"], why)
+    yield from _each_name_errors(given, "categories")
 
 
-def _version_errors(versions: Any) -> Iterator[FieldError]:
-    if not versions:
-        why = "must have exactly one version marked as storage version"
-        yield fields.required("spec.versions", why)
+def _each_name_errors(given: JsonDict, part: str) -> Iterator[FieldError]:
+    for index, name in enumerate(given.get(part) or ()):
+        if problems := names.label_1035_problems(name):
+            yield fields.invalid_value(f"spec.names.{part}[{index}]", name, ",".join(problems))
+
+
+def _conversion_errors(conversion: JsonObject, path: str) -> Iterator[FieldError]:
+    """Yield what is wrong with how versions are converted; the paths are upstream's own."""
+    strategy, webhook = conversion.get("strategy") or "", conversion.get("webhook")
+    if not strategy:
+        yield fields.required(f"{path}.strategy")
+    elif strategy not in STRATEGIES:
+        yield fields.not_supported(f"{path}.strategy", strategy, STRATEGIES)
+    client = (webhook or {}).get("clientConfig")
+    reviews = (webhook or {}).get("conversionReviewVersions") or ()
+    at, versions_at = f"{path}.webhookClientConfig", f"{path}.conversionReviewVersions"
+    if strategy == "Webhook":
+        if client is None:
+            yield fields.required(at, "required when strategy is set to Webhook")
+        elif (client.get("url") is None) == (client.get("service") is None):
+            yield fields.required(at, "exactly one of url or service is required")
+        else:
+            yield from webhook_client_errors(client, at)
+        yield from review_version_errors(reviews, versions_at, none="")
         return
-    seen: set[str] = set()
-    stored = 0
-    for index, version in enumerate(versions):
-        path = f"spec.versions[{index}]"
-        name = version.get("name") or ""
-        for why in names.label_problems(name):
-            yield fields.invalid_value(f"{path}.name", name, why)
-        if name in seen:
-            yield fields.duplicate(f"{path}.name", name)
-        seen.add(name)
-        stored += bool(version.get("storage"))
-        schema = (version.get("schema") or {}).get("openAPIV3Schema")
-        at = f"{path}.schema.openAPIV3Schema"
-        if schema is None:
-            yield fields.required(at, "schemas are required")
-            continue
-        if schema.get("type") != "object":
-            why = "must be object at the root"
-            yield (
-                fields.invalid_value(f"{at}.type", schema["type"], why)
-                if schema.get("type")
-                else fields.required(f"{at}.type", "must not be empty at the root")
-            )
-        yield from _structural_errors(schema, at, 0)
-    if stored != 1:
-        why = "must have exactly one version marked as storage version"
-        yield fields.invalid_value("spec.versions", list(versions), why)
-
-
-def _structural_errors(schema: Any, path: str, depth: int) -> Iterator[FieldError]:
-    """Yield where a schema does not say what its values are: then they cannot be pruned."""
-    if not isinstance(schema, Mapping) or depth > MAX_DEPTH:
-        return
-    free = schema.get("x-kubernetes-int-or-string") or schema.get(
-        "x-kubernetes-preserve-unknown-fields"
-    )
-    if depth and not schema.get("type") and not free:
-        kind = "array items" if path.endswith(".items") else "object fields"
-        yield fields.required(f"{path}.type", f"must not be empty for specified {kind}")
-    yield from _pattern_errors(schema, path, depth)
-    if schema.get("type") == "array" and "items" not in schema:
-        yield fields.required(f"{path}.items", "must be specified")
-    for name, part in (schema.get("properties") or {}).items():
-        yield from _structural_errors(part, f"{path}.properties[{name}]", depth + 1)
-    yield from _structural_errors(schema.get("items"), f"{path}.items", depth + 1)
-    extra = schema.get("additionalProperties")
-    if isinstance(extra, Mapping):
-        if schema.get("properties"):
-            why = "additionalProperties and properties are mutual exclusive"
-            yield fields.forbidden(f"{path}.additionalProperties", why)
-        yield from _structural_errors(extra, f"{path}.additionalProperties", depth + 1)
-
-
-def _pattern_errors(schema: Mapping[str, Any], path: str, depth: int) -> Iterator[FieldError]:
-    """Yield the patterns that are none: they would fail at every object, long after."""
-    pattern = schema.get("pattern")
-    if isinstance(pattern, str) and (problem := structural.pattern_problem(pattern)):
-        why = f"must be a valid regular expression, but isn't: {problem}"
-        yield fields.invalid_value(f"{path}.pattern", pattern, why)
-    if depth > MAX_DEPTH:
-        return
-    # Below these a schema need not be structural, but is used all the same.
-    for word in ("allOf", "anyOf", "oneOf"):
-        for index, part in enumerate(schema.get(word) or ()):
-            if isinstance(part, Mapping):
-                yield from _nested_patterns(part, f"{path}.{word}[{index}]", depth + 1)
-    if isinstance(schema.get("not"), Mapping):
-        yield from _nested_patterns(schema["not"], f"{path}.not", depth + 1)
-
-
-def _nested_patterns(schema: Mapping[str, Any], path: str, depth: int) -> Iterator[FieldError]:
-    yield from _pattern_errors(schema, path, depth)
-    properties = schema.get("properties") or {}
-    parts = {f"{path}.properties[{name}]": part for name, part in properties.items()}
-    parts |= {f"{path}.{word}": schema.get(word) for word in ("items", "additionalProperties")}
-    for where, part in parts.items():
-        if isinstance(part, Mapping) and depth <= MAX_DEPTH:
-            yield from _nested_patterns(part, where, depth + 1)
+    why = "should not be set when strategy is not set to Webhook"
+    if client is not None:
+        yield fields.forbidden(at, why)
+    if reviews:
+        yield fields.forbidden(versions_at, why)

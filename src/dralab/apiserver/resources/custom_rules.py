@@ -11,7 +11,7 @@ from typing import Any, Final
 import orjson
 
 from dralab.api import fields, schemas, structural
-from dralab.api.core.definitions import DefinitionStrategy, change_errors
+from dralab.api.core.definitions import DefinitionStrategy
 from dralab.api.decoding import Decoder
 from dralab.api.fields import FieldError
 from dralab.api.metadata import finalizer_warnings
@@ -243,7 +243,7 @@ class CheckedDefinitions(DefinitionStrategy):
 
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """Return what is wrong with a change; schemas that do not change may stay as they are."""
-        found = [*super().validate(new), *change_errors(new, old)]
+        found = super().validate_update(new, old)
         return found + self._rule_errors(new, old["spec"].get("versions") or ())
 
     def _rule_errors(
