@@ -53,7 +53,7 @@ def schema_errors(schema: Schema, path: str, *, sound: bool = True) -> list[Fiel
     if unsupported is None:
         shape = [*_invariants(schema, path, "root", 0), *_incomplete(schema, schema, path, path)]
         found += sorted(shape, key=str)
-    found += _openapi_errors(schema, path, _Place(root=True))
+    found += _openapi_errors(schema, path, _SchemaSpot(root=True))
     if sound and not found and unsupported is not None:
         why = f"OpenAPIV3Schema '{unsupported}' is not supported"
         found.append(fields.invalid_value(path, "", why))
@@ -216,7 +216,7 @@ def _unknown_parts(said: Schema, schema: Any, path: str, where: str) -> Iterator
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _SchemaSpot:
     """Where a schema stands: at the root, inside of metadata, where defaults are forbidden."""
 
     root: bool = False
@@ -225,12 +225,12 @@ class _Place:
     depth: int = 0
 
     @property
-    def below(self) -> "_Place":
+    def below(self) -> "_SchemaSpot":
         """The place of a part."""
         return replace(self, root=False, depth=self.depth + 1)
 
 
-def _openapi_errors(schema: Schema, path: str, place: _Place) -> Iterator[FieldError]:
+def _openapi_errors(schema: Schema, path: str, place: _SchemaSpot) -> Iterator[FieldError]:
     if place.depth > MAX_DEPTH:
         return
     yield from _plain_errors(schema, path, place)
@@ -253,7 +253,7 @@ def _openapi_errors(schema: Schema, path: str, place: _Place) -> Iterator[FieldE
     yield from _list_errors(schema, path)
 
 
-def _plain_errors(schema: Schema, path: str, place: _Place) -> Iterator[FieldError]:
+def _plain_errors(schema: Schema, path: str, place: _SchemaSpot) -> Iterator[FieldError]:
     kind = schema.get("type") or ""
     if kind and kind not in TYPES:
         yield fields.not_supported(f"{path}.type", kind, TYPES)
