@@ -1,11 +1,12 @@
 """Make the pictures of the page for the documentation: docs/images/page-*.png.
 
-    python tools/page_pictures.py [NAME ...]
+    python tools/page_pictures.py [--size WxH] [--scheme dark] [--into FOLDER] [NAME ...]
 
 Needs Chromium and Playwright (`pip install --group browser`). The clusters are made here, the same
 each time: 40 nodes in racks with partitions, and 10,000 nodes of eight devices.
 """
 
+import argparse
 import os
 import random
 import shutil
@@ -33,7 +34,7 @@ SWITCHES = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
-SIZES = {"large": {"width": 800, "height": 460}}
+SIZES = {"large": {"width": 800, "height": 460}, "phone": {"width": 390, "height": 760}}
 SIZE = {"width": 1100, "height": 640}
 DRIVER = "gpu.example.com"
 SINCE = "2026-11-02T08:00:00Z"
@@ -261,7 +262,8 @@ def show_time(page: Any) -> None:
 
 def run_desk(_: list[Object]) -> PageAnswers:
     """Return the desk of an example's day."""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as parent:
+        folder = str(Path(parent) / "day")
         command = ["simulate", "run", str(EXAMPLE), "--report", folder]
         subprocess.run([sys.executable, "-m", "dralab", *command], check=True, capture_output=True)
         return RunDesk(Path(folder))
@@ -275,26 +277,37 @@ PICTURES: dict[str, tuple[Callable[[], list[Object]], Callable[[Any], None], str
     "story": (lambda: fleet(40, cut_every=4), show_story, "light"),
     "what-if": (lambda: fleet(40, cut_every=4), show_moves, "light"),
     "time": (list, show_time, "light"),
+    "phone": (lambda: fleet(40, cut_every=4), show_fleet, "light"),
     "large": (lambda: fleet(10_000), show_fleet, "light"),
 }
 
 
-def main(names: list[str]) -> None:
-    """Make the named pictures, or all."""
+def main() -> None:
+    """Make the named pictures, or all; in another size or scheme to look at them elsewhere."""
     from playwright.sync_api import sync_playwright
 
-    IMAGES.mkdir(exist_ok=True)
+    parser = argparse.ArgumentParser()
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--size", default="")
+    parser.add_argument("--scheme", default="")
+    parser.add_argument("--into", type=Path, default=IMAGES)
+    given = parser.parse_args()
+    given.into.mkdir(parents=True, exist_ok=True)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=BROWSER, args=SWITCHES)
-        for name in names or PICTURES:
+        for name in given.names or PICTURES:
             objects, show, scheme = PICTURES[name]
             desk = run_desk if name == "time" else cluster_desk
             with served(desk(objects())) as address:
-                page = browser.new_page(viewport=SIZES.get(name, SIZE), color_scheme=scheme)
+                size: Any = SIZES.get(name, SIZE)
+                if given.size:
+                    width, _, height = given.size.partition("x")
+                    size = {"width": int(width), "height": int(height)}
+                page = browser.new_page(viewport=size, color_scheme=given.scheme or scheme)
                 page.set_default_timeout(120_000)
                 page.goto(address)
                 show(page)
-                path = IMAGES / f"page-{name}.png"
+                path = given.into / f"page-{name}.png"
                 page.screenshot(path=path)
                 print(f"{path}: {path.stat().st_size:,} bytes")
                 page.close()
@@ -302,4 +315,4 @@ def main(names: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -386,7 +386,8 @@ function titles(
   context: CanvasRenderingContext2D, fleet: Fleet, seen: NodeBox[], palette: Palette, scale: number,
 ): void {
   if (scale < 1.6) return;
-  context.font = "3.6px system-ui, sans-serif";
+  // As large as there is room for, up to nine pixels; then the size of the cells.
+  context.font = `${Math.min(4.8, Math.max(3.6, 9 / scale))}px system-ui, sans-serif`;
   context.fillStyle = palette.ink;
   for (const box of seen) {
     const status = fleet.data.nodes.status[box.index]!;

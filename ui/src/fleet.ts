@@ -8,8 +8,7 @@ const MARGIN = 3;
 const TITLE = 5;
 const GROUP = 14;
 const GROUP_TITLE = 16;
-// A map is about as wide as most windows; of some widths the one is taken that fills it best.
-const ASPECT = 1.9;
+// Of some widths of the map the one is taken that fills its window best.
 const WIDTHS = [0.8, 1, 1.2, 1.4, 1.7, 2, 2.5];
 
 export const HUES = 8;
@@ -56,7 +55,8 @@ export class Fleet {
   width = 0;
   height = 0;
 
-  constructor(readonly data: FleetData) {
+  /** `aspect` is how much wider than high the map should be. */
+  constructor(readonly data: FleetData, private readonly aspect = 1.9) {
     const { nodes, devices } = data;
     this.nodeOf = new Uint32Array(devices.name.length);
     this.counts = data.states.map(() => 0);
@@ -217,11 +217,11 @@ export class Fleet {
     const area = boxes.reduce((sum, box) => sum + (box.w + GAP) * (box.h + GAP), 0);
     let best = 0, smallest = Infinity;
     for (const factor of WIDTHS) {
-      this.placeWithin(groups, boxes, Math.sqrt(area * ASPECT) * factor);
-      const size = Math.max(this.width, this.height * ASPECT);
+      this.placeWithin(groups, boxes, Math.sqrt(area * this.aspect) * factor);
+      const size = Math.max(this.width, this.height * this.aspect);
       if (size < smallest) [best, smallest] = [factor, size];
     }
-    this.placeWithin(groups, boxes, Math.sqrt(area * ASPECT) * best);
+    this.placeWithin(groups, boxes, Math.sqrt(area * this.aspect) * best);
     this.nodes = boxes;
   }
 

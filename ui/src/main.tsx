@@ -74,7 +74,7 @@ function Cluster({ about, onRefused }: { about: About; onRefused: (error: Refuse
   const [chosen, setChosen] = useState<Named | null>(null);
   const [search, setSearch] = useState("");
   const { fleet: data, waiting, error, live } = useCluster(about, onRefused);
-  const fleet = useMemo(() => data && new Fleet(data), [data]);
+  const fleet = useMemo(() => data && new Fleet(data, aspect()), [data]);
   const history = useMemo(() => new History(), []);
   // While this renders, not after it: the views see what was recorded.
   useMemo(() => {
@@ -118,6 +118,11 @@ function Cluster({ about, onRefused }: { about: About; onRefused: (error: Refuse
       </main>
     </>
   );
+}
+
+/** How much wider than high the map is: windows of phones are high. */
+function aspect(): number {
+  return Math.min(2.2, Math.max(0.8, innerWidth / Math.max(innerHeight - 260, 240)));
 }
 
 function Tabs({ tabs, tab, onTab, waiting }: { tabs: readonly Tab[]; tab: Tab; onTab: (tab: Tab) => void; waiting: number }) {

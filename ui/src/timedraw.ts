@@ -8,6 +8,8 @@ export const AXIS = 22;
 export const STRIP = 50;
 export const STRIP_GAP = 18;
 export const ROW = 15;
+// Names of curves stand beside them where there is room, and above them elsewhere.
+const WIDE = 120;
 const CURVES = 5;
 const DASHES = [[], [6, 3], [2, 2], [8, 2, 2, 2], [1, 3]];
 const STEPS = [
@@ -108,7 +110,8 @@ export function drawStrips(
     context.textAlign = "left";
     context.fillStyle = palette.ink;
     context.font = "600 11px system-ui, sans-serif";
-    context.fillText(strip.title, 0, top + STRIP / 2 + 4, left - 40);
+    if (left < WIDE) context.fillText(strip.title, left + 3, top - 3);
+    else context.fillText(strip.title, 0, top + STRIP / 2 + 4);
     context.font = "11px system-ui, sans-serif";
     strip.lines.forEach((line, at) => {
       const curve = curveOf(timeline, number, at);
