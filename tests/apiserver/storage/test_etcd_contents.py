@@ -12,8 +12,10 @@ from dralab.apiserver.storage import (  # noqa: E402 - needs etcd's messages
     Key,
     StorageUnavailable,
 )
+from dralab.apiserver.storage.etcd import client as client_module  # noqa: E402
 from dralab.apiserver.storage.etcd import compaction, contents  # noqa: E402
 from dralab.apiserver.storage.etcd import leases as leases_module  # noqa: E402
+from dralab.apiserver.storage.etcd.client import EtcdClient  # noqa: E402
 from dralab.apiserver.storage.etcd.commits import Commits, Write  # noqa: E402
 from dralab.apiserver.storage.etcd.compaction import Compactor  # noqa: E402
 from dralab.apiserver.storage.etcd.layout import end_of  # noqa: E402
@@ -186,3 +188,24 @@ def test_of_a_transaction_that_was_interrupted_each_write_looks_for_itself() -> 
         Commits(transact).carry_out(write)
     assert calls == [1]
     assert (write.alone, write.repeated, write.revision) == (True, True, 0)
+
+
+def test_a_watch_asks_for_progress_and_for_large_answers_in_parts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without progress a quiet server would not know how far it is; etcd sends neither unasked."""
+    monkeypatch.setattr(client_module, "EtcdWatch", lambda *given: given)
+    client: Any = SimpleNamespace(_current=1, _members=["first", "second"])
+    _, number, member, wanted = EtcdClient.watch(client, b"/a", b"/b", 7)  # type: ignore[misc]
+    assert (number, member) == (1, "second")
+    assert (wanted.key, wanted.range_end, wanted.start_revision) == (b"/a", b"/b", 7)
+    assert (wanted.progress_notify, wanted.fragment) == (True, True)
+
+
+@pytest.mark.parametrize(("given", "then"), [(0, 1), (1, 2), (2, 0)])
+def test_the_next_member_is_asked_once_one_does_not_answer(given: int, then: int) -> None:
+    client: Any = SimpleNamespace(_current=given, _members=["a", "b", "c"])
+    EtcdClient.leave(client, (given + 1) % 3)
+    assert client._current == given, "another thread has left it before"
+    EtcdClient.leave(client, given)
+    assert client._current == then
