@@ -422,15 +422,13 @@ class EtcdStore(MemoryStore):
         key = self.layout.key(kv.key)
         if key is None:
             return
-        stored = None
-        if event.type == pb.Event.PUT:
-            stored = self.layout.stored(key, kv)
-            if stored is None:
-                logger.warning("%s: %s cannot be read", self.address, "/".join(key))
+        there = event.type == pb.Event.PUT
+        stored = self.layout.stored(key, kv) if there else None
         version = version_of(kv.mod_revision, kv.key)
         self._change(key, version, stored)
-        if event.type == pb.Event.PUT and stored is None:
+        if there and stored is None:
             self._damaged[key] = version
+            logger.warning("%s: %s cannot be read", self.address, "/".join(key))
 
     def _change(self, key: Key, revision: int, stored: Stored | None) -> None:
         """Put an object in the place of what was there; None where it is gone."""
