@@ -93,11 +93,8 @@ def test_a_fault_shows_its_bug_and_the_correct_operator_passes(name):
     assert not tried(correct, fault).violations
 
 
-# Of `Members` other faults find more: what it keeps of a pod may outlive the pod.
 @pytest.mark.conformance
-@pytest.mark.parametrize(
-    "name", [each for each in BUGS if each not in {"node-down", "driver-down"}]
-)
+@pytest.mark.parametrize("name", BUGS)
 def test_only_this_fault_finds_its_bug(name):
     from dataclasses import replace
 
