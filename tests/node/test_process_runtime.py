@@ -365,6 +365,19 @@ def runs(command):
     return False
 
 
+def test_a_command_is_guarded_as_long_as_it_runs(bench, monkeypatch):
+    container, _, _ = bench.run("sleep", "60")
+    guarded = []
+    monkeypatch.setattr(
+        bench.runtime, "watch", lambda group, *, there=True: guarded.append((group, there))
+    )
+    assert container.run(["true"], lambda *_: None, timeout=LONG) == 0
+    [(group, first), (same, last)] = guarded
+    assert (same, first, last) == (group, True, False)
+    monkeypatch.undo()
+    container.stop(0)
+
+
 def test_commands_end_with_their_container(bench):
     container, _, exit_of = bench.run("sleep", "60")
     code = container.run(["sh", "-c", "echo up; sleep 60"], lambda *_: container.stop(0))
