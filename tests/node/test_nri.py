@@ -5,6 +5,7 @@ import tempfile
 import threading
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -338,3 +339,24 @@ def test_a_large_message_arrives_in_pieces_that_the_other_end_can_read():
 def test_what_is_not_a_list_of_cpus_is_refused(text):
     with pytest.raises(ValueError, match="is not a list of CPUs"):
         cpus_of(text)
+
+
+def test_a_pod_is_held_until_plugins_know_of_its_end():
+    pod, jobs, told, woken = {"metadata": {"uid": "u"}}, [], [], []
+    sandbox = SimpleNamespace(pod=wire.nri().PodSandbox(name="p"), stopped=None)
+    hooks = object.__new__(NodeHooks)
+    hooks._sandboxes = {"u": sandbox}
+    hooks.plugins = SimpleNamespace(
+        names=["a"], tell=lambda method, about: told.append((method, about.pod.name))
+    )
+    hooks.kubelet = SimpleNamespace(wake=woken.append)
+    hooks._submit, hooks._soon = jobs.append, lambda action: action()
+    assert [hooks.pod_stopped(pod) for _ in range(2)] == [False, False]
+    [work] = jobs
+    assert (told, woken) == ([], [])
+    work()
+    assert (told, woken) == ([("StopPodSandbox", "p")], [pod])
+    assert hooks.pod_stopped(pod)
+    assert hooks.pod_stopped({"metadata": {"uid": "other"}})
+    sandbox.stopped, hooks.plugins.names = None, []
+    assert hooks.pod_stopped(pod)
