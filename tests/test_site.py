@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 DOCS = Path(__file__).parents[1] / "docs"
+PICTURE = re.compile(r"!\[[^\]]*\]\(")
 FROM_ELSEWHERE = re.compile(r"<(?:script|link|img|iframe)[^>]*(?:src|href)=\"(?:https?:)?//")
 
 
@@ -29,5 +30,10 @@ def test_the_site_is_whole(tmp_path):
     assert [
         str(page) for page in pages if str(page) not in front and page.name != "README.html"
     ] == []
+    for source in DOCS.glob("**/*.md"):
+        pictures = len(PICTURE.findall(source.read_text()))
+        page = (tmp_path / source.relative_to(DOCS)).with_suffix(".html").read_text()
+        assert page.count("<img") == pictures, source.name
+    assert "first-steps.html" in (tmp_path / "guides/install.html").read_text().split("<article")[1]
     for page in tmp_path.glob("**/*.html"):
         assert not FROM_ELSEWHERE.search(page.read_text()), page.name

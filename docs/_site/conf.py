@@ -3,6 +3,7 @@
 docs/README.md is the front page; the pages that each of its sections names become its chapters.
 """
 
+import posixpath
 import re
 import shutil
 from importlib.metadata import version as installed
@@ -26,14 +27,22 @@ nitpicky = True
 LINK = re.compile(
     r"\[[^\]]*\]\(((?:guides|tutorials|concepts|decisions|reference)/[\w-]+|figures|first-steps)\.md\)"
 )
-LEAVES = re.compile(
-    r"\[([^\]]*)\]\((?:\.\./)+(?!guides|tutorials|concepts|decisions|reference|figures|README)[^)]*\)"
-)
+UPWARDS = re.compile(r"!?\[([^\]]*)\]\(((?:\.\./)+[^)#]*)[^)]*\)")
+
+
+def within(page, text):
+    """Return a page in which files outside of the site are named without a link."""
+
+    def named(link):
+        target = posixpath.normpath(posixpath.join(posixpath.dirname(page), link[2]))
+        return link[1] if target.startswith("..") else link[0]
+
+    return UPWARDS.sub(named, text)
 
 
 def with_chapters(_app, page, source):
-    """Give the front page its table of contents; name files outside of the site without a link."""
-    text = LEAVES.sub(r"\1", source[0])
+    """Give the front page its table of contents, and leave the site by no link."""
+    text = within(page, source[0])
     if page == root_doc:
         seen = set()
         for part in text.split("\n## ")[1:]:
