@@ -79,7 +79,8 @@ time.sleep(10)
 def test_a_program_that_reads_the_clock_until_it_moves_finds_it_creeping():
     result = python("while time.monotonic() < began + 0.02: pass\nprint('through')")
     assert result.lines == ["through"]
-    assert 0.02 <= result.passed < 1
+    # By the processor time that it spends, which nothing bounds on a busy machine.
+    assert result.passed >= 0.02
     assert "polls the clock" in result.notes[0]
 
 
