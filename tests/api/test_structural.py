@@ -99,6 +99,26 @@ def test_unknown_fields_are_named_and_pruned():
     assert value == {"name": "a", "free": {"x": 1}, "items": [{"k": "a"}], "labels": {"l": "v"}}
 
 
+def test_nulls_that_are_neither_allowed_nor_defaulted_are_dropped():
+    # As kube-apiserver 1.36.2 stores them.
+    schema = {
+        "type": "object",
+        "properties": {
+            "names": {"type": "array", "items": {"type": "object", "properties": {"n": {}}}},
+            "when": {"type": "string", "nullable": True},
+            "count": {"type": "integer", "default": 1},
+            "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+            "labels": {"type": "object", "additionalProperties": {"type": "string"}},
+        },
+    }
+    value = {"names": None, "when": None, "count": None, "free": {"a": None}, "labels": {"l": None}}
+    assert structural.prune(schema, value) == []
+    assert value == {"when": None, "count": None, "free": {"a": None}, "labels": {}}
+    value = {"names": [{"n": None}]}
+    structural.prune(schema, value)
+    assert value == {"names": [{}]}
+
+
 def test_defaults_fill_what_is_absent_or_null():
     value = {"name": "a", "count": None, "items": [{"k": "x"}, {"k": "y", "v": 3}]}
     structural.apply_defaults(SCHEMA, value)

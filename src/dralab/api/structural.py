@@ -74,10 +74,31 @@ def unknown_fields(schema: Schema, value: Any, path: str = "") -> list[str]:
 
 
 def prune(schema: Schema, value: Any) -> list[str]:
-    """Drop, in place, the fields that the schema does not know; return their paths."""
+    """Drop, in place, the fields that the schema does not know; return their paths.
+
+    With them go nulls of fields that are not nullable and have no default.
+    """
     found: list[str] = []
     _visit(schema, value, "", found, prune=True)
+    _drop_nulls(schema, value)
     return found
+
+
+def _drop_nulls(schema: Schema, value: Any) -> None:
+    # k8s.io/apiextensions-apiserver `schema/defaulting` (PruneNonNullableNullsWithoutDefaults).
+    if isinstance(value, dict):
+        properties, extra = schema.get("properties") or {}, schema.get("additionalProperties")
+        for name, item in list(value.items()):
+            part = properties.get(name, extra)
+            if not isinstance(part, dict):
+                continue
+            if item is not None:
+                _drop_nulls(part, item)
+            elif not part.get("nullable") and part.get("default") is None:
+                del value[name]
+    elif isinstance(value, list) and isinstance(schema.get("items"), dict):
+        for item in value:
+            _drop_nulls(schema["items"], item)
 
 
 class TooManyDefaultsError(ValueError):
