@@ -17,7 +17,7 @@ import pytest
 
 from dralab.api.status import ApiError
 from dralab.runtime.client import Resource
-from dralab.runtime.resources import DEPLOYMENTS, NODES, PODS, SERVICES
+from dralab.runtime.resources import DEPLOYMENTS, PODS, SERVICES
 from waiting import until
 
 KUBECTL = shutil.which(os.environ.get("DRALAB_KUBECTL", "kubectl"))
@@ -169,51 +169,6 @@ def test_kro_makes_a_kind_of_a_graph_and_its_objects_of_an_instance(
     client.delete(APPS, "shop", NAMESPACE)
     until(lambda: there(client, APPS, "shop") is None)
     assert names(client, DEPLOYMENTS) == set()
-
-
-# --- descheduler --------------------------------------------------------------------------------
-
-POLICY = """
-apiVersion: descheduler/v1alpha2
-kind: DeschedulerPolicy
-profiles:
-- name: lab
-  pluginConfig:
-  - name: DefaultEvictor
-  - name: RemovePodsViolatingNodeTaints
-  plugins:
-    deschedule: {enabled: [RemovePodsViolatingNodeTaints]}
-"""
-
-
-@pytest.mark.dralab(nodes=2)
-def test_descheduler_evicts_pods_from_a_tainted_node(
-    running_cluster, client, apply, start, module, tmp_path
-):
-    _, program = module("sigs.k8s.io/descheduler", "v0.36.0", "./cmd/descheduler")
-    template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [CONTAINER]}}
-    spec = {"replicas": 4, "selector": {"matchLabels": {"app": "web"}}, "template": template}
-    client.create(DEPLOYMENTS, {"metadata": {"name": "web"}, "spec": spec}, NAMESPACE)
-    until(lambda: nodes_of(client) == ["node-0", "node-0", "node-1", "node-1"])
-    taint = {"key": "leave", "value": "now", "effect": "NoSchedule"}
-    client.patch(NODES, "node-0", {"spec": {"taints": [taint]}})
-    policy = tmp_path / "policy.yaml"
-    policy.write_text(POLICY)
-    start(program, "--policy-config-file", policy, "--secure-port=0", "--v=3")
-    until(lambda: nodes_of(client) == ["node-1"] * 4)
-
-
-CONTAINER = {"name": "main", "image": "nginx"}
-
-
-def nodes_of(client):
-    """Return the nodes of the pods that run."""
-    return sorted(
-        pod["spec"]["nodeName"]
-        for pod in client.list(PODS, NAMESPACE).items
-        if (pod.get("status") or {}).get("phase") == "Running"
-        and "deletionTimestamp" not in pod["metadata"]
-    )
 
 
 # --- dask-kubernetes ----------------------------------------------------------------------------

@@ -69,7 +69,7 @@ def with_gates(text: str, default: Features = DEFAULT_1_36) -> Features:
     GateError: an unknown gate, or a value other than true and false.
 
     >>> sorted(with_gates("DRAAdminAccess=false,AllAlpha=true") ^ DEFAULT_1_36)[:2]
-    ['DRAAdminAccess', 'DRADerivedAttributes']
+    ['CBORServingAndStorage', 'DRAAdminAccess']
     """
     found = set(default)
     for item in filter(None, (part.strip() for part in text.split(","))):
