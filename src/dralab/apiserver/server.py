@@ -18,6 +18,7 @@ from dralab.apiserver.http.application import Application
 from dralab.apiserver.http.messages import Answer, HttpRequest, with_headers
 from dralab.apiserver.http.request_metrics import RequestMetrics
 from dralab.apiserver.nodes import LOOPBACK, Network, NodeProxy
+from dralab.apiserver.old_history import OldHistory
 from dralab.apiserver.proxies import Proxies
 from dralab.apiserver.resources.assembly import built_in_admission, new_resources
 from dralab.apiserver.resources.event_ttl import TTL, EventLeases
@@ -108,6 +109,7 @@ class ApiServer:
         follow(store, FLOW_OBJECTS, self.flows.put)
         self.leases = EventLeases(self.resources.context, ttl=event_ttl)
         self.freed = FreedMemory(store)
+        self.old_history = OldHistory(store, clock)
         self.observers: list[Callable[[HttpRequest, Answer], None]] = []
         self.application = Application(
             self.resources,
@@ -229,13 +231,13 @@ class ApiServer:
         return self.application.reads_now(request)
 
     def tick(self) -> None:
-        """Send bookmarks and delete expired events. Call it every few seconds."""
+        """Send bookmarks, delete expired events and old history. Call it every few seconds."""
         self.hub.tick()
         self.application.pages.remote.check_soon()
         self.leases.expire()
         if self.own_objects is not None:
             self.own_objects.renew()
-        self.freed.give_back()
+        self.freed.give_back(self.old_history.forget())
 
     def close(self) -> None:
         """End the watches and close the store."""

@@ -6,15 +6,21 @@ import pytest
 
 from dralab.apiserver.http import tls
 from dralab.apiserver.http.serving import ServingError
-from dralab.apiserver.storage import Key, StorageUnavailable
+from dralab.apiserver.storage import Key, StorageUnavailable, files
 from dralab.apiserver.storage.copies import back_up, restore
 from dralab.apiserver.storage.files import FILE, MARK, RESERVE
 from dralab.apiserver.storage.inspection import check, repair
 from dralab.apiserver.storage.sqlite import SqliteStore
 
 A = Key("pods", "default", "a")
-PRECIOUS = b"precious" * 300_000  # more than the reserve keeps
+PRECIOUS = b"precious" * 140_000  # more than the reserve keeps
 BESIDE = [FILE, f"{FILE}-wal", f"{FILE}-shm", f"{FILE}-journal", MARK, RESERVE]
+
+
+@pytest.fixture(autouse=True)
+def small_reserve(monkeypatch):
+    """Have stores reserve a tenth of the room: there are a hundred of them here."""
+    monkeypatch.setattr(files, "RESERVED", 2 * files.KEPT)
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from itertools import islice
 from threading import RLock
 from typing import Final
 
@@ -83,9 +84,9 @@ class _Collection:
         if not space.names:
             del self.spaces[key.namespace]
 
-    def shrink(self) -> Iterator[Change]:
-        """Forget what falls out of the window; yield it."""
-        while len(self.log) > self.window:
+    def shrink(self, revision: int = 0) -> Iterator[Change]:
+        """Forget what falls out of the window, or is not after a revision; yield it."""
+        while self.log and (len(self.log) > self.window or self.log[0].revision <= revision):
             fallen = self.log.popleft()
             self.floor = fallen.revision
             yield fallen
@@ -328,6 +329,18 @@ class MemoryStore:
             for collection in self._collections.values():
                 for change in collection.trim(revision):
                     self._forgotten(change)
+
+    def forget(self, revision: int, most: int) -> int:
+        """Forget changes up to a revision, but no more than `most`; return how many."""
+        forgotten = 0
+        with self.lock:
+            if self._open:  # what may yet be undone is not forgotten
+                revision = min(revision, self._open[0].revision - 1)
+            for collection in self._collections.values():
+                for change in islice(collection.shrink(revision), most - forgotten):
+                    self._forgotten(change)
+                    forgotten += 1
+        return forgotten
 
     def batch(self) -> AbstractContextManager[None]:
         """Group the writes inside; see `Store.batch`."""

@@ -122,8 +122,20 @@ class _Warm:
                 self.weight -= weight
                 oldest.forget_value()
 
+    def clear(self) -> None:
+        with self.lock:
+            for stored, _ in self.objects:
+                stored.forget_value()
+            self.objects.clear()
+            self.weight = 0
+
 
 _warm = _Warm()
+
+
+def forget_values() -> None:
+    """Keep only the JSON of all objects of the process; those that are read are parsed again."""
+    _warm.clear()
 
 
 class Change:

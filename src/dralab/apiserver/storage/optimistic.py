@@ -135,6 +135,10 @@ class OptimisticStore:
         """Forget the history up to a revision."""
         self.store.compact(revision)
 
+    def forget(self, revision: int, most: int) -> int:
+        """Forget changes up to a revision."""
+        return self.store.forget(revision, most)
+
     def batch(self) -> "_Steps":
         """Group the writes inside with those of the step around it."""
         return self.lock

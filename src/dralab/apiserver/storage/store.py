@@ -139,6 +139,14 @@ class Store(Protocol):
         """Forget the history up to a revision; current objects stay."""
         ...
 
+    def forget(self, revision: int, most: int) -> int:
+        """Forget changes up to a revision, but no more than `most`; return how many.
+
+        Unlike `compact` it leaves watches alone that miss nothing by it: those of collections
+        that have not changed since.
+        """
+        ...
+
     def batch(self) -> AbstractContextManager[None]:
         """Group the writes inside: seen by reads at once, durable and announced at the end.
 
