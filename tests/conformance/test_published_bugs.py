@@ -89,10 +89,11 @@ def again(file, later):
     return [*steps, ("apply", later, file), ("wait", "", "40s")]
 
 
-def old(resource, start=2):
+def old(resource, *, behind=1, duration=5 * SECOND):
+    """Return a list from before the last deletion; `behind` changes old where nothing was deleted."""
     return PlannedFault(
-        fault="stale-list", program="operator", verb="list", resource=resource, nth=start,
-        moment="deletion", behind=1, duration=5 * SECOND,
+        fault="stale-list", program="operator", verb="list", resource=resource, nth=2,
+        moment="deletion", behind=behind, duration=duration,
     )  # fmt: skip
 
 
@@ -197,6 +198,9 @@ def test_zookeeper_deletes_the_volume_of_a_member(tmp_path):
         fault="kill", program="operator", verb="update", resource="configmaps", nth=18,
         moment="after", duration=SECOND // 20,
     )  # fmt: skip
-    views = [old("statefulsets.apps"), old("zookeeperclusters.zookeeper.pravega.io")]
+    views = [
+        old("statefulsets.apps", duration=15 * SECOND),
+        old("zookeeperclusters.zookeeper.pravega.io", behind=3, duration=SECOND // 2),
+    ]
     result = run_trial(found, expected, [kill, *views], 6)
     assert any("a volume of a member is deleted" in str(each) for each in result.violations)
