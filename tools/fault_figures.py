@@ -23,7 +23,7 @@ IMAGES = ROOT / "docs" / "images" / "faults"
 SITES = ROOT / "examples/60-find-the-bug/fixed.yaml"
 PODS = ROOT / "tests/testing/own/claims.yaml"
 OTHERS, SERVER, PROGRAM = 150, 450, 750
-WIDTH, TOP, STEP = 960, 46, 26
+WIDTH, TOP, STEP = 1100, 46, 26
 ROWS = 11
 STYLE = """
 svg{background:#fff;font:12px ui-monospace,Menlo,Consolas,monospace}
