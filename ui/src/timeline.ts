@@ -197,8 +197,9 @@ export function strips(given: [string, Strip["unit"], (Line | null)[]][]): Strip
 
 /** The top of a scale: a round number. */
 function nice(most: number, unit: Strip["unit"]): number {
+  if (most <= 0) return 1;
   if (unit === "%" && most > 50 && most <= 100) return 100;
-  const power = 10 ** Math.floor(Math.log10(Math.max(most, 1e-9)));
+  const power = 10 ** Math.floor(Math.log10(most));
   return power * [1, 2, 5, 10].find((each) => each * power >= most)!;
 }
 
