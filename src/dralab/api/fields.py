@@ -4,7 +4,7 @@ Validation returns a list of `FieldError`; `invalid` turns it into the Status a 
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -82,6 +82,18 @@ def invalid_value(field: str, value: Any, detail: str) -> FieldError:
 def duplicate(field: str, value: Any) -> FieldError:
     """A value that must be unique is there twice."""
     return FieldError("FieldValueDuplicate", field, value)
+
+
+def repeated(values: Sequence[Hashable]) -> frozenset[int]:
+    """Return the places of values that are equal to an earlier one, in linear time.
+
+    >>> sorted(repeated(["a", "b", "a", "a"]))
+    [2, 3]
+    """
+    first: dict[Hashable, int] = {}
+    return frozenset(
+        index for index, value in enumerate(values) if first.setdefault(value, index) != index
+    )
 
 
 def forbidden(field: str, detail: str) -> FieldError:

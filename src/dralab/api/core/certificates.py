@@ -125,9 +125,8 @@ def _usage_problems(usages: Any) -> list[FieldError]:
         if usage not in USAGES
     ]
     return errors + [
-        fields.duplicate(f"spec.usages[{index}]", usage)
-        for index, usage in enumerate(usages)
-        if usage in usages[:index]
+        fields.duplicate(f"spec.usages[{index}]", usages[index])
+        for index in sorted(fields.repeated(usages))
     ]
 
 

@@ -179,11 +179,12 @@ def _exit_code_problems(
     if not values:
         why = "at least one value is required"
         errors.append(fields.invalid_value(f"{path}.values", [], why))
+    again = fields.repeated(values)
     for index, value in enumerate(values):
         if operator == "In" and value == 0:
             why = "must not be 0 for the In operator"
             errors.append(fields.invalid_value(f"{path}.values[{index}]", value, why))
-        if value in values[:index]:
+        if index in again:
             errors.append(fields.duplicate(f"{path}.values[{index}]", value))
     if list(values) != sorted(values):
         errors.append(fields.invalid_value(f"{path}.values", list(values), "must be ordered"))

@@ -330,17 +330,16 @@ def _key_errors(keys: Any, items: Any, path: str) -> Iterator[FieldError]:
         yield fields.invalid_value(f"{path}.items.type", items.get("type") or "", why)
     key_of = f"this property is in {LIST_KEYS}, so "
     properties, needed = items.get("properties") or {}, items.get("required") or ()
+    shown, again = list(keys), fields.repeated(keys)
     for index, key in enumerate(keys):
         part, where = properties.get(key), f"{path}.items.properties[{key}]"
         if part is None and items.get("type") == "object":
-            yield fields.invalid_value(
-                at, list(keys), "entries must all be names of item properties"
-            )
+            yield fields.invalid_value(at, shown, "entries must all be names of item properties")
         elif part is not None and part.get("type") in {"array", "object"}:
             why = f"must be a scalar type if parent array's {LIST_TYPE} is map"
             yield fields.invalid_value(f"{where}.type", items.get("type"), why)
-        if key in keys[:index]:
-            yield fields.invalid_value(at, list(keys), "must not contain duplicate entries")
+        if index in again:
+            yield fields.invalid_value(at, shown, "must not contain duplicate entries")
         if part is None:
             continue
         if key not in needed and part.get("default") is None:

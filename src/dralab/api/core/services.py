@@ -283,11 +283,12 @@ def service_address_errors(spec: JsonObject) -> list[FieldError]:
         why = "must be empty when `clusterIP` is not specified"
         errors.append(fields.invalid_value(path, addresses, why))
     families = spec.get("ipFamilies") or ()
+    again = fields.repeated(families)
     for index, family in enumerate(families):
         path = f"spec.ipFamilies[{index}]"
         if family not in FAMILIES:
             errors.append(fields.not_supported(path, family, FAMILIES))
-        if family in families[:index]:
+        if index in again:
             errors.append(fields.duplicate(path, family))
     policy = spec.get("ipFamilyPolicy")
     if policy is not None and policy not in FAMILY_POLICIES:

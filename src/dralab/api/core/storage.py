@@ -99,9 +99,8 @@ def _topology_errors(term: JsonObject, path: str) -> list[FieldError]:
         if not values:
             errors.append(fields.required(f"{at}.values"))
         errors += [
-            fields.duplicate(f"{at}.values[{number}]", text)
-            for number, text in enumerate(values)
-            if text in values[:number]
+            fields.duplicate(f"{at}.values[{number}]", values[number])
+            for number in sorted(fields.repeated(values))
         ]
         errors += each(f"{at}.key", key, names.qualified_problems(key))
         if key in keys:
@@ -216,10 +215,11 @@ class CsiNodeStrategy(Strategy):
                 errors.append(fields.duplicate(f"{path}.name", name))
             seen.add(name)
             keys = driver.get("topologyKeys") or ()
+            again = fields.repeated(keys)
             for number, key in enumerate(keys):
                 if not key:
                     errors.append(fields.required(path, key))
-                if key in keys[:number]:
+                if number in again:
                     errors.append(fields.duplicate(path, key))
                 errors += each(path, key, names.qualified_problems(key))
         return errors

@@ -381,10 +381,11 @@ def _param_ref_problems(ref: JsonObject | None, path: str) -> Iterator[FieldErro
 
 
 def _action_problems(actions: Sequence[str], path: str) -> Iterator[FieldError]:
+    again = fields.repeated(actions)
     for index, action in enumerate(actions):
         if action not in ACTIONS:
             yield fields.not_supported(f"{path}[{index}]", action, ACTIONS)
-        if action in actions[:index]:
+        if index in again:
             yield fields.duplicate(f"{path}[{index}]", action)
     if {"Deny", "Warn"} <= set(actions):
         why = (

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from dralab.api.fields import FieldError, duplicate, invalid_value
+from dralab.api.fields import FieldError, duplicate, invalid_value, repeated
 from dralab.api.resource.validation.lists import list_errors
 from dralab.api.resource.validation.names import label_key_errors
 
@@ -22,11 +22,13 @@ def binding_errors(holder: Mapping[str, Any], path: str) -> list[FieldError]:
         found += list_errors(
             items, MAX_CONDITIONS, here, lambda item, where: label_key_errors(where, item)
         )
+    met_by = frozenset(binding)
     for items, here in ((binding, first), (failing, second)):
+        again = repeated(items)
         for index, item in enumerate(items):
-            if item in items[:index]:
+            if index in again:
                 found.append(duplicate(f"{here}[{index}]", item))
-            if here == second and item in binding:
+            if here == second and item in met_by:
                 text = "bindingFailureConditions must not overlap with bindingConditions"
                 found.append(invalid_value(f"{here}[{index}]", item, text))
     if not binding:
