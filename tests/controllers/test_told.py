@@ -240,6 +240,15 @@ def test_the_template_of_a_daemon_set_has_a_number(lab):
     assert made["metadata"]["labels"]["pod-template-generation"] == "2"
 
 
+def test_the_number_of_a_template_stays_when_a_status_is_written_without_it(lab):
+    lab.add(DAEMON_SETS, workload("d"))
+    mark = "deprecated.daemonset.template.generation"
+    found = lab.get(DAEMON_SETS, "d")
+    metadata = {**found["metadata"], "annotations": {}}
+    lab.client.update(DAEMON_SETS, {**found, "metadata": metadata}, subresource="status")
+    assert lab.get(DAEMON_SETS, "d")["metadata"]["annotations"] == {mark: "1"}
+
+
 def test_budgets_of_pods_that_nothing_scales_allow_no_disruption(lab):
     lab.add(DAEMON_SETS, workload("d", "d"))
     lab.add(JOBS, {"metadata": {"name": "j", "namespace": "default"}, "spec": {"template": {

@@ -322,6 +322,10 @@ class DaemonSetStrategy(TemplateStrategy):
         changed = new["spec"].get("template") != old["spec"].get("template")
         _number_template(new, template_generation(old) + changed)
 
+    def prepare_status(self, new: JsonDict, old: JsonDict, now: str) -> None:  # noqa: ARG002
+        """Keep the number of the template: it is of the spec, which a status leaves alone."""
+        _number_template(new, template_generation(old))
+
     def own_problems(self, spec: JsonDict, *, new: bool) -> list[FieldError]:  # noqa: ARG002
         """Return nothing: all is looked at after the template."""
         return []
