@@ -198,6 +198,24 @@ def test_objects_stay_in_the_version_that_they_were_stored_in(server, hook):
         assert ask(server, "PATCH", f"{CRDS}/figs.x.io", definition(hook), MERGE)[0] == 200
 
 
+def test_objects_leave_a_version_that_is_gone(server, hook):
+    """A client says that it has migrated all of them, and takes the version out."""
+    assert ask(server, "POST", ONE, fig("v1", size=4))[0] == 201
+    body = definition(hook)
+    for each in body["spec"]["versions"]:
+        each["storage"] = each["name"] == "v2"
+    assert ask(server, "PATCH", f"{CRDS}/figs.x.io", body, MERGE)[0] == 200
+    body["spec"]["versions"] = body["spec"]["versions"][1:]
+    assert ask(server, "PATCH", f"{CRDS}/figs.x.io", body, MERGE)[0] == 422
+    migrated = {"status": {"storedVersions": ["v2"]}}
+    assert ask(server, "PATCH", f"{CRDS}/figs.x.io/status", migrated, MERGE)[0] == 200
+    assert ask(server, "PATCH", f"{CRDS}/figs.x.io", body, MERGE)[0] == 200
+    assert ask(server, "GET", f"{TWO}/f")[1]["spec"] == {"length": 4}
+    assert ask(server, "POST", TWO, fig("v2", "g", length=7))[0] == 201
+    kept = server.store.get(Key("x.io/figs", "default", "g")).value
+    assert (kept["apiVersion"], kept["spec"]) == ("x.io/v2", {"length": 7})
+
+
 def test_a_watch_sees_the_version_that_it_asks_for(hook):
     with Cluster(seed=1) as cluster:
         api = cluster.server

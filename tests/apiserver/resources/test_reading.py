@@ -10,6 +10,8 @@ from dralab.api.status import ApiError
 from dralab.apiserver.http.messages import HttpRequest, WatchStream
 from dralab.apiserver.resources import continuation
 from dralab.apiserver.resources.continuation import Continuation
+from dralab.apiserver.resources.options import ListOptions
+from dralab.apiserver.resources.reading import is_indexed
 from dralab.apiserver.resources.selectors import parse_fields, selection
 from dralab.apiserver.storage import Key, Stored
 
@@ -176,3 +178,23 @@ def test_deletecollection_deletes_what_a_list_shows(ask):
     _, gone = ask("DELETE", f"{MAPS}?labelSelector=k%3D1")
     assert names(gone) == ["a", "c"]
     assert names(ask("GET", MAPS)[1]) == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("labels", "fields", "indexed"),
+    [
+        ("", "", False),
+        ("", "metadata.name=p", True),
+        ("a=b", "metadata.name=p", True),
+        ("", "spec.nodeName=n1", True),
+        ("a=b", "spec.nodeName=n1", True),
+        ("", "spec.nodeName=n1,status.phase=Running", True),
+        ("", "spec.nodeName=", False),
+        ("", "spec.nodeName!=n1", False),
+        ("", "status.phase=Running", False),
+        ("a=b", "", False),
+    ],
+)
+def test_a_name_or_a_node_finds_pods_without_a_look_at_the_others(labels, fields, indexed):
+    options = ListOptions(label_selector=labels, field_selector=fields)
+    assert is_indexed(PODS, options) is indexed
