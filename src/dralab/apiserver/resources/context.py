@@ -72,7 +72,7 @@ class Context:
         )
         self.indexes = Indexes(self.store, self.rules)
         self._second, self._text = -1, ""
-        self._last = 0
+        self._last = self.store.revision
         self.below: Context | None = None
         self.may_wait = False
         self.deadline = 0

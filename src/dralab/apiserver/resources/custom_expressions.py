@@ -50,7 +50,7 @@ class _Write:
         self.left = budget
 
     def errors(
-        self, schema: Mapping[str, Any], value: Any, old: Any, path: str, *, root: bool = False
+        self, schema: Mapping[str, Any], value: Any, old: Any, path: str, *, root: bool
     ) -> Iterator[FieldError]:
         """Yield the violations in a value and below it; `root` is for whole objects. _Spent."""
         rules = schema.get("x-kubernetes-validations")
