@@ -18,6 +18,7 @@ from dralab.runtime.resources import (
     NODES,
     PODS,
     SERVICE_ACCOUNTS,
+    SLICES,
 )
 
 pytest_plugins = ["pytester"]
@@ -160,6 +161,11 @@ def test_every_test_finds_the_nodes_ready(running_cluster, client):
     assert all(node["status"]["conditions"][-1]["status"] == "True" for node in found)
 
 
+@pytest.mark.dralab(drivers=["gpu"], tls=True, authorization=["Node", "RBAC"])
+def test_drivers_have_published_their_devices_when_a_test_begins(running_cluster, client):
+    assert [each["spec"]["nodeName"] for each in client.list(SLICES).items] == ["node-0"]
+
+
 @pytest.mark.dralab(seed=7)
 def test_the_kubeconfig_and_the_client_are_those_of_the_cluster_asked_for(
     cluster, kubeconfig, client
@@ -202,6 +208,7 @@ def test_what_is_not_a_duration_is_refused(wrong):
         ("start='noon'", "dralab: *noon*"),
         ("images=['a=b']", "images need the runtime `process`"),
         ("load_balancers='x'", "x"),
+        ("fleet='tiny'", "fleet has no shape 'tiny'; known: a100"),
         ("without=['etcd']", "unknown part 'etcd'; known: scheduler, controllers, nodes"),
     ],
 )

@@ -79,8 +79,12 @@ def clock_of(cluster: Cluster) -> ClusterClock:
 def _components(settings: ClusterSettings) -> Iterator[Component]:
     from dralab.components.control_plane import ControlPlane
     from dralab.components.nodes import NodeOptions, Nodes
+    from dralab.fleet import shapes
     from dralab.node.images import image_map
 
+    if settings.fleet and settings.fleet not in shapes.names():
+        known = ", ".join(shapes.names())
+        raise ValueError(f"fleet has no shape {settings.fleet!r}; known: {known}")
     network = IPv4Network(settings.load_balancers) if settings.load_balancers else None
     yield ControlPlane(without=settings.without, alone=True, load_balancers=network)
     if "nodes" in settings.without:

@@ -99,7 +99,7 @@ def add_options(parser: pytest.Parser) -> None:
         "--dralab-authorization",
         action="append",
         metavar="MODE",
-        help="who may do what: RBAC, Node, ... ; may be repeated [all may do everything]",
+        help="who may do what: Node, RBAC, ...; may be repeated [all may do everything]",
     )
     add(
         "--dralab-load-balancers",
