@@ -51,6 +51,8 @@ READS: Final = frozenset({"get", "list", "watch"})
 RESTARTS: Final = frozenset({"kill", "restart"})
 # A node that is silent for 40 s is not ready; after 5 minutes more its pods are evicted.
 DOWN: Final = (10 * SECOND, 60 * SECOND, 400 * SECOND)
+# So long after the script a fault may begin: before it is judged whether all is at rest.
+AFTERWARDS: Final = 20 * SECOND
 DURATIONS: Final = (SECOND // 20, SECOND // 2, 2 * SECOND, 5 * SECOND, 15 * SECOND, 40 * SECOND)
 CODES: Final = (429, 500, 503, 504)
 # A webhook that denies a write, and one that cannot be called (failurePolicy Fail).
@@ -288,7 +290,7 @@ class _Drawer:
                 PlannedFault(
                     fault=name,
                     program="" if name in OF_CLUSTER else chance.choice(self.programs),
-                    at=0 if name == "skew" else chance.randrange(1, max(2, self.duration)),
+                    at=0 if name == "skew" else self._when(),
                     # Of the cluster's things, which one.
                     nth=chance.randrange(1, 61) if name in OF_CLUSTER - {"outage"} else 0,
                     duration=chance.choice(DOWN) if name == "node-down" else duration,
@@ -306,6 +308,13 @@ class _Drawer:
                 moment=chance.choice(KILL_MOMENTS) if name == "kill" else "",
             )
         ]  # fmt: skip
+
+    def _when(self) -> int:
+        """Return a time of the script, or a little after it: what it did last is at risk then."""
+        during = self.chance.randrange(1, max(2, self.duration))
+        if self.ages.random() < 0.8:
+            return during
+        return self.duration + self.ages.randrange(1, AFTERWARDS)
 
     def _age(self) -> str:
         """Return how old a list is: a number of changes, or the time of a deletion."""
