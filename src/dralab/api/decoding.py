@@ -8,15 +8,13 @@ are compiled once per definition: every write goes through one.
 Sources: Go's encoding/json (texts), sigs.k8s.io/json (strict errors), the tags of k8s.io/api.
 """
 
-import gzip
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Final
 
-import orjson
-
-from dralab.api.messages import DATA, Messages, message_of
+from dralab.api.go_structs import embedded_in, types_of
+from dralab.api.messages import Messages, message_of
 from dralab.api.scalar_decoding import (
     Decode,
     DecodingError,
@@ -384,7 +382,7 @@ class _Walk:
             return
         name = schema.name.rpartition(".")[2] or place.owner or self.kind
         message = message_of(schema.name) if schema.name else ""
-        types, embedded = _go_types().get(message, {}), _embedded(message)
+        types, embedded = types_of(message), embedded_in(message)
         dropped = [key for key in value if key not in schema.properties]
         for key, item in value.items():
             part = schema.properties.get(key)
@@ -444,28 +442,6 @@ class _Walk:
         if schema.format in OWN_READERS:
             raise DecodingError(text)
         self._note(text)
-
-
-@lru_cache(maxsize=1)
-def _go_types() -> Mapping[str, Mapping[str, str]]:
-    """Return Go's names of the types of plain fields, by message and field."""
-    found: dict[str, dict[str, str]] = orjson.loads(
-        gzip.decompress((DATA / "go_types.json.gz").read_bytes())
-    )
-    return found
-
-
-@lru_cache(maxsize=512)
-def _embedded(message: str) -> Mapping[str, tuple[str, ...]]:
-    """Return the Go structs embedded in a struct that hold a field of it, by the field."""
-    messages = Messages.standard()
-    found: dict[str, tuple[str, ...]] = {}
-    for part in messages.fields(message).values() if message in messages else ():
-        if part.inline and part.type in messages:
-            name, inner = part.type.rpartition(".")[2], _embedded(part.type)
-            for field_ in messages.fields(part.type).values():
-                found[field_.name] = (name, *inner.get(field_.name, ()))
-    return found
 
 
 def _go_value(value: Any) -> str:

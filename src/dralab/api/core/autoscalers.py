@@ -98,7 +98,7 @@ def _target_errors(target: JsonObject, path: str, *, grouped: bool) -> list[Fiel
     if version.count("/") > 1:
         why = f"unexpected GroupVersion string: {version}"
         errors.append(fields.invalid_value(f"{path}.apiVersion", version, why))
-    elif grouped and "/" not in version:
+    elif grouped and not version.rpartition("/")[0]:
         why = "apiVersion must specify API group"
         errors.append(fields.invalid_value(f"{path}.apiVersion", version, why))
     return errors
@@ -117,6 +117,8 @@ def _metric_errors(metric: JsonObject, path: str) -> list[FieldError]:
     if wanted and wanted not in given:
         why = "must populate information for the given metric source"
         errors.append(fields.required(f"{path}.{wanted}", why))
+    if not wanted:  # which is told twice
+        errors.append(fields.not_supported(f"{path}.type", kind, list(SOURCES.values())))
     if len(given) != 1:
         why = "must populate the given metric source only"
         errors += [fields.forbidden(f"{path}.{part}", why) for part in given if part != wanted]

@@ -11,6 +11,8 @@ from dralab.api import fields
 from dralab.api.core.addresses import port_problems
 from dralab.api.fields import FieldError
 from dralab.values import names
+from dralab.values.go_text import go_quoted
+from dralab.values.go_urls import url_problem
 from dralab.values.json_types import JsonObject
 
 VERSIONS: Final = ("v1", "v1beta1")
@@ -29,12 +31,16 @@ def webhook_client_errors(client: JsonObject, path: str) -> Iterator[FieldError]
 
 
 def _url_errors(url: str, path: str) -> Iterator[FieldError]:
+    if problem := url_problem(url):
+        why = f"url must be a valid URL: parse {go_quoted(url)}: {problem}{FORM}"
+        yield fields.required(path, why)
+        return
     try:
         parts = urlsplit(url)
-        host = parts.netloc.rpartition("@")[2]
     except ValueError as error:
         yield fields.required(path, f"url must be a valid URL: {error}{FORM}")
         return
+    host = parts.netloc.rpartition("@")[2]
     if parts.scheme != "https":
         why = f"'https' is the only allowed URL scheme{FORM}"
         yield fields.invalid_value(path, parts.scheme, why)

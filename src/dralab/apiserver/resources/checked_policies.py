@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dralab.api import fields
 from dralab.api.conditions import condition_errors
+from dralab.api.core.access import any_name
 from dralab.api.core.policies import AdmissionPolicyStrategy
 from dralab.api.fields import FieldError
 from dralab.api.label_selectors import label_selector_problems
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 OPERATIONS: Final = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
 MUTATING_OPERATIONS: Final = ("CREATE", "UPDATE")
-REASONS: Final = ("Forbidden", "Invalid", "RequestEntityTooLarge", "Unauthorized")
+REASONS: Final = ("Forbidden", "Invalid", "RequestEntityTooLarge")
 ACTIONS: Final = ("Audit", "Deny", "Warn")
 IDENTIFIER: Final = re.compile(r"[_a-zA-Z][_a-zA-Z0-9]*")
 LONGEST_VALUE: Final = 5 * 1024
@@ -95,9 +96,7 @@ def _policy_problems(policy: JsonDict, *, mutating: bool) -> Iterator[FieldError
         yield fields.not_supported("spec.failurePolicy", spec.get("failurePolicy"), known)
     params = spec.get("paramKind")
     if params is not None:
-        for part in ("apiVersion", "kind"):
-            if not params.get(part):
-                yield fields.required(f"spec.paramKind.{part}")
+        yield from _param_kind_problems(params, "spec.paramKind")
     constraints = spec.get("matchConstraints")
     if constraints is None:
         yield fields.required("spec.matchConstraints")
@@ -118,6 +117,28 @@ def _policy_problems(policy: JsonDict, *, mutating: bool) -> Iterator[FieldError
         yield from _mutation_problems(spec, within)
     else:
         yield from _validation_problems(policy, spec, within)
+
+
+def _param_kind_problems(params: JsonObject, path: str) -> Iterator[FieldError]:
+    version, kind = params.get("apiVersion") or "", params.get("kind") or ""
+    at = f"{path}.apiVersion"
+    group, _, number = version.rpartition("/")
+    if not version:
+        yield fields.required(at)
+    elif version.count("/") > 1:
+        yield fields.invalid_value(at, version, f"unexpected GroupVersion string: {version}")
+    else:
+        if group and (problems := names.subdomain_problems(group)):
+            yield fields.invalid_value(at, group, ",".join(problems))
+        if not number:
+            yield fields.invalid_value(at, version, "version must be specified")
+        elif problems := names.label_1035_problems(number):
+            yield fields.invalid_value(at, number, ",".join(problems))
+    if not kind:
+        yield fields.required(f"{path}.kind")
+    elif problems := names.label_1035_problems(kind.lower()):
+        why = f"may have mixed case, but should otherwise match: {','.join(problems)}"
+        yield fields.invalid_value(f"{path}.kind", kind, why)
 
 
 def condition_problems(
@@ -194,15 +215,15 @@ def _validation_problems(
         name = f"{policy['metadata'].get('name', '')}/{key}"
         for why in names.qualified_problems(name):
             yield fields.invalid_value(f"{where}.key", name, why)
-        if key in seen:
-            yield fields.duplicate(f"{where}.key", key)
-        seen.add(key)
         if len(str(each.get("valueExpression") or "")) > LONGEST_VALUE:
             why = f"must not exceed {LONGEST_VALUE} bytes in length"
             yield fields.required(f"{where}.valueExpression", why)
         else:
             wanted = (STRING, NULL)
             yield from _expression_problems(each, "valueExpression", where, within, wanted)
+        if key in seen:
+            yield fields.duplicate(f"{where}.key", key)
+        seen.add(key)
 
 
 def _mutation_problems(spec: JsonObject, within: "Environment") -> Iterator[FieldError]:
@@ -284,13 +305,16 @@ def _match_problems(match: JsonObject | None, path: str) -> Iterator[FieldError]
             yield from label_selector_problems(match[part], f"{path}.{part}")
     for part in ("resourceRules", "excludeResourceRules"):
         for index, rule in enumerate(match.get(part) or ()):
-            yield from rule_problems(rule, f"{path}.{part}[{index}]")
+            yield from rule_problems(rule, f"{path}.{part}[{index}]", in_policy=True)
 
 
-def rule_problems(rule: JsonObject, path: str) -> Iterator[FieldError]:
+def rule_problems(rule: JsonObject, path: str, *, in_policy: bool = False) -> Iterator[FieldError]:
     """Yield what is wrong with a rule about operations and resources."""
     seen = set()
     for index, name in enumerate(rule.get("resourceNames") or ()):
+        if in_policy:
+            for why in any_name(name):
+                yield fields.invalid_value(f"{path}.resourceNames[{index}]", name, why)
         if name in seen:
             yield fields.duplicate(f"{path}.resourceNames[{index}]", name)
         seen.add(name)
@@ -365,19 +389,24 @@ def _param_ref_problems(ref: JsonObject | None, path: str) -> Iterator[FieldErro
     if ref is None:
         return
     name, selector = ref.get("name"), ref.get("selector")
+    alone = "name and selector are mutually exclusive"
+    for why in any_name(name or ""):
+        yield fields.invalid_value(f"{path}.name", name, why)
     if name and selector is not None:
-        why = "name and selector are mutually exclusive"
-        yield fields.forbidden(f"{path}.name", why)
-        yield fields.forbidden(f"{path}.selector", why)
-    if selector:
+        yield fields.forbidden(f"{path}.name", alone)
+    if selector is not None:
         yield from label_selector_problems(selector, f"{path}.selector")
+        if name:
+            yield fields.forbidden(f"{path}.selector", alone)
     if not name and selector is None:
         yield fields.required(path, "one of name or selector must be specified")
     action = ref.get("parameterNotFoundAction")
     if not action:
         yield fields.required(f"{path}.parameterNotFoundAction")
     elif action not in {"Allow", "Deny"}:
-        yield fields.not_supported(f"{path}.parameterNotFoundAction", action, ["Deny", "Allow"])
+        yield fields.not_supported(
+            f"{path}.parameterNotFoundAction", action, ["Deny", "Allow"], ordered=True
+        )
 
 
 def _action_problems(actions: Sequence[str], path: str) -> Iterator[FieldError]:

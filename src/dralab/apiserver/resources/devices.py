@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from dralab.api.fields import FieldError
 from dralab.api.kinds import Kind
 from dralab.api.strategy import Strategy
+from dralab.values.go_text import go_quoted
 from dralab.values.json_types import JsonDict
 
 if TYPE_CHECKING:
@@ -92,6 +93,15 @@ class DeviceStrategy(Strategy):
             new, old, "status", self.features, compiled
         )
         return found
+
+    def warnings(self, value: JsonDict, old: JsonDict | None = None) -> list[str]:  # noqa: ARG002
+        """Return what to say of the name of a slice's driver."""
+        driver = (value.get("spec") or {}).get("driver") or ""
+        if driver == driver.lower():
+            return []
+        shown = go_quoted(driver)
+        why = f"driver names should be lowercase; {shown} contains uppercase characters"
+        return [f"spec.driver: {why}"]
 
     def in_version(self, version: str, kind: str, errors: Sequence[FieldError]) -> list[FieldError]:
         """Return errors with the paths of the version that the client wrote."""

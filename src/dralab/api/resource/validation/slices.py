@@ -239,13 +239,11 @@ def _selection_errors(spec: JsonObject, path: str) -> list[FieldError]:
     if selector is not None:
         given.append("`nodeSelector`")
         found += node_selector_errors(selector, f"{path}.nodeSelector")
-        terms = selector.get("nodeSelectorTerms") or []
-        if len(terms) != 1:
-            shown = [go_form("NodeSelectorTerm", term) for term in terms]
+        terms = selector.get("nodeSelectorTerms")
+        if len(terms or ()) != 1:
+            shown = terms and [go_form("NodeSelectorTerm", term) for term in terms]
             text = "must have exactly one node selector term"
-            found.append(
-                invalid_value(f"{path}.nodeSelector.nodeSelectorTerms", shown or None, text)
-            )
+            found.append(invalid_value(f"{path}.nodeSelector.nodeSelectorTerms", shown, text))
     for name in ("allNodes", "perDeviceNodeSelection"):
         if spec.get(name):
             given.append(f"`{name}`")

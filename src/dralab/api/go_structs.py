@@ -1,0 +1,43 @@
+"""Go's names of the types of fields and of the structs embedded in a struct."""
+
+import gzip
+from collections.abc import Mapping
+from functools import lru_cache
+
+import orjson
+
+from dralab.api.messages import DATA, Messages
+
+
+@lru_cache(maxsize=1)
+def _go_types() -> Mapping[str, Mapping[str, str]]:
+    """Return Go's names of the types of plain fields, by message and field."""
+    found: dict[str, dict[str, str]] = orjson.loads(
+        gzip.decompress((DATA / "go_types.json.gz").read_bytes())
+    )
+    return found
+
+
+@lru_cache(maxsize=512)
+def embedded_in(message: str) -> Mapping[str, tuple[str, ...]]:
+    """Return the Go structs embedded in a struct that hold a field of it, by the field."""
+    messages = Messages.standard()
+    found: dict[str, tuple[str, ...]] = {}
+    for part in messages.fields(message).values() if message in messages else ():
+        if part.inline and part.type in messages:
+            name, inner = part.type.rpartition(".")[2], embedded_in(part.type)
+            for field_ in messages.fields(part.type).values():
+                found[field_.name] = (name,)
+            found |= {below: (name, *where) for below, where in inner.items()}
+    return found
+
+
+@lru_cache(maxsize=512)
+def types_of(message: str) -> Mapping[str, str]:
+    """Return Go's names of the types of a struct's plain fields and of those embedded in it."""
+    messages = Messages.standard()
+    found = dict(_go_types().get(message, {}))
+    for part in messages.fields(message).values() if message in messages else ():
+        if part.inline:
+            found |= types_of(part.type)
+    return found
