@@ -276,6 +276,8 @@ def is_elsewhere(request: Request, status: int, body: bytes) -> bool:
     """Whether the answer had to come from a node, or from behind a proxy, which are not here."""
     if status == 503:
         return "/proxy" in request.path
+    if "/proxy" in request.path:
+        return b"has no endpoint for its pods" in body
     return request.path.rpartition("/")[2] in ON_NODES and b"Internal Server Error" not in body
 
 
