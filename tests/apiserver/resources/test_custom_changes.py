@@ -130,3 +130,27 @@ def test_what_a_group_of_custom_resources_does_not_have_is_an_unknown_path(serve
     request = HttpRequest(method="GET", path="/apis/x.io/v2")
     assert server.handle(request).body == b"404 page not found\n"
     assert ask(server, "GET", "/apis/apps/v1/namespaces/default/pears")[1]["reason"] == "NotFound"
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        # An operator deletes all objects of a kind so, and goes on when there is no such path.
+        ("DELETE", "/apis/x.io/v1/apples"),
+        ("POST", "/apis/x.io/v1/apples"),
+        ("PUT", "/apis/x.io/v1/apples"),
+        ("PATCH", "/apis/x.io/v1/apples"),
+        ("GET", "/apis/x.io/v1/apples/a"),
+        ("DELETE", "/apis/x.io/v1/apples/a"),
+        ("GET", "/apis/x.io/v1/apples/a/status"),
+    ],
+)
+def test_custom_resources_without_their_namespace_are_an_unknown_path(server, method, path):
+    define(server, fields())
+    assert ask(server, "GET", "/apis/x.io/v1/apples")[0] == 200
+    headers = {"content-type": "application/json"}
+    answer = server.handle(HttpRequest(method=method, path=path, headers=headers, body=b"{}"))
+    assert (answer.status, answer.body) == (404, b"404 page not found\n")
+    builtin = path.replace("/apis/x.io/v1/apples", "/api/v1/pods")
+    expected = 404 if "/a" in builtin.removeprefix("/api") else 405
+    assert ask(server, method, builtin, {})[0] == expected

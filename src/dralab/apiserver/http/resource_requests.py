@@ -42,6 +42,7 @@ from dralab.apiserver.http.routing import (
     is_watch,
     not_found,
     query_of,
+    without_namespace,
 )
 from dralab.apiserver.http.trying import JSON, NO_CACHE
 from dralab.apiserver.http.weighing import Weights
@@ -141,11 +142,9 @@ class ResourceRequests:
                 raise not_allowed()
             return self._subresource(request, route, user, query, verb)
         verb = (OBJECT_VERBS if route.name else COLLECTION_VERBS).get(method, "")
-        if (
-            verb not in kind.verbs
-            or (route.watch and verb not in {"get", "list"})
-            or (kind.namespaced and not route.namespace and verb in {"create", "deletecollection"})
-        ):
+        if kind.namespaced and not route.namespace and verb != "list":
+            raise not_allowed() if kind.patches_strategically else without_namespace(kind)
+        if verb not in kind.verbs or (route.watch and verb not in {"get", "list"}):
             raise not_allowed()
         match verb:
             case "get":

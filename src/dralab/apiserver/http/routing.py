@@ -40,12 +40,21 @@ class Route:
 
 
 class NoSuchGroup(Exception):  # noqa: N818 - an answer of its own: 404 in plain text
-    """The path is below a group that is not served."""
+    """The path is below a group that is not served, or a custom resource's without a namespace."""
 
 
 def not_found() -> ApiError:
     """Return the error for an unknown path below a served group."""
     return ApiError("NotFound", "the server could not find the requested resource", details={})
+
+
+def without_namespace(kind: Kind) -> Exception:
+    """Return the error for a request that needs a namespace and has none, or no name either.
+
+    A custom resource's path without one is not known to whatever serves custom resources, except
+    for lists (apiextensions-apiserver, customresource_handler.go).
+    """
+    return not_found() if kind.patches_strategically else NoSuchGroup(kind.group)
 
 
 def segments_of(path: str) -> list[str]:
@@ -94,7 +103,7 @@ def route(parts: list[str], kinds: Kinds) -> Route:
     if name and kind.verbs == CREATED_ONLY:
         raise not_found()
     if name and kind.namespaced and not namespace:
-        raise not_found()
+        raise without_namespace(kind)
     subresource = rest[2] if len(rest) > 2 else ""
     if subresource and subresource not in kind.subresources:
         raise not_found()
