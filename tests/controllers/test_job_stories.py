@@ -1,6 +1,7 @@
 """Jobs on a node in simulated time: their counts, conditions and events, second by second.
 
-What is expected was read against the job controller of Kubernetes 1.36.
+The expectations record what dralab does; those that surprised were compared with the job controller
+of Kubernetes 1.36.
 """
 
 from collections import Counter
