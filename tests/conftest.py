@@ -4,7 +4,7 @@ import contextlib
 import os
 import random
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -25,8 +25,10 @@ FAILED = pytest.StashKey[bool]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add `--shuffle SEED`: a run of the same tests in another order."""
+    """Add `--shuffle SEED`, the same tests in another order, and `--seeds N`."""
     parser.addoption("--shuffle", type=int, metavar="SEED", help="run the tests in a random order")
+    told = "seeds of each test that runs programs under faults (its own number otherwise)"
+    parser.addoption("--seeds", type=int, metavar="N", help=told)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -75,3 +77,10 @@ def descendants(process: int | str = "self") -> set[int]:
             for child in map(int, task.read_text().split()):
                 found |= {child, *descendants(child)}
     return found
+
+
+@pytest.fixture
+def seeds(request: pytest.FixtureRequest) -> Callable[[int], range]:
+    """Return the seeds of a test of programs under faults: as many as it says, or `--seeds`."""
+    asked = request.config.getoption("seeds")
+    return lambda usual: range(asked or usual)

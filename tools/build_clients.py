@@ -74,6 +74,12 @@ COMMANDS = {
         "sigs.k8s.io/dra-example-driver/cmd/dra-example-webhook",
         "sigs.k8s.io/dra-example-driver v0.4.0",
     ),
+    # A program whose false alarms under faults are counted.
+    "crossplane": (
+        "DRALAB_CROSSPLANE",
+        "github.com/crossplane/crossplane/v2/cmd/crossplane",
+        "github.com/crossplane/crossplane/v2 v2.2.0",
+    ),
     # The last release that had classic DRA and structured parameters of v1alpha2 side by side.
     "dra-test-driver": (
         "DRALAB_OLD_DRIVER",

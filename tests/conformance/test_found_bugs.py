@@ -65,24 +65,24 @@ def of_kopf(bug=""):
 
 
 @pytest.mark.parametrize("bug", BUGS)
-def test_a_bug_of_an_operator_on_client_go_is_found(operator, bug):
+def test_a_bug_of_an_operator_on_client_go_is_found(operator, bug, seeds):
     found = of_go(operator, "--bug", bug)
-    assert search(found, expected_end(found), range(100), fail_fast=True).failures
+    assert search(found, expected_end(found), seeds(100), fail_fast=True).failures
 
 
-def test_the_operator_on_client_go_raises_no_false_alarm(operator):
+def test_the_operator_on_client_go_raises_no_false_alarm(operator, seeds):
     found = of_go(operator)
-    assert search(found, expected_end(found), range(100)).failures == {}
+    assert search(found, expected_end(found), seeds(100)).failures == {}
 
 
 @needs_kopf
 @pytest.mark.parametrize("bug", BUGS)
-def test_a_bug_of_an_operator_on_kopf_is_found(bug):
+def test_a_bug_of_an_operator_on_kopf_is_found(bug, seeds):
     found = of_kopf(bug)
-    assert search(found, expected_end(found), range(100), fail_fast=True).failures
+    assert search(found, expected_end(found), seeds(100), fail_fast=True).failures
 
 
 @needs_kopf
-def test_the_operator_on_kopf_raises_no_false_alarm():
+def test_the_operator_on_kopf_raises_no_false_alarm(seeds):
     found = of_kopf()
-    assert search(found, expected_end(found), range(30)).failures == {}
+    assert search(found, expected_end(found), seeds(30)).failures == {}

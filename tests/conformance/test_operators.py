@@ -6,7 +6,6 @@ DRALAB_OPERATORS names a folder of programs that were built before. Python's com
 
 import contextlib
 import importlib.util
-import json
 import os
 import shutil
 import subprocess
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+import gomodules
 from dralab.api.status import ApiError
 from dralab.runtime.client import Resource
 from dralab.runtime.resources import DEPLOYMENTS, PODS, SERVICES
@@ -67,29 +67,13 @@ def module(tmp_path_factory):
     """Return a Go module's sources and a program of it. Skips where they can't be had."""
 
     def module(path, version, package):
-        go = shutil.which("go")
-        if go is None:
-            pytest.skip("Go is not installed")
         name = path.rpartition("/")[2]
-        words = [go, "mod", "download", "-json", f"{path}@{version}"]
-        fetched = subprocess.run(words, capture_output=True, text=True, check=False)
-        if fetched.returncode:
-            pytest.skip(f"{path} can't be had: {fetched.stdout.strip()}")
-        sources = Path(json.loads(fetched.stdout)["Dir"])
+        sources = gomodules.sources(path, version)
         ready = Path(os.environ.get("DRALAB_OPERATORS", "")) / name
         if ready.is_file():
             return sources, ready
         place = tmp_path_factory.mktemp("operators") / name
-        shutil.copytree(sources, place, copy_function=shutil.copyfile)
-        program = place / "program"
-        flags = {"GOFLAGS": "-mod=mod -buildvcs=false"}  # its own go.mod, as it was published
-        subprocess.run(
-            [go, "build", "-o", program, package],
-            cwd=place,
-            env={**os.environ, **flags},
-            check=True,
-        )
-        return sources, program
+        return sources, gomodules.program(sources, place, package)
 
     return module
 

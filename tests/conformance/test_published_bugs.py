@@ -8,11 +8,11 @@ and DRALAB_CASS_OPERATOR name them.
 import json
 import os
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
+import gomodules
 from dralab.kernel.clock import SECOND
 from dralab.testing.faults import PlannedFault
 from dralab.testing.process import ProgramSpec
@@ -21,8 +21,7 @@ from dralab.testing.trial import expected_end, run_trial
 from dralab.virtualtime import unavailable
 
 HERE = Path(__file__).parent / "published"
-RABBITMQ = "github.com/rabbitmq/cluster-operator@v1.6.0"
-BUILD = 1200
+RABBITMQ = ("github.com/rabbitmq/cluster-operator", "v1.6.0")
 pytestmark = [
     pytest.mark.conformance,
     pytest.mark.timeout(2400),
@@ -111,26 +110,11 @@ def named(variable):
 @pytest.fixture(scope="session")
 def rabbitmq(tmp_path_factory):
     """The command of the RabbitMQ operator, and the definition whose defaults it needs."""
-    if shutil.which("go") is None:
-        pytest.skip("Go is not installed")
-    asked = subprocess.run(
-        ["go", "mod", "download", "-json", RABBITMQ], capture_output=True, text=True, check=False
-    )
-    source = json.loads(asked.stdout or "{}").get("Dir")
-    if not source:
-        pytest.skip(f"{RABBITMQ} is not served here: {asked.stderr[-200:]}")
-    folder = tmp_path_factory.mktemp("rabbitmq")
-    shutil.copytree(source, folder / "source", copy_function=shutil.copyfile)
-    for each in [folder / "source", *(folder / "source").rglob("*")]:
-        each.chmod(0o755 if each.is_dir() else 0o644)
-    target = folder / "operator"
-    subprocess.run(
-        ["go", "build", "-mod=mod", "-trimpath", "-o", str(target), "."],
-        cwd=folder / "source", check=True, timeout=BUILD,
-    )  # fmt: skip
+    sources = gomodules.sources(*RABBITMQ)
+    target = gomodules.program(sources, tmp_path_factory.mktemp("rabbitmq") / "source", ".")
     variables = ["KUBE_CONFIG={kubeconfig}", "OPERATOR_NAMESPACE=default"]
     options = ["--kubeconfig", "{kubeconfig}", "--metrics-addr", "0"]
-    kind_file = folder / "source/config/crd/bases/rabbitmq.com_rabbitmqclusters.yaml"
+    kind_file = sources / "config/crd/bases/rabbitmq.com_rabbitmqclusters.yaml"
     return ["env", *variables, str(target), *options], kind_file
 
 

@@ -58,7 +58,7 @@ cluster: {{nodes: 2, drivers: [gpu], scheduler: false}}
 
 pytestmark = [
     pytest.mark.conformance,
-    pytest.mark.timeout(1800),
+    pytest.mark.timeout(900),
     pytest.mark.skipif(unavailable() is not None, reason=str(unavailable())),
 ]
 needs_manager = stockparts.needs(stockparts.MANAGER)
@@ -75,13 +75,13 @@ def jobs(folder, gate):
 
 
 @needs_manager
-def test_a_job_controller_that_does_not_see_its_own_writes_makes_pods_twice(tmp_path):
+def test_a_job_controller_that_does_not_see_its_own_writes_makes_pods_twice(tmp_path, seeds):
     scenario, expected = jobs(tmp_path, "false")
-    assert search(scenario, expected, range(100), fail_fast=True).failures
+    assert search(scenario, expected, seeds(100), fail_fast=True).failures
 
 
 @needs_manager
-def test_a_job_controller_that_waits_for_its_own_writes_makes_no_pod_twice(tmp_path):
+def test_a_job_controller_that_waits_for_its_own_writes_makes_no_pod_twice(tmp_path, seeds):
     scenario, expected = jobs(tmp_path, "true")
     # Each of its updates of the Job stays unseen for a while once.
     for nth in range(1, expected.traffic.events["manager", "jobs.batch"] + 1):
@@ -90,13 +90,13 @@ def test_a_job_controller_that_waits_for_its_own_writes_makes_no_pod_twice(tmp_p
             nth=nth, duration=5 * SECOND,
         )  # fmt: skip
         assert run_trial(scenario, expected, [hold], 0).violations == ()
-    assert search(scenario, expected, range(60)).failures == {}
+    assert search(scenario, expected, seeds(60)).failures == {}
 
 
 @needs_scheduler
-def test_the_scheduler_raises_no_false_alarm(tmp_path):
+def test_the_scheduler_raises_no_false_alarm(tmp_path, seeds):
     binary = stockparts.found(stockparts.SCHEDULER)
     (tmp_path / "scenario.yaml").write_text(SCHEDULER.format(binary=binary))
     (tmp_path / "claims-pods.yaml").write_text((OWN / "claims-pods.yaml").read_text())
     scenario = load(tmp_path / "scenario.yaml")
-    assert search(scenario, expected_end(scenario), range(30)).failures == {}
+    assert search(scenario, expected_end(scenario), seeds(30)).failures == {}

@@ -1,0 +1,37 @@
+"""Programs of public Go modules, built as they are published, and their sources."""
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+BUILD = 1200
+
+
+def sources(path: str, version: str) -> Path:
+    """Return the folder of a module, which nothing may write to. Skips where it can't be had."""
+    if shutil.which("go") is None:
+        pytest.skip("Go is not installed")
+    words = ["go", "mod", "download", "-json", f"{path}@{version}"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"{path} can't be had: {done.stdout.strip()}")
+    return Path(json.loads(done.stdout)["Dir"])
+
+
+def program(found: Path, place: Path, package: str) -> Path:
+    """Build a package of the sources in `place`, which is made: it takes minutes the first time."""
+    shutil.copytree(found, place, copy_function=shutil.copyfile)
+    for each in [place, *place.rglob("*")]:
+        each.chmod(0o755 if each.is_dir() else 0o644)
+    target = place / "program"
+    # Its own go.mod, as it was published.
+    flags = {"GOFLAGS": "-mod=mod -buildvcs=false"}
+    subprocess.run(
+        ["go", "build", "-trimpath", "-o", str(target), package],
+        cwd=place, env={**os.environ, **flags}, check=True, timeout=BUILD,
+    )  # fmt: skip
+    return target
