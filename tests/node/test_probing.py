@@ -10,8 +10,8 @@ import pytest
 from dralab.kernel.clock import SECOND
 from dralab.node.container_runs import ProbeRecord
 from dralab.node.containers import ContainerStartError
+from dralab.node.lifecycle_hooks import _work
 from dralab.node.probing import probe, with_port
-from dralab.node.termination import _work
 
 grpc = pytest.importorskip("grpc", reason="the extra dralab[grpc] is not installed")
 
@@ -129,10 +129,17 @@ def test_what_is_not_http_fails_the_probe_and_nothing_else(answering):
 def test_a_hook_reaches_no_other_host(answering):
     port, answer, asked = answering
     answer[0] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
-    for wanted, done in ((port, True), (f"80@127.0.0.1:{port}", False)):
+    container = {"ports": [{"name": "web", "containerPort": port}]}
+    for wanted, done in ((port, True), ("web", True), (f"80@127.0.0.1:{port}", False)):
         hook = {"httpGet": {"port": wanted, "path": "/stop"}}
-        assert _work(Real(), hook, 20)() is done
-    assert asked == [b"GET /stop HTTP/1.1"]
+        assert _work(Real(), container, hook, 20)() is done
+    assert asked == [b"GET /stop HTTP/1.1"] * 2
+
+
+def test_any_answer_is_good_enough_for_a_hook(answering):
+    port, answer, _ = answering
+    answer[0] = b"HTTP/1.1 500 Oh\r\nContent-Length: 0\r\n\r\n"
+    assert _work(Real(), {}, {"httpGet": {"port": port}}, None)() is True
 
 
 @pytest.mark.parametrize(("code", "done"), [(0, True), (1, False), (None, False)])
@@ -145,12 +152,12 @@ def test_a_hook_is_done_where_its_command_succeeds(code, done):
                 raise ContainerStartError("it is not there")
             return code
 
-    assert _work(Runs(), {"exec": {"command": ["stop"]}}, 20)() is done
+    assert _work(Runs(), {}, {"exec": {"command": ["stop"]}}, 20)() is done
 
 
 def test_a_hook_without_a_server_fails():
-    assert _work(Real(), {"httpGet": {"port": 9}}, 1)() is False
-    assert _work(Real(), {}, 1)() is False
+    assert _work(Real(), {}, {"httpGet": {"port": 9}}, 1)() is False
+    assert _work(Real(), {}, {}, 1)() is False
 
 
 def test_a_port_may_be_given_by_its_name():

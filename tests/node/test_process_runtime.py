@@ -99,6 +99,22 @@ def test_both_outputs_go_into_the_log_in_order(bench):
     assert log.ended
 
 
+def test_the_end_of_a_file_is_the_termination_message(bench):
+    script = "printf gone > $DRALAB_ROOT/dev/termination-log; exit 1"
+    _, _, exit_of = bench.run("sh", "-c", script, message_path="/dev/termination-log")
+    assert exit_of().message == "gone"
+    script = "printf '%05000dend' 0 > $DRALAB_ROOT/x/y"
+    _, _, exit_of = bench.run("sh", "-c", script, message_path="/x/y")
+    assert exit_of().message == "0" * 4093 + "end"
+
+
+def test_a_link_is_not_followed_to_a_termination_message(bench, tmp_path):
+    (tmp_path / "secret").write_text("theirs")
+    script = f"ln -s {tmp_path}/secret $DRALAB_ROOT/dev/termination-log"
+    _, _, exit_of = bench.run("sh", "-c", script, message_path="/dev/termination-log")
+    assert exit_of().message == ""
+
+
 def test_a_container_sees_its_own_environment_and_nothing_of_the_server_s(bench, monkeypatch):
     monkeypatch.setenv("SECRET_OF_THE_SERVER", "yes")
     _, log, exit_of = bench.run("env", env={"FAKE_DEVICE_0": "gpu-1"})

@@ -11,6 +11,7 @@ from dralab.values.json_types import JsonObject
 FIRST_BACK_OFF: Final = 10 * SECOND  # kubelet: MaxContainerBackOff 300 s, doubled from 10 s
 LONGEST_BACK_OFF: Final = 300 * SECOND
 LONG_ENOUGH: Final = 600 * SECOND
+MOST_TOLD: Final = 4096  # kubelet: MaxContainerTerminationMessageLength
 
 
 @dataclass(slots=True)
@@ -19,6 +20,7 @@ class RunningContainer:
 
     spec: JsonObject
     init: bool = False
+    ephemeral: bool = False
     restarts: int = 0
     back_off: int = 0
     not_before: int = 0
@@ -33,6 +35,8 @@ class RunningContainer:
     log: ContainerLog = field(default_factory=ContainerLog)
     previous: ContainerLog | None = None
     probes: dict[str, "ProbeRecord"] = field(default_factory=dict)
+    # Whether its postStart hook still runs.
+    starting: bool = False
     stopping: bool = False
     # When it has to be over, once it is stopping.
     ends_by: int = 0
@@ -57,11 +61,13 @@ class RunningContainer:
     def has_started(self) -> bool:
         """Whether its startup probe, if any, has succeeded."""
         probe = self.probes.get("startupProbe")
-        return self.alive and (probe is None or probe.good)
+        return self.alive and not self.starting and (probe is None or probe.good)
 
     @property
     def ready(self) -> bool:
-        """Whether it counts as ready."""
+        """Whether it counts as ready; an ephemeral container never does."""
+        if self.ephemeral:
+            return False
         if self.init and not self.sidecar:
             return self.exit is not None and self.exit.code == 0
         probe = self.probes.get("readinessProbe")
@@ -73,7 +79,7 @@ class RunningContainer:
         self.exit = exit
         self.finished = now
         self.probes = {}
-        self.stopping = False
+        self.starting = self.stopping = False
 
     def due(self, now: int) -> int:
         """Return in how many nanoseconds it may be started again after an end."""
@@ -86,7 +92,7 @@ class RunningContainer:
 
     def again(self) -> None:
         """Make room for another run."""
-        self.last = {"terminated": self._terminated()}
+        self.last = {"terminated": self._terminated(MOST_TOLD)}
         self.restarts += 1
         self.exit = None
         self.previous, self.log = self.log, ContainerLog()
@@ -107,20 +113,20 @@ class RunningContainer:
         self.exit = ContainerExit(terminated["exitCode"], terminated.get("reason", ""))
         self.log.end()
 
-    def status(self, runtime: str, uid: str) -> dict[str, Any]:
-        """Return the entry of containerStatuses."""
+    def status(self, runtime: str, uid: str, most: int = MOST_TOLD) -> dict[str, Any]:
+        """Return the entry of containerStatuses; `most` characters of a termination message."""
         identity = f"{runtime}://{uid}/{self.name}/{self.number}"
-        if self.alive:
+        if self.alive and not self.starting:
             state: dict[str, Any] = {"running": {"startedAt": rfc3339(self.started)}}
         elif self.exit is not None and self.waiting != "CrashLoopBackOff":
-            state = {"terminated": self._terminated() | {"containerID": identity}}
+            state = {"terminated": self._terminated(most) | {"containerID": identity}}
         else:
             state = {"waiting": {"reason": self.waiting}}
             if self.message:
                 state["waiting"]["message"] = self.message
         last = self.last or {}
         if self.exit is not None and self.waiting == "CrashLoopBackOff":
-            last = {"terminated": self._terminated() | {"containerID": identity}}
+            last = {"terminated": self._terminated(most) | {"containerID": identity}}
         found: dict[str, Any] = {
             "name": self.name,
             "state": state,
@@ -131,11 +137,13 @@ class RunningContainer:
             "imageID": f"{runtime}://{self.spec.get('image', '')}" if self.number else "",
             "started": self.has_started,
         }
+        if self.ephemeral:
+            del found["started"]
         if self.number:
             found["containerID"] = identity
         return found
 
-    def _terminated(self) -> dict[str, Any]:
+    def _terminated(self, most: int) -> dict[str, Any]:
         over = self.exit or ContainerExit(0)
         found = {
             "exitCode": over.code,
@@ -144,7 +152,7 @@ class RunningContainer:
             "finishedAt": rfc3339(self.finished),
         }
         if over.message:
-            found["message"] = over.message
+            found["message"] = over.message[:most]
         return found
 
 
@@ -158,6 +166,7 @@ class ProbeRecord:
     successes: int = 0
     failures: int = 0
     asked: bool = False
+    kind: str = ""
 
     def take_answer(self, *, success: bool, now: int) -> bool:
         """Take one answer; return whether the probe has now failed for good."""

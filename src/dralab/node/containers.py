@@ -42,6 +42,8 @@ class ContainerStart:
     log: ContainerLog
     limits: Mapping[str, str] = field(default_factory=dict)
     args: Sequence[str] = ()
+    # Where the container leaves its termination message; empty if it leaves none.
+    message_path: str = ""
     # The CPUs it is confined to, as Linux lists them; empty for all.
     cpus: str = ""
     files: Callable[[str], Mapping[str, bytes]] = no_files

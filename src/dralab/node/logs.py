@@ -26,6 +26,8 @@ class ContainerLog:
         self._weight = 0
         self._count = 0
         self._ended = False
+        # Whether the last line came without its end.
+        self.unfinished = False
         self._listeners: list[Callable[[], None]] = []
 
     @property
@@ -33,9 +35,13 @@ class ContainerLog:
         """Whether nothing more will come."""
         return self._ended
 
-    def write(self, when: int, line: str) -> None:
-        """Add a line without its end, written at `when` (ns since the epoch)."""
+    def write(self, when: int, line: str, *, whole: bool = True) -> None:
+        """Add a line without its end, written at `when` (ns since the epoch).
+
+        Not `whole`: its end has not come.
+        """
         with self._lock:
+            self.unfinished = not whole
             self._lines.append((when, line))
             self._count += 1
             self._weight += len(line)

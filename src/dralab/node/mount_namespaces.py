@@ -103,6 +103,10 @@ def spec_of(
         binds.append(
             {"source": str(source), "target": mount["containerPath"], "readonly": readonly}
         )
+    if start.message_path:
+        message = directory / "termination-log"
+        message.touch()
+        binds.append({"source": str(message), "target": start.message_path, "readonly": False})
     root = directory / "root"
     root.mkdir(exist_ok=True)
     return {

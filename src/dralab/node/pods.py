@@ -4,18 +4,21 @@
 of phases, conditions and their reasons: kubelet 1.36.
 """
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
 from dralab.contracts.cdi import CdiError
 from dralab.kernel.clock import SECOND, from_rfc3339, rfc3339
 from dralab.node.container_environment import ConfigError, args_of, argv_of, config_of
-from dralab.node.container_runs import ProbeRecord, RunningContainer
+from dralab.node.container_runs import RunningContainer
 from dralab.node.containers import ContainerExit, ContainerStart, ContainerStartError, ImageNotReady
+from dralab.node.lifecycle_hooks import run_hook
 from dralab.node.node_context import NodeContext
-from dralab.node.probing import probe, with_port
+from dralab.node.pod_probes import PodProbes, records
 from dralab.node.statuses import PodEnd, conditions
 from dralab.node.termination import end, next_to_end
+from dralab.node.termination_messages import DEFAULT_PATH, MOST_OF_POD, with_message
 from dralab.node.volume_files import files_of
 from dralab.objects.claims import has_device_claims, uses_claims
 from dralab.objects.metadata import controller_of, is_deleting, key_of, status_of, uid_of
@@ -28,7 +31,6 @@ BUSY: Final = SECOND // 10
 # less of the two that most pods with claims cost.
 SETTLING: Final = SECOND // 10
 REFUSED_FOR: Final = 10 * SECOND
-PROBES: Final = ("startupProbe", "readinessProbe", "livenessProbe")
 
 
 class PodLife:
@@ -44,6 +46,8 @@ class PodLife:
             RunningContainer(item, init=True) for item in spec.get("initContainers") or ()
         ]
         self.mains = [RunningContainer(item) for item in spec.get("containers") or ()]
+        self.ephemerals: list[RunningContainer] = []
+        self.probing = PodProbes(node)
         self.begun = node.clock.now()
         self.started = status.get("startTime") or rfc3339(self.begun)
         self.ip = status.get("podIP") or (node.ip if spec.get("hostNetwork") else "")
@@ -60,8 +64,8 @@ class PodLife:
 
     @property
     def containers(self) -> list[RunningContainer]:
-        """All containers, init containers first."""
-        return [*self.inits, *self.mains]
+        """All containers: init containers first, ephemeral containers last."""
+        return [*self.inits, *self.mains, *self.ephemerals]
 
     def at_rest(self) -> bool:
         """Whether nothing of it runs or is held any more."""
@@ -93,10 +97,11 @@ class PodLife:
             again = self._prepare()
             return again if again is not None else deadline
         delays = [deadline] if deadline is not None else []
+        delays += self._ephemeral()
         delays += self._init()
         if self._initialized():
             delays += self._main()
-        delays += self._probe()
+        delays += self.probing.look(pod, self.containers, self._grace())
         if self._judge():
             return self._release()
         return min(delays, default=None)
@@ -185,6 +190,16 @@ class PodLife:
 
     # --- containers ---------------------------------------------------------------------------
 
+    def _ephemeral(self) -> list[int]:
+        """Start the ephemeral containers that are new; they are never started again."""
+        known = {each.name for each in self.ephemerals}
+        for item in self.pod["spec"].get("ephemeralContainers") or ():
+            if item["name"] not in known:
+                self.ephemerals.append(RunningContainer(item, ephemeral=True))
+                self._remember(status_of(self.pod), self.ephemerals[-1:])
+        waiting = [each for each in self.ephemerals if not each.number]
+        return [again for each in waiting if (again := self._start(each)) is not None]
+
     def _init(self) -> list[int]:
         """Start the init container that is next, and sidecars that ended; return the delays."""
         delays: list[int] = []
@@ -219,14 +234,14 @@ class PodLife:
         delays = []
         for each in self.mains:
             again = None
-            if each.alive:
-                continue
-            if each.exit is None:
+            if not each.alive and each.exit is None:
                 again = self._start(each)
-            elif self._restarts(each.exit):
+            elif each.exit is not None and self._restarts(each.exit):
                 again = self._again(each)
             if again is not None:
                 delays.append(again)
+            if each.starting:
+                break  # kubelet: containers start one after the other, with their hooks
         return delays
 
     def _again(self, each: RunningContainer) -> int | None:
@@ -276,6 +291,7 @@ class PodLife:
                 or (owner is not None and owner["kind"] == "Job"),
                 log=each.log,
                 limits=(each.spec.get("resources") or {}).get("limits") or {},
+                message_path=each.spec.get("terminationMessagePath", DEFAULT_PATH),
             )
             if node.hooks is not None:
                 start = node.hooks.create(self._with_ip(), each, start)
@@ -296,18 +312,29 @@ class PodLife:
             )
         each.number, each.started = number, now
         each.waiting, each.message = "", ""
-        each.probes = {
-            kind: ProbeRecord(
-                with_port(each.spec, kind),
-                now + each.spec[kind].get("initialDelaySeconds", 0) * SECOND,
-            )
-            for kind in PROBES
-            if each.spec.get(kind)
-        }
+        each.probes = records(each.spec, now)
         node.recorder.event(self.pod, "Pod", "Started", f"Container started: {each.name}")
+        if hook := (each.spec.get("lifecycle") or {}).get("postStart"):
+            self._post_start(each, hook)
         if node.hooks is not None:
             node.hooks.started(self.pod, each)
         return None
+
+    def _post_start(self, each: RunningContainer, hook: JsonObject) -> None:
+        """Run its hook; until that is done the container does not count as running."""
+        container = each.container
+        each.starting = True
+
+        def answered(*, good: bool) -> None:
+            if each.container is not container:
+                return
+            each.starting = False
+            if not good:
+                self._warn("FailedPostStartHook", "PostStartHook failed")
+                end(self.node, self.pod, each, self._grace())
+            self.node.wake(self.pod)
+
+        run_hook(self.node, each, hook, None, answered)
 
     def _warn(self, reason: str, message: str) -> None:
         self.node.recorder.event(self.pod, "Pod", reason, message, type="Warning")
@@ -321,71 +348,10 @@ class PodLife:
 
     def _ended(self, each: RunningContainer, number: int, exit: ContainerExit) -> None:
         if each.number == number:
-            each.ended(exit, self.node.clock.now())
+            each.ended(with_message(exit, each), self.node.clock.now())
             if self.node.hooks is not None:
                 self.node.hooks.ended(self.pod, each)
             self.node.wake(self.pod)
-
-    def _probe(self) -> list[int]:
-        """Run the probes that are due; return when the next ones are."""
-        delays, now = [], self.node.clock.now()
-        for each in self.containers:
-            for kind, probing in list(each.probes.items()):
-                if each.container is None or each.stopping:
-                    break
-                if kind != "startupProbe" and not each.has_started:
-                    continue
-                if kind == "startupProbe" and probing.good:
-                    continue
-                if probing.next <= now and getattr(each.container, "real", False):
-                    self._ask(each, kind, probing)
-                    continue
-                if probing.next <= now:
-                    problem = probe(each.container, probing.spec)
-                    if self._answered(each, kind, probing, problem):
-                        break
-                delays.append(max(0, probing.next - now))
-        return delays
-
-    def _ask(self, each: RunningContainer, kind: str, probing: ProbeRecord) -> None:
-        """Run a probe that takes real time, in a thread."""
-        container = each.container
-        if probing.asked or container is None:
-            return
-        probing.asked = True
-
-        def answered(found: str | Exception | None) -> None:
-            probing.asked = False
-            if each.container is not container or each.stopping:
-                return
-            problem = str(found) if isinstance(found, Exception) else found
-            self._answered(each, kind, probing, problem)
-            self.node.wake(self.pod)
-
-        self.node.offload(lambda: probe(container, probing.spec), answered)
-
-    def _answered(
-        self, each: RunningContainer, kind: str, probing: ProbeRecord, problem: str | None
-    ) -> bool:
-        """Take a probe's answer; return whether the container is ended for it."""
-        failed = probing.take_answer(success=problem is None, now=self.node.clock.now())
-        if problem is not None and probing.failures <= probing.spec.get("failureThreshold", 3):
-            word = kind.removesuffix("Probe").capitalize()
-            self._warn("Unhealthy", f"{word} probe failed: {problem}")
-        if failed and kind != "readinessProbe":
-            self._kill(each, kind)
-            return True
-        return False
-
-    def _kill(self, each: RunningContainer, kind: str) -> None:
-        word = "startup" if kind == "startupProbe" else "liveness"
-        self.node.recorder.event(
-            self.pod,
-            "Pod",
-            "Killing",
-            f"Container {each.name} failed {word} probe, will be restarted",
-        )
-        end(self.node, self.pod, each, self._grace())
 
     # --- the whole ------------------------------------------------------------------------------
 
@@ -411,7 +377,7 @@ class PodLife:
 
     def _stop_sidecars(self) -> None:
         if self.verdict is not None:
-            for each in next_to_end(self.inits):
+            for each in next_to_end([*self.inits, *self.ephemerals]):
                 self._stop(each, self._grace())
 
     def status(self) -> dict[str, Any]:
@@ -428,18 +394,19 @@ class PodLife:
             found |= {"podIP": self.ip, "podIPs": [{"ip": self.ip}]}
         if self.verdict is not None and self.verdict.reason:
             found |= {"reason": self.verdict.reason, "message": self.verdict.message}
-        for key, runs in (("initContainerStatuses", self.inits), ("containerStatuses", self.mains)):
+        most = MOST_OF_POD // max(1, len(self.containers))
+        for key, runs in self._by_status().items():
             entries = []
             for each in runs:
-                entry = each.status(runtime, self.uid)
+                entry = each.status(runtime, self.uid, most)
                 # Of containers alone, as the kubelet does: not of init containers.
                 if (
                     self.prepared
-                    and not each.init
+                    and not (each.init or each.ephemeral)
                     and (health := self.node.claims.of_containers.health_of(self.pod, each.spec))
                 ):
                     entry["allocatedResourcesStatus"] = health
-                if self.inits and not each.init and not each.number:
+                if self.inits and not (each.init or each.ephemeral or each.number):
                     entry["state"] = {"waiting": {"reason": "PodInitializing"}}
                 entries.append(entry)
             if entries:
@@ -458,7 +425,8 @@ class PodLife:
         # The end is told when the claims are released, not before (kubelet).
         if self.verdict is not None and self.released:
             return self.verdict.phase
-        return "Running" if all(each.number for each in self.mains) else "Pending"
+        began = all(each.restarts or (each.number and not each.starting) for each in self.mains)
+        return "Running" if began else "Pending"
 
     def _grace(self) -> float:
         given = self.pod["metadata"].get("deletionGracePeriodSeconds")
@@ -481,14 +449,20 @@ class PodLife:
         }
         return {**self.pod, "status": status}
 
-    def _remember(self, status: JsonObject) -> None:
+    def _by_status(self) -> dict[str, list[RunningContainer]]:
+        return {
+            "initContainerStatuses": self.inits,
+            "containerStatuses": self.mains,
+            "ephemeralContainerStatuses": self.ephemerals,
+        }
+
+    def _remember(self, status: JsonObject, found: Sequence[RunningContainer] = ()) -> None:
         """Go on from what an earlier kubelet wrote: what ended stays so, what ran runs again."""
-        for runs, key in (
-            (self.inits, "initContainerStatuses"), (self.mains, "containerStatuses"),
-        ):  # fmt: skip
+        for key, runs in self._by_status().items():
             by_name = {entry["name"]: entry for entry in status.get(key) or ()}
             for each in runs:
-                each.remember(by_name.get(each.name) or {})
+                if not found or each in found:
+                    each.remember(by_name.get(each.name) or {})
 
 
 def _initialized(each: RunningContainer) -> bool:

@@ -74,11 +74,19 @@ def http_status(port: int, path: str, timeout: float) -> int:
 def with_port(container: JsonObject, kind: str) -> JsonObject:
     """Return a probe of a container, with the number of a port that it gives by name."""
     spec: JsonObject = container[kind]
-    numbers = {each.get("name"): each["containerPort"] for each in container.get("ports") or ()}
     for how in ("httpGet", "tcpSocket"):
-        if (port := (spec.get(how) or {}).get("port")) in numbers:
-            return {**spec, how: {**spec[how], "port": numbers[port]}}
+        port = (spec.get(how) or {}).get("port")
+        if isinstance(port, str) and (number := port_number(container, port)) is not None:
+            return {**spec, how: {**spec[how], "port": number}}
     return spec
+
+
+def port_number(container: JsonObject, port: object) -> int | None:
+    """Return a port of a container by its number or name; None if it has none of that name."""
+    if isinstance(port, int):
+        return port
+    ports = container.get("ports") or ()
+    return next((each["containerPort"] for each in ports if each.get("name") == port), None)
 
 
 def _health(port: int, service: str, timeout: float) -> str | None:

@@ -34,6 +34,7 @@ from dralab.node.images import Mapped, mapped
 from dralab.node.listening_ports import reaches_only
 from dralab.node.mount_namespaces import NodePaths, joining, launching, spec_of
 from dralab.node.orphans import OrphanGuard
+from dralab.node.termination_messages import read_message
 from dralab.runtime.engine import Engine, TimerHandle
 from dralab.values import quantity
 
@@ -190,6 +191,8 @@ class ProcessContainer:
         if runtime.paths is None:
             _link_mounts(start, directory)
             self._cwd.mkdir(parents=True, exist_ok=True)
+            with contextlib.suppress(OSError):
+                _message_file(start, directory, None).parent.mkdir(parents=True, exist_ok=True)
         else:
             self._cwd = directory
             self._launcher = _with_namespace(start, runtime.paths(start.node), directory)
@@ -332,7 +335,8 @@ class ProcessContainer:
         clock, log = self.runtime.engine.clock, self.start.log
         with contextlib.suppress(OSError, ValueError), pipe:
             while line := pipe.readline(LONGEST_LINE):
-                log.write(clock.now(), line.removesuffix(b"\n").decode(errors="replace"))
+                text = line.removesuffix(b"\n").decode(errors="replace")
+                log.write(clock.now(), text, whole=line.endswith(b"\n"))
 
     def _await(self, reader: threading.Thread) -> None:
         pid = self._process.pid
@@ -351,14 +355,15 @@ class ProcessContainer:
         reader.join(TRAILING)
         code = 128 - code if code < 0 else code
         self.start.log.end()
+        said = read_message(_message_file(self.start, self.directory, self.runtime.paths))
         self.runtime.forget_container(self)
         self._over.set()
-        self.runtime.engine.soon(lambda: self._tell(code))
+        self.runtime.engine.soon(lambda: self._tell(code, said))
 
-    def _tell(self, code: int) -> None:
+    def _tell(self, code: int, said: str) -> None:
         if self._killer is not None:
             self._killer.cancel()
-        self._ended(ContainerExit(code, "Completed" if code == 0 else "Error"))
+        self._ended(ContainerExit(code, "Completed" if code == 0 else "Error", said))
 
 
 @contextlib.contextmanager
@@ -397,6 +402,13 @@ def limits_of(limits: Mapping[str, str]) -> str:
 def _below(directory: Path, path: str) -> Path:
     """Return where a container's path is on this machine; no `..` leads out."""
     return directory / os.path.normpath(f"/{path.lstrip('/')}").lstrip("/")
+
+
+def _message_file(start: ContainerStart, directory: Path, paths: object) -> Path:
+    """Return where the termination message is on this machine; `paths`: it has a namespace."""
+    if paths is not None:
+        return directory / "termination-log"
+    return _below(directory, start.message_path or "/dev/null")
 
 
 def _write_files(files: Mapping[str, bytes], directory: Path) -> None:

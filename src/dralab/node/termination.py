@@ -3,17 +3,14 @@
 Sources: kubelet 1.36 (killContainer, killContainersWithSyncResult) and KEP-753.
 """
 
-from collections.abc import Callable, Sequence
-from http.client import HTTPException
+from collections.abc import Sequence
 from typing import Final
 
 from dralab.kernel.clock import SECOND
 from dralab.node.container_runs import RunningContainer
-from dralab.node.containers import Container, ContainerStartError
+from dralab.node.lifecycle_hooks import run_hook
 from dralab.node.node_context import NodeContext
-from dralab.node.probing import http_status
-from dralab.node.shell import lasts
-from dralab.values.json_types import JsonDict, JsonObject
+from dralab.values.json_types import JsonDict
 
 LEAST: Final = 2.0  # kubelet: minimumGracePeriodInSeconds, what is left after a hook
 
@@ -45,42 +42,13 @@ def end(node: NodeContext, pod: JsonDict, each: RunningContainer, grace: float) 
         container.stop(grace)
         return True
 
-    def stop() -> None:
-        if each.container is container:
-            container.stop(max((each.ends_by - node.clock.now()) / SECOND, LEAST))
-
-    def answered(found: object) -> None:
-        if found is not True:
+    def answered(*, good: bool) -> None:
+        if not good:
             node.recorder.event(
                 pod, "Pod", "FailedPreStopHook", "PreStopHook failed", type="Warning"
             )
-        stop()
+        if each.container is container:
+            container.stop(max((each.ends_by - node.clock.now()) / SECOND, LEAST))
 
-    command = (hook.get("exec") or {}).get("command") or []
-    if getattr(container, "real", False) and "sleep" not in hook:
-        node.offload(_work(container, hook, grace), answered)
-    else:
-        seconds = float((hook.get("sleep") or {}).get("seconds") or 0)
-        seconds = seconds or (lasts(command, grace) if command else 0.0)
-        node.later(int(min(seconds, grace) * SECOND), stop)
+    run_hook(node, each, hook, grace, answered)
     return True
-
-
-def _work(container: Container, hook: JsonObject, grace: float) -> Callable[[], bool]:
-    """Return what a hook does in a container that is real."""
-
-    def work() -> bool:
-        command = (hook.get("exec") or {}).get("command")
-        if command:
-            try:
-                return container.run(command, lambda _channel, _data: None, timeout=grace) == 0
-            except ContainerStartError:
-                return False
-        get = hook.get("httpGet") or {}
-        port = get.get("port")
-        try:
-            return isinstance(port, int) and http_status(port, get.get("path", "/"), grace) < 400
-        except (OSError, HTTPException):
-            return False
-
-    return work

@@ -1,0 +1,46 @@
+"""What a container leaves behind as its termination message.
+
+Source: kubelet 1.36 (`getTerminationMessage`, and the limits in `pkg/kubelet/container`).
+"""
+
+import os
+import stat
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from dralab.node.container_runs import MOST_TOLD, RunningContainer
+from dralab.node.containers import ContainerExit
+
+MOST_OF_POD: Final = 12 * 1024  # characters, shared by the containers of a pod
+MOST_OF_LOG: Final = 2048  # bytes
+MOST_LINES: Final = 80
+DEFAULT_PATH: Final = "/dev/termination-log"
+
+
+def read_message(path: Path) -> str:
+    """Return the end of what a container wrote into its file; empty if there is none.
+
+    A container may leave anything there: a link is not followed, and nothing but a file is read.
+    """
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with os.fdopen(handle, "rb") as file:
+            if not stat.S_ISREG(os.fstat(handle).st_mode):
+                return ""
+            file.seek(0, 2)
+            file.seek(max(0, file.tell() - MOST_TOLD))
+            return file.read(MOST_TOLD).decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def with_message(exit: ContainerExit, each: RunningContainer) -> ContainerExit:
+    """Return an end with the last lines of the log, where a container failed and wants that."""
+    wanted = each.spec.get("terminationMessagePolicy") == "FallbackToLogsOnError"
+    if exit.message or exit.code == 0 or not wanted:
+        return exit
+    lines, _ = each.log.read()
+    text = "\n".join(line for _, line in lines[-MOST_LINES:])
+    text += "\n" if lines and not each.log.unfinished else ""
+    return replace(exit, message=text.encode()[-MOST_OF_LOG:].decode(errors="ignore"))
