@@ -46,14 +46,14 @@ def test_claims_fit_without_others_where_they_do_once_those_are_gone(seed):
     for each in held:
         if not any(each is one for one in gone):
             after.mark_in_use(each)
-    before = list(fleet.held), list(fleet.whole), dict(fleet.sharers)
+    before = list(fleet.use.held), list(fleet.use.whole), dict(fleet.use.sharers)
     for number, claims in itertools.product(range(len(nodes)), asked):
         found = fits_without(fleet, number, claims, gone)
         assert found in {None, fits(after, number, claims)}
         if found is None and fleet.node_state(number) is not None:
             assert not fits(after, number, claims)  # A selector fails.
         assert fits_without(fleet, number, claims, ()) in {None, fits(fleet, number, claims)}
-    assert before == (list(fleet.held), list(fleet.whole), dict(fleet.sharers))
+    assert before == (list(fleet.use.held), list(fleet.use.whole), dict(fleet.use.sharers))
 
 
 @pytest.mark.parametrize("seed", SEEDS)

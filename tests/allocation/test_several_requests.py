@@ -117,13 +117,13 @@ def test_equal_states_of_a_pool_are_one_object_however_they_came_about(seed):
         if held and chance.random() < 0.4:
             fleet.release(held.pop(chance.randrange(len(held))))
         other = Fleet([node("node-1")], slices, CLASSES)
-        other.shapes, other.pools = fleet.shapes, fleet.pools
-        other.states = [record.shape.empty for record in fleet.pools.records]
+        other.pools = other.use.pools = fleet.pools
+        other.use.states = [record.shape.empty for record in fleet.pools.records]
         for each in chance.sample(held, len(held)):
             other.mark_in_use(each)
-        assert other.states == fleet.states
-        (state,), devices = fleet.states, fleet.pools.records[0].shape.node_devices
-        fitting = devices.fitting(state.state) & ~fleet.held[0]
+        assert other.use.states == fleet.use.states
+        (state,), devices = fleet.use.states, fleet.pools.records[0].shape.node_devices
+        fitting = devices.fitting(state.state) & ~fleet.use.held[0]
         assert state.free == fitting & fleet.pools.records[0].shape.everything
     assert held
 

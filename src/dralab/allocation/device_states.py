@@ -53,7 +53,8 @@ def device_rows(cluster: Snapshot) -> Iterator[DeviceRow]:
         key=lambda number: _place(fleet.pools.records[number]),
     )
     for number in numbers:
-        record, state, held = fleet.pools.records[number], fleet.states[number], fleet.held[number]
+        record = fleet.pools.records[number]
+        state, held = fleet.use.states[number], fleet.use.held[number]
         home = cluster.filters.nodes.get(record.home)
         cordoned = home is not None and is_unschedulable(home)
         devices = [device for each in record.current for device in each.devices]

@@ -5,7 +5,6 @@ Its results equal those of `allocate` on every node in turn; docs/concepts/alloc
 its cost. Nothing here is thread-safe.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from copy import copy
 from typing import Any, Final
@@ -19,8 +18,8 @@ from dralab.allocation.inventory.holdings import PoolUse
 from dralab.allocation.inventory.placements import DevicePlacement, placement
 from dralab.allocation.inventory.plan_results import ERROR, Plan, PlanFailure, Planned
 from dralab.allocation.inventory.plans import ClaimKind, NodeShape, paths_read_by
-from dralab.allocation.inventory.pool_records import PoolRecord, Pools
-from dralab.allocation.inventory.pool_states import NOWHERE, PoolShapes, PoolState
+from dralab.allocation.inventory.pool_states import NOWHERE
+from dralab.allocation.inventory.pools_in_use import PoolsInUse
 from dralab.allocation.outcome import Allocated, Unknown, Unsatisfiable
 from dralab.allocation.policy.choosing import likely_requests
 from dralab.allocation.policy.policies import Policy
@@ -29,20 +28,16 @@ from dralab.allocation.pools import PoolId
 from dralab.allocation.problem import (
     AllocationFeatures,
     DeviceClass,
-    DeviceId,
     InUse,
     Node,
     Problem,
-    ShareId,
     Slice,
 )
 from dralab.allocation.results import ShareIds
 from dralab.allocation.search.node_devices import bits
 from dralab.allocation.selectors import CelSelectorCompiler
-from dralab.objects.claims import results_of
 from dralab.values.json_types import JsonObject
 from dralab.values.labels import SelectorError
-from dralab.values.quantity import Number, parse_any
 
 # Kinds of claims that a fleet remembers; beyond it they are forgotten, which costs time alone.
 MOST_KINDS: Final = 20_000
@@ -76,12 +71,9 @@ class Fleet:
         self.classes: dict[str, DeviceClass] = {}
         self.nodes: list[Node] = [v1.node(wire) for wire in nodes]
         self.number_of = {node.name: number for number, node in enumerate(self.nodes)}
-        self.shapes = PoolShapes(self.features)
-        self.pools = Pools(self.features, self.shapes)
-        self.states: list[PoolState] = []
-        self.held: list[int] = []
-        self.whole: list[int] = []
-        self.sharers: dict[tuple[int, int], int] = {}
+        self.use = PoolsInUse(self.features)
+        self.pools = self.use.pools
+        self.shapes = self.use.shapes
         self.sees: list[tuple[int, ...]] = [()] * len(self.nodes)
         self.shape_of: list[NodeShape | None] = [None] * len(self.nodes)
         self._node_shapes: dict[object, NodeShape] = {}
@@ -138,11 +130,8 @@ class Fleet:
         self.rankings = {}
 
     def _load(self, slices: Iterable[Any]) -> None:
-        self.pools.add_slices(slices, self.nodes, self.number_of)
+        self.use.load(slices, self.nodes, self.number_of)
         self._version = self.shapes.version
-        self.states = [record.shape.empty for record in self.pools.records]
-        self.held = [0] * len(self.states)
-        self.whole = [0] * len(self.states)
         for number in range(len(self.nodes)):
             self.sees[number] = self.pools.seen_by(number, self.nodes[number])
             self.shape_of[number] = self._node_shape(number)
@@ -152,44 +141,12 @@ class Fleet:
 
         Devices that are not published any more hold nothing, as on Kubernetes.
         """
-        old = self.pools.pool_number(*key)
-        nodes = 0
-        if old is not None:
-            nodes = self.pools.records[old].nodes
-            for inside in bits(self.held[old]):
-                self.sharers.pop((old, inside), None)
-        index = self.pools.put_pool(key, slices, self.nodes, self.number_of)
-        record = self.pools.records[index]
-        if old is None:
-            self.states.append(record.shape.empty)
-            self.held.append(0)
-            self.whole.append(0)
-        self._set_use(index, record, use)
-        nodes |= record.nodes
+        nodes = self.use.replace_pool(key, slices, use, self.nodes, self.number_of)
         for number in bits(nodes):
             self.sees[number] = self.pools.seen_by(number, self.nodes[number])
             self.shape_of[number] = None
         self.feasible_nodes.add_released(nodes)
         self._touch(nodes)
-
-    def _set_use(self, index: int, record: PoolRecord, use: PoolUse) -> None:
-        shares = Counter(share.device for share in use.shares)
-        held = whole = 0
-        taking: list[tuple[int, tuple[Number, ...] | None]] = []
-        for device in {**use.exclusive, **shares}:
-            if not record.has(device.device):
-                continue
-            inside = record.number_of(device.device)
-            held |= 1 << inside
-            if device in use.exclusive:
-                whole |= 1 << inside
-                taking.append((inside, None))
-            else:
-                self.sharers[index, inside] = shares[device]
-                content = record.shape.node_devices.offers[inside].device
-                taking.append((inside, content.amounts_of(use.consumed.get(device, {}))))
-        self.held[index], self.whole[index] = held, whole
-        self.states[index] = record.shape.holding(record.shape.empty, tuple(taking), held, whole)
 
     def _node_shape(self, number: int) -> NodeShape | None:
         """Return the shape of a node, None if it sees pools that are in no fit state."""
@@ -252,7 +209,7 @@ class Fleet:
         self._version = self.shapes.version
         self._node_shapes = {}
         self.shape_of = [None] * len(self.nodes)
-        self.states = self.pools.reshape(self.states)
+        self.use.reshape()
         self.rankings = {}
 
     def allocate(
@@ -344,7 +301,7 @@ class Fleet:
         if shape is None or kind.refused is not None:
             return None
         planner = shape.planner(kind, self.budget)
-        states = [self.states[each] for each in self.sees[number]]
+        states = [self.use.states[each] for each in self.sees[number]]
         plan = planner.plan_within(states, devices)
         return self._commit(number, plan) if isinstance(plan, Plan) else None
 
@@ -359,7 +316,7 @@ class Fleet:
             shape = self.shape_of[number] = self._node_shape(number)
             if shape is None:
                 return None
-        return NodeState(shape, tuple([self.states[each] for each in self.sees[number]]))
+        return NodeState(shape, tuple([self.use.states[each] for each in self.sees[number]]))
 
     def _touch(self, nodes: int) -> None:
         for ranking in self.rankings.values():
@@ -374,29 +331,22 @@ class Fleet:
         planner = shape.planners.get(kind) or shape.planner(kind, self.budget)
         seen = self.sees[number]
         if planner.only >= 0:
-            key: object = self.states[seen[planner.only]]
+            key: object = self.use.states[seen[planner.only]]
             found = planner.plans.get(key, MISSING)
             if found is not MISSING:
                 return found
-        states = [self.states[each] for each in seen]
+        states = [self.use.states[each] for each in seen]
         key = planner.key(states)
         found = planner.plans.get(key, MISSING)
         return planner.plan(states, key) if found is MISSING else found
 
     def _commit(self, number: int, plan: Plan) -> DevicePlacement:
         seen = self.sees[number]
-        records = self.pools.records
-        for pool, state, taken in plan.after:
-            index = seen[pool]
-            self.states[index] = state
-            self.held[index] |= taken
-            self.whole[index] |= taken
-            if self.rankings:
-                self._touch(records[index].nodes)
-        for pool, inside in plan.shared:
-            key = (seen[pool], inside)
-            self.whole[key[0]] &= ~(1 << inside)
-            self.sharers[key] = self.sharers.get(key, 0) + 1
+        self.use.take(seen, plan)
+        if self.rankings:
+            records = self.pools.records
+            for pool, _, _ in plan.after:
+                self._touch(records[seen[pool]].nodes)
         return self._placement(number, plan)
 
     def _placement(self, number: int, plan: Plan) -> DevicePlacement:
@@ -417,90 +367,21 @@ class Fleet:
 
         Devices of pools that are not here hold nothing.
         """
-        for index, taken in self.devices_of(allocation).items():
-            record = self.pools.records[index]
-            for inside, amounts in taken:
-                self.held[index] |= 1 << inside
-                if amounts is None:
-                    self.whole[index] |= 1 << inside
-                else:
-                    key = (index, inside)
-                    self.sharers[key] = self.sharers.get(key, 0) + 1
-            self.states[index] = record.shape.holding(
-                self.states[index], tuple(taken), self.held[index], self.whole[index]
-            )
-            self._touch(record.nodes)
+        self._touch(self.use.mark(allocation))
 
     def mark_all_in_use(self, allocations: Iterable[JsonObject]) -> None:
         """Do what `mark_in_use` does for each of many; equal pools in equal use cost little."""
-        taken: dict[int, list[tuple[int, tuple[Number, ...] | None]]] = {}
-        for allocation in allocations:
-            for index, part in self.devices_of(allocation).items():
-                taken.setdefault(index, []).extend(part)
-        known: dict[object, PoolState] = {}
-        for index, part in taken.items():
-            record = self.pools.records[index]
-            for inside, amounts in part:
-                self.held[index] |= 1 << inside
-                if amounts is None:
-                    self.whole[index] |= 1 << inside
-                else:
-                    self.sharers[index, inside] = self.sharers.get((index, inside), 0) + 1
-            held, whole = self.held[index], self.whole[index]
-            key = (self.states[index], tuple(part), held, whole)
-            state = known.get(key)
-            if state is None:
-                state = record.shape.holding(self.states[index], tuple(part), held, whole)
-                known[key] = state
-            self.states[index] = state
-            self._touch(record.nodes)
+        self._touch(self.use.mark_all(allocations))
 
     def release(self, allocation: JsonObject) -> None:
         """Give back the devices of an allocation."""
-        for index, taken in self.devices_of(allocation).items():
-            record = self.pools.records[index]
-            last = 0
-            for inside, amounts in taken:
-                if amounts is not None:
-                    key = (index, inside)
-                    rest = self.sharers.get(key, 0) - 1
-                    if rest > 0:
-                        self.sharers[key] = rest
-                        continue
-                    self.sharers.pop(key, None)
-                last |= 1 << inside
-            self.held[index] &= ~last
-            self.whole[index] &= ~last
-            self.states[index] = record.shape.released(
-                self.states[index], tuple(taken), self.held[index], self.whole[index]
-            )
-            self.feasible_nodes.add_released(record.nodes)
-            self._touch(record.nodes)
+        nodes = self.use.release(allocation)
+        self.feasible_nodes.add_released(nodes)
+        self._touch(nodes)
 
-    def devices_of(
-        self, allocation: JsonObject
-    ) -> dict[int, list[tuple[int, tuple[Number, ...] | None]]]:
-        """Return per pool the devices of an allocation, with amounts where they are shared."""
-        found: dict[int, list[tuple[int, tuple[Number, ...] | None]]] = {}
-        for item in results_of(allocation):
-            if item.get("adminAccess"):
-                continue
-            index = self.pools.pool_number(item["driver"], item["pool"])
-            if index is None:
-                continue
-            record = self.pools.records[index]
-            if not record.has(item["device"]):
-                continue
-            inside = record.number_of(item["device"])
-            amounts: tuple[Number, ...] | None = None
-            if item.get("shareID"):
-                consumed = item.get("consumedCapacity") or {}
-                device = record.shape.node_devices.offers[inside].device
-                amounts = tuple(
-                    parse_any(consumed.get(device.written(name), 0)) for name in device.capacity
-                )
-            found.setdefault(index, []).append((inside, amounts))
-        return found
+    def in_use(self, number: int) -> InUse:
+        """Return what is in use in the pools that a node sees."""
+        return self.use.in_use(self.sees[number])
 
     def copied(self) -> "Fleet":
         """Return a fleet that starts out the same and changes on its own: for what-if questions.
@@ -508,11 +389,8 @@ class Fleet:
         Everything that was worked out is shared; only the lists of states are copied.
         """
         other = copy(self)
-        other.pools = self.pools.copied()
-        other.states = self.states.copy()
-        other.held = self.held.copy()
-        other.whole = self.whole.copy()
-        other.sharers = self.sharers.copy()
+        other.use = self.use.copied()
+        other.pools = other.use.pools
         other.shape_of = self.shape_of.copy()
         other.classes = self.classes.copy()
         other.sees = self.sees.copy()
@@ -520,29 +398,6 @@ class Fleet:
         other.rankings = {}
         other._kinds = self._kinds.copy()  # noqa: SLF001 - a copy of oneself
         return other
-
-    def in_use(self, number: int) -> InUse:
-        """Return what is in use in the pools that a node sees."""
-        exclusive: set[DeviceId] = set()
-        shares: set[ShareId] = set()
-        consumed: dict[DeviceId, dict[str, Number]] = {}
-        for index in self.sees[number]:
-            record = self.pools.records[index]
-            state = self.states[index].state
-            for inside in bits(self.held[index]):
-                device = DeviceId(record.driver, record.name, record.names[inside])
-                if self.whole[index] >> inside & 1:
-                    exclusive.add(device)
-                    continue
-                shares.add(ShareId(device, ""))
-                content = record.shape.node_devices.offers[inside].device
-                room = state.room.get(inside)
-                if room is not None:
-                    consumed[device] = {
-                        content.written(name): item.value - rest
-                        for (name, item), rest in zip(content.capacity.items(), room, strict=True)
-                    }
-        return InUse(exclusive=frozenset(exclusive), shares=frozenset(shares), consumed=consumed)
 
     # --- what needs a look at the node itself
 

@@ -36,17 +36,17 @@ def _states_without(
 ) -> list[PoolState]:
     seen = fleet.sees[number]
     after = list(states)
-    held = {index: fleet.held[index] for index in seen}
-    whole = {index: fleet.whole[index] for index in seen}
+    held = {index: fleet.use.held[index] for index in seen}
+    whole = {index: fleet.use.whole[index] for index in seen}
     sharers: dict[tuple[int, int], int] = {}
     for allocation in allocations:
-        for index, taken in fleet.devices_of(allocation).items():
+        for index, taken in fleet.use.devices_of(allocation).items():
             if index not in held:
                 continue  # another node's
             for inside, amounts in taken:
                 if amounts is not None:
                     key = (index, inside)
-                    sharers[key] = sharers.get(key, fleet.sharers.get(key, 0)) - 1
+                    sharers[key] = sharers.get(key, fleet.use.sharers.get(key, 0)) - 1
                     if sharers[key] > 0:
                         continue
                 held[index] &= ~(1 << inside)
@@ -105,7 +105,7 @@ def freed_at_most(fleet: Fleet, number: int, allocations: Iterable[JsonObject]) 
     seen = fleet.sees[number]
     mask = 0
     for allocation in allocations:
-        for index, taken in fleet.devices_of(allocation).items():
+        for index, taken in fleet.use.devices_of(allocation).items():
             if index not in seen:
                 continue
             offset = offsets[seen.index(index)]
