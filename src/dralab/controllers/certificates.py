@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from dralab.api.core.certificates import CertificateRequestError, parsed
 from dralab.api.status import ApiError
@@ -44,6 +44,14 @@ KEY_USAGES: Final = {
 }
 
 
+class SigningAuthority(Protocol):
+    """What signs: a certificate and its private key, read when the first request is signed."""
+
+    def load(self) -> "tuple[x509.Certificate, Any]":
+        """Return the certificate and the private key."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Authority:
     """Files (PEM) of the certificate and the private key that sign."""
@@ -51,11 +59,21 @@ class Authority:
     certificate: Path
     key: Path
 
+    def load(self) -> "tuple[x509.Certificate, Any]":
+        """Read the files. OSError, ValueError: they cannot be used."""
+        from cryptography import x509
+        from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+        return (
+            x509.load_pem_x509_certificate(self.certificate.read_bytes()),
+            load_pem_private_key(self.key.read_bytes(), password=None),
+        )
+
 
 class CertificateSigner:
     """Signs approved requests for Kubernetes' own signers, and no others."""
 
-    def __init__(self, manager: Manager, authority: Authority) -> None:
+    def __init__(self, manager: Manager, authority: SigningAuthority) -> None:
         self.client = manager.client
         self.clock = manager.engine.clock
         self.manager = manager
@@ -119,13 +137,7 @@ class CertificateSigner:
 
     @cached_property
     def _loaded(self) -> "tuple[x509.Certificate, Any]":
-        from cryptography import x509
-        from cryptography.hazmat.primitives.serialization import load_pem_private_key
-
-        return (
-            x509.load_pem_x509_certificate(self.authority.certificate.read_bytes()),
-            load_pem_private_key(self.authority.key.read_bytes(), password=None),
-        )
+        return self.authority.load()
 
 
 def _is_waiting(request: JsonDict) -> bool:

@@ -12,12 +12,14 @@ from typing import Any, Final
 from dralab import cel
 from dralab.api.yaml_documents import YamlError, documents
 from dralab.controllers import registry
+from dralab.controllers.certificates import CertificateSigner
 from dralab.drivers.catalog import DRIVERS
 from dralab.kernel.clock import SECOND
 from dralab.runtime.manager import Manager
 from dralab.simulation.scenario.custom import load_class
 from dralab.simulation.scenario.fields import Fields
 from dralab.simulation.scenario.fields import load as load_fields
+from dralab.testing.authority import TrialAuthority
 from dralab.testing.faults import DEFAULT_MOST, FAULTS
 from dralab.testing.oracles import environment
 from dralab.testing.process import Build, ProgramSpec, nothing
@@ -241,12 +243,16 @@ class _ScenarioReader:
             return ScriptStep(verb=verb, after=after, objects=objects)
         target = self._target(given.mapping(verb))
         patch: JsonDict = {}
+        subresource = ""
         if verb == "scale":
             patch = {"replicas": given.whole("replicas")}
         elif verb == "patch":
             patch = given.mapping("with").value
+            subresource = given.text("subresource", "")
         given.done()
-        return ScriptStep(verb=verb, after=after, target=target, patch=patch)
+        return ScriptStep(
+            verb=verb, after=after, target=target, patch=patch, subresource=subresource
+        )
 
     def _target(self, given: Fields) -> JsonDict:
         found: JsonDict = {
@@ -317,6 +323,8 @@ def scheduler(manager: Manager) -> object:
 
 def controller(manager: Manager, *, name: str) -> object:
     """Build one of dralab's controllers."""
+    if name == registry.SIGNING:
+        return CertificateSigner(manager, TrialAuthority())
     return registry.assemble(manager, without=set(registry.CONTROLLERS) - {name})
 
 

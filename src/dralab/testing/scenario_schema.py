@@ -96,13 +96,14 @@ def _step() -> JsonSchema:
             "apply": any_of(LABEL, listing(TEXT)),
             "patch": _TARGET,
             "with": about("A merge patch.", {"type": "object"}),
+            "subresource": about("What is patched: status, approval.", LABEL),
             "scale": _TARGET,
             "replicas": whole(),
             "delete": _TARGET,
             "wait": _HOW_LONG,
         },
         oneOf=one_of_fields("apply", "patch", ("scale", "replicas"), "delete", "wait"),
-        dependentRequired={"with": ["patch"], "replicas": ["scale"]},
+        dependentRequired={"with": ["patch"], "subresource": ["patch"], "replicas": ["scale"]},
     )
 
 

@@ -93,7 +93,9 @@ class ScriptRunner:
             elif step.verb == "scale":
                 client.patch(resource, name, {"spec": step.patch}, namespace)
             else:
-                client.patch(resource, name, step.patch, namespace)
+                client.patch(
+                    resource, name, step.patch, namespace, subresource=step.subresource
+                )
 
     def _names(self, resource: Resource, namespace: str, target: JsonDict) -> list[str]:
         if target.get("name"):

@@ -48,20 +48,25 @@ class ClusterParts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptStep:
-    """One step of the user: `verb` is apply, patch, scale, delete; `after` the step before."""
+    """One step of the user: `verb` is apply, patch, scale, delete; `after` the step before.
+
+    A patch may be one of a `subresource`, such as `status` or `approval`.
+    """
 
     verb: str
     after: int
     objects: Sequence[JsonDict] = ()
     target: JsonDict = field(default_factory=dict)
     patch: JsonDict = field(default_factory=dict)
+    subresource: str = ""
 
     def __str__(self) -> str:
         if self.verb == "apply":
             names = [f"{o.get('kind')} {o['metadata']['name']}" for o in self.objects]
             return f"apply {', '.join(names)}"
         name = self.target.get("name") or self.target.get("selector", "")
-        return f"{self.verb} {self.target.get('kind')} {name}"
+        part = f"/{self.subresource}" if self.subresource else ""
+        return f"{self.verb}{part} {self.target.get('kind')} {name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

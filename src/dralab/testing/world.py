@@ -328,12 +328,16 @@ class _CrashLog(logging.Handler):
 def assemble_cluster(manager: Manager, scenario: TrialScenario, server: ApiServer) -> None:
     """Put the controllers and the scheduler beside the programs on a manager."""
     from dralab.controllers import registry
+    from dralab.controllers.certificates import CertificateSigner
+    from dralab.testing.authority import TrialAuthority
 
     parts = scenario.cluster
     tested = {program.name for program in scenario.programs}
     known = set(registry.CONTROLLERS)
     wanted = known if parts.controllers is None else set(parts.controllers)
     registry.assemble(manager, without=known - (wanted - tested), kinds=server.resources.kinds)
+    if registry.SIGNING in wanted - tested:
+        CertificateSigner(manager, TrialAuthority())
     if parts.scheduler and "scheduler" not in tested:
         from dralab.allocation.selectors import CelSelectorCompiler
         from dralab.scheduler.scheduler import Scheduler, briefly

@@ -1,0 +1,78 @@
+"""What must hold at the end of trials of dralab's own parts, beside what every trial must."""
+
+
+def of_kind(objects, kind):
+    """Return the objects of a kind."""
+    return [obj for obj in objects if obj["kind"] == kind]
+
+
+def tainted_devices_are_left(objects, _history):
+    """Only who tolerates a taint has a device of the tainted pool."""
+    for claim in of_kind(objects, "ResourceClaim"):
+        name = claim["metadata"]["name"]
+        status = claim.get("status") or {}
+        for result in ((status.get("allocation") or {}).get("devices") or {}).get("results") or ():
+            if result["pool"] == "node-0" and status.get("reservedFor") and name != "tolerant":
+                return f"{name} is in use on {result['pool']}/{result['device']}"
+    names = {pod["metadata"]["name"] for pod in of_kind(objects, "Pod")}
+    if "tolerant" not in names:
+        return "the tolerant pod was evicted"
+    return "the patient pod was not evicted" if "patient" in names else ""
+
+
+def pods_left_their_nodes(objects, _history):
+    """Who does not tolerate a taint for as long as it held is gone; the others are not."""
+    names = {pod["metadata"]["name"] for pod in of_kind(objects, "Pod")}
+    wanted = {"waiting", "faithful", "repairer"}
+    return "" if names == wanted else f"left are {sorted(names)}, not {sorted(wanted)}"
+
+
+def volumes_and_claims_agree(objects, _history):
+    """A bound claim and its volume name each other, and no volume is bound to a claim that went."""
+    claims = {claim["metadata"]["uid"]: claim for claim in of_kind(objects, "PersistentVolumeClaim")}
+    volumes = {each["metadata"]["name"]: each for each in of_kind(objects, "PersistentVolume")}
+    for uid, claim in claims.items():
+        name = claim["spec"].get("volumeName")
+        if name and volumes[name]["spec"].get("claimRef", {}).get("uid") != uid:
+            return f"{name} does not belong to claim {claim['metadata']['name']}"
+    for name, volume in volumes.items():
+        held = volume["spec"].get("claimRef")
+        bound = volume["status"]["phase"] == "Bound"
+        if bound != (held is not None and held["uid"] in claims):
+            return f"{name} is {volume['status']['phase']}, its claim {held}"
+    return ""
+
+
+def addresses(found):
+    """Return the addresses of Endpoints: those that are ready, those that are not."""
+    subsets = found.get("subsets") or ()
+    return tuple(
+        sorted(item["ip"] for subset in subsets for item in subset.get(name) or ())
+        for name in ("addresses", "notReadyAddresses")
+    )
+
+
+def endpoints_are_the_ready_pods(objects, _history):
+    """The Endpoints of a Service have the addresses of the pods that it selects."""
+    pods = sorted(pod["status"]["podIP"] for pod in of_kind(objects, "Pod"))
+    found = {each["metadata"]["name"]: addresses(each) for each in of_kind(objects, "Endpoints")}
+    wanted = {name: (pods, []) for name in ("headless", "web")}
+    return "" if found == wanted else f"Endpoints are {found}, not {wanted}"
+
+
+def slices_are_the_endpoints(objects, _history):
+    """The mirrored slices of Endpoints have their addresses, each once."""
+    wanted = {
+        each["metadata"]["name"]: addresses(each)
+        for each in of_kind(objects, "Endpoints")
+        if each["metadata"]["name"] in {"by-hand", "selective"}
+    }
+    found = {}
+    for each in of_kind(objects, "EndpointSlice"):
+        ready, waiting = found.setdefault(
+            each["metadata"]["labels"]["kubernetes.io/service-name"], ([], [])
+        )
+        for item in each["endpoints"]:
+            (ready if item["conditions"]["ready"] else waiting).extend(item["addresses"])
+    found = {name: (sorted(ready), sorted(waiting)) for name, (ready, waiting) in found.items()}
+    return "" if found == wanted else f"the slices have {found}, not {wanted}"
