@@ -76,3 +76,29 @@ def slices_are_the_endpoints(objects, _history):
             (ready if item["conditions"]["ready"] else waiting).extend(item["addresses"])
     found = {name: (sorted(ready), sorted(waiting)) for name, (ready, waiting) in found.items()}
     return "" if found == wanted else f"the slices have {found}, not {wanted}"
+
+
+def one_job_a_minute(objects, _history):
+    """Each CronJob that is left has its last job, and none that is older than its limits allow."""
+    jobs = {}
+    for job in of_kind(objects, "Job"):
+        jobs.setdefault(job["metadata"]["ownerReferences"][0]["name"], []).append(job)
+    for cron_job in of_kind(objects, "CronJob"):
+        name = cron_job["metadata"]["name"]
+        if not jobs.get(name) or len(jobs[name]) > 2:
+            return f"{name} has {len(jobs.get(name, ()))} jobs"
+        active = {each["name"] for each in (cron_job.get("status") or {}).get("active") or ()}
+        running = {j["metadata"]["name"] for j in jobs[name] if "completionTime" not in j["status"]}
+        if active != running:
+            return f"{name} says that {sorted(active)} are active; {sorted(running)} are"
+    return ""
+
+
+def addresses_are_given_once(objects, _history):
+    """No two Services have one address, and who has none waits because all are taken."""
+    held = [
+        item["ip"]
+        for each in of_kind(objects, "Service")
+        for item in ((each.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ()
+    ]
+    return "" if sorted(held) == ["10.9.0.1", "10.9.0.2"] else f"given are {sorted(held)}"

@@ -1,0 +1,25 @@
+"""Controllers of dralab that a cluster has only if asked for, as programs of trials."""
+
+import tempfile
+from ipaddress import IPv4Network
+from pathlib import Path
+
+from dralab.controllers.load_balancers import LoadBalancers
+from dralab.controllers.volume_folders import VolumeFolders
+
+# For the folders of all trials of this process; it goes when the process ends.
+BASE = tempfile.TemporaryDirectory(prefix="dralab-folders-")
+
+
+class Balancers(LoadBalancers):
+    """Two addresses, so that a third Service waits."""
+
+    def __init__(self, manager):
+        super().__init__(manager, IPv4Network("10.9.0.0/30"))
+
+
+class Folders(VolumeFolders):
+    """Folders below one that is made for the tests."""
+
+    def __init__(self, manager):
+        super().__init__(manager, Path(BASE.name))
