@@ -253,7 +253,9 @@ class TestNodes:
             "node.kubernetes.io/unschedulable",
         }
 
-    def test_a_lease_renewed_in_the_year_0_has_run_out_and_hides_no_other(self, lab):
+    def test_a_lease_renewed_in_the_year_0_counts_from_when_it_is_seen_and_hides_no_other(
+        self, lab
+    ):
         lease = self.lease(lab)
         lease["spec"]["renewTime"] = "0000-01-01T00:00:00.000000Z"
         lab.add(LEASES, lease)
@@ -262,6 +264,10 @@ class TestNodes:
         other["metadata"]["name"] = other["spec"]["holderIdentity"] = "n1"
         lab.add(LEASES, other)
         lab.wait(49)
+        assert self.taints(lab) == []
+        renewed = {"renewTime": rfc3339_micro(lab.engine.clock.now())}
+        lab.patch(LEASES, "n1", {"spec": renewed}, "kube-node-lease")
+        lab.wait(2)
         assert self.taints(lab) == [("unreachable", "NoSchedule"), ("unreachable", "NoExecute")]
         assert not lab.get(NODES, "n1")["spec"].get("taints")
 
@@ -278,6 +284,18 @@ class TestNodes:
         renewed = self.lease(lab)["spec"]
         lab.patch(LEASES, "n0", {"spec": renewed}, "kube-node-lease")
         self.ready(lab, "True")
+        assert self.taints(lab) == []
+
+    def test_a_node_whose_clock_is_ten_minutes_slow_stays_ready_while_it_renews_its_lease(
+        self, lab
+    ):
+        lease = self.lease(lab)
+        lease["spec"]["renewTime"] = "2000-01-01T00:00:00.000000Z"
+        lab.add(LEASES, lease)
+        for minute in range(1, 6):
+            lab.wait(40)
+            slow = f"2000-01-01T00:{minute:02}:00.000000Z"
+            lab.patch(LEASES, "n0", {"spec": {"renewTime": slow}}, "kube-node-lease")
         assert self.taints(lab) == []
 
     def test_a_node_that_never_had_a_lease_is_believed(self, lab):

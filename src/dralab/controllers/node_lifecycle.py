@@ -5,12 +5,12 @@ lease never had a kubelet: its conditions are taken as they are.
 """
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from dralab.controllers import disruptions
 from dralab.kernel.clock import SECOND, from_rfc3339
 from dralab.objects.conditions import condition_of, condition_status, with_condition
-from dralab.objects.metadata import NamespacedName, is_deleting, key_of, status_of
+from dralab.objects.metadata import NamespacedName, is_deleting, key_of, spec_of, status_of
 from dralab.objects.nodes import is_unschedulable
 from dralab.objects.pods import is_finished, is_ready
 from dralab.objects.taints import covers, taints_of
@@ -37,6 +37,17 @@ OURS: Final = frozenset({NOT_READY, UNREACHABLE, CORDONED, *(item[2] for item in
 REPORTED: Final = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
 
 
+class SignOfLife(NamedTuple):
+    """What a kubelet wrote last, and when that was seen here.
+
+    Its own times are compared with each other only: its clock may differ from this one.
+    """
+
+    renewed: str
+    ready: tuple[str, str]
+    seen_at: int
+
+
 class NodeLifecycle:
     """Keeps the taints of nodes, and evicts pods that do not tolerate them."""
 
@@ -49,6 +60,7 @@ class NodeLifecycle:
         self.pods.index("node", lambda pod: [pod["spec"].get("nodeName") or ""])
         self.recorder = manager.recorder("node-controller")
         self.evictions = manager.recorder("taint-eviction-controller")
+        self._signs: dict[str, SignOfLife] = {}
         # When each taint was first seen here: `kubectl taint` does not say since when it holds.
         self._seen: dict[str, dict[Taint, int]] = {}
         self.queue = manager.queue("node-lifecycle", self.reconcile)
@@ -61,10 +73,12 @@ class NodeLifecycle:
         if new is None:
             if old is not None:
                 self._seen.pop(old["metadata"]["name"], None)
+                self._signs.pop(old["metadata"]["name"], None)
             return
         self.queue.add(key_of(new))
         self._see(new)
-        if old is None or _taints(old) != _taints(new):
+        self._notice(new)
+        if old is None or _taints(old) != _taints(new) or _ready(old) != _ready(new):
             for pod in self.pods.find("node", new["metadata"]["name"]):
                 self.pod_queue.add(key_of(pod))
 
@@ -85,6 +99,8 @@ class NodeLifecycle:
         if lease is None or lease["metadata"].get("namespace") != LEASE_NAMESPACE:
             return
         node = self.nodes.get(NamespacedName("", lease["metadata"]["name"]))
+        if node is not None:
+            self._notice(node)
         # A renewal of a healthy node changes nothing: the timer of its last look finds it.
         if node is not None and (old is None or new is None or _ready(node) == "Unknown"):
             self.queue.add(key_of(node))
@@ -94,6 +110,20 @@ class NodeLifecycle:
         if new is not None and node and (old is None or _placement(old) != _placement(new)):
             self.pod_queue.add(key_of(new))
 
+    def _notice(self, node: JsonDict) -> None:
+        """Note when a kubelet gave its last sign of life: a renewed lease, a new condition."""
+        name = node["metadata"]["name"]
+        lease = self.leases.get(NamespacedName(LEASE_NAMESPACE, name))
+        renewed = str(spec_of(lease).get("renewTime") or "") if lease is not None else ""
+        reported = condition_of(node, "Ready") or {}
+        ready = (str(reported.get("status") or ""), str(reported.get("lastHeartbeatTime") or ""))
+        known = self._signs.get(name)
+        # "Unknown" is written here, not by the kubelet.
+        alive = known is None or renewed > known.renewed
+        alive = alive or (ready != known.ready and ready[0] != "Unknown")
+        seen_at = self.manager.engine.clock.now() if alive or known is None else known.seen_at
+        self._signs[name] = SignOfLife(renewed, ready, seen_at)
+
     # --- nodes
 
     def reconcile(self, key: NamespacedName) -> int | None:
@@ -101,18 +131,18 @@ class NodeLifecycle:
         node = self.nodes.get(key)
         if node is None:
             return None
-        left = self._lease_left(key.name)
+        left = self._time_left(key.name)
         if left is not None and left <= 0 and _ready(node) != "Unknown":
             node = self._mark_unknown(node)
         self._taint(node)
         return left if left is not None and left > 0 else None
 
-    def _lease_left(self, name: str) -> int | None:
-        lease = self.leases.get(NamespacedName(LEASE_NAMESPACE, name))
-        renewed = ((lease or {}).get("spec") or {}).get("renewTime")
-        if renewed is None:
+    def _time_left(self, name: str) -> int | None:
+        """Return how long a kubelet may stay silent; None: there never was one."""
+        sign = self._signs.get(name)
+        if sign is None or not sign.renewed:
             return None
-        return from_rfc3339(renewed) + GRACE - self.manager.engine.clock.now()
+        return sign.seen_at + GRACE - self.manager.engine.clock.now()
 
     def _mark_unknown(self, node: JsonDict) -> JsonDict:
         now = self.manager.now()
@@ -137,12 +167,11 @@ class NodeLifecycle:
             "NodeNotReady",
             f"Node {node['metadata']['name']} status is now: NodeNotReady",
         )
-        for pod in self.pods.find("node", node["metadata"]["name"]):
-            self._mark_pod(pod)
         return told
 
-    def _mark_pod(self, pod: JsonDict) -> None:
-        if is_finished(pod) or not is_ready(pod):
+    def _mark_pod(self, pod: JsonDict, node: JsonDict) -> None:
+        """Make a pod not ready with its node; the kubelet makes it ready again."""
+        if not is_ready(pod) or _ready(node) in {"", "True"}:
             return
         condition = {
             "type": "Ready",
@@ -183,12 +212,15 @@ class NodeLifecycle:
     # --- pods
 
     def sync_pod(self, key: NamespacedName) -> int | None:
-        """Delete a pod whose time on a tainted node is over; look again when it will be."""
+        """Mark a pod of a node that is not ready, and delete one whose time on it is over."""
         pod = self.pods.get(key)
         if pod is None or is_deleting(pod) or is_finished(pod):
             return None
         node = self.nodes.get(NamespacedName("", pod["spec"].get("nodeName") or ""))
-        when = None if node is None else _leaves(pod, node, self._seen.get(key_of(node).name, {}))
+        if node is None:
+            return None
+        self._mark_pod(pod, node)
+        when = _leaves(pod, node, self._seen.get(key_of(node).name, {}))
         if when is None:
             return None
         left = when - self.manager.engine.clock.now()

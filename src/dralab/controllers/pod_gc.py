@@ -4,10 +4,12 @@ Source: kube-controller-manager's podgc controller. A node of k8srm may be known
 DevicePools alone.
 """
 
+import logging
 from collections.abc import Iterable
 from typing import Final
 
 from dralab.api.kinds import Kinds
+from dralab.api.status import ApiError
 from dralab.controllers import disruptions
 from dralab.kernel.clock import SECOND
 from dralab.objects.metadata import NamespacedName, is_deleting, key_of
@@ -16,6 +18,7 @@ from dralab.runtime.manager import Manager
 from dralab.runtime.resources import DEVICE_POOLS, NODES, PODS, is_served
 from dralab.values.json_types import JsonDict
 
+logger = logging.getLogger(__name__)
 PERIOD: Final = 20 * SECOND
 QUARANTINE: Final = 40 * SECOND
 MOST_FINISHED: Final = 12_500
@@ -37,6 +40,7 @@ class PodGarbage:
             device_pools = self._device_pools = manager.cache(DEVICE_POOLS)
             device_pools.subscribe(self._node)
         self._missing: dict[str, int] = {}
+        self._failed = False
         # Looking at all pods is for when there may be something to find.
         self._due = True
         self.pods.subscribe(self._pod)
@@ -71,14 +75,16 @@ class PodGarbage:
             self.collect()
 
     def collect(self) -> None:
-        """Delete pods that no kubelet will end."""
+        """Delete pods that no kubelet will end; what the server refuses is tried again later."""
         if not self._due:
             return
+        self._failed = False
         now = self.manager.engine.clock.now()
         described = {item["spec"].get("nodeName") for item in self._device_pools}
         finished: list[JsonDict] = []
         missing: dict[str, int] = {}
-        for pod in self.pods:
+        gone: dict[str, bool] = {}
+        for pod in list(self.pods):
             node = pod["spec"].get("nodeName")
             if is_finished(pod):
                 finished.append(pod)
@@ -93,10 +99,13 @@ class PodGarbage:
                     self._delete(pod)
             else:
                 since = missing.setdefault(node, self._missing.get(node, now))
-                if now - since >= QUARANTINE:
+                if now - since < QUARANTINE:
+                    continue
+                if node not in gone:
+                    gone[node] = self._is_gone(node)
+                if gone[node]:
                     self._delete(pod, orphaned=True)
         self._missing = missing
-        self._due = bool(missing)
         surplus = len(finished) - MOST_FINISHED
         if surplus > 0:
             finished.sort(
@@ -104,13 +113,27 @@ class PodGarbage:
             )
             for pod in finished[:surplus]:
                 self._delete(pod)
+        self._due = bool(missing) or self._failed
+
+    def _is_gone(self, node: str) -> bool:
+        """Ask the server whether a node is missing: the cache may not have a new one yet."""
+        try:
+            self.client.get(NODES, node)
+        except ApiError as error:
+            return error.reason == "NotFound"
+        return False
 
     def _delete(self, pod: JsonDict, *, orphaned: bool = False) -> None:
         condition = None
         if orphaned and not is_finished(pod):
             why = "PodGC: node no longer exists"
             condition = disruptions.target("DeletionByPodGC", why, self.manager.now())
-        disruptions.evict(self.client, pod, condition, phase="Failed", grace=0)
+        try:
+            disruptions.evict(self.client, pod, condition, phase="Failed", grace=0)
+        except ApiError as error:
+            # The others go on; this one is looked at again in the next period.
+            self._failed = True
+            logger.info("pod-gc: %s cannot be deleted: %s", key_of(pod), error)
 
 
 def _age(pod: JsonDict) -> tuple[str, NamespacedName]:

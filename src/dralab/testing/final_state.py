@@ -30,6 +30,7 @@ ANY_KIND: Final = (
     "status.allocation", "status.reservedFor", "status.devices", "spec.clusterIP",
     "spec.clusterIPs", "endpoints", "status.images", "status.nodeInfo", "spec.volumeName",
     "subsets[].addresses[].ip", "subsets[].notReadyAddresses[].ip", "spec.claimRef.resourceVersion",
+    "subsets[].addresses[].nodeName", "subsets[].notReadyAddresses[].nodeName",
     "status.collisionCount", "spec.nodeSelector", "spec.pool.generation",
 )  # fmt: skip
 # How programs elected a leader before there were leases: an annotation that is a heartbeat.

@@ -93,9 +93,7 @@ class ScriptRunner:
             elif step.verb == "scale":
                 client.patch(resource, name, {"spec": step.patch}, namespace)
             else:
-                client.patch(
-                    resource, name, step.patch, namespace, subresource=step.subresource
-                )
+                client.patch(resource, name, step.patch, namespace, subresource=step.subresource)
 
     def _names(self, resource: Resource, namespace: str, target: JsonDict) -> list[str]:
         if target.get("name"):

@@ -29,7 +29,9 @@ def pods_left_their_nodes(objects, _history):
 
 def volumes_and_claims_agree(objects, _history):
     """A bound claim and its volume name each other, and no volume is bound to a claim that went."""
-    claims = {claim["metadata"]["uid"]: claim for claim in of_kind(objects, "PersistentVolumeClaim")}
+    claims = {
+        claim["metadata"]["uid"]: claim for claim in of_kind(objects, "PersistentVolumeClaim")
+    }
     volumes = {each["metadata"]["name"]: each for each in of_kind(objects, "PersistentVolume")}
     for uid, claim in claims.items():
         name = claim["spec"].get("volumeName")
