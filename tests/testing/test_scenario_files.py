@@ -6,12 +6,14 @@ import orjson
 import pytest
 from click.testing import CliRunner
 
+from authorities import request
 from dralab.cli.dst import dst
 from dralab.kernel.clock import SECOND
 from dralab.simulation.errors import InputError
 from dralab.testing import replays
 from dralab.testing.scenario import load
 from dralab.testing.scenario_schema import schema
+from dralab.testing.trial import expected_end
 
 EXAMPLE = Path(__file__).parents[2] / "examples/60-find-the-bug"
 
@@ -111,6 +113,33 @@ def test_a_scenario_that_cannot_be_used_is_told_with_its_field(folder, change, t
         load(folder / "scenario.yaml")
     assert told in str(error.value)
     assert "scenario.yaml" in str(error.value) or "maker.py" in str(error.value)
+
+
+def test_a_script_approves_a_request_for_a_certificate_and_it_is_signed(folder):
+    (folder / "wish.yaml").write_text(
+        f"""
+apiVersion: certificates.k8s.io/v1
+kind: CertificateSigningRequest
+metadata: {{name: jane}}
+spec: {{signerName: kubernetes.io/kube-apiserver-client, usages: [client auth], request: {request()}}}
+"""
+    )
+    (folder / "scenario.yaml").write_text(
+        """
+programs: [{controller: certificatesigningrequest-signing-controller}]
+script:
+  - apply: wish.yaml
+  - patch: {apiVersion: certificates.k8s.io/v1, kind: CertificateSigningRequest, name: jane}
+    subresource: approval
+    with: {status: {conditions: [{type: Approved, status: "True", reason: Known}]}}
+cluster: {controllers: false, scheduler: false}
+"""
+    )
+    found = load(folder / "scenario.yaml")
+    assert str(found.script[1]) == "patch/approval CertificateSigningRequest jane"
+    expected = expected_end(found)
+    [stored] = expected.state.objects["certificates.k8s.io/certificatesigningrequests jane"]
+    assert stored["status"]["certificate"]
 
 
 def test_the_digest_changes_with_every_file(folder):
