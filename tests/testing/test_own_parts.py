@@ -244,6 +244,20 @@ ONCE_FAILED = [
             }
         ],
     ),
+    # A Service that gave its address back took it again when an older change of it was seen.
+    (
+        "addresses",
+        41015,
+        [
+            {
+                "fault": "conflict",
+                "program": "service-controller",
+                "verb": "update/status",
+                "resource": "services",
+                "nth": 5,
+            }
+        ],
+    ),
 ]
 
 

@@ -45,6 +45,8 @@ class LoadBalancers:
             self._give_back(key)
         elif address := _address(new):
             self._take(key, address)
+        elif old is not None and _address(old):
+            self._give_back(key)
         if new is None or _wants(new) or FINALIZER in (new["metadata"].get("finalizers") or ()):
             self.queue.add(key)
 
@@ -93,7 +95,9 @@ class LoadBalancers:
             return True
 
         try:
-            amend(self.client, SERVICES, service, change, subresource="status")
+            ended = amend(self.client, SERVICES, service, change, subresource="status")
+            if not is_deleting(ended):
+                self.services.learn(ended)
         except ApiError as error:
             if error.reason != "NotFound":
                 raise

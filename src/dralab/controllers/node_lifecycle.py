@@ -118,11 +118,13 @@ class NodeLifecycle:
         reported = condition_of(node, "Ready") or {}
         ready = (str(reported.get("status") or ""), str(reported.get("lastHeartbeatTime") or ""))
         known = self._signs.get(name)
-        # "Unknown" is written here, not by the kubelet.
-        alive = known is None or renewed > known.renewed
-        alive = alive or (ready != known.ready and ready[0] != "Unknown")
-        seen_at = self.manager.engine.clock.now() if alive or known is None else known.seen_at
-        self._signs[name] = SignOfLife(renewed, ready, seen_at)
+        now = self.manager.engine.clock.now()
+        if known is None or renewed > known.renewed:
+            self._signs[name] = SignOfLife(renewed, ready, now)
+        elif ready != known.ready:
+            # "Unknown" is written here, not by the kubelet.
+            seen_at = known.seen_at if ready[0] == "Unknown" else now
+            self._signs[name] = SignOfLife(known.renewed, ready, seen_at)
 
     # --- nodes
 
