@@ -6,6 +6,7 @@ import urllib.request
 import pytest
 
 from dralab.api.status import ApiError
+from dralab.runtime.client import Resource
 from dralab.runtime.cluster_clock import ClusterClock
 from dralab.runtime.kubeconfig import read
 from dralab.runtime.resources import (
@@ -177,6 +178,37 @@ def test_the_kubeconfig_and_the_client_are_those_of_the_cluster_asked_for(
         client.get(NODES, "node-0")
 
 
+HOOK = {
+    "metadata": {"name": "hooks"},
+    "webhooks": [
+        {
+            "name": "pods.example.com",
+            "clientConfig": {"service": {"namespace": "hooks", "name": "mine", "path": "/pods"}},
+            "rules": [
+                {
+                    "operations": ["CREATE"],
+                    "apiGroups": [""],
+                    "apiVersions": ["v1"],
+                    "resources": ["pods"],
+                }
+            ],
+            "sideEffects": "None",
+            "admissionReviewVersions": ["v1"],
+        }
+    ],
+}
+
+
+@pytest.mark.dralab(services=["hooks/mine=127.0.0.1:9"])
+def test_a_service_of_a_webhook_is_where_the_marker_says(cluster, client):
+    resource = Resource(
+        "admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations", namespaced=False
+    )
+    client.create(resource, HOOK)
+    with pytest.raises(ApiError, match=r"dial tcp 127\.0\.0\.1:9: connect: connection refused"):
+        client.create(PODS, {"metadata": {"name": "one"}, "spec": sleeping(1)}, "default")
+
+
 def test_an_engine_that_stays_busy_is_named():
     class Busy:
         name, put_in = "drums", 0
@@ -208,6 +240,7 @@ def test_what_is_not_a_duration_is_refused(wrong):
         ("start='noon'", "dralab: *noon*"),
         ("images=['a=b']", "images need the runtime `process`"),
         ("load_balancers='x'", "x"),
+        ("services=['a/b=here']", "'a/b=here' must be NAMESPACE/NAME=HOST:PORT"),
         ("fleet='tiny'", "fleet has no shape 'tiny'; known: a100"),
         ("without=['etcd']", "unknown part 'etcd'; known: scheduler, controllers, nodes"),
     ],

@@ -13,6 +13,7 @@ from dralab.pytest_plugin.settings import ClusterSettings
 from dralab.runtime.cluster_clock import ClusterClock
 
 if TYPE_CHECKING:
+    from dralab.apiserver.resources.outgoing_calls import OutgoingSettings
     from dralab.components.nodes import NodeOptions
 
 # Of servers that are not used at the moment: each has threads and a socket.
@@ -59,6 +60,7 @@ def cluster_of(settings: ClusterSettings) -> Cluster:
     try:
         components = list(_components(settings)) if settings.components else []
         clock = ClusterClock(settings.start, running=settings.clock == "running")
+        outgoing = _outgoing(settings.services)
     except ValueError as error:
         pytest.fail(f"dralab: {error}", pytrace=False)
     options = Options(
@@ -66,6 +68,7 @@ def cluster_of(settings: ClusterSettings) -> Cluster:
         authorization=settings.authorization,
         mount_tokens=settings.components,
         own_objects=settings.components,
+        outgoing=outgoing,
     )
     return Cluster(options, components=components, clock=clock, seed=settings.seed)
 
@@ -74,6 +77,16 @@ def clock_of(cluster: Cluster) -> ClusterClock:
     """Return the clock of a cluster of `cluster_of`."""
     assert isinstance(cluster.clock, ClusterClock)  # noqa: S101 - `cluster_of` made it
     return cluster.clock
+
+
+def _outgoing(services: tuple[str, ...]) -> "OutgoingSettings | None":
+    """Return where the server may call beside its defaults. ValueError."""
+    if not services:
+        return None
+    from dralab.apiserver.outgoing.targets import read_service
+    from dralab.apiserver.resources.outgoing_calls import OutgoingSettings
+
+    return OutgoingSettings(services=[read_service(text) for text in services])
 
 
 def _components(settings: ClusterSettings) -> Iterator[Component]:

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 MARKER: Final = (
     "dralab(nodes, drivers, fleet, runtime, images, without, clock, start, tls, authorization, "
-    "load_balancers, system_pods, seed, server): what the test wants of its cluster, in place of "
-    "the options --dralab-..."
+    "load_balancers, system_pods, services, seed, server): what the test wants of its cluster, in "
+    "place of the options --dralab-..."
 )
 RUNTIMES: Final = ("simulated", "process")
 CLOCKS: Final = ("running", "stopped")
@@ -27,9 +27,10 @@ class ClusterSettings:
     """A cluster as a test wants it.
 
     `drivers` are names of built-in ones or classes of the SDK; `images` as `dralab up --image-map`
-    takes them; `clock` is "running", or "stopped" for one that moves by `advance` alone; it starts
-    at `start` (RFC 3339), by default now. `server` is "session" if tests that want the same may
-    share a server, each with an empty store, or "test" for one of the test's own.
+    takes them, `services` as `--service`; `clock` is "running", or "stopped" for one that moves by
+    `advance` alone; it starts at `start` (RFC 3339), by default now. `server` is "session" if tests
+    that want the same may share a server, each with an empty store, or "test" for one of the
+    test's own.
     """
 
     nodes: int = 1
@@ -44,6 +45,7 @@ class ClusterSettings:
     authorization: tuple[str, ...] = ()
     load_balancers: str = ""
     system_pods: bool = False
+    services: tuple[str, ...] = ()
     seed: int | None = None
     server: str = "session"
     components: bool = True
@@ -57,6 +59,7 @@ class ClusterSettings:
             start=self.start,
             tls=self.tls,
             authorization=self.authorization,
+            services=self.services,
             seed=self.seed,
             server=self.server,
             components=False,
@@ -112,6 +115,12 @@ def add_options(parser: pytest.Parser) -> None:
         default=None,
         help="have simulated pods in kube-system as after kubeadm",
     )
+    add(
+        "--dralab-service",
+        action="append",
+        metavar="NS/NAME[:PORT]=HOST:PORT",
+        help="where a Service that webhooks name is reached; may be repeated",
+    )
     add("--dralab-seed", type=int, metavar="N", help="draw names and uids from this seed")
     add(
         "--dralab-server",
@@ -121,7 +130,7 @@ def add_options(parser: pytest.Parser) -> None:
 
 
 # The options that have another name than their setting.
-OPTIONS: Final = {"drivers": "driver", "images": "image"}
+OPTIONS: Final = {"drivers": "driver", "images": "image", "services": "service"}
 
 
 def settings_of(request: pytest.FixtureRequest) -> ClusterSettings:
