@@ -37,9 +37,16 @@ class Authority:
         return self.certificate.public_bytes(Encoding.PEM)
 
     def issue(
-        self, name="alice", groups=(), *, uid="", usage=ExtendedKeyUsageOID.CLIENT_AUTH, days=30
+        self,
+        name="alice",
+        groups=(),
+        *,
+        uid="",
+        usage=ExtendedKeyUsageOID.CLIENT_AUTH,
+        days=30,
+        names=(),
     ):
-        """Return a certificate and its key."""
+        """Return a certificate and its key; `names` are those of a server."""
         key = ec.generate_private_key(ec.SECP256R1())
         parts = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
         if name:
@@ -49,6 +56,8 @@ class Authority:
         made = self._builder(x509.Name(parts), key, days)
         if usage is not None:
             made = made.add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+        if names:
+            made = made.add_extension(x509.SubjectAlternativeName(list(names)), critical=False)
         return made.sign(self.key, hashes.SHA256()), key
 
     def _builder(self, subject, key, days):

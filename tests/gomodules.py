@@ -22,8 +22,11 @@ def sources(path: str, version: str) -> Path:
     return Path(json.loads(done.stdout)["Dir"])
 
 
-def program(found: Path, place: Path, package: str) -> Path:
-    """Build a package of the sources in `place`, which is made: it takes minutes the first time."""
+def program(found: Path, place: Path, package: str, folder: str = ".") -> Path:
+    """Build a package of the sources in `place`, which is made: it takes minutes the first time.
+
+    `folder` is where the module of the program is, if it is not that of the sources.
+    """
     shutil.copytree(found, place, copy_function=shutil.copyfile)
     for each in [place, *place.rglob("*")]:
         each.chmod(0o755 if each.is_dir() else 0o644)
@@ -32,6 +35,6 @@ def program(found: Path, place: Path, package: str) -> Path:
     flags = {"GOFLAGS": "-mod=mod -buildvcs=false"}
     subprocess.run(
         ["go", "build", "-trimpath", "-o", str(target), package],
-        cwd=place, env={**os.environ, **flags}, check=True, timeout=BUILD,
+        cwd=place / folder, env={**os.environ, **flags}, check=True, timeout=BUILD,
     )  # fmt: skip
     return target

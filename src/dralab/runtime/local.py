@@ -14,7 +14,9 @@ import orjson
 from dralab.api.kinds import Kind
 from dralab.api.status import ApiError
 from dralab.apiserver.authorization.attributes import Attributes
+from dralab.apiserver.outgoing.waiting import MustWait
 from dralab.apiserver.resources.options import ListOptions, WriteOptions, delete_options
+from dralab.apiserver.resources.reading import not_converted
 from dralab.apiserver.resources.selectors import exact_fields
 from dralab.apiserver.resources.server import Resources
 from dralab.apiserver.resources.waiting import waited
@@ -50,7 +52,9 @@ class LocalClient:
         kind = self._kind(resource)
         if self._limited:
             self._check("get", kind, namespace, name)
-        return self.resources.view(kind, self.resources.get(kind, name, namespace))
+        return waited(
+            self.resources, lambda verbs: verbs.view(kind, verbs.get(kind, name, namespace))
+        )
 
     def list(
         self,
@@ -65,10 +69,13 @@ class LocalClient:
         if self._limited:
             self._check("list", kind, namespace, fields=field_selector)
         options = ListOptions(label_selector=label_selector, field_selector=field_selector)
-        page = self.resources.list(kind, namespace, options)
-        return ObjectList(
-            [self.resources.view(kind, one) for one in page.items], str(page.revision)
-        )
+
+        def found(verbs: Resources) -> ObjectList:
+            page = verbs.list(kind, namespace, options)
+            verbs.prepare(kind, page.items)
+            return ObjectList([verbs.view(kind, one) for one in page.items], str(page.revision))
+
+        return waited(self.resources, found)
 
     def watch(
         self,
@@ -334,7 +341,12 @@ class _Objects:
         return hash(id(self.kind))
 
     def event(self, type: EventType, stored: Stored) -> WatchEvent:
-        return WatchEvent(type, self.resources.view(self.kind, stored))
+        try:
+            return WatchEvent(type, self.resources.view(self.kind, stored))
+        except ApiError as error:
+            return WatchEvent("ERROR", error.status())
+        except MustWait:
+            return WatchEvent("ERROR", not_converted(self.kind, stored).status())
 
     def bookmark(self, revision: int, *, initial_end: bool = False) -> WatchEvent:  # noqa: ARG002
         metadata = {"resourceVersion": str(revision)}

@@ -12,6 +12,8 @@ from dralab.apiserver.storage import Key, MemoryStore
 from dralab.cluster import Cluster
 from dralab.kernel.clock import ManualClock
 from dralab.kernel.randomness import Randomness
+from dralab.runtime.client import Resource
+from dralab.runtime.local import LocalClient
 from webhookserver import WebhookServer
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -76,6 +78,16 @@ def fig(version, name="f", **spec):
     }
 
 
+def test_the_service_of_a_conversion_has_the_port_of_https(server):
+    service = {"namespace": "hooks", "name": "mine", "path": "/convert"}
+    client = {"clientConfig": {"url": None, "service": service}}
+    change = {"spec": {"conversion": {"webhook": client}}}
+    code, found = ask(server, "PATCH", f"{CRDS}/figs.x.io", change, MERGE)
+    assert code == 200, found
+    given = found["spec"]["conversion"]["webhook"]["clientConfig"]["service"]
+    assert given == {**service, "port": 443}
+
+
 def test_an_object_is_read_and_written_in_every_version(server, hook):
     assert ask(server, "POST", ONE, fig("v1", size=4))[0] == 201
     code, found = ask(server, "GET", f"{TWO}/f")
@@ -86,6 +98,21 @@ def test_an_object_is_read_and_written_in_every_version(server, hook):
     code, found = ask(server, "POST", TWO, fig("v2", "g", length=7))
     assert (code, found["spec"]) == (201, {"length": 7})
     assert ask(server, "GET", f"{ONE}/g")[1]["spec"] == {"size": 7}
+
+
+def test_a_client_in_this_process_reads_every_version(server, hook):
+    for name in "ab":
+        assert ask(server, "POST", ONE, fig("v1", name, size=1))[0] == 201
+    client, two = LocalClient(server.resources, server.hub), Resource("x.io", "v2", "figs")
+    assert client.get(two, "a", "default")["spec"] == {"length": 1}
+    found = client.list(two)
+    assert [each["spec"] for each in found.items] == [{"length": 1}] * 2
+    watch = client.watch(two, revision=found.revision)
+    hook.answers["/convert"] = lambda _: (500, b"boom")
+    assert ask(server, "POST", ONE, fig("v1", "c", size=3))[0] == 201
+    event = watch.next(timeout=0)
+    assert (event.type, event.object["code"]) == ("ERROR", 500)
+    assert event.object["message"].startswith("conversion webhook for x.io/v1, Kind=Fig failed")
 
 
 def test_a_list_is_converted_in_one_call_and_then_known(server, hook):

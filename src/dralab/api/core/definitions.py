@@ -10,7 +10,11 @@ from urllib.parse import urlsplit
 
 from dralab.api import fields
 from dralab.api.core.definition_versions import shared_errors, version_errors
-from dralab.api.core.webhook_clients import review_version_errors, webhook_client_errors
+from dralab.api.core.webhook_clients import (
+    default_webhook_client,
+    review_version_errors,
+    webhook_client_errors,
+)
 from dralab.api.fields import FieldError
 from dralab.api.strategy import Strategy
 from dralab.values import names
@@ -39,7 +43,9 @@ class DefinitionStrategy(Strategy):
         if kind:
             given.setdefault("singular", kind.lower())
             given.setdefault("listKind", f"{kind}List")
-        spec.setdefault("conversion", {}).setdefault("strategy", "None")
+        conversion = spec.setdefault("conversion", {})
+        conversion.setdefault("strategy", "None")
+        default_webhook_client((conversion.get("webhook") or {}).get("clientConfig"))
 
     def prepare_create(self, value: JsonDict, now: str) -> None:  # noqa: ARG002
         """Begin without accepted names; the stored version is known already."""

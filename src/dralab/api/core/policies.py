@@ -4,6 +4,7 @@ from dralab.api import fields
 from dralab.api.core.access import any_name
 from dralab.api.core.addresses import amount_or_percent_errors
 from dralab.api.core.statuses import budget_status_errors
+from dralab.api.core.webhook_clients import default_webhook_client
 from dralab.api.fields import FieldError
 from dralab.api.label_selectors import label_selector_problems
 from dralab.api.strategy import Strategy
@@ -73,9 +74,7 @@ class WebhookStrategy(Strategy):
                 hook.setdefault("reinvocationPolicy", "Never")
             for rule in hook.get("rules") or ():
                 rule.setdefault("scope", "*")
-            service = (hook.get("clientConfig") or {}).get("service")
-            if service is not None:
-                service.setdefault("port", 443)
+            default_webhook_client(hook.get("clientConfig"))
 
 
 class AdmissionPolicyStrategy(Strategy):

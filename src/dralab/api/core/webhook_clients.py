@@ -13,10 +13,17 @@ from dralab.api.fields import FieldError
 from dralab.values import names
 from dralab.values.go_text import go_quoted
 from dralab.values.go_urls import url_problem
-from dralab.values.json_types import JsonObject
+from dralab.values.json_types import JsonDict, JsonObject
 
 VERSIONS: Final = ("v1", "v1beta1")
 FORM: Final = "; desired format: https://host[/path]"
+
+
+def default_webhook_client(client: JsonDict | None) -> None:
+    """Fill in the port of the Service that has the webhook (`SetDefaults_ServiceReference`)."""
+    service = (client or {}).get("service")
+    if service is not None:
+        service.setdefault("port", 443)
 
 
 def webhook_client_errors(client: JsonObject, path: str) -> Iterator[FieldError]:

@@ -13,7 +13,7 @@ import orjson
 from dralab.api.kinds import Kind
 from dralab.api.status import ApiError
 from dralab.apiserver.outgoing.waiting import MustWait
-from dralab.apiserver.resources.reading import ListPage
+from dralab.apiserver.resources.reading import ListPage, not_converted
 from dralab.apiserver.resources.rules import Rules
 from dralab.apiserver.storage import Stored
 from dralab.apiserver.watching.interfaces import EventType
@@ -80,9 +80,7 @@ class ObjectEncoder:
         except ApiError as error:
             status = error.status()
         except MustWait:
-            # Who lists again gets it, or hears why the webhook could not convert it.
-            text = f"{stored.key.name} could not be converted to {self.kind.api_version} in time"
-            status = ApiError("InternalError", text, code=500).status()
+            status = not_converted(self.kind, stored).status()
         return orjson.dumps({"type": "ERROR", "object": status}, option=orjson.OPT_APPEND_NEWLINE)
 
     def bookmark(self, revision: int, *, initial_end: bool = False) -> bytes:

@@ -15,7 +15,7 @@ from dralab.api.status import ApiError
 from dralab.apiserver.http.encoding import INITIAL_END, list_metadata
 from dralab.apiserver.outgoing.waiting import MustWait
 from dralab.apiserver.protobuf import encoding
-from dralab.apiserver.resources.reading import ListPage
+from dralab.apiserver.resources.reading import ListPage, not_converted
 from dralab.apiserver.resources.rules import Rules
 from dralab.apiserver.storage import Key, Stored
 from dralab.apiserver.watching.interfaces import EventType
@@ -95,8 +95,7 @@ class ProtobufEncoder:
         except ApiError as error:
             return error_frame(error)
         except MustWait:
-            text = f"{stored.key.name} could not be converted to {self.kind.api_version} in time"
-            return error_frame(ApiError("InternalError", text, code=500))
+            return error_frame(not_converted(self.kind, stored))
 
     def bookmark(self, revision: int, *, initial_end: bool = False) -> bytes:
         """Return a bookmark as a frame."""

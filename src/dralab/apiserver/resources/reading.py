@@ -40,6 +40,15 @@ class ListPage:
     damaged: Sequence[Key] = ()
 
 
+def not_converted(kind: Kind, stored: Stored) -> ApiError:
+    """Return what a watch says of an object that its webhook has not converted beforehand.
+
+    A client that lists again gets it, or hears why the webhook could not convert it.
+    """
+    text = f"{stored.key.name} could not be converted to {kind.api_version} in time"
+    return ApiError("InternalError", text, code=500)
+
+
 def get(context: Context, kind: Kind, name: str, namespace: str, revision: str = "") -> Stored:
     """Return one object; a revision means at least as new as that."""
     at_least = revision_of(revision)

@@ -1,0 +1,78 @@
+"""How other people's operators are started: programs as they are published, and their manifests.
+
+Go modules come from the module proxy and are built as they are (minutes, the first time);
+DRALAB_OPERATORS names a folder of programs that were built before. Python's come from PyPI.
+"""
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+import gomodules
+
+KUBECTL = shutil.which(os.environ.get("DRALAB_KUBECTL", "kubectl"))
+
+
+@pytest.fixture
+def kubectl():
+    """The path of kubectl. Skips where there is none."""
+    if KUBECTL is None:
+        pytest.skip("no kubectl; DRALAB_KUBECTL names one")
+    return KUBECTL
+
+
+@pytest.fixture
+def apply(kubectl, kubeconfig):
+    """Apply manifests as a person would: a text, objects, a file or a folder."""
+
+    def apply(what):
+        text = yaml.safe_dump_all(what) if isinstance(what, list) else what
+        place = "-" if isinstance(text, str) else str(what)
+        text = text if isinstance(text, str) else None
+        words = [kubectl, "--kubeconfig", str(kubeconfig), "apply", "--server-side", "-f", place]
+        done = subprocess.run(words, input=text, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+
+    return apply
+
+
+@pytest.fixture
+def start(kubeconfig, tmp_path):
+    """Start an operator with the cluster's kubeconfig; it ends with the test."""
+    with contextlib.ExitStack() as stack:
+
+        def start(*words, **environment):
+            log = stack.enter_context((tmp_path / f"{Path(words[0]).name}.log").open("w+"))
+            process = subprocess.Popen(
+                [str(word) for word in words],
+                env={**os.environ, "KUBECONFIG": str(kubeconfig), **environment},
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+            stack.callback(process.wait)
+            stack.callback(process.kill)
+            stack.callback(lambda: sys.stdout.write(Path(log.name).read_text()[-4000:]))
+
+        yield start
+
+
+@pytest.fixture(scope="session")
+def module(tmp_path_factory):
+    """Return a Go module's sources and a program of it. Skips where they can't be had."""
+
+    def module(path, version, package, folder="."):
+        name = path.removesuffix("/v2").rpartition("/")[2]
+        sources = gomodules.sources(path, version)
+        ready = Path(os.environ.get("DRALAB_OPERATORS", "")) / name
+        if ready.is_file():
+            return sources, ready
+        place = tmp_path_factory.mktemp("operators") / name
+        return sources, gomodules.program(sources, place, package, folder)
+
+    return module
