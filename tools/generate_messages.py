@@ -53,7 +53,7 @@ def main() -> None:
     """Download the modules, read their messages, write the file."""
     messages: dict[str, dict[str, Field]] = {}
     for version in VERSIONS:
-        for folder in (_downloaded(module, version) for module in MODULES):
+        for folder in (downloaded(module, version) for module in MODULES):
             for proto in sorted(folder.rglob("generated.proto")):
                 if LEFT_OUT.search(str(proto.relative_to(folder))):
                     continue
@@ -71,7 +71,7 @@ def _write(name: str, content: object) -> None:
     (DATA / name).write_bytes(gzip.compress(text.encode(), 9, mtime=0))
 
 
-def _downloaded(module: str, version: str) -> Path:
+def downloaded(module: str, version: str) -> Path:
     with tempfile.TemporaryDirectory() as empty:
         command = ["go", "mod", "download", "-json", f"{module}@{version}"]
         done = subprocess.run(command, cwd=empty, check=True, capture_output=True)

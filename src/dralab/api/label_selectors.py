@@ -5,6 +5,7 @@ Source: k8s.io/apimachinery `pkg/apis/meta/v1/validation` (ValidateLabelSelector
 
 from dralab.api import fields
 from dralab.api.fields import FieldError
+from dralab.api.internal_forms import META, versioned_form
 from dralab.api.metadata import label_problems
 from dralab.values import names
 from dralab.values.json_types import JsonDict
@@ -39,15 +40,6 @@ def label_selector_problems(selector: JsonDict, path: str) -> list[FieldError]:
     return errors
 
 
-def shown_selector(selector: JsonDict) -> JsonDict:
+def shown_selector(selector: JsonDict | None) -> JsonDict | None:
     """Return a metav1.LabelSelector with its fields in the order in which messages show them."""
-    found: JsonDict = {}
-    if mapping := selector.get("matchLabels"):
-        found["matchLabels"] = dict(sorted(mapping.items()))
-    if items := selector.get("matchExpressions"):
-        found["matchExpressions"] = [
-            {"key": item.get("key", ""), "operator": item.get("operator", "")}
-            | ({"values": item["values"]} if item.get("values") else {})
-            for item in items
-        ]
-    return found
+    return None if selector is None else versioned_form(META + "LabelSelector", selector)

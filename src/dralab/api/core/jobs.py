@@ -3,7 +3,7 @@
 Source: k8s.io/kubernetes `pkg/apis/batch/validation`.
 """
 
-from typing import Final
+from typing import Any, Final
 
 from dralab.api import fields
 from dralab.api.core.job_specs import job_spec_problems, restart_problems
@@ -11,6 +11,7 @@ from dralab.api.core.job_statuses import job_status_errors
 from dralab.api.core.pods import WithPods, default_template
 from dralab.api.core.workloads import not_negative, template_of
 from dralab.api.fields import FieldError
+from dralab.api.internal_forms import internal_form
 from dralab.api.label_selectors import label_selector_problems, shown_selector
 from dralab.values import cron, labels, names
 from dralab.values.json_types import JsonDict
@@ -21,6 +22,10 @@ HISTORY: Final = (
     "startingDeadlineSeconds", "successfulJobsHistoryLimit", "failedJobsHistoryLimit",
 )  # fmt: skip
 ANY_RESTART: Final = ("Always", "OnFailure", "Never")
+IN_GO: Final = {
+    "podFailurePolicy": "*batch.PodFailurePolicy",
+    "successPolicy": "*batch.SuccessPolicy",
+}
 DIRECTIVES: Final = ("affinity", "nodeSelector", "schedulingGates", "tolerations")
 
 
@@ -99,14 +104,21 @@ class JobStrategy(WithPods):
         if before.get("suspend"):
             template = _with_directives(template or {}, before.get("template") or {})
         if template != before.get("template"):
-            shown = after.get("template")
+            shown = internal_form("core.PodTemplateSpec", after.get("template"))
             errors.append(fields.invalid_value("spec.template", shown, "field is immutable"))
         errors += [
-            fields.invalid_value(f"spec.{name}", after.get(name), "field is immutable")
+            fields.invalid_value(f"spec.{name}", _shown(name, after), "field is immutable")
             for name in fixed
             if before.get(name) != after.get(name)
         ]
         return errors
+
+
+def _shown(name: str, spec: JsonDict) -> Any:
+    """Return a field of a job's spec as errors show it."""
+    if name in IN_GO:
+        return internal_form(IN_GO[name], spec.get(name))
+    return shown_selector(spec.get(name)) if name == "selector" else spec.get(name)
 
 
 def _selector_problems(spec: JsonDict) -> list[FieldError]:

@@ -8,8 +8,10 @@ from typing import Final
 
 from dralab.api import fields
 from dralab.api.core.addresses import csi_driver_errors, each
+from dralab.api.core.volumes import volume_spec_errors
 from dralab.api.fields import FieldError
-from dralab.api.label_selectors import label_selector_problems
+from dralab.api.internal_forms import internal_form
+from dralab.api.label_selectors import label_selector_problems, shown_selector
 from dralab.api.strategy import Strategy
 from dralab.values import names, quantity
 from dralab.values.json_types import JsonDict, JsonObject
@@ -162,6 +164,8 @@ class AttachmentStrategy(Strategy):
         elif volume == "":
             why = "must specify non empty persistentVolumeName"
             errors.append(fields.required(f"{path}.persistentVolumeName", why))
+        elif inline is not None:
+            errors += volume_spec_errors(inline, f"{path}.inlineVolumeSpec", inline=True)
         node = spec.get("nodeName") or ""
         errors += each("spec.nodeName", node, names.subdomain_problems(node))
         if volume is not None:
@@ -169,25 +173,22 @@ class AttachmentStrategy(Strategy):
             errors += each(f"{path}.persistentVolumeName", volume, problems)
         return errors
 
+    def validate_status(self, new: JsonDict, old: JsonDict) -> list[FieldError]:  # noqa: ARG002
+        """Return what is wrong with the errors that a status tells of."""
+        why = "must be between 0 and 2147483647, inclusive"
+        return [
+            fields.invalid_value(f"status.{part}.errorCode", code, why)
+            for part in ("attachError", "detachError")
+            if (code := ((new.get("status") or {}).get(part) or {}).get("errorCode", 0)) < 0
+        ]
+
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """Return what is wrong with the change: it stays between the same two."""
         errors = self.validate(new)
         if new.get("spec") != old.get("spec"):
-            errors.append(fields.invalid_value("spec", _in_go(new.get("spec") or {}), IMMUTABLE))
+            shown = internal_form("storage.VolumeAttachmentSpec", new.get("spec"))
+            errors.append(fields.invalid_value("spec", shown, IMMUTABLE))
         return errors
-
-
-def _in_go(spec: JsonObject) -> JsonDict:
-    """Return the spec of an attachment by the names that its fields have in Go."""
-    source = spec.get("source") or {}
-    return {
-        "Attacher": spec.get("attacher", ""),
-        "Source": {
-            "PersistentVolumeName": source.get("persistentVolumeName"),
-            "InlineVolumeSpec": source.get("inlineVolumeSpec"),
-        },
-        "NodeName": spec.get("nodeName", ""),
-    }
 
 
 class CsiNodeStrategy(Strategy):
@@ -334,7 +335,10 @@ class StorageCapacityStrategy(Strategy):
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """Return what is wrong with the change."""
         return self.validate(new) + [
-            fields.invalid_value(part, new.get(part), IMMUTABLE)
-            for part in ("nodeTopology", "storageClassName")
+            fields.invalid_value(part, shown, IMMUTABLE)
+            for part, shown in (
+                ("nodeTopology", shown_selector(new.get("nodeTopology"))),
+                ("storageClassName", new.get("storageClassName") or ""),
+            )
             if new.get(part) != old.get(part)
         ]

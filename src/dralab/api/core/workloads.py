@@ -120,7 +120,8 @@ class TemplateStrategy(WithPods):
         errors = self.validate(new, old)
         selector = new["spec"].get("selector")
         if selector != old["spec"].get("selector"):
-            errors.append(fields.invalid_value("spec.selector", selector, "field is immutable"))
+            shown = shown_selector(selector)
+            errors.append(fields.invalid_value("spec.selector", shown, "field is immutable"))
         return errors
 
 
@@ -351,7 +352,8 @@ class DaemonSetStrategy(TemplateStrategy):
         """Return what is wrong with the change: the selector stays."""
         selector, errors = new["spec"].get("selector"), []
         if selector != old["spec"].get("selector"):
-            errors.append(fields.invalid_value("spec.selector", selector, "field is immutable"))
+            shown = shown_selector(selector)
+            errors.append(fields.invalid_value("spec.selector", shown, "field is immutable"))
         return errors + self.validate(new, old)
 
 
