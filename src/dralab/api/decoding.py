@@ -19,6 +19,7 @@ from dralab.api.scalar_decoding import (
     Decode,
     DecodingError,
     DecodingNotes,
+    EmptyField,
     Unclear,
     as_it_is,
     base64_text,
@@ -73,8 +74,10 @@ class Decoder:
     def __post_init__(self) -> None:
         self._decode = _compiled(self.schema)
 
-    def decode(self, value: Any) -> tuple[Any, list[str]]:
+    def decode(self, value: Any, empties: list[EmptyField] | None = None) -> tuple[Any, list[str]]:
         """Return the value as a server keeps it, and the paths of fields it does not know.
+
+        `empties` gets what was sent empty and is not kept.
 
         The value is changed in place where it can be. DecodingError in Go's words.
 
@@ -83,14 +86,35 @@ class Decoder:
         ... )
         ({'metadata': {}}, ['bogus'])
         """
-        seen = DecodingNotes()
+        seen = DecodingNotes(empties=empties)
         unknown: list[str] = []
         try:
             return self._decode(value, seen), unknown
         except Unclear:
             # Something is wrong: walk again, this time knowing where.
             _Walk(self.kind, unknown).check(self.schema, value)
-        return self._decode(value, DecodingNotes()), unknown
+        return self._decode(value, DecodingNotes(empties=empties)), unknown
+
+    def converted(self, value: Any) -> None:
+        """Change numbers in a value to what Go's converter of untyped objects makes of them.
+
+        It takes what is too large for its type as the machine does, and 2.0 for 2.
+        """
+        _convert(self.schema, value)
+
+
+def _convert(schema: Schema, value: Any) -> Any:
+    if isinstance(value, dict):
+        for name, item in value.items():
+            part = schema.properties.get(name) if schema.is_struct else schema.values
+            if part is not None:
+                value[name] = _convert(part, item)
+    elif isinstance(value, list) and schema.item is not None:
+        value[:] = [_convert(schema.item, item) for item in value]
+    elif schema.type == "integer" and isinstance(value, (int, float)) and value == value // 1:
+        limit = INT_LIMITS.get(schema.format, 2**63)
+        return value if isinstance(value, bool) else (int(value) + limit) % (2 * limit) - limit
+    return value
 
 
 @remembered(4096)
@@ -300,6 +324,7 @@ class _Struct:
                 value[name] = new
             if not new and self._goes(name, new):
                 dropped = [*dropped, name] if dropped else [name]
+                self._note_empty(value, name, new, seen)
         if dropped:
             for name in dropped:
                 del value[name]
@@ -308,6 +333,11 @@ class _Struct:
                 value[name] = zero()
         seen.depth -= 1
         return value
+
+    def _note_empty(self, holder: Any, name: str, value: Any, seen: DecodingNotes) -> None:
+        if seen.empties is not None and isinstance(value, (list, dict)):
+            shown = any(name == each for each, _ in self.always)
+            seen.empties.append(EmptyField(holder, name, value, shown))
 
     def _goes(self, name: str, zero: Any) -> bool:
         """Return whether a field is not kept with this zero value."""

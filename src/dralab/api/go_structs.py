@@ -41,3 +41,17 @@ def types_of(message: str) -> Mapping[str, str]:
         if part.inline:
             found |= types_of(part.type)
     return found
+
+
+@lru_cache(maxsize=1)
+def _names_of_structs() -> frozenset[str]:
+    return frozenset(".".join(name.split(".")[-2:]) for name in Messages.standard().names())
+
+
+def is_struct(name: str) -> bool:
+    """Return whether Go's name of a type, such as `v1.PodSpec`, is that of a struct.
+
+    >>> is_struct("v1.PodSpec"), is_struct("v1.PullPolicy")
+    (True, False)
+    """
+    return name in _names_of_structs()

@@ -82,8 +82,10 @@ def versioned_form(message: str, value: Mapping[str, Any]) -> dict[str, Any]:
     messages = Messages.standard()
     zeros = messages.zeros(message)
     found: dict[str, Any] = {}
-    for field in messages.fields(message).values():
+    for _, field in sorted(messages.fields(message).items()):
         item = value.get(field.name)
+        if not item and field.omitempty and not field.pointer and field.type not in messages:
+            continue  # Go leaves it out
         if item is None:
             if field.name in zeros:
                 found[field.name] = zeros[field.name]

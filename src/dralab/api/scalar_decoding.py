@@ -9,7 +9,7 @@ import re
 from base64 import b64decode
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from dralab.kernel.times import (
     RFC3339,
@@ -35,12 +35,28 @@ class DecodingError(ValueError):
     """A value of the wrong type; `str` is Go's sentence."""
 
 
+class EmptyField(NamedTuple):
+    """An empty list or map that a client sent and a server does not store.
+
+    `shown` says that JSON has the field even if it is not there.
+    """
+
+    holder: dict[str, Any]
+    name: str
+    value: Any
+    shown: bool
+
+
 @dataclass(slots=True)
 class DecodingNotes:
-    """What a decoder noticed: whether there were unknown fields, and how deep it is."""
+    """What a decoder noticed: whether there were unknown fields, and how deep it is.
+
+    `empties` gets the empty lists and maps that it drops, if it is asked for them.
+    """
 
     unknown: bool = False
     depth: int = 0
+    empties: "list[EmptyField] | None" = None
 
 
 class Unclear(Exception):  # noqa: N818 - no error yet: a second look will tell

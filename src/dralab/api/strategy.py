@@ -27,8 +27,9 @@ class Strategy:
 
     `unconditional` tells whether a PUT without a resourceVersion is taken; `creates_on_update`
     whether a PUT makes a missing object; `keeps_status` whether a new object may bring its status
-    along; `prefixed` whether `generateName` must be good itself. `status_keeps` names the parts of
-    metadata that a write to `/status` may change. `counted` lists the parts of the metadata that
+    along; `orphans` whether a deletion that says nothing else leaves dependents; `prefixed`
+    whether `generateName` must be good itself. `status_keeps` names the parts of metadata that a
+    write to `/status` may change. `counted` lists the parts of the metadata that
     count as wanted. Where `counts` is false, the generation stays as it is.
     """
 
@@ -36,6 +37,7 @@ class Strategy:
     prefixed: bool = True
     creates_on_update: bool = False
     keeps_status: bool = False
+    orphans: bool = False
     status_keeps: frozenset[str] = frozenset(
         {"labels", "annotations", "finalizers", "ownerReferences"}
     )

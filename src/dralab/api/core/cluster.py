@@ -1,5 +1,6 @@
 """Namespaces, nodes, leases, events and priorities."""
 
+import re
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -10,7 +11,7 @@ from dralab.api.fields import FieldError
 from dralab.api.metadata import finalizer_errors
 from dralab.api.strategy import Strategy
 from dralab.values import names
-from dralab.values.json_types import JsonDict
+from dralab.values.json_types import JsonDict, JsonObject
 
 NAME_LABEL: Final = "kubernetes.io/metadata.name"
 SYSTEM_PREFIX: Final = "system-"
@@ -19,6 +20,7 @@ SYSTEM_CLASSES: Final = {
     "system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000,
 }  # fmt: skip
 COORDINATED: Final = ("strategy", "preferredHolder")
+DECLARED: Final = re.compile(r"[A-Z][a-zA-Z0-9]*(/[a-zA-Z][a-zA-Z0-9]*)*", re.ASCII)
 PREEMPTION: Final = ["PreemptLowerPriority", "Never"]
 
 
@@ -103,38 +105,19 @@ class NodeStrategy(Strategy):
 
     def validate(self, value: JsonDict) -> list[FieldError]:
         """Return what is wrong with the spec."""
-        errors = []
-        seen = set()
-        for index, taint in enumerate((value.get("spec") or {}).get("taints") or ()):
-            at = f"metadata.taints[{index}]"  # as upstream has it
-            key, effect = taint.get("key") or "", taint.get("effect") or ""
-            errors += [
-                fields.invalid_value(f"{at}.key", key, why) for why in names.qualified_problems(key)
-            ]
-            text = taint.get("value") or ""
-            if problems := names.label_value_problems(text):
-                errors.append(fields.invalid_value(f"{at}.value", text, ";".join(problems)))
-            known = ["NoSchedule", "PreferNoSchedule", "NoExecute"]
-            if not effect:
-                errors.append(fields.required(f"{at}.effect"))
-            elif effect not in known:
-                wrong = fields.not_supported(f"{at}.effect", effect, known, ordered=True)
-                errors.append(wrong)
-            if (key, effect) in seen:
-                # By the names that the fields have in Go.
-                shown = {
-                    "Key": key, "Value": text, "Effect": effect,
-                    "TimeAdded": taint.get("timeAdded"),
-                }  # fmt: skip
-                why = "taints must be unique by key and effect pair"
-                errors.append(FieldError("FieldValueDuplicate", at, shown, why))
-            seen.add((key, effect))
-        return errors + _range_errors((value.get("spec") or {}).get("podCIDRs") or ())
+        spec = value.get("spec") or {}
+        return _taint_errors(spec) + _range_errors(spec.get("podCIDRs") or ())
+
+    def validate_status(self, new: JsonDict, old: JsonDict) -> list[FieldError]:  # noqa: ARG002
+        """Return what is wrong with the features and the addresses that a node declares."""
+        return _declared_errors(new.get("status") or {})
 
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """Return what is wrong with the change: some facts are said once."""
-        errors = self.validate(new)
         before, after = old.get("spec") or {}, new.get("spec") or {}
+        errors = self.validate(new) + _taint_errors(after)  # upstream judges taints twice
+        if (before.get("externalID") or "") != (after.get("externalID") or ""):
+            errors.append(fields.forbidden("spec.externalID", "may not be updated"))
         if before.get("providerID") and before["providerID"] != after.get("providerID"):
             why = 'node updates may not change providerID except from "" to valid'
             errors.append(fields.forbidden("spec.providerID", why))
@@ -142,6 +125,56 @@ class NodeStrategy(Strategy):
             why = 'node updates may not change podCIDR except from "" to valid'
             errors.append(fields.forbidden("spec.podCIDRs", why))
         return errors
+
+
+def _taint_errors(spec: JsonObject) -> list[FieldError]:
+    errors = []
+    seen = set()
+    for index, taint in enumerate(spec.get("taints") or ()):
+        at = f"metadata.taints[{index}]"  # as upstream has it
+        key, effect = taint.get("key") or "", taint.get("effect") or ""
+        errors += [
+            fields.invalid_value(f"{at}.key", key, why) for why in names.qualified_problems(key)
+        ]
+        text = taint.get("value") or ""
+        if problems := names.label_value_problems(text):
+            errors.append(fields.invalid_value(f"{at}.value", text, ";".join(problems)))
+        known = ["NoSchedule", "PreferNoSchedule", "NoExecute"]
+        if not effect:
+            errors.append(fields.required(f"{at}.effect"))
+        elif effect not in known:
+            wrong = fields.not_supported(f"{at}.effect", effect, known, ordered=True)
+            errors.append(wrong)
+        if (key, effect) in seen:
+            # By the names that the fields have in Go.
+            shown = {
+                "Key": key, "Value": text, "Effect": effect,
+                "TimeAdded": taint.get("timeAdded"),
+            }  # fmt: skip
+            why = "taints must be unique by key and effect pair"
+            errors.append(FieldError("FieldValueDuplicate", at, shown, why))
+        seen.add((key, effect))
+    return errors
+
+
+def _declared_errors(status: JsonObject) -> list[FieldError]:
+    """Return what is wrong with the features that a node declares: names in order, each once."""
+    features, path = status.get("declaredFeatures") or (), "status.declaredFeatures"
+    errors = []
+    for index, name in enumerate(features):
+        if not DECLARED.fullmatch(name):
+            why = (
+                f'invalid feature name "{name}": must start with an UpperCamelCase segment, with '
+                "subsequent segments separated by '/' (e.g., MyFeature or MyFeature/mySubFeature), "
+                "and contain only alphanumeric characters and slashes"
+            )
+            errors.append(fields.invalid_value(f"{path}[{index}]", name, why))
+        after, at = features[index + 1 : index + 2], f"{path}[{index + 1}]"
+        if after == [name]:
+            errors.append(fields.duplicate(at, name))
+        elif after and name > after[0]:
+            errors.append(fields.invalid_value(at, after[0], "list must be sorted alphabetically"))
+    return errors
 
 
 def _range_errors(ranges: Sequence[str]) -> list[FieldError]:

@@ -32,10 +32,15 @@ DIRECTIVES: Final = ("affinity", "nodeSelector", "schedulingGates", "tolerations
 class JobStrategy(WithPods):
     """Jobs: the server makes the selector, and most of a spec is fixed."""
 
+    orphans = True
+
     def default(self, value: JsonDict) -> None:
         """Fill in what the client left out."""
         spec = value.setdefault("spec", {})
         default_template(spec)
+        meta, labels_of_pods = value["metadata"], spec["template"]["metadata"].get("labels")
+        if labels_of_pods and not meta.get("labels"):
+            meta["labels"] = labels_of_pods  # the same mapping, which `prepare_create` looks at
         if "completions" not in spec and "parallelism" not in spec:
             spec["completions"] = spec["parallelism"] = 1
         spec.setdefault("parallelism", 1)
@@ -60,8 +65,9 @@ class JobStrategy(WithPods):
         mine = dict.fromkeys(JOB_LABELS, meta["uid"]) | dict.fromkeys(JOB_NAMES, name)
         template = spec["template"].setdefault("metadata", {})
         # What a client says instead is refused later.
+        shared = not meta.get("labels") or meta["labels"] is template.get("labels")
         template["labels"] = {**mine, **(template.get("labels") or {})}
-        if not meta.get("labels"):
+        if shared:
             meta["labels"] = dict(template["labels"])
         selector = spec.setdefault("selector", {})
         selector["matchLabels"] = {JOB_LABELS[0]: meta["uid"], **selector.get("matchLabels", {})}

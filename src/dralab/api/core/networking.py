@@ -334,8 +334,10 @@ class EndpointSliceStrategy(Strategy):
         if new.get("endpoints") != old.get("endpoints"):
             self.prepare_create(new, now)
 
-    def warnings(self, value: JsonDict, old: JsonDict | None = None) -> list[str]:  # noqa: ARG002
+    def warnings(self, value: JsonDict, old: JsonDict | None = None) -> list[str]:
         """Return what is deprecated in the slice."""
+        if value.get("addressType") == "FQDN" and old is not None:
+            return []
         if value.get("addressType") == "FQDN":
             return ["spec.addressType: FQDN endpoints are deprecated"]
         return [
@@ -355,19 +357,29 @@ class EndpointSliceStrategy(Strategy):
         elif kind not in known:
             errors.append(fields.not_supported("addressType", kind, known))
         errors += _slice_port_errors(value.get("ports") or ())
-        endpoints = value.get("endpoints") or ()
-        if len(endpoints) > MOST_ENDPOINTS:
-            return [*errors, fields.too_many("endpoints", len(endpoints), MOST_ENDPOINTS)]
-        for index, endpoint in enumerate(endpoints):
-            errors += _endpoint_errors(endpoint, str(kind), f"endpoints[{index}]")
-        return errors
+        return errors + _endpoints_errors(value)
 
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """Return what is wrong with the change: the type of its addresses stays."""
         errors = self.validate(new)
+        if new.get("endpoints") == old.get("endpoints"):
+            # Stored as they are: upstream lets them be.
+            known = {(error.field, error.body) for error in _endpoints_errors(new)}
+            errors = [error for error in errors if (error.field, error.body) not in known]
         if new.get("addressType") != old.get("addressType"):
             errors.append(fields.invalid_value("addressType", new.get("addressType"), IMMUTABLE))
         return errors
+
+
+def _endpoints_errors(value: JsonObject) -> list[FieldError]:
+    endpoints, kind = value.get("endpoints") or (), str(value.get("addressType"))
+    if len(endpoints) > MOST_ENDPOINTS:
+        return [fields.too_many("endpoints", len(endpoints), MOST_ENDPOINTS)]
+    return [
+        error
+        for index, endpoint in enumerate(endpoints)
+        for error in _endpoint_errors(endpoint, kind, f"endpoints[{index}]")
+    ]
 
 
 def _slice_port_errors(ports: Sequence[JsonDict]) -> list[FieldError]:

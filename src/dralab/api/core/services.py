@@ -78,18 +78,7 @@ class ServiceStrategy(Strategy):
                 _forget(before, after)
                 _drop_of_type(before, after)
             return
-        for name in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
-            if not after.get(name) and before.get(name):
-                after[name] = before[name]
-        if after.get("type") in {"NodePort", "LoadBalancer"}:
-            known = {
-                (port.get("protocol"), port.get("port")): port.get("nodePort")
-                for port in before.get("ports") or ()
-            }
-            for port in after.get("ports") or ():
-                found = known.get((port.get("protocol"), port.get("port")))
-                if not port.get("nodePort") and found:
-                    port["nodePort"] = found
+        keep_addresses(after, before)
         _drop_of_type(before, after)
 
     def validate(self, value: JsonDict) -> list[FieldError]:
@@ -177,6 +166,33 @@ class ServiceStrategy(Strategy):
     def name_problems(self, name: str) -> list[str]:
         """Return why a name is none (RelaxedServiceNameValidation: it may begin with a digit)."""
         return names.label_problems(name)
+
+
+def keep_addresses(after: JsonDict, before: JsonObject) -> None:
+    """Give a changed spec the addresses and numbers that it had, where the client left them out.
+
+    Of `clusterIP` and `clusterIPs` a client may have changed one: the other one follows.
+
+    Source: patchAllocatedValues and normalizeClusterIPs of k8s.io/kubernetes
+    `pkg/registry/core/service/storage`.
+    """
+    had, several = before.get("clusterIP"), before.get("clusterIPs")
+    for name in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
+        if not after.get(name) and before.get(name):
+            after[name] = before[name]
+    if after.get("clusterIP") != had and after.get("clusterIPs") == several:
+        after["clusterIPs"] = [after["clusterIP"]]
+    of_nodes = {"LoadBalancer", "NodePort"}
+    if after.get("type") not in of_nodes or before.get("type") not in of_nodes:
+        return
+    numbers = [
+        {port.get("nodePort") for port in spec.get("ports") or ()} for spec in (before, after)
+    ]
+    known = {port.get("name"): port.get("nodePort") for port in before.get("ports") or ()}
+    for port in after.get("ports") or ():
+        found = known.get(port.get("name"))
+        if not port.get("nodePort") and found and found not in numbers[0] & numbers[1]:
+            port["nodePort"] = found
 
 
 def _drop_of_type(before: JsonDict, after: JsonDict) -> None:
@@ -285,11 +301,11 @@ def service_address_errors(spec: JsonObject) -> list[FieldError]:
     families = spec.get("ipFamilies") or ()
     again = fields.repeated(families)
     for index, family in enumerate(families):
-        path = f"spec.ipFamilies[{index}]"
+        at = f"spec.ipFamilies[{index}]"
         if family not in FAMILIES:
-            errors.append(fields.not_supported(path, family, FAMILIES))
+            errors.append(fields.not_supported(at, family, FAMILIES))
         if index in again:
-            errors.append(fields.duplicate(path, family))
+            errors.append(fields.duplicate(at, family))
     policy = spec.get("ipFamilyPolicy")
     if policy is not None and policy not in FAMILY_POLICIES:
         errors.append(fields.not_supported("spec.ipFamilyPolicy", policy, FAMILY_POLICIES))

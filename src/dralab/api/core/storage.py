@@ -274,9 +274,11 @@ class CsiDriverStrategy(Strategy):
         if new["spec"] != old["spec"]:
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
-    def warnings(self, value: JsonDict, old: JsonDict | None = None) -> list[str]:  # noqa: ARG002
-        """Return what should be set beside requests for tokens."""
+    def warnings(self, value: JsonDict, old: JsonDict | None = None) -> list[str]:
+        """Return what should be set beside requests for tokens, if these are new."""
         spec = value["spec"]
+        if old and old["spec"].get("tokenRequests") == spec.get("tokenRequests"):
+            return []
         if not spec.get("tokenRequests") or "serviceAccountTokenInSecrets" in spec:
             return []
         return [

@@ -88,7 +88,10 @@ def validate_update(
         case "ResourceClaim":
             return _immutable_spec("ResourceClaimSpec", spec, before)
         case "ResourceClaimTemplate":
-            return _immutable_spec("ResourceClaimTemplateSpec", spec, before)
+            if spec == before:
+                return []
+            wrong = validate_create(new, features, expressions)
+            return wrong + _immutable_spec("ResourceClaimTemplateSpec", spec, before)
         case "ResourcePoolStatusRequest":
             return _immutable_spec("ResourcePoolStatusRequestSpec", spec, before)
         case "ResourceSlice":

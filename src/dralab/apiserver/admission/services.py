@@ -6,7 +6,7 @@ from ipaddress import IPv4Network, ip_address
 from typing import Any, Final
 
 from dralab.api import fields
-from dralab.api.core.services import service_address_errors
+from dralab.api.core.services import keep_addresses, service_address_errors
 from dralab.api.status import ApiError
 from dralab.apiserver.admission.chain import WRITES, Concerns, Review
 from dralab.values.json_types import JsonDict
@@ -60,9 +60,9 @@ class ServiceAddresses:
         # What is free depends on every service there is.
         review.all_of("services", "")
         before = ((review.old or {}).get("spec") or {}) if review.old else {}
-        if before.get("type") in {None, "ExternalName"} and (
-            errors := service_address_errors(spec)
-        ):
+        if before.get("type") not in {None, "ExternalName"}:
+            keep_addresses(spec, before)
+        if errors := service_address_errors(spec):
             raise fields.invalid("Service", review.name, errors)
         self._check_stacks(review, spec)
         self._address(review, spec, before)
@@ -108,6 +108,8 @@ class ServiceAddresses:
 
     def _address(self, review: Review, spec: JsonDict, before: JsonDict) -> None:
         address = spec.get("clusterIP") or before.get("clusterIP") or ""
+        if before.get("clusterIP") and before.get("type") != "ExternalName":
+            return  # it stays: another one is refused later
         if address == "None":
             spec["clusterIP"], spec["clusterIPs"] = "None", ["None"]
             return

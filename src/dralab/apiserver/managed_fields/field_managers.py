@@ -24,7 +24,7 @@ from dralab.apiserver.managed_fields.entries import (
     written,
 )
 from dralab.apiserver.managed_fields.field_set_cache import FieldSetCache, shape_of
-from dralab.apiserver.managed_fields.forms import Form
+from dralab.apiserver.managed_fields.forms import Form, StepError
 from dralab.apiserver.managed_fields.paths import FieldSet
 from dralab.values.json_types import JsonDict
 
@@ -73,8 +73,21 @@ def update(
     """Return the managedFields of an object that was created, updated or patched.
 
     `live` is the object as stored, None if it is created. `new` is the object as it will be
-    stored, apart from its managedFields; those it carries are taken as the client's wish.
+    stored, apart from its managedFields; those it carries are taken as the client's wish. An
+    object whose fields have no paths, such as one with a list element without its key, has none.
     """
+    try:
+        return _update(live, new, schema, writer)
+    except StepError:
+        return []
+
+
+def _update(
+    live: Mapping[str, Any] | None,
+    new: Mapping[str, Any],
+    schema: Schema | None,
+    writer: FieldManager,
+) -> list[dict[str, Any]]:
     if live is None:
         asked = (new.get("metadata") or {}).get("managedFields")
         owners = read(asked) if asked and not is_reset(asked) else {}
@@ -244,7 +257,7 @@ def _check(config: Mapping[str, Any], schema: Schema | None, writer: FieldManage
     wrong = list(typed.misfits(dict(config), Form.from_schema(schema)))
     if wrong:
         named = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
-        listed = wrong[0] if len(wrong) == 1 else "errors:\n" + "".join(f"  {w}\n" for w in wrong)
+        listed = wrong[0] if len(wrong) == 1 else "\n  ".join(["errors:", *wrong])
         group, _, short = str(version).rpartition("/")
         raise ApiError.failed(
             f"failed to create typed patch object ({named}; {group}/{short}, "

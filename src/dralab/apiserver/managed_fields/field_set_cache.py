@@ -106,7 +106,7 @@ def _has_zero(value: Mapping[str, Any], form: Form) -> bool:
     """Return whether a field that is always there has its zero: then nobody wrote it."""
     for name, zero in form.zeros.items():
         item = value.get(name, zero)
-        if type(item) is dict:
+        if type(item) is dict and (item or form.below(name).kind != "atomic"):
             if _has_zero(item, form.below(name)):
                 return True
         elif item == zero and name in value:

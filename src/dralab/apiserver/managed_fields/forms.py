@@ -27,7 +27,8 @@ class Form:
 
     `kind` is scalar, atomic (a list or a map owned as a whole), fields (a struct or a map),
     map or set (lists). `scalar` is the type of a plain value. `keys` tells the elements of a list
-    apart, with the default of a key that is not there. `zeros` are the fields of a struct that are
+    apart, with the default of a key that is not there. `holds` is "list" or "dict" where the schema
+    says that an atomic value is one. `zeros` are the fields of a struct that are
     always there in Go.
     """
 
@@ -39,6 +40,7 @@ class Form:
         "_rest",
         "_schema",
         "closed",
+        "holds",
         "keys",
         "kind",
         "open",
@@ -57,12 +59,15 @@ class Form:
         self.keys: tuple[tuple[str, Any], ...] = ()
         self.zeros = NOTHING
         self._only: str | None = None
+        self.holds = ""
         self._begin = ""
         self.scalar: Scalar = "any"
         if schema is None:
             return
         if self.kind == "scalar":
             self.scalar = _scalar(schema)
+        if self.kind == "atomic" and not schema.free:
+            self.holds = {"array": "list", "object": "dict"}.get(schema.type, "")
         if self.kind == "map" and schema.item is not None:
             named = schema.list_map_keys or (schema.patch_merge_key,)
             fields = schema.item.properties

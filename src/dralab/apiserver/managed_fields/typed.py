@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from dralab.apiserver.managed_fields.forms import Form, StepError
 from dralab.apiserver.managed_fields.paths import LEAF, SELF, FieldSet, shown
+from dralab.values.go_text import go_quoted, go_value
 
 MISSING: Final[Any] = object()
 GO_TYPES: Final[dict[type, str]] = {
@@ -23,7 +24,10 @@ SHORTEST: Final = 2  # steps, the list itself among them: fewer elements are in 
 
 
 def created(value: Any, form: Form) -> FieldSet:
-    """Return what is below a value that was not there before, itself included."""
+    """Return what is below a value that was not there before, itself included.
+
+    StepError for an element that cannot be told from others, as in `compared`.
+    """
     kind = form.seen(value)
     if kind == "fields" and isinstance(value, dict):
         return _created_fields(value, form)
@@ -31,10 +35,7 @@ def created(value: Any, form: Form) -> FieldSet:
         node: FieldSet = {SELF: LEAF}
         element = form.element
         for item in value:
-            try:
-                step = form.step(item)
-            except StepError:
-                continue
+            step = form.step(item)
             # Elements that cannot be told apart are owned together.
             node[step] = LEAF if step in node else created(item, element)
         return {step: node[step] for step in sorted(node)} if len(node) > SHORTEST else node
@@ -62,7 +63,10 @@ def _created_fields(value: dict[str, Any], form: Form) -> FieldSet:
 
 
 def compared(old: Any, new: Any, form: Form) -> tuple[FieldSet, FieldSet]:
-    """Return what was written, and what was removed, between two versions; both are in order."""
+    """Return what was written, and what was removed, between two versions; both are in order.
+
+    StepError where an element of a list lacks what tells it from others.
+    """
     written: FieldSet = {}
     removed: FieldSet = {}
     zeros = form.zeros
@@ -118,7 +122,7 @@ def _compared_lists(
 ) -> tuple[FieldSet, FieldSet]:
     written: FieldSet = {}
     removed: FieldSet = {}
-    before, after = dict(_steps(old, form)), dict(_steps(new, form))
+    before, after = _strict_steps(old, form), _strict_steps(new, form)
     element = form.element
     for step in sorted(before.keys() | after.keys()):
         left, right = before.get(step, ()), after.get(step, ())
@@ -132,6 +136,13 @@ def _compared_lists(
             if len(right) == 1:
                 written[step] = created(right[0], element)
     return written, removed
+
+
+def _strict_steps(items: Sequence[Any], form: Form) -> dict[str, list[Any]]:
+    found: dict[str, list[Any]] = {}
+    for item in items:
+        found.setdefault(form.step(item), []).append(item)
+    return found
 
 
 def _steps(items: Sequence[Any], form: Form) -> list[tuple[str, list[Any]]]:
@@ -334,6 +345,9 @@ def misfits(value: Any, form: Form, path: str = "") -> Iterator[str]:
             yield f"{path}: expected list, got {shown_value(value)}"
             return
         yield from _list_misfits(value, form, path)
+    elif kind == "atomic" and form.holds not in {"", type(value).__name__}:
+        wanted = "map" if form.holds == "dict" else "list"
+        yield f"{path}: expected {wanted}, got {shown_value(value)}"
     elif isinstance(value, list):
         for at, item in enumerate(value):
             yield from misfits(item, form.element, f"{path}[{at}]")
@@ -349,7 +363,7 @@ def _scalar_misfit(value: Any, form: Form) -> str:
     """Return why a value is not of a plain type; empty if it is."""
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if form.scalar == "string" and not isinstance(value, str):
-        shown = {True: "true", False: "false"}.get(value) if isinstance(value, bool) else value
+        shown = _in_go(value)
         return f"expected string, got &value.valueUnstructured{{Value:{shown}}}"
     if form.scalar == "numeric" and not is_number:
         return f"expected numeric (int or float), got {GO_TYPES.get(type(value), 'string')}"
@@ -374,6 +388,22 @@ def _list_misfits(items: list[Any], form: Form, path: str) -> Iterator[str]:
 
 def shown_value(value: Any) -> str:
     """Return a value as Go prints it, near enough to be recognised."""
+    return f"&{{{go_value(value)}}}"
+
+
+def _in_go(value: Any) -> str:
+    """Return a value with its type where Go's `%#v` shows it: of maps and lists."""
     if isinstance(value, bool):
         return "true" if value else "false"
-    return f"&{{{value}}}"
+    if isinstance(value, dict):
+        items = ", ".join(f"{go_quoted(key)}:{_literal(value[key])}" for key in sorted(value))
+        return f"map[string]interface {{}}{{{items}}}"
+    if isinstance(value, list):
+        return f"[]interface {{}}{{{', '.join(map(_literal, value))}}}"
+    return str(value)
+
+
+def _literal(value: Any) -> str:
+    if value is None:
+        return "interface {}(nil)"
+    return go_quoted(value) if isinstance(value, str) else _in_go(value)

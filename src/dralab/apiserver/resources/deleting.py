@@ -131,10 +131,11 @@ def check_preconditions(live: Stored, kind: Kind, options: DeleteOptions) -> Non
     uid = live.value["metadata"]["uid"]
     if options.uid and options.uid != uid:
         raise ApiError.conflict(
-            kind.kind,
+            kind.kind,  # as upstream has it, which names a resource everywhere else
             live.key.name,
             f"the UID in the precondition ({options.uid}) does not match the UID in record "
             f"({uid}). The object might have been deleted and then recreated",
+            group=kind.group,
         )
     if options.revision and options.revision != str(live.revision):
         raise ApiError.conflict(
@@ -142,6 +143,7 @@ def check_preconditions(live: Stored, kind: Kind, options: DeleteOptions) -> Non
             live.key.name,
             f"the ResourceVersion in the precondition ({options.revision}) does not match the "
             f"ResourceVersion in record ({live.revision}). The object might have been modified",
+            group=kind.group,
         )
 
 
@@ -152,10 +154,11 @@ def _delete(
     meta: dict[str, Any] = dict(old["metadata"])
     value: JsonDict = {**old, "metadata": meta}
     grace = _grace(kind, old, options)
-    finalizers = _finalizers(meta, options)
+    rules = context.rules.strategy_of(kind)
+    finalizers = _finalizers(meta, options, orphans=rules.orphans)
     finalizers += [
         name
-        for name in context.rules.strategy_of(kind).deletion_finalizers()
+        for name in rules.deletion_finalizers()
         if "deletionTimestamp" not in meta and name not in finalizers
     ]
     if finalizers != (meta.get("finalizers") or []):
@@ -168,6 +171,8 @@ def _delete(
     if was_deleting:
         grace = min(grace, meta.get("deletionGracePeriodSeconds") or 0)
         stays = bool(finalizers) or grace > 0 or _has_spec_finalizers(kind, old)
+    if options.dry_run and not stays and not was_deleting and not _is_graceful(kind):
+        return live, True  # nothing would be written before it is gone
     _mark(context, kind, value, grace)
     if options.dry_run:
         return Stored(live.key, value, live.revision, live.created), not stays
@@ -231,12 +236,15 @@ def _grace(kind: Kind, value: JsonDict, options: DeleteOptions) -> int:
     return 30 if own is None else max(int(own), 0)
 
 
-def _finalizers(meta: JsonDict, options: DeleteOptions) -> list[str]:
+def _finalizers(meta: JsonDict, options: DeleteOptions, *, orphans: bool) -> list[str]:
+    """Return the finalizers after a deletion; `orphans` are left if nothing else is said."""
     found = [name for name in meta.get("finalizers") or [] if name not in {ORPHAN, FOREGROUND}]
     before = meta.get("finalizers") or []
     policy = options.policy
     if not policy and options.orphan_dependents is not None:
         policy = "Orphan" if options.orphan_dependents else "Background"
+    if not policy and orphans and not {ORPHAN, FOREGROUND} & {*before}:
+        policy = "Orphan"
     if not policy:
         return list(before)
     if policy == "Orphan":

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 from dralab.api import fields
 from dralab.api.decoding import decoder_of
 from dralab.api.fields import FieldError
-from dralab.api.scalar_decoding import DecodingError
+from dralab.api.scalar_decoding import DecodingError, EmptyField
 from dralab.api.status import ApiError
 from dralab.apiserver.admission.chain import unnoted
 from dralab.apiserver.users import ADMIN, User
@@ -48,7 +48,8 @@ class WriteOptions:
     `manager` owns the changed fields; without it the verb falls back to `agent`, the client's
     program. `duplicates` are the paths that the body gave twice. `annotate` adds an annotation to
     the audit log's record. `kind` is that of the options themselves. A write that is `internal` is
-    the server's own, about which no webhook or policy is asked.
+    the server's own, about which no webhook or policy is asked. `empties` are the empty lists and
+    maps that the client sent and that are not stored.
     """
 
     dry_run: bool = False
@@ -60,6 +61,7 @@ class WriteOptions:
     warnings: list[str] = field(default_factory=list)
     annotate: Callable[[str, str], None] = unnoted
     duplicates: Sequence[str] = ()
+    empties: list[EmptyField] = field(default_factory=list)
     # Set by apply: it has said already who owns what.
     applied: bool = False
     kind: str = "CreateOptions"

@@ -6,6 +6,7 @@ from typing import Any, Final, Literal
 import orjson
 
 from dralab.api import fields
+from dralab.api.go_structs import is_struct
 from dralab.api.kinds import Kind
 from dralab.api.scalar_decoding import DecodingError
 from dralab.api.status import ApiError
@@ -108,9 +109,9 @@ def edited(  # noqa: PLR0917 - all of it decides
         _check_kind(context, kind, result, current["metadata"]["name"])
     value["kind"], value["apiVersion"] = kind.kind, kind.api_version
     try:
-        value, unknown = typed_objects.typed(context, kind, value, options)
-    except DecodingError as error:
         strategic = type == "strategic"
+        value, unknown = typed_objects.typed(context, kind, value, options, converts=strategic)
+    except DecodingError as error:
         why = typed_objects.converted_text(str(error)) if strategic else str(error)
         raise _refused(patch if strategic else result, why, type) from error
     sentences = typed_objects.complaints(unknown, options.duplicates)
@@ -151,6 +152,9 @@ def _check_kind(context: Context, kind: Kind, value: JsonDict, name: str) -> Non
         return
     if kind.custom is not None:
         raise _other_custom_kind(kind, value, version or "", given or "", name)
+    if not version and given:
+        why = f'no kind "{given}" is registered for the internal version of group "" in scheme'
+        raise _refused(value, f'{why} "{SCHEME}"', "merge")
     if not version:
         writing.check_name("", name)
     given = given or kind.kind
@@ -193,23 +197,22 @@ def _unconverted(given: str, wanted: str) -> str:
         return f"cannot restore slice from {shown}"
     if wanted.startswith("map["):
         return f"cannot restore map from {shown}"
-    if wanted == "string" and given == "number":
-        return "cannot convert int64 to string"
-    if "." in wanted:
+    # A type with a name of its own is a struct, if there is a message of that name, or a text.
+    plain = "string" if "." in wanted and not is_struct(wanted) else wanted
+    if plain == "string" and given == "number":
+        return f"cannot convert int64 to {wanted}"
+    if "." in plain:
         return f"cannot restore struct from: {shown}"
-    return f"unrecognized type: {wanted}"
+    return f"unrecognized type: {plain}"
 
 
 def _check_identity(kind: Kind, name: str, old: JsonDict, new: JsonDict) -> None:
     """Refuse a patch that makes an object another one. ApiError."""
-    if new.get("namespace") not in {None, "", old.get("namespace", "")}:
+    if kind.namespaced and new.get("namespace") not in {None, "", old["namespace"]}:
         raise ApiError.bad_request(
             "the namespace of the provided object does not match the namespace sent on the request"
         )
     writing.check_name(new.get("name") or "", name)
-    if new.get("uid") not in {None, "", old["uid"]}:
-        error = fields.invalid_value("metadata.uid", new["uid"], "field is immutable")
-        raise fields.invalid(kind.kind, name, [error], group=kind.group)
 
 
 def merged_copy(value: JsonDict) -> JsonDict:

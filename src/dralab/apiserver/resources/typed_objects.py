@@ -1,5 +1,6 @@
 """Converts client objects to typed, canonical server objects, with errors and warnings."""
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -13,6 +14,7 @@ from dralab.apiserver.resources.context import Context
 from dralab.apiserver.resources.options import WriteOptions
 from dralab.values.json_types import JsonDict
 
+NUMBER: Final = re.compile(r"cannot unmarshal number\b.* of type int")
 PARTS: Final = ("metadata", "spec", "status")
 METADATA: Final = ("labels", "annotations", "ownerReferences", "managedFields")
 
@@ -25,7 +27,7 @@ def decoded(context: Context, kind: Kind, value: JsonDict, options: WriteOptions
     """
     value["kind"], value["apiVersion"] = kind.kind, kind.api_version
     try:
-        value, unknown = typed(context, kind, value, options)
+        value, unknown = typed(context, kind, value, options, converts=options.applied)
     except DecodingError as error:
         if options.applied:
             raise _unconvertible(kind, value, str(error)) from error
@@ -85,16 +87,27 @@ def _joined(order: Sequence[str], known: JsonDict, found: JsonDict) -> JsonDict:
 
 
 def typed(
-    context: Context, kind: Kind, value: JsonDict, options: WriteOptions
+    context: Context, kind: Kind, value: JsonDict, options: WriteOptions, *, converts: bool = False
 ) -> tuple[JsonDict, list[str]]:
-    """Return an object in its typed form and the paths of unknown fields; DecodingError."""
+    """Return an object in its typed form and the paths of unknown fields; DecodingError.
+
+    `converts` says that Go's converter of untyped objects reads it, which takes any number.
+    """
     rules = context.rules.strategy_of(kind)
     options.warnings += rules.mend(value)
     custom = rules.decode(value, kind.version)
     if custom is not None:
         return custom
     decoder = decoder_of(kind.api_version, kind.kind)
-    return (value, []) if decoder is None else decoder.decode(value)
+    if decoder is None:
+        return value, []
+    try:
+        return decoder.decode(value, options.empties)
+    except DecodingError as error:
+        if not converts or not NUMBER.search(str(error)):
+            raise
+    decoder.converted(value)
+    return decoder.decode(value, options.empties)
 
 
 def complaints(unknown: Sequence[str], duplicates: Sequence[str]) -> list[str]:

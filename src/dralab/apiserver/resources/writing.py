@@ -28,6 +28,7 @@ from dralab.apiserver.resources.context import (
     storage_key,
     unreadable,
 )
+from dralab.apiserver.resources.empty_fields import change_errors, restored
 from dralab.apiserver.resources.options import WriteOptions
 from dralab.apiserver.storage import Damaged, Key, KeyExists, RevisionConflict, Stored
 from dralab.objects.metadata import is_deleting
@@ -39,6 +40,16 @@ NAME_TRIES = 8
 ASKED_BEFORE: Final = frozenset({"binding", "eviction", "scale"})
 # Ways of writing that change what is wanted: a binding, for one, does not.
 COUNTED = frozenset({"", "ephemeralcontainers", "resize", "scale"})
+STRICTLY_COMPARED: Final = frozenset(
+    {
+        "admissionregistration.k8s.io/mutatingwebhookconfigurations",
+        "admissionregistration.k8s.io/validatingwebhookconfigurations",
+        "networking.k8s.io/networkpolicies",
+    }
+)
+METADATA: Final = frozenset(
+    {"annotations", "finalizers", "labels", "managedFields", "ownerReferences"}
+)
 SYSTEM = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
 
 
@@ -59,7 +70,8 @@ def create(
     name = meta.get("name") or ""
     # Fields set by admission and the kind's rules have no owner.
     now = context.now()
-    ownership.created(context, kind, value, options, now=now)
+    with restored(options.empties, shown=True):
+        ownership.created(context, kind, value, options, now=now)
     review = review_of(
         context,
         kind,
@@ -89,7 +101,8 @@ def create(
         prefixed=rules.prefixed,
         checks=metadata_checks(kind.hub),
     )
-    errors += rules.validate(value)
+    with restored(options.empties):
+        errors += rules.validate(value)
     if errors:
         raise _invalid(context, kind, meta.get("name", ""), errors)
     options.warnings += rules.warnings(value)
@@ -331,7 +344,24 @@ def update(
         context.rules.default(kind, value)
         value = context.rules.to_hub(kind, value)
         _drop_repeated_owners(metadata_of(value), options)
+        _check_identity(kind, live, meta)
         return _replace(context, kind, live, value, options, subresource=subresource), False
+
+
+def _check_identity(kind: Kind, live: Stored, given: JsonDict) -> None:
+    """Refuse to put an object in the place of another one. ApiError."""
+    uid = live.value["metadata"]["uid"]
+    if given.get("uid") in {None, "", uid}:
+        return
+    raise ApiError.conflict(
+        kind.plural,
+        live.key.name,
+        # As a real server's storage says it, its key included.
+        f"StorageError: invalid object, Code: 4, Key: {storage_key(kind, live.key)}, "
+        f"ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: "
+        f"{given['uid']}, UID in object meta: {uid}",
+        group=kind.group,
+    )
 
 
 def check_creation(
@@ -406,18 +436,9 @@ def _replace(
     meta = metadata_of(value)
     name = live.key.name
     _check_revision(kind, live, meta, unconditional=rules.unconditional)
-    if meta.get("uid") not in {None, "", old_meta["uid"]}:
-        raise ApiError.conflict(
-            kind.plural,
-            name,
-            # As a real server's storage says it, its key included.
-            f"StorageError: invalid object, Code: 4, Key: {storage_key(kind, live.key)}, "
-            "ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: "
-            f"{meta['uid']}, UID in object meta: {old_meta['uid']}",
-            group=kind.group,
-        )
     value = _carried_over(context, kind, value, old, subresource)
-    ownership.updated(context, kind, value, old, options, subresource=subresource)
+    with restored(options.empties, shown=True):
+        ownership.updated(context, kind, value, old, options, subresource=subresource)
     review = review_of(
         context,
         kind,
@@ -436,16 +457,17 @@ def _replace(
     if subresource == "status":
         rules.prepare_status(value, old, context.now())
         labels = partial(context.labels_of_namespace, live.key.namespace)
-        errors = rules.place_problems(value, old, labels) + rules.validate_status(value, old)
+        errors = rules.place_problems(value, old, labels)
+        errors += change_errors(options.empties, partial(rules.validate_status, value, old))
     elif subresource in {"", "scale"}:
         rules.prepare_update(value, old, context.now())
-        errors = rules.validate_update(value, old)
+        errors = change_errors(options.empties, partial(rules.validate_update, value, old))
     else:
         rules.prepare_part(subresource, value, old, context.now())
         errors = rules.validate_part(subresource, value, old)
     meta = value["metadata"]
     counts = kind.generation and rules.counts and subresource in COUNTED
-    if counts and _wanted_changed(rules.counted, value, old):
+    if counts and (_wanted_changed(rules.counted, value, old) or _emptied(kind, options)):
         meta["generation"] = old_meta.get("generation", 0) + 1
     errors = [
         *metadata.change_problems(meta, old_meta, metadata_checks(kind.hub, subresource)),
@@ -512,6 +534,7 @@ def _carried_over(
             part: given[part] for part in (*rules.status_keeps, "managedFields") if part in given
         }
         found = {part: item for part, item in old.items() if part not in {"metadata", "status"}}
+        meta["uid"] = given.get("uid") or before["uid"]  # another one is refused
         found["metadata"] = meta
         if "status" in value:
             found["status"] = value["status"]
@@ -521,7 +544,7 @@ def _carried_over(
         meta["generateName"] = prefix
     if kind.namespaced:
         meta["namespace"] = before["namespace"]
-    meta["uid"] = before["uid"]
+    meta["uid"] = given.get("uid") or before["uid"]  # another one is refused
     meta["resourceVersion"] = before["resourceVersion"]
     if "generation" in before:
         meta["generation"] = before["generation"]
@@ -538,6 +561,16 @@ def _carried_over(
         if "status" in old:
             value["status"] = old["status"]
     return _ordered(kind, context, value)
+
+
+def _emptied(kind: Kind, options: WriteOptions) -> bool:
+    """Return whether an empty list counts as a change: these kinds compare with Go's `reflect`."""
+    return bool(options.empties) and any(
+        kind.hub in STRICTLY_COMPARED
+        and empty.name not in METADATA
+        and not empty.holder.get(empty.name)
+        for empty in options.empties
+    )
 
 
 def _wanted_changed(counted: tuple[str, ...], new: JsonDict, old: JsonDict) -> bool:
