@@ -2,7 +2,8 @@
 
     python tools/generate.py [NAME ...]
 
-Needs a package index; `messages` needs the Go toolchain and the Go module proxy as well.
+Needs a package index; `messages` and `internal_types` need the Go toolchain and the Go module
+proxy as well.
 """
 
 import subprocess
@@ -15,6 +16,7 @@ GENERATORS = {
     "kinds": ("lightkube-models==1.37.*",),
     "schemas": ("kubernetes-validate==1.37.*",),
     "messages": (),
+    "internal_types": (),
     "bootstrap": (),
 }
 

@@ -12,7 +12,6 @@ import gzip
 import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 from generate_messages import DATA, downloaded
 
@@ -102,8 +101,7 @@ def _structs(text: str) -> Iterator[tuple[str, list[tuple[str, str]]]]:
             found = FIELD.match(line.split("//")[0].rstrip())
             if found is None:
                 continue
-            for field in (found["names"] or "").split(", "):
-                fields.append((field, found["type"]))
+            fields += [(field, found["type"]) for field in (found["names"] or "").split(", ")]
         yield name, fields
 
 

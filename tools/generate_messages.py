@@ -72,6 +72,7 @@ def _write(name: str, content: object) -> None:
 
 
 def downloaded(module: str, version: str) -> Path:
+    """Return the folder of a Go module, which is downloaded if it is not there yet."""
     with tempfile.TemporaryDirectory() as empty:
         command = ["go", "mod", "download", "-json", f"{module}@{version}"]
         done = subprocess.run(command, cwd=empty, check=True, capture_output=True)

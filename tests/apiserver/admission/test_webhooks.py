@@ -187,7 +187,6 @@ def test_what_a_webhook_adds_is_defaulted_and_validated(server, hook):
 def test_a_webhook_cannot_change_what_a_path_may_not_change(server, hook):
     ask(server, "POST", MAPS, config_map())
     hook.answers["/m"] = lambda request: patch(
-        {"op": "replace", "path": "/metadata/uid", "value": "another"},
         {"op": "add", "path": "/metadata/creationTimestamp", "value": "2001-01-01T00:00:00Z"},
         {"op": "add", "path": "/data/x", "value": "y"},
     )
@@ -195,8 +194,13 @@ def test_a_webhook_cannot_change_what_a_path_may_not_change(server, hook):
     before = ask(server, "GET", f"{MAPS}/a")[1]
     code, after = ask(server, "PUT", f"{MAPS}/a", config_map())
     assert (code, after["data"]) == (200, {"k": "v", "x": "y"})
-    for part in ("uid", "creationTimestamp"):
-        assert after["metadata"][part] == before["metadata"][part]
+    created = "creationTimestamp"
+    assert after["metadata"][created] == before["metadata"][created]
+    hook.answers["/m"] = lambda request: patch(
+        {"op": "replace", "path": "/metadata/uid", "value": "another"}
+    )
+    code, found = ask(server, "PUT", f"{MAPS}/a", config_map())
+    assert (code, found["details"]["causes"][0]["field"]) == (422, "metadata.uid")
     hook.answers["/m"] = lambda request: patch(
         {"op": "replace", "path": "/metadata/namespace", "value": "kube-system"}
     )

@@ -225,6 +225,7 @@ class ReplicationControllerStrategy(TemplateStrategy):
     """Replication controllers: selector and labels come from the template."""
 
     prefixed = False
+    orphans = True
     template_in = "ReplicationController"
 
     def default(self, value: JsonDict) -> None:

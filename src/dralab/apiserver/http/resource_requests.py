@@ -47,6 +47,7 @@ from dralab.apiserver.http.routing import (
 from dralab.apiserver.http.trying import JSON, NO_CACHE
 from dralab.apiserver.http.weighing import Weights
 from dralab.apiserver.resources.options import (
+    DeleteOptions,
     Query,
     WriteOptions,
     check_patch_options,
@@ -69,6 +70,10 @@ CUSTOM_PATCHES: Final = (
     "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"
 )
 # Kinds whose deletion answers with the object even when it is gone.
+ORPHANED: Final = (
+    "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background "
+    "to remove them or set propagationPolicy=Orphan to suppress this warning"
+)
 SHOWN_WHEN_DELETED: Final = frozenset(
     {
         "namespaces", "persistentvolumeclaims", "persistentvolumes", "pods", "podtemplates",
@@ -352,6 +357,7 @@ class ResourceRequests:
     def _delete(self, request: HttpRequest, route: Route, user: User, query: Query) -> HttpResponse:
         form = form_for(request, route.kind, listing=False)
         options = delete_options(query, self._delete_options(request))
+        _warn_of_orphans(request, route, options)
         self.weights.check_delete(request, route)
         stored, gone = self.resources.delete(
             route.kind, route.name, route.namespace, options, user=user
@@ -367,6 +373,7 @@ class ResourceRequests:
     ) -> HttpResponse:
         form = form_for(request, route.kind, listing=False)
         options = delete_options(query, self._delete_options(request))
+        _warn_of_orphans(request, route, options)
         chosen = list_options(query, watch=False)
         self.weights.check_collection(request, route)
         page = self.resources.delete_collection(
@@ -424,6 +431,13 @@ def _write_options(request: HttpRequest, query: Query, kind: str, user: User) ->
     if request.record is not None:
         found.annotate = request.record.annotate
     return found
+
+
+def _warn_of_orphans(request: HttpRequest, route: Route, options: DeleteOptions) -> None:
+    """Warn of pods that outlive their job, which a client may not expect."""
+    said = options.policy or options.orphan_dependents is not None
+    if route.kind.hub == "batch/jobs" and not said:
+        request.warned = [ORPHANED]
 
 
 def agent_of(request: HttpRequest) -> str:

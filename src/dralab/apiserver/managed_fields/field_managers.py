@@ -209,6 +209,8 @@ def apply(
     form = Form.from_schema(schema)
     try:
         result = _applied(live, config, form, writer, force=force)
+    except StepError as error:
+        raise _untold(live or {}, form) from error
     except ConflictError as conflict:
         if (
             live is None
@@ -220,6 +222,19 @@ def apply(
     if writer.manager == KUBECTL:
         _keep_last_applied(result, config)
     return result
+
+
+def _untold(live: Mapping[str, Any], form: Form) -> ApiError:
+    """Return the error of an apply to an object with a list element without its key."""
+    metadata, version = live.get("metadata") or {}, live.get("apiVersion") or ""
+    group, _, short = version.rpartition("/")
+    named = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
+    wrong = list(typed.misfits(dict(live), form))
+    return ApiError.failed(
+        "failed to create manager for existing fields: failed to convert new object "
+        f"({named}; {group}/{short}, Kind={live.get('kind')}) to smd typed: "
+        + "\n  ".join(["errors:", *wrong] if len(wrong) > 1 else wrong)
+    )
 
 
 class ConflictError(ApiError):

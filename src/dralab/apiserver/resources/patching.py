@@ -108,8 +108,8 @@ def edited(  # noqa: PLR0917 - all of it decides
     if type != "strategic":
         _check_kind(context, kind, result, current["metadata"]["name"])
     value["kind"], value["apiVersion"] = kind.kind, kind.api_version
+    strategic = type == "strategic"
     try:
-        strategic = type == "strategic"
         value, unknown = typed_objects.typed(context, kind, value, options, converts=strategic)
     except DecodingError as error:
         why = typed_objects.converted_text(str(error)) if strategic else str(error)
