@@ -1,6 +1,7 @@
 """The variables, the command and the mounts of a container."""
 
 import base64
+import re
 
 import pytest
 
@@ -179,21 +180,42 @@ def test_mounts_are_of_this_machine_where_volumes_are():
         {"name": "host", "hostPath": {"path": "/host"}},
         {"name": "claimed", "persistentVolumeClaim": {"claimName": "c"}},
         {"name": "own", "ephemeral": {}},
-        {"name": "empty", "emptyDir": {}},
+        {"name": "empty", "emptyDir": {"medium": "Memory"}},
+        {"name": "config", "configMap": {"name": "m"}},
     ]
     mounts = [
         {"name": "host", "mountPath": "/a", "readOnly": True, "subPath": "s"},
         *({"name": name, "mountPath": f"/{name}"} for name in ("claimed", "own", "empty")),
+        {"name": "config", "mountPath": "/config", "subPathExpr": "$(N)/x"},
     ]
     pod = {**POD, "spec": {"volumes": volumes}}
     pod["spec"]["volumes"][2]["ephemeral"] = {"volumeClaimTemplate": {}}
-    found = config_of(Store(), pod, {"volumeMounts": mounts}).mounts
+    found = config_of(
+        Store(), pod, {"volumeMounts": mounts, "env": [{"name": "N", "value": "1"}]}
+    ).mounts
     assert [tuple(each.values()) for each in found] == [
-        ("/host", "/a", "host", True, "s"),
-        ("/local", "/claimed", "claimed", False, ""),
-        ("", "/own", "own", False, ""),
-        ("", "/empty", "empty", False, ""),
+        ("/host", "/a", "host", True, "s", False),
+        ("/local", "/claimed", "claimed", False, "", False),
+        ("", "/own", "own", False, "", False),
+        ("", "/empty", "empty", False, "", True),
+        ("", "/config", "config", True, "1/x", False),
     ]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "why"),
+    [
+        ("$(UP)", "unable to provision SubPath `..`: must not contain '..'"),
+        ("$(ROOT)x", "error SubPath `/tmp/x` must not be an absolute path"),
+        ("$(NO)/$(ALSO)", "missing value for ALSO, NO"),
+    ],
+)
+def test_a_part_of_a_volume_stays_in_it(wanted, why):
+    env = [{"name": "UP", "value": ".."}, {"name": "ROOT", "value": "/tmp/"}]  # noqa: S108
+    mount = {"name": "v", "mountPath": "/v", "subPathExpr": wanted}
+    pod = {**POD, "spec": {"volumes": [{"name": "v", "emptyDir": {}}]}}
+    with pytest.raises(ConfigError, match=re.escape(why)):
+        config_of(Store(), pod, {"volumeMounts": [mount], "env": env})
 
 
 @pytest.mark.parametrize(

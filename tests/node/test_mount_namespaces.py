@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from dralab.contracts.cdi_cache import ContainerConfig
-from dralab.node.containers import ContainerStart
+from dralab.node.containers import ContainerStart, VolumeFile
 from dralab.node.logs import ContainerLog
 from dralab.node.mount_namespaces import NodePaths, problem, service_of, spec_of
+from dralab.node.privileges import Privileges
 from dralab.node.process_runtime import ProcessRuntime
 from dralab.runtime.live import LiveEngine
 
@@ -19,7 +20,12 @@ needs_namespaces = pytest.mark.skipif(
 )
 
 
-def start(argv, *, mounts=(), devices=(), files=None, working_dir="", env=None):
+needs_root = pytest.mark.skipif(
+    sys.platform != "linux" or os.getuid() != 0 or problem() != "", reason="not root"
+)
+
+
+def start(argv, *, mounts=(), devices=(), files=None, working_dir="", env=None, **more):
     config = ContainerConfig(
         env={"PATH": os.environ["PATH"], **(env or {})},
         mounts=list(mounts),
@@ -39,6 +45,7 @@ def start(argv, *, mounts=(), devices=(), files=None, working_dir="", env=None):
         ends=False,
         log=ContainerLog(),
         files=lambda volume: (files or {}).get(volume, {}),
+        **more,
     )
 
 
@@ -95,7 +102,7 @@ def test_a_missing_host_path_is_made_only_below_the_node(node, tmp_path):
     own = tmp_path / "container"
     own.mkdir()
     mounts = [host("/var/lib/kubelet/plugins", "/plugins"), host("/no/such/path", "/other")]
-    spec = spec_of(start(["true"], mounts=mounts), node, own, {}, own)
+    spec = spec_of(start(["true"], mounts=mounts), node, own, {})
     assert [each["source"] for each in spec["binds"]] == [
         f"{tmp_path}/n1/plugins",
         f"{own}/missing-1",
@@ -117,7 +124,7 @@ def test_mounts_are_at_the_paths_that_the_pod_names(bench, tmp_path):
             host(tmp_path / "driver", "/etc/made/up"),
             {"hostPath": "", "containerPath": "/config", "volume": "config"},
         ],
-        files={"config": {"key": b"value\n"}},
+        files={"config": {"key": VolumeFile(b"value\n")}},
     )
     lines = written.splitlines()
     assert lines[:3] == ["550", "550", "value"]
@@ -197,3 +204,72 @@ def test_a_program_that_is_not_there_is_named_in_the_log(bench):
     container = bench.runtime.start(begun, ended.append)
     assert container.wait(20)
     assert 'exec: "/no/such/program": No such file' in begun.log.read()[0][0][1]
+
+
+@needs_namespaces
+def test_a_container_has_the_name_and_the_files_of_its_pod(bench):
+    etc = {"/etc/hosts": "10.0.0.7\tweb\n", "/etc/resolv.conf": "nameserver 1.2.3.4\n"}
+    own = {"hostPath": "", "containerPath": "/etc/resolv.conf", "volume": "v", "subPath": "mine"}
+    _, written = bench.run(
+        "hostname; cat /etc/hosts /etc/resolv.conf; printf gone > /dev/termination-log",
+        etc=etc,
+        hostname="web",
+        message_path="/dev/termination-log",
+        mounts=[own],
+        files={"v": {"mine": VolumeFile(b"nameserver 5.6.7.8\n")}},
+    )
+    assert written == "web\n10.0.0.7\tweb\nnameserver 5.6.7.8"
+
+
+@needs_root
+def test_a_container_runs_as_the_user_and_with_the_groups_of_its_pod(bench):
+    volume = {"hostPath": "", "containerPath": "/v", "volume": "v"}
+    empty = {"hostPath": "", "containerPath": "/e", "volume": "e"}
+    privileges = Privileges(
+        user=1001, group=1002, groups=(1003, 1004), fs_group=1004, escalates=False
+    )
+    _, written = bench.run(
+        "id -u; id -g; id -G; cat /v/key; stat -L -c '%a %u %g' /v/key /e; touch /e/x && "
+        "stat -c %g /e/x; grep NoNewPrivs /proc/self/status; pwd",
+        privileges=privileges,
+        mounts=[volume, empty],
+        files={"v": {"key": VolumeFile(b"secret\n", 0o400, 1001)}},
+    )
+    assert written.splitlines() == [
+        "1001", "1002", "1002 1003 1004", "secret", "440 1001 1004", "2777 0 1004", "1004",
+        "NoNewPrivs:\t1", "/",
+    ]  # fmt: skip
+
+
+@needs_root
+def test_only_a_privileged_container_keeps_all_capabilities(bench):
+    script = "grep CapEff /proc/self/status | cut -f 2"
+    _, few = bench.run(script)
+    assert int(few, 16) == 0xA80425FB  # containerd's own set
+    _, some = bench.run(script, privileges=Privileges(capabilities=("NET_ADMIN",)))
+    assert int(some, 16) == 1 << 12
+    _, every = bench.run(script, privileges=Privileges(privileged=True))
+    assert int(every, 16) > 0xFFFFFFFF
+
+
+@needs_root
+def test_what_a_container_writes_into_tmp_is_its_own(bench, tmp_path):
+    (tmp_path / "there").write_text("machine's\n")
+    code, written = bench.run(
+        f"cat {tmp_path}/there; echo own > {tmp_path}/new; rm {tmp_path}/there"
+    )
+    assert (code, written) == (0, "machine's")
+    assert [each.name for each in tmp_path.iterdir() if each.is_file()] == ["there"]
+
+
+@needs_namespaces
+def test_a_root_can_be_read_only(bench):
+    empty = {"hostPath": "", "containerPath": "/e", "volume": "e"}
+    code, written = bench.run(
+        "touch /e/x && echo > /dev/null && echo ok; touch /file; touch /etc/file",
+        privileges=Privileges(read_only_root=True),
+        mounts=[empty],
+    )
+    assert code == 1
+    assert written.splitlines()[0] == "ok"
+    assert written.count("Read-only file system") == 2

@@ -12,7 +12,8 @@ import pytest
 
 import waiting
 from dralab.contracts.cdi_cache import ContainerConfig
-from dralab.node.containers import ContainerStart, ContainerStartError, ExecSession
+from dralab.node.container_volumes import SHARED_MEMORY
+from dralab.node.containers import ContainerStart, ContainerStartError, ExecSession, VolumeFile
 from dralab.node.images import ImageMapError, image_map
 from dralab.node.logs import ContainerLog
 from dralab.node.process_runtime import ProcessRuntime
@@ -455,13 +456,41 @@ def test_a_volume_has_its_files(bench):
     mount = {"hostPath": "", "containerPath": "/etc/app", "volume": "v"}
 
     def files(volume):
-        return {"a": b"one", "deep/b": b"two", "../../c": volume.encode()}
+        found = {"a": b"one", "deep/b": b"two", "../../c": volume.encode()}
+        return {path: VolumeFile(content, 0o440) for path, content in found.items()}
 
     _, log, exit_of = bench.run(
         "sh", "-c", "cd $DRALAB_ROOT/etc/app; cat a deep/b c; stat -L -c ' %a' a",
         mounts=[mount], files=files,
     )  # fmt: skip
     assert exit_of().code == 0
-    assert lines(log) == ["onetwov 600"]
-    with pytest.raises(ContainerStartError, match="cannot write a/b of a volume"):
-        bench.run("true", mounts=[mount], files=lambda _: {"a": b"", "a/b": b""})
+    assert lines(log) == ["onetwov 440"]
+    bad = {"a": VolumeFile(b""), "a/b": VolumeFile(b"")}
+    with pytest.raises(ContainerStartError, match="cannot write the files of volume v: "):
+        bench.run("true", mounts=[mount], files=lambda _: bad)
+
+
+def test_the_files_of_a_volume_follow_what_they_show(bench):
+    mount = {"hostPath": "", "containerPath": "/etc/app", "volume": "v"}
+    script = "cd $DRALAB_ROOT/etc/app; cat a; until [ -e b ]; do sleep 0.05; done; cat b; ls"
+    _, log, exit_of = bench.run(
+        "sh", "-c", script, mounts=[mount], files=lambda _: {"a": VolumeFile(b"old\n")}
+    )
+    until(log, "old")
+    bench.runtime.refresh_files("uid-1", "v", lambda: {"b": VolumeFile(b"new\n")})
+    exit_of()
+    assert lines(log) == ["old", "new", "b"]
+    bench.runtime.refresh_files("uid-1", "v", lambda: pytest.fail("it is over"))
+
+
+def test_an_empty_directory_in_memory_is_shared_and_leaves_nothing(bench):
+    mount = {"hostPath": "", "containerPath": "/m", "volume": "v", "inMemory": True}
+    _, log, exit_of = bench.run("sh", "-c", "cd -P $DRALAB_ROOT/m; pwd; echo 1 > x", mounts=[mount])
+    exit_of()
+    [place] = lines(log)
+    assert Path(place).is_relative_to(SHARED_MEMORY)
+    _, log, exit_of = bench.run("sh", "-c", "cat $DRALAB_ROOT/m/x", mounts=[mount])
+    exit_of()
+    assert lines(log) == ["1"]
+    bench.runtime.forget_pod("uid-1")
+    assert not Path(place).parent.exists()

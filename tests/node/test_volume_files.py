@@ -31,7 +31,11 @@ def files(client, volume):
     }
     pod = client.create(PODS, body, "default")
     assert files_of(client, pod, "other") == files_of(client, pod, "absent") == {}
-    return files_of(client, pod, "v")
+    return contents(files_of(client, pod, "v"))
+
+
+def contents(found):
+    return {path: file.content for path, file in found.items()}
 
 
 def test_config_maps_and_secrets_are_files(client):
@@ -109,7 +113,7 @@ def test_the_downward_api_has_labels_and_amounts(client):
         },
     }
     pod = client.create(PODS, body, "default")
-    assert files_of(client, pod, "v") == {
+    assert contents(files_of(client, pod, "v")) == {
         "labels": b'a="x\\"y"\nb="2"',
         "cpu": b"2",
         "milli": b"1500",

@@ -17,6 +17,7 @@ from dralab.values.json_types import JsonDict, JsonObject
 
 PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # Kubernetes' own syntax: $(NAME), and $$ for a dollar.
+FOLLOWING: Final = frozenset({"configMap", "secret", "downwardAPI", "projected"})
 REFERENCE: Final = re.compile(r"\$(\$|\(([^()]*)\))")
 
 
@@ -40,17 +41,39 @@ def config_of(client: Client, pod: JsonDict, container: JsonObject) -> Container
         else:
             own[entry["name"]] = expand(entry.get("value", ""), {**env, **own})
     paths = _host_paths(client, pod)
+    given = {volume["name"]: volume for volume in pod["spec"].get("volumes") or ()}
     mounts = [
         {
             "hostPath": paths.get(mount["name"], ""),
             "containerPath": mount["mountPath"],
             "volume": mount["name"],
-            "readOnly": mount.get("readOnly", False),
-            "subPath": mount.get("subPath", ""),
+            # kubelet: what follows other objects is never written to.
+            "readOnly": mount.get("readOnly", False) or bool(FOLLOWING & set(given[mount["name"]])),
+            "subPath": _sub_path(mount, {**env, **own}),
+            "inMemory": (given[mount["name"]].get("emptyDir") or {}).get("medium") == "Memory",
         }
         for mount in container.get("volumeMounts") or ()
+        if mount["name"] in given
     ]
     return ContainerConfig(env={**env, **own}, mounts=list(mounts))
+
+
+def _sub_path(mount: JsonObject, env: Mapping[str, str]) -> str:
+    """Return which part of a volume is mounted. ConfigError: it is not below the volume.
+
+    The texts are those of kubelet 1.36 (`kubelet_pods.go`).
+    """
+    if not (wanted := mount.get("subPathExpr")):
+        return str(mount.get("subPath", ""))
+    names = [match[2] for match in REFERENCE.finditer(wanted) if match[1] != "$"]
+    if missing := sorted({name for name in names if not env.get(name)}):
+        raise ConfigError(f"missing value for {', '.join(missing)}")
+    found = expand(wanted, env)
+    if found.startswith("/"):
+        raise ConfigError(f"error SubPath `{found}` must not be an absolute path")
+    if ".." in found.split("/"):
+        raise ConfigError(f"unable to provision SubPath `{found}`: must not contain '..'")
+    return found
 
 
 def _host_paths(client: Client, pod: JsonDict) -> dict[str, str]:

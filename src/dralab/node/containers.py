@@ -6,15 +6,24 @@ import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from queue import SimpleQueue
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from dralab.contracts.cdi_cache import ContainerConfig
 from dralab.node.logs import ContainerLog
+from dralab.node.privileges import PLAIN, Privileges
 
 MOST_TYPED: Final = 1024 * 1024  # bytes of input that may wait for a command
 
 
-def no_files(_volume: str) -> Mapping[str, bytes]:
+class VolumeFile(NamedTuple):
+    """A file of a volume; `owner` is the user that it belongs to, None for the kubelet's."""
+
+    content: bytes
+    mode: int = 0o644
+    owner: int | None = None
+
+
+def no_files(_volume: str) -> Mapping[str, VolumeFile]:
     """Return that a volume is empty."""
     return {}
 
@@ -46,7 +55,11 @@ class ContainerStart:
     message_path: str = ""
     # The CPUs it is confined to, as Linux lists them; empty for all.
     cpus: str = ""
-    files: Callable[[str], Mapping[str, bytes]] = no_files
+    files: Callable[[str], Mapping[str, VolumeFile]] = no_files
+    privileges: Privileges = PLAIN
+    # What the pod's own files in /etc say, by path, and its host name; for mount namespaces.
+    etc: Mapping[str, str] = field(default_factory=dict)
+    hostname: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +218,12 @@ class ContainerRuntime(Protocol):
 
     def listens(self, pod_uid: str, port: int) -> bool | None:
         """Return whether a connection to a port leads to the pod alone; None: not known."""
+        ...
+
+    def refresh_files(
+        self, pod_uid: str, volume: str, files: Callable[[], Mapping[str, VolumeFile]]
+    ) -> None:
+        """Put what is in a volume now in the place of what was there, if it has a directory."""
         ...
 
     def forget_pod(self, pod_uid: str) -> None:

@@ -2,23 +2,36 @@
 
 `mount_launcher.py SPEC COMMAND…` reads a JSON file (see `mount_namespaces.spec_of`), makes a root
 that looks like the machine's with the mounts of a container in it, and becomes the command.
-`--join PID CWD COMMAND…` becomes a command in the namespace of a process, and `--bind SOURCE TARGET
-COMMAND…` one that finds a file of the machine at another path. `--probe` only tries.
+`--join PID SPEC COMMAND…` becomes a command in the namespaces of a process, and `--bind SOURCE
+TARGET COMMAND…` one that finds a file of the machine at another path. `--probe` only tries.
 Nothing is made or changed on the machine itself: where a mount needs a directory that is missing,
 an empty file system takes the place of its parent, with the parent's entries in it.
 """
 
+import contextlib
 import ctypes
 import json
 import os
+import shutil
 import stat
 import sys
 from typing import Any
 
-CLONE_NEWNS, CLONE_NEWUSER = 0x00020000, 0x10000000
+CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWUSER = 0x00020000, 0x04000000, 0x10000000
 MS_RDONLY, MS_REMOUNT, MS_BIND, MS_REC = 1, 32, 4096, 16384
 MS_UNBINDABLE, MS_PRIVATE = 1 << 17, 1 << 18
+PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 24, 38
+# By their numbers (linux/capability.h).
+CAPABILITIES = (
+    "CHOWN", "DAC_OVERRIDE", "DAC_READ_SEARCH", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID",
+    "SETPCAP", "LINUX_IMMUTABLE", "NET_BIND_SERVICE", "NET_BROADCAST", "NET_ADMIN", "NET_RAW",
+    "IPC_LOCK", "IPC_OWNER", "SYS_MODULE", "SYS_RAWIO", "SYS_CHROOT", "SYS_PTRACE", "SYS_PACCT",
+    "SYS_ADMIN", "SYS_BOOT", "SYS_NICE", "SYS_RESOURCE", "SYS_TIME", "SYS_TTY_CONFIG", "MKNOD",
+    "LEASE", "AUDIT_WRITE", "AUDIT_CONTROL", "SETFCAP", "MAC_OVERRIDE", "MAC_ADMIN", "SYSLOG",
+    "WAKE_ALARM", "BLOCK_SUSPEND", "AUDIT_READ", "PERFMON", "BPF", "CHECKPOINT_RESTORE",
+)  # fmt: skip
 NOT_FOUND, REFUSED = 127, 125
+TEMPORARY = "/tmp"  # noqa: S108 - the machine's, of which a container has its own view
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -29,15 +42,16 @@ def _checked(result: int, what: str) -> None:
         raise OSError(number, f"{what}: {os.strerror(number)}")
 
 
-def _mount(source: str, target: str, kind: str, flags: int) -> None:
-    texts = [text.encode() if text else None for text in (source, target, kind)]
-    _checked(_libc.mount(*texts, ctypes.c_ulong(flags), None), f"mount {target}")
+def _mount(source: str, target: str, kind: str, flags: int, options: str = "") -> None:
+    texts = [text.encode() if text else None for text in (source, target, kind, options)]
+    _checked(_libc.mount(*texts[:3], ctypes.c_ulong(flags), texts[3]), f"mount {target}")
 
 
 def unshare() -> None:
-    """Leave the machine's mount namespace; without root, by a user namespace."""
+    """Leave the machine's mount and name namespaces; without root, by a user namespace."""
     uid, gid = os.getuid(), os.getgid()
-    _checked(_libc.unshare(CLONE_NEWNS | (CLONE_NEWUSER if uid else 0)), "unshare")
+    flags = CLONE_NEWNS | CLONE_NEWUTS | (CLONE_NEWUSER if uid else 0)
+    _checked(_libc.unshare(flags), "unshare")
     if uid:
         for name, text in (
             ("setgroups", "deny"), ("uid_map", f"0 {uid} 1"), ("gid_map", f"0 {gid} 1"),
@@ -55,6 +69,7 @@ class Root:
         # Its parents are mounted too: their directories are created there.
         self.targets = set(targets)
         self.own = {"/"}  # directories of which the entries are ours
+        self.filled: list[str] = []  # where entries of the machine are shown
         _mount("none", path, "tmpfs", 0)
         # Otherwise it would appear again below what is mounted into it.
         _mount("", path, "", MS_UNBINDABLE)
@@ -106,6 +121,28 @@ class Root:
             except OSError as error:
                 _note(f"{path} is not read-only: {error}")
 
+    def close(self) -> None:
+        """Make everything read-only but what is mounted for the container itself."""
+        for path in sorted(self.filled):
+            try:
+                _mount("", path, "", MS_REMOUNT | MS_BIND | MS_RDONLY)
+            except OSError as error:
+                _note(f"{path} is not read-only: {error}")
+        _mount("", self.path, "", MS_REMOUNT | MS_BIND | MS_RDONLY)
+
+    def own_writes(self, path: str) -> None:
+        """Keep what is written below a directory of the machine in memory, for this root alone.
+
+        OSError: this machine cannot.
+        """
+        here = self.at(path)
+        _mount("none", here, "tmpfs", 0)
+        for name in ("new", "work"):
+            os.mkdir(f"{here}/{name}")
+        shutil.copystat(path, f"{here}/new")
+        options = f"lowerdir={path},upperdir={here}/new,workdir={here}/work"
+        _mount("overlay", here, "overlay", 0, options)
+
     def device(self, entry: "dict[str, Any]") -> None:
         """Create a device node: the machine's, or one with the given numbers."""
         path = _real(entry["path"])
@@ -138,16 +175,21 @@ class Root:
                 else:
                     os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o644))
                 _mount(source, target, "", MS_BIND | MS_REC)
+                self.filled.append(target)
             except OSError as error:
                 _note(f"{source} is left out: {error}")
 
 
 def enter(spec: "dict[str, Any]") -> None:
     """Make the namespace of a container, and be in it."""
+    as_root = os.getuid() == 0
     unshare()
     binds = [{**each, "target": _real(each["target"])} for each in spec["binds"]]
     binds.sort(key=lambda each: each["target"].count("/"))
     root = Root(spec["root"], [each["target"] for each in binds])
+    if as_root and os.path.isdir(TEMPORARY):
+        with contextlib.suppress(OSError):  # where there are no overlays it stays the machine's
+            root.own_writes(TEMPORARY)
     for each in binds:
         if not root.inside(each["target"]):
             root.ensure(each["target"], file=not os.path.isdir(each["source"]))
@@ -155,8 +197,31 @@ def enter(spec: "dict[str, Any]") -> None:
         root.bind(each["source"], each["target"], readonly=each.get("readonly", False))
     for each in spec["devices"]:
         root.device(each)
+    if spec.get("hostname"):
+        name = spec["hostname"].encode()
+        _checked(_libc.sethostname(name, len(name)), "sethostname")
+    if spec["privileges"]["readOnlyRoot"]:
+        root.close()
     os.chroot(spec["root"])
     _go_to(spec["cwd"])
+
+
+def become(privileges: "dict[str, Any]") -> None:
+    """Take the user, groups and capabilities that a container is to have; this needs root."""
+    left = privileges["capabilities"]
+    if left is not None and "ALL" not in left:
+        for number, name in enumerate(CAPABILITIES):
+            if name not in left:
+                # Refused for one that this kernel does not have.
+                _libc.prctl(PR_CAPBSET_DROP, number, 0, 0, 0)
+    if privileges["user"] is not None or privileges["group"] is not None or privileges["groups"]:
+        os.setgroups(privileges["groups"])
+        if privileges["group"] is not None:
+            os.setgid(privileges["group"])
+        if privileges["user"] is not None:
+            os.setuid(privileges["user"])
+    if not privileges["escalates"]:
+        _checked(_libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "prctl")
 
 
 def bind_over(source: str, target: str) -> None:
@@ -166,9 +231,9 @@ def bind_over(source: str, target: str) -> None:
 
 
 def join(pid: int, cwd: str) -> None:
-    """Enter the namespace of a process."""
+    """Enter the namespaces of a process."""
     root = os.open(f"/proc/{pid}/root", os.O_RDONLY)
-    spaces = ["user", "mnt"] if os.getuid() else ["mnt"]
+    spaces = ["user", "mnt", "uts"] if os.getuid() else ["mnt", "uts"]
     files = [os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY) for name in spaces]
     for file in files:
         _checked(_libc.setns(file, 0), "setns")
@@ -196,8 +261,15 @@ def _note(text: str) -> None:
     print(f"mount namespace: {text}", file=sys.stderr, flush=True)
 
 
+def _read(path: str) -> "dict[str, Any]":
+    with open(path, encoding="utf-8") as file:
+        spec: dict[str, Any] = json.load(file)
+    return spec
+
+
 def main(words: "list[str]") -> int:
     """Run the command of the arguments; return only on an error."""
+    root, privileges = os.getuid() == 0, None
     try:
         if words[0] == "--probe":
             unshare()
@@ -206,13 +278,15 @@ def main(words: "list[str]") -> int:
             bind_over(words[1], words[2])
             command = words[3:]
         elif words[0] == "--join":
-            join(int(words[1]), words[2])
-            command = words[3:]
+            spec = _read(words[2])
+            join(int(words[1]), spec["cwd"])
+            command, privileges = words[3:], spec["privileges"]
         else:
-            with open(words[0], encoding="utf-8") as file:
-                spec = json.load(file)
+            spec = _read(words[0])
             enter(spec)
-            command = words[1:]
+            command, privileges = words[1:], spec["privileges"]
+        if root and privileges is not None:
+            become(privileges)
     except OSError as error:
         _note(str(error))
         return REFUSED

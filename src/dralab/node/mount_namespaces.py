@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from dralab.node.containers import ContainerStart
 
+SPEC: Final = "mounts.json"
 LAUNCHER: Final = Path(__file__).with_name("mount_launcher.py")
 KUBELET_ROOT: Final = "/var/lib/kubelet"
 CDI_ROOTS: Final = ("/var/run/cdi", "/run/cdi")
@@ -74,11 +75,7 @@ def problem() -> str:
 
 
 def spec_of(
-    start: ContainerStart,
-    paths: NodePaths,
-    directory: Path,
-    volumes: Mapping[str, Path],
-    cwd: Path,
+    start: ContainerStart, paths: NodePaths, directory: Path, volumes: Mapping[str, Path]
 ) -> dict[str, Any]:
     """Return what the launcher is to do for a container.
 
@@ -98,23 +95,37 @@ def spec_of(
             source = volumes[mount["volume"]]
         if mount.get("subPath"):
             source /= mount["subPath"]
-            source.mkdir(parents=True, exist_ok=True)
+            if not source.exists():
+                source.mkdir(parents=True)
+                source.chmod(source.parent.stat().st_mode & 0o7777)
         readonly = bool(mount.get("readOnly")) or "ro" in (mount.get("options") or ())
-        binds.append(
-            {"source": str(source), "target": mount["containerPath"], "readonly": readonly}
-        )
+        binds.append(_bind(source, mount["containerPath"], readonly=readonly))
+    taken = {each["target"] for each in binds}
     if start.message_path:
         message = directory / "termination-log"
         message.touch()
-        binds.append({"source": str(message), "target": start.message_path, "readonly": False})
+        message.chmod(0o666)  # kubelet: a container may run as any user
+        binds.append(_bind(message, start.message_path))
+    for path, text in start.etc.items():
+        if path not in taken:
+            file = directory / Path(path).name
+            file.write_text(text)
+            file.chmod(0o644)
+            binds.append(_bind(file, path))
     root = directory / "root"
     root.mkdir(exist_ok=True)
     return {
         "root": str(root),
         "binds": binds,
         "devices": [dict(each) for each in start.config.device_nodes],
-        "cwd": start.working_dir or str(cwd),
+        "cwd": start.working_dir or ("/" if start.privileges.user else str(directory)),
+        "hostname": start.hostname,
+        "privileges": start.privileges.told(),
     }
+
+
+def _bind(source: Path, target: str, *, readonly: bool = False) -> dict[str, Any]:
+    return {"source": str(source), "target": target, "readonly": readonly}
 
 
 def launching(spec: Path) -> list[str]:
@@ -127,6 +138,10 @@ def binding(source: Path, target: Path) -> list[str]:
     return [sys.executable, "-I", "-S", str(LAUNCHER), "--bind", str(source), str(target)]
 
 
-def joining(pid: int, cwd: str) -> list[str]:
-    """Return the words before a command that make it run in the namespace of a process."""
-    return [sys.executable, "-I", "-S", str(LAUNCHER), "--join", str(pid), cwd]
+def joining(pid: int, directory: Path) -> list[str]:
+    """Return the words before a command that make it run beside a container's first process.
+
+    `directory` is the container's, with the file that it was launched by.
+    """
+    spec = str(directory / SPEC)
+    return [sys.executable, "-I", "-S", str(LAUNCHER), "--join", str(pid), spec]

@@ -13,13 +13,15 @@ from dralab.kernel.clock import SECOND, from_rfc3339, rfc3339
 from dralab.node.container_environment import ConfigError, args_of, argv_of, config_of
 from dralab.node.container_runs import RunningContainer
 from dralab.node.containers import ContainerExit, ContainerStart, ContainerStartError, ImageNotReady
+from dralab.node.etc_files import etc_files, hostname_of
 from dralab.node.lifecycle_hooks import run_hook
 from dralab.node.node_context import NodeContext
+from dralab.node.pod_files import PodFiles
 from dralab.node.pod_probes import PodProbes, records
+from dralab.node.privileges import privileges_of
 from dralab.node.statuses import PodEnd, conditions
 from dralab.node.termination import end, next_to_end
 from dralab.node.termination_messages import DEFAULT_PATH, MOST_OF_POD, with_message
-from dralab.node.volume_files import files_of
 from dralab.objects.claims import has_device_claims, uses_claims
 from dralab.objects.metadata import controller_of, is_deleting, key_of, status_of, uid_of
 from dralab.values.json_types import JsonDict, JsonObject
@@ -48,6 +50,7 @@ class PodLife:
         self.mains = [RunningContainer(item) for item in spec.get("containers") or ()]
         self.ephemerals: list[RunningContainer] = []
         self.probing = PodProbes(node)
+        self.files = PodFiles(node)
         self.begun = node.clock.now()
         self.started = status.get("startTime") or rfc3339(self.begun)
         self.ip = status.get("podIP") or (node.ip if spec.get("hostNetwork") else "")
@@ -102,6 +105,7 @@ class PodLife:
         if self._initialized():
             delays += self._main()
         delays += self.probing.look(pod, self.containers, self._grace())
+        delays += self.files.refresh(pod, self.containers)
         if self._judge():
             return self._release()
         return min(delays, default=None)
@@ -283,7 +287,7 @@ class PodLife:
                 image=each.spec.get("image", ""),
                 argv=argv_of(each.spec, config.env),
                 args=args_of(each.spec, config.env),
-                files=partial(files_of, node.client, self.pod),
+                files=partial(self.files.of, self.pod),
                 working_dir=each.spec.get("workingDir", ""),
                 config=config,
                 annotations=metadata.get("annotations") or {},
@@ -292,6 +296,9 @@ class PodLife:
                 log=each.log,
                 limits=(each.spec.get("resources") or {}).get("limits") or {},
                 message_path=each.spec.get("terminationMessagePath", DEFAULT_PATH),
+                privileges=privileges_of(self.pod, each.spec),
+                etc=etc_files(self.pod, self.ip),
+                hostname=hostname_of(self.pod),
             )
             if node.hooks is not None:
                 start = node.hooks.create(self._with_ip(), each, start)

@@ -18,21 +18,28 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-import orjson
-
 from dralab.kernel.clock import SECOND
+from dralab.node.container_volumes import (
+    below,
+    forget_volumes,
+    link_mounts,
+    message_file,
+    namespace_of,
+    refresh,
+)
 from dralab.node.containers import (
     Container,
     ContainerExit,
     ContainerStart,
     ContainerStartError,
     ExecSession,
+    VolumeFile,
 )
 from dralab.node.cpu_lists import cpus_of
 from dralab.node.exec_commands import CommandProcess
 from dralab.node.images import Mapped, mapped
 from dralab.node.listening_ports import reaches_only
-from dralab.node.mount_namespaces import NodePaths, joining, launching, spec_of
+from dralab.node.mount_namespaces import NodePaths, joining
 from dralab.node.orphans import OrphanGuard
 from dralab.node.termination_messages import read_message
 from dralab.runtime.engine import Engine, TimerHandle
@@ -106,9 +113,20 @@ class ProcessRuntime:
             running = list(self._running.get(pod_uid, ()))
         return reaches_only(port, {group for each in running for group in each.groups()})
 
+    def refresh_files(
+        self, pod_uid: str, volume: str, files: Callable[[], Mapping[str, VolumeFile]]
+    ) -> None:
+        """Put what is in a volume now in the place of what was there. ContainerStartError."""
+        with self._lock:
+            running = [each.start for each in self._running.get(pod_uid, ())]
+            root = self._root
+        if root is not None and running:
+            refresh(root / pod_uid, volume, files, running[0].privileges.fs_group)
+
     def forget_pod(self, pod_uid: str) -> None:
         """Remove the directory of a pod that is gone, and with it its volumes."""
         if self._root is not None:
+            forget_volumes(self._root / pod_uid)
             shutil.rmtree(self._root / pod_uid, ignore_errors=True)
 
     def stop(self) -> None:
@@ -127,6 +145,8 @@ class ProcessRuntime:
             each.wait(TRAILING)
         self._orphans.close()
         if root is not None:
+            for pod in root.glob("*"):
+                forget_volumes(pod)
             shutil.rmtree(root, ignore_errors=True)
 
     def watch(self, group: int, *, there: bool = True) -> None:
@@ -186,16 +206,19 @@ class ProcessContainer:
         }
         if program.folder:
             self._env["PATH"] = f"{program.folder}:{self._env.get('PATH', '')}".rstrip(":")
-        self._cwd = _below(directory, start.working_dir)
+        self._cwd = below(directory, start.working_dir)
         self._launcher: Sequence[str] = ()
         if runtime.paths is None:
-            _link_mounts(start, directory)
+            link_mounts(start, directory)
             self._cwd.mkdir(parents=True, exist_ok=True)
             with contextlib.suppress(OSError):
-                _message_file(start, directory, None).parent.mkdir(parents=True, exist_ok=True)
+                message_file(start, directory, None).parent.mkdir(parents=True, exist_ok=True)
         else:
             self._cwd = directory
-            self._launcher = _with_namespace(start, runtime.paths(start.node), directory)
+            if start.privileges.user:
+                # Another user cannot go where the container's own directory is.
+                self._env |= {"HOME": "/", "TMPDIR": "/tmp"}  # noqa: S108
+            self._launcher = namespace_of(start, runtime.paths(start.node), directory)
         self._limits = limits_of(start.limits)
         self._cpus: Collection[int] = ()
         with contextlib.suppress(ValueError):  # what is not a list of CPUs confines nothing
@@ -271,8 +294,7 @@ class ProcessContainer:
         session = session or ExecSession()
         terminal = os.openpty() if session.tty else None
         try:
-            cwd = self.start.working_dir or str(self._cwd)
-            launcher = joining(self._process.pid, cwd) if self._launcher else ()
+            launcher = joining(self._process.pid, self.directory) if self._launcher else ()
             words = self._launched(argv, launcher, os.ttyname(terminal[1]) if terminal else "")
             with confined(self._cpus):
                 command = CommandProcess(
@@ -355,7 +377,7 @@ class ProcessContainer:
         reader.join(TRAILING)
         code = 128 - code if code < 0 else code
         self.start.log.end()
-        said = read_message(_message_file(self.start, self.directory, self.runtime.paths))
+        said = read_message(message_file(self.start, self.directory, self.runtime.paths))
         self.runtime.forget_container(self)
         self._over.set()
         self.runtime.engine.soon(lambda: self._tell(code, said))
@@ -397,66 +419,3 @@ def limits_of(limits: Mapping[str, str]) -> str:
             amount = int(quantity.parse(str(limits[name]))) // unit
             text += f"ulimit -{flag} {max(1, amount)}; "
     return text
-
-
-def _below(directory: Path, path: str) -> Path:
-    """Return where a container's path is on this machine; no `..` leads out."""
-    return directory / os.path.normpath(f"/{path.lstrip('/')}").lstrip("/")
-
-
-def _message_file(start: ContainerStart, directory: Path, paths: object) -> Path:
-    """Return where the termination message is on this machine; `paths`: it has a namespace."""
-    if paths is not None:
-        return directory / "termination-log"
-    return _below(directory, start.message_path or "/dev/null")
-
-
-def _write_files(files: Mapping[str, bytes], directory: Path) -> None:
-    """Write what is in a volume, readable by its owner alone, each file whole or not at all."""
-    for path, content in files.items():
-        file = _below(directory, path)
-        try:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            handle, name = tempfile.mkstemp(prefix=".new-", dir=file.parent)
-            with os.fdopen(handle, "wb") as new:
-                new.write(content)
-            Path(name).replace(file)
-        except OSError as error:
-            raise ContainerStartError(f"cannot write {path} of a volume: {error}") from error
-
-
-def _volume(start: ContainerStart, name: str, directory: Path) -> Path:
-    """Return the directory of a volume of the pod, with its files as they are now."""
-    target = directory.parent / "volumes" / name
-    target.mkdir(parents=True, exist_ok=True)
-    _write_files(start.files(name), target)
-    return target
-
-
-def _with_namespace(start: ContainerStart, paths: NodePaths, directory: Path) -> list[str]:
-    """Return the words that start a container's command in a mount namespace of its own."""
-    volumes = {
-        mount["volume"]: _volume(start, mount["volume"], directory)
-        for mount in start.config.mounts
-        if not mount["hostPath"]
-    }
-    file = directory / "mounts.json"
-    file.write_bytes(orjson.dumps(spec_of(start, paths, directory, volumes, directory)))
-    return launching(file)
-
-
-def _link_mounts(start: ContainerStart, directory: Path) -> None:
-    """Show what a container would find mounted, by links below its own directory."""
-    for mount in start.config.mounts:
-        link = _below(directory, mount["containerPath"])
-        target = (
-            Path(mount["hostPath"])
-            if mount["hostPath"]
-            else _volume(start, mount["volume"], directory)
-        )
-        parents = [parent for parent in link.parents if parent.is_relative_to(directory)]
-        if any(parent.is_symlink() for parent in parents):
-            continue  # Inside another mount: a link there would be written onto the machine.
-        with contextlib.suppress(OSError):
-            link.parent.mkdir(parents=True, exist_ok=True)
-            link.symlink_to(target)

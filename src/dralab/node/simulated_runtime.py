@@ -21,6 +21,7 @@ from dralab.node.containers import (
     ContainerStart,
     ContainerStartError,
     ExecSession,
+    VolumeFile,
 )
 from dralab.node.shell import (
     ShellState,
@@ -59,6 +60,11 @@ class SimulatedRuntime:
     def listens(self, pod_uid: str, port: int) -> bool | None:  # noqa: ARG002 - nothing listens
         """Return False: no process of a pod listens."""
         return False
+
+    def refresh_files(
+        self, pod_uid: str, volume: str, files: Callable[[], Mapping[str, VolumeFile]]
+    ) -> None:
+        """Containers that are simulated read no files."""
 
     def forget_pod(self, pod_uid: str) -> None:
         """Containers that are simulated share nothing."""

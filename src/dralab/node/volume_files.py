@@ -1,6 +1,7 @@
 """The files of a volume: of config maps and secrets, of the pod itself, and tokens.
 
-Which directory they are in is left to the runtime; they are as they were when the container began.
+Which directory they are in is left to the runtime. Modes and owners are those of kubelet 1.36
+(`pkg/volume/configmap`, `secret`, `downwardapi`, `projected`).
 """
 
 import base64
@@ -8,23 +9,68 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from dralab.api.status import ApiError
+from dralab.kernel.clock import SECOND, Clock
 from dralab.node.container_environment import ConfigError, field_of, resource_of
+from dralab.node.containers import VolumeFile
+from dralab.node.privileges import file_owner, fs_group
 from dralab.runtime.client import Client, Resource
 from dralab.runtime.resources import CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS
 from dralab.values.json_types import JsonDict, JsonObject
 
+DEFAULT_MODE: Final = 0o644
+SHORTEST: Final = 3600  # seconds that a token lasts where its volume does not say
 
-def files_of(client: Client, pod: JsonDict, name: str) -> dict[str, bytes]:
-    """Return the content of the files of one of a pod's volumes, by their path.
 
-    Volumes of other kinds have none. ConfigError names what is missing.
+def files_of(
+    client: Client, pod: JsonDict, name: str, tokens: "TokenCache | None" = None
+) -> dict[str, VolumeFile]:
+    """Return the files of one of a pod's volumes, by their path.
+
+    Volumes of other kinds have none. ConfigError names what is missing. `tokens` keeps the pod's.
     """
-    found: dict[str, bytes] = {}
+    found: dict[str, VolumeFile] = {}
     for volume in pod["spec"].get("volumes") or ():
         if volume["name"] == name:
             for kind, source in _sources(volume):
-                found.update(_MADE[kind](client, pod, source))
+                mode = (volume.get("projected") or source).get("defaultMode")
+                default = VolumeFile(b"", DEFAULT_MODE if mode is None else mode)
+                kept = tokens.of(source) if tokens and kind == "serviceAccountToken" else None
+                made = kept or _MADE[kind](client, pod, source, default)
+                found.update(made)
+                if tokens and not kept and kind == "serviceAccountToken":
+                    tokens.keep(source, made)
     return found
+
+
+class TokenCache:
+    """The tokens of one pod: each is asked for again when four fifths of its time are over.
+
+    Source: kubelet 1.36, `pkg/kubelet/token`.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._kept: dict[tuple[str, str], tuple[int, dict[str, VolumeFile]]] = {}
+
+    def of(self, source: JsonObject) -> dict[str, VolumeFile] | None:
+        """Return the token of a volume's source while it is good."""
+        until, files = self._kept.get(_key(source), (0, None))
+        return files if self._clock.now() < until else None
+
+    def keep(self, source: JsonObject, files: dict[str, VolumeFile]) -> None:
+        """Keep a token that was issued now."""
+        lasts = source.get("expirationSeconds") or SHORTEST
+        self._kept[_key(source)] = self._clock.now() + lasts * SECOND * 4 // 5, files
+
+
+def _key(source: JsonObject) -> tuple[str, str]:
+    return source["path"], source.get("audience") or ""
+
+
+def changing(pod: JsonDict) -> list[str]:
+    """Return the names of the volumes whose files follow what they show."""
+    volumes = pod["spec"].get("volumes") or ()
+    return [volume["name"] for volume in volumes if any(True for _ in _sources(volume))]
 
 
 def _sources(volume: JsonObject) -> Iterator[tuple[str, JsonObject]]:
@@ -38,21 +84,27 @@ def _sources(volume: JsonObject) -> Iterator[tuple[str, JsonObject]]:
                 yield kind, source[kind]
 
 
-def _config_map(client: Client, pod: JsonDict, source: JsonObject) -> dict[str, bytes]:
+def _config_map(
+    client: Client, pod: JsonDict, source: JsonObject, default: VolumeFile
+) -> dict[str, VolumeFile]:
     obj = _object(client, CONFIG_MAPS, pod, source.get("name") or "", source)
     data = {name: text.encode() for name, text in (obj.get("data") or {}).items()}
     binary = {name: base64.b64decode(text) for name, text in (obj.get("binaryData") or {}).items()}
-    return _chosen(data | binary, source, obj)
+    return _chosen(data | binary, source, obj, default)
 
 
-def _secret(client: Client, pod: JsonDict, source: JsonObject) -> dict[str, bytes]:
+def _secret(
+    client: Client, pod: JsonDict, source: JsonObject, default: VolumeFile
+) -> dict[str, VolumeFile]:
     name = source.get("secretName") or source.get("name") or ""
     obj = _object(client, SECRETS, pod, name, source)
     data = {key: base64.b64decode(text) for key, text in (obj.get("data") or {}).items()}
-    return _chosen(data, source, obj)
+    return _chosen(data, source, obj, default)
 
 
-def _downward(client: Client, pod: JsonDict, source: JsonObject) -> dict[str, bytes]:
+def _downward(
+    client: Client, pod: JsonDict, source: JsonObject, default: VolumeFile
+) -> dict[str, VolumeFile]:
     found = {}
     for item in source.get("items") or ():
         if item.get("fieldRef"):
@@ -60,7 +112,7 @@ def _downward(client: Client, pod: JsonDict, source: JsonObject) -> dict[str, by
         else:
             ref = item["resourceFieldRef"]
             text = resource_of(client, pod, _container(pod, ref["containerName"]), ref)
-        found[item["path"]] = text.encode()
+        found[item["path"]] = _file(text.encode(), item, default)
     return found
 
 
@@ -73,14 +125,16 @@ def _container(pod: JsonDict, name: str) -> JsonObject:
     raise ConfigError(f"container {name} not found")
 
 
-def _token(client: Client, pod: JsonDict, source: JsonObject) -> dict[str, bytes]:
+def _token(
+    client: Client, pod: JsonDict, source: JsonObject, default: VolumeFile
+) -> dict[str, VolumeFile]:
     metadata = pod["metadata"]
     request: JsonDict = {
         "apiVersion": "authentication.k8s.io/v1",
         "kind": "TokenRequest",
         "spec": {
             "audiences": [source["audience"]] if source.get("audience") else [],
-            "expirationSeconds": source.get("expirationSeconds") or 3600,
+            "expirationSeconds": source.get("expirationSeconds") or SHORTEST,
             "boundObjectRef": {
                 "apiVersion": "v1",
                 "kind": "Pod",
@@ -95,10 +149,13 @@ def _token(client: Client, pod: JsonDict, source: JsonObject) -> dict[str, bytes
         answer = client.post(SERVICE_ACCOUNTS, account, "token", request, namespace)
     except ApiError as error:
         raise ConfigError(f"cannot get a token of {namespace}/{account}: {error}") from error
-    return {source["path"]: answer["status"]["token"].encode()}
+    owner = file_owner(pod)
+    mode = default.mode if owner is None and fs_group(pod) is None else 0o600
+    return {source["path"]: VolumeFile(answer["status"]["token"].encode(), mode, owner)}
 
 
-_MADE: Final[Mapping[str, Callable[[Client, JsonDict, JsonObject], dict[str, bytes]]]] = {
+Maker = Callable[[Client, JsonDict, JsonObject, VolumeFile], dict[str, VolumeFile]]
+_MADE: Final[Mapping[str, Maker]] = {
     "configMap": _config_map,
     "secret": _secret,
     "downwardAPI": _downward,
@@ -118,15 +175,22 @@ def _object(
         raise ConfigError(f"{resource.plural} {namespace}/{name}: {error}") from error
 
 
-def _chosen(data: Mapping[str, bytes], source: JsonObject, obj: JsonObject) -> dict[str, bytes]:
+def _chosen(
+    data: Mapping[str, bytes], source: JsonObject, obj: JsonObject, default: VolumeFile
+) -> dict[str, VolumeFile]:
     """Return the files of the keys that a volume lists, or of all."""
     items = source.get("items")
     if not items:
-        return dict(data)
+        return {name: _file(content, {}, default) for name, content in data.items()}
     found = {}
     for item in items:
         if item["key"] in data:
-            found[item["path"]] = data[item["key"]]
+            found[item["path"]] = _file(data[item["key"]], item, default)
         elif obj and not source.get("optional"):
             raise ConfigError(f"references non-existent config key: {item['key']}")
     return found
+
+
+def _file(content: bytes, item: JsonObject, default: VolumeFile) -> VolumeFile:
+    mode = item.get("mode")
+    return VolumeFile(content, default.mode if mode is None else mode)

@@ -1,0 +1,118 @@
+"""What a container of the process runtime finds at its mounts: directories on this machine.
+
+Each volume of a pod is a directory beside those of its containers; what it shows of other objects
+is written by `atomic_files`. A container sees it through a link below its own directory, or through
+a mount namespace (`mount_namespaces`).
+"""
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from dralab.node.atomic_files import write_files
+from dralab.node.containers import ContainerStart, ContainerStartError, VolumeFile
+from dralab.node.mount_namespaces import SPEC as NAMESPACE
+from dralab.node.mount_namespaces import NodePaths, launching, spec_of
+
+SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108 - a file system in memory, as the volume wants
+OPEN_TO_ALL: Final = 0o777  # kubelet: a pod's users are not known
+
+
+def below(directory: Path, path: str) -> Path:
+    """Return where a container's path is on this machine; no `..` leads out."""
+    return directory / os.path.normpath(f"/{path.lstrip('/')}").lstrip("/")
+
+
+def message_file(start: ContainerStart, directory: Path, paths: object) -> Path:
+    """Return where the termination message is on this machine; `paths`: it has a namespace."""
+    if paths is not None:
+        return directory / "termination-log"
+    return below(directory, start.message_path or "/dev/null")
+
+
+def refresh(
+    pod: Path, volume: str, files: Callable[[], Mapping[str, VolumeFile]], group: int | None
+) -> None:
+    """Write the files of a volume anew, if it has a directory. ContainerStartError."""
+    target = pod / "volumes" / volume
+    if target.is_dir():
+        _write(target, files(), group)
+
+
+def forget_volumes(pod: Path) -> None:
+    """Remove those volumes of a pod that are not below its directory."""
+    with contextlib.suppress(OSError):
+        for each in (pod / "volumes").iterdir():
+            if each.is_symlink() and (there := each.readlink().parent).parent == SHARED_MEMORY:
+                shutil.rmtree(there, ignore_errors=True)
+
+
+def namespace_of(start: ContainerStart, paths: NodePaths, directory: Path) -> list[str]:
+    """Return the words that start a container's command in a mount namespace of its own."""
+    volumes = {
+        mount["volume"]: _volume(start, mount, directory)
+        for mount in start.config.mounts
+        if not mount["hostPath"]
+    }
+    file = directory / NAMESPACE
+    file.write_bytes(orjson.dumps(spec_of(start, paths, directory, volumes)))
+    return launching(file)
+
+
+def link_mounts(start: ContainerStart, directory: Path) -> None:
+    """Show what a container would find mounted, by links below its own directory."""
+    for mount in start.config.mounts:
+        link = below(directory, mount["containerPath"])
+        host = mount["hostPath"]
+        target = Path(host) if host else _volume(start, mount, directory)
+        if mount.get("subPath"):
+            target = below(target, mount["subPath"])
+            with contextlib.suppress(OSError):
+                target.mkdir(parents=True, exist_ok=True)
+        parents = [parent for parent in link.parents if parent.is_relative_to(directory)]
+        if any(parent.is_symlink() for parent in parents):
+            continue  # Inside another mount: a link there would be written onto the machine.
+        with contextlib.suppress(OSError):
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.symlink_to(target)
+
+
+def _volume(start: ContainerStart, mount: Mapping[str, Any], directory: Path) -> Path:
+    """Return the directory of a volume of the pod, with its files as they are now."""
+    name, group = mount["volume"], start.privileges.fs_group
+    target: Path = directory.parent / "volumes" / name
+    if not target.exists():
+        _make(target, start, group, in_memory=mount.get("inMemory", False))
+    files = start.files(name)
+    if files or (target / "..data").is_symlink():
+        _write(target, files, group)
+    return target
+
+
+def _make(target: Path, start: ContainerStart, group: int | None, *, in_memory: bool) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    made = target
+    if in_memory and SHARED_MEMORY.is_dir():
+        # In a directory that is this user's alone.
+        made = Path(tempfile.mkdtemp(prefix=f"dralab-{start.pod_uid}-", dir=SHARED_MEMORY)) / "v"
+        target.symlink_to(made)
+    made.mkdir()
+    made.chmod(OPEN_TO_ALL)
+    if group is not None:
+        with contextlib.suppress(PermissionError):
+            os.chown(made, -1, group)
+            made.chmod(0o2000 | OPEN_TO_ALL)
+
+
+def _write(target: Path, files: Mapping[str, VolumeFile], group: int | None) -> None:
+    try:
+        write_files(target, files, group)
+    except OSError as error:
+        text = f"cannot write the files of volume {target.name}: {error}"
+        raise ContainerStartError(text) from error
