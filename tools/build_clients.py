@@ -80,6 +80,17 @@ COMMANDS = {
         "github.com/crossplane/crossplane/v2/cmd/crossplane",
         "github.com/crossplane/crossplane/v2 v2.2.0",
     ),
+    # What the pods of Kubernetes' end-to-end tests run, and what runs the tests side by side.
+    "agnhost": (
+        "DRALAB_AGNHOST",
+        "k8s.io/kubernetes/test/images/agnhost",
+        f"k8s.io/kubernetes v{VERSION}",
+    ),
+    "ginkgo": (
+        "DRALAB_GINKGO",
+        "github.com/onsi/ginkgo/v2/ginkgo",
+        "github.com/onsi/ginkgo/v2 v2.28.1",
+    ),
     # The last release that had classic DRA and structured parameters of v1alpha2 side by side.
     "dra-test-driver": (
         "DRALAB_OLD_DRIVER",
@@ -97,6 +108,25 @@ COMMANDS = {
         "k8s.io/kubernetes v1.30.4",
     ),
 }
+# Suites of other repositories: (variable, package, module), built by `go test -c`. They run in the
+# folder of their package, which `go list -m` finds.
+SUITES = {
+    "controller-runtime-client": (
+        "DRALAB_CONTROLLER_RUNTIME_CLIENT",
+        "sigs.k8s.io/controller-runtime/pkg/client",
+        "sigs.k8s.io/controller-runtime v0.24.1",
+    ),
+    "controller-runtime-cache": (
+        "DRALAB_CONTROLLER_RUNTIME_CACHE",
+        "sigs.k8s.io/controller-runtime/pkg/cache",
+        "sigs.k8s.io/controller-runtime v0.24.1",
+    ),
+    "e2e.test": (
+        "DRALAB_E2E_TEST",
+        "k8s.io/kubernetes/test/e2e",
+        f"k8s.io/kubernetes v{VERSION}",
+    ),
+}
 # Programs of our own that use Kubernetes' modules, by the variable that names them.
 OWN = {
     "clientgo": "DRALAB_CLIENT_GO",
@@ -108,7 +138,7 @@ OWN = {
 
 def main(arguments: list[str]) -> int:
     """Build the programs named, or all of them."""
-    known = [*OWN, *PROGRAMS, *COMMANDS]
+    known = [*OWN, *PROGRAMS, *COMMANDS, *SUITES]
     if not arguments or set(arguments[1:]) - set(known):
         print(__doc__, f"NAME is one of {', '.join(known)}.", file=sys.stderr)
         return 2
@@ -119,13 +149,14 @@ def main(arguments: list[str]) -> int:
         if name in OWN:
             variable = OWN[name]
             _go(TESTS / name, "build", "-o", str(target), ".")
-        elif name in COMMANDS:
-            variable, package, module = COMMANDS[name]
+        elif name in COMMANDS or name in SUITES:
+            variable, package, module = (COMMANDS | SUITES)[name]
             source = folder / f"{name}.source"
             source.mkdir(exist_ok=True)
             (source / "go.mod").write_text(_manifest(name, module))
+            verb = ["build"] if name in COMMANDS else ["test", "-c"]
             # -mod=mod: the sums of what it needs are added as they are found.
-            _go(source, "build", "-mod=mod", "-trimpath", "-o", str(target), package)
+            _go(source, *verb, "-mod=mod", "-trimpath", "-o", str(target), package)
         else:
             variable = PROGRAMS[name][0]
             _build(name, folder / f"{name}.source", target)

@@ -272,6 +272,33 @@ def test_a_mapped_folder_goes_before_path_and_the_command_stays(bench, folder, a
     assert lines(log) == [says]
 
 
+@pytest.mark.parametrize(
+    ("argv", "args", "says"),
+    [
+        (["-v"], ["-v"], "plugin serve -v /k"),
+        ([], [], "plugin serve /k"),
+        (["controller", "-v"], ["-v"], "controller -v /k"),
+    ],
+)
+def test_a_command_after_a_folder_is_for_containers_without_one(bench, folder, argv, args, says):
+    bench.runtime.images = image_map([f"x={folder} plugin serve"])
+    bench.runtime.told = lambda _node: {"KUBECONFIG": "/k"}
+    _, log, exit_of = bench.run(*argv, args=args, image="x:v2")
+    exit_of()
+    assert lines(log) == [says]
+
+
+def test_a_command_in_a_container_finds_the_programs_of_its_image(bench, folder):
+    bench.runtime.images = {"x": [folder]}
+    bench.runtime.told = lambda _node: {"KUBECONFIG": "/k"}
+    container, _, _ = bench.run("sleep", "60", image="x")
+    said = []
+    assert (
+        container.run(["/image/plugin", "-x"], lambda _, data: said.append(data), timeout=60) == 0
+    )
+    assert b"".join(said) == b"plugin -x /k\n"
+
+
 def test_a_mapped_folder_does_not_say_what_to_run(bench, folder):
     bench.runtime.images = {"x": [folder]}
     with pytest.raises(ContainerStartError, match="container c has no command"):

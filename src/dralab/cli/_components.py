@@ -54,7 +54,8 @@ IMAGE_MAP = click.option(
     multiple=True,
     metavar="IMAGE=COMMAND",
     help="With --runtime process: the program on this machine to run for an image. /FOLDER/ goes "
-    "before PATH instead, and the container's own command stays. @FILE reads a YAML map, "
+    "before PATH instead, and the container's own command stays; a command after it is for "
+    "containers that have none. @FILE reads a YAML map, "
     "@DIRECTORY all its *.yaml files.",
 )
 

@@ -1,7 +1,8 @@
 """Maps images to programs on this machine: to a command, or to a folder of programs.
 
 A command takes the place of the container's own. A folder, marked by a final slash, goes before
-`PATH`, and the container's own command stays: containers of one image stay apart.
+`PATH`, and the container's own command stays: containers of one image stay apart. A command after
+the folder is for the containers that have none, as the entry point of an image is.
 """
 
 import shlex
@@ -29,9 +30,9 @@ class Mapped:
 def image_map(entries: Sequence[str]) -> dict[str, list[str]]:
     """Return image → words of the command, or one folder that ends in a slash.
 
-    Entries are `IMAGE=COMMAND`, `IMAGE=/FOLDER/`, or `@FILE` of YAML; `@DIRECTORY` reads all its
-    `*.yaml` files by name. `IMAGE#CONTAINER` is for one container of that image alone.
-    ImageMapError.
+    Entries are `IMAGE=COMMAND`, `IMAGE=/FOLDER/`, `IMAGE=/FOLDER/ COMMAND`, or `@FILE` of YAML;
+    `@DIRECTORY` reads all its `*.yaml` files by name. `IMAGE#CONTAINER` is for one container of
+    that image alone. ImageMapError.
 
     >>> image_map(["ghcr.io/x/plugin:v1=/opt/plugin -v 5"])
     {'ghcr.io/x/plugin:v1': ['/opt/plugin', '-v', '5']}
@@ -62,22 +63,24 @@ def mapped(start: ContainerStart, images: Mapping[str, Sequence[str]]) -> Mapped
         if key not in images:
             continue
         words = images[key]
-        if not _is_folder(words):
+        if not _has_folder(words):
             return Mapped([*words, *start.args])
+        if len(start.argv) == len(start.args) and len(words) > 1:
+            return Mapped([in_folder(words[0], words[1]), *words[2:], *start.args], words[0])
         if not start.argv:
             raise ContainerStartError(
                 f"container {start.name} has no command: `--image-map {key}={words[0]}` keeps the "
-                "container's own command, so give it one, or map the image to a command"
+                "container's own command, so give it one, or name a command after the folder"
             )
-        return Mapped([_in_folder(words[0], start.argv[0]), *start.argv[1:]], words[0])
+        return Mapped([in_folder(words[0], start.argv[0]), *start.argv[1:]], words[0])
     return None
 
 
-def _is_folder(words: Sequence[str]) -> bool:
-    return len(words) == 1 and words[0].startswith("/") and words[0].endswith("/")
+def _has_folder(words: Sequence[str]) -> bool:
+    return words[0].startswith("/") and words[0].endswith("/")
 
 
-def _in_folder(folder: str, program: str) -> str:
+def in_folder(folder: str, program: str) -> str:
     """Return a program as it is, but for a path that only the image has: then by its name."""
     instead = Path(folder, Path(program).name)
     if program.startswith("/") and not Path(program).exists() and instead.is_file():

@@ -37,7 +37,7 @@ from dralab.node.containers import (
 )
 from dralab.node.cpu_lists import cpus_of
 from dralab.node.exec_commands import CommandProcess
-from dralab.node.images import Mapped, mapped
+from dralab.node.images import Mapped, in_folder, mapped
 from dralab.node.listening_ports import reaches_only
 from dralab.node.mount_namespaces import NodePaths, joining
 from dralab.node.orphans import OrphanGuard
@@ -204,6 +204,7 @@ class ProcessContainer:
             **(told if runtime.paths is None else {}),
             "DRALAB_ROOT": str(directory),
         }
+        self._folder = program.folder
         if program.folder:
             self._env["PATH"] = f"{program.folder}:{self._env.get('PATH', '')}".rstrip(":")
         self._cwd = below(directory, start.working_dir)
@@ -295,6 +296,8 @@ class ProcessContainer:
         terminal = os.openpty() if session.tty else None
         try:
             launcher = joining(self._process.pid, self.directory) if self._launcher else ()
+            if self._folder and argv:
+                argv = [in_folder(self._folder, argv[0]), *argv[1:]]
             words = self._launched(argv, launcher, os.ttyname(terminal[1]) if terminal else "")
             with confined(self._cpus):
                 command = CommandProcess(
