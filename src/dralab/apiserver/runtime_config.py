@@ -27,11 +27,14 @@ def parse(text: str) -> dict[str, bool]:
 
     >>> parse("api/beta=true,resource.k8s.io/v1beta1=false")
     {'api/beta': True, 'resource.k8s.io/v1beta1': False}
+    >>> parse("api/v1")
+    {'v1': True}
     """
     found = {}
     known = Kinds.standard()
     for part in filter(None, (part.strip() for part in text.split(","))):
         key, _, value = part.partition("=")
+        key = re.sub(f"^api/{CORE}(?=/|$)", CORE, key)  # upstream's older name of the core API
         if value.lower() not in {"", "true", "false"}:
             raise RuntimeConfigError(f"{part!r}: expected {key}=true or {key}=false")
         if key != ALL and key not in LEVELS and not any(_names(key, kind) for kind in known):

@@ -24,6 +24,7 @@ from dralab.node.containers import ContainerStart, ContainerStartError
 from dralab.node.images import mapped
 from dralab.node.logs import ContainerLog
 from dralab.node.mount_namespaces import NodePaths, launching, problem, spec_of
+from dralab.node.privileges import privileges_of
 from dralab.values.json_types import JsonDict, JsonObject
 
 REGISTRY: Final = "/var/lib/kubelet/plugins_registry"
@@ -105,7 +106,7 @@ class ChartTarget:
             for volume in pod["spec"].get("volumes") or ()
             if "hostPath" not in volume
         }
-        spec = spec_of(start, paths_of(places), directory, volumes, directory)
+        spec = spec_of(start, paths_of(places), directory, volumes)
         file = directory / "mounts.json"
         file.write_bytes(orjson.dumps(spec))
         command = [*launching(file), *program.argv]
@@ -205,6 +206,7 @@ def _container_start(
         argv=[*command, *args] if command else [],
         args=args,
         working_dir=container.get("workingDir", ""),
+        privileges=privileges_of(pod, container),
         config=ContainerConfig(env=dict(env), mounts=mounts),
         annotations={},
         ends=False,

@@ -65,7 +65,7 @@ def mapped(start: ContainerStart, images: Mapping[str, Sequence[str]]) -> Mapped
         words = images[key]
         if not _has_folder(words):
             return Mapped([*words, *start.args])
-        if len(start.argv) == len(start.args) and len(words) > 1:
+        if len(start.argv) <= len(start.args) and len(words) > 1:
             return Mapped([in_folder(words[0], words[1]), *words[2:], *start.args], words[0])
         if not start.argv:
             raise ContainerStartError(

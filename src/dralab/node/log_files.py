@@ -8,12 +8,18 @@ older than the last 10 MiB of a run goes, and all of a pod when the pod is gone.
 import contextlib
 import shutil
 import threading
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
 from dralab.kernel.clock import from_rfc3339, rfc3339_micro
-from dralab.node.containers import Container, ContainerExit, ContainerRuntime, ContainerStart
+from dralab.node.containers import (
+    Container,
+    ContainerExit,
+    ContainerRuntime,
+    ContainerStart,
+    VolumeFile,
+)
 from dralab.node.logs import ContainerLog
 
 LARGEST: Final = 10 * 1024 * 1024  # kubelet: containerLogMaxSize
@@ -44,6 +50,12 @@ class RuntimeWithLogFiles:
     def listens(self, pod_uid: str, port: int) -> bool | None:
         """Return whether a connection to a port can lead to the pod alone."""
         return self.runtime.listens(pod_uid, port)
+
+    def refresh_files(
+        self, pod_uid: str, volume: str, files: Callable[[], Mapping[str, VolumeFile]]
+    ) -> None:
+        """Put what is in a volume now in the place of what was there."""
+        self.runtime.refresh_files(pod_uid, volume, files)
 
     def forget_pod(self, pod_uid: str) -> None:
         """Remove what a pod shared, and its logs."""

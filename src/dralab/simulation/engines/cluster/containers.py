@@ -4,7 +4,7 @@ A pod says how long it runs by the annotation `simulation.dralab.dev/runs`; for 
 the simulated runtime of `dralab up` acts its command out.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 from dralab.kernel.clock import SECOND
@@ -18,6 +18,7 @@ from dralab.node.containers import (
     ContainerStartError,
     ExecSession,
     ImageNotReady,
+    VolumeFile,
 )
 from dralab.node.simulated_runtime import SimulatedRuntime
 from dralab.runtime.simulated import SimulatedEngine
@@ -85,6 +86,11 @@ class TaskContainers:
     def listens(self, pod_uid: str, port: int) -> bool | None:  # noqa: ARG002 - nothing listens
         """Return False: no container of a simulation listens."""
         return False
+
+    def refresh_files(
+        self, pod_uid: str, volume: str, files: Callable[[], Mapping[str, VolumeFile]]
+    ) -> None:
+        """No container of a simulation reads files."""
 
     def forget_pod(self, pod_uid: str) -> None:
         """A pod is gone."""
