@@ -10,6 +10,7 @@ from cryptography.hazmat.primitives.serialization import (
     Encoding,
     NoEncryption,
     PrivateFormat,
+    load_pem_private_key,
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, ObjectIdentifier
 
@@ -27,6 +28,15 @@ class Authority:
             .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
             .sign(self.key, hashes.SHA256())
         )
+
+    @classmethod
+    def of(cls, certificate: bytes, key: bytes, now: datetime) -> "Authority":
+        """Return the authority whose certificate and key these are, in PEM."""
+        found = cls.__new__(cls)
+        found.key = load_pem_private_key(key, None)
+        found.certificate = x509.load_pem_x509_certificate(certificate)
+        found.name, found.now = found.certificate.subject, now
+        return found
 
     @property
     def der(self) -> bytes:

@@ -109,16 +109,23 @@ def kustomized(kubectl, folder):
 
 def certificate_of(service, namespace, folder):
     """Put `tls.crt` and `tls.key` for a Service into a folder; return the authority's PEM."""
-    now = datetime.fromtimestamp(WallClock().now() / SECOND, UTC)
-    ca = Authority("operators", now)
+    ca = Authority("operators", today())
     name = x509.DNSName(f"{service}.{namespace}.svc")
     certificate, key = ca.issue(service, usage=ExtendedKeyUsageOID.SERVER_AUTH, names=[name])
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "ca.crt").write_bytes(ca.pem)
     (folder / "tls.crt").write_bytes(certificate.public_bytes(Encoding.PEM))
-    secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    (folder / "tls.key").write_bytes(secret)
+    (folder / "tls.key").write_bytes(pem_of(key))
     return ca.pem
+
+
+def today():
+    """The time of this machine: programs of others look at it, not at a test's."""
+    return datetime.fromtimestamp(WallClock().now() / SECOND, UTC)
+
+
+def pem_of(key):
+    """A private key as a server reads it."""
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 
 def trusting(manifests, pem):

@@ -144,6 +144,9 @@ def _object_type(schema: Mapping[str, Any], name: str, *, root: bool) -> SchemaT
         escaped = escape(key)
         if escaped is not None:
             fields[escaped] = found
+        if key in RESERVED:
+            # As a field, a keyword needs no escape (DeclTypeProvider.FindStructFieldType, 1.31).
+            fields[key] = found
         if key in required and "default" not in part:
             smallest += len(key) + found.smallest + 4
     return SchemaType(CelType("struct", name), smallest, fields=fields)
@@ -209,13 +212,14 @@ def value_of(schema: Any, value: Any, *, root: bool = False) -> Any:
             embedded = is_embedded(extra)
             return Map({key: value_of(extra, item, root=embedded) for key, item in value.items()})
         known = properties(schema, root=root)
-        # What has no schema cannot be named by a checked rule.
-        return Map(
-            {
-                escape(key) or key: value_of(part := known.get(key), item, root=is_embedded(part))
-                for key, item in value.items()
-            }
-        )
+        found = {}
+        for key, item in value.items():
+            part = known.get(key)
+            # What has no schema cannot be named by a checked rule.
+            found[escape(key) or key] = seen = value_of(part, item, root=is_embedded(part))
+            if key in RESERVED:
+                found[key] = seen
+        return Map(found)
     if isinstance(value, list):
         items = schema.get("items")
         return [value_of(items, item, root=is_embedded(items)) for item in value]

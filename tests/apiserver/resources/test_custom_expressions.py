@@ -88,3 +88,13 @@ def test_a_message_counts_as_well():
     schema = rules({"rule": "false", "messageExpression": f"string({DEAR})"}, {"rule": "false"})
     (error,) = told(schema, {"items": [1] * 600})
     assert "call cost exceeds limit for messageExpression" in error
+
+
+def test_a_field_that_is_named_as_a_keyword_is_read_with_or_without_escape():
+    schema = rules(
+        {"rule": "self.namespace == 'a' && self.__namespace__ == 'a'", "message": "one"},
+        {"rule": "has(self.namespace) && has(self.__namespace__) && !has(self.package)"},
+        properties={"namespace": {"type": "string"}, "package": {"type": "string"}},
+    )
+    assert told(schema, {"namespace": "a"}) == []
+    assert told(schema, {"namespace": "b"}) == ["spec: Invalid value: one"]
