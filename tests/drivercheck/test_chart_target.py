@@ -101,13 +101,18 @@ def test_variables_are_the_charts_the_pods_and_the_given_ones(tmp_path):
 
 @pytest.mark.conformance
 @pytest.mark.skipif(CheckNeed.BOOT_ID not in offered(), reason="no mount namespaces here")
-def test_the_driver_of_a_chart_is_checked_at_the_paths_of_the_chart(tmp_path):
+@pytest.mark.parametrize(
+    ("chart_place", "option"),
+    [("/var/run/cdi", "/var/run/cdi"), ("/etc/cdi", "/etc/cdi"), ("/var/run/cdi", "$(CDI_PLACE)")],
+)
+def test_the_driver_of_a_chart_is_checked_at_the_paths_of_the_chart(tmp_path, chart_place, option):
     pytest.importorskip("grpc", reason="the extra dralab[grpc] is not installed")
     chart = tmp_path / "chart.yaml"
-    chart.write_text(CHART)
+    moved = CHART.replace("--cdi-root=/var/run/cdi", f"--cdi-root={option}")
+    chart.write_text(moved.replace("ath: /var/run/cdi", f"ath: {chart_place}"))
     image = f"registry.example.com/gpu={sys.executable} -m dralab driver run"
     only = ["registration", "prepare.cdi-resolved", "crash.prepared", "crash.update"]
-    words = ["--chart", str(chart), "--image-map", image]
+    words = ["--chart", str(chart), "--image-map", image, "--env", "CDI_PLACE={cdi}"]
     done = subprocess.run(
         [sys.executable, "-m", "dralab", "driver", "check", *words,
          *(word for name in only for word in ("--only", name))],

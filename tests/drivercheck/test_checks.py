@@ -1,7 +1,9 @@
 """Each check lets a good driver pass, and catches the driver that breaks its rule alone."""
 
+import itertools
 import logging
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ grpc = pytest.importorskip("grpc", reason="the extra dralab[grpc] is not install
 sys.path.insert(0, str(Path(__file__).parent))
 
 from mutants import MUTANTS  # noqa: E402 - beside this file
-from referencedriver import bench, target  # noqa: E402
+from referencedriver import Lamps, bench, target  # noqa: E402
 
 from dralab.drivercheck.catalog import MUST, Catalog, selected  # noqa: E402
 from dralab.drivercheck.groups import CHECKS  # noqa: E402
@@ -74,6 +76,26 @@ def test_a_good_driver_passes_all_checks():
 @pytest.mark.parametrize("id", [check.id for check in CHECKS])
 def test_a_mutant_is_caught_by_the_check_of_its_rule_alone(id):
     assert failed(run(MUTANTS[id](), [])) == [id]
+
+
+class Unordered(Lamps):
+    """Lists its devices in another order after each start, as the map of a Go program does."""
+
+    starts = itertools.count()
+
+    def __init__(self, node):
+        super().__init__(node)
+        self.backwards = next(self.starts) % 2
+
+    def inventory(self):
+        counters, lamps, halves = super().inventory()
+        step = -1 if self.backwards else 1
+        return [counters, replace(lamps, devices=lamps.devices[::step]), halves]
+
+
+@pytest.mark.conformance
+def test_a_driver_that_lists_devices_in_no_order_fails_by_its_writes_alone():
+    assert failed(run(target(Unordered), ["slices"])) == ["slices.quiet-restart"]
 
 
 def test_patterns_select_checks_and_a_wrong_one_is_refused():

@@ -95,7 +95,9 @@ def test_the_paths_of_a_node_are_those_of_its_own_directory(node, tmp_path):
     assert node.here("/var/lib/kubelet2") == "/var/lib/kubelet2"
     assert node.here("/var/run/cdi/a.yaml") == f"{tmp_path}/cdi/a.yaml"
     assert node.here("/run/nri/nri.sock") == f"{tmp_path}/n1/nri/nri.sock"
-    assert node.here("/etc/cdi") == "/etc/cdi"
+    # What a driver writes there outlives a reboot, and is not seen by other nodes.
+    assert node.here("/etc/cdi/a.yaml") == f"{tmp_path}/n1/etc-cdi/a.yaml"
+    assert node.here("/etc/cdi2") == "/etc/cdi2"
 
 
 def test_a_missing_host_path_is_made_only_below_the_node(node, tmp_path):

@@ -6,6 +6,7 @@ code reasons about override what they need. All methods are pure: no clock, no s
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from dralab.api.fields import FieldError
 from dralab.api.schemas import Schema
@@ -20,6 +21,32 @@ class ScalePaths:
     spec: tuple[str, ...] = ("spec", "replicas")
     status: tuple[str, ...] = ("status", "replicas")
     selector: tuple[str, ...] = ("spec", "selector")
+
+
+class StatusWriter(Protocol):
+    """Who writes a status: the verb of the request, and the user's name and `extra`."""
+
+    @property
+    def verb(self) -> str:
+        """`update` or `patch`."""
+        ...
+
+    @property
+    def user_name(self) -> str:
+        """The user's name."""
+        ...
+
+    @property
+    def user_extra(self) -> Mapping[str, tuple[str, ...]]:
+        """What else is known of the user."""
+        ...
+
+    def refusal(self, verb: str, subresource: str, name: str) -> str:
+        """Return why the user may not use a subresource, all of them without a name.
+
+        Empty if the user may.
+        """
+        ...
 
 
 class Strategy:
@@ -96,6 +123,15 @@ class Strategy:
 
         It is asked of new objects, with no `old`, and of writes to the status.
         """
+        return []
+
+    def status_access_problems(
+        self,
+        new: JsonDict,  # noqa: ARG002 - for others
+        old: JsonDict,  # noqa: ARG002 - for others
+        writer: StatusWriter,  # noqa: ARG002 - for others
+    ) -> list[FieldError]:
+        """Return what a user may not change of a status, who may write to it otherwise."""
         return []
 
     def validate(self, value: JsonDict) -> list[FieldError]:  # noqa: ARG002 - for others

@@ -103,7 +103,7 @@ def node(
     from dralab.node.endpoint import EndpointServer
     from dralab.node.kubelets import Kubelets
     from dralab.node.log_files import RuntimeWithLogFiles
-    from dralab.node.mount_namespaces import NodePaths, service_of
+    from dralab.node.mount_namespaces import NodePaths, service_of, static_cdi_of
     from dralab.node.node_spec import NodeSpec
     from dralab.node.process_runtime import ProcessRuntime
     from dralab.node.simulated_runtime import SimulatedRuntime
@@ -119,7 +119,7 @@ def node(
     client = _client(connection, runtime)
     engine = LiveEngine(name="node", workers=8)
     manager = Manager(engine, client, Randomness.from_system())
-    directories = cdi_directories(cdi_roots)
+    directories = cdi_directories(cdi_roots, [static_cdi_of(root)] if namespaces else [])
     places = _places(connection, root, directories[-1])
     paths = NodePaths.of(root, directories[-1], nri_socket.parent if nri_socket else None)
     processes = ProcessRuntime(
@@ -165,12 +165,13 @@ def node(
         client.close()
 
 
-def cdi_directories(given: Sequence[Path]) -> list[Path]:
+def cdi_directories(given: Sequence[Path], own: Sequence[Path] = ()) -> list[Path]:
     """Return the directories of CDI files that a node reads: both default ones, then `given`.
 
-    The last one wins; a directory that is named again moves to the end.
+    `own` are those that stand for the default ones in its pods' mount namespaces. The last one
+    wins; a directory that is named again moves to the end.
     """
-    paths = [*CDI_ROOTS, *given]
+    paths = [*CDI_ROOTS, *own, *given]
     return list(reversed(dict.fromkeys(reversed(paths))))
 
 

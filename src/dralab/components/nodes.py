@@ -263,6 +263,7 @@ def add(kubelets: "Kubelets", spec: "NodeSpec", root: Path | None) -> "Kubelet":
     """Add a node, with its own directory where there is one."""
     from dralab.contracts.cdi_cache import FileDirectory
     from dralab.node.checkpoint import NodeFileCheckpoint
+    from dralab.node.mount_namespaces import static_cdi_of
 
     if root is None:
         return kubelets.add_node(spec)
@@ -270,7 +271,7 @@ def add(kubelets: "Kubelets", spec: "NodeSpec", root: Path | None) -> "Kubelet":
     make_directories(root)
     return kubelets.add_node(
         spec,
-        directories=[FileDirectory(root / "cdi")],
+        directories=[FileDirectory(path) for path in (static_cdi_of(root), root / "cdi")],
         checkpoint=NodeFileCheckpoint(root / "dra_manager_state"),
     )
 

@@ -18,7 +18,13 @@ import orjson
 from dralab.contracts.cdi_cache import ContainerConfig
 from dralab.drivercheck.node_view import command_with, offered
 from dralab.drivercheck.rules import CheckNeed
-from dralab.drivercheck.targets import PROCESS_NEEDS, Places, ProcessInstance, TargetError
+from dralab.drivercheck.targets import (
+    PROCESS_NEEDS,
+    Places,
+    ProcessInstance,
+    TargetError,
+    filled,
+)
 from dralab.node.container_environment import ConfigError, expand, field_of
 from dralab.node.containers import ContainerStart, ContainerStartError
 from dralab.node.images import mapped
@@ -89,7 +95,9 @@ class ChartTarget:
             raise TargetError(f"a chart needs mount namespaces: {why}")
         daemon_set, container = driver_of(self.documents)
         pod = _pod(daemon_set, places, pod_uid)
-        env = _variables(pod, container, self.documents, self.env)
+        words = places.words(pod_uid)
+        given = {name: filled(value, words) for name, value in self.env.items()}
+        env = _variables(pod, container, self.documents, given)
         start = _container_start(pod, container, env, places)
         try:
             program = mapped(start, self.images)

@@ -77,8 +77,8 @@ class CheckNode:
         self.places = Places(
             node=NODE, root=place / "k", kubeconfig=cluster.kubeconfig, cdi=place / "cdi"
         )
-        self.cdi_paths = [self.places.cdi]
-        for path in (self.places.registry, self.places.plugins, self.places.cdi):
+        self.cdi_paths = [self.places.static_cdi, self.places.cdi]
+        for path in (self.places.registry, self.places.plugins, *self.cdi_paths):
             path.mkdir(parents=True)
         self.client.create(NODES, {"metadata": {"name": NODE}})
 

@@ -12,6 +12,7 @@ from typing import Final, Protocol
 
 from dralab.drivercheck.node_view import BOOT_ID, command_with, offered
 from dralab.drivercheck.rules import CheckNeed
+from dralab.node.mount_namespaces import static_cdi_of
 
 PROCESS_NEEDS: Final = frozenset(
     {CheckNeed.RESTART, CheckNeed.API, CheckNeed.USAGE, CheckNeed.CDI_PLACE}
@@ -32,6 +33,11 @@ class Places:
     cdi: Path
     boot_id: Path = BOOT_ID
     clock_offset: int = 0  # of the node's clock to the machine's, in nanoseconds
+
+    @property
+    def static_cdi(self) -> Path:
+        """What `/etc/cdi` is for the driver of a chart; `cdi` is its `/var/run/cdi`."""
+        return static_cdi_of(self.root)
 
     @property
     def registry(self) -> Path:

@@ -18,6 +18,7 @@ SPEC: Final = "mounts.json"
 LAUNCHER: Final = Path(__file__).with_name("mount_launcher.py")
 KUBELET_ROOT: Final = "/var/lib/kubelet"
 CDI_ROOTS: Final = ("/var/run/cdi", "/run/cdi")
+STATIC_CDI_ROOT: Final = "/etc/cdi"
 NRI_ROOTS: Final = ("/var/run/nri", "/run/nri")
 
 
@@ -29,8 +30,12 @@ class NodePaths:
 
     @classmethod
     def of(cls, root: Path, cdi: Path, nri: Path | None = None) -> "NodePaths":
-        """Return the paths of a node with its root, directory of CDI files and NRI socket."""
+        """Return the paths of a node with its root, directory of CDI files and NRI socket.
+
+        `/etc/cdi` is a directory of its own, as on a machine: its files outlive a reboot.
+        """
         known = [(KUBELET_ROOT, str(root.absolute()))]
+        known += [(STATIC_CDI_ROOT, str(static_cdi_of(root).absolute()))]
         known += [(path, str(cdi.absolute())) for path in CDI_ROOTS]
         known += [(path, str((nri or root / "nri").absolute())) for path in NRI_ROOTS]
         return cls(sorted(known, key=lambda pair: -len(pair[0])))
@@ -49,6 +54,11 @@ class NodePaths:
     def is_own(self, path: str) -> bool:
         """Return whether a path of the node has a directory of the node's own."""
         return self.here(path) != path
+
+
+def static_cdi_of(root: Path) -> Path:
+    """Return where `/etc/cdi` of a node is, below its root."""
+    return root / "etc-cdi"
 
 
 def service_of(url: str) -> dict[str, str]:

@@ -28,6 +28,7 @@ _STABLE_1_36: Final = frozenset(
         "DRAPartitionableDevices",
         "DRAPrioritizedList",
         "DRAResourceClaimDeviceStatus",
+        "DRAResourceClaimGranularStatusAuthorization",
         "DRASchedulerFilterTimeout",
         "DynamicResourceAllocation",
         RESOURCE_HEALTH,

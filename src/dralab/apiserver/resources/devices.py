@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from dralab.api.fields import FieldError
 from dralab.api.kinds import Kind
-from dralab.api.strategy import Strategy
+from dralab.api.strategy import StatusWriter, Strategy
 from dralab.values.go_text import go_quoted
 from dralab.values.json_types import JsonDict
 
@@ -44,6 +44,16 @@ class DeviceStrategy(Strategy):
         from dralab.api.resource.admin_access import admin_access_problems
 
         return admin_access_problems(new, old, labels)
+
+    def status_access_problems(
+        self, new: JsonDict, old: JsonDict, writer: StatusWriter
+    ) -> list[FieldError]:
+        """Return what a user may not change of a claim's status: each part has a permission."""
+        from dralab.api.resource import status_access
+
+        if new.get("kind") != "ResourceClaim" or status_access.GATE not in self.features:
+            return []
+        return list(status_access.status_access_problems(new, old, writer))
 
     @cached_property
     def features(self) -> "rules.Features":

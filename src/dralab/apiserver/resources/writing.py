@@ -30,6 +30,7 @@ from dralab.apiserver.resources.context import (
 )
 from dralab.apiserver.resources.empty_fields import change_errors, restored
 from dralab.apiserver.resources.options import WriteOptions
+from dralab.apiserver.resources.subresource_access import SubresourceAccess
 from dralab.apiserver.storage import Damaged, Key, KeyExists, RevisionConflict, Stored
 from dralab.objects.metadata import is_deleting
 from dralab.values.json_types import JsonDict
@@ -458,6 +459,9 @@ def _replace(
         rules.prepare_status(value, old, context.now())
         labels = partial(context.labels_of_namespace, live.key.namespace)
         errors = rules.place_problems(value, old, labels)
+        if context.authorizer is not None and not options.user.is_superuser:
+            writer = SubresourceAccess(context.authorizer, kind, live.key.namespace, options)
+            errors += rules.status_access_problems(value, old, writer)
         errors += change_errors(options.empties, partial(rules.validate_status, value, old))
     elif subresource in {"", "scale"}:
         rules.prepare_update(value, old, context.now())
