@@ -10,7 +10,15 @@ import pytest
 from dralab.api.status import ApiError
 from dralab.apiserver.users import User
 from dralab.runtime.local import LocalClient
-from dralab.runtime.resources import CLAIM_TEMPLATES, CLAIMS, CLASSES, NAMESPACES, SLICES, Resource
+from dralab.runtime.resources import (
+    CLAIM_TEMPLATES,
+    CLAIMS,
+    CLASSES,
+    NAMESPACES,
+    POOL_STATUS_REQUESTS,
+    SLICES,
+    Resource,
+)
 from suitelab import NAME, SuiteLab
 
 LABEL = {"metadata": {"labels": {"test.dra.example.com": "test"}}}
@@ -31,6 +39,7 @@ KINDS = {
     ),
     "ResourceClaim": (CLAIMS, REQUESTS, LABEL),
     "ResourceClaimTemplate": (CLAIM_TEMPLATES, {"spec": REQUESTS}, LABEL),
+    "ResourcePoolStatusRequest": (POOL_STATUS_REQUESTS, {"driver": NAME}, LABEL),
     "ResourceSlice": (SLICES, slice_of(), {"spec": slice_of(devices=[{"name": "device-0"}])}),
 }
 

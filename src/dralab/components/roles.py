@@ -51,6 +51,7 @@ ACCOUNTS: Final[Mapping[str, Sequence[Rule]]] = {
     "evolution-claim-controller": [
         (("get",), DEVICES, ("pods", "resourceclaims")),
         (("get", "update"), DEVICES, ("resourceclaims", "resourceclaims/status")),
+        (("update",), DEVICES, ("resourceclaims/binding",)),
     ],
     "job-controller": [(("update",), "", ("pods",))],
     "resourcepoolstatus-controller": [
