@@ -225,6 +225,45 @@ def test_the_map_is_used_by_keyboard(browser):
         assert page.faults == []
 
 
+# Keeps what the map shows under a name, once all that is under way has been drawn. The answer is the
+# largest difference of a colour, 0 to 255, to what is kept under another name.
+DIFFERENCE = """async ([name, other]) => {
+  for (let frame = 0; frame < 8; frame++) await new Promise(requestAnimationFrame);
+  const { width, height } = document.querySelector(".map > canvas");
+  const context = document.querySelector(".map > canvas").getContext("2d");
+  const seen = context.getImageData(0, 0, width, height).data;
+  const kept = (window.kept ??= {}), before = kept[other] ?? seen;
+  kept[name] = seen;
+  return seen.reduce((most, each, at) => Math.max(most, Math.abs(each - before[at])), 0);
+}"""
+
+
+@pytest.mark.parametrize("closer", [0, 4])
+def test_a_map_that_was_moved_is_what_is_drawn_anew_there(browser, closer):
+    names = [f"n{number}" for number in range(60)]
+    objects = [worker(name) for name in names]
+    for name in names:
+        objects += pool(name, device("d0"), device("d1"), node=name)
+    with opened(browser, desk(objects)) as page:
+        canvas = page.locator("canvas[data-paint]")
+        canvas.focus()
+        for _ in range(closer):
+            page.keyboard.press("+")
+        page.evaluate(DIFFERENCE, ["anew", ""])
+        for key, times in [("Left", 3), ("Up", 1), ("Right", 5), ("Down", 2)]:
+            canvas.focus()
+            for _ in range(times):
+                page.keyboard.press(f"Shift+Arrow{key}")
+                assert page.evaluate(DIFFERENCE, ["moved", "anew"]) > 50, key
+            # A search makes the whole picture another one, and its end has it drawn from nothing.
+            page.get_by_role("searchbox").fill("d1")
+            assert page.evaluate(DIFFERENCE, ["searched", "moved"]) > 50, key
+            page.get_by_role("searchbox").fill("")
+            # The soft edges of letters differ by a rounding.
+            assert page.evaluate(DIFFERENCE, ["anew", "moved"]) < 5, key
+        assert page.faults == []
+
+
 def test_a_search_counts_and_the_table_lists_what_is_found(browser):
     with opened(browser, desk()) as page:
         page.get_by_role("searchbox").fill("ml/runs")

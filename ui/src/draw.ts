@@ -2,14 +2,12 @@
 // large enough to show them.
 
 import { CELL, GAP, HUES, TAINTED, UNHEALTHY, type Box, type Fleet, type NodeBox } from "./fleet";
-import type { Scene } from "./scene";
+import { Kept } from "./kept";
+import { outline, overview } from "./overview";
+import { FREE, partsOf, stateOf, type Scene } from "./scene";
 
-// The first of the states.
-const FREE = 0;
 // Pixels of a cell from which on patterns can be seen.
 const NEAR = 6;
-// Pixels of a cell below which its edges are soft.
-const SOFT = 3;
 
 export interface View {
   x: number;
@@ -46,24 +44,44 @@ export function paletteOf(element: Element, states: string[]): Palette {
   };
 }
 
+// What each map has drawn last.
+const kept = new WeakMap<HTMLCanvasElement, Kept>();
+
+/** Draws a view of the fleet, with what the scene adds to it. */
 export function draw(
   canvas: HTMLCanvasElement, fleet: Fleet, view: View, scene: Scene, palette: Palette, moved = 1,
 ): void {
   const context = canvas.getContext("2d", { alpha: false })!;
-  const ratio = devicePixelRatio || 1;
-  const width = canvas.width / ratio, height = canvas.height / ratio;
-  context.setTransform(ratio, 0, 0, ratio, 0, 0);
+  const ratio = devicePixelRatio || 1, { scale } = view, k = scale * ratio;
+  const picture = kept.get(canvas) ?? new Kept();
+  kept.set(canvas, picture);
+  context.setTransform(1, 0, 0, 1, 0, 0);
   context.fillStyle = palette.paper;
-  context.fillRect(0, 0, width, height);
-  const { scale } = view;
-  context.setTransform(ratio * scale, 0, 0, ratio * scale, -view.x * scale * ratio, -view.y * scale * ratio);
-  const right = view.x + width / scale, bottom = view.y + height / scale;
+  context.fillRect(0, 0, canvas.width, canvas.height);
+  const part = { x: view.x * k, y: view.y * k, w: canvas.width, h: canvas.height };
+  const all = { x: 0, y: 0, w: fleet.width * k, h: fleet.height * k };
+  picture.show(context, [fleet, scene, palette.paper, palette.ink, k, part.w, part.h], part, all, (on, { x, y, w, h }) => {
+    still(on, fleet, { x: x / k, y: y / k, w: w / k, h: h / k }, scale, ratio, scene, palette);
+  });
+  context.setTransform(k, 0, 0, k, -part.x, -part.y);
+  for (const arrow of scene.arrows) drawArrow(context, fleet, arrow, palette, scale, moved);
+}
+
+/** Draws all that stays where it is on the map, in a part of it. */
+function still(
+  context: CanvasRenderingContext2D, fleet: Fleet, shown: Box, scale: number, ratio: number, scene: Scene,
+  palette: Palette,
+): void {
+  const k = scale * ratio;
+  context.setTransform(k, 0, 0, k, -shown.x * k, -shown.y * k);
+  context.fillStyle = palette.paper;
+  context.fillRect(shown.x, shown.y, shown.w, shown.h);
+  const right = shown.x + shown.w, bottom = shown.y + shown.h;
   const seen = fleet.nodes.filter(
-    (box) => box.x < right && box.y < bottom && box.x + box.w > view.x && box.y + box.h > view.y,
+    (box) => box.x < right && box.y < bottom && box.x + box.w > shown.x && box.y + box.h > shown.y,
   );
-  const shown = { x: view.x, y: view.y, w: width / scale, h: height / scale };
   const isNear = CELL * scale >= NEAR;
-  if (!isNear) overview(context, fleet, scene, palette, view, ratio);
+  if (!isNear) overview(context, fleet, scene, palette, { x: shown.x, y: shown.y, scale }, ratio);
   context.lineWidth = Math.min(0.6, 1 / scale);
   context.strokeStyle = palette.line;
   if (scale > 0.35) {
@@ -91,7 +109,6 @@ export function draw(
   }
   const chosen = scene.node >= 0 ? fleet.nodes[scene.node] : undefined;
   if (chosen) outline(context, chosen, palette.accent, scale);
-  for (const arrow of scene.arrows) drawArrow(context, fleet, arrow, palette, scale, moved);
 }
 
 /** An arrow from node to node with the name of the pod, and the pod on its way. */
@@ -159,90 +176,6 @@ function colourOf(fleet: Fleet, scene: Scene, palette: Palette, device: number, 
     if (hue >= 0) return palette.hues[hue]!;
   }
   return palette.fill[fleet.data.states[state]!]!;
-}
-
-/** All cells from afar, where patterns cannot be seen: 80,000 of them, set as pixels in a few milliseconds. */
-function overview(
-  context: CanvasRenderingContext2D, fleet: Fleet, scene: Scene, palette: Palette, view: View, ratio: number,
-): void {
-  const { canvas } = context, { width, height } = canvas;
-  const image = context.createImageData(width, height);
-  const pixels = new Uint32Array(image.data.buffer);
-  const paper = pixelOf(palette.paper);
-  pixels.fill(paper);
-  const { cellX, cellY, data } = fleet, k = view.scale * ratio;
-  // Gaps narrower than a pixel would only make everything pale.
-  const size = CELL + GAP;
-  const sharp = (x: number, y: number, w: number, h: number, colour: number) => {
-    const left = Math.max(Math.round((x - view.x) * k), 0), top = Math.max(Math.round((y - view.y) * k), 0);
-    // What is narrower than a pixel is still seen.
-    const right = Math.min(Math.max(Math.round((x + w - view.x) * k), left + 1), width);
-    const bottom = Math.min(Math.max(Math.round((y + h - view.y) * k), top + 1), height);
-    for (let line = top; line < bottom; line++) {
-      const begin = line * width;
-      for (let at = left; at < right; at++) pixels[begin + at] = colour;
-    }
-  };
-  // Of cells about as large as pixels, each pixel shows the mean.
-  const soft = (x: number, y: number, w: number, h: number, colour: number) => {
-    const left = Math.max((x - view.x) * k, 0), top = Math.max((y - view.y) * k, 0);
-    const right = Math.min((x + w - view.x) * k, width), bottom = Math.min((y + h - view.y) * k, height);
-    for (let line = Math.floor(top); line < bottom; line++) {
-      const tall = Math.min(bottom, line + 1) - Math.max(top, line), begin = line * width;
-      for (let at = Math.floor(left); at < right; at++) {
-        const part = tall * (Math.min(right, at + 1) - Math.max(left, at));
-        pixels[begin + at] = mixed(colour, pixels[begin + at]!, part);
-      }
-    }
-  };
-  const fill = size * k < SOFT ? soft : sharp;
-  const fills = data.states.map((state) => pixelOf(palette.fill[state]!)), hues = palette.hues.map(pixelOf);
-  const used = data.states.indexOf("used"), byHue = scene.colour === "namespace";
-  const colour = (device: number, node: number, state: number) => {
-    const hue = byHue && state === used ? fleet.hue(device) : -1;
-    const found = hue >= 0 ? hues[hue]! : fills[state]!;
-    const isDim = scene.found !== null && !scene.found.has(device) && !scene.foundNodes.has(node);
-    return isDim ? mixed(found, paper, 0.18) : found;
-  };
-  const left = view.x - size, top = view.y - size, right = view.x + width / k, bottom = view.y + height / k;
-  fleet.byState.forEach((devices, ofState) => {
-    for (const device of devices) {
-      const x = cellX[device]!, y = cellY[device]!;
-      if (x < left || y < top || x > right || y > bottom) continue;
-      const state = scene.states.size ? scene.states.get(device) ?? ofState : ofState;
-      fill(x, y, size, size, colour(device, fleet.nodeOf[device]!, state));
-    }
-  });
-  for (const [box, device, place] of fleet.cut) {
-    const x = cellX[device]!, y = cellY[device]!;
-    if (x < left || y < top || x > right || y > bottom) continue;
-    for (const [part, cell] of partsOf(fleet, device, fleet.cellOf(box, place), view.scale, scene)) {
-      fill(cell.x, cell.y, cell.w, cell.h, colour(part, box.index, part === device ? FREE : stateOf(fleet, scene, part)));
-    }
-  }
-  context.putImageData(image, 0, 0);
-  if (scene.device >= 0) {
-    outline(context, { x: cellX[scene.device]!, y: cellY[scene.device]!, w: size, h: size }, palette.ink, view.scale);
-  }
-}
-
-/** A colour such as #1b2530 as a pixel: bytes in the order of the machine, which is red first. */
-function pixelOf(colour: string): number {
-  const hex = /^#([0-9a-f]{6})$/i.exec(colour)?.[1] ?? "888888";
-  const [red, green, blue] = [0, 2, 4].map((at) => parseInt(hex.slice(at, at + 2), 16));
-  return (0xff000000 | (blue! << 16) | (green! << 8) | red!) >>> 0;
-}
-
-function mixed(colour: number, other: number, part: number): number {
-  // Red and blue at once, in 256 parts.
-  const mine = Math.round(part * 256), rest = 256 - mine;
-  const redBlue = (((colour & 0xff00ff) * mine + (other & 0xff00ff) * rest) >>> 8) & 0xff00ff;
-  const green = (((colour & 0xff00) * mine + (other & 0xff00) * rest) >>> 8) & 0xff00;
-  return (0xff000000 | redBlue | green) >>> 0;
-}
-
-function stateOf(fleet: Fleet, scene: Scene, device: number): number {
-  return scene.states.get(device) ?? fleet.data.devices.state[device]!;
 }
 
 interface Drawn {
@@ -321,36 +254,6 @@ function flagged(context: CanvasRenderingContext2D, cellsOf: Drawn[], palette: P
   }
 }
 
-/** A card, and of the partitions cut from it those in use; all of them where there is room. */
-export function partsOf(
-  fleet: Fleet, device: number, cell: Box, scale: number, scene: Pick<Scene, "states" | "now" | "later">,
-): [number, Box][] {
-  const parts = fleet.parts.get(device);
-  const found: [number, Box][] = [[device, cell]];
-  if (!parts || fleet.data.states[scene.states.get(device) ?? fleet.data.devices.state[device]!] === "used") return found;
-  if (CELL * scale >= 60) {
-    const columns = Math.ceil(Math.sqrt(parts.length)), rows = Math.ceil(parts.length / columns);
-    const top = cell.h * 0.2, w = (cell.w - 1) / columns, h = (cell.h - top - 0.5) / rows;
-    parts.forEach((part, place) => found.push([part, {
-      x: cell.x + 0.5 + (place % columns) * w, y: cell.y + top + Math.floor(place / columns) * h,
-      w: w * 0.92, h: h * 0.92,
-    }]));
-    return found;
-  }
-  // Far away: what is in use, as wide as its share of the card.
-  let x = cell.x + 0.5;
-  const wide = cell.w - 1;
-  for (const part of parts) {
-    const state = scene.states.get(part) ?? fleet.data.devices.state[part]!;
-    if (fleet.data.states[state] !== "used" && !scene.now.has(part) && !scene.later.has(part)) continue;
-    const w = Math.max(wide * fleet.data.devices.share[part]! / 100, wide / 40);
-    if (x + w > cell.x + cell.w) break;
-    found.push([part, { x, y: cell.y + 1, w: w * 0.88, h: cell.h - 2 }]);
-    x += w;
-  }
-  return found;
-}
-
 /** The pattern of a state: it tells states apart without colour. */
 export function pattern(context: CanvasRenderingContext2D, state: string, box: Box): void {
   const { x, y, w, h } = box;
@@ -414,11 +317,4 @@ function fitted(context: CanvasRenderingContext2D, text: string, width: number):
     length = Math.floor(length * 0.85);
   }
   return `${text.slice(0, length)}…`;
-}
-
-function outline(context: CanvasRenderingContext2D, box: Box, colour: string, scale: number): void {
-  const wide = Math.max(2 / scale, 0.6);
-  context.strokeStyle = colour;
-  context.lineWidth = wide;
-  context.strokeRect(box.x - wide, box.y - wide, box.w + 2 * wide, box.h + 2 * wide);
 }

@@ -1,10 +1,10 @@
 // The map of a fleet: nodes and devices on a canvas, by mouse, touch and keyboard.
 
 import { useEffect, useRef, useState } from "preact/hooks";
-import { draw, paletteOf, partsOf, type View } from "./draw";
+import { draw, paletteOf, type View } from "./draw";
 import { CELL, Fleet } from "./fleet";
 import { number, useDark } from "./parts";
-import type { Scene } from "./scene";
+import { partsOf, type Scene } from "./scene";
 
 const CLOSEST = 40;
 

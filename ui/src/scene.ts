@@ -1,7 +1,7 @@
 // What a map shows beside the fleet itself: what was searched and chosen, what a claim could use,
 // and what a supposed change would make different.
 
-import type { Fleet } from "./fleet";
+import { CELL, type Box, type Fleet } from "./fleet";
 import type { Usable, WhatIfAnswer } from "./types";
 
 export type NodeChange = "goes" | "cordoned" | "gains" | "loses";
@@ -28,6 +28,9 @@ export interface Scene {
   arrows: readonly Arrow[];
   colour: "state" | "namespace";
 }
+
+/** The first of the states. */
+export const FREE = 0;
 
 const NONE: ReadonlySet<number> = new Set();
 
@@ -112,4 +115,39 @@ export function sceneOfStep(fleet: Fleet, steps: readonly Step[], at: number): S
     ...PLAIN, states, nodes, arrows: [{ from, to, label: step.pod }],
     found: new Set(touched.filter((device) => device >= 0)),
   };
+}
+
+/** The state of a device as the scene has it. */
+export function stateOf(fleet: Fleet, scene: Scene, device: number): number {
+  return scene.states.get(device) ?? fleet.data.devices.state[device]!;
+}
+
+/** A card, and of the partitions cut from it those in use; all of them where there is room. */
+export function partsOf(
+  fleet: Fleet, device: number, cell: Box, scale: number, scene: Pick<Scene, "states" | "now" | "later">,
+): [number, Box][] {
+  const parts = fleet.parts.get(device);
+  const found: [number, Box][] = [[device, cell]];
+  if (!parts || fleet.data.states[scene.states.get(device) ?? fleet.data.devices.state[device]!] === "used") return found;
+  if (CELL * scale >= 60) {
+    const columns = Math.ceil(Math.sqrt(parts.length)), rows = Math.ceil(parts.length / columns);
+    const top = cell.h * 0.2, w = (cell.w - 1) / columns, h = (cell.h - top - 0.5) / rows;
+    parts.forEach((part, place) => found.push([part, {
+      x: cell.x + 0.5 + (place % columns) * w, y: cell.y + top + Math.floor(place / columns) * h,
+      w: w * 0.92, h: h * 0.92,
+    }]));
+    return found;
+  }
+  // Far away: what is in use, as wide as its share of the card.
+  let x = cell.x + 0.5;
+  const wide = cell.w - 1;
+  for (const part of parts) {
+    const state = scene.states.get(part) ?? fleet.data.devices.state[part]!;
+    if (fleet.data.states[state] !== "used" && !scene.now.has(part) && !scene.later.has(part)) continue;
+    const w = Math.max(wide * fleet.data.devices.share[part]! / 100, wide / 40);
+    if (x + w > cell.x + cell.w) break;
+    found.push([part, { x, y: cell.y + 1, w: w * 0.88, h: cell.h - 2 }]);
+    x += w;
+  }
+  return found;
 }
