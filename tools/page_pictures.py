@@ -9,6 +9,7 @@ each time: 40 nodes in racks with partitions, and 10,000 nodes of eight devices.
 import argparse
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from typing import Any
 
 from dralab.apiserver.http.serving import HttpServer, listen
 from dralab.apiserver.http.serving_thread import ServingThread
-from dralab.kernel.clock import WallClock
+from dralab.kernel.clock import SECOND, ManualClock
 from dralab.web.desk import Desk
 from dralab.web.own_server import PageApp
 from dralab.web.routes import PageAnswers
@@ -34,11 +35,19 @@ SWITCHES = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
-SIZES = {"large": {"width": 800, "height": 460}, "phone": {"width": 390, "height": 760}}
+SIZES = {
+    "large": {"width": 800, "height": 460},
+    "phone": {"width": 390, "height": 760},
+    "time-cluster": {"width": 1100, "height": 900},
+}
 SIZE = {"width": 1100, "height": 640}
 DRIVER = "gpu.example.com"
 SINCE = "2026-11-02T08:00:00Z"
+# The time of the pictures: four hours later.
+NOW = 1_793_620_800 * SECOND
+TEN_MINUTES = 600 * SECOND
 Object = dict[str, Any]
+Show = Callable[[Any], None]
 
 
 def stored(kind: str, name: str, api: str = "v1", namespace: str = "", **parts: Any) -> Object:
@@ -120,21 +129,21 @@ def cut_devices(count: int) -> tuple[list[Object], list[Object]]:
     return devices, sets
 
 
-def user_of(device: str, node: str, number: int) -> Iterator[Object]:
+def user_of(device: str, node: str, number: int, namespace: str = "ml") -> Iterator[Object]:
     """Yield a pod that runs with a device, and its claim."""
     name = f"job-{number}"
     result = {"request": "gpu", "driver": DRIVER, "pool": node, "device": device}
     yield resource(
         "ResourceClaim",
         name,
-        "ml",
+        namespace,
         spec={"devices": {"requests": [{"name": "gpu", "exactly": asked("gpu", 1)}]}},
         status={
             "allocation": {"devices": {"results": [result]}},
-            "reservedFor": [{"resource": "pods", "name": name, "uid": f"Pod-ml-{name}"}],
+            "reservedFor": [{"resource": "pods", "name": name, "uid": f"Pod-{namespace}-{name}"}],
         },
     )
-    yield running_pod(name, node)
+    yield running_pod(name, node, namespace)
 
 
 def asked(name: str, count: int, *selectors: str) -> Object:
@@ -145,7 +154,7 @@ def asked(name: str, count: int, *selectors: str) -> Object:
     return found
 
 
-def running_pod(name: str, node: str = "") -> Object:
+def running_pod(name: str, node: str = "", namespace: str = "ml") -> Object:
     """Return a pod of one claim that has its own name."""
     spec: Object = {
         "containers": [{"name": "main", "image": "train"}],
@@ -154,7 +163,11 @@ def running_pod(name: str, node: str = "") -> Object:
     if node:
         spec["nodeName"] = node
     return stored(
-        "Pod", name, namespace="ml", spec=spec, status={"phase": "Running" if node else "Pending"}
+        "Pod",
+        name,
+        namespace=namespace,
+        spec=spec,
+        status={"phase": "Running" if node else "Pending"},
     )
 
 
@@ -207,7 +220,94 @@ def served(desk: PageAnswers) -> Iterator[str]:
 
 def cluster_desk(objects: list[Object]) -> Desk:
     """Return the desk of a cluster that does not change."""
-    return Desk(FixedSource(objects), WallClock(), "gpu-lab", live=False)
+    return Desk(FixedSource(objects), ManualClock(NOW), "gpu-lab", live=False)
+
+
+class ChangingSource:
+    """A cluster in which pods end and others start, as told."""
+
+    follows = True
+
+    def __init__(self, objects: list[Object]) -> None:
+        self._objects = objects
+        self._revision = 1
+        self._told: list[Callable[[], None]] = []
+
+    def revision(self) -> str | None:
+        """Return the number of the last change."""
+        return str(self._revision)
+
+    def read(self) -> list[Object]:
+        """Return the objects."""
+        return self._objects
+
+    def events(self, *_: str) -> list[Object]:
+        """Return no events."""
+        return []
+
+    def follow(self, changed: Callable[[], None]) -> Callable[[], None]:
+        """Call `changed` after each change; return how to stop."""
+        self._told.append(changed)
+        return lambda: self._told.remove(changed)
+
+    def release(self) -> None:
+        """Keep the objects."""
+
+    def change(self, objects: list[Object]) -> None:
+        """Take other objects."""
+        self._objects = objects
+        self._revision += 1
+        for tell in tuple(self._told):
+            tell()
+
+
+class FourHours:
+    """A small cluster in which pods end and start for four hours, while the page looks on."""
+
+    def __init__(self) -> None:
+        self._clock = ManualClock(NOW)
+        self._fixed = [
+            each for each in fleet(8, cut_every=4) if each["kind"] not in {"Pod", "ResourceClaim"}
+        ]
+        self._source = ChangingSource(self._fixed)
+        self.desk = Desk(self._source, self._clock, "gpu-lab", live=True)
+
+    def show(self, page: Any) -> None:
+        """Let the time go by, and look at an hour before its end."""
+        chance = random.Random(7)  # noqa: S311 - the same picture each time
+        # Of what is cut, the parts are used.
+        cut = {
+            each["spec"]["nodeName"]
+            for each in self._fixed
+            if "sharedCounters" in each.get("spec", {})
+        }
+        cards = [
+            (each["spec"]["nodeName"], device["name"])
+            for each in self._fixed
+            if each["kind"] == "ResourceSlice"
+            for device in each["spec"].get("devices", ())
+            if "taints" not in device
+            and ("1g" in device["name"] or each["spec"]["nodeName"] not in cut)
+        ]
+        ends: dict[tuple[str, str], tuple[int, int]] = {}
+        page.get_by_text("live, as of").wait_for()
+        for turn in range(24):
+            ends = {card: held for card, held in ends.items() if held[1] > turn}
+            for place, card in enumerate(cards):
+                if card not in ends and chance.random() < (0.35 if turn > 3 else 0.15):
+                    ends[card] = (len(cards) * turn + place, turn + chance.randint(2, 9))
+            held = [
+                each
+                for (node, device), (number, _) in ends.items()
+                for each in user_of(device, node, number, ("ml", "serving", "lab")[number % 3])
+            ]
+            self._clock.advance(TEN_MINUTES)
+            self._source.change([*self._fixed, *held])
+            page.get_by_text(re.compile(rf"used {len(ends)}\b")).first.wait_for()
+        page.get_by_role("tab", name="Time").click()
+        slider = page.get_by_role("slider", name="Time")
+        slider.fill(str(float(slider.get_attribute("max")) - 4500))
+        page.wait_for_timeout(500)
 
 
 def show_fleet(page: Any) -> None:
@@ -260,25 +360,37 @@ def show_time(page: Any) -> None:
     page.wait_for_timeout(500)
 
 
-def run_desk(_: list[Object]) -> PageAnswers:
+def day() -> tuple[PageAnswers, Show]:
     """Return the desk of an example's day."""
     with tempfile.TemporaryDirectory() as parent:
         folder = str(Path(parent) / "day")
         command = ["simulate", "run", str(EXAMPLE), "--report", folder]
         subprocess.run([sys.executable, "-m", "dralab", *command], check=True, capture_output=True)
-        return RunDesk(Path(folder))
+        return RunDesk(Path(folder)), show_time
 
 
-PICTURES: dict[str, tuple[Callable[[], list[Object]], Callable[[Any], None], str]] = {
-    "fleet": (lambda: fleet(40, cut_every=4), show_fleet, "light"),
-    "fleet-dark": (lambda: fleet(40, cut_every=4), show_fleet, "dark"),
-    "node": (lambda: fleet(40, cut_every=4), show_node, "light"),
-    "waiting": (lambda: fleet(40, cut_every=4), show_lights, "light"),
-    "story": (lambda: fleet(40, cut_every=4), show_story, "light"),
-    "what-if": (lambda: fleet(40, cut_every=4), show_moves, "light"),
-    "time": (list, show_time, "light"),
-    "phone": (lambda: fleet(40, cut_every=4), show_fleet, "light"),
-    "large": (lambda: fleet(10_000), show_fleet, "light"),
+def history() -> tuple[PageAnswers, Show]:
+    """Return the desk of a cluster that changes."""
+    found = FourHours()
+    return found.desk, found.show
+
+
+def lab(show: Show, nodes: int = 40, cut_every: int = 4) -> Callable[[], tuple[PageAnswers, Show]]:
+    """Return what makes the desk of a cluster."""
+    return lambda: (cluster_desk(fleet(nodes, cut_every=cut_every)), show)
+
+
+PICTURES: dict[str, tuple[Callable[[], tuple[PageAnswers, Show]], str]] = {
+    "fleet": (lab(show_fleet), "light"),
+    "fleet-dark": (lab(show_fleet), "dark"),
+    "node": (lab(show_node), "light"),
+    "waiting": (lab(show_lights), "light"),
+    "story": (lab(show_story), "light"),
+    "what-if": (lab(show_moves), "light"),
+    "time": (day, "light"),
+    "time-cluster": (history, "light"),
+    "phone": (lab(show_fleet), "light"),
+    "large": (lab(show_fleet, 10_000, 0), "light"),
 }
 
 
@@ -296,9 +408,9 @@ def main() -> None:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=BROWSER, args=SWITCHES)
         for name in given.names or PICTURES:
-            objects, show, scheme = PICTURES[name]
-            desk = run_desk if name == "time" else cluster_desk
-            with served(desk(objects())) as address:
+            make, scheme = PICTURES[name]
+            desk, show = make()
+            with served(desk) as address:
                 size: Any = SIZES.get(name, SIZE)
                 if given.size:
                     width, _, height = given.size.partition("x")

@@ -129,7 +129,7 @@ def test_what_waits_is_explained_and_has_a_story(browser):
         tab(page, "Waiting")
         page.get_by_role("button", name="pod ml/waits").click()
         page.get_by_role("heading", name="What would help").wait_for()
-        page.get_by_role("button", name="Its way to devices").click()
+        page.get_by_role("button", name="Show its story").click()
         page.get_by_text("could serve the request now").wait_for()
         assert page.faults == []
 
@@ -304,7 +304,7 @@ def test_hostile_names_are_shown_and_do_nothing(browser):
         page.get_by_role("button", name=HOSTILE, exact=True).first.wait_for()
         tab(page, "Waiting")
         page.get_by_role("button", name=f"pod {HOSTILE}").first.click()
-        page.get_by_role("button", name="Its way to devices").click()
+        page.get_by_role("button", name="Show its story").click()
         page.get_by_role("heading", name="Conditions").wait_for()
         tab(page, "What if")
         page.get_by_label("Node", exact=True).fill(HOSTILE)
@@ -478,7 +478,7 @@ def test_axe_finds_no_serious_fault_in_any_view(browser, scheme, tmp_path):
         page.get_by_role("button", name="pod ml/waits").click()
         page.get_by_role("heading", name="What would help").wait_for()
         found["Waiting"] = axe(page)
-        page.get_by_role("button", name="Its way to devices").click()
+        page.get_by_role("button", name="Show its story").click()
         page.get_by_text("could serve the request now").wait_for()
         found["Story"] = axe(page)
         tab(page, "What if")

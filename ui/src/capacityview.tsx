@@ -312,13 +312,13 @@ function Plan({ found, steps, at, plays, onStep, onPlay, onNode }: PlanProps) {
         </div>
       )}
       {!!steps.length && (
-        <table>
+        <table class="steps">
           <thead><tr><th scope="col">Step</th><th scope="col">Pod</th><th scope="col">From</th><th scope="col">To</th><th scope="col">Devices</th></tr></thead>
           <tbody>
             {steps.map((step, place) => (
               <tr key={place} class={place === at ? "chosen" : place < at ? "past" : ""} aria-current={place === at ? "step" : undefined}>
                 <th scope="row">{place + 1}. {step.what}</th>
-                <td><bdi>{step.pod}</bdi>{step.why && <span class="quiet"> {step.why}</span>}</td>
+                <td><bdi>{step.pod}</bdi>{step.why && step.why !== steps[place - 1]?.why && <p class="quiet"><bdi>{step.why}</bdi></p>}</td>
                 <td><Place name={step.from} onNode={onNode} /></td><td><Place name={step.to} onNode={onNode} /></td>
                 <td><bdi>{step.devices.join(", ")}</bdi></td>
               </tr>

@@ -97,7 +97,7 @@ function still(
   context.font = `600 ${size}px system-ui, sans-serif`;
   for (const group of fleet.groups) {
     if (group.name && size * scale > 5) {
-      context.fillText(fitted(context, group.name, Math.max(group.w, 40)), group.x, group.y + 11);
+      context.fillText(groupName(context, group.name, Math.max(group.w, 40)), group.x, group.y + 11);
     }
   }
   for (const [node, change] of scene.nodes) {
@@ -308,6 +308,12 @@ function titles(
       if (holder) context.fillText(fitted(context, holder, cell.w - 1), cell.x + 0.6, cell.y + cell.h - 0.8);
     });
   }
+}
+
+/** The name of a group; where it is too wide, the rack alone: its zone is the same for many. */
+function groupName(context: CanvasRenderingContext2D, name: string, width: number): string {
+  const rack = name.split(" · ").at(-1)!;
+  return fitted(context, context.measureText(name).width <= width ? name : rack, width);
 }
 
 function fitted(context: CanvasRenderingContext2D, text: string, width: number): string {

@@ -44,7 +44,7 @@ function Told({ story, onWaiting, onNode }: { story: Story } & Pick<Props, "onWa
       <Containers containers={story.containers} />
       {story.candidates > 0 && (
         <p class="quiet">
-          {story.candidates === 1 ? "1 node" : `${number(story.candidates)} nodes`} may run it whatever the devices.
+          {story.candidates === 1 ? "1 node" : `${number(story.candidates)} nodes`} could run it, apart from its devices.
           {story.unfit.map((each) => ` ${number(each.nodes)} ${each.reason}.`)}
         </p>
       )}
@@ -110,7 +110,7 @@ function DeviceRow({ device }: { device: ClaimStory["devices"][number] }) {
         {why?.earlier && <>; {why.earlier}</>}
         {!!why?.passed.length && <ul class="passed">{why.passed.map((text) => <li key={text}>passed over: <bdi>{text}</bdi></li>)}</ul>}
         {!!why?.able.length && (
-          <p class="quiet">It could have <bdi>{why.able.slice(0, 8).join(", ")}</bdi>{why.able.length > 8 && " …"} as well now; they may have been in use when it was allocated.</p>
+          <p class="quiet"><bdi>{why.able.slice(0, 8).join(", ")}</bdi>{why.able.length > 8 && " …"} would do as well now, but may have been in use when the claim was allocated.</p>
         )}
       </td>
     </tr>

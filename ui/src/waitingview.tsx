@@ -109,7 +109,7 @@ function Explained({ named, version, fleet, onStory, onNode }: ExplainedProps) {
       <article class="page" aria-label={`Why ${title} waits`}>
         <header>
           <h2><bdi>{title}</bdi></h2>
-          <button type="button" onClick={() => onStory(named)}>Its way to devices</button>
+          <button type="button" onClick={() => onStory(named)}>Show its story</button>
         </header>
         <Answered answer={answer}>{(found) => <Page found={found} tried={tried} onTry={setTried} />}</Answered>
       </article>
