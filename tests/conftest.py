@@ -1,6 +1,7 @@
 """What holds for all tests."""
 
 import contextlib
+import gc
 import os
 import random
 import signal
@@ -29,6 +30,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--shuffle", type=int, metavar="SEED", help="run the tests in a random order")
     told = "seeds of each test that runs programs under faults (its own number otherwise)"
     parser.addoption("--seeds", type=int, metavar="N", help=told)
+
+
+def pytest_collection() -> None:
+    """Collect without a search for garbage: half a million objects are made, and all stay."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Leave what was collected out of every later search for garbage."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

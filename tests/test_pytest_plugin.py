@@ -1,5 +1,6 @@
 """The fixtures of the pytest plugin, and what the clock of a running cluster moves."""
 
+import sys
 import urllib.error
 import urllib.request
 
@@ -303,3 +304,10 @@ def test_workers_have_servers_of_their_own(pytester):
     assert len(urls) == 2
     assert all(len(found) == 1 for found in urls.values())
     assert len(set.union(*urls.values())) == 2
+
+
+def test_modules_of_dralab_are_imported_as_compiled_and_those_of_tests_rewritten():
+    import dralab.cluster
+
+    assert type(dralab.cluster.__loader__).__name__ == "SourceFileLoader"
+    assert type(sys.modules[__name__].__loader__).__name__ == "AssertionRewritingHook"

@@ -1,9 +1,10 @@
 """Fixtures for tests against a Kubernetes API; the cluster itself is in `cluster`.
 
 `settings` reads the options `--dralab-…` and the marker `dralab`, `servers` keeps the servers of a
-run, `driver_checks` has the conformance checks of drivers as tests. One server serves all tests
-that want it alike, with an empty store for each: an API costs a test less than a millisecond, a
-cluster that runs some hundredths of a second. Nothing is imported before the first test needs it.
+run, `driver_checks` has the conformance checks of drivers as tests, and `plain_imports` makes the
+imports fast. One server serves all tests that want it alike, with an empty store for each: an API
+costs a test less than a millisecond, a cluster that runs some hundredths of a second. Nothing is
+imported before the first test needs it.
 """
 
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from dralab.pytest_plugin.driver_checks import driver_conformance
+from dralab.pytest_plugin.plain_imports import import_plainly
 from dralab.pytest_plugin.settings import MARKER, add_options, settings_of
 
 if TYPE_CHECKING:
@@ -33,7 +35,8 @@ __all__ = [
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options of the fixtures."""
+    """Add the options of the fixtures; the first hook of all, before any conftest is imported."""
+    import_plainly()
     add_options(parser)
 
 
