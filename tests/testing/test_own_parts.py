@@ -258,6 +258,37 @@ ONCE_FAILED = [
             }
         ],
     ),
+    # All collections were listed again after a long outage: told as a loop, and it is none.
+    ("garbage", 41096, [{"fault": "outage", "at": 39117943527, "duration": 40000000000}]),
+    # Accounts that a webhook refused were never made.
+    (
+        "garbage",
+        41127,
+        [
+            {
+                "fault": "deny",
+                "program": "serviceaccount-controller",
+                "verb": "create",
+                "resource": "serviceaccounts",
+                "nth": 2,
+                "duration": 50000000,
+                "code": 403,
+            }
+        ],
+    ),
+    # Back-off after 40 s without credentials took longer than the quiet minute before the judgement.
+    (
+        "endpoints",
+        41065,
+        [
+            {
+                "fault": "expire-credentials",
+                "program": "endpoint-controller",
+                "at": 12222689045,
+                "duration": 40000000000,
+            }
+        ],
+    ),
 ]
 
 

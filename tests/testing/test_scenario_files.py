@@ -76,6 +76,9 @@ def test_the_example_is_read():
         ("programs: [{python: maker.py}]", "programs[0].python: 'maker.py' is not of the form"),
         ("programs: [{python: gone.py:A}]", "there is no file 'gone.py' beside it"),
         ("programs: [{python: maker.py:Gone}]", "there is no class 'Gone'"),
+        ("programs: [{python: maker.py:CONFIG_MAPS}]", "is Resource, not a class or a function"),
+        ('manifests: ["a\\0.yaml"]', "is not the name of a file: embedded null"),
+        (f"manifests: [{'a' * 3000}]", "aaa … aaa"),
         ("programs: [{controller: cook}]", "programs[0].controller: 'cook' is not one of"),
         ("programs: [{scheduler: true, controller: job-controller}]", "must have exactly one of"),
         (

@@ -11,7 +11,7 @@ from dralab.runtime.resources import CONFIG_MAPS
 from dralab.testing.faults import PlannedFault
 from dralab.testing.search import search
 from dralab.testing.trial import ScenarioFails, expected_end, run_trial, schedule
-from dralab.testing.trial_scenario import ObjectInvariant, TrialLimits
+from dralab.testing.trial_scenario import HistoryInvariant, ObjectInvariant, TrialLimits
 from dralab.testing.world import TrialWorld
 from siteoperators import PLANTED, SITES, Sites
 
@@ -314,7 +314,53 @@ def test_requests_in_the_quiet_state_are_a_hot_loop():
             self.engine.after(SECOND, self.poll)
 
     result = tried(Busy, fault("lose-answer", "create", MAPS, nth=1))
-    assert "hot-loop: operator sends" in str(result.violations[0])
+    assert "hot-loop: operator repeats" in str(result.violations[0])
+
+
+def test_a_program_that_exits_has_crashed():
+    class Exiting(Sites):
+        """Ends the process, as programs do that cannot go on."""
+
+        def reconcile(self, key):
+            raise SystemExit(3)
+
+    with pytest.raises(ScenarioFails, match="operator crashes: SystemExit: 3"):
+        expected_end(sitescenarios.scenario(Exiting))
+
+
+def test_a_program_that_never_asks_its_manager_is_told_what_to_use():
+    class Apart:
+        """Has a server of its own."""
+
+        def __init__(self, manager):
+            pass
+
+    with pytest.raises(ScenarioFails, match="sends no request: it must use the client or the cac"):
+        expected_end(sitescenarios.scenario(Apart))
+
+
+def test_a_check_that_changes_what_it_is_given_changes_nothing_else():
+    def clears(objects, _history):
+        for each in objects:
+            each.clear()
+        return ""
+
+    checks = [HistoryInvariant(name=name, check=clears) for name in ("first", "second")]
+    assert expected_end(sitescenarios.scenario(Sites, checks=checks)).state.objects
+
+
+def test_a_retry_that_is_due_later_than_the_quiet_minute_is_waited_for():
+    class Patient(Sites):
+        """Waits for long after a refusal."""
+
+        def reconcile(self, key):
+            try:
+                return super().reconcile(key)
+            except ApiError as error:
+                return 300 * SECOND if error.code == 429 else 0
+
+    refused = fault("refuse", "create", MAPS, nth=1, code=429)
+    assert tried(Patient, refused).violations == ()
 
 
 def test_the_lists_of_a_late_start_are_not_a_hot_loop():

@@ -76,6 +76,10 @@ class ApiError(Exception):
         self.list_continue = ""
         self._has_details = details is not None
 
+    def has_cause(self, reason: str) -> bool:
+        """Return whether one of its causes has a reason, such as `NamespaceTerminating`."""
+        return any(cause.reason == reason for cause in self.causes)
+
     def status(self) -> dict[str, Any]:
         """Return the error as a v1 Status object."""
         details = dict(self.details)

@@ -41,13 +41,16 @@ class LoadBalancers:
         if service is None:
             return
         key = key_of(service)
-        if new is None:
+        concerns = new is not None and (
+            _wants(new) or FINALIZER in (new["metadata"].get("finalizers") or ())
+        )
+        if new is None or not concerns:
             self._give_back(key)
         elif address := _address(new):
             self._take(key, address)
         elif old is not None and _address(old):
             self._give_back(key)
-        if new is None or _wants(new) or FINALIZER in (new["metadata"].get("finalizers") or ()):
+        if new is None or concerns:
             self.queue.add(key)
 
     def reconcile(self, key: NamespacedName) -> int | None:
@@ -59,6 +62,8 @@ class LoadBalancers:
         if not _wants(service) or is_deleting(service):
             if FINALIZER in (service["metadata"].get("finalizers") or ()):
                 self._end(key, service)
+            else:
+                self._give_back(key)  # one that was chosen and never written
             return None
         asked = service["spec"].get("loadBalancerIP") or ""
         now = _address(service)

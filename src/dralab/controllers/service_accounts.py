@@ -46,13 +46,17 @@ class ServiceAccounts:
         namespace = self.namespaces.get(NamespacedName("", name))
         if namespace is None or is_deleting(namespace):
             return None
-        # Each on its own: an account that is there unseen does not keep the bundle away.
+        # Each on its own: an account that cannot be made does not keep the bundle away.
+        failure: ApiError | None = None
         for make in (self._make_account, self._publish):
             try:
                 make(name)
             except ApiError as error:
-                if error.reason not in {"AlreadyExists", "NotFound", "Forbidden"}:
-                    raise
+                ends = error.reason == "NotFound" or error.has_cause("NamespaceTerminating")
+                if not ends and error.reason != "AlreadyExists":
+                    failure = error
+        if failure is not None:
+            raise failure
         return None
 
     def _make_account(self, namespace: str) -> None:

@@ -329,7 +329,8 @@ class PersistentVolumes:
             try:
                 self.claims.learn(self.client.create(VOLUME_CLAIMS, body, key.namespace))
             except ApiError as error:
-                if error.reason not in {"AlreadyExists", "Forbidden"}:
+                ends = error.has_cause("NamespaceTerminating")
+                if not ends and error.reason != "AlreadyExists":
                     raise
         return None
 

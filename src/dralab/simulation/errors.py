@@ -6,6 +6,9 @@ InputError              a file cannot be used as it is
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
+
+LONGEST: Final = 1000
 
 
 class InputError(ValueError):
@@ -18,6 +21,9 @@ class InputError(ValueError):
     def __init__(
         self, file: str | Path, problem: str, *, line: int | None = None, where: str = ""
     ) -> None:
+        if len(problem) > LONGEST:
+            # It quotes a value of the file: both ends tell what it is about.
+            problem = f"{problem[: LONGEST // 2]} … {problem[-LONGEST // 2 :]}"
         super().__init__(problem)
         self.file = str(file)
         self.problem = problem
@@ -52,9 +58,14 @@ class InputProblems:
 
 def inside(folder: Path, name: str, *, file: str | Path, where: str) -> Path:
     """Return the path of a file that an input names; InputError if it leaves the folder."""
-    path = (folder / name).resolve()
+    try:
+        path = (folder / name).resolve()
+        found = path.is_file()
+    except (OSError, ValueError) as error:  # too long, or with a null character
+        told = getattr(error, "strerror", None) or str(error)
+        raise InputError(file, f"{name!r} is not the name of a file: {told}", where=where) from None
     if not path.is_relative_to(folder.resolve()):
         raise InputError(file, f"{name!r} is outside the folder of the file", where=where)
-    if not path.is_file():
+    if not found:
         raise InputError(file, f"there is no file {name!r} beside it", where=where)
     return path

@@ -292,6 +292,7 @@ class ProgramClient:
         except ApiError as error:
             raise self._noted(request, error) from error
         after = self._around.server.store.revision
+        self._around.answered(self._process.program, str(request))
         if request.writes:
             unchanged = "" if after > before else " (no change)"
             self._note(kinds.WRITE, f"{request}{unchanged}", after if after > before else 0)
@@ -328,7 +329,7 @@ class ProgramClient:
         return ObjectList([resources.view(kind, each) for each in page.items], str(page.revision))
 
     def _noted(self, request: ProgramRequest, error: ApiError) -> ApiError:
-        self._around.refused(self._process.program)
+        self._around.refused(self._process.program, str(request), error.code)
         what = kinds.WRITE if request.writes else kinds.REQUEST
         self._note(what, f"{request} -> {error.code} {error.reason}")
         return error

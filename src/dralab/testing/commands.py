@@ -293,7 +293,8 @@ class ClockedProgram:
             # Programs end when they cannot reach the server, or lose a lease.
             world.history.add(self.name, kinds.LIFE, f"ends {how}")
         else:
-            world.violated("crash", f"{self.name} ends {how}; last output: {last}")
+            told = f"last output: {last}" if last else "it wrote nothing"
+            world.violated("crash", f"{self.name} ends {how}; {told}")
         world.engine.after(RESTART_AFTER_CRASH, self.start)
 
     def pause(self, duration: int) -> None:

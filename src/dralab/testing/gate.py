@@ -176,7 +176,9 @@ class _GatedRequest:
         what = kinds.WRITE if told.writes else kinds.REQUEST
         text = f"{told} -> {status}" if status >= 400 else str(told)
         if status >= 400:
-            around.refused(self.process.program)
+            around.refused(self.process.program, str(told), status)
+        else:
+            around.answered(self.process.program, str(told))
         around.history.add(self.process.name, what, text, after if after > before else 0)
         return answer  # type: ignore[return-value]  # of resources, nothing else is answered here
 
@@ -233,7 +235,7 @@ class _GatedRequest:
         what = kinds.WRITE if self.told.writes else kinds.REQUEST
         text = f"{self.told} -> {error.code} {error.reason}"
         self.around.history.add(self.process.name, what, text)
-        self.around.refused(self.process.program)
+        self.around.refused(self.process.program, str(self.told), error.code)
         return refusal(error)
 
     def _make_old(self) -> None:

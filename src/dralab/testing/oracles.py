@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+import orjson
+
 from dralab import cel
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import Change, Stored
@@ -19,6 +21,7 @@ from dralab.objects.metadata import is_deleting, owner_uids, spec_of, uid_of
 from dralab.testing.final_state import IGNORED
 from dralab.testing.history import TrialHistory
 from dralab.testing.trial_scenario import ObjectInvariant, TrialScenario
+from dralab.testing.violations import TrialViolation
 
 CLAIMS: Final = "resource.k8s.io/resourceclaims"
 VOLUME_CLAIMS: Final = "persistentvolumeclaims"
@@ -62,8 +65,17 @@ class Watchdog:
         counts = Counter(place for when, place in self._recent if when >= since)
         return ", ".join(f"{place} changed {n} times" for place, n in counts.most_common(3))
 
-    def at_end(self, history: TrialHistory) -> None:
-        """Judge what is left, and the history."""
+    def at_end(self, history: TrialHistory) -> list[TrialViolation]:
+        """Return what is wrong with what is left, and with the history."""
+        found: list[TrialViolation] = []
+        before, self._report = self._report, lambda *told: found.append(TrialViolation(*told))
+        try:
+            self._judge_all(history)
+        finally:
+            self._report = before
+        return found
+
+    def _judge_all(self, history: TrialHistory) -> None:
         if not self._compiled:
             self._compile()
         stored = list(self._everything())
@@ -80,11 +92,12 @@ class Watchdog:
                 *self._always.get(each.key.resource, ()),
             ):
                 self._judge(invariant, each, None)
-        objects = [each.value for each in stored]
         for check in self.scenario.checks:
+            # Of its own: what it does to them must not be what the next one judges.
+            objects = [orjson.loads(orjson.dumps(each.value)) for each in stored]
             try:
                 wrong = check.check(objects, history)
-            except Exception as error:  # noqa: BLE001 - the user's code
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - the user's code
                 self._report("invariant", f"{check.name} fails: {type(error).__name__}: {error}")
                 continue
             if wrong:

@@ -174,7 +174,7 @@ class ProgramProcess:
             pass
         except TrialEnded:
             raise
-        except Exception as error:  # noqa: BLE001 - a program's failure is what is looked for
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a program's failure is what is looked for
             self.crash(error)
         finally:
             self.around.acting = before

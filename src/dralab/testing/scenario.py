@@ -287,7 +287,9 @@ class _ScenarioReader:
             try:
                 cel.compile_expression(text, environment())
             except cel.CompileError as error:
-                raise given.error("expression", str(error)) from None
+                # What follows are the expression and a mark below it.
+                told = str(error).partition("\n")[0]
+                raise given.error("expression", told) from None
             invariant = ObjectInvariant(
                 name=given.text("name", text),
                 api_version=given.text("apiVersion", "v1"),

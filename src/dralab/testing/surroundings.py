@@ -78,8 +78,12 @@ class TrialSurroundings(Protocol):
         """Return the revision that an old list of a collection has; 0: it had none."""
         ...
 
-    def refused(self, program: str) -> None:
-        """Count a request of a program that was refused."""
+    def answered(self, program: str, request: str) -> None:
+        """Note that a request was carried out: it is not due any more."""
+        ...
+
+    def refused(self, program: str, request: str, code: int) -> None:
+        """Count a request of a program that was refused; a client sends some of them again."""
         ...
 
     def violated(self, oracle: str, text: str) -> None:

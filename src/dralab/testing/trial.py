@@ -10,18 +10,24 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from dralab.kernel.clock import SECOND
 from dralab.testing.faults import OF_NODES, ObservedTraffic, PlannedFault, draw
 from dralab.testing.final_state import FinalState, final_state, varying
-from dralab.testing.history import VERDICT, TrialHistory
+from dralab.testing.history import TrialHistory
 from dralab.testing.surroundings import TrialEnded
 from dralab.testing.trial_scenario import TrialScenario
 from dralab.testing.violations import TrialViolation
 from dralab.testing.world import LATENCY, TrialWorld
 
 LATENCIES: Final = (SECOND // 1000, SECOND // 25, SECOND // 4)
+# How a program finds the server of a trial: a class, a command.
+THEIR_SERVER: Final = (
+    "the client or the caches of its manager",
+    "the server of {kubeconfig}, {server} or the variable KUBECONFIG",
+)
 MOST_DIFFERENCES: Final = 3
 # Requests of one quiet minute that are nothing unusual, beyond those of the run without faults.
 QUIET_REQUESTS: Final = 30
@@ -95,11 +101,10 @@ def _silent(scenario: TrialScenario, world: TrialWorld) -> list[TrialViolation]:
     return [
         TrialViolation(
             "no-requests",
-            f"{program.name} sends no request: it must use the server of {{kubeconfig}}, "
-            "{server} or the variable KUBECONFIG",
+            f"{program.name} sends no request: it must use {THEIR_SERVER[bool(program.command)]}",
         )
         for program in scenario.programs
-        if program.command and program.name not in asked
+        if program.name not in asked
     ]
 
 
@@ -119,12 +124,9 @@ def run_trial(
 ) -> TrialResult:
     """Run a scenario with a schedule of faults, and judge it."""
     world = _world(scenario, faults, seed, LATENCY)
+    world.judge = partial(_judged, scenario=scenario, expected=expected)
     with _bounded(scenario.limits.wall, world):
         world.run()
-    if not world.violations:
-        for violation in _judged(world, scenario, expected):
-            world.violations.append(violation)
-            world.history.add("trial", VERDICT, str(violation))
     return TrialResult(
         seed=seed,
         faults=tuple(faults),
@@ -163,10 +165,8 @@ def _judged(
     for program in sorted(world.quiet_requests):
         count, usual = world.quiet_requests[program], expected.quiet_requests[program]
         if count > 3 * usual + QUIET_REQUESTS:
-            text = (
-                f"{program} sends {count} requests in {scenario.limits.quiet / SECOND:g}s in which "
-                f"nothing changes ({usual} without faults)"
-            )
+            quiet = f"{scenario.limits.quiet / SECOND:g}s in which nothing changes"
+            text = f"{program} repeats {count} requests in {quiet} ({usual} without faults)"
             yield TrialViolation("hot-loop", text)
     state = final_state(world.server.store, scenario.ignore)
     found = list(state.differences(expected.state, expected.varying))

@@ -4,8 +4,9 @@ import logging
 import resource as machine
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from http import HTTPStatus
 from typing import Final, NoReturn
 
 from dralab.apiserver.server import ApiServer
@@ -15,9 +16,10 @@ from dralab.kernel.randomness import Randomness
 from dralab.runtime.client import Resource
 from dralab.runtime.local import LocalClient
 from dralab.runtime.manager import Manager
+from dralab.runtime.queue import LONGEST_DELAY
 from dralab.runtime.simulated import SimulatedEngine
 from dralab.testing import history as kinds
-from dralab.testing.faults import DELETION, OF_CLUSTER, PlannedFault
+from dralab.testing.faults import DELETION, OF_CLUSTER, PlannedFault, RequestPlace
 from dralab.testing.final_state import effective
 from dralab.testing.history import TrialHistory
 from dralab.testing.misfortunes import ClusterMisfortunes
@@ -37,14 +39,23 @@ AFTER_SCRIPT: Final = 30 * SECOND
 AT_ONE_INSTANT: Final = 20_000
 # So many requests of one program are refused at one instant: it tries again without back-off.
 REFUSED_AT_ONCE: Final = 300
+# What is sent again later though nothing has changed: no right, a webhook, too many requests.
+SENT_AGAIN: Final = frozenset(
+    {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.TOO_MANY_REQUESTS}
+)
 DEEPEST: Final = 12
 CHECK_LIMITS_EVERY: Final = 16
 # So much longer than `limits.wall` a trial may take on a machine that is busy with others.
 MOST_WAITING: Final = 10
 
+EndJudge = Callable[["TrialWorld"], Iterable[TrialViolation]]
+
 
 class TrialWorld:
-    """Everything of one trial. Same scenario, same faults, same seed: the same history."""
+    """Everything of one trial. Same scenario, same faults, same seed: the same history.
+
+    `judge` says what is wrong when all is quiet, beside what must never be.
+    """
 
     def __init__(
         self,
@@ -76,8 +87,10 @@ class TrialWorld:
         self._computed_before = self._computed()
         self._same_instant = 0
         self._refused: Counter[str] = Counter()
+        self._due: set[tuple[str, str]] = set()
         self._depth = 0
         self.quiet_requests: Counter[str] = Counter()
+        self.judge: EndJudge = lambda _: ()
         self.watchdog = Watchdog(scenario, self.server, self.violated)
         self.processes = self._new_processes()
         self.misfortunes = ClusterMisfortunes(self)
@@ -133,7 +146,7 @@ class TrialWorld:
         self.plan.end()
         self._run_until(self.misfortunes.ends_at)
         self._settle()
-        self.watchdog.at_end(self.history)
+        self._judge()
 
     def _start_cluster(self) -> None:
         parts = self.scenario.cluster
@@ -148,6 +161,7 @@ class TrialWorld:
 
     def _settle(self) -> None:
         """Run until nothing has changed for long enough, or too much time has passed."""
+        self.quiet_requests.clear()
         limits = self.scenario.limits
         self.last_change = ended = self.engine.clock.now()
         counted = self._requested()
@@ -163,15 +177,32 @@ class TrialWorld:
                 most = self.watchdog.busiest(ended)
                 self.violated("never-quiet", f"it does not come to rest after the faults: {most}")
             self._run_until(min(quiet_at, now + 5 * SECOND) if quiet_at > now else now + SECOND)
-        self.quiet_requests = self._requested() - counted
+        for place, count in (self._requested() - counted).items():
+            # One of a kind is no loop: after an outage each collection is listed again.
+            self.quiet_requests[place[0]] += count - 1
 
-    def _requested(self) -> Counter[str]:
-        """Return how many requests each program has sent, watches apart."""
-        found: Counter[str] = Counter()
-        for (program, verb, resource), count in self.plan.traffic.requests.items():
-            if verb != "watch" and not resource.startswith(("leases", "events")):
-                found[program] += count
-        return found
+    def _judge(self) -> None:
+        """Judge the end; again after the longest back-off where a refused request is still due."""
+        found = self._verdicts()
+        if found and self._due:
+            self._run_until(self.engine.clock.now() + LONGEST_DELAY)
+            self._settle()
+            found = self._verdicts()
+        for violation in found:
+            self.violated(violation.oracle, violation.text)
+
+    def _verdicts(self) -> list[TrialViolation]:
+        return self.watchdog.at_end(self.history) or list(self.judge(self))
+
+    def _requested(self) -> Counter[RequestPlace]:
+        """Return how many requests each program has sent to each place, watches apart."""
+        return Counter(
+            {
+                place: count
+                for place, count in self.plan.traffic.requests.items()
+                if place[1] != "watch" and not place[2].startswith(("leases", "events"))
+            }
+        )
 
     def pass_time(self, duration: int) -> None:
         """Let everything happen that happens in `duration` nanoseconds. TrialEnded."""
@@ -203,7 +234,10 @@ class TrialWorld:
         else:
             self.begin_instant()
         if self._same_instant > AT_ONE_INSTANT:
-            busy = ", ".join(f"{n} by {p}" for p, n in self._requested().most_common(3))
+            sent: Counter[str] = Counter()
+            for place, count in self._requested().items():
+                sent[place[0]] += count
+            busy = ", ".join(f"{n} by {p}" for p, n in sent.most_common(3))
             text = f"{AT_ONE_INSTANT:,} events at one instant: a loop without back-off ({busy})"
             self.violated("hot-loop", text)
         if self.steps % CHECK_LIMITS_EVERY == 0:
@@ -246,8 +280,14 @@ class TrialWorld:
         """Note that a program starts: what it lists then is not a hot loop."""
         self.last_change = self.engine.clock.now()
 
-    def refused(self, program: str) -> None:
-        """Count a request of a program that was refused."""
+    def answered(self, program: str, request: str) -> None:
+        """Note that a request was carried out: it is not due any more."""
+        self._due.discard((program, request))
+
+    def refused(self, program: str, request: str, code: int) -> None:
+        """Count a request of a program that was refused; a client sends some of them again."""
+        if code in SENT_AGAIN or code >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            self._due.add((program, request))
         self._refused[program] += 1
         if self._refused[program] == REFUSED_AT_ONCE:
             text = f"{REFUSED_AT_ONCE} requests of {program} are refused at one instant: it tries"

@@ -46,4 +46,6 @@ def load_class(named: str, scenario: Path, where: str = "scheduler") -> Callable
     made: Callable[..., Any] | None = getattr(module, name, None)
     if made is None:
         raise InputError(path, f"there is no class {name!r}")
+    if not callable(made):
+        raise InputError(path, f"{name!r} is {type(made).__name__}, not a class or a function")
     return made
