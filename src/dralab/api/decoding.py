@@ -470,7 +470,9 @@ class _Walk:
         place_text = f"struct field {where}" if place.path else "value"
         text = f"json: cannot unmarshal {shown} into Go {place_text} of type {wanted}"
         if schema.format in OWN_READERS:
-            raise DecodingError(text)
+            error = DecodingError(text)
+            error.alone = True
+            raise error
         self._note(text)
 
 

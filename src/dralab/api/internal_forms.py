@@ -25,6 +25,7 @@ ZEROS: Final[Mapping[str, Any]] = {
     "resource.Quantity": "0", "intstr.IntOrString": 0,
 }  # fmt: skip
 META: Final = "k8s.io.apimachinery.pkg.apis.meta.v1."
+OWNER: Final = META + "OwnerReference"
 
 
 @lru_cache(maxsize=1)
@@ -84,7 +85,8 @@ def versioned_form(message: str, value: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for _, field in sorted(messages.fields(message).items()):
         item = value.get(field.name)
-        if not item and field.omitempty and not field.pointer and field.type not in messages:
+        single = field.type in messages and not (field.list or field.map)
+        if not item and field.omitempty and not field.pointer and not single:
             continue  # Go leaves it out
         if item is None:
             if field.name in zeros:
@@ -94,7 +96,11 @@ def versioned_form(message: str, value: Mapping[str, Any]) -> dict[str, Any]:
             item = versioned_form(field.type, item)
         elif field.type in messages and isinstance(item, list):
             item = [versioned_form(field.type, each) for each in item]
+        elif field.map:
+            item = {key: item[key] for key in sorted(item)}
         found[field.name] = item
+    if message == OWNER:  # whose numbers are not in the order of the struct
+        return {name: found[name] for name in ("apiVersion", *found) if name in found}
     return found
 
 

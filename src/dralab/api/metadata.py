@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from dralab.api import fields
 from dralab.api.fields import FieldError
+from dralab.api.internal_forms import OWNER, versioned_form
 from dralab.values import names
 from dralab.values.remembering import remembered
 
@@ -172,14 +173,14 @@ def _owner_problems(owners: Any) -> list[FieldError]:
         ]
         if version == "v1" and owner.get("kind") == "Event":
             why = "/v1, Kind=Event is disallowed from being an owner"
-            errors.append(fields.invalid_value(path, owner, why))
+            errors.append(fields.invalid_value(path, versioned_form(OWNER, owner), why))
         if owner.get("controller"):
             if controller is not None and not twice:
                 twice = True
                 errors.append(
                     fields.invalid_value(
                         path,
-                        list(owners),
+                        [versioned_form(OWNER, each) for each in owners],
                         'Only one reference can have Controller set to true. Found "true" in '
                         f"references for {controller.get('kind')}/{controller.get('name')} and "
                         f"{owner.get('kind')}/{owner.get('name')}",

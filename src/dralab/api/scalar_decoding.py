@@ -32,7 +32,12 @@ ZERO_TIME: Final = from_rfc3339("0001-01-01T00:00:00Z")
 
 
 class DecodingError(ValueError):
-    """A value of the wrong type; `str` is Go's sentence."""
+    """A value of the wrong type; `str` is Go's sentence.
+
+    `alone` says that the type reads itself: Go knows no field then.
+    """
+
+    alone = False
 
 
 class EmptyField(NamedTuple):

@@ -28,7 +28,9 @@ class NamespaceStrategy(Strategy):
     """Namespaces end in steps: their finalizers are a part of the spec."""
 
     def default(self, value: JsonDict) -> None:
-        """The name is a label, too."""
+        """The name is a label, too; a status that says nothing else is active."""
+        if (status := value.get("status")) is not None and not status.get("phase"):
+            status["phase"] = "Active"
         if value["metadata"].get("name"):
             self._label(value)
 

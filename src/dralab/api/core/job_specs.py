@@ -11,6 +11,7 @@ from dralab.api import fields
 from dralab.api.conditions import STATUSES
 from dralab.api.core.addresses import domain_path_errors, each
 from dralab.api.fields import OMITTED, FieldError
+from dralab.api.internal_forms import internal_form
 from dralab.values import names
 from dralab.values.json_types import JsonDict
 
@@ -94,16 +95,9 @@ def _success_problems(spec: JsonDict, path: str) -> list[FieldError]:
         return []
     rules = policy.get("rules") or ()
     if spec.get("completionMode") != "Indexed":
-        # By the names that the fields have in Go.
-        shown = [
-            {
-                "SucceededIndexes": rule.get("succeededIndexes"),
-                "SucceededCount": rule.get("succeededCount"),
-            }
-            for rule in rules
-        ]
         why = "requires indexed completion mode"
-        return [fields.invalid_value(path, {"Rules": shown or None}, why)]
+        shown = internal_form("batch.SuccessPolicy", policy)
+        return [fields.invalid_value(path, shown, why)]
     if not rules:
         why = "at least one rules must be specified when the successPolicy is specified"
         return [fields.required(f"{path}.rules", why)]

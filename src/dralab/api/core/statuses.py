@@ -50,7 +50,7 @@ def replica_errors(
     whole = status.get("replicas") or 0
     errors += [
         fields.invalid_value(
-            f"status.{name}", status[name], "cannot be greater than status.replicas"
+            f"status.{name}", status.get(name) or 0, "cannot be greater than status.replicas"
         )
         for name in parts
         if (status.get(name) or 0) > whole

@@ -314,7 +314,7 @@ def volume_spec_errors(spec: JsonObject, path: str, *, inline: bool = False) -> 
         errors.append(fields.required(f"{path}.accessModes"))
     errors += _mode_errors(modes, f"{path}.accessModes")
     if not inline:
-        errors += _capacity_errors(spec.get("capacity") or {}, f"{path}.capacity")
+        errors += _capacity_errors(spec.get("capacity"), f"{path}.capacity")
     errors += _choice_errors(
         spec, path, "persistentVolumeReclaimPolicy", "Retain" if inline else "", RECLAIM
     )
@@ -360,12 +360,12 @@ def _attributes_errors(spec: JsonObject) -> list[FieldError]:
     return errors
 
 
-def _capacity_errors(capacity: JsonObject, path: str) -> list[FieldError]:
-    errors = []
+def _capacity_errors(given: JsonObject | None, path: str) -> list[FieldError]:
+    errors, capacity = [], given or {}
     if not capacity:
         errors.append(fields.required(path))
     if list(capacity) != ["storage"]:
-        errors.append(fields.not_supported(path, capacity or None, ["storage"]))
+        errors.append(fields.not_supported(path, given, ["storage"]))
     for name, amount in capacity.items():
         if quantity.parse(amount) < 0:
             why = "must be a valid resource quantity"

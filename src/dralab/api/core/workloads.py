@@ -252,7 +252,14 @@ class ReplicationControllerStrategy(TemplateStrategy):
         if spec.get("template") is None:
             return [*errors, fields.required("spec.template")]
         plain = {"matchLabels": selector} if selector else {}
-        return errors + self.all_template_problems(spec["template"], plain, old)
+        errors += self.all_template_problems(spec["template"], plain, old)
+        mine = (spec["template"].get("metadata") or {}).get("labels") or {}
+        path, why = "spec.template.metadata.labels", "`selector` does not match template `labels`"
+        told = any((error.field, error.detail) == (path, why) for error in errors)
+        if not told and any(mine.get(key) != text for key, text in selector.items()):
+            # The selector is not judged itself: no label is like it.
+            errors.append(fields.invalid_value(path, mine or None, why))
+        return errors
 
     def validate_status(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """Return what is wrong with the counts of replicas."""

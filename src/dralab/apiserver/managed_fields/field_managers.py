@@ -205,8 +205,13 @@ def apply(
     the config changes what others own and `force` is not set; other ApiErrors where the config
     does not fit. Where nothing changes, neither do the times of the entries.
     """
-    _check(config, schema, writer)
     form = Form.from_schema(schema)
+    if live is not None and not (live.get("metadata") or {}).get("managedFields"):
+        try:  # whom its fields belong to is found before the config is looked at
+            _compared({}, live, form)
+        except StepError as error:
+            raise _untold(live, form) from error
+    _check(config, schema, writer)
     try:
         result = _applied(live, config, form, writer, force=force)
     except StepError as error:

@@ -113,7 +113,8 @@ def edited(  # noqa: PLR0917 - all of it decides
         value, unknown = typed_objects.typed(context, kind, value, options, converts=strategic)
     except DecodingError as error:
         why = typed_objects.converted_text(str(error)) if strategic else str(error)
-        raise _refused(patch if strategic else result, why, type) from error
+        shown = patch if strategic else result
+        raise _refused(shown, why, type, alone=error.alone) from error
     sentences = typed_objects.complaints(unknown, options.duplicates)
     if sentences and options.validation == "Strict":
         shown = patch if type == "strategic" else result
@@ -152,9 +153,9 @@ def _check_kind(context: Context, kind: Kind, value: JsonDict, name: str) -> Non
         return
     if kind.custom is not None:
         raise _other_custom_kind(kind, value, version or "", given or "", name)
-    if not version and given:
-        why = f'no kind "{given}" is registered for the internal version of group "" in scheme'
-        raise _refused(value, f'{why} "{SCHEME}"', "merge")
+    if not version and given and given != kind.kind:
+        why = f'no kind "{given}" is registered for the internal version of group "{kind.group}"'
+        raise _refused(value, f'{why} in scheme "{SCHEME}"', "merge")
     if not version:
         writing.check_name("", name)
     given = given or kind.kind
@@ -221,8 +222,11 @@ def merged_copy(value: JsonDict) -> JsonDict:
     return found
 
 
-def _refused(patch: Any, why: str, type: PatchType) -> ApiError:
-    """Return the Status for a patch whose result is not an object of the kind."""
+def _refused(patch: Any, why: str, type: PatchType, *, alone: bool = False) -> ApiError:
+    """Return the Status for a patch whose result is not an object of the kind.
+
+    `alone` says that the value is of a type that reads itself, such as a time.
+    """
     if type == "strategic":
         shown = go_value(patch)
     else:
@@ -230,7 +234,11 @@ def _refused(patch: Any, why: str, type: PatchType) -> ApiError:
         found = dict(sorted(patch.items())) if isinstance(patch, dict) else patch
         shown = orjson.dumps(found).decode()
     if type == "strategic" and (wrong := UNMARSHALLED.fullmatch(why)):
-        why = _unconverted(wrong["given"], wrong["wanted"])
+        given, wanted = wrong["given"], wrong["wanted"]
+        if alone:
+            why = f"json: cannot unmarshal {given} into Go value of type {wanted}"
+        else:
+            why = _unconverted(given, wanted)
     return fields.invalid("", "", [fields.invalid_value("patch", shown, why)])
 
 
@@ -305,7 +313,7 @@ def _check_config(kind: Kind, name: str, namespace: str, config: Any) -> None:
         raise ApiError.bad_request(
             f"the name of the object ({given}) does not match the name on the URL ({name})"
         )
-    if (meta or {}).get("namespace") not in {None, "", namespace if kind.namespaced else ""}:
+    if kind.namespaced and (meta or {}).get("namespace") not in {None, "", namespace}:
         raise ApiError.bad_request(
             "the namespace of the provided object does not match the namespace sent on the request"
         )

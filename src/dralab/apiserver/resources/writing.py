@@ -557,7 +557,7 @@ def _carried_over(
             meta[part] = before[part]
         elif given.get(part) is not None:
             meta[part] = given[part]  # which is refused
-    known = {*meta, *SYSTEM, "generation", "selfLink", "generateName"}
+    known = {*meta, *SYSTEM, "generation", "selfLink", "generateName", "namespace"}
     meta |= {part: item for part, item in given.items() if part not in known}
     value["metadata"] = meta
     if kind.has_status and not subresource:
