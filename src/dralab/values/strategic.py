@@ -25,31 +25,21 @@ DELETE: Final = "$deleteFromPrimitiveList/"
 def strategic_merge(original: Document, patch: Document, schema: MergeSchema | None) -> Document:
     """Return the object after a strategic merge patch; PatchError if it cannot be read.
 
-    Without a schema maps merge and lists are replaced.
+    Without a schema maps merge and lists are replaced. What replaces something is taken as it is:
+    nulls and orders in it are left to who decodes the result.
 
     >>> strategic_merge({"a": {"b": 1}, "l": [1]}, {"a": {"c": 2}, "l": [2]}, None)
     {'a': {'b': 1, 'c': 2}, 'l': [2]}
     """
     if not isinstance(original, dict) or not isinstance(patch, dict):
         raise PatchError("a strategic merge patch and its target must be objects")
-    return _decoded(_merge_maps(original, patch, schema))
+    return _merge_maps(original, patch, schema)
 
 
-def _decoded(value: Document) -> Document:
-    """Return a value as a typed decoder leaves it: without nulls and directives."""
+def _without_nulls(value: Document) -> Document:
     if isinstance(value, dict):
-        return {
-            key: _decoded(item)
-            for key, item in value.items()
-            if item is not None and not _is_order(key)
-        }
-    if isinstance(value, list):
-        return [_decoded(item) for item in value]
-    return value
-
-
-def _is_order(key: str) -> bool:
-    return key[:1] == "$" and (key in {PATCH, RETAIN} or key.startswith((ORDER, DELETE)))
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    return [_without_nulls(item) for item in value] if isinstance(value, list) else value
 
 
 def _merge_maps(
@@ -104,7 +94,7 @@ def _take(merged: dict[str, Any], key: str, value: Document) -> None:
     if isinstance(value, dict) and PATCH in value:
         merged.pop(key, None)
     else:
-        merged[key] = _taken(value)
+        merged[key] = _taken(_without_nulls(value))
 
 
 def _taken(value: Document) -> Document:

@@ -7,32 +7,80 @@ were; here they come back for a moment.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 from dralab.api.fields import FieldError
 from dralab.api.scalar_decoding import EmptyField
+from dralab.values.json_types import JsonDict
+
+Path = tuple[str | int, ...]
+
+
+class EmptyPlace(NamedTuple):
+    """Where an object had an empty list or map; `shown` says that JSON has the field anyway."""
+
+    path: Path
+    value: Any
+    shown: bool
+
+
+def located(value: JsonDict, empties: Sequence[EmptyField]) -> Sequence[EmptyPlace]:
+    """Return where in a decoded object the fields are that were sent empty."""
+    if not empties:
+        return ()
+    wanted: dict[int, list[EmptyField]] = {}
+    for empty in empties:
+        wanted.setdefault(id(empty.holder), []).append(empty)
+    found: list[EmptyPlace] = []
+    waiting: list[tuple[Path, Any]] = [((), value)]
+    while waiting:
+        path, item = waiting.pop()
+        found += [
+            EmptyPlace((*path, empty.name), empty.value, empty.shown)
+            for empty in wanted.get(id(item), ())
+        ]
+        if isinstance(item, dict):
+            waiting += [((*path, name), part) for name, part in item.items()]
+        elif isinstance(item, list):
+            waiting += [((*path, index), part) for index, part in enumerate(item)]
+    return found
+
+
+def holder_of(value: JsonDict, place: EmptyPlace) -> JsonDict | None:
+    """Return the struct that has the place now; None if it has gone."""
+    found: Any = value
+    for step in place.path[:-1]:
+        try:
+            found = found[step]
+        except (LookupError, TypeError):
+            return None
+    return found if isinstance(found, dict) else None
 
 
 @contextmanager
-def restored(empties: Sequence[EmptyField], *, shown: bool = False) -> Iterator[None]:
+def restored(
+    value: JsonDict, empties: Sequence[EmptyPlace], *, shown: bool = False
+) -> Iterator[None]:
     """Put what was sent empty back for a while; with `shown` only what JSON always has."""
-    put: list[EmptyField] = []
-    for empty in empties:
-        if empty.holder.get(empty.name) is None and (empty.shown or not shown):
-            empty.holder[empty.name] = empty.value
-            put.append(empty)
+    put: list[tuple[JsonDict, str, EmptyPlace]] = []
+    for place in empties:
+        holder, name = holder_of(value, place), str(place.path[-1])
+        if holder is not None and holder.get(name) is None and (place.shown or not shown):
+            holder[name] = place.value
+            put.append((holder, name, place))
     try:
         yield
     finally:
-        for empty in put:
-            if empty.holder.get(empty.name) is empty.value:
-                if empty.shown:
-                    empty.holder[empty.name] = None
+        for holder, name, place in put:
+            if holder.get(name) is place.value:
+                if place.shown:
+                    holder[name] = None
                 else:
-                    del empty.holder[empty.name]
+                    del holder[name]
 
 
 def change_errors(
-    empties: Sequence[EmptyField], problems: Callable[[], list[FieldError]]
+    value: JsonDict, empties: Sequence[EmptyPlace], problems: Callable[[], list[FieldError]]
 ) -> list[FieldError]:
     """Return what is wrong with a changed object, and show empty lists as such.
 
@@ -41,7 +89,7 @@ def change_errors(
     found = problems()
     if not found or not empties:
         return found
-    with restored(empties):
+    with restored(value, empties):
         again = problems()
     known = [(error.reason, error.field) for error in found]
     shown = []

@@ -28,7 +28,13 @@ from dralab.apiserver.resources.context import (
     storage_key,
     unreadable,
 )
-from dralab.apiserver.resources.empty_fields import change_errors, restored
+from dralab.apiserver.resources.empty_fields import (
+    EmptyPlace,
+    change_errors,
+    holder_of,
+    located,
+    restored,
+)
 from dralab.apiserver.resources.options import WriteOptions
 from dralab.apiserver.resources.subresource_access import SubresourceAccess
 from dralab.apiserver.storage import Damaged, Key, KeyExists, RevisionConflict, Stored
@@ -48,9 +54,6 @@ STRICTLY_COMPARED: Final = frozenset(
         "networking.k8s.io/networkpolicies",
     }
 )
-METADATA: Final = frozenset(
-    {"annotations", "finalizers", "labels", "managedFields", "ownerReferences"}
-)
 SYSTEM = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
 
 
@@ -64,6 +67,7 @@ def create(
     value = typed_objects.decoded(context, kind, value, options)
     context.rules.default(kind, value)
     value = context.rules.to_hub(kind, value)
+    empties = located(value, options.empties)
     meta = metadata_of(value)
     for part in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
         meta.pop(part, None)
@@ -71,7 +75,7 @@ def create(
     name = meta.get("name") or ""
     # Fields set by admission and the kind's rules have no owner.
     now = context.now()
-    with restored(options.empties, shown=True):
+    with restored(value, empties, shown=True):
         ownership.created(context, kind, value, options, now=now)
     review = review_of(
         context,
@@ -102,7 +106,7 @@ def create(
         prefixed=rules.prefixed,
         checks=metadata_checks(kind.hub),
     )
-    with restored(options.empties):
+    with restored(value, empties):
         errors += rules.validate(value)
     if errors:
         raise _invalid(context, kind, meta.get("name", ""), errors)
@@ -437,8 +441,9 @@ def _replace(
     meta = metadata_of(value)
     name = live.key.name
     _check_revision(kind, live, meta, unconditional=rules.unconditional)
+    empties = located(value, options.empties)
     value = _carried_over(context, kind, value, old, subresource)
-    with restored(options.empties, shown=True):
+    with restored(value, empties, shown=True):
         ownership.updated(context, kind, value, old, options, subresource=subresource)
     review = review_of(
         context,
@@ -462,16 +467,16 @@ def _replace(
         if context.authorizer is not None and not options.user.is_superuser:
             writer = SubresourceAccess(context.authorizer, kind, live.key.namespace, options)
             errors += rules.status_access_problems(value, old, writer)
-        errors += change_errors(options.empties, partial(rules.validate_status, value, old))
+        errors += change_errors(value, empties, partial(rules.validate_status, value, old))
     elif subresource in {"", "scale"}:
         rules.prepare_update(value, old, context.now())
-        errors = change_errors(options.empties, partial(rules.validate_update, value, old))
+        errors = change_errors(value, empties, partial(rules.validate_update, value, old))
     else:
         rules.prepare_part(subresource, value, old, context.now())
         errors = rules.validate_part(subresource, value, old)
     meta = value["metadata"]
     counts = kind.generation and rules.counts and subresource in COUNTED
-    if counts and (_wanted_changed(rules.counted, value, old) or _emptied(kind, options)):
+    if counts and (_wanted_changed(rules.counted, value, old) or _emptied(kind, value, empties)):
         meta["generation"] = old_meta.get("generation", 0) + 1
     errors = [
         *metadata.change_problems(meta, old_meta, metadata_checks(kind.hub, subresource)),
@@ -567,13 +572,11 @@ def _carried_over(
     return _ordered(kind, context, value)
 
 
-def _emptied(kind: Kind, options: WriteOptions) -> bool:
+def _emptied(kind: Kind, value: JsonDict, empties: Sequence[EmptyPlace]) -> bool:
     """Return whether an empty list counts as a change: these kinds compare with Go's `reflect`."""
-    return bool(options.empties) and any(
-        kind.hub in STRICTLY_COMPARED
-        and empty.name not in METADATA
-        and not empty.holder.get(empty.name)
-        for empty in options.empties
+    return kind.hub in STRICTLY_COMPARED and any(
+        place.path[0] != "metadata" and not (holder_of(value, place) or {}).get(str(place.path[-1]))
+        for place in empties
     )
 
 
