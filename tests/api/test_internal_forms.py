@@ -43,7 +43,7 @@ def test_versioned_structs_keep_the_order_of_go_and_leave_out_what_is_empty():
     }
     owner = {"uid": "u", "controller": True, "name": "n"}
     found = versioned_form(META + "OwnerReference", owner)
-    assert list(found) == ["kind", "name", "uid", "apiVersion", "controller"]
+    assert list(found) == ["apiVersion", "kind", "name", "uid", "controller"]
 
 
 def test_a_difference_has_three_lines_around_what_changed():

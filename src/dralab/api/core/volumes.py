@@ -365,7 +365,8 @@ def _capacity_errors(given: JsonObject | None, path: str) -> list[FieldError]:
     if not capacity:
         errors.append(fields.required(path))
     if list(capacity) != ["storage"]:
-        errors.append(fields.not_supported(path, given, ["storage"]))
+        shown = given and {name: given[name] for name in sorted(given)}
+        errors.append(fields.not_supported(path, shown, ["storage"]))
     for name, amount in capacity.items():
         if quantity.parse(amount) < 0:
             why = "must be a valid resource quantity"

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from dralab.api.fields import FieldError
+from dralab.api.internal_forms import META, versioned_form
 from dralab.api.resource.types import (
     SCALARS,
     FieldType,
@@ -42,6 +43,7 @@ VALUES_IN_GO: Final = {
     "versions": "VersionValues",
 }  # fmt: skip
 """The fields of DeviceAttribute as the internal Go type names them."""
+OBJECT_META: Final = META + "ObjectMeta"
 NEWER: Final = frozenset({"derivedAttributes", "skipNodeOperations", "compatibilityGroups"})
 """Fields that 1.36 does not print: they show only where they are set."""
 NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
@@ -247,11 +249,13 @@ def _zero(table: Structs, kind: FieldType) -> Any:
 
 
 def _go(table: Structs, kind: FieldType, value: Any) -> Any:
+    if kind.container and value is None:
+        return None
     if kind.container == "list":
-        return [_go(table, FieldType(kind.name), item) for item in value] if value else None
+        return [_go(table, FieldType(kind.name), item) for item in value]
     if kind.container == "map":
-        items = sorted((value or {}).items())
-        return {key: _go(table, FieldType(kind.name), item) for key, item in items} or None
+        items = sorted(value.items())
+        return {key: _go(table, FieldType(kind.name), item) for key, item in items}
     if value is None:
         if kind.pointer:
             return None
@@ -261,7 +265,7 @@ def _go(table: Structs, kind: FieldType, value: Any) -> Any:
     names = VALUES_IN_GO if kind.name == "DeviceAttribute" else {}
     if kind.name == "ResourceClaimTemplateSpec":
         # Go's metadata is embedded there: its fields stand beside the others, as JSON has them.
-        return dict(value.get("metadata") or {}) | {
+        return versioned_form(OBJECT_META, value.get("metadata") or {}) | {
             "Spec": _go(table, table[kind.name]["spec"].type, value.get("spec"))
         }
     return {

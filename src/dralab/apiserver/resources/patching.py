@@ -109,6 +109,8 @@ def edited(  # noqa: PLR0917 - all of it decides
         _check_kind(context, kind, result, current["metadata"]["name"])
     value["kind"], value["apiVersion"] = kind.kind, kind.api_version
     strategic = type == "strategic"
+    if strategic:
+        patch = merged_copy(patch or {})  # decoding may change what the object has from it
     try:
         value, unknown = typed_objects.typed(context, kind, value, options, converts=strategic)
     except DecodingError as error:
