@@ -1,6 +1,7 @@
 """Patches: JSON patch, merge patch, strategic merge and server-side apply, on stored objects."""
 
 import re
+from collections.abc import Sequence
 from typing import Any, Final, Literal
 
 import orjson
@@ -109,22 +110,26 @@ def edited(  # noqa: PLR0917 - all of it decides
         _check_kind(context, kind, result, current["metadata"]["name"])
     value["kind"], value["apiVersion"] = kind.kind, kind.api_version
     strategic = type == "strategic"
-    if strategic:
-        patch = merged_copy(patch or {})  # decoding may change what the object has from it
+    # Decoding may change what the object has from the patch, which errors show.
+    patch = merged_copy(patch or {}) if strategic else patch
     try:
         value, unknown = typed_objects.typed(context, kind, value, options, converts=strategic)
     except DecodingError as error:
         why = typed_objects.converted_text(str(error)) if strategic else str(error)
         shown = patch if strategic else result
         raise _refused(shown, why, type, alone=error.alone) from error
+    _complain(unknown, patch if strategic else result, type, options)
+    return value
+
+
+def _complain(unknown: Sequence[str], shown: Any, type: PatchType, options: WriteOptions) -> None:
+    """Refuse, warn of or ignore unknown and repeated fields, as the client asked. ApiError."""
     sentences = typed_objects.complaints(unknown, options.duplicates)
     if sentences and options.validation == "Strict":
-        shown = patch if type == "strategic" else result
         raise _refused(shown, f"strict decoding error: {', '.join(sentences)}", type)
     if options.validation == "Warn":
         options.warnings += sentences
     options.duplicates = ()
-    return value
 
 
 def undecodable(why: str, type: PatchType) -> ApiError:
