@@ -75,9 +75,10 @@ class Events:
             raise ValueError(
                 f"cannot schedule an event at {when}: it is already {self.clock.now()}"
             )
-        self._number += 1
-        event = Event(when, priority, self._number, call)
-        heapq.heappush(self._heap, (when, priority, self._number, event))
+        # Its own, even if the garbage collector runs here and what it deletes puts an event in.
+        self._number = number = self._number + 1
+        event = Event(when, priority, number, call)
+        heapq.heappush(self._heap, (when, priority, number, event))
         return event
 
     def after(self, delay: int, call: Call, *, priority: int = NORMAL) -> Event:

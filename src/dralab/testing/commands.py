@@ -24,7 +24,7 @@ from dralab.simulation.engines.external.server_turns import ServerTurns
 from dralab.testing import history as kinds
 from dralab.testing.faults import PlannedFault
 from dralab.testing.gate import PLACE, FaultyGate, ProgramEdge
-from dralab.testing.process import RESTART_AFTER_CRASH, ProgramProcess, ProgramSpec
+from dralab.testing.process import ENDS_WITHIN, RESTART_AFTER_CRASH, ProgramProcess, ProgramSpec
 from dralab.testing.streams import ProgramStream
 from dralab.testing.trial_scenario import TrialScenario
 from dralab.testing.world import TrialWorld
@@ -40,8 +40,6 @@ TICK: Final = 60 * SECOND
 # Turns of the server until a connection that it closes is closed.
 CLOSING: Final = 3
 LAST_OUTPUT: Final = 300
-# A program may end because of a fault: as long after it ends as clients keep trying, and longer.
-ENDS_WITHIN: Final = 120 * SECOND
 # What programs write that end for an error of their own, whatever the server did.
 PANICS: Final = ("panic:", "fatal error:", "SIGSEGV")
 

@@ -22,12 +22,15 @@ from dralab.runtime.leader_election import Leadership
 from dralab.runtime.manager import Manager
 from dralab.testing.client import ProgramClient
 from dralab.testing.history import LIFE
+from dralab.testing.program_files import ProgramFile
 from dralab.testing.surroundings import ProgramKilled, TrialEnded, TrialSurroundings
 
 T = TypeVar("T")
 # The kubelet's first back-off of a container that crashed.
 RESTART_AFTER_CRASH: Final = 10 * SECOND
 RESTART_AFTER_EXIT: Final = SECOND
+# A program may end because of a fault: as long after it ends as clients keep trying, and longer.
+ENDS_WITHIN: Final = 120 * SECOND
 Build = Callable[[Manager], object]
 
 
@@ -42,7 +45,7 @@ class ProgramSpec:
     `cached_lists`: the first list of each kind after a start may come from a watch cache that lags
     behind, as with `resourceVersion=0`, which client-go's informers send. More than one replica:
     one of them acts at a time, by leader election. With a `command` it is a process, started in
-    `folder`, and nothing is built.
+    `folder`, with a `file` a coroutine in this process; nothing is built then.
     """
 
     name: str
@@ -51,6 +54,12 @@ class ProgramSpec:
     cached_lists: bool = False
     command: Sequence[str] = ()
     folder: Path = Path()
+    file: ProgramFile | None = None
+
+    @property
+    def speaks_http(self) -> bool:
+        """Whether its requests arrive over HTTP, and not as calls."""
+        return bool(self.command) or self.file is not None
 
 
 class ProgramProcess:

@@ -23,6 +23,7 @@ from dralab.testing.authority import TrialAuthority
 from dralab.testing.faults import DEFAULT_MOST, FAULTS
 from dralab.testing.oracles import environment
 from dralab.testing.process import Build, ProgramSpec, nothing
+from dralab.testing.program_files import ProgramFile, importing_from, is_main
 from dralab.testing.trial_scenario import (
     ClusterParts,
     HistoryInvariant,
@@ -69,6 +70,9 @@ def load(path: Path) -> TrialScenario:
     forbidden = set(faults.texts("forbid"))
     most = faults.whole("most", DEFAULT_MOST, least=1)
     faults.done()
+    if any(each.file for each in programs) and any(each.command for each in programs):
+        what = "run in one process or in processes of their own, all of them: name no command"
+        raise fields.error("programs", f"programs on asyncio (python) {what} beside them")
     cluster = read.cluster(fields.mapping("cluster"))
     _check_beside(fields, programs)
     invariants, checks = read.invariants(fields)
@@ -129,6 +133,7 @@ class _ScenarioReader:
         found = given.one_of(readers)
         build: Build
         command: list[str] = []
+        file: ProgramFile | None = None
         if isinstance(found, list):
             command, name, build = found, PROGRAM, nothing
             if not command:
@@ -139,6 +144,9 @@ class _ScenarioReader:
             name, build = NODES, found
         elif callable(found):
             name, build = Path(given.text("python").partition(":")[0]).stem, found
+            if is_main(found):
+                stem, _, main = given.text("python").rpartition(":")
+                file, build = ProgramFile(self.path.parent / stem, main), nothing
         elif found == SCHEDULER:
             name, build = SCHEDULER, scheduler
         elif found:
@@ -158,9 +166,10 @@ class _ScenarioReader:
             build=build,
             replicas=replicas,
             # What a process asks for is seen in its requests.
-            cached_lists=cached or bool(command),
+            cached_lists=cached or bool(command or file),
             command=command,
             folder=self.path.parent,
+            file=file,
         )
 
     def _python(self, given: Fields, _: Fields) -> Build:
@@ -168,7 +177,8 @@ class _ScenarioReader:
         file, colon, name = named.rpartition(":")
         if not colon or not file.endswith(".py") or not name.isidentifier():
             raise given.error("python", f"{named!r} is not of the form file.py:Class")
-        made = load_class(named, self.path, "programs")
+        with importing_from(self.path.parent):
+            made = load_class(named, self.path, "programs")
         self._keep(file)
         return made
 

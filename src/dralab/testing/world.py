@@ -1,17 +1,19 @@
 """One trial: a server, what runs beside the programs, the programs, the user, and time for all."""
 
+import gc
 import logging
 import resource as machine
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property, partial
 from http import HTTPStatus
-from typing import Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import Change, MemoryStore
-from dralab.kernel.clock import SECOND, Clock, WallClock, from_rfc3339
+from dralab.kernel.clock import SECOND, Clock, from_rfc3339
 from dralab.kernel.randomness import Randomness
 from dralab.runtime.client import Resource
 from dralab.runtime.local import LocalClient
@@ -25,11 +27,16 @@ from dralab.testing.history import TrialHistory
 from dralab.testing.misfortunes import ClusterMisfortunes
 from dralab.testing.oracles import Watchdog
 from dralab.testing.plan import FaultPlan
-from dralab.testing.process import ProgramProcess, described
+from dralab.testing.process import ProgramProcess, ProgramSpec, described
+from dralab.testing.program_globals import RealClock
 from dralab.testing.script import ScriptRunner
 from dralab.testing.surroundings import RequestingProcess, TrialEnded
 from dralab.testing.trial_scenario import TrialScenario
 from dralab.testing.violations import TrialViolation
+
+if TYPE_CHECKING:
+    from dralab.testing.asyncio_programs import AsyncioProgram
+    from dralab.testing.memory_server import MemoryServer
 
 LATENCY: Final = SECOND // 1000
 BEGINNING: Final = "2026-01-01T00:00:00Z"
@@ -82,7 +89,7 @@ class TrialWorld:
         self.violations: list[TrialViolation] = []
         self.steps = 0
         self.last_change = self.begin
-        self._wall = wall or WallClock()
+        self._wall = wall or RealClock()
         self._wall_begin = self._wall.now()
         self._computed_before = self._computed()
         self._same_instant = 0
@@ -92,6 +99,7 @@ class TrialWorld:
         self.quiet_requests: Counter[str] = Counter()
         self.judge: EndJudge = lambda _: ()
         self.watchdog = Watchdog(scenario, self.server, self.violated)
+        self._asyncio: dict[str, AsyncioProgram] = {}
         self.processes = self._new_processes()
         self.misfortunes = ClusterMisfortunes(self)
 
@@ -101,10 +109,39 @@ class TrialWorld:
 
     def _new_processes(self) -> list[ProgramProcess]:
         return [
-            ProgramProcess(self, spec, replica)
+            self._new_process(spec, replica)
             for spec in self.scenario.programs
             for replica in range(spec.replicas)
         ]
+
+    def _new_process(self, spec: ProgramSpec, replica: int) -> ProgramProcess:
+        if spec.file is None:
+            return ProgramProcess(self, spec, replica)
+        from dralab.testing.asyncio_programs import AsyncioProgram
+
+        made = AsyncioProgram(self, spec, replica)
+        self._asyncio[made.name] = made
+        return made
+
+    @cached_property
+    def memory_server(self) -> "MemoryServer":
+        """What serves programs on asyncio in this process."""
+        from dralab.testing.memory_server import MemoryServer
+
+        return MemoryServer(self, self._asyncio, self._serving)
+
+    @contextmanager
+    def _serving(self) -> Iterator[None]:
+        """Say that what changes now is the programs'."""
+        before, self.acting = self.acting, next(iter(self._asyncio.values()))
+        try:
+            yield
+        finally:
+            self.acting = before
+
+    def soon_in_server(self, call: Callable[[], object]) -> None:
+        """Call something in a turn of the server that has programs on asyncio."""
+        self.memory_server.loop.call_soon(call)
 
     def client_for(self, agent: str) -> LocalClient:
         """Return a client of the server, without faults."""
@@ -118,6 +155,12 @@ class TrialWorld:
         logger = logging.getLogger("dralab")
         propagates, logger.propagate = logger.propagate, False
         logger.addHandler(log)
+        # What programs log where nothing takes logs would be on the terminal, for each trial.
+        last_resort, collects = logging.lastResort, gc.isenabled()
+        if self._asyncio:
+            logging.lastResort = None
+            # What it deletes may close connections; when it does must not be chance.
+            gc.disable()
         try:
             self._run_to_end()
         except TrialEnded:
@@ -125,6 +168,13 @@ class TrialWorld:
         finally:
             logger.removeHandler(log)
             logger.propagate = propagates
+            logging.lastResort = last_resort
+            for process in self._asyncio.values():
+                process.bury()
+            if self._asyncio:
+                self.memory_server.close()
+            if collects:
+                gc.enable()
 
     def _run_to_end(self) -> None:
         script = ScriptRunner(self)

@@ -24,6 +24,7 @@ from uvicorn.protocols.http.httptools_impl import (
     HttpToolsProtocol,
     RequestResponseCycle,
 )
+from uvicorn.server import ServerState
 
 from dralab.apiserver.http.asgi_base import SMALL, WHOLE_BODY, Answering, AsgiBase
 from dralab.apiserver.http.messages import LARGEST_MESSAGE
@@ -118,26 +119,7 @@ class HttpServer:
     ) -> None:
         self.edge = edge
         self.listener = listener
-        config = uvicorn.Config(
-            edge,
-            http=_LimitedProtocol,
-            ws=_websocket,  # type: ignore[arg-type]  # it calls the class, and needs nothing else
-            ws_max_size=LARGEST_MESSAGE,
-            ws_per_message_deflate=False,
-            ws_ping_interval=None,  # kube-apiserver sends none either
-            lifespan="off",
-            loop="none",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            # Any client could say that it is another: what a proxy says is for the audit log.
-            proxy_headers=False,
-            timeout_keep_alive=int(IDLE if edge.limits.timers else DAY),
-            timeout_graceful_shutdown=1,
-            backlog=ACCEPTED,
-            ssl_certfile=str(certificate.certificate) if certificate else None,
-            ssl_keyfile=str(certificate.key) if certificate else None,
-        )
+        config = _config(edge, certificate)
         config.load()
         if config.ssl is not None and client_authorities:
             config.ssl.load_verify_locations(cadata=b"".join(client_authorities))
@@ -170,6 +152,44 @@ class HttpServer:
         self._server.force_exit = True
         if self._serving is not None:
             await self._serving
+
+
+class Connections:
+    """Connections without a socket: the server's end of what the caller connects."""
+
+    def __init__(self, edge: AsgiBase) -> None:
+        self._config = _config(edge)
+        self._config.load()
+        self._state = ServerState()
+
+    def accept(self, loop: asyncio.AbstractEventLoop) -> asyncio.Protocol:
+        """Return the protocol of one more connection, which is served on `loop`."""
+        return _LimitedProtocol(
+            config=self._config, server_state=self._state, app_state={}, _loop=loop
+        )
+
+
+def _config(edge: AsgiBase, certificate: Certificate | None = None) -> uvicorn.Config:
+    return uvicorn.Config(
+        edge,
+        http=_LimitedProtocol,
+        ws=_websocket,  # type: ignore[arg-type]  # it calls the class, and needs nothing else
+        ws_max_size=LARGEST_MESSAGE,
+        ws_per_message_deflate=False,
+        ws_ping_interval=None,  # kube-apiserver sends none either
+        lifespan="off",
+        loop="none",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        # Any client could say that it is another: what a proxy says is for the audit log.
+        proxy_headers=False,
+        timeout_keep_alive=int(IDLE if edge.limits.timers else DAY),
+        timeout_graceful_shutdown=1,
+        backlog=ACCEPTED,
+        ssl_certfile=str(certificate.certificate) if certificate else None,
+        ssl_keyfile=str(certificate.key) if certificate else None,
+    )
 
 
 class _Listener(socket.socket):

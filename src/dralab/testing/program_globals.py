@@ -1,0 +1,173 @@
+"""What Python's modules give a program in this process: time, chance and environment of its trial.
+
+Replaced are `time.time`, `time.monotonic`, `time.perf_counter` (with their `_ns` forms),
+`time.sleep`, `os.urandom`, and `datetime.datetime` with its `now`, `utcnow` and `today`. What a
+module took by `from time import time` before the program was loaded stays what it was. No thread
+can be started, and a program that sends a signal or ends its process ends itself alone.
+"""
+
+import datetime as dt
+import os
+import signal
+import ssl
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from random import Random
+from typing import Any, Final
+
+from dralab.kernel.clock import SECOND, Clock, Nanoseconds
+
+Patch = tuple[Any, str, Any]
+# Clients that read KUBECONFIG once, when they are loaded.
+READ_WHEN_LOADED: Final = ("kubernetes.config.kube_config", "kubernetes_asyncio.config.kube_config")
+_Datetime = dt.datetime
+_time_ns: Final = time.time_ns
+
+
+class RealClock:
+    """The machine's time, whatever a program is given instead."""
+
+    def now(self) -> Nanoseconds:
+        """Return the machine's time, in nanoseconds since the Unix epoch."""
+        return Nanoseconds(_time_ns())
+
+
+class ProgramGlobals:
+    """Those of one program: `clock` may be wrong, `steady` only counts.
+
+    `wait` passes time, `end` ends the program; it imports from `folder` first.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        steady: Clock,
+        wait: Callable[[int], object],
+        *,
+        chance: Random,
+        environment: Mapping[str, str],
+        folder: str = "",
+        end: Callable[[], object],
+    ) -> None:
+        def exit_at_once(*_: object) -> None:
+            end()
+
+        def seconds() -> float:
+            return clock.now() / SECOND
+
+        def count() -> float:
+            return steady.now() / SECOND
+
+        def sleep(seconds: float) -> None:
+            if seconds < 0:
+                raise ValueError("sleep length must be non-negative")
+            # What the rest of the trial does meanwhile is not this program's.
+            with _replaced(self._before):
+                wait(int(seconds * SECOND))
+
+        self._patches: list[Patch] = [
+            (time, "time", seconds),
+            (time, "time_ns", clock.now),
+            (time, "monotonic", count),
+            (time, "monotonic_ns", steady.now),
+            (time, "perf_counter", count),
+            (time, "perf_counter_ns", steady.now),
+            (time, "sleep", sleep),
+            (os, "urandom", chance.randbytes),
+            (dt, "datetime", _datetime_of(clock)),
+            (sys, "path", [folder, *sys.path] if folder else sys.path),
+            (threading.Thread, "start", _refuse),
+            (ssl, "create_default_context", _context_without_authorities),
+            (os, "_exit", exit_at_once),
+            (os, "abort", exit_at_once),
+            (os, "kill", exit_at_once),
+            (signal, "pthread_kill", exit_at_once),
+            (signal, "raise_signal", exit_at_once),
+        ]
+        self._before = [(module, name, getattr(module, name)) for module, name, _ in self._patches]
+        self._environment = dict(environment)
+
+    @contextmanager
+    def installed(self) -> Iterator[None]:
+        """Give Python's modules this time, and the process these variables."""
+        variables = {name: os.environ.get(name) for name in self._environment}
+        os.environ.update(self._environment)
+        try:
+            with _replaced([*self._patches, *self._of_libraries()]):
+                yield
+        finally:
+            for name, value in variables.items():
+                if value is None:
+                    os.environ.pop(name, None)
+                else:
+                    os.environ[name] = value
+
+    def _of_libraries(self) -> Iterator[Patch]:
+        """Yield what replaces parts of libraries, of those that have been loaded."""
+        # What anyio would have a thread do, reading files for httpx and kr8s, is done here.
+        if (apart := sys.modules.get("anyio.to_thread")) is not None:
+            yield apart, "run_sync", _done_here
+        for name in READ_WHEN_LOADED:
+            if (module := sys.modules.get(name)) is not None:
+                yield module, "KUBE_CONFIG_DEFAULT_LOCATION", self._environment["KUBECONFIG"]
+
+
+def _refuse(_: threading.Thread) -> None:
+    raise RuntimeError(
+        "a program in this process cannot start threads: its trial would not repeat; run it as a "
+        "process (`command:` in the scenario)"
+    )
+
+
+def _context_without_authorities(*_: object, **__: object) -> ssl.SSLContext:
+    """Return a context for connections that are never made: reading authorities takes 20 ms."""
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+
+async def _done_here(call: Callable[..., Any], *given: Any, **_: Any) -> Any:
+    return call(*given)
+
+
+@contextmanager
+def _replaced(patches: Sequence[Patch]) -> Iterator[None]:
+    before = [(module, name, getattr(module, name)) for module, name, _ in patches]
+    for module, name, value in patches:
+        setattr(module, name, value)
+    try:
+        yield
+    finally:
+        for module, name, value in before:
+            setattr(module, name, value)
+
+
+def _datetime_of(clock: Clock) -> type[dt.datetime]:
+    """Return the class of dates with the time of a clock; what it makes are plain dates."""
+
+    class Like(type):
+        def __instancecheck__(cls, instance: object) -> bool:
+            return isinstance(instance, _Datetime)
+
+        def __subclasscheck__(cls, subclass: type) -> bool:
+            return issubclass(subclass, _Datetime)
+
+    class ProgramDatetime(_Datetime, metaclass=Like):
+        def __new__(cls, *given: Any, **named: Any) -> Any:
+            return _Datetime(*given, **named)
+
+        @classmethod
+        def now(cls, tz: dt.tzinfo | None = None) -> Any:
+            return _Datetime.fromtimestamp(clock.now() / SECOND, tz)
+
+        @classmethod
+        def utcnow(cls) -> Any:
+            return _Datetime.fromtimestamp(clock.now() / SECOND, dt.UTC).replace(tzinfo=None)
+
+        @classmethod
+        def today(cls) -> Any:
+            return cls.now()
+
+    ProgramDatetime.__name__ = ProgramDatetime.__qualname__ = "datetime"
+    return ProgramDatetime
