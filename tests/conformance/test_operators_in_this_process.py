@@ -1,13 +1,12 @@
-"""Operators on kopf and kr8s in this process: their planted bugs are found, and trials repeat.
+"""Operators on kopf and kr8s in this process: their planted bugs are found, and trials repeat."""
 
-kopf_sites.py calls the server with a blocking client, so it can only run as a process; these do
-the same with what asyncio has.
-"""
-
+import hashlib
 import importlib.util
+import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,55 @@ from dralab.testing.trial import expected_end, run_trial, schedule
 from siteoperators import Sites
 
 HERE = Path(__file__).parent
-OPERATORS = ("kopf", "kr8s")
+FILE = HERE / "asyncio_sites.py"
 BUGS = ("stale-read", "no-recheck", "lost-finalizer", "requeue-storm", "orphan")
 pytestmark = [pytest.mark.conformance, pytest.mark.timeout(900)]
+missing = [name for name in ("kopf", "kr8s") if importlib.util.find_spec(name) is None]
+pytestmark.append(pytest.mark.skipif(bool(missing), reason=f"not installed: {missing}"))
+on_both = pytest.mark.parametrize("on", ["kopf", "kr8s"])
+
+
+def scenario(on):
+    file = ProgramFile(FILE, f"{on}_main")
+    program = ProgramSpec(name="operator", cached_lists=True, folder=HERE, file=file)
+    return replace(sitescenarios.scenario(Sites), name=on, programs=[program])
+
+
+@on_both
+@pytest.mark.parametrize("bug", BUGS)
+def test_a_bug_is_found(on, bug, seeds, monkeypatch):
+    monkeypatch.setenv("BUG", bug)
+    found = scenario(on)
+    assert search(found, expected_end(found), seeds(100), fail_fast=True).failures
+
+
+@on_both
+def test_no_false_alarm_is_raised(on, seeds):
+    found = scenario(on)
+    assert search(found, expected_end(found), seeds(100)).failures == {}
+
+
+def told(on):
+    """Return what happens in three seeds, in one line."""
+    found = scenario(on)
+    expected = expected_end(found)
+    lines = []
+    for seed in range(3):
+        result = run_trial(found, expected, schedule(found, expected, seed), seed)
+        entries = repr(result.history.entries).encode()
+        lines.append([len(result.history.entries), hashlib.sha256(entries).hexdigest()])
+    return json.dumps(lines)
+
+
+@on_both
+def test_a_trial_repeats_in_another_process(on):
+    command = f"import test_operators_in_this_process as t; print(t.told({on!r}))"
+    path = os.pathsep.join([str(HERE), str(HERE.parent)])
+    outputs = {
+        subprocess.run(
+            [sys.executable, "-c", command], capture_output=True, text=True, check=True,
+            env={**os.environ, "PYTHONPATH": path, "PYTHONHASHSEED": hashed},
+        ).stdout.splitlines()[-1]
+        for hashed in ("1", "2")
+    }  # fmt: skip
+    assert outputs == {told(on)}

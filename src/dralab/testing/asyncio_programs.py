@@ -99,7 +99,10 @@ class AsyncioProgram(ProgramProcess):
 
     async def _main(self) -> None:
         assert self.spec.file is not None  # noqa: S101 - it is what makes this class be chosen
-        await self.spec.file.load()()
+        main = self.spec.file.load()
+        # What is replaced of the libraries that were loaded just now is so from the next turn on.
+        await asyncio.sleep(0)
+        await main()
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
         """Judge that the program has ended by itself."""

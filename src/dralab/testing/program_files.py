@@ -2,7 +2,6 @@
 
 import importlib.util
 import inspect
-import site
 import sys
 import sysconfig
 from collections.abc import Awaitable, Callable, Iterator
@@ -11,11 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, cast
 
+import dralab
+
 Main = Callable[[], Awaitable[object]]
 # Libraries are loaded once: what they keep is not a program's memory of the cluster.
-LIBRARIES: Final = tuple(
-    {*map(str, site.getsitepackages()), site.getusersitepackages(), sysconfig.get_path("stdlib")}
-)
+INSTALLED: Final = frozenset({"site-packages", "dist-packages"})
+OURS: Final = (sysconfig.get_path("stdlib"), str(Path(dralab.__file__).parent))
 
 
 @dataclass(slots=True)
@@ -70,8 +70,12 @@ def _noting_imports(own: set[str]) -> Iterator[None]:
     finally:
         for name in set(sys.modules) - before:
             file = getattr(sys.modules[name], "__file__", None)
-            if file is not None and not file.startswith(LIBRARIES):
+            if file is not None and not _is_library(file):
                 own.add(name)
+
+
+def _is_library(file: str) -> bool:
+    return file.startswith(OURS) or bool(INSTALLED.intersection(Path(file).parts))
 
 
 def is_main(found: Any) -> bool:

@@ -176,7 +176,7 @@ class _ScenarioReader:
         named = given.text("python")
         file, colon, name = named.rpartition(":")
         if not colon or not file.endswith(".py") or not name.isidentifier():
-            raise given.error("python", f"{named!r} is not of the form file.py:Class")
+            raise given.error("python", f"{named!r} is not of the form file.py:Name")
         with importing_from(self.path.parent):
             made = load_class(named, self.path, "programs")
         self._keep(file)

@@ -71,7 +71,11 @@ def schema() -> JsonSchema:
 
 def _program() -> JsonSchema:
     forms = {
-        "python": about("file.py:Class, called with a dralab.runtime.manager.Manager.", PYTHON),
+        "python": about(
+            "file.py:Class, called with a dralab.runtime.manager.Manager, or file.py:main, a "
+            "coroutine function.",
+            PYTHON,
+        ),
         "controller": about("One of dralab's controllers.", choice(registry.CONTROLLERS)),
         "scheduler": about("dralab's scheduler.", {"const": True}),
         "nodes": about("dralab's simulated nodes.", whole(1)),

@@ -26,6 +26,7 @@ from dralab.testing.memory_connections import MemoryTransport, connected
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
+# So often a loop that is buried is asked to end.
 LAST_TURNS: Final = 50
 Connect = Callable[[str, int], "tuple[VirtualLoop, asyncio.BaseProtocol] | None"]
 
@@ -257,17 +258,24 @@ class VirtualLoop(asyncio.AbstractEventLoop):
                         break
                     for task in under_way:
                         task.cancel()
-                    for _ in range(LAST_TURNS):
-                        ready, self._ready = self._ready, []
-                        for handle in ready:
-                            with suppress(SystemExit):
-                                if not handle.cancelled():
-                                    handle._run()  # noqa: SLF001
-                        if not ready:
-                            break
+                    self._run_out()
+                for task in self._tasks:
+                    if not task.done():
+                        _close(task.get_coro())
         finally:
             logging.disable(before)
         self._ready.clear()
+
+    def _run_out(self) -> None:
+        """Run what is ready, and what that makes ready, for a while."""
+        for _ in range(LAST_TURNS):
+            ready, self._ready = self._ready, []
+            for handle in ready:
+                with suppress(SystemExit):
+                    if not handle.cancelled():
+                        handle._run()  # noqa: SLF001 - what each loop does
+            if not ready:
+                return
 
     def stop(self) -> None:
         """End it."""
@@ -346,6 +354,16 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._connections.add(transport)
         transport.on_lost(self._connections.discard)
         return transport, protocol
+
+
+def _close(coroutine: Any) -> None:
+    """End a coroutine that takes no cancellation for an answer."""
+    for _ in range(LAST_TURNS):
+        try:
+            coroutine.close()
+        except Exception:  # noqa: BLE001, S112 - it goes on, or fails while it ends
+            continue
+        return
 
 
 class _Timer(asyncio.TimerHandle):

@@ -158,7 +158,7 @@ class TrialWorld:
         # What programs log where nothing takes logs would be on the terminal, for each trial.
         last_resort, collects = logging.lastResort, gc.isenabled()
         if self._asyncio:
-            logging.lastResort = None
+            logging.lastResort = logging.NullHandler()
             # What it deletes may close connections; when it does must not be chance.
             gc.disable()
         try:
