@@ -12,7 +12,7 @@ from typing import Final
 from dralab.apiserver.http.asgi_base import AsgiLimits, Outcome
 from dralab.apiserver.http.messages import HttpRequest
 from dralab.apiserver.http.promises import Promise
-from dralab.apiserver.http.serving import Connections
+from dralab.apiserver.http.serving import SocketlessServer
 from dralab.testing.gate import PLACE, FaultyGate, GatedProcess, GateSurroundings, ProgramEdge
 from dralab.testing.virtual_loop import VirtualLoop
 
@@ -39,7 +39,7 @@ class MemoryServer:
         self.loop = VirtualLoop(  # type: ignore[abstract]  # the rest of asyncio's says that it is not there
             around.engine, around.engine.clock, around=turn
         )
-        self._connections = Connections(self._edge)
+        self._connections = SocketlessServer(self._edge)
 
     @staticmethod
     def url(name: str) -> str:

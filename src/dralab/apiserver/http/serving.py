@@ -154,7 +154,7 @@ class HttpServer:
             await self._serving
 
 
-class Connections:
+class SocketlessServer:
     """Connections without a socket: the server's end of what the caller connects."""
 
     def __init__(self, edge: AsgiBase) -> None:
