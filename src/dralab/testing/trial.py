@@ -23,7 +23,7 @@ from dralab.testing.violations import TrialViolation
 from dralab.testing.world import LATENCY, TrialWorld
 
 LATENCIES: Final = (SECOND // 1000, SECOND // 25, SECOND // 4)
-# How a program finds the server of a trial: a class, a command.
+# How a program finds the server of a trial: a class, one that speaks HTTP.
 THEIR_SERVER: Final = (
     "the client or the caches of its manager",
     "the server of {kubeconfig}, {server} or the variable KUBECONFIG",
@@ -101,7 +101,7 @@ def _silent(scenario: TrialScenario, world: TrialWorld) -> list[TrialViolation]:
     return [
         TrialViolation(
             "no-requests",
-            f"{program.name} sends no request: it must use {THEIR_SERVER[bool(program.command)]}",
+            f"{program.name} sends no request: it must use {THEIR_SERVER[program.speaks_http]}",
         )
         for program in scenario.programs
         if program.name not in asked
