@@ -9,7 +9,7 @@ DEMO := .venv-demo
 COMPILE := $(BIN)/python -m compileall -q src
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test again check format bench docs conformance nightly release mutants generate surface ui clean
+.PHONY: help demo test thorough again check format bench docs conformance nightly release mutants generate surface ui clean
 
 help: ## show the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -28,11 +28,15 @@ $(DEMO)/.ready: pyproject.toml
 demo: $(DEMO)/.ready ## a first pod that gets its device
 	@$(DEMO)/bin/dralab demo
 
-test: $(READY) ## the test suite
+test: $(READY) ## the test suite, without what takes a test more than a second
 	@$(COMPILE)
-	$(BIN)/python -m pytest -n 2 -q --timeout 300 -m 'not conformance'
+	$(BIN)/python -m pytest -n 2 -q --timeout 300 -m 'not conformance and not thorough'
 
-again: $(READY) ## run what failed in `make test` once more, alone; refused for more than five
+thorough: $(READY) ## the rest of the test suite: searches at length, whole traces, many processes
+	@$(COMPILE)
+	$(BIN)/python -m pytest -n 2 -q --timeout 300 -m 'thorough and not conformance'
+
+again: $(READY) ## run what failed in `make test` or `make thorough` once more, alone; refused for more than five
 	@$(BIN)/python -c 'import json; n = len(json.load(open(".pytest_cache/v/cache/lastfailed"))); \
 	exit(n > 5 and f"{n} tests failed: too many for chance")'
 	$(BIN)/python -m pytest -q --timeout 300 -m 'not conformance' --last-failed --last-failed-no-failures none

@@ -243,6 +243,7 @@ def without_shares(allocation: JsonDict) -> JsonDict:
     }
 
 
+@pytest.mark.thorough
 @settings(max_examples=150, deadline=None)
 @given(st.integers(0, 10**9))
 def test_a_fleet_equals_one_that_is_rebuilt_for_every_claim(seed: int) -> None:

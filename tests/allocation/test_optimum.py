@@ -54,6 +54,7 @@ def most(nodes: list[JsonDict], slices: list[JsonDict], claims: list[JsonDict]) 
     return best(0, frozenset(range(len(claims))))
 
 
+@pytest.mark.thorough
 @settings(max_examples=8, deadline=None)
 @given(st.integers(0, 10**9))
 def test_the_optimum_serves_as_many_as_brute_force(seed: int) -> None:

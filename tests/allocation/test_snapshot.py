@@ -26,6 +26,7 @@ def verified(snapshot, objects, placed, held):
     return verifier.violations(placed.allocations)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("policy", POLICIES)
 def test_every_placement_of_every_policy_passes_the_verifier(policy):
     placements = 0

@@ -125,6 +125,7 @@ def account(lab, name="q"):
     return limits.accounts["default"][name]
 
 
+@pytest.mark.thorough
 @given(st.lists(st.tuples(st.sampled_from(["add", "end", "delete", "relabel"]), st.integers(0, 4))))
 def test_what_was_counted_once_is_what_counting_all_would_give(steps):
     lab = Lab()

@@ -51,6 +51,7 @@ def test_all_tell_the_same_number(fleet, count):
         assert re.findall(r"ask for (\d+) devices", text) == [str(count)], (name, text)
 
 
+@pytest.mark.thorough
 def test_with_few_questions_a_smaller_number_is_not_told_for_the_largest():
     groups = []
     for number in range(60):

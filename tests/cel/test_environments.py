@@ -180,6 +180,7 @@ def test_a_selector_knows_what_it_reads(text, paths):
     assert compile_selector(text).paths == paths
 
 
+@pytest.mark.thorough
 @settings(max_examples=150, deadline=None)
 @given(text=expressions(), one=devices(), other=devices())
 def test_devices_with_equal_keys_get_equal_answers(text, one, other):
@@ -202,6 +203,7 @@ def test_devices_with_equal_keys_get_equal_answers(text, one, other):
         assert answer(mixed) == answer(one)
 
 
+@pytest.mark.thorough
 @settings(max_examples=300, deadline=None)
 @given(
     st.one_of(

@@ -28,12 +28,14 @@ def compared(text, device):
     return exact
 
 
+@pytest.mark.thorough
 @settings(max_examples=400, deadline=None)
 @given(text=expressions(), device=devices())
 def test_the_generated_form_answers_as_the_exact_one_or_gives_way(text, device):
     compared(text, device)
 
 
+@pytest.mark.thorough
 @settings(max_examples=150, deadline=None)
 @given(text=expressions(), device=devices())
 def test_a_selector_answers_like_the_exact_evaluation(text, device):
@@ -49,6 +51,7 @@ def test_a_selector_answers_like_the_exact_evaluation(text, device):
         assert found is answer
 
 
+@pytest.mark.thorough
 def test_random_expressions_are_of_every_kind():
     # A generator that made only errors, or only constants, would prove nothing.
     seen = set()

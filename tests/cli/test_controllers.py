@@ -1,5 +1,6 @@
 """`dralab controllers`: the controllers far from the server."""
 
+import pytest
 from click.testing import CliRunner
 
 from dralab.cli.main import main
@@ -7,6 +8,7 @@ from dralab.runtime.resources import DEPLOYMENTS, PODS
 from processes import Processes
 
 
+@pytest.mark.thorough
 def test_pods_of_a_deployment_come_from_controllers_in_a_process_of_their_own():
     with Processes("--without", "controllers,nodes") as lab:
         lab.dralab("controllers", "controllers")

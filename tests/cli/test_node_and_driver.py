@@ -24,6 +24,7 @@ def gone(client):
     return False
 
 
+@pytest.mark.thorough
 def test_a_pod_gets_its_device_from_a_driver_in_another_process():
     pytest.importorskip("grpc", reason="the extra dralab[grpc] is not installed")
     with Processes() as lab:
@@ -56,6 +57,7 @@ def test_a_pod_gets_its_device_from_a_driver_in_another_process():
         assert lab.stop("node") == 0
 
 
+@pytest.mark.thorough
 def test_the_driver_of_the_guide_publishes_its_lamp():
     pytest.importorskip("grpc", reason="the extra dralab[grpc] is not installed")
     (code,) = re.findall(r"^```python\n(.*?)^```", GUIDE.read_text(), re.MULTILINE | re.DOTALL)

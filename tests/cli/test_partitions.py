@@ -35,6 +35,7 @@ def test_an_a100_has_2319_partition_sets():
     assert [sizes.count(n) for n in range(1, 8)] == [26, 185, 581, 825, 536, 151, 15]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("api", ["k8srm", "evolution"])
 def test_other_generations_have_the_same_sets(api):
     result = run(
@@ -62,6 +63,7 @@ def test_the_shipped_pools_give_the_recorded_hash(file, node, gpu):
     assert hashlib.sha256(text.encode()).hexdigest() == SHA256
 
 
+@pytest.mark.thorough
 def test_too_many_sets_are_counted_and_not_printed():
     pools = generated("a100", "--nodes", "1")
     assert run("-f", "-", "--gpu", "1", "--count", stdin=pools).stdout == "2319\n"

@@ -110,6 +110,7 @@ def test_a_server_says_when_it_is_ready_and_stops_cleanly(start: Starter, tmp_pa
     assert "Traceback" not in errors
 
 
+@pytest.mark.thorough
 def test_ctrl_c_is_a_clean_stop_too_and_objects_stay(start: Starter, tmp_path: Path) -> None:
     place = tmp_path / "home" / "dralab" / "cluster"
     server = start("apiserver", "--listen", "127.0.0.1:0")
@@ -125,6 +126,7 @@ def test_ctrl_c_is_a_clean_stop_too_and_objects_stay(start: Starter, tmp_path: P
     )
 
 
+@pytest.mark.thorough
 def test_a_copy_of_a_running_server_can_be_restored(start: Starter, tmp_path: Path) -> None:
     data, copy, new = (str(tmp_path / name) for name in ("data", "copy.db", "new"))
     server = start("apiserver", "--listen", "127.0.0.1:0", "--data", data)
@@ -177,6 +179,7 @@ def test_a_directory_that_cannot_be_used_is_one_line(tmp_path: Path) -> None:
     assert file.read_text() == "precious"
 
 
+@pytest.mark.thorough
 def test_a_kubeconfig_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     target = tmp_path / "file" / "kubeconfig"
@@ -188,6 +191,7 @@ def test_a_kubeconfig_that_cannot_be_written_is_one_line(tmp_path: Path) -> None
     assert errors.count("\n") == 1
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("command", ["up", "apiserver"])
 def test_nobody_comes_without_the_token_of_the_kubeconfig(
     start: Starter, tmp_path: Path, command: str
@@ -237,6 +241,7 @@ def test_plain_asks_for_nothing_and_says_so(start: Starter, tmp_path: Path) -> N
     assert "plain HTTP without a token: every program on this machine has full access" in errors
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [

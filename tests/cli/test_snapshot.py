@@ -95,6 +95,7 @@ def test_without_options_the_cluster_is_kubectls(snapshot, monkeypatch, tmp_path
     assert "$KUBECONFIG names several files: choose one with --kubeconfig" in result.stderr
 
 
+@pytest.mark.thorough
 def test_questions_are_answered_from_the_file_under_other_names_too(tmp_path):
     whole = tmp_path / "whole.snapshot"
     whole.write_bytes(written([part for item in dump() if (part := kept(item)) is not None]))

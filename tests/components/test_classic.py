@@ -266,6 +266,7 @@ def test_what_one_pod_was_promised_no_other_is_before_it_is_allocated(lab):
     assert len(names) == len(set(names)) == 8
 
 
+@pytest.mark.thorough
 def test_pods_that_wait_do_not_make_other_nodes_look_full():
     lab = ClassicLab("n0", "n1", "n2", "n3")
     lab.add(CLASSIC_TEMPLATES, template())

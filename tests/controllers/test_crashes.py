@@ -76,6 +76,7 @@ def check(lab):
     return holders
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(4))
 def test_devices_survive_parts_that_are_killed_at_any_write(seed):
     dice = random.Random(seed)

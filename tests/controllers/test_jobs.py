@@ -395,6 +395,7 @@ def test_overlapping_runs_are_allowed_forbidden_or_replaced(lab, policy, running
     assert len(lab.names(JOBS)) == running
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("last", ["0000-01-01T00:00:00Z", "1970-01-01T00:00:00Z"])
 def test_a_last_run_long_ago_neither_stops_a_cron_job_nor_counts_every_minute_since(lab, last):
     lab.add(CRON_JOBS, cron_job("c", "*/10 * * * *", suspend=True))

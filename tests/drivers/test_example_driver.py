@@ -194,6 +194,7 @@ def test_13_and_15_devices_that_many_may_have_say_in_which_steps(partitions):
             assert {"min", "step", "max"} <= policy.keys()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "partitions"),
     [

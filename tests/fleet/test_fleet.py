@@ -121,6 +121,7 @@ def test_dgxa100_of_k8srm_is_the_shipped_pool_with_its_slices_named_alike():
     assert without_uuid(ours) == without_uuid(shipped)
 
 
+@pytest.mark.thorough
 @needs_data
 def test_dgxa100_of_evolution_is_the_shipped_pool_cut_in_two():
     shipped = yaml.safe_load((DATA / "dra-evolution" / "pools-two-nodes-dgxa100.yaml").read_text())

@@ -46,6 +46,7 @@ def test_both_sides_suppose_the_words_of_the_specification():
     assert (len(DICTIONARY), zlib.adler32(DICTIONARY)) == (1423, 0xE3C6A7C2)
 
 
+@pytest.mark.thorough
 @given(st.lists(FRAMES, max_size=6), st.data())
 def test_frames_survive_any_cut_of_the_stream(frames, data):
     writer, reader, found = FrameWriter(), FrameReader(), []

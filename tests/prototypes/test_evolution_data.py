@@ -75,6 +75,7 @@ def world(name, **changes):
     return EvolutionCluster([*foozer_pools(), *objects])
 
 
+@pytest.mark.thorough
 def test_the_strict_parser_of_the_authors_and_ours_agree():
     found = Counter(
         report.state for path in sorted(D3.glob("*.yaml")) for report in reports(path.stem)
@@ -82,6 +83,7 @@ def test_the_strict_parser_of_the_authors_and_ours_agree():
     assert found == {"valid": 42, "legacy": 32, "invalid": 1}
 
 
+@pytest.mark.thorough
 def test_the_shipped_dgxa100_breaks_four_of_its_own_limits():
     [report] = reports("pools-two-nodes-dgxa100")
     text = "\n".join(map(str, report.findings))

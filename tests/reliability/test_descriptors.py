@@ -18,6 +18,7 @@ runpy.run_module("dralab", run_name="__main__")
 CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("option", ["--plain", "--tls"])
 def test_too_many_connections_are_one_line_and_the_first_ones_go_on(
     tmp_path: Path, option: str

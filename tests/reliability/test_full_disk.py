@@ -29,6 +29,7 @@ def names(host: str) -> list[str]:
     return [item["metadata"]["name"] for item in listing["items"]]
 
 
+@pytest.mark.thorough
 def test_a_full_disk_refuses_writes_and_loses_nothing(tmp_path: Path) -> None:
     arguments = [
         "apiserver",
@@ -89,6 +90,7 @@ def has_small_disks() -> bool:
         return False
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not has_small_disks(), reason="this system lets users mount no tmpfs")
 def test_on_a_full_disk_deletions_work_and_so_does_a_restart(tmp_path: Path) -> None:
     servers = subprocess.Popen(

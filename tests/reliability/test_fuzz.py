@@ -392,6 +392,7 @@ def raw_nonsense(server: ServerProcess, count: int, seed: int) -> None:
                 connection.shutdown(socket.SHUT_WR)
 
 
+@pytest.mark.thorough
 def test_bad_requests_are_refused_and_nothing_else_happens() -> None:
     with ServerProcess(":memory:") as server:
         sample(server)

@@ -201,6 +201,7 @@ def rounds(data: Path, count: int, durability: str, seed: int) -> int:
     raise AssertionError("unreachable")
 
 
+@pytest.mark.thorough
 def test_what_was_acknowledged_survives_a_few_kills(tmp_path: Path) -> None:
     assert rounds(tmp_path / "data", 3, "relaxed", seed=1) > 0
 

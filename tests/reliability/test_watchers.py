@@ -46,6 +46,7 @@ def write(connection: Connection, count: int, size: int) -> list[int]:
     return made
 
 
+@pytest.mark.thorough
 def test_every_watcher_gets_every_event_in_order() -> None:
     with ServerProcess(":memory:") as server:
         connection = Connection(server.host)
@@ -60,6 +61,7 @@ def test_every_watcher_gets_every_event_in_order() -> None:
         connection.close()
 
 
+@pytest.mark.thorough
 def test_watchers_that_do_not_read_cost_what_they_share() -> None:
     """60 sleeping watchers of 15 MB: were the bytes their own, they would be 900 MB."""
     with ServerProcess(":memory:") as server:

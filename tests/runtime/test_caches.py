@@ -129,6 +129,7 @@ def test_what_a_write_returned_is_known_before_the_watch_tells_it(engine, server
     assert seen == [(None, "a")]
 
 
+@pytest.mark.thorough
 @given(
     st.lists(
         st.tuples(st.sampled_from("cudx"), st.sampled_from("abcd"), st.booleans()), max_size=40

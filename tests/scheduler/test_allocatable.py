@@ -276,6 +276,7 @@ KINDS = [
 ]
 
 
+@pytest.mark.thorough
 @settings(deadline=None, max_examples=40)
 @given(
     st.lists(st.lists(st.integers(0, 3), max_size=4), min_size=1, max_size=3),

@@ -4,6 +4,7 @@ from copy import deepcopy
 from random import Random
 
 import orjson
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -108,6 +109,7 @@ class Cluster:
         return None
 
 
+@pytest.mark.thorough
 @settings(max_examples=150, deadline=None)
 @given(st.integers(0, 10**9))
 def test_devices_are_found_as_if_everything_were_read_anew(seed):

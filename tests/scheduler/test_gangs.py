@@ -170,6 +170,7 @@ def test_who_gives_up_a_device_may_need_that_of_a_third(lab):
     assert [devices_of(lab, f"c{i}") for i in range(3)] == [["net/d1"], ["net/d2"], ["net/d0"]]
 
 
+@pytest.mark.thorough
 @settings(deadline=None, max_examples=25)
 @given(
     st.lists(st.sampled_from("abc"), min_size=1, max_size=5),
@@ -228,6 +229,7 @@ def test_a_claim_of_the_group_is_reserved_for_the_group(lab):
     assert lab.node_of("p0") == lab.node_of("p1") == "n"
 
 
+@pytest.mark.thorough
 @settings(deadline=None, max_examples=60)
 @given(
     st.lists(st.lists(st.sampled_from("ab"), max_size=3), min_size=1, max_size=2),

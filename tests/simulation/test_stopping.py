@@ -119,6 +119,7 @@ def test_a_second_ctrl_c_leaves_at_once(files, monkeypatch):
     assert not (files / "parts").exists()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", COMMANDS)
 def test_a_run_that_is_stopped_leaves_what_there_is_and_goes_on_to_the_same_end(
     files, monkeypatch, kind
@@ -173,6 +174,7 @@ def test_what_is_no_checkpoint_is_refused(tmp_path, content, problem):
         checkpoints.read(tmp_path / "none", "key", int)
 
 
+@pytest.mark.thorough
 def test_the_digest_of_a_scenario_is_the_same_in_another_process(files):
     import subprocess
     import sys

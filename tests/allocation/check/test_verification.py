@@ -146,6 +146,7 @@ def test_the_oracle_takes_the_first_alternative_that_works():
     assert [choice.request for choice in found] == ["r/b", "r/b"]
 
 
+@pytest.mark.thorough
 def test_the_generator_makes_feasible_infeasible_and_backtracking_problems():
     seen: Counter[str] = Counter()
 

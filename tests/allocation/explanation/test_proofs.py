@@ -79,6 +79,7 @@ def told(problem, here):
     return cause
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("examples", [45, pytest.param(180, marks=pytest.mark.conformance)])
 def test_every_no_of_the_generator_is_proved(examples):
     seen: Counter[str] = Counter()
@@ -142,6 +143,7 @@ def _moved(case, node_name, pool_name):
             result["pool"] = pool_name
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("examples", [24, pytest.param(80, marks=pytest.mark.conformance)])
 def test_a_no_of_several_nodes_is_proved_for_all_of_them(monkeypatch, examples):
     # One node at a time is looked at, so that every other has to join when it matters.
@@ -195,6 +197,7 @@ def test_a_no_of_several_nodes_is_proved_for_all_of_them(monkeypatch, examples):
     assert seen["several"] > examples / 8
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not FUZZ.exists(), reason="the case files are not beside the project")
 @pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.conformance)])
 def test_every_no_of_the_fuzz_cases_is_proved(every):
@@ -228,6 +231,7 @@ BROKEN = 'device.attributes[device.driver].kind == "x"'
 """Has no answer for a device without the attribute, which aborts the whole allocation."""
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("examples", [50, pytest.param(150, marks=pytest.mark.conformance)])
 def test_conflicts_and_remedies_hold_where_selectors_fail(examples):
     """Errors depend on what the search looks at: the allocator itself is asked again."""

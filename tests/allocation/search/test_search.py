@@ -39,6 +39,7 @@ def answer(problem: Problem, search) -> object:  # type: ignore[no-untyped-def]
     return found and [(each.alternative.name, each.devices) for each in found]
 
 
+@pytest.mark.thorough
 @settings(max_examples=400, deadline=None)
 @given(st.integers(0, 10**9), st.integers(3, 8))
 def test_reduction_finds_what_backtracking_finds_first(seed: int, size: int) -> None:

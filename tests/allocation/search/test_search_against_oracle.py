@@ -1,5 +1,6 @@
 """Every answer of the search is held against the oracle that tries everything."""
 
+import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
 from dralab.allocation import v1
@@ -8,6 +9,7 @@ from dralab.allocation.outcome import Allocated, Unknown
 from problems import TooBigError, cases, tried
 
 
+@pytest.mark.thorough
 @settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
 @given(cases())
 def test_the_search_finds_what_the_oracle_finds_and_nothing_else(case):

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from itertools import combinations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -92,6 +93,7 @@ def valid(problem: Problem, choice: list[tuple[str, tuple[Device, ...]]]) -> boo
     return True
 
 
+@pytest.mark.thorough
 @settings(max_examples=150, deadline=None)
 @given(problems())
 def test_totals_are_met_as_trying_everything_meets_them(problem: Problem):

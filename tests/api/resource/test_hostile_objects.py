@@ -3,6 +3,7 @@
 import copy
 import json
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -108,6 +109,7 @@ def damaged(draw):
     return made
 
 
+@pytest.mark.thorough
 @settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
 @given(damaged())
 def test_a_damaged_object_gets_errors_and_no_crash(made):
@@ -125,6 +127,7 @@ def test_a_damaged_object_gets_errors_and_no_crash(made):
         assert json.dumps(hub)
 
 
+@pytest.mark.thorough
 @settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(damaged(), min_size=1, max_size=4))
 def test_files_of_damaged_objects_are_told_and_never_crash(made):

@@ -53,6 +53,7 @@ def answers_when_saved():
     return answers(saved())
 
 
+@pytest.mark.thorough
 def test_the_dump_is_of_forty_nodes_and_has_what_must_not_be_saved():
     assert sum(item["kind"] == "Node" for item in dump()) == 40
     running = [item for item in dump() if item["kind"] == "Pod" and item["spec"].get("nodeName")]
@@ -65,6 +66,7 @@ def test_no_secret_value_address_image_or_annotation_is_saved():
     assert {item["kind"] for item in saved()} == {item["kind"] for item in dump()} - {"Secret"}
 
 
+@pytest.mark.thorough
 def test_a_snapshot_gives_the_answers_of_its_cluster():
     expected = answers(item for item in dump() if item["kind"] != "Secret")
     assert None in expected
@@ -72,6 +74,7 @@ def test_a_snapshot_gives_the_answers_of_its_cluster():
     assert answers_when_saved() == expected
 
 
+@pytest.mark.thorough
 def test_under_other_names_the_answers_are_the_same():
     assert answers(renamed()) == answers_when_saved()
 

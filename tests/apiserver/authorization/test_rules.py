@@ -116,6 +116,7 @@ QUESTIONS = st.builds(
 )
 
 
+@pytest.mark.thorough
 @given(writes=WRITES, questions=st.lists(QUESTIONS, min_size=1, max_size=4))
 def test_the_index_decides_as_a_walk_over_all_bindings_does(writes, questions):
     index, objects = RoleIndex(), {}

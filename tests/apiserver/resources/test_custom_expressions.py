@@ -59,6 +59,7 @@ def test_a_rule_of_a_scalar_shows_its_value():
     assert told(schema, 1) == ["spec: Invalid value: 1: failed rule: self > 1"]
 
 
+@pytest.mark.thorough
 def test_a_rule_that_costs_too_much_is_the_last_one():
     schema = rules(
         {"rule": "self.items.size() < 1", "message": "first"},
@@ -84,6 +85,7 @@ def test_all_rules_of_a_write_share_one_budget():
     )
 
 
+@pytest.mark.thorough
 def test_a_message_counts_as_well():
     schema = rules({"rule": "false", "messageExpression": f"string({DEAR})"}, {"rule": "false"})
     (error,) = told(schema, {"items": [1] * 600})

@@ -230,6 +230,7 @@ class EtcdMachine(StoreMachine):
         self.store.subscribe(self.heard.extend)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("machine", "examples"), [(StoreMachine, 100), (SqliteMachine, 25)])
 def test_a_store_is_a_dictionary_with_a_past(machine: type[StoreMachine], examples: int) -> None:
     run_state_machine_as_test(

@@ -90,6 +90,7 @@ def test_the_file_is_its_owners_alone(tmp_path: Path) -> None:
     store.close()
 
 
+@pytest.mark.thorough
 def test_what_is_written_aside_comes_home(tmp_path: Path) -> None:
     """Many large writes in a row: the file beside the store stays of bounded size."""
     store = SqliteStore(tmp_path, durability="relaxed")

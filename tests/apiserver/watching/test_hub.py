@@ -408,6 +408,7 @@ def test_lines_are_joined_until_a_piece_is_full(lines: list[int], expected: list
     assert [piece.weight for piece in found] == expected
 
 
+@pytest.mark.thorough
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_every_watcher_sees_every_change_once_and_in_order(data: st.DataObject) -> None:

@@ -107,6 +107,7 @@ def test_the_command_runs_a_grid_of_an_openb_trace_too(files):
     assert [row["scheduler"] for row in json.loads(done.stdout)] == ["random", "fgd"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("workers", [pytest.param("1", marks=pytest.mark.conformance), "2"])
 def test_ctrl_c_ends_a_campaign_in_one_line_and_keeps_what_is_done(files, workers):
     folder = files / "out"
@@ -129,6 +130,7 @@ def test_ctrl_c_ends_a_campaign_in_one_line_and_keeps_what_is_done(files, worker
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="there is no /proc")
 def test_workers_do_not_hear_ctrl_c_from_their_start_on(files):
     others = set(active_children())
@@ -202,6 +204,7 @@ def test_the_scripts_of_the_guide_run_a_campaign(files, cluster):
     assert (files / "grid" / "runs.csv").read_text().count("\n") == 7
 
 
+@pytest.mark.thorough
 def test_a_run_that_fails_loses_no_other(files):
     (files / "other.yaml").write_text(SCENARIO.replace("fgd", "file.py:Bad"))
     (files / "file.py").write_text("class Bad:\n    def prefer(self, pod, node):\n        1 / 0\n")

@@ -59,6 +59,7 @@ def plain_fragmentation(typical, cpu, gpus, model):
     return total / sum(typical.values())
 
 
+@pytest.mark.thorough
 @given(
     st.lists(SHAPES, min_size=1, max_size=8, unique=True),
     st.lists(
@@ -148,6 +149,7 @@ def test_typical_pods_are_those_of_the_published_trace(testdata):
     ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("trace", "pods", "demand"),
     [
@@ -195,6 +197,7 @@ def check(testdata, trace):
     return at
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("policy", ["01-Random", "05-BestFit", "06-FGD"])
 def test_one_run_on_the_default_trace_is_near_the_published_mean(testdata, policy):
     folder = testdata("alibaba-openb")

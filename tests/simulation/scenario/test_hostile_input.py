@@ -163,6 +163,7 @@ spec: {parallelism: 2, completions: 2, template: {spec: {restartPolicy: Never, c
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["nodes.yaml", "pods.yaml"])
 def test_damaged_manifests_run_on_a_simulated_cluster_or_are_refused(tmp_path, name):
     (tmp_path / "with.yaml").write_text(

@@ -78,6 +78,7 @@ def test_pods_wait_for_room_and_start_when_it_is_freed(scenario):
     assert times(run(path)) == {"p-0": (0, 30), "p-1": (30, 60), "p-2": (60, 90)}
 
 
+@pytest.mark.thorough
 def test_the_bursts_of_batkube_have_their_ideal_numbers(scenario):
     def numbers(count, seconds, every, extra=""):
         path = scenario(
@@ -179,6 +180,7 @@ def test_a_pod_that_fits_nowhere_does_not_hold_up_the_end_and_says_why(scenario)
     assert metrics.metrics_of(result)["never_started"] == 1
 
 
+@pytest.mark.thorough
 def test_the_same_scenario_and_seed_give_the_same_bytes_and_another_seed_others(scenario, tmp_path):
     path = scenario(WEEK)
 
@@ -190,6 +192,7 @@ def test_the_same_scenario_and_seed_give_the_same_bytes_and_another_seed_others(
     assert files(3) != files(4)
 
 
+@pytest.mark.thorough
 def test_a_run_that_was_stopped_goes_on_to_the_very_same_end(scenario, tmp_path):
     for text in (
         WEEK,
@@ -346,6 +349,7 @@ def test_a_users_scheduler_that_returns_no_number_is_told_so_in_one_line(
     assert "Error: Odd.prefer: must return a number between" in done.stderr
 
 
+@pytest.mark.thorough
 def test_the_command_prints_a_summary_and_writes_files(scenario, tmp_path):
     path = scenario(WEEK)
     done = CliRunner().invoke(main, ["simulate", "run", str(path), "--report", str(tmp_path / "r")])
@@ -393,6 +397,7 @@ def test_means_over_seeds_have_a_deviation_and_an_interval_and_a_test_of_differe
     assert metrics.difference([1, 2, 3], [1.5, 2, 3])["significant"] == 0
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "policy",
     [

@@ -1,5 +1,6 @@
 import json
 
+import pytest
 from click.testing import CliRunner
 
 from dralab.cli.main import main
@@ -22,6 +23,7 @@ def test_a_trace_written_and_read_again_keeps_its_18_columns(testdata, tmp_path)
     assert again.header == trace.header
 
 
+@pytest.mark.thorough
 def test_the_nasa_trace_runs_whole(testdata):
     trace = swf.read(testdata("swf", "NASA-iPSC-1993-3.1-cln.swf"))
     assert (len(trace.entries), trace.processors) == (18_239, 128)

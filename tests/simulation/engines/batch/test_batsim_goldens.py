@@ -77,6 +77,7 @@ def test_the_totals_of_a_golden_jobs_file_are_those_of_its_schedule_file(testdat
     }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("scheduler", "mean", "longest"),
     [("fcfs", 19.736295, 305.466610), ("easy-counting", 8.680998, 388.682621)],

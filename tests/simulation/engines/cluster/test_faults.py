@@ -22,6 +22,7 @@ def messages(made):
     return " | ".join(event["message"] for event in made.cluster.client.list(EVENTS).items)
 
 
+@pytest.mark.thorough
 def test_a_node_that_is_down_is_noticed_late_and_its_pods_begin_anew_elsewhere(tmp_path):
     found = run(
         tmp_path,
@@ -142,6 +143,7 @@ def test_unhealthy_devices_are_told_in_the_pods_status(tmp_path):
     assert resource["health"] == "Unhealthy"
 
 
+@pytest.mark.thorough
 def test_stages_delay_start_and_release(tmp_path):
     base = (
         "fleet: {nodes: [{name: n, count: 16, cpu: 1}]}\n"
@@ -154,6 +156,7 @@ def test_stages_delay_start_and_release(tmp_path):
     assert 5 <= min(delays) < max(delays) <= 7
 
 
+@pytest.mark.thorough
 def test_runs_fail_by_chance_and_are_tried_again(tmp_path):
     base = (
         "fleet: {nodes: [{name: n, count: 4, cpu: 1}]}\n"
@@ -205,6 +208,7 @@ def of_a_policy(text, name):
     return pytest.param(f"{text}scheduler: {name}\n", id=name, marks=marks)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "text",
     [
@@ -228,6 +232,7 @@ def test_the_same_scenario_and_seed_give_the_same_bytes_in_another_process(tmp_p
     assert {"summary.json", "tasks.csv", "samples.csv", "report.html"} <= set(found[0])
 
 
+@pytest.mark.thorough
 def test_a_run_that_was_stopped_goes_on_from_its_checkpoint(tmp_path):
     whole = run(tmp_path, EVERYTHING)
     first = ClusterRun(scenarios.load(tmp_path / "scenario.yaml"))

@@ -60,6 +60,7 @@ def no_device_is_given_twice(run):
     assert all(share <= 1000 for share in held.values()), held
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(8))
 def test_whatever_goes_wrong_nothing_is_given_twice_and_every_task_is_accounted_for(tmp_path, seed):
     run = ClusterRun(load(tmp_path, scenario(seed)))

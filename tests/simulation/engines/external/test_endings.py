@@ -39,6 +39,7 @@ def scenario(tmp_path):
     return ScenarioWriter(tmp_path)
 
 
+@pytest.mark.thorough
 def test_a_run_whose_scheduler_crashes_keeps_its_part_and_can_be_gone_on_with(scenario, tmp_path):
     checkpoint = tmp_path / "results" / "checkpoint"
     loaded = scenario(**WAVES, program=WATCHING, arguments=("default-scheduler", "crash=15"))
@@ -59,6 +60,7 @@ def test_a_run_whose_scheduler_crashes_keeps_its_part_and_can_be_gone_on_with(sc
     assert {"late binds: 0", "resumed from a checkpoint 1 times"} <= set(result.notes)
 
 
+@pytest.mark.thorough
 def test_a_scheduler_that_crashes_is_started_again_where_that_was_asked_for(scenario):
     result, found = run(
         scenario(**WAVES, program=WATCHING, arguments=("default-scheduler", "crash=15"),
@@ -86,6 +88,7 @@ LIVELY = {
 }  # fmt: skip
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("after", [1, 4, 9])
 def test_what_was_stopped_and_gone_on_with_ends_as_if_it_had_not_been(scenario, tmp_path, after):
     loaded = scenario(**LIVELY, program=WATCHING, arguments=("default-scheduler", "preempt"))
@@ -165,6 +168,7 @@ def test_a_scheduler_that_has_gone_silent_for_good_ends_the_run(scenario, monkey
     assert "stopped early at 15 s: the scheduler is silent" in result.notes
 
 
+@pytest.mark.thorough
 def test_each_of_several_schedulers_places_its_own_pods_and_nobodys_are_told(scenario, tmp_path):
     (tmp_path / "scheduler.py").write_text(WATCHING)
     one, two = (f"[python, scheduler.py, {name}]" for name in ("one", "two"))
@@ -187,6 +191,7 @@ def test_the_commands_of_a_scenario_are_checked(scenario):
         run(scenario("{name: p}", command="[kube-scheduler, '--config={settings}']"))
 
 
+@pytest.mark.thorough
 def test_ctrl_c_leaves_a_result_and_a_checkpoint_that_the_command_goes_on_from(
     scenario, tmp_path, monkeypatch
 ):

@@ -111,6 +111,7 @@ def run(scenario):
     return result, metrics.metrics_of(result)
 
 
+@pytest.mark.thorough
 def test_a_scheduler_of_twenty_lines_runs_in_simulated_time(scenario):
     result, found = run(
         scenario("{name: p, count: 30, duration: 170s, cpu: 1}", program=EXAMPLE.read_text(),
@@ -135,6 +136,7 @@ def test_the_workloads_of_batkube_have_their_ideal_numbers(scenario, pods, expec
     assert "late binds: 0" in result.notes
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("polls", ["true", "false"], ids=["told", "found out"])
 def test_a_scheduler_that_polls_is_waited_for_until_a_round_without_a_write(scenario, polls):
     _, found = run(
