@@ -71,6 +71,10 @@ def test_the_glossary_is_in_alphabetical_order():
     assert terms == sorted(terms, key=str.casefold)
 
 
+def test_every_page_ends_with_a_way_to_go_on(docs):
+    assert docs.dead_ends() == []
+
+
 def test_every_page_is_named_in_the_index(docs):
     assert docs.lonely_pages() == []
 

@@ -33,6 +33,19 @@ LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")
 OUTSIDE = ("http://", "https://", "mailto:")
 
 
+# Where a reader of a generated page goes on.
+NEXT = {
+    COMMANDS: "[first steps](../first-steps.md), [the guides](../README.md#guides)",
+    CODES_PAGE: "[why is it pending?](../guides/why-pending.md), "
+    "[plan capacity](../guides/capacity.md)",
+    FIELDS_PAGE: "[write a scenario](../guides/write-a-scenario.md), "
+    "[campaigns](../guides/campaigns.md), "
+    "[find the bug in an operator](../guides/find-the-bug.md)",
+    FLAGS_PAGE: "[serve a cluster](../guides/serve-a-cluster.md), "
+    "[where the server differs on purpose](../decisions/api-differences.md)",
+}
+
+
 def commands_page() -> str:
     """Return the help of every command, as one page."""
     parts = ["# Commands", "", "Generated from the commands themselves by `make docs`."]
@@ -233,10 +246,20 @@ def lonely_pages() -> list[str]:
     ]
 
 
+def dead_ends() -> list[str]:
+    """Return the pages of docs/ that do not end with a way to go on."""
+    return [
+        f"{page.relative_to(ROOT)} does not say at its end where to go next"
+        for page in sorted(ROOT.glob("docs/**/*.md"))
+        if not LINK.search("\n".join(page.read_text().rstrip().splitlines()[-6:]))
+    ]
+
+
 def main() -> int:
     """Write or check; return the exit code."""
     pages = {COMMANDS: commands_page(), CODES_PAGE: codes_page(), **schema_files()}
     pages |= {FIELDS_PAGE: fields_page(), FLAGS_PAGE: flags_page()}
+    pages |= {path: f"{pages[path].rstrip()}\n\nNext: {then}.\n" for path, then in NEXT.items()}
     if "--check" in sys.argv:
         problems = [
             f"{path.relative_to(ROOT)} is old: run `make docs`"
@@ -251,7 +274,7 @@ def main() -> int:
         CHANGES.write_text(changelog(CHANGES.read_text()))
         print(f"wrote {CHANGES.relative_to(ROOT)}")
         problems = []
-    problems += [*dead_links(), *lonely_pages()]
+    problems += [*dead_links(), *lonely_pages(), *dead_ends()]
     for problem in problems:
         print(problem, file=sys.stderr)
     return 1 if problems else 0
