@@ -50,6 +50,13 @@ class AutoscalerStrategy(Strategy):
 
     def validate(self, value: JsonDict) -> list[FieldError]:
         """Return what is wrong with the spec."""
+        return self._errors(value, None)
+
+    def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
+        """Return the same; an API version of the target that did not change is not looked at."""
+        return self._errors(new, old)
+
+    def _errors(self, value: JsonDict, old: JsonDict | None) -> list[FieldError]:
         spec = value["spec"]
         errors = []
         low, high = spec.get("minReplicas", 1), spec.get("maxReplicas", 0)
@@ -64,9 +71,12 @@ class AutoscalerStrategy(Strategy):
         if high < low:
             why = "must be greater than or equal to `minReplicas`"
             errors.append(fields.invalid_value("spec.maxReplicas", high, why))
-        errors += _target_errors(
-            spec.get("scaleTargetRef") or {}, "spec.scaleTargetRef", grouped=True
-        )
+        target, path = spec.get("scaleTargetRef") or {}, "spec.scaleTargetRef"
+        # The only scalable kind of the core API.
+        grouped = target.get("kind") != "ReplicationController"
+        errors += _reference_errors(target, path)
+        if old is None or _version_of(target) != _version_of(old["spec"]["scaleTargetRef"]):
+            errors += _version_errors(target, path, grouped=grouped)
         metrics = spec.get("metrics") or ()
         for index, metric in enumerate(metrics):
             errors += _metric_errors(metric, f"spec.metrics[{index}]")
@@ -87,13 +97,22 @@ class AutoscalerStrategy(Strategy):
         return count_errors(status_of(new), ("currentReplicas", "desiredReplicas"))
 
 
-def _target_errors(target: JsonObject, path: str, *, grouped: bool) -> list[FieldError]:
+def _version_of(target: JsonObject) -> tuple[str, str]:
+    return target.get("apiVersion") or "", target.get("kind") or ""
+
+
+def _reference_errors(target: JsonObject, path: str) -> list[FieldError]:
     errors = []
     for part in ("kind", "name"):
         if not (text := target.get(part)):
             errors.append(fields.required(f"{path}.{part}"))
         else:
             errors += each(f"{path}.{part}", text, any_name(text))
+    return errors
+
+
+def _version_errors(target: JsonObject, path: str, *, grouped: bool) -> list[FieldError]:
+    errors = []
     version = target.get("apiVersion") or ""
     if version.count("/") > 1:
         why = f"unexpected GroupVersion string: {version}"
@@ -132,9 +151,9 @@ def _source_errors(part: str, source: JsonObject, path: str) -> list[FieldError]
     amount, average = target.get("value"), target.get("averageValue")
     utilization = target.get("averageUtilization")
     if part == "object":
-        errors += _target_errors(
-            source.get("describedObject") or {}, f"{path}.describedObject", grouped=False
-        )
+        described = source.get("describedObject") or {}
+        errors += _reference_errors(described, f"{path}.describedObject")
+        errors += _version_errors(described, f"{path}.describedObject", grouped=False)
     if part in {"external", "object", "pods"}:
         name = (source.get("metric") or {}).get("name") or ""
         where = f"{path}.metric.name"
