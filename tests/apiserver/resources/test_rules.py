@@ -300,6 +300,31 @@ def test_an_autoscaler_of_v1_is_one_of_v2():
     assert ask("GET", f"{old}/h")[1]["spec"]["targetCPUUtilizationPercentage"] == 50
 
 
+@pytest.mark.parametrize(
+    ("kind", "version", "why"),
+    [
+        ("ReplicationController", "v1", ""),
+        ("ReplicationController", "", ""),
+        ("ReplicationController", "a/b/c", "unexpected GroupVersion string: a/b/c"),
+        ("Deployment", "v1", "apiVersion must specify API group"),
+        ("Deployment", "apps/v1", ""),
+    ],
+)
+def test_an_autoscaler_names_the_group_of_what_it_scales(kind, version, why):
+    ask = Asked()
+    url = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers"
+    target = {"apiVersion": version, "kind": kind, "name": "t"}
+    body = {"metadata": {"name": "h"}, "spec": {"maxReplicas": 3, "scaleTargetRef": target}}
+    status, answer = ask("POST", url, body)
+    assert (status, why in answer.get("message", "")) == (422 if why else 201, True)
+    if not why:
+        answer["spec"]["maxReplicas"] = 5
+        status, answer = ask("PUT", f"{url}/h", answer)
+        assert status == 200
+        answer["spec"]["scaleTargetRef"] = {"apiVersion": "v1", "kind": "Deployment", "name": "t"}
+        assert ask("PUT", f"{url}/h", answer)[0] == 422
+
+
 def test_older_versions_of_device_kinds_show_the_same_claims():
     ask = Asked()
     url = "/apis/resource.k8s.io/v1beta1/namespaces/default/resourceclaims"
