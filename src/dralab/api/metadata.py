@@ -72,7 +72,7 @@ def problems(
     found = _part_problems(metadata, {})
     if found:
         errors += [error for part in found.values() for error in part]
-    if not checks.islower():
+    if _looks_at_finalizers(checks):
         errors += _names_of_finalizers(metadata, {})
     return errors
 
@@ -85,6 +85,14 @@ def _part_problems(metadata: Metadata, known: Metadata) -> dict[str, list[FieldE
         if value and value != known.get(part) and (errors := found_in(value)):
             found[part] = errors
     return found
+
+
+def _looks_at_finalizers(checks: str) -> bool:
+    """Return whether a kind's own validation looks at metadata, and at names of finalizers in it.
+
+    Budgets and core/v1 Events have none that does, others call that of the machinery alone.
+    """
+    return any(check.isupper() for check in checks)
 
 
 def _names_of_finalizers(metadata: Metadata, known: Metadata) -> list[FieldError]:
@@ -242,7 +250,7 @@ def change_problems(new: Metadata, old: Metadata, checks: str = "u") -> list[Fie
     """
     found = _part_problems(new, old)
     late = _immutable_problems(new, old)
-    standard = [] if checks.islower() else _names_of_finalizers(new, old)
+    standard = _names_of_finalizers(new, old) if _looks_at_finalizers(checks) else []
     if not (found or late or standard):
         return []
     common = [error for part in COMMON for error in found.get(part, ())]

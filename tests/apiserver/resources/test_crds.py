@@ -352,6 +352,9 @@ def test_a_finalizer_without_a_slash_is_warned_of_where_the_kind_is_custom(ask):
         ("/api/v1/namespaces/default/configmaps", {}, 422),
         ("/apis/coordination.k8s.io/v1/namespaces/default/leases", {}, 201),
         ("/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles", {}, 422),
+        ("/apis/policy/v1/namespaces/default/poddisruptionbudgets", {}, 201),
+        ("/api/v1/namespaces/default/events", {"involvedObject": {"namespace": "default"}}, 201),
+        ("/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", {}, 201),
     ],
 )
 def test_which_built_in_kinds_take_a_finalizer_without_a_slash(ask, path, body, status):

@@ -50,13 +50,19 @@ _KINDS: Final[Mapping[str, tuple[str, ...]]] = {
     "cu": ("apiregistration.k8s.io/apiservices", "node.k8s.io/runtimeclasses"),
     "u": ("apiextensions.k8s.io/customresourcedefinitions", "coordination.k8s.io/leases"),
 }  # fmt: skip
-CHECKS: Final[Mapping[str, str]] = {hub: checks for checks, hubs in _KINDS.items() for hub in hubs}
+CHECKS: Final[Mapping[str, str]] = {
+    name: checks for checks, names in _KINDS.items() for name in names
+}
 _STATUS: Final = {"": "", "C": "", "c": "", "cu": "", "u": "u", "batch/cronjobs": ""}
 
 
-def metadata_checks(hub: str, subresource: str = "") -> str:
-    """Return the checks of a write to a kind, or to a subresource of it."""
-    checks = CHECKS.get(hub, OTHER)
+def metadata_checks(group: str, plural: str, subresource: str = "") -> str:
+    """Return the checks of a write to a kind, or to a subresource of it.
+
+    Events have other ones in each of their two groups, though they are stored as one kind.
+    """
+    name = f"{group}/{plural}" if group else plural
+    checks = CHECKS.get(name, OTHER)
     if subresource != "status":
         return checks
-    return _STATUS.get(hub, _STATUS.get(checks, "U"))
+    return _STATUS.get(name, _STATUS.get(checks, "U"))

@@ -104,7 +104,7 @@ def create(
         namespaced=kind.namespaced,
         name_problems=rules.name_problems,
         prefixed=rules.prefixed,
-        checks=metadata_checks(kind.hub),
+        checks=metadata_checks(kind.group, kind.plural),
     )
     with restored(value, empties):
         errors += rules.validate(value)
@@ -479,7 +479,9 @@ def _replace(
     if counts and (_wanted_changed(rules.counted, value, old) or _emptied(kind, value, empties)):
         meta["generation"] = old_meta.get("generation", 0) + 1
     errors = [
-        *metadata.change_problems(meta, old_meta, metadata_checks(kind.hub, subresource)),
+        *metadata.change_problems(
+            meta, old_meta, metadata_checks(kind.group, kind.plural, subresource)
+        ),
         *errors,
     ]
     if errors:
