@@ -2,83 +2,20 @@
 
 import json
 import threading
-from base64 import b64encode
 from urllib.request import Request, urlopen
 
 import pytest
 
-from admissions import GROUP, MAPS, ask, config_map
-from authorities import Authority
+from admissions import GROUP, MAPS, RULE, ask, config_map, configure, label
 from dralab.api.core.policies import WebhookStrategy
 from dralab.api.status import ApiError
-from dralab.apiserver.outgoing.client import HEAD, _Pieces, _Reading
-from dralab.apiserver.outgoing.targets import Unreachable, read_service
-from dralab.apiserver.resources.outgoing_calls import OutgoingSettings
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import MemoryStore
 from dralab.cluster import Cluster
-from dralab.kernel.clock import ManualClock
 from dralab.kernel.randomness import Randomness
 from dralab.runtime.local import LocalClient
 from dralab.runtime.resources import PODS
-from webhookserver import WebhookServer, allow, patch
-
-RULE = {
-    "operations": ["*"],
-    "apiGroups": [""],
-    "apiVersions": ["v1"],
-    "resources": ["configmaps", "pods", "pods/*"],
-}
-
-
-@pytest.fixture
-def hook():
-    server = WebhookServer()
-    yield server
-    server.close()
-
-
-@pytest.fixture
-def server(hook):
-    services = [read_service(f"default/hook:8443=127.0.0.1:{hook.port}")]
-    found = ApiServer(
-        MemoryStore(),
-        clock=ManualClock(1_800_000_000 * 10**9),
-        randomness=Randomness(1),
-        outgoing=OutgoingSettings(services=services),
-    )
-    yield found
-    found.close()
-
-
-def configure(server, kind, name, *hooks):
-    """Store a configuration of webhooks: `Mutating` or `Validating`."""
-    body = {
-        "metadata": {"name": name},
-        "webhooks": [
-            {
-                "name": f"h{number}.{name}.io",
-                "rules": [RULE],
-                "sideEffects": "None",
-                "admissionReviewVersions": ["v1"],
-                **each,
-            }
-            for number, each in enumerate(hooks)
-        ],
-    }
-    status, found = ask(server, "POST", f"{GROUP}/{kind.lower()}webhookconfigurations", body)
-    assert status == 201, found
-    return found
-
-
-def label(name, value="yes"):
-    def answer(request):
-        operations = [{"op": "add", "path": f"/metadata/labels/{name}", "value": value}]
-        if "labels" not in request["object"]["metadata"]:
-            operations.insert(0, {"op": "add", "path": "/metadata/labels", "value": {}})
-        return patch(*operations)
-
-    return answer
+from webhookserver import allow, patch
 
 
 def test_a_validating_webhook_refuses_in_its_own_words(server, hook):
@@ -287,116 +224,6 @@ def test_a_condition_without_an_answer_counts_as_the_failure_policy_says(server,
     server.close()
 
 
-def test_a_webhook_that_is_down_fails_a_write_or_is_ignored(server, hook):
-    port = hook.port
-    hook.close()
-    configure(server, "Validating", "v", {"clientConfig": hook.client("/v"), "timeoutSeconds": 2})
-    code, found = ask(server, "POST", MAPS, config_map())
-    assert (code, found["reason"]) == (500, "InternalError")
-    assert found["message"] == (
-        'Internal error occurred: failed calling webhook "h0.v.io": failed to call webhook: Post '
-        f'"https://localhost:{port}/v?timeout=2s": dial tcp 127.0.0.1:{port}: connect: connection '
-        "refused"
-    )
-    ask(server, "DELETE", f"{GROUP}/validatingwebhookconfigurations/v")
-    ignoring = {"clientConfig": hook.client("/v"), "failurePolicy": "Ignore"}
-    configure(server, "Validating", "w", ignoring)
-    assert ask(server, "POST", MAPS, config_map())[0] == 201
-
-
-def review(uid, **response):
-    return json.dumps(
-        {
-            "apiVersion": "admission.k8s.io/v1",
-            "kind": "AdmissionReview",
-            "response": {"uid": uid, "allowed": True, **response},
-        }
-    ).encode()
-
-
-LIES = {
-    "another uid": (lambda r: review("x"), "expected response.uid="),
-    "no response": (
-        lambda r: b'{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1"}',
-        "webhook response was absent",
-    ),
-    "no JSON": (lambda r: b"<html>", "couldn't get version/kind; json parse error"),
-    "another kind": (
-        lambda r: review(r["uid"]).replace(b"AdmissionReview", b"Pod"),
-        "expected webhook response of admission.k8s.io/v1, Kind=AdmissionReview, got "
-        "admission.k8s.io/v1, Kind=Pod",
-    ),
-    "a patch from one that validates": (
-        lambda r: review(r["uid"], patch="W10=", patchType="JSONPatch"),
-        "validating webhook may not return response.patch",
-    ),
-    "an error": (
-        lambda r: (500, b"boom"),
-        'an error on the server ("boom") has prevented the request from succeeding',
-    ),
-    "nothing there": (lambda r: (404, b""), "the server could not find the requested resource"),
-    "a redirect": (lambda r: (302, b""), "redirects are not followed"),
-}
-
-
-@pytest.mark.parametrize("lie", LIES)
-def test_a_webhook_that_lies_stores_nothing(server, hook, lie):
-    hook.answers["/v"], words = LIES[lie]
-    configure(server, "Validating", "v", {"clientConfig": hook.client("/v")})
-    code, found = ask(server, "POST", MAPS, config_map())
-    assert (code, found["reason"]) == (500, "InternalError")
-    assert 'failed calling webhook "h0.v.io": ' in found["message"]
-    assert words in found["message"]
-    assert ask(server, "GET", f"{MAPS}/a")[0] == 404
-
-
-def test_a_body_that_never_ends_is_not_read_to_its_end(server, hook, monkeypatch):
-    monkeypatch.setattr("dralab.apiserver.outgoing.client.LARGEST", 1000)
-    hook.answers["/v"] = lambda request: review(request["uid"], auditAnnotations={"k": "x" * 2000})
-    configure(server, "Validating", "v", {"clientConfig": hook.client("/v")})
-    code, found = ask(server, "POST", MAPS, config_map())
-    assert code == 500
-    assert "the response body is larger than 1000 bytes" in found["message"]
-
-
-@pytest.mark.parametrize("kind", [_Reading, _Pieces])
-@pytest.mark.parametrize(
-    ("before", "piece"),
-    [
-        (b"HTTP/1.1 200 OK\r\n", b"X-A: b\r\n"),
-        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n", b"X-A: b\r\n"),
-        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX", b"a" * 100),
-        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;", b"a" * 100),
-        (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
-    ],
-    ids=["headers", "trailers", "one trailer", "an extension", "no answer yet"],
-)
-def test_nothing_endless_beside_the_body_is_read(kind, before, piece):
-    reading = kind()
-    reading.feed(before)
-    with pytest.raises(Unreachable, match=r"exceeded|malformed"):  # noqa: PT012 - any of them
-        for _ in range(2 * HEAD // len(piece)):
-            reading.feed(piece)
-
-
-@pytest.mark.parametrize(
-    ("operations", "words"),
-    [
-        ([{"op": "remove", "path": "/data/none"}], "operation 0"),
-        (["x"], "operation 0 is not an object"),
-        ([{"op": "replace", "path": "", "value": []}], "not an object"),
-        ([{"op": "replace", "path": "/data", "value": "x"}], "cannot unmarshal string"),
-    ],
-)
-def test_a_bad_patch_fails_the_write_whatever_the_failure_policy(server, hook, operations, words):
-    hook.answers["/m"] = lambda request: patch(*operations)
-    ignoring = {"clientConfig": hook.client("/m"), "failurePolicy": "Ignore"}
-    configure(server, "Mutating", "m", ignoring)
-    code, found = ask(server, "POST", MAPS, config_map())
-    assert (code, found["reason"]) == (500, "InternalError")
-    assert words in found["message"]
-
-
 def test_a_webhook_with_side_effects_is_not_asked_about_a_dry_run(server, hook):
     hook.answers["/v"] = allow
     configure(server, "Validating", "v", {"clientConfig": hook.client("/v")})
@@ -419,77 +246,6 @@ def test_warnings_reach_the_client_once_also_with_a_refusal(server, hook):
     hook.answers["/v"] = lambda request: {"allowed": False, "warnings": ["careful"]}
     code, found = ask(server, "POST", MAPS, config_map("b"))
     assert (code, found["warnings"]) == (400, ['299 - "careful"'])
-
-
-def test_a_service_is_where_the_operator_says(server, hook):
-    hook.answers["/v"] = allow
-    service = {"name": "hook", "namespace": "default", "port": 8443, "path": "/v"}
-    configure(
-        server, "Validating", "v", {"clientConfig": {"service": service, "caBundle": hook.ca}}
-    )
-    assert ask(server, "POST", MAPS, config_map())[0] == 201
-    assert len(hook.asked) == 1
-    other = {"name": "other", "namespace": "default"}
-    configure(server, "Validating", "w", {"clientConfig": {"service": other, "caBundle": hook.ca}})
-    code, found = ask(server, "POST", MAPS, config_map("b"))
-    assert code == 500
-    assert found["message"].endswith(
-        'Post "https://other.default.svc:443/?timeout=10s": service "other" not found'
-    )
-
-
-def test_a_service_is_found_by_its_endpoints_on_the_loopback(server, hook):
-    hook.answers["/v"] = allow
-    port = {"name": "https", "port": 443}
-    spec = {"selector": {"app": "hook"}, "ports": [port]}
-    services = "/api/v1/namespaces/default/services"
-    assert ask(server, "POST", services, {"metadata": {"name": "hook"}, "spec": spec})[0] == 201
-    slices = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
-    labels = {"kubernetes.io/service-name": "hook"}
-    slice_ = {
-        "metadata": {"name": "hook-1", "labels": labels},
-        "addressType": "IPv4",
-        "endpoints": [{"addresses": ["127.0.0.1"], "conditions": {"ready": True}}],
-        "ports": [{"name": "https", "port": hook.port}],
-    }
-    assert ask(server, "POST", slices, slice_)[0] == 201
-    service = {"name": "hook", "namespace": "default", "path": "/v"}
-    configure(
-        server, "Validating", "v", {"clientConfig": {"service": service, "caBundle": hook.ca}}
-    )
-    assert ask(server, "POST", MAPS, config_map())[0] == 201
-    slice_["endpoints"][0]["addresses"] = ["10.1.2.3"]
-    assert ask(server, "PUT", f"{slices}/hook-1", slice_)[0] == 200
-    code, found = ask(server, "POST", MAPS, config_map("b"))
-    assert code == 500
-    assert (
-        "this server may not connect to 10.1.2.3: --service default/hook=HOST:PORT"
-        in (found["message"])
-    )
-
-
-@pytest.mark.parametrize(
-    "host", ["10.0.0.5", "169.254.169.254", "[::ffff:10.0.0.5]", "example.com"]
-)
-def test_the_server_connects_only_where_the_operator_allows(server, hook, host):
-    client = {"url": f"https://{host}/v", "caBundle": hook.ca}
-    found = configure(server, "Validating", "v", {"clientConfig": client})
-    (warning,) = found["warnings"]
-    assert "webhook h0.v.io cannot be called: this server may not connect to" in warning
-    code, found = ask(server, "POST", MAPS, config_map())
-    assert code == 500
-    assert "--webhook-network" in found["message"]
-
-
-def test_an_unknown_authority_is_not_trusted(server, hook):
-    hook.answers["/v"] = allow
-    client = hook.client("/v") | {"caBundle": b64encode(Authority().pem).decode()}
-    configure(server, "Validating", "v", {"clientConfig": client})
-    code, found = ask(server, "POST", MAPS, config_map())
-    assert code == 500
-    assert found["message"].endswith(
-        "tls: failed to verify certificate: x509: certificate signed by unknown authority"
-    )
 
 
 def test_the_configurations_themselves_are_never_shown_to_webhooks(server, hook):
@@ -660,59 +416,3 @@ def test_a_webhook_is_asked_about_connections_to_pods(server, hook):
     code, found = ask(server, "POST", f"{pods}/p/exec?command=ls")
     assert (code, found["message"]) == (400, "pod p does not have a host assigned")
     assert hook.asked[-1][1]["object"]["command"] == ["ls"]
-
-
-SERVICE = {"name": "s", "namespace": "n"}
-
-
-@pytest.mark.parametrize(
-    ("service", "wanted"),
-    [
-        (SERVICE, []),
-        # So says kube-apiserver 1.36.2, which confuses the two.
-        ({"name": "s"}, ["name: Required value"]),
-        ({"namespace": "n"}, ["namespace: Required value"]),
-        ({}, ["name: Required value", "namespace: Required value"]),
-        (SERVICE | {"path": "/a/b/"}, []),
-        (
-            SERVICE | {"path": "a"},
-            [
-                "path: Invalid value: \"a\": must start with a '/'",
-                'path: Invalid value: "a": segment[0] may not be empty',
-            ],
-        ),
-        (SERVICE | {"path": "//"}, ['path: Invalid value: "//": segment[0] may not be empty']),
-        (
-            SERVICE | {"path": "/a//b"},
-            ['path: Invalid value: "/a//b": segment[1] may not be empty'],
-        ),
-        (SERVICE | {"port": 65535}, []),
-        (
-            SERVICE | {"port": 65536},
-            [
-                "port: Invalid value: 65536: port is not valid: must be between 1 and 65535, "
-                "inclusive"
-            ],
-        ),
-    ],
-)
-def test_the_service_of_a_webhook_is_named_whole(server, hook, service, wanted):
-    client = {"caBundle": hook.client("/x")["caBundle"], "service": service}
-    body = {
-        "metadata": {"name": "c"},
-        "webhooks": [
-            {
-                "name": "h.c.io",
-                "rules": [RULE],
-                "sideEffects": "None",
-                "admissionReviewVersions": ["v1"],
-                "clientConfig": client,
-            }
-        ],
-    }
-    status, found = ask(server, "POST", f"{GROUP}/validatingwebhookconfigurations", body)
-    assert status == (422 if wanted else 201)
-    causes = found.get("details", {}).get("causes", ())
-    at = "webhooks[0].clientConfig.service."
-    told = [f"{each['field'].removeprefix(at)}: {each['message']}" for each in causes]
-    assert told == wanted

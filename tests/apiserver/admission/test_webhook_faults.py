@@ -1,0 +1,120 @@
+"""Admission webhooks that are down, lie, never end or patch what is not there."""
+
+import json
+
+import pytest
+
+from admissions import GROUP, MAPS, ask, config_map, configure
+from dralab.apiserver.outgoing.client import HEAD, _Pieces, _Reading
+from dralab.apiserver.outgoing.targets import Unreachable
+from webhookserver import patch
+
+
+def test_a_webhook_that_is_down_fails_a_write_or_is_ignored(server, hook):
+    port = hook.port
+    hook.close()
+    configure(server, "Validating", "v", {"clientConfig": hook.client("/v"), "timeoutSeconds": 2})
+    code, found = ask(server, "POST", MAPS, config_map())
+    assert (code, found["reason"]) == (500, "InternalError")
+    assert found["message"] == (
+        'Internal error occurred: failed calling webhook "h0.v.io": failed to call webhook: Post '
+        f'"https://localhost:{port}/v?timeout=2s": dial tcp 127.0.0.1:{port}: connect: connection '
+        "refused"
+    )
+    ask(server, "DELETE", f"{GROUP}/validatingwebhookconfigurations/v")
+    ignoring = {"clientConfig": hook.client("/v"), "failurePolicy": "Ignore"}
+    configure(server, "Validating", "w", ignoring)
+    assert ask(server, "POST", MAPS, config_map())[0] == 201
+
+
+def review(uid, **response):
+    return json.dumps(
+        {
+            "apiVersion": "admission.k8s.io/v1",
+            "kind": "AdmissionReview",
+            "response": {"uid": uid, "allowed": True, **response},
+        }
+    ).encode()
+
+
+LIES = {
+    "another uid": (lambda r: review("x"), "expected response.uid="),
+    "no response": (
+        lambda r: b'{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1"}',
+        "webhook response was absent",
+    ),
+    "no JSON": (lambda r: b"<html>", "couldn't get version/kind; json parse error"),
+    "another kind": (
+        lambda r: review(r["uid"]).replace(b"AdmissionReview", b"Pod"),
+        "expected webhook response of admission.k8s.io/v1, Kind=AdmissionReview, got "
+        "admission.k8s.io/v1, Kind=Pod",
+    ),
+    "a patch from one that validates": (
+        lambda r: review(r["uid"], patch="W10=", patchType="JSONPatch"),
+        "validating webhook may not return response.patch",
+    ),
+    "an error": (
+        lambda r: (500, b"boom"),
+        'an error on the server ("boom") has prevented the request from succeeding',
+    ),
+    "nothing there": (lambda r: (404, b""), "the server could not find the requested resource"),
+    "a redirect": (lambda r: (302, b""), "redirects are not followed"),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_webhook_that_lies_stores_nothing(server, hook, lie):
+    hook.answers["/v"], words = LIES[lie]
+    configure(server, "Validating", "v", {"clientConfig": hook.client("/v")})
+    code, found = ask(server, "POST", MAPS, config_map())
+    assert (code, found["reason"]) == (500, "InternalError")
+    assert 'failed calling webhook "h0.v.io": ' in found["message"]
+    assert words in found["message"]
+    assert ask(server, "GET", f"{MAPS}/a")[0] == 404
+
+
+def test_a_body_that_never_ends_is_not_read_to_its_end(server, hook, monkeypatch):
+    monkeypatch.setattr("dralab.apiserver.outgoing.client.LARGEST", 1000)
+    hook.answers["/v"] = lambda request: review(request["uid"], auditAnnotations={"k": "x" * 2000})
+    configure(server, "Validating", "v", {"clientConfig": hook.client("/v")})
+    code, found = ask(server, "POST", MAPS, config_map())
+    assert code == 500
+    assert "the response body is larger than 1000 bytes" in found["message"]
+
+
+@pytest.mark.parametrize("kind", [_Reading, _Pieces])
+@pytest.mark.parametrize(
+    ("before", "piece"),
+    [
+        (b"HTTP/1.1 200 OK\r\n", b"X-A: b\r\n"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n", b"X-A: b\r\n"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX", b"a" * 100),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;", b"a" * 100),
+        (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+    ],
+    ids=["headers", "trailers", "one trailer", "an extension", "no answer yet"],
+)
+def test_nothing_endless_beside_the_body_is_read(kind, before, piece):
+    reading = kind()
+    reading.feed(before)
+    with pytest.raises(Unreachable, match=r"exceeded|malformed"):  # noqa: PT012 - any of them
+        for _ in range(2 * HEAD // len(piece)):
+            reading.feed(piece)
+
+
+@pytest.mark.parametrize(
+    ("operations", "words"),
+    [
+        ([{"op": "remove", "path": "/data/none"}], "operation 0"),
+        (["x"], "operation 0 is not an object"),
+        ([{"op": "replace", "path": "", "value": []}], "not an object"),
+        ([{"op": "replace", "path": "/data", "value": "x"}], "cannot unmarshal string"),
+    ],
+)
+def test_a_bad_patch_fails_the_write_whatever_the_failure_policy(server, hook, operations, words):
+    hook.answers["/m"] = lambda request: patch(*operations)
+    ignoring = {"clientConfig": hook.client("/m"), "failurePolicy": "Ignore"}
+    configure(server, "Mutating", "m", ignoring)
+    code, found = ask(server, "POST", MAPS, config_map())
+    assert (code, found["reason"]) == (500, "InternalError")
+    assert words in found["message"]
