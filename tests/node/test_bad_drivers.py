@@ -11,10 +11,18 @@ import pytest
 
 from dralab.contracts.cdi import CdiError
 from dralab.contracts.cdi_cache import LARGEST_FILE, CdiCache, ContainerConfig, FileDirectory
-from dralab.contracts.plugin import ClaimRef, DeviceHealth, PluginError, PrepareResult
+from dralab.contracts.plugin import (
+    ClaimRef,
+    DeviceHealth,
+    PluginError,
+    PreparedDevice,
+    PrepareResult,
+)
+from dralab.drivers.hosted_plugin import HostedPlugin
 from dralab.kernel.clock import SECOND
 from dralab.node.plugins import Plugins
 from dralab.runtime.live import LiveEngine
+from suitelab import SuiteLab
 from waiting import PATIENCE, until
 
 grpc = pytest.importorskip("grpc", reason="the extra dralab[grpc] is not installed")
@@ -206,6 +214,16 @@ def test_an_error_text_of_many_kilobytes_is_shortened(registrar, served):
     assert "\x1b" not in str(caught.value)
 
 
+def test_the_error_of_a_claim_is_shortened_and_printable(registrar, served):
+    found = wire.version("v1.DRAPlugin").messages.NodePrepareResourcesResponse()
+    found.claims["uid-1"].error = "broken\n\x1b[31m" + "x" * 100_000
+    raw = found.SerializeToString()
+    served.serve("gpu.example.com", dra=lambda _r, _c: raw)
+    error = plugin_of(registrar, "gpu.example.com").prepare([REF])["uid-1"].error
+    assert error.startswith("broken ?[31mxxx")
+    assert len(error) < 1100
+
+
 def test_a_call_without_an_answer_keeps_nobody_else_waiting(registrar, served):
     over = threading.Event()
 
@@ -281,3 +299,21 @@ def test_what_is_not_a_file_is_left_alone(cdi):
     (cdi / "nowhere.yaml").symlink_to("missing")
     cache = CdiCache([FileDirectory(cdi)])
     assert (cache.devices, cache.errors) == (["vendor.com/gpu=one"], {})
+
+
+def test_ids_that_cannot_be_resolved_do_not_fill_the_status_of_a_pod(monkeypatch):
+    lab = SuiteLab()
+    ids = tuple(f"vendor.com/gpu=\x1b[2J{number}" for number in range(10_000))
+    device = PreparedDevice(requests=(), pool="node-0", device="device-00", cdi_ids=ids)
+
+    def prepare(_plugin, claims):
+        return {each.uid: PrepareResult(devices=(device,)) for each in claims}
+
+    monkeypatch.setattr(HostedPlugin, "prepare", prepare)
+    lab.create(lab.template("t"), lab.pod("p", inline=["t"]))
+    [status] = lab.get("p")["status"]["containerStatuses"]
+    waiting = status["state"]["waiting"]
+    assert waiting["reason"] == "CreateContainerError"
+    assert waiting["message"].startswith("CDI device injection failed: unresolvable CDI devices ")
+    assert len(waiting["message"]) < 1100
+    assert "\x1b" not in waiting["message"]

@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
+LONGEST_TEXT: Final = 1024
 Health = Literal["Healthy", "Unhealthy", "Unknown"]
 
 
@@ -86,3 +87,15 @@ class Plugin(Protocol):
     def health(self) -> Sequence[DeviceHealth]:
         """Return what is known of the devices' health; nothing where the driver does not tell."""
         ...
+
+
+def readable(text: str, limit: int = LONGEST_TEXT) -> str:
+    r"""Return what a driver wrote, printable and of at most `limit` characters.
+
+    >>> readable("two\nlines, \x1b[31mred")
+    'two lines, ?[31mred'
+    """
+    printable = "".join(
+        each if each.isprintable() else " " if each.isspace() else "?" for each in text[: limit + 1]
+    )
+    return printable if len(text) <= limit else f"{printable[:limit]}..."

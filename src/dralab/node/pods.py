@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, Final
 
 from dralab.contracts.cdi import CdiError
+from dralab.contracts.plugin import readable
 from dralab.kernel.clock import SECOND, from_rfc3339, rfc3339
 from dralab.node.container_environment import ConfigError, args_of, argv_of, config_of
 from dralab.node.container_runs import RunningContainer
@@ -313,7 +314,7 @@ class PodLife:
             return self._refused(
                 each,
                 "CreateContainerError",
-                f"CDI device injection failed: {error}"
+                f"CDI device injection failed: {readable(str(error))}"
                 if isinstance(error, CdiError)
                 else f"{error}",
             )

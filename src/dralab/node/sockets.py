@@ -16,7 +16,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from dralab.contracts import wire
-from dralab.contracts.plugin import ClaimRef, DeviceHealth, PluginError, PrepareResult
+from dralab.contracts.plugin import (
+    ClaimRef,
+    DeviceHealth,
+    PluginError,
+    PrepareResult,
+    readable,
+)
 from dralab.contracts.wire import SocketError
 from dralab.kernel.clock import SECOND, Clock
 from dralab.node.plugins import Plugins, RemotePlugin
@@ -27,7 +33,6 @@ LOOK_EVERY: Final = SECOND
 FIRST_BACK_OFF: Final = SECOND // 2
 LONGEST_BACK_OFF: Final = 122 * SECOND
 LONGEST_NAME: Final = 63  # resource.k8s.io: names of drivers
-LONGEST_TEXT: Final = 1024
 # In seconds, as gRPC has them.
 DIAL: Final = 10.0
 INFO: Final = 1.0
@@ -112,11 +117,16 @@ class SocketPlugin(RemotePlugin):
 
     def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, PrepareResult]:
         """Prepare claims. PluginError: no answer within 45 s."""
-        return self.version.prepared_of(self._call("Prepare", claims))
+        found = self.version.prepared_of(self._call("Prepare", claims))
+        return {
+            uid: replace(one, error=readable(one.error)) if one.error else one
+            for uid, one in found.items()
+        }
 
     def unprepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, str]:
         """Unprepare claims. PluginError: no answer within 45 s."""
-        return wire.unprepared_of(self._call("Unprepare", claims))
+        found = wire.unprepared_of(self._call("Unprepare", claims))
+        return {uid: readable(error) for uid, error in found.items()}
 
     def health(self) -> Sequence[DeviceHealth]:
         """Return what was reported; a report that is too old is of unknown health."""
@@ -352,7 +362,7 @@ class Registrar:
             problem = (
                 self._refusal(info, endpoint, taken)
                 if info.type == wire.PLUGIN_TYPE
-                else f"no handler registered for plugin type: {_shortened(info.type)} "
+                else f"no handler registered for plugin type: {readable(info.type)} "
                 f"at socket {path}"
             )
             status = messages.RegistrationStatus(plugin_registered=not problem, error=problem)
@@ -396,7 +406,7 @@ class Registrar:
             return where + "empty list of supported gRPC services (aka supported versions)"
         if not set(offered) & set(self.versions):
             return where + (
-                f"none of services supported by the plugin ({_shortened(', '.join(offered))}) "
+                f"none of services supported by the plugin ({readable(', '.join(offered))}) "
                 f"are supported by the kubelet ({', '.join(self.versions)})"
             )
         if (info.name, endpoint) in taken:
@@ -446,13 +456,7 @@ def _bad_endpoint(endpoint: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    return f'"{_shortened(text)}"'
-
-
-def _shortened(text: str) -> str:
-    """Return a text that a plugin sent, short and printable enough for a log."""
-    printable = "".join(each if each.isprintable() else "?" for each in text[: LONGEST_TEXT + 1])
-    return printable if len(text) <= LONGEST_TEXT else f"{printable[:LONGEST_TEXT]}..."
+    return f'"{readable(text)}"'
 
 
 def _sockets(directory: Path) -> dict[Path, tuple[int, int]]:
@@ -478,7 +482,7 @@ def text_of(error: Any) -> str:
     """Return an error of gRPC as Go prints it."""
     if not hasattr(error, "code"):
         return str(error)
-    return f"rpc error: code = {status_of(error)} desc = {_shortened(str(error.details()))}"
+    return f"rpc error: code = {status_of(error)} desc = {readable(str(error.details()))}"
 
 
 def status_of(error: Any) -> str:
