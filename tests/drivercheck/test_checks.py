@@ -98,6 +98,20 @@ def test_a_driver_that_lists_devices_in_no_order_fails_by_its_writes_alone():
     assert failed(run(target(Unordered), ["slices"])) == ["slices.quiet-restart"]
 
 
+class Ignorant(Lamps):
+    """Knows nothing of its devices' health, and says so once."""
+
+    def health(self):
+        return [replace(one, health="Unknown") for one in super().health()]
+
+
+@pytest.mark.conformance
+def test_unknown_health_need_not_be_reported_again():
+    server = MUTANTS["health.refresh"]().parts.server
+    report = run(target(Ignorant, server=server), ["health.refresh"], lanes=1)
+    assert [each.outcome for each in report.results] == [Outcome.SKIPPED]
+
+
 def test_patterns_select_checks_and_a_wrong_one_is_refused():
     catalog = Catalog()
     for name in ("crash.a", "crash.b", "load.a"):

@@ -107,10 +107,28 @@ def test_a_missing_host_path_is_made_only_below_the_node(node, tmp_path):
     spec = spec_of(start(["true"], mounts=mounts), node, own, {})
     assert [each["source"] for each in spec["binds"]] == [
         f"{tmp_path}/n1/plugins",
-        f"{own}/missing-1",
+        f"{tmp_path}/n1/host-paths/no/such/path",
     ]
     assert (tmp_path / "n1/plugins").is_dir()
     assert not Path("/no/such").exists()
+
+
+def test_containers_of_a_node_share_a_host_path_that_the_machine_has_not(node, tmp_path):
+    """As device nodes and mounts of CDI, too: one container makes them for others."""
+    made = []
+    for name in ("faker", "plugin"):
+        own = tmp_path / name
+        own.mkdir()
+        mounts = [host("/no/such/root", "/root-of-fakes"), host("/no/../no/such/root/x", "/x")]
+        device = {"path": "/dev/card0", "hostPath": "/no/such/root/dev/card0"}
+        begun = start(["true"], mounts=mounts, devices=[device, {"path": "/dev/null"}])
+        made.append(spec_of(begun, node, own, {}))
+    place = f"{tmp_path}/n1/host-paths/no/such/root"
+    for spec in made:
+        assert [each["source"] for each in spec["binds"]][:2] == [place, f"{place}/x"]
+        found = {"path": "/dev/card0", "hostPath": f"{place}/dev/card0"}
+        assert spec["devices"] == [found, {"path": "/dev/null"}]
+    assert node.found("/no/../../../such") == tmp_path / "n1/host-paths/such"
 
 
 @needs_namespaces
@@ -275,3 +293,14 @@ def test_a_root_can_be_read_only(bench):
     assert code == 1
     assert written.splitlines()[0] == "ok"
     assert written.count("Read-only file system") == 2
+
+
+@needs_root
+def test_mounts_over_what_the_machine_has_can_be_written_in_a_read_only_root(bench, tmp_path):
+    # The missing one has the entries of /usr be shown one by one, /usr/share among them.
+    mounts = [host(tmp_path, path) for path in ("/usr/share", "/usr/no-such-directory")]
+    code, written = bench.run(
+        "touch /usr/share/x && echo ok", privileges=Privileges(read_only_root=True), mounts=mounts
+    )
+    assert (code, written) == (0, "ok")
+    assert (tmp_path / "x").exists()

@@ -16,6 +16,7 @@ class CheckLimits:
     stale: float = 30.0  # kubelet: a report is too old
     # The Go library repairs 30 s after an event, or 60 s after it has created a slice.
     repair: float = 90.0
+    remembered: float = 60.0  # the Go library does not look again at what it wrote
     settle: float = 5.0  # slices are written one after the other: how long a pool is incomplete
     quiet: float = 2.0  # without a reason to write, nothing is written for so long
     reports: int = 10  # health reports a second without a change: more is a flood

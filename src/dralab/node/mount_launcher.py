@@ -124,6 +124,8 @@ class Root:
     def close(self) -> None:
         """Make everything read-only but what is mounted for the container itself."""
         for path in sorted(self.filled):
+            if path[len(self.path) :] in self.targets:
+                continue  # a mount of the container lies over it
             try:
                 _mount("", path, "", MS_REMOUNT | MS_BIND | MS_RDONLY)
             except OSError as error:

@@ -4,6 +4,7 @@ The paths of a node, such as `/var/lib/kubelet`, are those of this node of drala
 one machine have a directory each. `mount_launcher` makes the namespace.
 """
 
+import os
 import subprocess
 import sys
 import urllib.parse
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dralab.node.containers import ContainerStart
+from dralab.values.json_types import JsonDict, JsonObject
 
 SPEC: Final = "mounts.json"
 LAUNCHER: Final = Path(__file__).with_name("mount_launcher.py")
@@ -24,9 +26,13 @@ NRI_ROOTS: Final = ("/var/run/nri", "/run/nri")
 
 @dataclass(frozen=True, slots=True)
 class NodePaths:
-    """Where a node's well-known directories are on this machine, the longest path first."""
+    """Where a node's well-known directories are on this machine, the longest path first.
+
+    What this machine has not got, and a container of the node was given, is below `others`.
+    """
 
     known: Sequence[tuple[str, str]] = ()
+    others: Path | None = None
 
     @classmethod
     def of(cls, root: Path, cdi: Path, nri: Path | None = None) -> "NodePaths":
@@ -38,7 +44,7 @@ class NodePaths:
         known += [(STATIC_CDI_ROOT, str(static_cdi_of(root).absolute()))]
         known += [(path, str(cdi.absolute())) for path in CDI_ROOTS]
         known += [(path, str((nri or root / "nri").absolute())) for path in NRI_ROOTS]
-        return cls(sorted(known, key=lambda pair: -len(pair[0])))
+        return cls(sorted(known, key=lambda pair: -len(pair[0])), root.absolute() / "host-paths")
 
     def here(self, path: str) -> str:
         """Return where a path of the node is on this machine.
@@ -50,6 +56,16 @@ class NodePaths:
             if path == theirs or path.startswith(f"{theirs}/"):
                 return ours + path[len(theirs) :]
         return path
+
+    def found(self, path: str) -> Path:
+        """Return where a path of the node is, or is to be made: never on the machine itself.
+
+        Without `others`, what the machine has not got is at the machine's path.
+        """
+        here = Path(self.here(path))
+        if self.others is None or self.is_own(path) or here.exists():
+            return here
+        return self.others / os.path.normpath(f"/{path}").lstrip("/")
 
     def is_own(self, path: str) -> bool:
         """Return whether a path of the node has a directory of the node's own."""
@@ -91,14 +107,14 @@ def spec_of(
 
     `directory` is its own; `volumes` are the directories of volumes that are not of the machine.
     What a `hostPath` names is made if it is missing: on the node's own paths there, elsewhere as an
-    empty directory that only this container has.
+    empty directory that only containers of this node have.
     """
     binds = []
     for number, mount in enumerate(start.config.mounts):
         if mount["hostPath"]:
-            source = Path(paths.here(mount["hostPath"]))
+            source = paths.found(mount["hostPath"])
             if not source.exists():
-                if not paths.is_own(mount["hostPath"]):
+                if paths.others is None and not paths.is_own(mount["hostPath"]):
                     source = directory / f"missing-{number}"
                 source.mkdir(parents=True, exist_ok=True)
         else:
@@ -127,7 +143,7 @@ def spec_of(
     return {
         "root": str(root),
         "binds": binds,
-        "devices": [dict(each) for each in start.config.device_nodes],
+        "devices": [_device(each, paths) for each in start.config.device_nodes],
         "cwd": start.working_dir or ("/" if start.privileges.user else str(directory)),
         "hostname": start.hostname,
         "privileges": start.privileges.told(),
@@ -136,6 +152,13 @@ def spec_of(
 
 def _bind(source: Path, target: str, *, readonly: bool = False) -> dict[str, Any]:
     return {"source": str(source), "target": target, "readonly": readonly}
+
+
+def _device(node: JsonObject, paths: NodePaths) -> JsonDict:
+    """Return a device node of CDI, with the path of the machine at which it is found."""
+    if source := node.get("hostPath"):
+        return {**node, "hostPath": str(paths.found(source))}
+    return dict(node)
 
 
 def launching(spec: Path) -> list[str]:

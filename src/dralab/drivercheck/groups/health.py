@@ -135,6 +135,8 @@ def once(bench: Bench) -> None:
 )  # fmt: skip
 def refresh(bench: Bench) -> None:
     with stream_of(bench) as stream:
+        if all(one.health == "Unknown" for one in stream.devices()):
+            raise NotApplicable("all devices are Unknown, as they are without a report")
         own = [one.timeout for one in stream.devices() if one.timeout > 0]
         limit = min([*own, bench.limits.stale])
         begin = stream.reports[0][0]
