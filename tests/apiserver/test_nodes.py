@@ -1,12 +1,13 @@
 """Which nodes a server connects to: none because a Node object says so."""
 
 import base64
+import re
 
 import pytest
 
 from dralab.api.status import ApiError
 from dralab.apiserver.http.messages import HttpRequest, HttpResponse, Proxied
-from dralab.apiserver.nodes import NodeRequest
+from dralab.apiserver.nodes import NodeRequest, container_of
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import MemoryStore
 from dralab.runtime.local import LocalClient
@@ -130,3 +131,32 @@ def test_a_kubelet_is_asked_in_its_own_words(verb, query, target):
 def test_no_name_leads_out_of_its_place_in_a_path():
     wanted = NodeRequest(verb="exec", namespace="a/b", pod="../x", container="c?d", query={})
     assert wanted.target == "/exec/a%2Fb/..%2Fx/c%3Fd"
+
+
+def named(*names):
+    return [{"name": name} for name in names]
+
+
+@pytest.mark.parametrize(
+    ("spec", "asked", "found"),
+    [
+        ({"containers": named("c")}, None, "c"),
+        ({"containers": named("c"), "initContainers": named("i")}, None, "c"),
+        ({"containers": named("c"), "initContainers": named("i")}, "i", "i"),
+        ({"containers": named("c"), "ephemeralContainers": named("e")}, "e", "e"),
+        ({"containers": named("c")}, "x", "container x is not valid for pod p"),
+        (
+            {"containers": named("c", "d"), "initContainers": named("i")},
+            None,
+            "a container name must be specified for pod p, choose one of: [i c d]",
+        ),
+    ],
+)
+def test_a_request_is_about_a_container_of_the_pod(spec, asked, found):
+    pod = {"metadata": {"name": "p"}, "spec": spec}
+    query = {} if asked is None else {"container": [asked]}
+    if " " not in found:
+        assert container_of(pod, query) == found
+        return
+    with pytest.raises(ApiError, match=re.escape(found)):
+        container_of(pod, query)

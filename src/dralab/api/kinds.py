@@ -46,8 +46,8 @@ class Kind:
     metadata.name and metadata.namespace. `custom` is whatever defines a kind that is no
     built-in one (None for those); with `strategic` it once was one, and takes strategic merge
     patches all the same. `added` are fields that a built-in kind has on this server beyond those
-    of Kubernetes: schemas by path, as `api.extended` reads them. `api_version` is that of its
-    objects.
+    of Kubernetes: schemas by path, as `api.extended` reads them. `deprecation` is what the server
+    says of every request for it. `api_version` is that of its objects.
     """
 
     group: str
@@ -67,6 +67,7 @@ class Kind:
     custom: Any = None
     strategic: bool = False
     added: Mapping[tuple[str, ...], Mapping[str, Any]] = field(default_factory=dict)
+    deprecation: str = ""
     api_version: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -234,4 +235,5 @@ def kind_of(entry: Mapping[str, Any], custom: Any = None) -> Kind:
         list_kind=entry.get("listKind") or f"{name}List",
         custom=custom,
         strategic=entry.get("strategic", False),
+        deprecation=entry.get("deprecation", ""),
     )

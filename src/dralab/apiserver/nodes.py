@@ -232,25 +232,25 @@ def chosen(wanted: NodeRequest, known: Sequence[str]) -> str:
 
 
 def container_of(pod: Mapping[str, Any], query: Query) -> str:
-    """Return the container that a request is about. ApiError."""
+    """Return the container that a request is about. ApiError.
+
+    Source: `validateContainer` of kube-apiserver 1.36.
+    """
     names = [
         each["name"]
-        for key in ("containers", "initContainers")
+        for key in ("initContainers", "containers", "ephemeralContainers")
         for each in pod["spec"].get(key) or ()
     ]
     given, pod_name = query.get("container"), pod["metadata"]["name"]
+    mains = pod["spec"]["containers"]
     name = given[0] if given else ""
+    if not name and len(mains) == 1:
+        return str(mains[0]["name"])
     if not name:
-        mains = [each["name"] for each in pod["spec"]["containers"]]
-        if len(names) > 1:
-            inits = names[len(mains) :]
-            choices = f"choose one of: [{' '.join(mains)}]"
-            if inits:
-                choices += f" or one of the init containers: [{' '.join(inits)}]"
-            raise ApiError.bad_request(
-                f"a container name must be specified for pod {pod_name}, {choices}"
-            )
-        name = mains[0]
+        choices = f"choose one of: [{' '.join(names)}]"
+        raise ApiError.bad_request(
+            f"a container name must be specified for pod {pod_name}, {choices}"
+        )
     if name not in names:
         raise ApiError.bad_request(f"container {name} is not valid for pod {pod_name}")
     return name

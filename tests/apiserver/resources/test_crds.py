@@ -360,3 +360,31 @@ def test_a_finalizer_without_a_slash_is_warned_of_where_the_kind_is_custom(ask):
 def test_which_built_in_kinds_take_a_finalizer_without_a_slash(ask, path, body, status):
     metadata = {"name": "x", "finalizers": ["a.b.c"]}
     assert ask("POST", path, {**body, "metadata": metadata})[0] == status
+
+
+@pytest.mark.parametrize(
+    ("versions", "told"),
+    [
+        ([], "x.io/v1beta1 Foo is deprecated; use x.io/v1 Foo"),
+        ([version("v2", storage=False)], "x.io/v1beta1 Foo is deprecated; use x.io/v2 Foo"),
+        ([version("v2", storage=False, deprecated=True)],
+         "x.io/v1beta1 Foo is deprecated; use x.io/v1 Foo"),
+    ],
+)  # fmt: skip
+def test_every_answer_of_a_deprecated_version_says_what_to_use(versions, told):
+    ask = Asked()
+    old = version("v1beta1", storage=False, deprecated=True)
+    assert ask("POST", CRDS, definition(version(), old, *versions))[0] == 201
+    beta = FOOS.replace("v1", "v1beta1")
+    assert warnings(ask.full("GET", beta)) == warnings(ask.full("GET", f"{beta}/missing")) == [told]
+    assert warnings(ask.full("GET", FOOS)) == []
+
+
+def warnings(answer):
+    return [value.split('"')[1] for name, value in answer.headers if name == "Warning"]
+
+
+def test_a_deprecated_version_may_bring_its_own_words():
+    ask = Asked()
+    ask("POST", CRDS, definition(version(deprecated=True, deprecationWarning="move on")))
+    assert warnings(ask.full("GET", FOOS)) == ["move on"]

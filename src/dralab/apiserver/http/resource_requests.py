@@ -125,7 +125,7 @@ class ResourceRequests:
             from dralab.apiserver.http.cbor_messages import with_json_body
 
             request = with_json_body(request, route.kind)
-        if (warning := DEPRECATED.get(route.kind.hub)) is None:
+        if not (warning := route.kind.deprecation or DEPRECATED.get(route.kind.hub)):
             return self._answer(request, route, user)
         try:
             answer = self._answer(request, route, user)

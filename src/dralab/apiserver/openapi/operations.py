@@ -25,14 +25,14 @@ PARAMETERS: Final[Mapping[str, tuple[str, str]]] = {
     "continue": ("string", "Where to continue the list, from the previous response."),
     "dryRun": ("string", "All: do everything except storing the object."),
     "fieldManager": ("string", "The name of the client that makes the change."),
-    "fieldSelector": ("string", "Only objects with these fields."),
+    "fieldSelector": ("string", "Restricts the list of returned objects by their fields."),
     "fieldValidation": (
         "string",
         "What to do about unknown and duplicate fields: Ignore, Warn or Strict.",
     ),
     "force": ("boolean", "Take fields from their owners; only for server-side apply."),
     "gracePeriodSeconds": ("integer", "The grace period for deletion."),
-    "labelSelector": ("string", "Only objects with these labels."),
+    "labelSelector": ("string", "Restricts the list of returned objects by their labels."),
     "limit": ("integer", "The maximum number of items."),
     "orphanDependents": ("boolean", "Deprecated: use propagationPolicy."),
     "pretty": ("string", "Ignored."),
@@ -41,7 +41,7 @@ PARAMETERS: Final[Mapping[str, tuple[str, str]]] = {
     "resourceVersionMatch": ("string", "How to interpret resourceVersion."),
     "sendInitialEvents": ("boolean", "Begin a watch with the current objects."),
     "timeoutSeconds": ("integer", "When to end a watch."),
-    "watch": ("boolean", "Send changes instead of a list."),
+    "watch": ("boolean", "Watch for changes to the described resources, instead of a list."),
 }
 LISTING: Final = (
     "allowWatchBookmarks",

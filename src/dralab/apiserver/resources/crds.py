@@ -335,5 +335,22 @@ def _kind(spec: Mapping[str, Any], version: Mapping[str, Any]) -> Kind:
             each["jsonPath"].removeprefix(".") for each in version.get("selectableFields") or ()
         ],
         "generation": True,
+        "deprecation": _deprecation(spec, version) if version.get("deprecated") else "",
     }
     return kind_of(entry, custom=version)
+
+
+def _deprecation(spec: Mapping[str, Any], version: Mapping[str, Any]) -> str:
+    """Return the warning of a deprecated version (apiextensions, `defaultDeprecationWarning`)."""
+    if (given := version.get("deprecationWarning")) is not None:
+        return str(given)
+    group, kind = spec["group"], spec["names"]["kind"]
+    newer = [
+        each["name"]
+        for each in _in_order(list(spec["versions"]))
+        if each["served"]
+        and not each.get("deprecated")
+        and preference(each["name"]) < preference(version["name"])
+    ]
+    use = f"; use {group}/{newer[0]} {kind}" if newer else ""
+    return f"{group}/{version['name']} {kind} is deprecated{use}"
