@@ -26,6 +26,16 @@ def started():
     return [set(line.split()) for line in done.stderr.splitlines()]
 
 
+def test_python_m_takes_no_module_of_the_folder_for_pythons_own(tmp_path):
+    for name in ("select", "json", "socket"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('not Python's own')")
+    done = subprocess.run(
+        [sys.executable, "-m", "dralab", "dst", "schema"],
+        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=150,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_the_package_alone_imports_nothing_of_its_own(started):
     alone, _ = started
     assert {name for name in alone if name.startswith("dralab")} == {"dralab"}

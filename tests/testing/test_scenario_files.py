@@ -1,5 +1,6 @@
 """Scenario files: what is read, and what is refused with which words."""
 
+import os
 from pathlib import Path
 
 import orjson
@@ -160,6 +161,17 @@ def test_the_schema_has_the_fields_that_are_read():
 
 
 # --- the commands --------------------------------------------------------------------------------
+
+
+def test_a_pipe_is_not_waited_for_and_no_seed_runs_for_a_report_that_cannot_be_written(folder):
+    os.mkfifo(folder / "pipe")
+    for command in ("run", "replay"):
+        found = run(command, folder / "pipe")
+        assert found.exit_code == 2
+        assert "pipe: cannot be read: it is not a regular file" in found.output
+    found = run("run", folder / "scenario.yaml", "--junit", folder / "gone" / "report.xml")
+    assert found.exit_code == 2
+    assert "report.xml: No such file or directory" in found.output
 
 
 def run(*arguments):

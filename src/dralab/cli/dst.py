@@ -8,6 +8,7 @@ import click
 from dralab.cli._output import echo_json, echo_table, output_option
 from dralab.cli._progress import keeping_results, watching
 from dralab.cli._runs import FILE, bad_input
+from dralab.cli.errors import UnusableInput
 
 if TYPE_CHECKING:
     from dralab.testing.search import ExplainedFailure, SearchResult
@@ -68,6 +69,7 @@ def run(
     from dralab.testing.search import search
 
     loaded, expected = _prepared(scenario)
+    _check_writable(junit, out)
     with watching(loaded.name) as watcher:
         begun = watcher.clock.now()
         result = search(
@@ -174,6 +176,17 @@ def _prepared(scenario: Path) -> "tuple[TrialScenario, ExpectedEnd]":
     raise SystemExit(2)
 
 
+def _check_writable(junit: Path | None, out: Path | None) -> None:
+    """Make the places of the results, so that no seed is run in vain. UnusableInput."""
+    try:
+        if out is not None:
+            out.mkdir(parents=True, exist_ok=True)
+        if junit is not None:
+            junit.touch()
+    except OSError as error:
+        raise UnusableInput(f"cannot write {error.filename}: {error.strerror}") from None
+
+
 def _write(result: "SearchResult", scenario: Path, out: Path) -> dict[str, Path]:
     """Write what a run found; return the replay file of each failure."""
     import orjson
@@ -181,7 +194,6 @@ def _write(result: "SearchResult", scenario: Path, out: Path) -> dict[str, Path]
     from dralab.testing import replays
     from dralab.testing.page import timeline_page
 
-    out.mkdir(parents=True, exist_ok=True)
     written = {}
     for number, failure in enumerate(result.explained, 1):
         path = out / f"failure-{number}.json"

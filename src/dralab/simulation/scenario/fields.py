@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dralab.api.yaml_documents import YamlError, documents
+from dralab.kernel import files
 from dralab.kernel.durations import duration
 from dralab.simulation.errors import InputError
 from dralab.simulation.json_input import is_number
@@ -32,11 +33,11 @@ class FieldSource:
 def load(path: Path) -> "Fields":
     """Return the mapping of a YAML file with one document."""
     try:
-        if path.stat().st_size > LARGEST_FILE:
-            raise InputError(path, f"has more than {LARGEST_FILE} bytes")
-        raw = path.read_bytes()
+        raw = files.read(path, LARGEST_FILE)
     except OSError as error:
         raise InputError(path, f"cannot be read: {error.strerror}") from None
+    except ValueError as error:  # a null character in its name
+        raise InputError(repr(str(path)), f"cannot be read: {error}") from None
     try:
         found = [d for d in documents(raw, positions=True) if d.value is not None]
     except YamlError as error:
