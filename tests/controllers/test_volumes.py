@@ -125,6 +125,18 @@ def test_pretended_volumes_are_made_when_they_are_wanted(lab, mode):
     assert ("nodeAffinity" in made["spec"]) == (mode != "Immediate")
 
 
+def test_a_pretended_volume_grows_with_its_claim(lab):
+    lab.add(STORAGE_CLASSES, {**storage("fast"), "allowVolumeExpansion": True})
+    lab.add(VOLUME_CLAIMS, volume_claim("data"))
+    lab.wait(1)
+    more = {"spec": {"resources": {"requests": {"storage": "2Gi"}}}}
+    lab.client.patch(VOLUME_CLAIMS, "data", more, "default")
+    lab.wait(1)
+    claim = lab.client.get(VOLUME_CLAIMS, "data", "default")
+    made = lab.client.get(VOLUMES, claim["spec"]["volumeName"])
+    assert made["spec"]["capacity"] == claim["status"]["capacity"] == {"storage": "2Gi"}
+
+
 def test_a_claim_that_names_no_class_has_the_default_one(lab):
     lab.add(VOLUME_CLAIMS, volume_claim("c", None))
     lab.wait(1)

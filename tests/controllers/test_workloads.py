@@ -337,6 +337,20 @@ class TestStatefulSets:
         assert images == {"db-0": "nginx:1", "db-1": "nginx:2", "db-2": "nginx:2"}
         assert len(lab.names(CONTROLLER_REVISIONS)) == 2
 
+    def test_one_that_is_made_again_adopts_what_its_namesake_left(self, lab):
+        lab.add(STATEFUL_SETS, workload("StatefulSet", "db"))
+        run(lab)
+        lab.client.delete(STATEFUL_SETS, "db", "default", options={"propagationPolicy": "Orphan"})
+        run(lab)
+        (left,) = lab.all(CONTROLLER_REVISIONS)
+        assert not left["metadata"].get("ownerReferences")
+        lab.add(STATEFUL_SETS, workload("StatefulSet", "db"))
+        run(lab)
+        (kept,) = lab.all(CONTROLLER_REVISIONS)
+        owner = lab.get(STATEFUL_SETS, "db")["metadata"]["uid"]
+        assert [each["uid"] for each in kept["metadata"]["ownerReferences"]] == [owner]
+        assert kept["metadata"]["uid"] == left["metadata"]["uid"]
+
     def test_each_pod_has_its_own_volume_claims(self, lab):
         size = {"requests": {"storage": "1Gi"}}
         wanted = {"accessModes": ["ReadWriteOnce"], "resources": size}

@@ -32,7 +32,9 @@ class Revisions:
         A template that comes back gets its old revision, under the highest number.
         """
         template = owner["spec"]["template"]
-        known = self.owned.owned_by(owner, adopt=False)
+        # Of an owner of the same name that was deleted without its dependents, too
+        # (`adoptOrphanRevisions`, `constructHistory`).
+        known = self.owned.owned_by(owner)
         highest = max((item.get("revision", 0) for item in known), default=0)
         for item in known:
             if _template(item) == template:

@@ -117,7 +117,7 @@ class PersistentVolumes:
         if name:
             volume = self.volumes.get(NamespacedName("", name))
             if volume is not None:
-                self._bind(claim, volume)
+                self._bind(claim, self._expanded(volume, claim))
             elif rules.is_bound(claim):
                 self._tell(VOLUME_CLAIMS, claim, {"phase": "Lost"})
             return None
@@ -224,6 +224,14 @@ class PersistentVolumes:
             "capacity": volume["spec"].get("capacity"),
         }
         self.claims.learn(self._tell(VOLUME_CLAIMS, claim, status))
+
+    def _expanded(self, volume: JsonDict, claim: JsonDict) -> JsonDict:
+        """Make a volume of ours as large as its claim asks; the file system grows with it."""
+        ours = (volume["spec"].get("csi") or {}).get("driver") == DRIVER
+        if not (ours and rules.belongs_to(volume, claim) and rules.is_too_small(volume, claim)):
+            return volume
+        spec = {**volume["spec"], "capacity": {"storage": rules.asked(claim)}}
+        return self.client.update(VOLUMES, {**volume, "spec": spec})
 
     def _provision(self, claim: JsonDict, storage: JsonDict, node: str | None) -> None:
         """Make a volume for a claim out of nothing."""

@@ -71,6 +71,11 @@ def asked(claim: JsonObject) -> str:
     return str(requests.get("storage", "0"))
 
 
+def is_too_small(volume: JsonObject, claim: JsonObject) -> bool:
+    """Return whether a claim asks for more than its volume has: it was made larger since."""
+    return bool(size_of(volume) < parse_any(asked(claim)))
+
+
 def place_of(volume: JsonObject) -> str:
     """Return under which claim, or under which class without one, a volume is looked for."""
     held = volume["spec"].get("claimRef")

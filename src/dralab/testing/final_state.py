@@ -117,6 +117,22 @@ def varying(states: Sequence[FinalState]) -> frozenset[str]:
     return frozenset(found)
 
 
+def refreshed(state: FinalState, later: FinalState) -> frozenset[str]:
+    """Return the paths of statuses that a start of the programs changes when all is quiet.
+
+    They tell when a program looked last at what it does not watch, whatever happened before. What
+    else a start changes is not among them: objects that it makes or deletes, specs that it writes.
+    """
+    return frozenset(
+        f"{subject.partition(' ')[0]}:{path}"
+        for subject in {*state.objects} & {*later.objects}
+        if len(state.objects[subject]) == len(later.objects[subject])
+        for left, right in zip(state.objects[subject], later.objects[subject], strict=True)
+        for path, _, _ in _different(left, right, "")
+        if path.startswith("status.")
+    )
+
+
 def effective(change: Change) -> bool:
     """Return whether a change is more than a heartbeat or a record of what happened."""
     if change.key.resource in IGNORED:
@@ -197,7 +213,9 @@ def _plain(value: Any, path: str, names: Mapping[str, str], ignored: frozenset[s
             key: _plain(item, inner, names, ignored)
             for key, item in sorted(value.items())
             if (inner := f"{path}.{key}" if path else key) not in ignored
-            and key != "observedGeneration"
+            # A program may copy the annotation of a fault into what it makes.
+            and key not in {"observedGeneration", TOUCHED}
+            and not (key == "annotations" and item and item.keys() == {TOUCHED})
         }
     if isinstance(value, list):
         return [_plain(item, f"{path}[]", names, ignored) for item in _ordered(value, path)]

@@ -26,6 +26,12 @@ from dralab.testing.violations import TrialViolation
 CLAIMS: Final = "resource.k8s.io/resourceclaims"
 VOLUME_CLAIMS: Final = "persistentvolumeclaims"
 GARBAGE: Final = "garbage-collector-controller"
+# What holds data, or takes what holds them with it. One deletion more is not made good by making
+# an object of the same name.
+DURABLE: Final = frozenset(
+    {"persistentvolumeclaims", "persistentvolumes", "namespaces", "apps/statefulsets",
+     "apiextensions.k8s.io/customresourcedefinitions"}
+)  # fmt: skip
 Report = Callable[[str, str], None]
 
 
@@ -37,6 +43,7 @@ class Watchdog:
         self.server = server
         self._report = report
         self._recent: list[tuple[int, str]] = []
+        self.deletions: Counter[str] = Counter()
         self._always: dict[str, list[_CompiledInvariant]] = {}
         self._at_end: dict[str, list[_CompiledInvariant]] = {}
         self._compiled = False
@@ -59,6 +66,15 @@ class Watchdog:
         """Remember what changed, for a trial that does not come to rest."""
         place = f"{change.key.resource} {change.key.namespace}/{change.key.name}"
         self._recent.append((now, place.replace(" /", " ")))
+
+    def note_write(self, change: Change) -> None:
+        """Count a deletion by a program, if data go with it; finalizers may delay it."""
+        before, after = change.before, change.after
+        if change.key.resource not in DURABLE or before is None or is_deleting(before.value):
+            return
+        if after is None or is_deleting(after.value):
+            place = f"{change.key.resource} {change.key.namespace}/{change.key.name}"
+            self.deletions[place.replace(" /", " ")] += 1
 
     def busiest(self, since: int) -> str:
         """Say which objects changed most after a time."""

@@ -46,6 +46,7 @@ class ProgramSpec:
     behind, as with `resourceVersion=0`, which client-go's informers send. More than one replica:
     one of them acts at a time, by leader election. With a `command` it is a process, started in
     `folder`, with a `file` a coroutine in this process; nothing is built then.
+    `own`: it is a part of dralab.
     """
 
     name: str
@@ -55,6 +56,7 @@ class ProgramSpec:
     command: Sequence[str] = ()
     folder: Path = Path()
     file: ProgramFile | None = None
+    own: bool = False
 
     @property
     def speaks_http(self) -> bool:

@@ -170,6 +170,7 @@ class _ScenarioReader:
             command=command,
             folder=self.path.parent,
             file=file,
+            own=not (given.has("python") or command),
         )
 
     def _python(self, given: Fields, _: Fields) -> Build:

@@ -15,7 +15,7 @@ from typing import Final
 
 from dralab.kernel.clock import SECOND
 from dralab.testing.faults import OF_NODES, ObservedTraffic, PlannedFault, draw
-from dralab.testing.final_state import FinalState, final_state, varying
+from dralab.testing.final_state import FinalState, final_state, refreshed, varying
 from dralab.testing.history import TrialHistory
 from dralab.testing.surroundings import TrialEnded
 from dralab.testing.trial_scenario import TrialScenario
@@ -50,6 +50,7 @@ class ExpectedEnd:
     varying: frozenset[str]
     traffic: ObservedTraffic
     quiet_requests: Counter[str]
+    deletions: Counter[str] = field(default_factory=Counter)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,15 +85,34 @@ def expected_end(scenario: TrialScenario) -> ExpectedEnd:
             raise ScenarioFails(world.violations, world.history)
         worlds.append(world)
     states = [final_state(world.server.store, scenario.ignore) for world in worlds]
-    quiet = worlds[0].quiet_requests
+    quiet, deletions = worlds[0].quiet_requests, worlds[0].watchdog.deletions
     for world in worlds[1:]:
         quiet |= world.quiet_requests
+        deletions |= world.watchdog.deletions
     return ExpectedEnd(
         state=states[0],
-        varying=varying(states),
+        varying=varying(states) | _refreshed(scenario),
         traffic=worlds[0].plan.traffic,
         quiet_requests=quiet,
+        deletions=deletions,
     )
+
+
+def _refreshed(scenario: TrialScenario) -> frozenset[str]:
+    """Return the paths of statuses that a start of the user's programs changes in quiet."""
+    if all(program.own for program in scenario.programs):
+        return frozenset()
+    found: list[FinalState] = []
+
+    def look(world: TrialWorld) -> Sequence[TrialViolation]:
+        found.append(final_state(world.server.store, scenario.ignore))
+        return ()
+
+    world = _world(scenario, (), 0, LATENCIES[0])
+    world.judge, world.starts_again = look, True
+    with _bounded(scenario.limits.wall, world):
+        world.run()
+    return refreshed(*found) if len(found) == 2 else frozenset()
 
 
 def _silent(scenario: TrialScenario, world: TrialWorld) -> list[TrialViolation]:
@@ -168,6 +188,10 @@ def _judged(
             quiet = f"{scenario.limits.quiet / SECOND:g}s in which nothing changes"
             text = f"{program} repeats {count} requests in {quiet} ({usual} without faults)"
             yield TrialViolation("hot-loop", text)
+    for place, count in (world.watchdog.deletions - expected.deletions).items():
+        usual = expected.deletions[place]
+        times = f"{usual + count} times, {usual} without faults"
+        yield TrialViolation("data-loss", f"programs delete {place} {times}")
     state = final_state(world.server.store, scenario.ignore)
     found = list(state.differences(expected.state, expected.varying))
     for difference in found[:MOST_DIFFERENCES]:

@@ -98,6 +98,8 @@ class TrialWorld:
         self._depth = 0
         self.quiet_requests: Counter[str] = Counter()
         self.judge: EndJudge = lambda _: ()
+        self.starts_again = False
+        """Whether the user's programs start once more in quiet, and the end is judged again."""
         self.watchdog = Watchdog(scenario, self.server, self.violated)
         self._asyncio: dict[str, AsyncioProgram] = {}
         self.processes = self._new_processes()
@@ -197,6 +199,12 @@ class TrialWorld:
         self._run_until(self.misfortunes.ends_at)
         self._settle()
         self._judge()
+        if self.starts_again:
+            for process in self.processes:
+                if not process.spec.own:
+                    process.die(SECOND)
+            self._settle()
+            self._judge()
 
     def _start_cluster(self) -> None:
         parts = self.scenario.cluster
@@ -356,8 +364,12 @@ class TrialWorld:
             if effective(change):
                 self.last_change = self.engine.clock.now()
                 self.watchdog.count(change, self.last_change)
-                if self.acting is None and not self.user_acts:
+                if self.user_acts:
+                    continue
+                if self.acting is None:
                     self._note_other(change)
+                else:
+                    self.watchdog.note_write(change)
 
     def _note_other(self, change: Change) -> None:
         verb = "create" if change.before is None else "delete" if change.after is None else "change"
