@@ -1,16 +1,20 @@
 """Drivers as the DaemonSet of a chart."""
 
 import os
+import socket
 import subprocess
 import sys
 
 import pytest
 import yaml
 
-from dralab.drivercheck.chart_target import ChartTarget, _pod, _variables, driver_of
+from dralab.drivercheck.chart_target import ChartTarget, _pod, _variables, driver_of, paths_of
+from dralab.drivercheck.check_node import CheckNode, NoContainers
 from dralab.drivercheck.node_view import offered
 from dralab.drivercheck.rules import CheckNeed
 from dralab.drivercheck.targets import Places, TargetError
+from dralab.drivercheck.transcript import Transcript
+from dralab.kernel.clock import WallClock
 
 CHART = """
 apiVersion: v1
@@ -120,3 +124,14 @@ def test_the_driver_of_a_chart_is_checked_at_the_paths_of_the_chart(tmp_path, ch
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert "gpu.example.com: conformant: 16 of 16 MUST, 8 of 8 SHOULD, 0 skipped" in done.stdout
+
+
+def test_a_driver_finds_an_nri_socket_without_pods():
+    with CheckNode(None, Transcript(WallClock()), 0) as node:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(str(node.places.nri))
+        paths = paths_of(node.places)
+        assert paths.here("/var/run/nri/nri.sock") == str(node.places.nri)
+    assert not node.places.nri.exists()
+    assert NoContainers().state() == ([], [])
+    assert NoContainers().update("00-x", [1]) == [1]

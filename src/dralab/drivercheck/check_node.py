@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
 
+from dralab import __version__
 from dralab.api.status import ApiError
 from dralab.cluster import Cluster
 from dralab.drivercheck.gate import Gate
 from dralab.drivercheck.run_files import RunFiles
 from dralab.drivercheck.targets import Places
 from dralab.drivercheck.transcript import Transcript
+from dralab.node.nri.plugins import NriPlugins
 from dralab.runtime.client import Client
 from dralab.runtime.resources import NAMESPACES, NODES
 
@@ -33,6 +35,21 @@ class CheckedNode:
     node: str
     socket: Path
     cdi: Sequence[Path]
+
+
+class NoContainers:
+    """What NRI plugins hear of a node without pods: some drivers end where they cannot register."""
+
+    def state(self) -> tuple[list[Any], list[Any]]:
+        """Return no pods and no containers."""
+        return [], []
+
+    def update(self, plugin: str, updates: Any) -> list[Any]:  # noqa: ARG002 - as NriHost has it
+        """Return the updates, which can't be made."""
+        return list(updates)
+
+    def evict(self, plugin: str, evictions: Any) -> None:
+        """Stop nothing."""
 
 
 class CheckNode:
@@ -81,6 +98,9 @@ class CheckNode:
         for path in (self.places.registry, self.places.plugins, *self.cdi_paths):
             path.mkdir(parents=True)
         self.client.create(NODES, {"metadata": {"name": NODE}})
+        runtime = NriPlugins(self.places.nri, NoContainers(), ("dralab", __version__))
+        runtime.start()
+        self._stack.callback(runtime.stop)
 
     def _edge(self, served: Any) -> Gate:
         self.gate = Gate(served, self.transcript)

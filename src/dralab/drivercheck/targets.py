@@ -40,6 +40,11 @@ class Places:
         return static_cdi_of(self.root)
 
     @property
+    def nri(self) -> Path:
+        """The NRI socket of the node's runtime, which is `/var/run/nri/nri.sock` for a chart."""
+        return self.root / "nri" / "nri.sock"
+
+    @property
     def registry(self) -> Path:
         """Where registration sockets are put."""
         return self.root / "plugins_registry"
