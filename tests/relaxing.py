@@ -7,7 +7,7 @@ from dataclasses import replace
 from dralab.allocation.explanation.causes import Help
 from dralab.allocation.explanation.conditions import Condition
 from dralab.allocation.explanation.patches import patch_of
-from dralab.values.patches import json_patch
+from dralab.values.json_patches import json_patch
 from problems import Case
 
 

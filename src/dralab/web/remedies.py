@@ -13,8 +13,8 @@ from dralab.allocation.snapshot import Snapshot
 from dralab.capacity.changes import AddNodes, MovePod, SupposedChange, Uncordon, Without
 from dralab.objects.claims import consumers_of
 from dralab.objects.metadata import NamespacedName
+from dralab.values.json_patches import json_patch
 from dralab.values.json_types import JsonDict
-from dralab.values.patches import json_patch
 
 UNCORDON: Final = "kubectl uncordon "
 KINDS: Final = {"class": "DeviceClass", "pod": "Pod", "claim": "ResourceClaim"}

@@ -143,7 +143,10 @@ def test_conditions_parameters_and_variables_work_as_in_validation(server):
             apply("Object{spec: Object.spec{nonsense: 1}}"),
             "field not declared in schema",
         ),
-        (json_patch("[JSONPatch{op: 'remove', path: '/spec/none'}]"), "JSON Patch: operation 0"),
+        (
+            json_patch("[JSONPatch{op: 'remove', path: '/spec/none'}]"),
+            "JSON Patch: error in remove for path: '/spec/none': Unable to remove nonexistent key",
+        ),
         (apply("Object{metadata: object.metadata.none}"), "no such key: none"),
     ],
 )

@@ -1,6 +1,8 @@
 """Admission webhooks that are down, lie, never end or patch what is not there."""
 
+import base64
 import json
+import threading
 
 import pytest
 
@@ -43,7 +45,15 @@ LIES = {
         lambda r: b'{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1"}',
         "webhook response was absent",
     ),
-    "no JSON": (lambda r: b"<html>", "couldn't get version/kind; json parse error"),
+    "no JSON": (
+        lambda r: b"<html>",
+        "failed to call webhook: couldn't get version/kind; json parse error: json: cannot "
+        "unmarshal string into Go value of type struct { APIVersion string ",
+    ),
+    "an error with words": (
+        lambda r: (500, b"boom", ("Content-Type", "text/plain")),
+        'an error on the server ("boom") has prevented the request from succeeding',
+    ),
     "another kind": (
         lambda r: review(r["uid"]).replace(b"AdmissionReview", b"Pod"),
         "expected webhook response of admission.k8s.io/v1, Kind=AdmissionReview, got "
@@ -55,7 +65,7 @@ LIES = {
     ),
     "an error": (
         lambda r: (500, b"boom"),
-        'an error on the server ("boom") has prevented the request from succeeding',
+        'failed to call webhook: an error on the server ("unknown") has prevented the request from succeeding',
     ),
     "nothing there": (lambda r: (404, b""), "the server could not find the requested resource"),
     "a redirect": (lambda r: (302, b""), "redirects are not followed"),
@@ -105,8 +115,11 @@ def test_nothing_endless_beside_the_body_is_read(kind, before, piece):
 @pytest.mark.parametrize(
     ("operations", "words"),
     [
-        ([{"op": "remove", "path": "/data/none"}], "operation 0"),
-        (["x"], "operation 0 is not an object"),
+        (
+            [{"op": "remove", "path": "/none/x"}],
+            'remove operation does not apply: doc is missing path: "/none/x": missing value',
+        ),
+        ([{"op": "fly", "path": "/data"}], "Unexpected kind: fly"),
         ([{"op": "replace", "path": "", "value": []}], "not an object"),
         ([{"op": "replace", "path": "/data", "value": "x"}], "cannot unmarshal string"),
     ],
@@ -118,3 +131,41 @@ def test_a_bad_patch_fails_the_write_whatever_the_failure_policy(server, hook, o
     code, found = ask(server, "POST", MAPS, config_map())
     assert (code, found["reason"]) == (500, "InternalError")
     assert words in found["message"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{]", "invalid character ']' looking for beginning of object key string"),
+        ("{}", "json: cannot unmarshal object into Go value of type jsonpatch.Patch"),
+        ("[5]", "json: cannot unmarshal number into Go value of type jsonpatch.Operation"),
+    ],
+)
+def test_a_patch_that_cannot_be_read_is_a_failed_call(server, hook, text, words):
+    encoded = base64.b64encode(text.encode()).decode()
+    hook.answers["/m"] = lambda _: {"allowed": True, "patchType": "JSONPatch", "patch": encoded}
+    client = {"clientConfig": hook.client("/m")}
+    configure(server, "Mutating", "a", {**client, "failurePolicy": "Ignore"})
+    assert ask(server, "POST", MAPS, config_map())[0] == 201
+    configure(server, "Mutating", "m", client)
+    code, found = ask(server, "POST", MAPS, config_map())
+    assert (code, found["reason"]) == (500, "InternalError")
+    assert found["message"] == (
+        'Internal error occurred: failed calling webhook "h0.m.io": received undecodable patch in '
+        f"webhook response: {words}"
+    )
+
+
+def test_a_slow_webhook_is_waited_for_as_long_as_it_says(server, hook):
+    released = threading.Event()
+    hook.answers["/v"] = lambda _: {"allowed": released.wait(150)}
+    slow = {"clientConfig": hook.client("/v"), "timeoutSeconds": 1}
+    configure(server, "Validating", "v", slow)
+    code, found = ask(server, "POST", MAPS, config_map())
+    released.set()
+    assert (code, found["reason"]) == (500, "InternalError")
+    assert found["message"] == (
+        'Internal error occurred: failed calling webhook "h0.v.io": failed to call webhook: Post '
+        f'"https://localhost:{hook.port}/v?timeout=1s": context deadline exceeded'
+    )
+    assert ask(server, "GET", f"{MAPS}/a")[0] == 404

@@ -155,7 +155,7 @@ LIES = {
                 }
             ],
         },
-        "must have the same name: f != other",
+        "returned invalid object: must have the same name: f != other",
     ),
     "another version": (
         lambda r: {"result": {"status": "Success"}, "convertedObjects": r["objects"]},
@@ -170,7 +170,25 @@ LIES = {
         lambda r: answer_with("other", r),
         '", got "other"',
     ),
-    "an error": (lambda r: (500, b"boom"), "the server answered 500: boom"),
+    "an error": (
+        lambda r: (500, b"boom"),
+        'failed: an error on the server ("unknown") has prevented the request from succeeding',
+    ),
+    "another kind": (
+        lambda r: {
+            "result": {"status": "Success"},
+            "convertedObjects": [{**r["objects"][0], "apiVersion": "x.io/v2", "kind": "Pear"}],
+        },
+        "returned invalid object at index 0: invalid kind (expected Fig, received Pear)",
+    ),
+    "no object": (
+        lambda r: {"result": {"status": "Success"}, "convertedObjects": [5]},
+        "json: cannot unmarshal number into Go value of type map[string]interface {}",
+    ),
+    "no JSON": (
+        lambda r: b"<html>",
+        "failed: couldn't get version/kind; json parse error: json: cannot unmarshal string into",
+    ),
 }
 
 
@@ -180,7 +198,8 @@ def test_a_webhook_that_lies_is_told_of_and_changes_nothing(server, hook, lie):
     hook.answers["/convert"], words = LIES[lie]
     code, found = ask(server, "GET", f"{TWO}/f")
     assert code == 500
-    assert found["message"].startswith("conversion webhook for x.io/v1, Kind=Fig ")
+    if lie != "no object":
+        assert found["message"].startswith("conversion webhook for x.io/v1, Kind=Fig ")
     assert words in found["message"]
     code, _ = ask(server, "POST", TWO, fig("v2", "g", length=7))
     assert code == 500

@@ -16,10 +16,13 @@ import orjson
 
 from dralab.api.kinds import Kind
 from dralab.api.status import ApiError
+from dralab.apiserver.outgoing.answers import read_answer, status_words
+from dralab.apiserver.outgoing.client import LATE
 from dralab.apiserver.outgoing.targets import Unreachable
 from dralab.apiserver.outgoing.waiting import time_left
 from dralab.apiserver.resources.outgoing_calls import OutgoingCalls
 from dralab.kernel.randomness import Randomness
+from dralab.values.json_patches import go_json_kind
 from dralab.values.json_types import JsonDict
 
 GROUP: Final = "apiextensions.k8s.io"
@@ -135,11 +138,11 @@ class ConversionWebhook:
         for index, (value, made) in enumerate(zip(values, found, strict=True)):
             try:
                 result.append(_checked(value, made, api_version, self.kind))
-            except _Malformed as error:
-                at = f"at index {index}: {error}"
-                raise _failure(
-                    f"conversion webhook for {name} returned invalid converted object {at}"
-                ) from error
+            except _Unreadable as error:
+                raise _failure(str(error)) from error
+            except _Refused as error:
+                place = error.alone if len(values) == 1 else f"{error.among} at index {index}"
+                raise _failure(f"conversion webhook for {name} {place}: {error}") from error
         return result
 
     def _asked(self, values: Sequence[JsonDict], api_version: str, left: float) -> Sequence[Any]:
@@ -165,15 +168,15 @@ class ConversionWebhook:
                 target, orjson.dumps(review), timeout=left, query=query
             )
         except Unreachable as error:
-            raise _Malformed(f'Post "{url}?{query}": {error}') from error
+            late = " (Client.Timeout exceeded while awaiting headers)" if str(error) == LATE else ""
+            raise _Malformed(f'Post "{url}?{query}": {error}{late}') from error
         if answer.status != HTTPStatus.OK:
-            text = answer.body[:500].decode(errors="replace").strip()
-            raise _Malformed(f"the server answered {answer.status}: {text}")
+            raise _Malformed(status_words(answer))
         try:
-            found = orjson.loads(answer.body)
-            response = found.get("response")
-        except (orjson.JSONDecodeError, AttributeError) as error:
-            raise _Malformed("couldn't get version/kind; json parse error") from error
+            found = read_answer(answer)
+        except ValueError as error:
+            raise _Malformed(str(error)) from error
+        response = found.get("response")
         wanted = f"{GROUP}/{self._version}"
         if (found.get("apiVersion"), found.get("kind")) != (wanted, "ConversionReview"):
             raise _Malformed(
@@ -196,6 +199,30 @@ class _Malformed(Exception):  # noqa: N818 - a fact, which messages tell
     """An answer is not what was asked for, or there is none."""
 
 
+class _Unreadable(Exception):  # noqa: N818 - a fact, which messages tell
+    """A converted object is not an object."""
+
+
+class _Refused(Exception):  # noqa: N818 - a fact, which messages tell
+    """A converted object is not what it was before; how that is said of one, and of one of many."""
+
+    def __init__(self, why: str, alone: str, among: str) -> None:
+        super().__init__(why)
+        self.alone, self.among = alone, among
+
+
+def _other_kind(why: str) -> _Refused:
+    return _Refused(why, "returned invalid object at index 0", "returned invalid converted object")
+
+
+def _other_object(why: str) -> _Refused:
+    return _Refused(why, "returned invalid object", "returned invalid converted object")
+
+
+def _other_metadata(why: str) -> _Refused:
+    return _Refused(why, "returned invalid metadata", "returned invalid metadata in object")
+
+
 def _failure(message: str) -> ApiError:
     # As kube-apiserver: an error of no kind.
     return ApiError("", message, code=HTTPStatus.INTERNAL_SERVER_ERROR)
@@ -207,30 +234,33 @@ def _place(value: JsonDict, api_version: str) -> tuple[str, str, str]:
 
 
 def _checked(value: JsonDict, made: Any, api_version: str, kind: str) -> JsonDict:
-    """Return a converted object with the metadata that it may not change. _Malformed."""
+    """Return a converted object with the metadata that it may not change. _Refused, _Unreadable."""
     if not isinstance(made, dict):
-        raise _Malformed("it is not an object")
+        kind_given = go_json_kind(made)
+        raise _Unreadable(
+            f"json: cannot unmarshal {kind_given} into Go value of type map[string]interface {{}}"
+        )
     if made.get("apiVersion") != api_version:
-        raise _Malformed(
+        raise _other_kind(
             f"invalid groupVersion (expected {api_version}, received {made.get('apiVersion')})"
         )
     if made.get("kind") != kind:
-        raise _Malformed(f"invalid kind (expected {kind}, received {made.get('kind')})")
+        raise _other_kind(f"invalid kind (expected {kind}, received {made.get('kind')})")
     metadata = made.get("metadata")
     if not isinstance(metadata, dict):
-        raise _Malformed("missing metadata in converted object")
+        raise _other_object("missing metadata in converted object")
     before = value.get("metadata") or {}
     for part in ("name", "namespace", "uid"):
         old, new = before.get(part) or "", metadata.get(part) or ""
         if old != new:
             words = part.upper() if part == "uid" else part
-            raise _Malformed(f"must have the same {words}: {old} != {new}")
+            raise _other_object(f"must have the same {words}: {old} != {new}")
     for part in FREE:
         texts = metadata.get(part)
         if texts is not None and not (
             isinstance(texts, dict) and all(isinstance(each, str) for each in texts.values())
         ):
-            raise _Malformed(f"invalid metadata.{part} in converted object")
+            raise _other_metadata(f"invalid metadata.{part} in converted object")
     return {**made, "metadata": _restored(value, metadata)}
 
 

@@ -18,6 +18,7 @@ from dralab.apiserver.resources.options import WriteOptions
 from dralab.apiserver.storage import Stored
 from dralab.values import patches
 from dralab.values.go_text import go_value
+from dralab.values.json_patches import json_patch
 from dralab.values.json_types import JsonDict
 from dralab.values.patches import (
     MalformedPatch,
@@ -77,7 +78,7 @@ def edited(  # noqa: PLR0917 - all of it decides
                     "[]handlers.jsonPatchOp",
                     type,
                 )
-            value = patches.json_patch(current, patch or [])  # null has no operations, in Go
+            value = json_patch(current, patch or [])  # null has no operations, in Go
         elif type == "merge" and patch is None:
             raise ApiError.bad_request("Invalid JSON Patch")
         elif patch is not None and not isinstance(patch, dict):

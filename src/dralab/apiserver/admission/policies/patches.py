@@ -8,8 +8,9 @@ from typing import Any
 from dralab import cel
 from dralab.cel.json_values import to_json
 from dralab.cel.values import Message
+from dralab.values.json_patches import json_patch
 from dralab.values.json_types import JsonDict
-from dralab.values.patches import PatchError, TooManyOperations, json_patch
+from dralab.values.patches import PatchError, TooManyOperations
 
 
 class MutationError(Exception):

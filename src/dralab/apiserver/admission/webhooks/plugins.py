@@ -7,7 +7,6 @@ Source of order, failures and words: k8s.io/apiserver `admission/plugin/webhook/
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from http import HTTPStatus
 from typing import Any, Final
 
 import orjson
@@ -21,6 +20,7 @@ from dralab.apiserver.admission.forms import Forms, internal_error, replace_obje
 from dralab.apiserver.admission.webhooks.configurations import Webhook, Webhooks
 from dralab.apiserver.admission.webhooks.reviews import (
     BadAnswer,
+    NoAnswer,
     Verdict,
     denial,
     question,
@@ -30,13 +30,17 @@ from dralab.apiserver.outgoing.client import CallClient
 from dralab.apiserver.outgoing.targets import Targets, Unreachable
 from dralab.apiserver.outgoing.waiting import MustWait
 from dralab.kernel.clock import SECOND, WallClock
+from dralab.values.json_patches import UndecodablePatch, json_patch
+from dralab.values.json_syntax import go_error
 from dralab.values.labels import SelectorError
-from dralab.values.patches import PatchError, TooManyOperations, json_patch
+from dralab.values.patches import PatchError, TooManyOperations
 
 MOST: Final = 64  # validating webhooks that are asked at the same time
 OVERDUE: Final = (
     "Timeout: request did not complete within the requested timeout - context deadline exceeded"
 )
+
+UNDECODABLE: Final = "received undecodable patch in webhook response"
 
 
 class CallFailed(Exception):  # noqa: N818 - a fact, on which the failure policy decides
@@ -124,11 +128,10 @@ class WebhookCalls:
             ) from error
         try:
             return verdict(answer, uid=uid, version=hook.version, mutating=mutating)
+        except NoAnswer as error:
+            raise CallFailed(hook, f"failed to call webhook: {error}") from error
         except BadAnswer as error:
-            called = "received invalid webhook response"
-            if answer.status >= HTTPStatus.MULTIPLE_CHOICES:
-                called = "failed to call webhook"
-            raise CallFailed(hook, f"{called}: {error}") from error
+            raise CallFailed(hook, f"received invalid webhook response: {error}") from error
 
     def note(self, hook: Webhook, review: Review, found: Verdict) -> None:
         """Pass on a webhook's warnings and audit annotations."""
@@ -230,7 +233,7 @@ class MutatingWebhooks:
         try:
             operations = orjson.loads(found.patch)
         except orjson.JSONDecodeError as error:
-            raise internal_error(f"invalid JSON patch: {error}") from error
+            raise CallFailed(hook, f"{UNDECODABLE}: {go_error(found.patch)}") from error
         if operations == []:
             return False
         if review.value is None:
@@ -241,6 +244,8 @@ class MutatingWebhooks:
         shown = review.value if review.form else self.calls.forms.shown(kind, review.value)
         try:
             patched = json_patch(shown, operations)
+        except UndecodablePatch as error:
+            raise CallFailed(hook, f"{UNDECODABLE}: {error}") from error
         except (PatchError, TooManyOperations) as error:
             raise internal_error(str(error)) from error
         if not isinstance(patched, dict):

@@ -17,14 +17,18 @@ from dralab.api.kinds import Kind
 from dralab.api.status import ApiError
 from dralab.apiserver.admission.chain import Review
 from dralab.apiserver.admission.expressions import request_of
+from dralab.apiserver.outgoing.answers import read_answer, status_words
 from dralab.apiserver.outgoing.client import CallAnswer
 
 API_GROUP: Final = "admission.k8s.io"
-SHOWN: Final = 2048  # characters of an answer that is not understood
 
 
 class BadAnswer(Exception):  # noqa: N818 - a fact, which messages tell
     """The answer of a webhook is not valid; `str` says why."""
+
+
+class NoAnswer(BadAnswer):
+    """What a webhook answered is not a review at all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,47 +110,11 @@ def verdict(answer: CallAnswer, *, uid: str, version: str, mutating: bool) -> Ve
 
 def _review(answer: CallAnswer) -> Mapping[str, Any]:
     if not HTTPStatus.OK <= answer.status < HTTPStatus.MULTIPLE_CHOICES:
-        raise BadAnswer(_status_words(answer))
+        raise NoAnswer(status_words(answer))
     try:
-        found = orjson.loads(answer.body)
-    except orjson.JSONDecodeError as error:
-        raise BadAnswer(
-            f"couldn't get version/kind; json parse error: {_json_words(answer.body, error)}"
-        ) from error
-    if not isinstance(found, dict):
-        raise BadAnswer(
-            "couldn't get version/kind; json parse error: json: cannot unmarshal into Go value of "
-            "type struct"
-        )
-    return found
-
-
-def _json_words(body: bytes, error: orjson.JSONDecodeError) -> str:
-    if not body.strip():
-        return "unexpected end of JSON input"
-    if error.pos < len(error.doc):
-        return f"invalid character {error.doc[error.pos]!r} at position {error.pos}"
-    return "unexpected end of JSON input"
-
-
-def _status_words(answer: CallAnswer) -> str:
-    """Return client-go's message for an answer with an unexpected status."""
-    match answer.status:
-        case 404:
-            return "the server could not find the requested resource"
-        case 503:
-            return "the server is currently unable to handle the request"
-        case 429:
-            return "the server has received too many requests and has asked us to try again later"
-        case status if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-            text = answer.body[:SHOWN].decode(errors="replace").strip()
-            shown = orjson.dumps(text).decode()
-            return f"an error on the server ({shown}) has prevented the request from succeeding"
-        case status if status < HTTPStatus.BAD_REQUEST:
-            return f"it answered {status}, and redirects are not followed"
-        case status:
-            text = answer.body[:SHOWN].decode(errors="replace").strip()
-            return f"the server rejected our request with {status}: {text or 'unknown'}"
+        return read_answer(answer)
+    except ValueError as error:
+        raise NoAnswer(str(error)) from error
 
 
 def _patch(response: Mapping[str, Any], *, mutating: bool, strict: bool) -> tuple[bytes, str]:
