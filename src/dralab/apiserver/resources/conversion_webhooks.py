@@ -138,9 +138,9 @@ class ConversionWebhook:
         for index, (value, made) in enumerate(zip(values, found, strict=True)):
             try:
                 result.append(_checked(value, made, api_version, self.kind))
-            except _Unreadable as error:
+            except _NoObject as error:
                 raise _failure(str(error)) from error
-            except _Refused as error:
+            except _OtherConverted as error:
                 place = error.alone if len(values) == 1 else f"{error.among} at index {index}"
                 raise _failure(f"conversion webhook for {name} {place}: {error}") from error
         return result
@@ -199,11 +199,11 @@ class _Malformed(Exception):  # noqa: N818 - a fact, which messages tell
     """An answer is not what was asked for, or there is none."""
 
 
-class _Unreadable(Exception):  # noqa: N818 - a fact, which messages tell
+class _NoObject(Exception):  # noqa: N818 - a fact, which messages tell
     """A converted object is not an object."""
 
 
-class _Refused(Exception):  # noqa: N818 - a fact, which messages tell
+class _OtherConverted(Exception):  # noqa: N818 - a fact, which messages tell
     """A converted object is not what it was before; how that is said of one, and of one of many."""
 
     def __init__(self, why: str, alone: str, among: str) -> None:
@@ -211,16 +211,18 @@ class _Refused(Exception):  # noqa: N818 - a fact, which messages tell
         self.alone, self.among = alone, among
 
 
-def _other_kind(why: str) -> _Refused:
-    return _Refused(why, "returned invalid object at index 0", "returned invalid converted object")
+def _other_kind(why: str) -> _OtherConverted:
+    return _OtherConverted(
+        why, "returned invalid object at index 0", "returned invalid converted object"
+    )
 
 
-def _other_object(why: str) -> _Refused:
-    return _Refused(why, "returned invalid object", "returned invalid converted object")
+def _other_object(why: str) -> _OtherConverted:
+    return _OtherConverted(why, "returned invalid object", "returned invalid converted object")
 
 
-def _other_metadata(why: str) -> _Refused:
-    return _Refused(why, "returned invalid metadata", "returned invalid metadata in object")
+def _other_metadata(why: str) -> _OtherConverted:
+    return _OtherConverted(why, "returned invalid metadata", "returned invalid metadata in object")
 
 
 def _failure(message: str) -> ApiError:
@@ -234,10 +236,10 @@ def _place(value: JsonDict, api_version: str) -> tuple[str, str, str]:
 
 
 def _checked(value: JsonDict, made: Any, api_version: str, kind: str) -> JsonDict:
-    """Return a converted object with the metadata that it may not change. _Refused, _Unreadable."""
+    """Return a converted object with the metadata that it may not change. _OtherConverted, _NoObject."""
     if not isinstance(made, dict):
         kind_given = go_json_kind(made)
-        raise _Unreadable(
+        raise _NoObject(
             f"json: cannot unmarshal {kind_given} into Go value of type map[string]interface {{}}"
         )
     if made.get("apiVersion") != api_version:
