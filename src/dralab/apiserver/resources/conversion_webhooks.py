@@ -236,7 +236,10 @@ def _place(value: JsonDict, api_version: str) -> tuple[str, str, str]:
 
 
 def _checked(value: JsonDict, made: Any, api_version: str, kind: str) -> JsonDict:
-    """Return a converted object with the metadata that it may not change. _OtherConverted, _NoObject."""
+    """Return a converted object with the metadata that it may not change.
+
+    _OtherConverted, _NoObject.
+    """
     if not isinstance(made, dict):
         kind_given = go_json_kind(made)
         raise _NoObject(
