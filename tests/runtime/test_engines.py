@@ -83,6 +83,15 @@ def test_a_live_engine_runs_its_events_in_one_thread_and_stops(workers):
     assert set(seen) == {"engine"}
 
 
+@pytest.mark.parametrize("lane", ["", "a driver"])
+def test_work_that_comes_after_the_end_is_left_undone(lane):
+    engine, seen = LiveEngine(workers=1), []
+    engine.start()
+    engine.stop()
+    engine.offload(lambda: seen.append("done"), seen.append, lane=lane)
+    assert (seen, engine.wait_idle(0)) == ([], None)
+
+
 def test_a_live_engine_survives_a_broken_event(caplog):
     engine, done = LiveEngine(), threading.Event()
     engine.soon(lambda: 1 / 0)

@@ -79,13 +79,16 @@ class LiveEngine:
                 self._rested.notify_all()
 
         with self._changed:
+            if self._stopping:
+                return  # nothing happens any more, and the threads are gone
             self._offloaded += 1
+            if self._pool is not None and not lane:
+                self._pool.submit(attempt)
+                return
         if self._pool is None:
             self.soon(attempt)
-        elif lane:
-            self._lanes.submit(lane, attempt)
         else:
-            self._pool.submit(attempt)
+            self._lanes.submit(lane, attempt)
 
     def start(self) -> None:
         """Begin, in its own thread."""
