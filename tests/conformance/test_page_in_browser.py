@@ -460,6 +460,8 @@ def test_what_the_window_has_seen_of_a_cluster_is_looked_at_again(browser):
         page.get_by_role("heading", name=": 0").wait_for()
         page.get_by_role("button", name="Now").click()
         page.get_by_role("rowheader", name="claim default/has").wait_for()
+        server.update(CLAIMS, server.get(CLAIMS, "has", "default") | {"status": {}}, subresource="status")
+        page.get_by_role("rowheader", name="claim default/has").wait_for(state="detached")
         assert page.faults == []
 
 
