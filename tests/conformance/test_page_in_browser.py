@@ -352,6 +352,46 @@ def test_a_change_is_shown_as_it_comes(browser):
         assert page.faults == []
 
 
+class BusySource:
+    """A cluster that changes as often as it is told."""
+
+    follows = True
+
+    def __init__(self):
+        self.changes, self.told = 0, []
+
+    def revision(self):
+        return str(self.changes)
+
+    def read(self):
+        return [worker(f"n{self.changes}")]
+
+    def follow(self, changed):
+        self.told.append(changed)
+        return lambda: self.told.remove(changed)
+
+    def release(self):
+        pass
+
+    def change(self):
+        self.changes += 1
+        for tell in self.told:
+            tell()
+
+
+def test_a_hundred_thousand_changes_at_once_are_a_few_looks(browser):
+    source = BusySource()
+    with opened(browser, Desk(source, WallClock(), "a lab", live=True)) as page:
+        page.get_by_text("live, as of").wait_for()
+        looks = page.asked.count("/ui/data/fleet")
+        for _ in range(100_000):
+            source.change()
+        page.get_by_role("button", name="Table").click()
+        page.get_by_role("button", name="n100000").wait_for()
+        assert page.asked.count("/ui/data/fleet") - looks < 100
+        assert page.faults == []
+
+
 def test_a_stream_that_breaks_is_taken_up_again(browser):
     clock = WallClock()
     server = Server(clock)
@@ -460,7 +500,9 @@ def test_what_the_window_has_seen_of_a_cluster_is_looked_at_again(browser):
         page.get_by_role("heading", name=": 0").wait_for()
         page.get_by_role("button", name="Now").click()
         page.get_by_role("rowheader", name="claim default/has").wait_for()
-        server.update(CLAIMS, server.get(CLAIMS, "has", "default") | {"status": {}}, subresource="status")
+        server.update(
+            CLAIMS, server.get(CLAIMS, "has", "default") | {"status": {}}, subresource="status"
+        )
         page.get_by_role("rowheader", name="claim default/has").wait_for(state="detached")
         assert page.faults == []
 
