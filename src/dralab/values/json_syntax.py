@@ -9,6 +9,8 @@ import json
 import re
 from typing import Any, Final
 
+from dralab.values.go_text import go_quoted
+
 VALUE: Final = "looking for beginning of value"
 KEY: Final = "looking for beginning of object key string"
 WORDS: Final = {"t": "true", "f": "false", "n": "null"}
@@ -137,7 +139,7 @@ class _Scanner:
 
     def fail(self, context: str) -> None:
         character = self.peek()
-        shown = {"'": r"'\''", '"': "'\"'"}.get(character) or repr(character)
+        shown = {"'": r"'\''", '"': "'\"'"}.get(character) or f"'{go_quoted(character)[1:-1]}'"
         if not character.isprintable() and ord(character) > 0xFF:
             shown = f"'\\u{ord(character):04x}'"
         raise _GoSyntaxError(f"invalid character {shown} {context}")

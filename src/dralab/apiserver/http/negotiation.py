@@ -131,15 +131,20 @@ def _form(clause: MediaRange, *, protobuf: bool, cbor: bool) -> AnswerForm | Non
 
 
 @remembered(512)
-def discovery_form(accept: str) -> Literal["aggregated", "json", "yaml", ""]:
-    """Return the form of discovery; nothing where no clause can be met."""
+def discovery_form(
+    accept: str, *, aggregated: bool = True
+) -> Literal["aggregated", "json", "yaml", "protobuf", ""]:
+    """Return the form of discovery; nothing where no clause can be met.
+
+    `aggregated` says that the document is there with all groups in one.
+    """
     if not accept:
         return "json"
     for clause in clauses(accept):
         parameters = dict(clause.parameters)
         parameters.pop("charset", None)
         wanted = {"g": "apidiscovery.k8s.io", "v": "v2", "as": "APIGroupDiscoveryList"}
-        if clause.media == "application/json" and parameters == wanted:
+        if clause.media == "application/json" and parameters == wanted and aggregated:
             return "aggregated"
         if parameters:
             continue
@@ -147,6 +152,8 @@ def discovery_form(accept: str) -> Literal["aggregated", "json", "yaml", ""]:
             return "json"
         if clause.media == "application/yaml":
             return "yaml"
+        if clause.media == PROTOBUF:
+            return "protobuf"
     return ""
 
 

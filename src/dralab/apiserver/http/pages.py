@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from dralab.api.kinds import Kinds
+from dralab.api.messages import META
 from dralab.api.status import ApiError
 from dralab.apiserver.aggregation import discovery
 from dralab.apiserver.aggregation.services import RemoteVersions
@@ -122,8 +123,6 @@ class Pages:
 
     def _groups(self, request: HttpRequest, *, core: bool) -> HttpResponse:
         form = negotiation.discovery_form(request.headers.get("accept", ""))
-        if not form:
-            raise negotiation.unmet()
         if form == "aggregated":
             return self._document(
                 request,
@@ -134,7 +133,7 @@ class Pages:
             )
         if core:
             body = orjson.dumps(documents.api_versions(self.address))
-            return self._json(request, body)
+            return _discovered(request, body, aggregated=True)
         return self._document(
             request,
             ("groups",),
@@ -149,7 +148,7 @@ class Pages:
         elsewhere = discovery.group_of(self.remote, group)
         if elsewhere is None:
             raise NoSuchGroup(group)
-        return self._json(request, orjson.dumps(elsewhere))
+        return _discovered(request, orjson.dumps(elsewhere))
 
     def _aggregated(self, kinds: Kinds, *, core: bool) -> JsonDict:
         found = documents.aggregated(kinds, core=core)
@@ -186,8 +185,10 @@ class Pages:
             body = orjson.dumps(made(kinds))
             found = self._cached[place] = (body, hashlib.sha512(body).hexdigest().upper())
         body, digest = found
-        if content_type == "application/json":
+        if place == ("root",):
             return self._json(request, body)
+        if content_type == "application/json":
+            return _discovered(request, body, aggregated=place == ("groups",))
         tag = f'"{digest}"'
         headers = [("Content-Type", content_type), ("ETag", tag), *headers]
         if request.headers.get("if-none-match") == tag:
@@ -196,10 +197,7 @@ class Pages:
 
     def _json(self, request: HttpRequest, body: bytes) -> HttpResponse:
         form = negotiation.discovery_form(request.headers.get("accept", ""))
-        if form == "yaml":
-            headers = (NO_CACHE, ("Content-Type", "application/yaml"))
-            return HttpResponse(headers=headers, body=as_yaml(body))
-        return HttpResponse(headers=JSON, body=body)
+        return _in_yaml(body) if form == "yaml" else HttpResponse(headers=JSON, body=body)
 
     def _keys(self, request: HttpRequest) -> HttpResponse:
         """Answer with the public keys of service accounts, in their own media type alone."""
@@ -276,3 +274,32 @@ def _takes_any_method(parts: Sequence[str]) -> bool:
             return True
         case _:
             return False
+
+
+def _in_yaml(body: bytes) -> HttpResponse:
+    headers = (NO_CACHE, ("Content-Type", "application/yaml"))
+    return HttpResponse(headers=headers, body=as_yaml(body))
+
+
+def _discovered(request: HttpRequest, body: bytes, *, aggregated: bool = False) -> HttpResponse:
+    """Answer with a document of discovery in the form that was asked for. ApiError NotAcceptable.
+
+    `aggregated` says that there is another form of it, with all groups in one.
+    """
+    accept = request.headers.get("accept", "")
+    match negotiation.discovery_form(accept, aggregated=aggregated):
+        case "yaml":
+            return _in_yaml(body)
+        case "protobuf":
+            from dralab.apiserver.protobuf import encoding
+
+            value = orjson.loads(body)
+            message = encoding.writer(META + value["kind"])(value)
+            headers = (NO_CACHE, ("Content-Type", negotiation.PROTOBUF))
+            return HttpResponse(
+                headers=headers, body=encoding.enveloped("v1", value["kind"], message)
+            )
+        case "":
+            raise negotiation.not_acceptable(accept, listing=False)
+        case _:
+            return HttpResponse(headers=JSON, body=body)

@@ -50,7 +50,6 @@ from dralab.apiserver.resources.options import (
     DeleteOptions,
     Query,
     WriteOptions,
-    check_patch_options,
     delete_options,
     list_options,
     write_options,
@@ -91,6 +90,10 @@ DEPRECATED: Final = {
     "componentstatuses": "v1 ComponentStatus is deprecated in v1.19+",
     "endpoints": "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
 }
+# What a request that has no verb of its own is called.
+POSTED: Final = {
+    "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete", "GET": "get",
+}  # fmt: skip
 # Kinds that are answered and never stored.
 FRAMES: Final = (NO_CACHE, ("Content-Type", f"{PROTOBUF};stream=watch"))
 SEQUENCE: Final = (NO_CACHE, ("Content-Type", CBOR_SEQUENCE))
@@ -144,13 +147,13 @@ class ResourceRequests:
             if route.subresource == "proxy":
                 return self._connected(request, route, user, query)
             if verb not in kind.subresources[route.subresource].verbs:
-                raise not_allowed()
+                raise not_allowed(kind, POSTED.get(method, ""))
             return self._subresource(request, route, user, query, verb)
         verb = (OBJECT_VERBS if route.name else COLLECTION_VERBS).get(method, "")
         if kind.namespaced and not route.namespace and verb != "list":
             raise not_allowed() if kind.patches_strategically else without_namespace(kind)
         if verb not in kind.verbs or (route.watch and verb not in {"get", "list"}):
-            raise not_allowed()
+            raise not_allowed(kind, POSTED.get(method, ""))
         match verb:
             case "get":
                 return self._get(request, route, query)
@@ -316,12 +319,13 @@ class ResourceRequests:
     ) -> tuple[PatchType, Any, WriteOptions]:
         media = bodies.media_type(request.headers.get("content-type", ""))
         patch_type = PATCHES.get(media)
-        if patch_type is None:
+        if patch_type is None and route.kind.custom is None:
             raise ApiError("UnsupportedMediaType", "415: Unsupported Media Type", details={})
+        if patch_type is None:
+            raise bodies.unknown_format(CUSTOM_PATCHES)
         if patch_type == "strategic" and not route.kind.patches_strategically:
             raise bodies.unknown_format(CUSTOM_PATCHES)
-        options = _write_options(request, query, "PatchOptions", user)
-        check_patch_options(options, apply=patch_type == "apply", force_given="force" in query)
+        options = _write_options(request, query, "PatchOptions", user, patch_type)
         form = "application/json"
         if patch_type == "apply":
             weighing.check_yaml(request)
@@ -424,9 +428,11 @@ class ResourceRequests:
         return response(orjson.dumps(answer), form, status=status, warnings=options.warnings)
 
 
-def _write_options(request: HttpRequest, query: Query, kind: str, user: User) -> WriteOptions:
+def _write_options(
+    request: HttpRequest, query: Query, kind: str, user: User, patch: str | None = None
+) -> WriteOptions:
     """Return the write options of a request; annotations go to its record in the audit log."""
-    found = write_options(query, kind, user=user, agent=agent_of(request))
+    found = write_options(query, kind, user=user, agent=agent_of(request), patch=patch)
     request.warned = found.warnings
     if request.record is not None:
         found.annotate = request.record.annotate

@@ -26,7 +26,9 @@ def form_for(request: HttpRequest, kind: Kind, *, listing: bool) -> AnswerForm:
     """Return the form of the answer; ApiError NotAcceptable."""
     accept = request.headers.get("accept", "")
     form = negotiation.form_of(accept, protobuf=kind.custom is None, cbor=request.cbor)
-    if form is None or "application/*" in accept:
+    if form is None and kind.custom is not None:
+        raise negotiation.unmet()
+    if form is None or (kind.custom is None and "application/*" in accept):
         error = negotiation.not_acceptable(accept, listing=listing, cbor=request.cbor)
         if form is None or error.details is not None:
             raise error
@@ -43,8 +45,11 @@ def warnings_of(page: ListPage) -> Sequence[str]:
     return found
 
 
-def not_allowed() -> ApiError:
-    """Return the error for a verb that a path does not have."""
+def not_allowed(kind: Kind | None = None, verb: str = "") -> ApiError:
+    """Return the error for a verb that a path does not have; of a custom kind it is named."""
+    if kind is not None and kind.custom is not None:
+        why = f'{verb} is not supported on resources of kind "{kind.plural}.{kind.group}"'
+        return ApiError("MethodNotAllowed", why, details={"group": kind.group, "kind": kind.plural})
     return ApiError(
         "MethodNotAllowed",
         "the server does not allow this method on the requested resource",

@@ -43,7 +43,10 @@ class _Decoder:
     def envelope(self, at: int, end: int, depth: int) -> dict[str, Any]:
         data = self.data
         if data[at : at + 4] != MAGIC:
-            raise ProtobufError("the body does not begin with Kubernetes' protobuf envelope")
+            raise ProtobufError(
+                "provided data does not appear to be a protobuf message, expected prefix "
+                f"[{' '.join(map(str, MAGIC))}]"
+            )
         at += 4
         api_version = kind = ""
         inside = (at, at)

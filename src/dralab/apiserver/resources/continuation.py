@@ -6,7 +6,9 @@ Source: k8s.io/apiserver `storage/continue.go`; clients treat them as opaque.
 import base64
 import binascii
 import json
+import string
 from dataclasses import dataclass
+from typing import Final
 
 import orjson
 
@@ -25,6 +27,9 @@ class Continuation:
     name: str
 
 
+ALPHABET: Final = frozenset(string.ascii_letters + string.digits + "-_")
+
+
 def encode(token: Continuation, within: str) -> str:
     """Return the token; `within` is the namespace of the request, empty for all."""
     start = token.name if within or not token.namespace else f"{token.namespace}/{token.name}"
@@ -36,12 +41,11 @@ def encode(token: Continuation, within: str) -> str:
 
 def decode(text: str, within: str, *, namespaced: bool) -> Continuation:
     """Return the content of a token; ApiError (BadRequest) if it is not one."""
+    plain = text.rstrip("=")  # the padding is left out, but some clients send it
     try:
-        # The padding is left out, but some clients send it.
-        plain = text.rstrip("=")
         data = base64.b64decode(plain + "=" * (-len(plain) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError) as error:
-        raise _invalid("illegal base64 data at input byte 0") from error
+        raise _invalid(f"illegal base64 data at input byte {_wrong_byte(plain)}") from error
     try:
         found = orjson.loads(data)
     except orjson.JSONDecodeError as error:
@@ -62,6 +66,14 @@ def decode(text: str, within: str, *, namespaced: bool) -> Continuation:
         return Continuation(revision, within, key)
     namespace, _, name = key.partition("/")
     return Continuation(revision, namespace, name)
+
+
+def _wrong_byte(text: str) -> int:
+    """Return where Go stops reading base64 without padding: at a foreign character, or a rest."""
+    for index, character in enumerate(text):
+        if character not in ALPHABET:
+            return index
+    return len(text) - len(text) % 4
 
 
 def _invalid(why: str) -> ApiError:

@@ -58,6 +58,9 @@ def delete_collection(
 ) -> ListPage:
     """Delete what a list shows; return the page, with the objects as it showed them."""
     context.dynamic.check_waiting(may_wait=context.may_wait)
+    if chosen.revision not in {"", "0"} and not chosen.match and not chosen.limit:
+        # Upstream lists in pages, and so that very state.
+        chosen = replace(chosen, match="Exact")
     page = reading.list_page(context, kind, namespace, chosen)
     found: list[Stored] = []
     each = replace(options, uid="", revision="")

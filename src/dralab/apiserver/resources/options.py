@@ -192,22 +192,30 @@ def _list_errors(options: ListOptions) -> list[FieldError]:
     return errors
 
 
-def write_options(query: Query, kind: str, *, user: User = ADMIN, agent: str = "") -> WriteOptions:
+def write_options(
+    query: Query, kind: str, *, user: User = ADMIN, agent: str = "", patch: str | None = None
+) -> WriteOptions:
     """Return the options of a write; `kind` is CreateOptions, UpdateOptions or PatchOptions.
+
+    `patch` is the type of a patch. ApiError tells all that is wrong, in upstream's order.
 
     `agent` is the User-Agent header: its part before the first `/` names the field manager
     of last resort.
     """
-    if not query:
+    if not query and patch is None:
         return WriteOptions(user=user, agent=agent.partition("/")[0] or "unknown", kind=kind)
+    manager = _one(query, "fieldManager")
     errors: list[FieldError] = []
+    if patch == "apply" and not manager:
+        errors.append(fields.required("fieldManager", "is required for apply patch"))
+    if patch not in {None, "apply"} and "force" in query:
+        errors.append(fields.forbidden("force", "may not be specified for non-apply patch"))
+    errors += _manager_errors(manager)
     dry_run = _dry_run(query.get("dryRun"), errors)
     validation = _one(query, "fieldValidation")
     if validation not in {"", "Ignore", "Warn", "Strict"}:
         known = ["", "Ignore", "Strict", "Warn"]
         errors.append(fields.not_supported("fieldValidation", validation, known))
-    manager = _one(query, "fieldManager")
-    errors += _manager_errors(manager)
     if errors:
         raise fields.invalid(kind, "", errors, group=META)
     return WriteOptions(
@@ -221,23 +229,10 @@ def write_options(query: Query, kind: str, *, user: User = ADMIN, agent: str = "
     )
 
 
-def check_patch_options(options: WriteOptions, *, apply: bool, force_given: bool) -> None:
-    """Raise where the options do not fit the type of the patch."""
-    errors = []
-    if apply and not options.manager:
-        errors.append(fields.required("fieldManager", "is required for apply patch"))
-    if not apply and force_given:
-        errors.append(fields.forbidden("force", "may not be specified for non-apply patch"))
-    if errors:
-        raise fields.invalid("PatchOptions", "", errors, group=META)
-
-
 def delete_options(query: Query, body: Mapping[str, Any] | None) -> DeleteOptions:
     """Return the options of a delete: the body's where there is one, else the query's."""
     source = _decoded(body) if body else {}
-    source.pop("kind", None)
-    source.pop("apiVersion", None)
-    if not source:
+    if body is None:
         if grace := _one(query, "gracePeriodSeconds"):
             source["gracePeriodSeconds"] = _integer(grace)
         if policy := _one(query, "propagationPolicy"):
@@ -245,7 +240,7 @@ def delete_options(query: Query, body: Mapping[str, Any] | None) -> DeleteOption
         if "orphanDependents" in query:
             source["orphanDependents"] = _flag(query, "orphanDependents")
     errors: list[FieldError] = []
-    dry_run = _dry_run(source.get("dryRun") or query.get("dryRun"), errors)
+    dry_run = _dry_run(source.get("dryRun") if body is not None else query.get("dryRun"), errors)
     policy = source.get("propagationPolicy") or ""
     orphan_dependents = source.get("orphanDependents")
     if policy and orphan_dependents is not None:

@@ -74,7 +74,7 @@ class _TotalCost:
 
     def add(self, cost: int, path: str) -> None:
         self.cost = min(self.cost + cost, LARGEST)
-        if cost >= 1:
+        if cost >= PER_DEFINITION // 100:  # upstream names none that counts for less
             self.dearest = sorted([*self.dearest, (cost, path)], key=lambda one: -one[0])[:NAMED]
 
 

@@ -20,6 +20,10 @@ def scale_of(context: Context, kind: Kind, stored: Stored) -> JsonDict:
     """Return the Scale of an object."""
     value = context.rules.from_hub(kind, stored.value)
     paths = context.rules.strategy_of(kind).scale_paths(kind.version)
+    if kind.custom is not None and _at(value, paths.spec) is None:
+        path = f".{'.'.join(paths.spec)}"
+        why = f'Internal error occurred: the spec replicas field "{path}" does not exist'
+        raise ApiError("InternalError", why, code=500)
     meta = value["metadata"]
     shown = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
     spec: JsonDict = {}
