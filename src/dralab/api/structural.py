@@ -166,6 +166,8 @@ def _check(schema: Schema, value: Any, path: str, depth: int) -> Iterator[FieldE
     wrong = _type_error(schema, value, path)
     if wrong is not None:
         yield wrong
+        if schema.get("type") == "integer" and isinstance(value, float):
+            yield _out_of_range(schema, path)
         return
     if isinstance(value, str):
         yield from _string_errors(schema, value, path)
@@ -199,7 +201,7 @@ def _type_error(schema: Schema, value: Any, path: str) -> FieldError | None:
     return _typed(path, kind, f'{name} in body must be of type {wanted}: "{kind}"')
 
 
-def _typed(path: str, kind: str, detail: str) -> FieldError:
+def _typed(path: str, kind: Any, detail: str) -> FieldError:
     return FieldError("FieldValueTypeInvalid", path, kind, detail)
 
 
@@ -224,7 +226,7 @@ def _string_errors(schema: Schema, value: str, path: str) -> Iterator[FieldError
     check = FORMATS.get(schema.get("format", ""))
     if check is not None and not check(value):
         form = schema["format"]
-        yield invalid_value(path, value, f'{path} in body must be of type {form}: "{value}"')
+        yield _typed(path, value, f'{path} in body must be of type {form}: "{value}"')
 
 
 def _number_errors(schema: Schema, value: float, path: str) -> Iterator[FieldError]:
@@ -241,8 +243,13 @@ def _number_errors(schema: Schema, value: float, path: str) -> Iterator[FieldErr
         yield invalid_value(path, value, f"{path} in body should be a multiple of {step}")
     bits = {"int32": 31, "int64": 63}.get(schema.get("format", ""))
     if bits is not None and not -(1 << bits) <= value < 1 << bits:
-        form = schema["format"]
-        yield invalid_value(path, value, f"{path} in body must be of type {form}: {value}")
+        yield _out_of_range(schema, path)
+
+
+def _out_of_range(schema: Schema, path: str) -> FieldError:
+    """Return the error of a number that its format does not hold; upstream names no field."""
+    form = f"with format {schema['format']}" if schema.get("format") else "(default format)"
+    return invalid_value("<nil>", "", f"Checked value must be of type integer {form} in {path}")
 
 
 def _object_errors(
@@ -297,6 +304,9 @@ def _embedded_errors(value: Mapping[str, Any], path: str) -> Iterator[FieldError
             yield required(_join(path, name))
         elif not isinstance(given, str):
             yield invalid_value(_join(path, name), given, "must be a string")
+        elif name == "apiVersion" and given.count("/") > 1:
+            why = f"unexpected GroupVersion string: {given}"
+            yield invalid_value(_join(path, name), given, why)
     metadata = value.get("metadata")
     if metadata is not None and not isinstance(metadata, Mapping):
         why = "must be an object"

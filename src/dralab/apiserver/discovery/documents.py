@@ -133,7 +133,8 @@ def _resources(kind: Kind) -> list[JsonDict]:
         main["shortNames"] = list(kind.short_names)
     if kind.categories:
         main["categories"] = list(kind.categories)
-    main["storageVersionHash"] = _storage_hash(kind)
+    if {"get", "create"} <= {*kind.verbs}:
+        main["storageVersionHash"] = _storage_hash(kind)
     found = [main]
     for sub in kind.subresources.values():
         entry: JsonDict = {
@@ -154,8 +155,15 @@ def _in_order(verbs: Sequence[str], order: Sequence[str]) -> list[str]:
 
 def _storage_hash(kind: Kind) -> str:
     """Return what tells clients that objects are stored in another version than before."""
-    text = f"{kind.group}/{kind.version}/{kind.kind}"
+    text = STORED_AS.get(kind.hub) or f"{kind.group}/{kind.version}/{kind.kind}"
     return base64.b64encode(hashlib.sha256(text.encode()).digest()[:8]).decode()
+
+
+# Collections whose objects are stored in the form of one version, whichever they came by.
+STORED_AS: Final = {
+    "events": "/v1/Event",
+    "autoscaling/horizontalpodautoscalers": "autoscaling/v2/HorizontalPodAutoscaler",
+}
 
 
 def root_paths(kinds: Kinds) -> JsonDict:

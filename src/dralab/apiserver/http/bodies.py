@@ -83,6 +83,13 @@ def decode(
     raise unknown_format(accepted)
 
 
+def check_form(content_type: str, accepted: str) -> None:
+    """Refuse a body of a type that cannot be read, whatever is in it. ApiError."""
+    media = media_type(content_type)
+    if media not in JSON_TYPES and media not in YAML_TYPES and media != PROTOBUF:
+        raise unknown_format(accepted)
+
+
 def decode_options(data: bytes, content_type: str, expected: str) -> dict[str, Any] | None:
     """Return the options in a body, which a server names in none of its complaints."""
     try:

@@ -6,10 +6,12 @@ put them there.
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 import orjson
 
+from dralab.api.decoding import decoder_of
 from dralab.api.kinds import Kind
 from dralab.api.status import ApiError
 from dralab.apiserver.outgoing.waiting import MustWait
@@ -114,7 +116,16 @@ def bookmark(kind: str, api_version: str, revision: int, *, initial_end: bool) -
     if initial_end:
         metadata["annotations"] = INITIAL_END
     value = {"kind": kind, "apiVersion": api_version, "metadata": metadata}
+    value |= _always_there(api_version, kind)
     return orjson.dumps({"type": "BOOKMARK", "object": value}, option=orjson.OPT_APPEND_NEWLINE)
+
+
+@lru_cache(maxsize=256)
+def _always_there(api_version: str, kind: str) -> dict[str, Any]:
+    """Return what Go writes of an object of a kind that is empty, its metadata apart."""
+    decoder = decoder_of(api_version, kind)
+    found: dict[str, Any] = {} if decoder is None else decoder.decode({})[0]
+    return {name: item for name, item in found.items() if name != "metadata"}
 
 
 class PartialEncoder:

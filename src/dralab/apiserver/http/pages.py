@@ -203,7 +203,8 @@ class Pages:
         """Answer with the public keys of service accounts, in their own media type alone."""
         accepted = request.headers.get("accept", "*/*")
         if "*/*" not in accepted and JWKS not in accepted:
-            raise ApiError("NotAcceptable", "406: Not Acceptable", details={})
+            why = f"406: Not Acceptable\n\nAvailable representations: {JWKS}"
+            raise ApiError("NotAcceptable", why, details={})
         headers = (("Content-Type", JWKS), ("Cache-Control", "public, max-age=3600"))
         return HttpResponse(headers=headers, body=orjson.dumps(self.issuer.key_set()))
 

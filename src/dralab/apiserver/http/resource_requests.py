@@ -150,6 +150,11 @@ class ResourceRequests:
                 raise not_allowed(kind, POSTED.get(method, ""))
             return self._subresource(request, route, user, query, verb)
         verb = (OBJECT_VERBS if route.name else COLLECTION_VERBS).get(method, "")
+        if not verb and kind.custom is not None:
+            # Custom resources are served by the verb alone, whether there is a name or not.
+            verb = POSTED.get(method, "")
+            if verb in {"update", "patch"}:
+                raise ApiError.bad_request("name must be provided")
         if kind.namespaced and not route.namespace and verb != "list":
             raise not_allowed() if kind.patches_strategically else without_namespace(kind)
         if verb not in kind.verbs or (route.watch and verb not in {"get", "list"}):
@@ -205,9 +210,9 @@ class ResourceRequests:
             return self._watch(request, route, query)
         options = list_options(query, watch=False)
         form = form_for(request, route.kind, listing=True)
-        check_shape(form, route.kind, listing=True)
         self.weights.check_selection(request, route, options)
         page = self.resources.list(route.kind, route.namespace, options)
+        check_shape(form, route.kind, listing=True)
         self.resources.prepare(route.kind, page.items)
         plain = self._is_plain(route, form)
         self.weights.check_page(request, route.kind, form, page.items, plain=plain)
@@ -247,6 +252,7 @@ class ResourceRequests:
         warnings: Sequence[str] = (),
         read: bool = False,
     ) -> HttpResponse:
+        check_shape(form, route.kind, listing=False)
         body = self.encoders.whole(route.kind, form, query, read=read).object(stored)
         return encoded(body, form, status=status, warnings=warnings)
 
@@ -256,6 +262,7 @@ class ResourceRequests:
         kind = route.kind
         form = form_for(request, route.kind, listing=False)
         self.weights.check_create(request, route, form)
+        bodies.check_form(request.headers.get("content-type", ""), self._accepted)
         options = _write_options(request, query, "CreateOptions", user)
         value = self._body(request, route, options)
         if kind.verbs == ASKED:
@@ -263,6 +270,10 @@ class ResourceRequests:
             return response(orjson.dumps(asked), form, status=201, warnings=options.warnings)
         stored = self.resources.create(kind, value, route.namespace, options)
         return self._object(route, stored, form, query=query, status=201, warnings=options.warnings)
+
+    @property
+    def _accepted(self) -> str:
+        return f"{bodies.ACCEPTED}, {CBOR}" if self.speaks_cbor else bodies.ACCEPTED
 
     def _body(self, request: HttpRequest, route: Route, options: WriteOptions) -> dict[str, Any]:
         kind = route.kind
@@ -273,7 +284,7 @@ class ResourceRequests:
             request.headers.get("content-type", ""),
             kind.kind,
             count_duplicates=options.validation != "Ignore",
-            accepted=f"{bodies.ACCEPTED}, {CBOR}" if self.speaks_cbor else bodies.ACCEPTED,
+            accepted=self._accepted,
         )
         options.duplicates = body.duplicates
         return bodies.check_type(body.value, request.body, kind, self.resources.kinds)
@@ -383,9 +394,8 @@ class ResourceRequests:
         page = self.resources.delete_collection(
             route.kind, route.namespace, chosen, options, user=user
         )
-        # The answer to a deletion is never a table, nor metadata alone.
-        plain = AnswerForm(form.encoding)
-        encoder = self.encoders.whole(route.kind, plain, query, read=False)
+        check_shape(form, route.kind, listing=True)
+        encoder = self.encoders.whole(route.kind, form, query, read=False)
         return encoded(encoder.page(page), form)
 
     def _subresource(

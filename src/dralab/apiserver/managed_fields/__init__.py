@@ -8,7 +8,8 @@ from dralab.apiserver.managed_fields.field_managers import (
     ConflictError,
     FieldManager,
     apply,
+    fits,
     update,
 )
 
-__all__ = ["ConflictError", "FieldManager", "apply", "update"]
+__all__ = ["ConflictError", "FieldManager", "apply", "fits", "update"]

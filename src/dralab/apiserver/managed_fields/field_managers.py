@@ -229,6 +229,12 @@ def apply(
     return result
 
 
+def fits(value: Mapping[str, Any], schema: Schema | None) -> bool:
+    """Return whether an object is of its schema's types; elements that are there twice are."""
+    wrong = typed.misfits(dict(value), Form.from_schema(schema))
+    return all(": duplicate entries for key " in why for why in wrong)
+
+
 def _untold(live: Mapping[str, Any], form: Form) -> ApiError:
     """Return the error of an apply to an object with a list element without its key."""
     metadata, version = live.get("metadata") or {}, live.get("apiVersion") or ""

@@ -55,9 +55,8 @@ def _created_fields(value: dict[str, Any], form: Form) -> FieldSet:
             node["f:" + name] = LEAF
             continue
         if item is None:
-            if name not in zeros:
-                continue
-            item = zeros[name]
+            # Only custom resources keep a null that is not written for nothing.
+            item = zeros.get(name)
         node["f:" + name] = created(item, form.below(name))
     return node
 

@@ -4,7 +4,8 @@ Source: k8s.io/apiextensions-apiserver `pkg/registry/customresource`.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final
 
@@ -19,8 +20,21 @@ from dralab.api.scalar_decoding import DecodingError
 from dralab.api.schemas import OBJECT_META, Schema, Schemas
 from dralab.api.status import ApiError
 from dralab.api.strategy import ScalePaths, Strategy
+from dralab.values.go_text import go_value
 from dralab.values.json_types import JsonDict
 
+# What is so wrong that rules cannot be evaluated (upstream's hasBlockingErr).
+BLOCKING: Final = frozenset(
+    {
+        "FieldValueNotSupported", "FieldValueRequired", "FieldValueTooLong", "FieldValueTooMany",
+        "FieldValueTypeInvalid",
+    }
+)  # fmt: skip
+MOST_REPLICAS: Final = 2**31 - 1
+GO_TYPES: Final[Mapping[type, str]] = {
+    int: "int64", float: "float64", bool: "bool", str: "string", type(None): "<nil>",
+    dict: "map[string]interface {}", list: "[]interface {}",
+}  # fmt: skip
 UNCHECKED: Final = (
     "some validation rules were not checked because the object was invalid; correct the existing "
     "errors to complete validation"
@@ -142,30 +156,85 @@ class CustomStrategy(Strategy):
 
     def validate(self, value: JsonDict) -> list[FieldError]:
         """Return what is wrong with a new object."""
-        return self._errors(value, None)
+        return self._errors(value, None, ("spec", "status"))
 
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """Return what is wrong with a change."""
-        return self._errors(new, old)
+        return self._errors(new, old, ("spec", "status"))
 
     def validate_status(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """Return what is wrong with a change of the status."""
-        return self._errors(new, old)
+        return self._errors(new, old, ("status",))
 
-    def _errors(self, value: JsonDict, old: JsonDict | None) -> list[FieldError]:
+    def _scale_errors(self, value: JsonDict, parts: Sequence[str]) -> Iterator[FieldError]:
+        """Yield what is wrong with the numbers that the scale of an object has, by the parts.
+
+        Source: k8s.io/apiextensions-apiserver `pkg/registry/customresource/validator.go`.
+        """
+        version = value["apiVersion"].rpartition("/")[2]
+        scale = ((self.versions.get(version) or {}).get("subresources") or {}).get("scale")
+        if not scale:
+            return
+        for part in parts:
+            path = scale[f"{part}ReplicasPath"]
+            number, why = _nested(value, _path(path), int)
+            if why:
+                yield fields.invalid_value(path, 0, why)
+            elif number is not None and number < 0:
+                yield fields.invalid_value(path, number, "should be a non-negative integer")
+            elif number is not None and number > MOST_REPLICAS:
+                why = f"should be less than or equal to {MOST_REPLICAS}"
+                yield fields.invalid_value(path, number, why)
+        if "status" in parts and (path := scale.get("labelSelectorPath")):
+            _, why = _nested(value, _path(path), str)
+            if why:
+                yield fields.invalid_value(path, "", why)
+
+    def _errors(
+        self, value: JsonDict, old: JsonDict | None, parts: Sequence[str]
+    ) -> list[FieldError]:
         raw = self.raw.get(value["apiVersion"].rpartition("/")[2])
         if raw is None:
-            return []
+            return list(self._scale_errors(value, parts))
         found = sorted(structural.errors(raw, value), key=lambda error: error.field)
+        if parts == ("status",):
+            # The status alone is judged then, and named without what it is in.
+            found = [_within("status.", error) for error in found]
         if old is not None:
             found = [error for error in found if not _was_so(error.field, value, old)]
+        found += self._scale_errors(value, parts)
         if not _has_rules(raw):
             return found
-        if found:
+        if any(error.reason in BLOCKING for error in found):
             return [*found, fields.invalid_value("<nil>", None, UNCHECKED)]
         from dralab.apiserver.resources.custom_expressions import broken_rules
 
-        return list(broken_rules(raw, value, old, ""))
+        return [*found, *broken_rules(raw, value, old, "")]
+
+
+def _within(holder: str, error: FieldError) -> FieldError:
+    if not error.field.startswith(holder):
+        return error
+    detail = error.detail.replace(f"{error.field} in body", f"{error.field[len(holder) :]} in body")
+    return replace(error, detail=detail)
+
+
+def _nested(value: JsonDict, path: tuple[str, ...], wanted: type) -> tuple[Any, str]:
+    """Return a value below an object, None if it is not there, and why it cannot be had."""
+    found: Any = value
+    for at, name in enumerate(path):
+        if not isinstance(found, dict):
+            above = ".".join(path[:at])
+            shown = f"{go_value(found)} is of the type {GO_TYPES.get(type(found), 'string')}"
+            return None, f".{above} accessor error: {shown}, expected map[string]interface {{}}"
+        if name not in found:
+            return None, ""
+        found = found[name]
+    if type(found) is wanted:
+        return found, ""
+    said = GO_TYPES.get(type(found), "string")
+    shown = f".{'.'.join(path)} accessor error: {go_value(found)} is of the type {said}"
+    return None, f"{shown}, expected {GO_TYPES[wanted]}"
 
 
 def _was_so(path: str, value: JsonDict, old: JsonDict) -> bool:

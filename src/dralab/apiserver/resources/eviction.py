@@ -30,9 +30,8 @@ def evict(  # noqa: PLR0917 - the shape of every handler
     options: WriteOptions,
 ) -> None:
     """Delete a pod if its budget allows; ApiError TooManyRequests where it does not."""
-    given = (body.get("metadata") or {}).get("name") or name
-    if given != name:
-        raise ApiError.bad_request(f'name in URL does not match name in Eviction object: "{given}"')
+    if (body.get("metadata") or {}).get("name") != name:
+        raise ApiError.bad_request("name in URL does not match name in Eviction object")
     with context.store.lock:
         live = context.live(kind, namespace, name)
         pod = live.value

@@ -15,6 +15,7 @@ from dralab.api.fields import FieldError
 from dralab.api.scalar_decoding import DecodingError, EmptyField
 from dralab.api.status import ApiError
 from dralab.apiserver.admission.chain import unnoted
+from dralab.apiserver.resources.selectors import check_syntax
 from dralab.apiserver.users import ADMIN, User
 from dralab.values.json_types import JsonDict
 
@@ -130,6 +131,7 @@ def list_options(query: Query, *, watch: bool) -> ListOptions:
         ),
         timeout=_number(query, "timeoutSeconds") or None,
     )
+    check_syntax(options.label_selector, options.field_selector)
     check_list_options(options, watch=watch)
     return options
 

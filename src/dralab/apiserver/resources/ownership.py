@@ -87,6 +87,16 @@ def updated(
     _set(meta, managed_fields.update(old, value, schema_of(context, kind), who))
 
 
+def fits(context: Context, kind: Kind, value: JsonDict) -> bool:
+    """Return whether all of a custom object is of its schema's types, its status included.
+
+    Who owns the fields of one that is not cannot be told: a real server forgets it.
+    """
+    if kind.custom is None or not context.managed_fields:
+        return True
+    return managed_fields.fits(value, schema_of(context, kind))
+
+
 def settled(value: JsonDict, old: JsonDict) -> None:
     """If only the times of entries changed, restore them: nothing was written."""
     meta, before = value["metadata"], old["metadata"]

@@ -161,6 +161,15 @@ class Rules:
             return value
         return found[0](kind, value)
 
+    def as_stored(self, kind: Kind, value: JsonDict) -> JsonDict:
+        """Return an object as it will be read: of the stored version's schema, if it is custom."""
+        version = self.hub_type(kind)[0]
+        strategy = self.strategy_of(kind)
+        if kind.custom is None or version == kind.api_version or kind.hub in self.conversions:
+            return value
+        found = strategy.updated({**value, "apiVersion": version})
+        return {**found, "apiVersion": value["apiVersion"]}
+
     def from_hub(self, kind: Kind, value: JsonDict) -> JsonDict:
         """Return a stored object in the version of `kind`; the stored one is not changed."""
         if self.is_hub(kind):

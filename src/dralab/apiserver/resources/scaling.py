@@ -20,10 +20,6 @@ def scale_of(context: Context, kind: Kind, stored: Stored) -> JsonDict:
     """Return the Scale of an object."""
     value = context.rules.from_hub(kind, stored.value)
     paths = context.rules.strategy_of(kind).scale_paths(kind.version)
-    if kind.custom is not None and _at(value, paths.spec) is None:
-        path = f".{'.'.join(paths.spec)}"
-        why = f'Internal error occurred: the spec replicas field "{path}" does not exist'
-        raise ApiError("InternalError", why, code=500)
     meta = value["metadata"]
     shown = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
     spec: JsonDict = {}
@@ -68,8 +64,16 @@ def selector_text(selector: JsonDict) -> str:
 
 
 def get(context: Context, kind: Kind, name: str, namespace: str) -> JsonDict:
-    """Return an object's Scale."""
-    return scale_of(context, kind, context.live(kind, namespace, name))
+    """Return an object's Scale. ApiError for a custom object that says no number of replicas."""
+    live = context.live(kind, namespace, name)
+    if kind.custom is not None:
+        paths = context.rules.strategy_of(kind).scale_paths(kind.version)
+        if _at(context.rules.from_hub(kind, live.value), paths.spec) is None:
+            why = f'the spec replicas field ".{".".join(paths.spec)}" does not exist'
+            causes = {"causes": [{"message": why}]}
+            text = f"Internal error occurred: {why}"
+            raise ApiError("InternalError", text, code=500, details=causes)
+    return scale_of(context, kind, live)
 
 
 def put(
@@ -162,7 +166,8 @@ def patch(
     """Patch an object's Scale."""
     scale_kind = SCALE
     with context.store.lock:
-        current = orjson.loads(orjson.dumps(get(context, kind, name, namespace)))
+        live = context.live(kind, namespace, name)
+        current = orjson.loads(orjson.dumps(scale_of(context, kind, live)))
         shown = current["metadata"].pop("resourceVersion", None)
         kept = body if type != "apply" else {**body}
         changed = patching.edited(

@@ -96,6 +96,17 @@ def _split(text: str) -> list[str]:
 
 
 @remembered(4096, longest=2048)
+def check_syntax(label_selector: str, field_selector: str) -> None:
+    """Refuse a malformed selector, of whatever kind. ApiError BadRequest."""
+    if label_selector:
+        try:
+            labels.parse(label_selector)
+        except labels.SelectorError as error:
+            raise ApiError.bad_request(str(error)) from error
+    if field_selector:
+        parse_fields(field_selector)
+
+
 def selection(kind: Kind, label_selector: str, field_selector: str) -> Selection:
     """Return the selection of both selectors of a request, for stored objects of a kind.
 

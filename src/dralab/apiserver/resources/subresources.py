@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from dralab.api import fields
 from dralab.api.decoding import decoder_of
 from dralab.api.kinds import Kind
 from dralab.api.scalar_decoding import DecodingError
@@ -20,7 +21,7 @@ from dralab.apiserver.resources import (
 from dralab.apiserver.resources.context import Context
 from dralab.apiserver.resources.options import WriteOptions
 from dralab.apiserver.resources.patching import PatchType
-from dralab.objects.metadata import annotations_of, is_deleting, metadata_of
+from dralab.objects.metadata import is_deleting, metadata_of
 from dralab.values.json_types import JsonDict, JsonObject
 
 SUCCESS: Final[Mapping[str, Any]] = {
@@ -177,6 +178,7 @@ def _part(
         if type is None:
             # In its typed form: what a client sends as `status` may be anything.
             changed = typed_objects.decoded(context, kind, _object(body), options)
+            writing.check_name((changed.get("metadata") or {}).get("name") or "", name)
             given = (changed.get("metadata") or {}).get("resourceVersion")
             if given:
                 current["metadata"]["resourceVersion"] = given
@@ -214,10 +216,19 @@ def _bind(  # noqa: PLR0917 - the shape of every handler
 ) -> JsonDict:
     """Give a pod its node, once."""
     body = _typed(body, "v1", "Binding")
+    if metadata_of(body).get("name") != name:
+        raise ApiError.bad_request("name in URL does not match name in Binding object")
     target = body["target"]
     node = target.get("name") or ""
-    if target.get("kind") not in {None, "", "Node"} or not node:
-        raise ApiError.bad_request("Binding: target must be a Node with a name")
+    errors = []
+    if target.get("kind") not in {None, "", "Node"}:
+        known = ["Node", "<empty>"]
+        errors.append(fields.not_supported("target.kind", target["kind"], known, ordered=True))
+    if not node:
+        errors.append(fields.required("target.name"))
+    if errors:  # which upstream answers as any other error
+        shown = ", ".join(map(str, errors))
+        raise ApiError.failed(f"[{shown}]" if len(errors) > 1 else shown)
     now = context.now()
 
     def edit(pod: JsonDict) -> JsonDict:
@@ -232,11 +243,9 @@ def _bind(  # noqa: PLR0917 - the shape of every handler
         if spec.get("schedulingGates"):
             raise _bind_conflict(name, f"pod {name} has non-empty .spec.schedulingGates")
         spec["nodeName"] = node
-        if annotations := metadata_of(body).get("annotations"):
-            pod["metadata"]["annotations"] = {
-                **annotations_of(pod),
-                **annotations,
-            }
+        for part in ("annotations", "labels"):  # PodTopologyLabelsAdmission
+            if added := metadata_of(body).get(part):
+                pod["metadata"][part] = {**(pod["metadata"].get(part) or {}), **added}
         status = pod.setdefault("status", {})
         # The nominated node is cleared (ClearingNominatedNodeNameAfterBinding).
         status.pop("nominatedNodeName", None)

@@ -114,7 +114,7 @@ def create(
     review.name = meta["name"]
     admission.validate(context, review)
     context.rules.foresee(kind, value)
-    ordered = _ordered(kind, context, value)
+    ordered = _ordered(kind, context, context.rules.as_stored(kind, value))
     key = key_of(kind, namespace, meta["name"])
     if options.dry_run:
         existing = context.find(key)
@@ -442,9 +442,12 @@ def _replace(
     name = live.key.name
     _check_revision(kind, live, meta, unconditional=rules.unconditional)
     empties = located(value, options.empties)
+    fits = ownership.fits(context, kind, value)
     value = _carried_over(context, kind, value, old, subresource)
     with restored(value, empties, shown=True):
         ownership.updated(context, kind, value, old, options, subresource=subresource)
+    if not fits:
+        value["metadata"].pop("managedFields", None)
     review = review_of(
         context,
         kind,
@@ -488,6 +491,8 @@ def _replace(
         raise _invalid(context, kind, name, errors)
     options.warnings += rules.warnings(value, old)
     admission.validate(context, review)
+    if kind.custom is not None:
+        value = _ordered(kind, context, context.rules.as_stored(kind, value))
     ownership.settled(value, old)
     if value == old:
         return live
