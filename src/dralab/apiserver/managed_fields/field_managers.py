@@ -304,7 +304,7 @@ def _applied(
     if live is not None and not owners:
         # The object has no known owner: existing fields go to the owner "before-first-apply".
         more, _ = _compared({}, live, form)
-        other = Owner.updater(BEFORE, writer.api_version, "")
+        other = Owner.updater(BEFORE, writer.api_version, writer.subresource)
         owners = {other: OwnedFields(more, writer.api_version, writer.now)} if more else {}
     owner = Owner.applier(writer.manager, writer.subresource)
     last = owners.get(owner)

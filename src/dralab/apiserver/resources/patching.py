@@ -269,7 +269,7 @@ def _apply(
     subresource: str,
 ) -> tuple[Stored, bool]:
     """Apply a configuration to an object; create the object if there is none."""
-    _check_config(kind, name, namespace, config)
+    check_config(kind, name, namespace, config)
     schema = ownership.schema_of(context, kind)
     with context.store.lock:
         live = context.find(key_of(kind, namespace, name))
@@ -301,7 +301,8 @@ def _apply(
         return stored, False
 
 
-def _check_config(kind: Kind, name: str, namespace: str, config: Any) -> None:
+def check_config(kind: Kind, name: str, namespace: str, config: Any) -> None:
+    """Refuse a configuration that is not one of that object. ApiError."""
     if config is None:  # an empty body
         config = {}
     if not isinstance(config, dict):

@@ -5,12 +5,16 @@ from typing import Any
 import orjson
 
 from dralab.api import fields
+from dralab.api.decoding import decoder_of
 from dralab.api.kinds import Kind
+from dralab.api.schemas import Schemas
 from dralab.api.status import ApiError
-from dralab.apiserver.resources import patching, writing
+from dralab.apiserver import managed_fields
+from dralab.apiserver.resources import ownership, patching, writing
 from dralab.apiserver.resources.context import Context
 from dralab.apiserver.resources.options import WriteOptions
 from dralab.apiserver.resources.patching import PatchType
+from dralab.apiserver.resources.scale_owners import owners_in_object, owners_in_scale
 from dralab.apiserver.storage import Stored
 from dralab.objects.metadata import spec_of
 from dralab.values.json_types import JsonDict
@@ -84,8 +88,12 @@ def put(
     scale: JsonDict,
     *,
     options: WriteOptions,
+    owned: list[JsonDict] | None = None,
 ) -> JsonDict:
-    """Set the replicas of an object to those of a Scale."""
+    """Set the replicas of an object to those of a Scale.
+
+    `owned` are the owners of the Scale's fields, if an apply has found them.
+    """
     given = scale.get("metadata") or {}
     if given.get("name") and given["name"] != name:
         raise ApiError.bad_request(
@@ -113,8 +121,12 @@ def put(
     def edit(value: JsonDict) -> JsonDict:
         if revision := given.get("resourceVersion"):
             value["metadata"]["resourceVersion"] = revision
+        before = _at(value, paths.spec) or 0
         _set(value, paths.spec, replicas)
+        _own(context, kind, value, (before, replicas), options, owned)
         return value
+
+    options.applied = True  # who owns the number is said by `edit`
 
     stored = writing.change(
         context, kind, name, namespace, edit, options=options, subresource="scale"
@@ -169,13 +181,70 @@ def patch(
         live = context.live(kind, namespace, name)
         current = orjson.loads(orjson.dumps(scale_of(context, kind, live)))
         shown = current["metadata"].pop("resourceVersion", None)
-        kept = body if type != "apply" else {**body}
-        changed = patching.edited(
-            context, scale_kind, current, kept, "merge" if type == "apply" else type, options
-        )
+        owned: list[JsonDict] | None = None
+        if type == "apply":
+            changed, owned = _applied(context, kind, live, current, body, options)
+        else:
+            changed = patching.edited(context, scale_kind, current, body, type, options)
         if changed["metadata"].get("resourceVersion") == shown:
             changed["metadata"].pop("resourceVersion", None)
-        return put(context, kind, name, namespace, changed, options=options)
+        return put(context, kind, name, namespace, changed, options=options, owned=owned)
+
+
+def _applied(  # noqa: PLR0917 - all of it decides
+    context: Context,
+    kind: Kind,
+    live: Stored,
+    current: JsonDict,
+    config: Any,
+    options: WriteOptions,
+) -> tuple[JsonDict, list[JsonDict]]:
+    """Return a Scale after a server-side apply, and the owners of its fields. ApiError."""
+    meta = current["metadata"]
+    patching.check_config(SCALE, meta["name"], meta.get("namespace", ""), config)
+    path = context.rules.strategy_of(kind).scale_paths(kind.version).spec
+    entries = live.value["metadata"].get("managedFields") or ()
+    before = {**current, "metadata": {**meta, "managedFields": owners_in_scale(entries, path)}}
+    who = ownership.writer(context, SCALE, options, subresource="scale")
+    schema = Schemas.standard().schema_of(SCALE.api_version, SCALE.kind)
+    found = managed_fields.apply(before, config, schema, who, force=options.force)
+    owned = found["metadata"].pop("managedFields", None) or []
+    decoder = decoder_of(SCALE.api_version, SCALE.kind)
+    if decoder is not None:
+        decoder.converted(found)
+        found = decoder.decode(found)[0]
+    return found, owned
+
+
+def _plain_scale(replicas: int) -> JsonDict:
+    return {"spec": {"replicas": replicas} if replicas else {}}
+
+
+def _own(  # noqa: PLR0917 - all of it decides
+    context: Context,
+    kind: Kind,
+    value: JsonDict,
+    numbers: tuple[int, int],
+    options: WriteOptions,
+    owned: list[JsonDict] | None,
+) -> None:
+    """Record who owns the number of replicas of an object whose Scale was written."""
+    if not context.managed_fields:
+        return
+    meta = value["metadata"]
+    entries = meta.get("managedFields") or []
+    path = context.rules.strategy_of(kind).scale_paths(kind.version).spec
+    if owned is None:
+        old, new = (_plain_scale(number) for number in numbers)
+        old["metadata"] = {"managedFields": owners_in_scale(entries, path)}
+        who = ownership.writer(context, SCALE, options, subresource="scale")
+        schema = Schemas.standard().schema_of(SCALE.api_version, SCALE.kind)
+        owned = managed_fields.update(old, new, schema, who)
+    found = owners_in_object(entries, owned, path, kind.api_version)
+    if found:
+        meta["managedFields"] = found
+    else:
+        meta.pop("managedFields", None)
 
 
 SCALE = Kind(
