@@ -2,7 +2,7 @@
 
 import pytest
 
-from dralab.apiserver.resources.rule_checks import _TotalCost, rule_errors
+from dralab.apiserver.resources.rule_checks import PER_DEFINITION, _TotalCost, rule_errors
 from dralab.cel.schema_types import escape, type_of_schema, value_of
 
 ROOT = "spec.validation.openAPIV3Schema"
@@ -176,13 +176,11 @@ def test_names_that_no_rule_can_write():
     assert value_of({}, {"1": 2}) == {"1": 2}
 
 
-def test_only_what_costs_something_is_named_among_the_dearest():
+def test_only_what_costs_a_hundredth_of_the_limit_is_named_among_the_dearest():
+    least = PER_DEFINITION // 100
     total = _TotalCost()
-    for cost, path in ((0, "free"), (1, "cheap"), (5, "dear"), (3, "fair"), (2, "little")):
-        total.add(cost, path)
-    assert total.cost == 11
-    assert total.dearest[:2] == [(5, "dear"), (3, "fair")]
-    alone = _TotalCost()
-    alone.add(0, "free")
-    alone.add(1, "cheap")
-    assert alone.dearest == [(1, "cheap")]
+    for cost, path in ((5, "dear"), (1, "cheap"), (3, "fair")):
+        total.add(cost * least, path)
+    total.add(least - 1, "free")
+    assert total.cost == 10 * least - 1
+    assert total.dearest == [(5 * least, "dear"), (3 * least, "fair"), (least, "cheap")]

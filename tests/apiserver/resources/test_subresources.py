@@ -142,7 +142,8 @@ def test_an_eviction_of_another_state_of_the_pod_changes_nothing(ask):
     revision = before["metadata"]["resourceVersion"]
 
     def with_revision(wanted):
-        body = {"deleteOptions": {"preconditions": {"resourceVersion": wanted}}}
+        meta = {"name": "p"}
+        body = {"metadata": meta, "deleteOptions": {"preconditions": {"resourceVersion": wanted}}}
         return ask("POST", f"{PODS}/p/eviction", body)
 
     status, refused = with_revision("1")

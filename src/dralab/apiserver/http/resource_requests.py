@@ -150,13 +150,13 @@ class ResourceRequests:
                 raise not_allowed(kind, POSTED.get(method, ""))
             return self._subresource(request, route, user, query, verb)
         verb = (OBJECT_VERBS if route.name else COLLECTION_VERBS).get(method, "")
+        if kind.namespaced and not route.namespace and verb != "list":
+            raise not_allowed() if kind.patches_strategically else without_namespace(kind)
         if not verb and kind.custom is not None:
             # Custom resources are served by the verb alone, whether there is a name or not.
             verb = POSTED.get(method, "")
             if verb in {"update", "patch"}:
                 raise ApiError.bad_request("name must be provided")
-        if kind.namespaced and not route.namespace and verb != "list":
-            raise not_allowed() if kind.patches_strategically else without_namespace(kind)
         if verb not in kind.verbs or (route.watch and verb not in {"get", "list"}):
             raise not_allowed(kind, POSTED.get(method, ""))
         match verb:

@@ -63,7 +63,6 @@ def delete_collection(
         chosen = replace(chosen, match="Exact")
     page = reading.list_page(context, kind, namespace, chosen)
     found: list[Stored] = []
-    each = replace(options, uid="", revision="")
     # In steps, between which other requests run. Objects that are gone by then are left out, as in
     # k8s.io/apiserver `registry/generic/registry` (DeleteCollection).
     for start in range(0, len(page.items), STEP):
@@ -78,12 +77,13 @@ def delete_collection(
                 if live is not None:
                     if not context.dynamic.active:
                         _admit(context, kind, (live.key, live.value), options, user)
-                    _delete(context, kind, live, each)
+                    check_preconditions(live, kind, options)
+                    _delete(context, kind, live, options)
                     found.append(item)
     if not chosen.label_selector and not chosen.field_selector:
         with context.store.lock, context.store.batch():
             for key in page.damaged:
-                _erase(context, kind, key, each, user)
+                _erase(context, kind, key, options, user)
     return replace(page, items=found, damaged=())
 
 

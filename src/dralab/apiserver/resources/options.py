@@ -253,6 +253,8 @@ def delete_options(query: Query, body: Mapping[str, Any] | None) -> DeleteOption
         detail = f"supported values: {known}"
         errors.append(FieldError("FieldValueNotSupported", "propagationPolicy", policy, detail))
     preconditions = source.get("preconditions") or {}
+    if body is None:
+        preconditions = {name: _one(query, name) for name in ("uid", "resourceVersion")}
     if errors:
         raise fields.invalid("DeleteOptions", "", errors, group=META)
     return DeleteOptions(

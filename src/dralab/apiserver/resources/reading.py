@@ -76,12 +76,11 @@ def _readable_page(context: Context, kind: Kind, namespace: str, options: ListOp
             raise ApiError.bad_request(
                 "specifying resource version is not allowed when using continue"
             )
+        after = (token.namespace, token.name)
+        revision = token.revision if token.revision > 0 else None
         if options.revision == "0":
-            # A real server's cache answers, with everything it has.
-            limit = None
-        else:
-            after = (token.namespace, token.name)
-            revision = token.revision if token.revision > 0 else None
+            # A real server's cache answers, with everything that it has from there on.
+            limit = revision = None
     else:
         asked = revision_of(options.revision, listing=True)
         if asked == 0:
