@@ -5,7 +5,6 @@ It is notified of each written CustomResourceDefinition and updates the registry
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any, Final
 
 from dralab.api.core.definitions import FINALIZER, HUB
