@@ -346,6 +346,14 @@ def show_lights(page: Any) -> None:
     page.wait_for_timeout(300)
 
 
+def show_first_steps(page: Any) -> None:
+    """Open the explanation of the pod that waits in the cluster of the first steps."""
+    page.get_by_role("tab", name="Waiting").click()
+    page.get_by_role("button", name="large").click()
+    page.get_by_role("heading", name="What would help").wait_for()
+    page.wait_for_timeout(500)
+
+
 def show_moves(page: Any) -> None:
     """Show the second step of a plan that makes room."""
     page.get_by_role("tab", name="What if").click()
@@ -369,6 +377,38 @@ def day() -> tuple[PageAnswers, Show]:
         return RunDesk(Path(folder)), show_time
 
 
+def two_nodes() -> tuple[PageAnswers, Show]:
+    """Return the desk of the cluster of the first steps: a pod with two devices, one that waits."""
+    found = [resource("DeviceClass", DRIVER, spec={})]
+    for name in ("node-0", "node-1"):
+        node = stored(
+            "Node",
+            name,
+            spec={},
+            status={
+                "allocatable": {"cpu": "64", "memory": "256Gi", "pods": "110"},
+                "conditions": [{"type": "Ready", "status": "True"}],
+            },
+        )
+        found += [node, *pool(name, [{"name": f"gpu-{number}"} for number in range(8)])]
+    for name, count in (("train", 2), ("large", 20)):
+        request = asked("gpus", count) | {"deviceClassName": DRIVER}
+        spec = {"devices": {"requests": [{"name": "gpus", "exactly": request}]}}
+        held = [
+            {"request": "gpus", "driver": DRIVER, "pool": "node-0", "device": f"gpu-{number}"}
+            for number in range(count)
+        ]
+        reserved = [{"resource": "pods", "name": name, "uid": f"Pod-default-{name}"}]
+        status = {"allocation": {"devices": {"results": held}}, "reservedFor": reserved}
+        runs = name == "train"
+        more = {"status": status} if runs else {}
+        found += [
+            resource("ResourceClaim", name, "default", spec=spec, **more),
+            running_pod(name, "node-0" if runs else "", "default"),
+        ]
+    return cluster_desk(found), show_first_steps
+
+
 def history() -> tuple[PageAnswers, Show]:
     """Return the desk of a cluster that changes."""
     found = FourHours()
@@ -381,6 +421,7 @@ def lab(show: Show, nodes: int = 40, cut_every: int = 4) -> Callable[[], tuple[P
 
 
 PICTURES: dict[str, tuple[Callable[[], tuple[PageAnswers, Show]], str]] = {
+    "first-steps": (two_nodes, "light"),
     "fleet": (lab(show_fleet), "light"),
     "fleet-dark": (lab(show_fleet), "dark"),
     "node": (lab(show_node), "light"),
@@ -417,6 +458,7 @@ def main() -> None:
                     size = {"width": int(width), "height": int(height)}
                 page = browser.new_page(viewport=size, color_scheme=given.scheme or scheme)
                 page.set_default_timeout(120_000)
+                page.clock.set_fixed_time(NOW // (SECOND // 1000))
                 page.goto(address)
                 show(page)
                 path = given.into / f"page-{name}.png"
