@@ -17,8 +17,8 @@ from dralab.apiserver.storage import Change, Stored
 from dralab.cel import types
 from dralab.cel.json_values import from_json
 from dralab.objects.claims import allocation_of, results_of
-from dralab.objects.metadata import is_deleting, owner_uids, spec_of, uid_of
-from dralab.testing.final_state import IGNORED
+from dralab.objects.metadata import is_deleting, metadata_of, owner_uids, spec_of, uid_of
+from dralab.testing.final_state import IGNORED, UID
 from dralab.testing.history import TrialHistory
 from dralab.testing.trial_scenario import ObjectInvariant, TrialScenario
 from dralab.testing.violations import TrialViolation
@@ -73,7 +73,10 @@ class Watchdog:
         if change.key.resource not in DURABLE or before is None or is_deleting(before.value):
             return
         if after is None or is_deleting(after.value):
-            place = f"{change.key.resource} {change.key.namespace}/{change.key.name}"
+            prefix, name = metadata_of(before.value).get("generateName"), change.key.name
+            # No two runs have generated names alike, nor those that are made of uids.
+            name = f"{prefix}*" if prefix and name.startswith(prefix) else UID.sub("*", name)
+            place = f"{change.key.resource} {change.key.namespace}/{name}"
             self.deletions[place.replace(" /", " ")] += 1
 
     def busiest(self, since: int) -> str:
