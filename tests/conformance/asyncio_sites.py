@@ -147,7 +147,7 @@ async def delete(name, status, **_):
 
 
 async def kopf_main():
-    await kopf.operator(standalone=True, namespace="default")
+    await kopf.operator(standalone=True, namespaces=["default"])
 
 
 # --- on kr8s
