@@ -1,4 +1,4 @@
-"""Crossplane 2.2.0, unmodified, under faults: no false alarm is raised.
+"""Crossplane 2.2.0, unmodified: no false alarm under faults, and a bug that others published.
 
 Its definitions come from the module it is built from. DRALAB_CROSSPLANE names a binary that was
 built before (`tools/build_clients.py FOLDER crossplane`).
@@ -7,7 +7,6 @@ built before (`tools/build_clients.py FOLDER crossplane`).
 import json
 import os
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
@@ -16,7 +15,7 @@ import gomodules
 from authorities import Authority
 from dralab.testing.scenario import load
 from dralab.testing.search import search
-from dralab.testing.trial import expected_end
+from dralab.testing.trial import ScenarioFails, expected_end
 from dralab.testing.world import BEGINNING
 from dralab.virtualtime import unavailable
 
@@ -55,28 +54,79 @@ def certificates(folder):
     (folder / "tls.key").write_bytes(plain)
 
 
-def test_crossplane_raises_no_false_alarm(tmp_path, seeds):
+@pytest.fixture(scope="module")
+def crossplane(tmp_path_factory):
+    """The command, and the file of the kinds that it has."""
+    folder = tmp_path_factory.mktemp("crossplane")
     sources = gomodules.sources(*MODULE)
     named = os.environ.get("DRALAB_CROSSPLANE")
-    program = named or gomodules.program(sources, tmp_path / "source", "./cmd/crossplane")
-    certificates(tmp_path)
+    program = named or gomodules.program(sources, folder / "source", "./cmd/crossplane")
+    certificates(folder)
+    options = ["--enable-webhooks=false", "--metrics-port=0", "--health-probe-port=0"]
+    options += [f"--tls-{side}-certs-dir={folder}" for side in ("client", "server")]
+    options += [f"--{name}-cache-dir={folder}" for name in ("xpkg", "xfn")]
     files = sorted((sources / "cluster/crds").glob("*.yaml"))
-    (tmp_path / "kinds.yaml").write_text("".join(f"\n---\n{each.read_text()}" for each in files))
+    kinds = "".join(f"\n---\n{each.read_text()}" for each in files)
+    return [str(program), "core", "start", *options], kinds
+
+
+def scenario(folder, crossplane, script, **more):
+    command, kinds = crossplane
+    (folder / "kinds.yaml").write_text(kinds)
+    document = {
+        "programs": [{"command": command, "name": "crossplane"}],
+        "manifests": ["kinds.yaml"],
+        "script": script,
+        "cluster": {"controllers": ["garbage-collector-controller"], "scheduler": False},
+        **more,
+    }
+    (folder / "scenario.yaml").write_text(json.dumps(document))
+    return load(folder / "scenario.yaml")
+
+
+def test_crossplane_raises_no_false_alarm(tmp_path, crossplane, seeds):
     for kind in ("Bucket", "Queue"):
         (tmp_path / f"{kind}.yaml").write_text(json.dumps(definition(kind)))
-    options = ["--enable-webhooks=false", "--metrics-port=0", "--health-probe-port=0"]
-    options += [f"--tls-{side}-certs-dir={tmp_path}" for side in ("client", "server")]
-    caches = [f"--{name}-cache-dir={tmp_path}" for name in ("xpkg", "xfn")]
     gone = {"apiVersion": DEFINITIONS, "kind": KIND, "name": "queues.example.org"}
-    document = {
-        "programs": [
-            {"command": [str(program), "core", "start", *options, *caches], "name": "crossplane"}
-        ],
-        "manifests": ["kinds.yaml"],
-        "script": [{"apply": "Bucket.yaml"}, {"apply": "Queue.yaml"}, {"delete": gone}],
-        "cluster": {"controllers": ["garbage-collector-controller"], "scheduler": False},
-    }
-    file = Path(tmp_path / "scenario.yaml")
-    file.write_text(json.dumps(document))
-    scenario = load(file)
-    assert search(scenario, expected_end(scenario), seeds(30)).failures == {}
+    script = [{"apply": "Bucket.yaml"}, {"apply": "Queue.yaml"}, {"delete": gone}]
+    found = scenario(tmp_path, crossplane, script)
+    assert search(found, expected_end(found), seeds(30)).failures == {}
+
+
+COMPOSITION = {
+    "apiVersion": "apiextensions.crossplane.io/v1",
+    "kind": "Composition",
+    "metadata": {"name": "buckets"},
+    "spec": {
+        "compositeTypeRef": {"apiVersion": "example.org/v1", "kind": "Bucket"},
+        "mode": "Pipeline",
+        "pipeline": [{"step": "only", "functionRef": {"name": "nothing"}}],
+    },
+}
+BUCKET = {
+    "apiVersion": "example.org/v1", "kind": "Bucket", "spec": {"size": 1},
+    "metadata": {"name": "one", "namespace": "default"},
+}  # fmt: skip
+CHECK = """
+def compositions_exist(objects, history):
+    there = {each["metadata"]["name"] for each in objects if each.get("kind") == "Composition"}
+    for each in objects:
+        name = each.get("spec", {}).get("crossplane", {}).get("compositionRef", {}).get("name")
+        if name and name not in there:
+            return f"{each['metadata']['name']} names the Composition {name}, which is gone"
+    return ""
+"""
+
+
+def test_a_deleted_composition_is_still_named(tmp_path, crossplane):
+    """crossplane/crossplane#7222, found by Kamera (CROSS-3): it needs no fault."""
+    written = {"kind": definition("Bucket"), "composition": COMPOSITION, "bucket": BUCKET}
+    for name, each in written.items():
+        (tmp_path / f"{name}.yaml").write_text(json.dumps(each))
+    (tmp_path / "checks.py").write_text(CHECK)
+    gone = {"apiVersion": COMPOSITION["apiVersion"], "kind": "Composition", "name": "buckets"}
+    script = [{"apply": f"{name}.yaml", "after": "10s"} for name in written]
+    script += [{"delete": gone, "after": "20s"}, {"wait": "60s"}]
+    checks = [{"python": "checks.py:compositions_exist"}]
+    with pytest.raises(ScenarioFails, match="one names the Composition buckets, which is gone"):
+        expected_end(scenario(tmp_path, crossplane, script, invariants=checks))
