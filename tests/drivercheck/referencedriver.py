@@ -11,7 +11,7 @@ from dralab.drivers.sockets import SocketServer
 CONFIG = "reference.dralab.dev/v1"
 # The waits of the mutants are a little longer. On a busy machine a good driver needs seconds, too.
 LIMITS = CheckLimits(
-    ready=20, stop=10, info=1.5, notify=5, call=10, first_report=6, stale=6, repair=10, settle=5,
+    ready=20, stop=10, info=1.5, notify=5, call=20, first_report=6, stale=6, repair=10, settle=5,
     quiet=0.4, crash_points=3, claims=48, slow=1.5, down=0.2, load=20, threads=2, memory=1,
     descriptors=2,
 )  # fmt: skip

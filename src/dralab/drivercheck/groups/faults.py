@@ -43,7 +43,7 @@ def api_gone_at_start(bench: Bench) -> None:
     "faults.api-gone", MUST,
     "While the API server is gone, a claim is answered in time, and prepared only if it is known.",
     f"{KUBELET}: the call has 45 s; a container must not start without its devices",
-    needs=[CheckNeed.API],
+    needs=[CheckNeed.API], long=True,
 )  # fmt: skip
 def api_gone(bench: Bench) -> None:
     claim = bench.claim(*bench.free(1))

@@ -274,7 +274,7 @@ def kept_on_stop(bench: Bench) -> None:
     "slices.quiet-restart", SHOULD,
     "Restarts with the same devices write no slice.",
     f"{CONTROLLER}: DeepEqual; every write makes all schedulers look again",
-    needs=[CheckNeed.RESTART, CheckNeed.API], fresh=True,
+    needs=[CheckNeed.RESTART, CheckNeed.API], fresh=True, long=True,
 )  # fmt: skip
 def quiet_restart(bench: Bench) -> None:
     bench.start()
