@@ -458,7 +458,7 @@ def main() -> None:
                     size = {"width": int(width), "height": int(height)}
                 page = browser.new_page(viewport=size, color_scheme=given.scheme or scheme)
                 page.set_default_timeout(120_000)
-                page.clock.set_fixed_time(NOW // (SECOND // 1000))
+                page.clock.set_fixed_time(NOW // SECOND)
                 page.goto(address)
                 show(page)
                 path = given.into / f"page-{name}.png"
