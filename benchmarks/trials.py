@@ -17,12 +17,16 @@ from dralab.testing.trial import expected_end, run_trial, schedule
 ROOT = Path(__file__).parents[1]
 SCENARIOS = {
     "an operator of 40 lines": "examples/60-find-the-bug/fixed.yaml",
-    "job-controller and cronjob-controller": "tests/testing/own/jobs.yaml",
+    "job-controller": "tests/testing/own/jobs.yaml",
     "deployment-controller and replicaset-controller": "tests/testing/own/deployments.yaml",
     "statefulset-controller and daemonset-controller": "tests/testing/own/sets.yaml",
     "scheduler and resourceclaim-controller": "tests/testing/own/claims.yaml",
     "two nodes with a driver": "tests/testing/own/nodes.yaml",
-    "seven controllers, garbage collector among them": "tests/testing/own/garbage.yaml",
+    "five controllers, garbage collector among them": "tests/testing/own/garbage.yaml",
+    "persistentvolume-binder-controller": "tests/testing/own/volumes.yaml",
+    "device-taint-eviction-controller": "tests/testing/own/taints.yaml",
+    "node-lifecycle-controller": "tests/testing/own/lifecycle.yaml",
+    "clusterrole-aggregation-controller": "tests/testing/own/roles.yaml",
 }
 # Published seconds of one scenario of a controller.
 OTHERS = "Kamera (SOSP'26): 0.11 to 0.58 s; Sieve (OSDI'22): 233 to 842 s"

@@ -289,6 +289,22 @@ ONCE_FAILED = [
             }
         ],
     ),
+    # The claim of an ephemeral volume that was refused, as by a quota, was not asked for again.
+    (
+        "volumes",
+        0,
+        [
+            {
+                "fault": "deny",
+                "program": "persistentvolume-binder-controller",
+                "verb": "create",
+                "resource": "persistentvolumeclaims",
+                "nth": 1,
+                "duration": 2_000_000_000,
+                "code": 403,
+            }
+        ],
+    ),
     # The names of provisioned volumes are made of uids: to delete another one is no loss of data.
     ("volumes", 44000, []),
 ]
