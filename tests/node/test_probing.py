@@ -7,6 +7,7 @@ from contextlib import suppress
 
 import pytest
 
+from dralab.contracts.plugin import LONGEST_TEXT, readable
 from dralab.kernel.clock import SECOND
 from dralab.node.container_runs import ProbeRecord
 from dralab.node.containers import ContainerStartError
@@ -14,8 +15,6 @@ from dralab.node.lifecycle_hooks import _work
 from dralab.node.probing import probe, with_port
 
 grpc = pytest.importorskip("grpc", reason="the extra dralab[grpc] is not installed")
-
-from dralab.node.sockets import LONGEST_TEXT, _shortened  # noqa: E402 - after the check above
 
 
 class Real:
@@ -62,8 +61,8 @@ def test_a_probe_counts_from_its_last_change_on():
 
 
 def test_a_text_is_shortened_only_where_it_is_too_long():
-    assert _shortened("x" * LONGEST_TEXT) == "x" * LONGEST_TEXT
-    assert _shortened("x" * LONGEST_TEXT + "y") == "x" * LONGEST_TEXT + "..."
+    assert readable("x" * LONGEST_TEXT) == "x" * LONGEST_TEXT
+    assert readable("x" * LONGEST_TEXT + "y") == "x" * LONGEST_TEXT + "..."
 
 
 @pytest.mark.parametrize(
