@@ -289,6 +289,27 @@ ONCE_FAILED = [
             }
         ],
     ),
+    # An address that was chosen for a Service and never written stayed taken.
+    (
+        "addresses",
+        41029,
+        [
+            {
+                "fault": "late-write",
+                "program": "service-controller",
+                "verb": "update/status",
+                "resource": "services",
+                "nth": 1,
+                "duration": 50_000_000,
+            },
+            {
+                "fault": "expire-credentials",
+                "program": "service-controller",
+                "at": 5_953_020_000,
+                "duration": 15_000_000_000,
+            },
+        ],
+    ),
     # The claim of an ephemeral volume that was refused, as by a quota, was not asked for again.
     (
         "volumes",
