@@ -18,6 +18,7 @@ from builders import (
     taint,
     worker,
 )
+from dralab.cli.errors import UnusableInput
 from dralab.cli.main import main
 
 
@@ -136,3 +137,44 @@ def test_a_driver_that_is_not_there_is_bad_input(file):
         "no device of driver 'abacus'; known drivers: gpu.example.com, net.example.com"
         in result.stderr
     )
+
+
+def test_a_watch_shows_what_waits_each_time_and_outlives_a_cluster_that_is_gone(
+    tmp_path, monkeypatch
+):
+    copy = tmp_path / "cluster.yaml"
+    copy.write_text(yaml.safe_dump_all(OBJECTS))
+    looks = []
+
+    def gone(_):
+        raise UnusableInput("https://127.0.0.1:1: connection refused")
+
+    def pause(seconds):
+        looks.append(seconds)
+        if len(looks) == 1:
+            copy.write_text(yaml.safe_dump_all(OBJECTS[:-2]))
+        elif len(looks) == 2:
+            monkeypatch.setattr("dralab.cli.top.objects.snapshot", gone)
+        else:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("dralab.cli.top.pause", pause)
+    result = run("-f", str(copy), "--watch")
+    assert result.exit_code == 0, result.output
+    seen = {
+        text: result.stdout.count(text)
+        for text in (
+            "pod ml/waits",
+            "nothing waits for devices",
+            "pod ml/train, pod ml/eval, claim ml/b",
+            "https://127.0.0.1:1: connection refused; what follows is old",
+        )
+    }
+    assert list(seen.values()) == [1, 2, 3, 1]
+    assert looks == [2.0] * 3
+
+
+def test_a_watch_is_a_table(file):
+    result = run("-f", file, "--watch", "-o", "json")
+    assert result.exit_code == 2
+    assert "--watch shows a table" in result.stderr

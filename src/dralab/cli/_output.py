@@ -54,10 +54,16 @@ def echo_objects(objects: Iterable[Any], output: str) -> None:
 
 def echo_table(rows: Sequence[Sequence[str]], gap: int = 2) -> None:
     """Print rows in columns, `gap` spaces apart; the first row holds the headings."""
+    for line in table_lines(rows, gap):
+        click.echo(line)
+
+
+def table_lines(rows: Sequence[Sequence[str]], gap: int = 2) -> Iterator[str]:
+    """Yield rows as lines of columns, `gap` spaces apart."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
-        click.echo((" " * gap).join(cells).rstrip())
+        yield (" " * gap).join(cells).rstrip()
 
 
 def echo_values(values: Mapping[str, Any], output: str) -> None:
