@@ -8,6 +8,8 @@ from urllib.request import Request, urlopen
 import pytest
 
 from admissions import ask
+from dralab.apiserver.aggregation import services
+from dralab.apiserver.http import aggregated
 from dralab.apiserver.outgoing.targets import read_service
 from dralab.apiserver.resources.outgoing_calls import OutgoingSettings
 from dralab.cluster import Cluster, Options
@@ -175,3 +177,31 @@ def test_a_client_that_goes_ends_the_watch_of_the_other_server(cluster, there):
     with urlopen(f"{cluster.url}{THINGS}?watch=1") as answer:
         answer.readline()
     assert left.wait(20)
+
+
+def test_a_server_that_hangs_is_not_asked(cluster, there, monkeypatch):
+    monkeypatch.setattr(services, "TIMEOUT", 0.2)
+    released = threading.Event()
+    there.answers["/apis/agg.io/v1"] = lambda _: released.wait(150) and b"{}"
+    condition = register(cluster, there)
+    released.set()
+    where = "https://hook.default.svc/apis/agg.io/v1"
+    assert (condition["status"], condition["reason"]) == ("False", "FailedDiscoveryCheck")
+    assert condition["message"] == (
+        f'failing or missing response from {where}: Get "{where}": context deadline exceeded '
+        "(Client.Timeout exceeded while awaiting headers)"
+    )
+    assert get(cluster, THINGS) == (503, b"service unavailable\n")
+
+
+@pytest.mark.parametrize("query", ["", "?watch=1"])
+def test_an_answer_that_never_comes_is_not_waited_for(cluster, there, monkeypatch, query):
+    register(cluster, there)
+    monkeypatch.setattr(aggregated, "TIMEOUT", 0.2)
+    released = threading.Event()
+    there.answers[THINGS] = lambda _: released.wait(150) and b"{}"
+    code, body = get(cluster, THINGS + query)
+    released.set()
+    found = json.loads(body)
+    assert (code, found["reason"], found["details"]) == (504, "Timeout", {})
+    assert found["message"] == "Timeout: request did not complete within the allotted timeout"

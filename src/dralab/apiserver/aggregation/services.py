@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from dralab.api.status import ApiError
-from dralab.apiserver.outgoing.targets import CallTarget, Unreachable, authority
+from dralab.apiserver.outgoing.targets import AWAITED, LATE, CallTarget, Unreachable, authority
 from dralab.apiserver.resources import writing
 from dralab.apiserver.resources.context import Context
 from dralab.apiserver.resources.options import WriteOptions
@@ -185,6 +185,8 @@ def _reason(remote: RemoteVersion, why: str, path: str) -> tuple[str, str]:
     if why.startswith("unsupported service type"):
         return "FailedDiscoveryCheck", why
     where = f"https://{service.get('name')}.{service.get('namespace')}.svc{path}"
+    if why == LATE:
+        why += AWAITED
     return (
         "FailedDiscoveryCheck",
         f'failing or missing response from {where}: Get "{where}": {why}',

@@ -26,7 +26,7 @@ from dralab.apiserver.http.messages import (
 )
 from dralab.apiserver.http.routing import is_watch, query_of
 from dralab.apiserver.outgoing.client import OpenAnswer
-from dralab.apiserver.outgoing.targets import CallTarget, Unreachable
+from dralab.apiserver.outgoing.targets import LATE, CallTarget, Unreachable
 from dralab.apiserver.users import User
 
 TIMEOUT: Final = 60.0  # seconds for a whole answer
@@ -153,6 +153,11 @@ def _redirected() -> HttpResponse:
 
 
 def _unreachable(error: Unreachable) -> HttpResponse:
+    """Return what a client is told of a server that cannot be reached. ApiError: it is late."""
+    if str(error) == LATE:
+        raise ApiError(
+            "Timeout", "Timeout: request did not complete within the allotted timeout", details={}
+        ) from error
     text = f"error trying to reach service: {error}\n"
     return HttpResponse(status=503, headers=TEXT, body=text.encode())
 

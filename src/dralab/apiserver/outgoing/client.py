@@ -16,7 +16,7 @@ from typing import Final
 
 import httptools
 
-from dralab.apiserver.outgoing.targets import Address, CallTarget, Unreachable
+from dralab.apiserver.outgoing.targets import LATE, Address, CallTarget, Unreachable
 from dralab.kernel.clock import SECOND, Clock, WallClock
 
 JSON: Final = "application/json"
@@ -25,7 +25,6 @@ HEAD: Final = 64 * 1024
 PIECE: Final = 64 * 1024
 KEPT: Final = 32  # idle connections for each target
 KEPT_FOR: Final = 20 * SECOND  # less than servers keep them
-LATE: Final = "context deadline exceeded"
 UNKNOWN_AUTHORITY: Final = frozenset({2, 18, 19, 20, 21})  # X509_V_ERR_… of OpenSSL
 OUTDATED: Final = frozenset({9, 10})
 OTHER_NAME: Final = frozenset({62, 63, 64})

@@ -28,6 +28,10 @@ LOOPBACK: Final[Sequence[Network]] = (
     ipaddress.ip_network("::1/128"),
 )
 HTTPS: Final = 443
+# What a call says that takes too long.
+LATE: Final = "context deadline exceeded"
+# What Go adds where the client has a timeout of its own, beside the request's.
+AWAITED: Final = " (Client.Timeout exceeded while awaiting headers)"
 SLICES: Final = "discovery.k8s.io/endpointslices"
 SERVICE_LABEL: Final = "kubernetes.io/service-name"
 

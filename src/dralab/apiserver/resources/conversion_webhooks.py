@@ -17,8 +17,7 @@ import orjson
 from dralab.api.kinds import Kind
 from dralab.api.status import ApiError
 from dralab.apiserver.outgoing.answers import read_answer, status_words
-from dralab.apiserver.outgoing.client import LATE
-from dralab.apiserver.outgoing.targets import Unreachable
+from dralab.apiserver.outgoing.targets import AWAITED, LATE, Unreachable
 from dralab.apiserver.outgoing.waiting import time_left
 from dralab.apiserver.resources.outgoing_calls import OutgoingCalls
 from dralab.kernel.randomness import Randomness
@@ -168,7 +167,7 @@ class ConversionWebhook:
                 target, orjson.dumps(review), timeout=left, query=query
             )
         except Unreachable as error:
-            late = " (Client.Timeout exceeded while awaiting headers)" if str(error) == LATE else ""
+            late = AWAITED if str(error) == LATE else ""
             raise _Malformed(f'Post "{url}?{query}": {error}{late}') from error
         if answer.status != HTTPStatus.OK:
             raise _Malformed(status_words(answer))
