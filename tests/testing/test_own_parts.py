@@ -276,19 +276,6 @@ ONCE_FAILED = [
             }
         ],
     ),
-    # Back-off after 40 s without credentials took longer than the quiet minute before the judgement.
-    (
-        "endpoints",
-        41065,
-        [
-            {
-                "fault": "expire-credentials",
-                "program": "endpoint-controller",
-                "at": 12222689045,
-                "duration": 40000000000,
-            }
-        ],
-    ),
     # An address that was chosen for a Service and never written stayed taken.
     (
         "addresses",
