@@ -1,11 +1,14 @@
 """Programs on asyncio in this process: they meet the faults of a process, and repeat."""
 
+import sys
+
 import pytest
 
 from dralab.kernel.clock import SECOND
 from dralab.simulation.errors import InputError
 from dralab.testing import world
 from dralab.testing.faults import PlannedFault
+from dralab.testing.program_files import importing_from
 from dralab.testing.scenario import load
 from dralab.testing.search import search
 from dralab.testing.trial import ScenarioFails, expected_end, run_trial
@@ -167,6 +170,22 @@ def test_a_program_that_cannot_be_tried_is_told_in_a_line(tmp_path, program, tol
     with pytest.raises(ScenarioFails) as failure:
         expected_end(scenario(tmp_path, program))
     assert told in str(failure.value)
+
+
+def test_what_is_loaded_from_elsewhere_stays_loaded(tmp_path, monkeypatch):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "kept_helper.py").write_text("")
+    monkeypatch.syspath_prepend(str(elsewhere))
+    folder = tmp_path / "here"
+    folder.mkdir()
+    (folder / "local_helper.py").write_text("")
+    (folder / "operator.py").write_text("import kept_helper, local_helper\n")
+    with importing_from(folder):
+        exec((folder / "operator.py").read_text(), {})  # noqa: S102 - a file of this test
+    assert "kept_helper" in sys.modules
+    assert "local_helper" not in sys.modules
+    monkeypatch.delitem(sys.modules, "kept_helper")
 
 
 def test_a_program_that_does_nothing_is_told(tmp_path):

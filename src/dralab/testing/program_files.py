@@ -49,7 +49,7 @@ class ProgramFile:
 
 @contextmanager
 def importing_from(folder: Path) -> Iterator[None]:
-    """Have modules of a folder found, and forget what is imported of them."""
+    """Have modules of a folder found, and forget those: another folder may have the same names."""
     own: set[str] = set()
     sys.path.insert(0, str(folder))
     try:
@@ -58,7 +58,9 @@ def importing_from(folder: Path) -> Iterator[None]:
     finally:
         sys.path.remove(str(folder))
         for name in own:
-            sys.modules.pop(name, None)
+            file = getattr(sys.modules.get(name), "__file__", None) or ""
+            if Path(file).is_relative_to(folder):
+                del sys.modules[name]
 
 
 @contextmanager
