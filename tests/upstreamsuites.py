@@ -1,8 +1,7 @@
 """Suites of other repositories, unmodified: built from their Go modules, run, and read.
 
-`DRALAB_CONTROLLER_RUNTIME_CLIENT`, `DRALAB_CONTROLLER_RUNTIME_CACHE` and `DRALAB_E2E_TEST` name what
-`tools/build_clients.py` has built. Otherwise a suite is built here, if there is Go: some minutes for
-controller-runtime, much longer for the end-to-end tests.
+`DRALAB_CONTROLLER_RUNTIME_CLIENT` and `DRALAB_CONTROLLER_RUNTIME_CACHE` name what
+`tools/build_clients.py` has built. Otherwise a suite is built here, if there is Go, in some minutes.
 """
 
 import json

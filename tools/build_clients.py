@@ -80,17 +80,6 @@ COMMANDS = {
         "github.com/crossplane/crossplane/v2/cmd/crossplane",
         "github.com/crossplane/crossplane/v2 v2.2.0",
     ),
-    # What the pods of Kubernetes' end-to-end tests run, and what runs the tests side by side.
-    "agnhost": (
-        "DRALAB_AGNHOST",
-        "k8s.io/kubernetes/test/images/agnhost",
-        f"k8s.io/kubernetes v{VERSION}",
-    ),
-    "ginkgo": (
-        "DRALAB_GINKGO",
-        "github.com/onsi/ginkgo/v2/ginkgo",
-        "github.com/onsi/ginkgo/v2 v2.28.1",
-    ),
     # The last release that had classic DRA and structured parameters of v1alpha2 side by side.
     "dra-test-driver": (
         "DRALAB_OLD_DRIVER",
@@ -120,11 +109,6 @@ SUITES = {
         "DRALAB_CONTROLLER_RUNTIME_CACHE",
         "sigs.k8s.io/controller-runtime/pkg/cache",
         "sigs.k8s.io/controller-runtime v0.24.1",
-    ),
-    "e2e.test": (
-        "DRALAB_E2E_TEST",
-        "k8s.io/kubernetes/test/e2e",
-        f"k8s.io/kubernetes v{VERSION}",
     ),
 }
 # Programs of our own that use Kubernetes' modules, by the variable that names them.
