@@ -154,9 +154,11 @@ def _moment(text: str, layout: str) -> int | None:
 
 
 def base64_text(value: Any, seen: DecodingNotes) -> Any:  # noqa: ARG001 - the shape of every decoder
-    """Take bytes in base64."""
+    """Take bytes in base64; line breaks in it are dropped, as by Go's decoder."""
     if type(value) is not str:
         raise Unclear
+    if "\n" in value or "\r" in value:
+        value = value.replace("\n", "").replace("\r", "")
     try:
         b64decode(value, validate=True)
     except (binascii.Error, ValueError) as error:

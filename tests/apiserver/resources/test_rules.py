@@ -325,6 +325,12 @@ def test_an_autoscaler_names_the_group_of_what_it_scales(kind, version, why):
         assert ask("PUT", f"{url}/h", answer)[0] == 422
 
 
+def test_line_breaks_in_the_data_of_a_secret_are_dropped():
+    body = {"metadata": {"name": "s"}, "data": {"a": "c2Vj\ncmV0\r\n"}}
+    status, answer = Asked()("POST", f"{CORE}/secrets", body)
+    assert (status, answer["data"]) == (201, {"a": "c2VjcmV0"})
+
+
 def test_older_versions_of_device_kinds_show_the_same_claims():
     ask = Asked()
     url = "/apis/resource.k8s.io/v1beta1/namespaces/default/resourceclaims"
