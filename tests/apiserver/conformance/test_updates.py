@@ -5,16 +5,13 @@ object. `@RV` and `@UID` in what is sent stand for what the object had after the
 """
 
 import json
-import re
 from pathlib import Path
 
 from dralab.apiserver.conformance.senders import TOKEN, InProcess, Question
+from recorded_values import comparable
 from refusals import NAMESPACE
 
 FILE = Path(__file__).with_name("updates-v1.36.jsonl")
-UID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
-REVISION = re.compile(r'((?<="resourceVersion":")|(?<=in record \())\d+')
 
 
 def sent(server, step, known):
@@ -30,19 +27,6 @@ def sent(server, step, known):
     }
     question = Question(method=method, target=target, headers=headers, body=body.encode())
     return server.send(question)
-
-
-def comparable(value, name=""):
-    """Return a value without what differs between any two servers."""
-    if isinstance(value, dict):
-        return {part: comparable(item, part) for part, item in value.items()}
-    if isinstance(value, list):
-        return [comparable(item) for item in value]
-    if name == "resourceVersion":
-        return "RV"
-    if isinstance(value, str):
-        return REVISION.sub("N", UID.sub("UID", TIME.sub("TIME", value)))
-    return value
 
 
 def answer_of(reply, recorded):

@@ -188,7 +188,8 @@ class Pages:
         if place == ("root",):
             return self._json(request, body)
         if content_type == "application/json":
-            return _discovered(request, body, aggregated=place == ("groups",))
+            routed = place[0] == "resources"
+            return _discovered(request, body, aggregated=place == ("groups",), routed=routed)
         tag = f'"{digest}"'
         headers = [("Content-Type", content_type), ("ETag", tag), *headers]
         if request.headers.get("if-none-match") == tag:
@@ -282,10 +283,13 @@ def _in_yaml(body: bytes) -> HttpResponse:
     return HttpResponse(headers=headers, body=as_yaml(body))
 
 
-def _discovered(request: HttpRequest, body: bytes, *, aggregated: bool = False) -> HttpResponse:
+def _discovered(
+    request: HttpRequest, body: bytes, *, aggregated: bool = False, routed: bool = False
+) -> HttpResponse:
     """Answer with a document of discovery in the form that was asked for. ApiError NotAcceptable.
 
-    `aggregated` says that there is another form of it, with all groups in one.
+    `aggregated` says that there is another form of it, with all groups in one; `routed` that a
+    real server's router looks at the form first.
     """
     accept = request.headers.get("accept", "")
     match negotiation.discovery_form(accept, aggregated=aggregated):
@@ -301,6 +305,8 @@ def _discovered(request: HttpRequest, body: bytes, *, aggregated: bool = False) 
                 headers=headers, body=encoding.enveloped("v1", value["kind"], message)
             )
         case "":
-            raise negotiation.not_acceptable(accept, listing=False)
+            if routed:
+                raise negotiation.not_acceptable(accept, listing=False)
+            raise negotiation.unmet()
         case _:
             return HttpResponse(headers=JSON, body=body)

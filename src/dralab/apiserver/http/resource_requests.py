@@ -387,9 +387,9 @@ class ResourceRequests:
         self, request: HttpRequest, route: Route, user: User, query: Query
     ) -> HttpResponse:
         form = form_for(request, route.kind, listing=False)
+        chosen = list_options(query, watch=False)
         options = delete_options(query, self._delete_options(request))
         _warn_of_orphans(request, route, options)
-        chosen = list_options(query, watch=False)
         self.weights.check_collection(request, route)
         page = self.resources.delete_collection(
             route.kind, route.namespace, chosen, options, user=user

@@ -78,6 +78,10 @@ def edited(  # noqa: PLR0917 - all of it decides
                     "[]handlers.jsonPatchOp",
                     type,
                 )
+            for each in patch or ():
+                if not isinstance(each, dict | None):
+                    wrong = f"json: cannot unmarshal {_go_type(each)} into Go value of type"
+                    raise undecodable(f"{wrong} handlers.jsonPatchOp", type)
             value = json_patch(current, patch or [])  # null has no operations, in Go
         elif type == "merge" and patch is None:
             raise ApiError.bad_request("Invalid JSON Patch")
