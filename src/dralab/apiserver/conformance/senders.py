@@ -114,7 +114,10 @@ class InProcess:
                 answer.source.close()
             return Reply(501, {}, b"")
         if not isinstance(answer, WatchStream):
-            found = {name.lower(): value for name, value in answer.headers}
+            found: dict[str, str] = {}
+            for name, value in answer.headers:
+                known = found.get(name.lower())
+                found[name.lower()] = value if known is None else f"{known}, {value}"
             return Reply(answer.status, found, answer.content)
         watch = self.hub.open(answer.watching, answer.encoder)
         if question.meanwhile is not None:
