@@ -98,6 +98,22 @@ def test_no_seed_fails(name):
 
 # (scenario, seed, schedule): each failed before the change that its comment names.
 ONCE_FAILED = [
+    # A throttle kept pods from being made, and the user gave up deleting one after a minute.
+    (
+        "deployments",
+        10,
+        [
+            {
+                "fault": "throttle",
+                "program": "deployment-controller",
+                "verb": "create",
+                "resource": "replicasets.apps",
+                "nth": 1,
+                "duration": 40_000_000_000,
+                "code": 429,
+            }
+        ],
+    ),
     # A DaemonSet was deleted behind a watch that lagged: its pods were made again without end.
     (
         "sets",

@@ -38,11 +38,13 @@ class UserSurroundings(Protocol):
 
 
 class ScriptRunner:
-    """Carries the steps of a script out, in their order."""
+    """Carries the steps of a script out, in their order: one that waits keeps the next waiting."""
 
-    def __init__(self, around: UserSurroundings) -> None:
+    def __init__(self, around: UserSurroundings, patience: int = PATIENCE) -> None:
         self._around = around
+        self._patience = patience
         self._failed = ""
+        self._left: list[ScriptStep] = []
 
     def create(self, objects: Iterable[JsonDict]) -> None:
         """Create what is there before anything runs. ApiError: the server refuses an object."""
@@ -55,8 +57,13 @@ class ScriptRunner:
         for step in steps:
             when += step.after
             if step.verb != "wait":
-                self._around.engine.at(when, partial(self._try, step, when + PATIENCE))
+                self._left.append(step)
+                self._around.engine.at(when, partial(self._try, step, when + self._patience))
         return when + SECOND
+
+    def is_done(self) -> bool:
+        """Return whether each step has been done, or one could not be."""
+        return bool(self._failed) or not self._left
 
     def check(self) -> None:
         """Report a step that could not be done."""
@@ -65,6 +72,11 @@ class ScriptRunner:
 
     def _try(self, step: ScriptStep, until: int) -> None:
         around = self._around
+        if self._failed:
+            return
+        if self._left[0] is not step:
+            around.engine.after(AGAIN, partial(self._try, step, until + AGAIN))
+            return
         around.user_acts = True
         try:
             self._do(step)
@@ -77,6 +89,7 @@ class ScriptRunner:
             return
         finally:
             around.user_acts = False
+        self._left.pop(0)
         around.history.add("user", kinds.STEP, str(step), around.server.store.revision)
 
     def _do(self, step: ScriptStep) -> None:

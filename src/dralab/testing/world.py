@@ -29,7 +29,7 @@ from dralab.testing.oracles import Watchdog
 from dralab.testing.plan import FaultPlan
 from dralab.testing.process import ProgramProcess, ProgramSpec, described
 from dralab.testing.program_globals import RealClock
-from dralab.testing.script import ScriptRunner
+from dralab.testing.script import PATIENCE, ScriptRunner
 from dralab.testing.surroundings import RequestingProcess, TrialEnded
 from dralab.testing.trial_scenario import TrialScenario
 from dralab.testing.violations import TrialViolation
@@ -179,7 +179,8 @@ class TrialWorld:
                 gc.enable()
 
     def _run_to_end(self) -> None:
-        script = ScriptRunner(self)
+        # Under faults, what a step needs may come after a controller's longest back-off.
+        script = ScriptRunner(self, LONGEST_DELAY if self._faults else PATIENCE)
         script.create(self.scenario.manifests)
         self._start_cluster()
         self.pass_time(2 * SECOND)
@@ -192,6 +193,8 @@ class TrialWorld:
             self.engine.at(self.begin + fault.at, partial(self._happen, fault))
         end = script.plan(self.scenario.script)
         self._run_until(end)
+        while not script.is_done():
+            self._run_until(self.engine.clock.now() + SECOND)
         script.check()
         self.plan.traffic.duration = self.engine.clock.now() - self.begin
         self._run_until(self.engine.clock.now() + AFTER_SCRIPT)
