@@ -210,3 +210,30 @@ def test_afterwards_the_modules_are_what_they_were():
         assert not set(before) & set(named())
     assert (before, start) == (named(), threading.Thread.start)
     assert "NEW" not in os.environ
+
+
+def test_other_threads_of_the_process_keep_their_time():
+    found = ProgramGlobals(
+        ManualClock(), ManualClock(), print,
+        chance=random.Random(1), environment={}, end=print,
+    )  # fmt: skip
+    asked, told = threading.Event(), []
+
+    def other():
+        asked.wait()
+        now = dt.datetime.now(dt.UTC)  # noqa: TID251 - as any program calls it
+        told.extend((time.time_ns(), time.monotonic_ns(), now.timestamp()))
+        own = threading.Thread(target=told.append, args=("a thread of its own",))
+        own.start()
+        own.join()
+
+    before, thread = (time.time_ns(), time.monotonic_ns()), threading.Thread(target=other)
+    thread.start()
+    with found.installed():
+        assert (time.time_ns(), time.monotonic_ns()) == (0, 0)
+        asked.set()
+        thread.join()
+    assert told[0] >= before[0]
+    assert told[1] >= before[1]
+    assert told[2] >= before[0] / SECOND - 1
+    assert told[3:] == ["a thread of its own"]

@@ -3,7 +3,8 @@
 Replaced are `time.time`, `time.monotonic`, `time.perf_counter` (with their `_ns` forms),
 `time.sleep`, `os.urandom`, and `datetime.datetime` with its `now`, `utcnow` and `today`. What a
 module took by `from time import time` before the program was loaded stays what it was. No thread
-can be started, and a program that sends a signal or ends its process ends itself alone.
+can be started, and a program that sends a signal or ends its process ends itself alone. All this
+is so in the thread of the trial: others in the process, such as a server's, go on as they are.
 """
 
 import datetime as dt
@@ -68,7 +69,8 @@ class ProgramGlobals:
             with _replaced(self._before):
                 wait(int(seconds * SECOND))
 
-        self._patches: list[Patch] = [
+        self._thread = 0
+        patches: list[Patch] = [
             (time, "time", seconds),
             (time, "time_ns", clock.now),
             (time, "monotonic", count),
@@ -77,8 +79,6 @@ class ProgramGlobals:
             (time, "perf_counter_ns", steady.now),
             (time, "sleep", sleep),
             (os, "urandom", chance.randbytes),
-            (dt, "datetime", _datetime_of(clock)),
-            (sys, "path", [folder, *sys.path] if folder else sys.path),
             (threading.Thread, "start", _refuse),
             (ssl, "create_default_context", _context_without_authorities),
             (os, "_exit", exit_at_once),
@@ -87,12 +87,18 @@ class ProgramGlobals:
             (signal, "pthread_kill", exit_at_once),
             (signal, "raise_signal", exit_at_once),
         ]
+        self._patches: list[Patch] = [
+            *map(self._of_the_trial, patches),
+            (dt, "datetime", _datetime_of(clock, self._is_of_the_trial)),
+            (sys, "path", [folder, *sys.path] if folder else sys.path),
+        ]
         self._before = [(module, name, getattr(module, name)) for module, name, _ in self._patches]
         self._environment = dict(environment)
 
     @contextmanager
     def installed(self) -> Iterator[None]:
         """Give Python's modules this time, and the process these variables."""
+        self._thread = threading.get_ident()
         variables = {name: os.environ.get(name) for name in self._environment}
         os.environ.update(self._environment)
         try:
@@ -109,10 +115,27 @@ class ProgramGlobals:
         """Yield what replaces parts of libraries, of those that have been loaded."""
         # What anyio would have a thread do, reading files for httpx and kr8s, is done here.
         if (apart := sys.modules.get("anyio.to_thread")) is not None:
-            yield apart, "run_sync", _done_here
+            yield self._of_the_trial((apart, "run_sync", _done_here))
         for name in READ_WHEN_LOADED:
             if (module := sys.modules.get(name)) is not None:
                 yield module, "KUBE_CONFIG_DEFAULT_LOCATION", self._environment["KUBECONFIG"]
+
+    def _is_of_the_trial(self) -> bool:
+        return threading.get_ident() == self._thread
+
+    def _of_the_trial(self, patch: Patch) -> Patch:
+        """Replace a function in the thread of the trial alone.
+
+        An event loop in another thread would set its timers by the trial's time, and sleep for
+        years once it has its own again.
+        """
+        module, name, here = patch
+        elsewhere = getattr(module, name)
+
+        def call(*given: Any, **named: Any) -> Any:
+            return (here if self._is_of_the_trial() else elsewhere)(*given, **named)
+
+        return module, name, call
 
 
 def _refuse(_: threading.Thread) -> None:
@@ -143,8 +166,11 @@ def _replaced(patches: Sequence[Patch]) -> Iterator[None]:
             setattr(module, name, value)
 
 
-def _datetime_of(clock: Clock) -> type[dt.datetime]:
-    """Return the class of dates with the time of a clock; what it makes are plain dates."""
+def _datetime_of(clock: Clock, is_asked: Callable[[], bool]) -> type[dt.datetime]:
+    """Return the class of dates with the time of a clock where `is_asked`; it makes plain dates."""
+
+    def seconds() -> float:
+        return (clock.now() if is_asked() else _time_ns()) / SECOND
 
     class Like(type):
         def __instancecheck__(cls, instance: object) -> bool:
@@ -159,11 +185,11 @@ def _datetime_of(clock: Clock) -> type[dt.datetime]:
 
         @classmethod
         def now(cls, tz: dt.tzinfo | None = None) -> Any:
-            return _Datetime.fromtimestamp(clock.now() / SECOND, tz)
+            return _Datetime.fromtimestamp(seconds(), tz)
 
         @classmethod
         def utcnow(cls) -> Any:
-            return _Datetime.fromtimestamp(clock.now() / SECOND, dt.UTC).replace(tzinfo=None)
+            return _Datetime.fromtimestamp(seconds(), dt.UTC).replace(tzinfo=None)
 
         @classmethod
         def today(cls) -> Any:
