@@ -302,6 +302,15 @@ class TestNodes:
         lab.wait(3600)
         assert self.taints(lab) == []
 
+    def test_a_node_whose_lease_is_taken_away_is_believed(self, lab):
+        lab.add(LEASES, self.lease(lab))
+        lab.wait(51)
+        assert self.taints(lab) != []
+        lab.delete(LEASES, "n0", "kube-node-lease")
+        self.ready(lab, "True")
+        lab.wait(3600)
+        assert self.taints(lab) == []
+
     def test_pods_leave_an_unreachable_node_when_their_patience_ends(self, lab):
         lab.add(PODS, pod("patient"), pod("stays"), pod("leaves"))
         names = ["patient", "stays", "leaves"]

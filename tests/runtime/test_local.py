@@ -126,5 +126,6 @@ def test_a_pod_is_bound_by_its_subresource(client: LocalClient) -> None:
         "spec": {"containers": [{"name": "c", "image": "i"}]},
     }
     client.create(PODS, pod)
-    client.post(PODS, "p", "binding", {"target": {"kind": "Node", "name": "n1"}}, "default")
+    binding = {"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n1"}}
+    client.post(PODS, "p", "binding", binding, "default")
     assert client.get(PODS, "p", "default")["spec"]["nodeName"] == "n1"

@@ -140,9 +140,10 @@ class NodeLifecycle:
         return left if left is not None and left > 0 else None
 
     def _time_left(self, name: str) -> int | None:
-        """Return how long a kubelet may stay silent; None: there never was one."""
+        """Return how long a kubelet may stay silent; None: there is none that renews a lease."""
         sign = self._signs.get(name)
-        if sign is None or not sign.renewed:
+        lease = self.leases.get(NamespacedName(LEASE_NAMESPACE, name))
+        if sign is None or lease is None or not sign.renewed:
             return None
         return sign.seen_at + GRACE - self.manager.engine.clock.now()
 

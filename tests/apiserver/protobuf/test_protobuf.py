@@ -222,8 +222,8 @@ def test_durations_read_as_in_go(nanoseconds, text):
 # --- Hostile input ------------------------------------------------------------------------------
 
 HOSTILE = {
-    "nothing": (b"", "envelope"),
-    "something else": (b"{}", "envelope"),
+    "nothing": (b"", "does not appear to be a protobuf message"),
+    "something else": (b"{}", "does not appear to be a protobuf message"),
     "no type": (MAGIC, 'no kind ""'),
     "an unknown type": (enveloped("v1", "Frob", b""), 'no kind "Frob" is known in version "v1"'),
     "a length beyond the end": (enveloped("v1", "Pod", b"\x0a\x7f"), "EOF"),

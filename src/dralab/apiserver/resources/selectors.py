@@ -95,7 +95,6 @@ def _split(text: str) -> list[str]:
     return [part for part in PARTS.findall(text) if part]
 
 
-@remembered(4096, longest=2048)
 def check_syntax(label_selector: str, field_selector: str) -> None:
     """Refuse a malformed selector, of whatever kind. ApiError BadRequest."""
     if label_selector:
@@ -107,6 +106,7 @@ def check_syntax(label_selector: str, field_selector: str) -> None:
         parse_fields(field_selector)
 
 
+@remembered(4096, longest=2048)
 def selection(kind: Kind, label_selector: str, field_selector: str) -> Selection:
     """Return the selection of both selectors of a request, for stored objects of a kind.
 
