@@ -1,5 +1,7 @@
 """The files of a volume, written as a kubelet writes them."""
 
+import os
+
 import pytest
 
 from dralab.node.atomic_files import DATA, write_files
@@ -62,3 +64,23 @@ def test_no_path_leads_out(tmp_path, path):
     write_files(tmp_path / "v", {path: VolumeFile(b"x")})
     assert (tmp_path / "v" / "out").read_text() == "x"
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("left", ["link", "pipe", "more"])
+def test_what_a_container_put_in_place_of_a_file_is_replaced_unread(tmp_path, left):
+    place, other = tmp_path / "volume", tmp_path / "other"
+    other.write_text("1")
+    write_files(place, files(a="1"))
+    held = place / (place / DATA).readlink() / "a"
+    if left != "more":
+        held.unlink()
+    if left == "link":
+        held.symlink_to(other)
+    elif left == "pipe":
+        os.mkfifo(held)
+    else:
+        (held.parent / "b").symlink_to(place)
+    assert write_files(place, files(a="1"))
+    assert seen(place) == {"a": "1"}
+    assert not (place / "a").resolve().is_symlink()
+    assert other.read_text() == "1"

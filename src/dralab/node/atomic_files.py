@@ -8,6 +8,7 @@ Programs wait for `..data` to change.
 import contextlib
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
@@ -26,7 +27,7 @@ def write_files(directory: Path, files: Mapping[str, VolumeFile], group: int | N
     """
     directory.mkdir(parents=True, exist_ok=True)
     now = {_inside(path): file for path, file in files.items()}
-    if _held(directory) == {path: file.content for path, file in now.items()}:
+    if _holds(directory, now):
         return False
     new = Path(tempfile.mkdtemp(prefix="..", dir=directory))
     try:
@@ -55,16 +56,29 @@ def write_files(directory: Path, files: Mapping[str, VolumeFile], group: int | N
     return True
 
 
-def _held(directory: Path) -> dict[str, bytes] | None:
-    """Return the files of a directory by their path; None before the first ones are written."""
+def _holds(directory: Path, files: Mapping[str, VolumeFile]) -> bool:
+    """Return whether a directory has these files with these contents.
+
+    A container may have left anything there: no link is followed, and no more is read than wanted.
+    """
     inside = _current(directory)
     if inside is None:
-        return None
-    return {
-        str(each.relative_to(inside)): each.read_bytes()
-        for each in inside.rglob("*")
-        if each.is_file()
-    }
+        return False
+    found = {str(each.relative_to(inside)): each for each in inside.rglob("*") if not _is_dir(each)}
+    return found.keys() == files.keys() and all(
+        _has(each, files[path].content) for path, each in found.items()
+    )
+
+
+def _is_dir(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
+
+
+def _has(path: Path, content: bytes) -> bool:
+    status = path.lstat()
+    if not stat.S_ISREG(status.st_mode) or status.st_size != len(content):
+        return False
+    return path.read_bytes() == content
 
 
 def _current(directory: Path) -> Path | None:
