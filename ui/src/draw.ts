@@ -1,48 +1,14 @@
 // Draws the fleet. States differ by pattern as well as by colour; patterns appear once a cell is
 // large enough to show them.
 
-import { CELL, GAP, HUES, TAINTED, UNHEALTHY, type Box, type Fleet, type NodeBox } from "./fleet";
+import { CELL, GAP, TAINTED, UNHEALTHY, type Box, type Fleet, type NodeBox } from "./fleet";
 import { Kept } from "./kept";
 import { outline, overview } from "./overview";
+import type { Palette, View } from "./palette";
 import { FREE, partsOf, stateOf, type Scene } from "./scene";
 
 // Pixels of a cell from which on patterns can be seen.
 const NEAR = 6;
-
-export interface View {
-  x: number;
-  y: number;
-  scale: number;
-}
-
-export interface Palette {
-  ink: string;
-  faint: string;
-  line: string;
-  paper: string;
-  accent: string;
-  good: string;
-  bad: string;
-  lit: string;
-  hues: string[];
-  fill: Record<string, string>;
-  mark: Record<string, string>;
-}
-
-export function paletteOf(element: Element, states: string[]): Palette {
-  const style = getComputedStyle(element);
-  const value = (name: string) => style.getPropertyValue(name).trim();
-  const fill: Record<string, string> = {}, mark: Record<string, string> = {};
-  for (const state of states) {
-    fill[state] = value(`--state-${state}`) || "#888";
-    mark[state] = value(`--mark-${state}`) || "#000";
-  }
-  return {
-    ink: value("--ink"), faint: value("--faint"), line: value("--line"), paper: value("--paper"),
-    accent: value("--accent"), good: value("--good"), bad: value("--bad"), lit: value("--lit"),
-    hues: Array.from({ length: HUES }, (_, at) => value(`--hue-${at}`)), fill, mark,
-  };
-}
 
 // What each map has drawn last.
 const kept = new WeakMap<HTMLCanvasElement, Kept>();

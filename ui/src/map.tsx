@@ -1,8 +1,9 @@
 // The map of a fleet: nodes and devices on a canvas, by mouse, touch and keyboard.
 
 import { useEffect, useRef, useState } from "preact/hooks";
-import { draw, paletteOf, type View } from "./draw";
+import { draw } from "./draw";
 import { CELL, Fleet } from "./fleet";
+import { paletteOf, type View } from "./palette";
 import { number, useDark } from "./parts";
 import { partsOf, type Scene } from "./scene";
 

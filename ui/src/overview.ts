@@ -1,7 +1,7 @@
 // The cells of a fleet from afar, set as pixels.
 
-import type { Palette, View } from "./draw";
 import { CELL, GAP, type Box, type Fleet } from "./fleet";
+import type { Palette, View } from "./palette";
 import { FREE, partsOf, stateOf, type Scene } from "./scene";
 
 // Pixels of a cell below which its edges are soft.
