@@ -109,20 +109,22 @@ class _Patched:
         else:
             holder[_number(key)] = value
 
-    def move(self, operation: Mapping[str, Any]) -> None:
-        source = _text(operation, "move", "from")
+    def _source(self, verb: str, operation: Mapping[str, Any]) -> tuple[str, Any, str]:
+        """Return where `from` leads: its text, what holds it, and its key there."""
+        source = _text(operation, verb, "from")
         holder, key = self.find(source)
         if holder is None:
-            raise _no_path(f"move operation does not apply: doc is missing from path: {source}")
+            raise _no_path(f"{verb} operation does not apply: doc is missing from path: {source}")
+        return source, holder, key
+
+    def move(self, operation: Mapping[str, Any]) -> None:
+        _, holder, key = self._source("move", operation)
         value = _with_place(lambda: _get(holder, key), f"move for path: '{key}'")
         _with_place(lambda: _remove(holder, key), f"move for path: '{key}'")
         self.place("move", _text(operation, "move"), value, "error in move for path: '{}'")
 
     def copy(self, operation: Mapping[str, Any]) -> None:
-        source = _text(operation, "copy", "from")
-        holder, key = self.find(source)
-        if holder is None:
-            raise _no_path(f"copy operation does not apply: doc is missing from path: {source}")
+        source, holder, key = self._source("copy", operation)
         value = _with_place(lambda: _get(holder, key), f"copy for from: '{source}'")
         try:
             encoded = orjson.dumps(value)
