@@ -511,9 +511,10 @@ def test_a_watch_that_missed_what_was_compacted_tells_the_difference(failing):
     etcd.compact(pb.CompactionRequest(revision=etcd.revision), None)
     etcd.faults.clear()
     store.refresh()
-    assert [(change.key, revision_of(change.revision)) for change in heard] == [
-        (DB, 7), (again, 9), (again, 9), (WEB, 10), (third, 10),
-    ]  # fmt: skip
+    told = [(change.key, revision_of(change.revision)) for change in heard]
+    assert told[:3] == [(DB, 7), (again, 9), (again, 9)]
+    # What has one revision comes in an order that depends on the folder of the test in the etcd.
+    assert sorted(told[3:]) == sorted([(WEB, 10), (third, 10)])
     assert [change.revision for change in heard] == sorted(change.revision for change in heard)
     assert {one.key: revision_of(one.revision) for one in store.list("pods").items} == {
         DB: 7, again: 9, third: 10,
