@@ -1,7 +1,7 @@
 """Whole answers over ASGI: how they are sent, and those that the edge itself gives."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapping
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -22,6 +22,7 @@ LOOPBACK: Final = ("127.", "::1")
 # In the `extensions` of ASGI's scope: sends a whole answer at once, where the server can.
 WHOLE_ANSWER: Final = "dralab.whole_answer"
 WHOLE_UP_TO: Final = 64 * 1024  # bytes: it is copied to be sent with its head
+SLICE: Final = 128 * 1024  # bytes sent at a time
 WholeAnswer = Callable[[int, bytes, bytes], bool]
 
 
@@ -87,9 +88,21 @@ async def respond(answer: HttpResponse, scope: Message, send: Send, audit_id: st
     if answer.status not in (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED):
         start["headers"].append((b"content-length", b"%d" % sum(len(part) for part in parts)))
     await send(start)
-    for part in parts[:-1]:
-        await send({"type": "http.response.body", "body": part, "more_body": True})
-    await send({"type": "http.response.body", "body": parts[-1] if parts else b""})
+    pieces = list(_pieces(parts)) or [b""]
+    for piece in pieces[:-1]:
+        await send({"type": "http.response.body", "body": piece, "more_body": True})
+    await send({"type": "http.response.body", "body": pieces[-1]})
+
+
+def _pieces(parts: Iterable[bytes]) -> Iterator[bytes | memoryview]:
+    """Yield what is sent at a time: TLS would copy the rest of a long part again and again."""
+    for part in parts:
+        if len(part) <= SLICE:
+            yield part
+            continue
+        view = memoryview(part)
+        for begin in range(0, len(part), SLICE):
+            yield view[begin : begin + SLICE]
 
 
 def too_large(limit: int) -> HttpResponse:
