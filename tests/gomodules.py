@@ -2,13 +2,17 @@
 
 import json
 import os
+import runpy
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 BUILD = 1200
+TOOL = Path(__file__).parents[1] / "tools" / "build_clients.py"
+OPERATORS = runpy.run_path(str(TOOL))["OPERATORS"]
 
 
 def sources(path: str, version: str) -> Path:
@@ -38,3 +42,17 @@ def program(found: Path, place: Path, package: str, folder: str = ".") -> Path:
         cwd=place / folder, env={**os.environ, **flags}, check=True, timeout=BUILD,
     )  # fmt: skip
     return target
+
+
+def operator(name: str, folders: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Return an operator's sources and its program, which is built where none is given.
+
+    DRALAB_OPERATORS names a folder of programs that were built before.
+    """
+    found = sources(*OPERATORS[name][1].split())
+    ready = Path(os.environ.get("DRALAB_OPERATORS", "")) / name
+    if ready.is_file():
+        return found, ready
+    place = folders.mktemp("operators")
+    subprocess.run([sys.executable, str(TOOL), str(place), name], check=True, timeout=BUILD)
+    return found, place / name

@@ -74,12 +74,6 @@ COMMANDS = {
         "sigs.k8s.io/dra-example-driver/cmd/dra-example-webhook",
         "sigs.k8s.io/dra-example-driver v0.4.0",
     ),
-    # A program whose false alarms under faults are counted.
-    "crossplane": (
-        "DRALAB_CROSSPLANE",
-        "github.com/crossplane/crossplane/v2/cmd/crossplane",
-        "github.com/crossplane/crossplane/v2 v2.2.0",
-    ),
     # The last release that had classic DRA and structured parameters of v1alpha2 side by side.
     "dra-test-driver": (
         "DRALAB_OLD_DRIVER",
@@ -96,6 +90,25 @@ COMMANDS = {
         "k8s.io/kubernetes/cmd/kube-controller-manager",
         "k8s.io/kubernetes v1.30.4",
     ),
+}
+# Operators that run beside a cluster, as their modules have them: (package, module). One variable
+# names the folder of all.
+OPERATORS = {
+    "crossplane": (
+        "github.com/crossplane/crossplane/v2/cmd/crossplane",
+        "github.com/crossplane/crossplane/v2 v2.2.0",
+    ),
+    "descheduler": (
+        "sigs.k8s.io/descheduler/cmd/descheduler",
+        "sigs.k8s.io/descheduler v0.36.0",
+    ),
+    "jobset": ("sigs.k8s.io/jobset", "sigs.k8s.io/jobset v0.12.0"),
+    "kro": (
+        "github.com/kubernetes-sigs/kro/cmd/controller",
+        "github.com/kubernetes-sigs/kro v0.9.4",
+    ),
+    "kueue": ("sigs.k8s.io/kueue/cmd/kueue", "sigs.k8s.io/kueue v0.19.2"),
+    "lws": ("sigs.k8s.io/lws/cmd", "sigs.k8s.io/lws v0.9.0"),
 }
 # Suites of other repositories: (variable, package, module), built by `go test -c`. They run in the
 # folder of their package, which `go list -m` finds.
@@ -122,7 +135,7 @@ OWN = {
 
 def main(arguments: list[str]) -> int:
     """Build the programs named, or all of them."""
-    known = [*OWN, *PROGRAMS, *COMMANDS, *SUITES]
+    known = [*OWN, *PROGRAMS, *COMMANDS, *SUITES, *OPERATORS]
     if not arguments or set(arguments[1:]) - set(known):
         print(__doc__, f"NAME is one of {', '.join(known)}.", file=sys.stderr)
         return 2
@@ -133,19 +146,27 @@ def main(arguments: list[str]) -> int:
         if name in OWN:
             variable = OWN[name]
             _go(TESTS / name, "build", "-o", str(target), ".")
+        elif name in OPERATORS:
+            variable = "DRALAB_OPERATORS"
+            _build_package(*OPERATORS[name], target, "build")
         elif name in COMMANDS or name in SUITES:
             variable, package, module = (COMMANDS | SUITES)[name]
-            source = folder / f"{name}.source"
-            source.mkdir(exist_ok=True)
-            (source / "go.mod").write_text(_manifest(name, module))
             verb = ["build"] if name in COMMANDS else ["test", "-c"]
-            # -mod=mod: the sums of what it needs are added as they are found.
-            _go(source, *verb, "-mod=mod", "-trimpath", "-o", str(target), package)
+            _build_package(package, module, target, *verb)
         else:
             variable = PROGRAMS[name][0]
             _build(name, folder / f"{name}.source", target)
-        print(f"export {variable}={target}", flush=True)
+        print(f"export {variable}={folder if name in OPERATORS else target}", flush=True)
     return 0
+
+
+def _build_package(package: str, module: str, target: Path, *verb: str) -> None:
+    """Build a package of a module, as it is published, into `target`."""
+    source = target.with_name(f"{target.name}.source")
+    source.mkdir(exist_ok=True)
+    (source / "go.mod").write_text(_manifest(target.name, module))
+    # -mod=mod: the sums of what it needs are added as they are found.
+    _go(source, *verb, "-mod=mod", "-trimpath", "-o", str(target), package)
 
 
 def _build(name: str, source: Path, target: Path) -> None:
@@ -163,18 +184,21 @@ def _manifest(name: str, module: str) -> str:
     lines = [f"module build/{name}", "", "go 1.26.0", "", f"require {module}", ""]
     path, _, version = module.partition(" v1.")
     if path == "k8s.io/kubernetes":
-        lines += [f"replace {each} => {each} v0.{version}" for each in _staged(module)]
+        staged = re.findall(r"(k8s\.io/[\w-]+) => \./staging", _published(module))
+        lines += [f"replace {each} => {each} v0.{version}" for each in sorted(set(staged))]
+    else:
+        # What a module replaces counts only where it is the one that is built.
+        lines += re.findall(r"^replace \S+ => \S+ v\S+$", _published(module), re.MULTILINE)
     return "\n".join(lines) + "\n"
 
 
-def _staged(module: str) -> list[str]:
-    """Return the modules that k8s.io/kubernetes keeps beside itself, and so cannot be required."""
+def _published(module: str) -> str:
+    """Return the go.mod of a module."""
     command = ["go", "mod", "download", "-json", module.replace(" ", "@")]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     found = re.search(r'"GoMod": "([^"]+)"', done.stdout)
     assert found is not None, done.stdout  # noqa: S101 - a tool may stop
-    text = Path(found[1]).read_text()
-    return sorted(set(re.findall(r"(k8s\.io/[\w-]+) => \./staging", text)))
+    return Path(found[1]).read_text()
 
 
 def _go(folder: Path, *arguments: str) -> None:

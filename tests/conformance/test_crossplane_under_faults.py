@@ -1,11 +1,10 @@
 """Crossplane 2.2.0, unmodified: no false alarm under faults, and a bug that others published.
 
-Its definitions come from the module it is built from. DRALAB_CROSSPLANE names a binary that was
-built before (`tools/build_clients.py FOLDER crossplane`).
+Its definitions come from the module it is built from. DRALAB_OPERATORS names a folder with
+a program that was built before (`tools/build_clients.py FOLDER crossplane`).
 """
 
 import json
-import os
 from datetime import UTC, datetime
 
 import pytest
@@ -19,7 +18,6 @@ from dralab.testing.trial import ScenarioFails, expected_end
 from dralab.testing.world import BEGINNING
 from dralab.virtualtime import unavailable
 
-MODULE = ("github.com/crossplane/crossplane/v2", "v2.2.0")
 DEFINITIONS = "apiextensions.crossplane.io/v2"
 KIND = "CompositeResourceDefinition"
 pytestmark = [
@@ -58,9 +56,7 @@ def certificates(folder):
 def crossplane(tmp_path_factory):
     """The command, and the file of the kinds that it has."""
     folder = tmp_path_factory.mktemp("crossplane")
-    sources = gomodules.sources(*MODULE)
-    named = os.environ.get("DRALAB_CROSSPLANE")
-    program = named or gomodules.program(sources, folder / "source", "./cmd/crossplane")
+    sources, program = gomodules.operator("crossplane", tmp_path_factory)
     certificates(folder)
     options = ["--enable-webhooks=false", "--metrics-port=0", "--health-probe-port=0"]
     options += [f"--tls-{side}-certs-dir={folder}" for side in ("client", "server")]

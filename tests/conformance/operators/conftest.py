@@ -63,16 +63,6 @@ def start(kubeconfig, tmp_path):
 
 
 @pytest.fixture(scope="session")
-def module(tmp_path_factory):
-    """Return a Go module's sources and a program of it. Skips where they can't be had."""
-
-    def module(path, version, package, folder="."):
-        name = path.removesuffix("/v2").rpartition("/")[2]
-        sources = gomodules.sources(path, version)
-        ready = Path(os.environ.get("DRALAB_OPERATORS", "")) / name
-        if ready.is_file():
-            return sources, ready
-        place = tmp_path_factory.mktemp("operators") / name
-        return sources, gomodules.program(sources, place, package, folder)
-
-    return module
+def operator(tmp_path_factory):
+    """Return an operator's sources and its program, by its name. Skips where they can't be had."""
+    return lambda name: gomodules.operator(name, tmp_path_factory)

@@ -1,7 +1,7 @@
 """cert-manager's cainjector, alone: authorities are written into what calls webhooks and servers.
 
 It is a module of its own in cert-manager's repository, which the module proxy does not serve:
-DRALAB_OPERATORS names a folder with the program (`go build` in `cmd/cainjector`).
+DRALAB_OPERATORS names a folder with the program, under the name of its image.
 """
 
 import base64
@@ -15,7 +15,7 @@ from dralab.runtime.resources import SECRETS
 from operatorlab import NAMESPACE, certificate_of
 from waiting import until
 
-PROGRAM = Path(os.environ.get("DRALAB_OPERATORS", "")) / "cainjector"
+PROGRAM = Path(os.environ.get("DRALAB_OPERATORS", "")) / "cert-manager-cainjector"
 pytestmark = [
     pytest.mark.conformance,
     pytest.mark.skipif(not PROGRAM.is_file(), reason="DRALAB_OPERATORS names no cainjector"),

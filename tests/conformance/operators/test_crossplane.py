@@ -204,9 +204,9 @@ def secret(client, name):
 
 
 def test_a_composite_becomes_what_its_function_composes(
-    running_cluster, client, apply, start, module, function, kubeconfig, tmp_path
+    running_cluster, client, apply, start, operator, function, kubeconfig, tmp_path
 ):
-    sources, program = module("github.com/crossplane/crossplane/v2", "v2.2.0", "./cmd/crossplane")
+    sources, program = operator("crossplane")
     client.create(NAMESPACES, {"metadata": {"name": SYSTEM}})
     words = [
         *(f"{flag}={name}" for flag, name in NAMES.items()),

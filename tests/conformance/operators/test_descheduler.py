@@ -45,9 +45,9 @@ def cordon(client, node, closed):
 
 
 def test_duplicates_are_spread_and_a_taint_moves_pods_as_a_budget_allows(
-    running_cluster, client, start, module, kubeconfig, tmp_path
+    running_cluster, client, start, operator, kubeconfig, tmp_path
 ):
-    _, program = module("sigs.k8s.io/descheduler", "v0.36.0", "./cmd/descheduler")
+    _, program = operator("descheduler")
     for node in ("node-1", "node-2"):
         cordon(client, node, True)
     client.create(DEPLOYMENTS, deployment("web", 3), NAMESPACE)

@@ -44,9 +44,9 @@ def job_set(name, *jobs, **spec):
 
 
 def test_a_job_set_runs_its_jobs_starts_again_after_a_failure_and_completes(
-    running_cluster, client, clock, apply, start, module, kubectl, tmp_path
+    running_cluster, client, clock, apply, start, operator, kubectl, tmp_path
 ):
-    sources, program = module("sigs.k8s.io/jobset", "v0.12.0", ".")
+    sources, program = operator("jobset")
     pem = certificate_of("jobset-webhook-service", "jobset-system", tmp_path / "certs")
     apply(trusting(kustomized(kubectl, sources / "config/default"), pem))
     off = {"enable": False}  # as with cert-manager: the certificates are given

@@ -49,18 +49,19 @@ APPS = Resource("kro.run", "v1alpha1", "webapps")
 
 
 def test_kro_makes_a_kind_of_a_graph_and_its_objects_of_an_instance(
-    running_cluster, client, apply, start, module
+    running_cluster, client, apply, start, operator
 ):
-    sources, program = module("github.com/kubernetes-sigs/kro", "v0.9.4", "./cmd/controller")
+    sources, program = operator("kro")
     apply(sources / "helm/crds")
     start(program, "--metrics-bind-address=0", "--health-probe-bind-address=127.0.0.1:0")
     apply(GRAPH)
     until(lambda: (client.get(GRAPHS, "webapp").get("status") or {}).get("state") == "Active")
     client.create(APPS, {"metadata": {"name": "shop"}, "spec": {"replicas": 3}}, NAMESPACE)
-    until(lambda: (there(client, APPS, "shop").get("status") or {}).get("available") == 3)
+    # Its Service comes after the Deployment is ready.
+    until(lambda: (there(client, APPS, "shop").get("status") or {}).get("state") == "ACTIVE")
     status = client.get(APPS, "shop", NAMESPACE)["status"]
     address = client.get(SERVICES, "shop", NAMESPACE)["spec"]["clusterIP"]
-    assert (status["state"], status["ip"]) == ("ACTIVE", address)
+    assert (status["available"], status["ip"]) == (3, address)
     patch(client, APPS, "shop", {"replicas": 1})
     until(lambda: client.get(DEPLOYMENTS, "shop", NAMESPACE)["status"].get("replicas") == 1)
     client.delete(APPS, "shop", NAMESPACE)

@@ -63,9 +63,9 @@ def queued(name):
 
 
 def test_kueue_admits_jobs_as_their_queue_has_room(
-    running_cluster, client, clock, apply, start, module, kubectl, tmp_path
+    running_cluster, client, clock, apply, start, operator, kubectl, tmp_path
 ):
-    sources, program = module("sigs.k8s.io/kueue", "v0.19.2", "./cmd/kueue")
+    sources, program = operator("kueue")
     manifests = kustomized(kubectl, sources / "config/default")
     # The server of its metrics of queues wants /visibility, on this machine's disk.
     apply([each for each in manifests if each["kind"] != "APIService"])

@@ -42,9 +42,9 @@ GROUPS = {
 
 
 def test_a_leader_worker_set_keeps_groups_that_live_and_end_together(
-    running_cluster, client, apply, start, module, kubectl, tmp_path
+    running_cluster, client, apply, start, operator, kubectl, tmp_path
 ):
-    sources, program = module("sigs.k8s.io/lws", "v0.9.0", "./cmd")
+    sources, program = operator("lws")
     apply(kustomized(kubectl, sources / "config/default"))
     folder = tmp_path / "certs"
     folder.mkdir()
