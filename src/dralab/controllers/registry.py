@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dralab.api.kinds import Kinds
+from dralab.controllers.attributes_classes import AttributesClassProtection
 from dralab.controllers.certificates import Authority, CertificateSigner
 from dralab.controllers.claims import ResourceClaims
 from dralab.controllers.cluster_roles import ClusterRoleAggregation
@@ -50,6 +51,7 @@ CONTROLLERS: Final[Mapping[str, Callable[..., Any]]] = {
     "job-controller": Jobs,
     "cronjob-controller": CronJobs,
     "persistentvolume-binder-controller": PersistentVolumes,
+    "volumeattributesclass-protection-controller": AttributesClassProtection,
     "endpoint-controller": ServiceEndpoints,
     "endpointslice-controller": EndpointSlices,
     "endpointslicemirroring-controller": MirroredSlices,

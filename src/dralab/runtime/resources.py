@@ -20,6 +20,9 @@ REPLICATION_CONTROLLERS: Final = Resource("", "v1", "replicationcontrollers")
 VOLUME_CLAIMS: Final = Resource("", "v1", "persistentvolumeclaims")
 VOLUMES: Final = Resource("", "v1", "persistentvolumes", namespaced=False)
 STORAGE_CLASSES: Final = Resource("storage.k8s.io", "v1", "storageclasses", namespaced=False)
+ATTRIBUTES_CLASSES: Final = Resource(
+    "storage.k8s.io", "v1", "volumeattributesclasses", namespaced=False
+)
 ENDPOINTS: Final = Resource("", "v1", "endpoints")
 ENDPOINT_SLICES: Final = Resource("discovery.k8s.io", "v1", "endpointslices")
 DEPLOYMENTS: Final = Resource("apps", "v1", "deployments")
