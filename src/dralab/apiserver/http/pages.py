@@ -93,7 +93,8 @@ class Pages:
             case []:
                 return self._document(request, ("root",), documents.root_paths)
             case ["version"]:
-                return self._json(request, orjson.dumps(asdict(self.version)))
+                body = orjson.dumps(asdict(self.version), option=orjson.OPT_INDENT_2)
+                return self._json(request, body)
             case [("livez" | "readyz" | "healthz") as name]:
                 query = routing.query_of(request.query)
                 left_out = frozenset(query.get("exclude", ()))
@@ -186,7 +187,7 @@ class Pages:
             found = self._cached[place] = (body, hashlib.sha512(body).hexdigest().upper())
         body, digest = found
         if place == ("root",):
-            return self._json(request, body)
+            return self._json(request, orjson.dumps(orjson.loads(body), option=orjson.OPT_INDENT_2))
         if content_type == "application/json":
             routed = place[0] == "resources"
             return _discovered(request, body, aggregated=place == ("groups",), routed=routed)
@@ -194,7 +195,7 @@ class Pages:
         headers = [("Content-Type", content_type), ("ETag", tag), *headers]
         if request.headers.get("if-none-match") == tag:
             return HttpResponse(status=304, headers=headers)
-        return HttpResponse(headers=headers, body=body)
+        return HttpResponse(headers=headers, body=body + b"\n")
 
     def _json(self, request: HttpRequest, body: bytes) -> HttpResponse:
         form = negotiation.discovery_form(request.headers.get("accept", ""))
@@ -309,4 +310,4 @@ def _discovered(
                 raise negotiation.not_acceptable(accept, listing=False)
             raise negotiation.unmet()
         case _:
-            return HttpResponse(headers=JSON, body=body)
+            return HttpResponse(headers=JSON, body=body + b"\n")

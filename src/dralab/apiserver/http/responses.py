@@ -19,6 +19,7 @@ from dralab.apiserver.resources.reading import ListPage
 
 PROTOBUF_HEADERS: Final = (NO_CACHE, ("Content-Type", negotiation.PROTOBUF))
 TEXT: Final = (("Content-Type", "text/plain; charset=utf-8"),)
+DOCUMENTS: Final = ("/openapi", "/.well-known/", "/openid/")  # always as they are
 WARNINGS: Final = 20  # damaged objects that a list names one by one
 
 
@@ -64,9 +65,11 @@ def response(
     status: int = 200,
     warnings: Sequence[str] = (),
 ) -> HttpResponse:
-    """Return an answer in a form, with its warnings."""
+    """Return an answer in a form, with its warnings; JSON ends its line, as Go's encoder does."""
     headers: Sequence[tuple[str, str]] = JSON
-    if form.encoding != "json":
+    if form.encoding == "json":
+        body = body + b"\n" if isinstance(body, bytes) else (*body, b"\n")
+    else:
         body, headers = _converted(body if isinstance(body, bytes) else b"".join(body), form)
     if warnings:
         headers = [*headers, *warning_headers(warnings)]
@@ -135,6 +138,8 @@ def wants_pretty(request: HttpRequest) -> bool:
 
     Source: apiserver `endpoints/handlers/negotiation` (isPrettyPrint).
     """
+    if request.path.startswith(DOCUMENTS):
+        return False
     query = request.query
     if "pretty" in query:
         given = parse_qs(query, keep_blank_values=True).get("pretty")
@@ -144,13 +149,11 @@ def wants_pretty(request: HttpRequest) -> bool:
 
 
 def pretty(answer: HttpResponse) -> HttpResponse:
-    """Return the answer with its JSON indented; other bodies as they are."""
+    """Return the answer with its JSON indented, and no end of line; other bodies as they are."""
     headers = {key.lower(): value for key, value in answer.headers}
     if "content-encoding" in headers:  # compressed already, as the pages of OpenAPI are
         return answer
     if not headers.get("content-type", "").startswith("application/json"):
         return answer
-    body = orjson.dumps(
-        orjson.loads(answer.content), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
-    )
+    body = orjson.dumps(orjson.loads(answer.content), option=orjson.OPT_INDENT_2)
     return replace(answer, body=body)
