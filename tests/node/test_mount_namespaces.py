@@ -282,6 +282,15 @@ def test_what_a_container_writes_into_tmp_is_its_own(bench, tmp_path):
     assert [each.name for each in tmp_path.iterdir() if each.is_file()] == ["there"]
 
 
+@needs_root
+def test_the_root_of_a_container_can_be_written_and_is_its_own(bench):
+    script = "echo own > /made-here && mkdir -p /etc/own/x && rm /etc/passwd; cat /made-here"
+    assert bench.run(script) == (0, "own")
+    assert Path("/etc/passwd").exists()
+    assert not Path("/made-here").exists()
+    assert bench.run("cat /made-here")[0] == 1
+
+
 @needs_namespaces
 def test_a_root_can_be_read_only(bench):
     empty = {"hostPath": "", "containerPath": "/e", "volume": "e"}

@@ -4,8 +4,9 @@
 that looks like the machine's with the mounts of a container in it, and becomes the command.
 `--join PID SPEC COMMAND…` becomes a command in the namespaces of a process, and `--bind SOURCE
 TARGET COMMAND…` one that finds a file of the machine at another path. `--probe` only tries.
-Nothing is made or changed on the machine itself: where a mount needs a directory that is missing,
-an empty file system takes the place of its parent, with the parent's entries in it.
+Nothing is made or changed on the machine itself. As root, the container's root is an overlay: what
+is written there is in memory, and the container's own. Otherwise, where a mount needs a directory
+that is missing, an empty file system takes the place of its parent, with the parent's entries.
 """
 
 import contextlib
@@ -19,7 +20,7 @@ from typing import Any
 
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWUSER = 0x00020000, 0x04000000, 0x10000000
 MS_RDONLY, MS_REMOUNT, MS_BIND, MS_REC = 1, 32, 4096, 16384
-MS_UNBINDABLE, MS_PRIVATE = 1 << 17, 1 << 18
+MS_UNBINDABLE, MS_PRIVATE, MNT_DETACH = 1 << 17, 1 << 18, 2
 PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 24, 38
 # By their numbers (linux/capability.h).
 CAPABILITIES = (
@@ -31,7 +32,12 @@ CAPABILITIES = (
     "WAKE_ALARM", "BLOCK_SUSPEND", "AUDIT_READ", "PERFMON", "BPF", "CHECKPOINT_RESTORE",
 )  # fmt: skip
 NOT_FOUND, REFUSED = 127, 125
-TEMPORARY = "/tmp"  # noqa: S108 - the machine's, of which a container has its own view
+# Kinds of file systems that show the kernel's own things; they hold no files.
+KERNEL_KINDS = frozenset({
+    "autofs", "binfmt_misc", "bpf", "cgroup", "cgroup2", "configfs", "debugfs", "devpts",
+    "devtmpfs", "efivarfs", "fusectl", "hugetlbfs", "mqueue", "proc", "pstore", "securityfs",
+    "sysfs", "tracefs",
+})  # fmt: skip
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -132,19 +138,6 @@ class Root:
                 _note(f"{path} is not read-only: {error}")
         _mount("", self.path, "", MS_REMOUNT | MS_BIND | MS_RDONLY)
 
-    def own_writes(self, path: str) -> None:
-        """Keep what is written below a directory of the machine in memory, for this root alone.
-
-        OSError: this machine cannot.
-        """
-        here = self.at(path)
-        _mount("none", here, "tmpfs", 0)
-        for name in ("new", "work"):
-            os.mkdir(f"{here}/{name}")
-        shutil.copystat(path, f"{here}/new")
-        options = f"lowerdir={path},upperdir={here}/new,workdir={here}/work"
-        _mount("overlay", here, "overlay", 0, options)
-
     def device(self, entry: "dict[str, Any]") -> None:
         """Create a device node: the machine's, or one with the given numbers."""
         path = _real(entry["path"])
@@ -182,16 +175,88 @@ class Root:
                 _note(f"{source} is left out: {error}")
 
 
+class PrivateRoot(Root):
+    """A root that shows the machine's files, where what is written is the container's alone.
+
+    It is kept in memory, and goes with the container. This needs root and overlays.
+    """
+
+    def __init__(self, path: str, targets: "list[str]") -> None:
+        self.path = path
+        self.targets = set(targets)
+        self.own: set[str] = set()
+        self.filled: list[str] = []
+        self.kernel: list[str] = []  # mounts of the machine that are shown as they are
+        mounts = _mounts()
+        self._overlay("/")
+        # As above: not again below what is mounted into it.
+        _mount("", path, "", MS_UNBINDABLE)
+        for place, kind in mounts:
+            if place == "/" or kind == "nsfs" or _is_below(place, [*self.kernel, path]):
+                continue
+            try:
+                if kind not in KERNEL_KINDS and os.path.isdir(place):
+                    self._overlay(place)
+                    continue
+            except OSError:
+                pass  # not a kind of file system that can be the lower one
+            with contextlib.suppress(OSError):  # it may lie in another one
+                _mount(place, self.at(place), "", MS_BIND | MS_REC)
+                self.kernel.append(place)
+
+    def make_room(self, path: str) -> None:
+        """Make a directory writable here: all are, but those of the kernel's file systems."""
+        if _is_below(path, self.kernel):
+            super().make_room(path)
+
+    def _overlay(self, path: str) -> None:
+        here = self.at(path)
+        _mount("none", here, "tmpfs", 0)
+        try:
+            for name in ("new", "work"):
+                os.mkdir(f"{here}/{name}")
+            shutil.copystat(path, f"{here}/new")
+            options = f"lowerdir={path},upperdir={here}/new,workdir={here}/work"
+            _mount("overlay", here, "overlay", 0, options)
+        except OSError:
+            _checked(_libc.umount2(here.encode(), MNT_DETACH), f"umount {here}")
+            raise
+        self.filled.append(here)
+
+
+def _mounts() -> "list[tuple[str, str]]":
+    """Return where something is mounted on the machine, and of what kind, parents first."""
+    found: dict[str, str] = {}
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+        for line in file:
+            before, _, after = line.partition(" - ")
+            place = before.split()[4].encode("utf-8", "surrogateescape")
+            text = place.decode("unicode_escape").encode("latin-1")
+            found[os.fsdecode(text)] = after.split()[0]
+    return sorted(found.items(), key=lambda pair: pair[0].count("/"))
+
+
+def _is_below(path: str, parents: "list[str]") -> bool:
+    """Whether a path is one of these directories, or in one."""
+    return any(path == each or path.startswith(f"{each}/") for each in parents)
+
+
+def root_of(path: str, targets: "list[str]") -> Root:
+    """Return a root: one of its own for each container, where that can be had."""
+    if os.getuid() == 0:
+        try:
+            return PrivateRoot(path, targets)
+        except OSError:
+            pass  # a kernel without overlays
+    return Root(path, targets)
+
+
 def enter(spec: "dict[str, Any]") -> None:
     """Make the namespace of a container, and be in it."""
-    as_root = os.getuid() == 0
     unshare()
     binds = [{**each, "target": _real(each["target"])} for each in spec["binds"]]
     binds.sort(key=lambda each: each["target"].count("/"))
-    root = Root(spec["root"], [each["target"] for each in binds])
-    if as_root and os.path.isdir(TEMPORARY):
-        with contextlib.suppress(OSError):  # where there are no overlays it stays the machine's
-            root.own_writes(TEMPORARY)
+    root = root_of(spec["root"], [each["target"] for each in binds])
     for each in binds:
         if not root.inside(each["target"]):
             root.ensure(each["target"], file=not os.path.isdir(each["source"]))
