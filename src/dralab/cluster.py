@@ -7,6 +7,7 @@ True
 
 import ipaddress
 import shutil
+import socket
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -91,6 +92,7 @@ class Options:
     `runtime_config` switches API versions on and off (`apiserver.runtime_config`);
     `service_network` (CIDR) is where Services get their addresses. With `own_objects` the server
     tells about itself as a real one does: the Service `kubernetes`, its lease and the like.
+    At `pods_host` it listens too, for pods that have a network: that is the address it publishes.
     """
 
     host: str = "127.0.0.1"
@@ -119,6 +121,7 @@ class Options:
     runtime_config: Mapping[str, bool] = field(default_factory=dict)
     service_network: str = NETWORK
     own_objects: bool = False
+    pods_host: str = ""
 
 
 class Cluster:
@@ -315,7 +318,14 @@ class Cluster:
             store = open_store(options.data, options.durability)
         try:
             listener = listen(options.host, options.port)
+            others: list[socket.socket] = []
             try:
+                host, port = address(listener)
+                self._address = f"{host}:{port}"
+                if options.pods_host:
+                    self._address = f"{options.pods_host}:{port}"
+                    if not ipaddress.ip_address(host).is_unspecified:
+                        others.append(listen(options.pods_host, port))
                 certificate, self._token = None, options.token
                 if options.tls:
                     from dralab.apiserver.http import tls
@@ -324,7 +334,7 @@ class Cluster:
                     certificate = tls.certificate(
                         place,
                         WallClock().now(),
-                        [options.host, *options.accept_hosts],
+                        [options.host, *options.accept_hosts, *self._pods_names()],
                         clients=self.clock.now(),
                     )
                     self._token = options.token or tls.token(place)
@@ -332,7 +342,6 @@ class Cluster:
                     if options.serving is not None:
                         certificate = tls.given(*options.serving)
                         self._trusted = certificate.ca
-                self._address = "{}:{}".format(*address(listener))
                 self._authentication = settings_of(
                     options.authentication,
                     self.clock,
@@ -352,9 +361,11 @@ class Cluster:
                     listener,
                     certificate,
                     client_authorities=self._authentication.client_authorities,
+                    others=others,
                 )
             except BaseException:
-                listener.close()
+                for each in (listener, *others):
+                    each.close()
                 raise
         except BaseException:
             store.close()
@@ -388,6 +399,18 @@ class Cluster:
         if self.options.own_objects:
             server.publish(self._own_address())
         return server
+
+    def _pods_names(self) -> list[str]:
+        """Return the addresses by which pods with a network call the server."""
+        if not self.options.pods_host:
+            return []
+        service = ipaddress.ip_network(self.options.service_network)[1]
+        return [self.options.pods_host, str(service)]
+
+    @property
+    def pods_url(self) -> str:
+        """Where programs in pods find the cluster."""
+        return f"https://{self._address}" if self.options.pods_host else self.url
 
     def _kinds(self) -> Kinds | None:
         options = self.options

@@ -67,6 +67,22 @@ NAMESPACES = click.option(
     "node's directories at the paths that its pod names.",
 )
 
+CLUSTER_CIDR = click.option(
+    "--cluster-cidr",
+    metavar="CIDR",
+    default="",
+    help="With --mount-namespaces, as root: give each pod a network namespace, with an address of "
+    "its node's part of this network, such as 10.244.0.0/16.  [default: pods share the machine's "
+    "network]",
+)
+CLUSTER_DNS = click.option(
+    "--cluster-dns",
+    metavar="ADDR",
+    default="",
+    help="With --cluster-cidr: the name server of pods.  [default: the tenth address of the "
+    "Services' network]",
+)
+
 
 def check_namespaces(runtime: str) -> None:
     """Refuse --mount-namespaces where containers cannot have them. BadParameter, UnusableInput."""

@@ -285,12 +285,13 @@ def serve(
     service_cluster_ip_range: str | None = None,
     runtime_config: str = "",
     page: bool = False,
+    pods_host: str = "",
     **authentication: Any,
 ) -> None:
     """Serve until stopped; `begin` is called once with the running cluster, before `ready`.
 
-    With `page`, it serves the page at /ui, too. `authentication` are the options of
-    `cli._authentication`.
+    With `page`, it serves the page at /ui, too; at `pods_host` it listens beside its other address.
+    `authentication` are the options of `cli._authentication`.
     """
     from dralab.api.snapshots.errors import SnapshotError
     from dralab.apiserver.authentication.errors import UnusableSetting
@@ -340,6 +341,7 @@ def serve(
         runtime_config=switches_of(runtime_config),
         service_network=range_of(service_cluster_ip_range),
         own_objects=True,
+        pods_host=pods_host,
     )
     if kubeconfig is None and place != MEMORY:
         kubeconfig = Path(place) / "kubeconfig"

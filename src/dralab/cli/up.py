@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dralab.cli._components import IMAGE_MAP, NAMESPACES, RUNTIME, check_namespaces
+from dralab.cli._components import (
+    CLUSTER_CIDR,
+    CLUSTER_DNS,
+    IMAGE_MAP,
+    NAMESPACES,
+    RUNTIME,
+    check_namespaces,
+)
+from dralab.cli._pod_network import cluster_network, pod_network
 from dralab.cli.apiserver import note, serve, server_options
 
 if TYPE_CHECKING:
@@ -59,6 +67,8 @@ if TYPE_CHECKING:
 @RUNTIME
 @IMAGE_MAP
 @NAMESPACES
+@CLUSTER_CIDR
+@CLUSTER_DNS
 @click.option(
     "--root",
     type=click.Path(file_okay=False, path_type=Path),
@@ -92,6 +102,8 @@ def up(
     runtime: str,
     images: tuple[str, ...],
     namespaces: bool,
+    cluster_cidr: str,
+    cluster_dns: str,
     root: Path | None,
     profile: str,
     load_balancers: str,
@@ -125,6 +137,12 @@ def up(
             "Omit --plain"
         )
     commands = _commands(images) if images else {}
+    network, dns = cluster_network(
+        cluster_cidr,
+        cluster_dns,
+        options["service_cluster_ip_range"],
+        namespaces=namespaces and runtime == PROCESS,
+    )
     wanted = NodeOptions(
         nodes=nodes or (1 if root is not None and not (fleet or drivers or named) else None),
         named=named,
@@ -134,6 +152,8 @@ def up(
         images=commands,
         root=root,
         namespaces=namespaces,
+        network=network,
+        dns=dns,
     )
     if namespaces:
         _check_namespaces(runtime, root)
@@ -173,14 +193,16 @@ def up(
 
             pods.load(cluster.client, first_name(wanted))
 
-    serve(
-        **options,
-        profiles=profiles,
-        components=components,
-        begin=begin,
-        snapshot=snapshot,
-        page=not no_ui,
-    )
+    with pod_network(network) as pods_host:
+        serve(
+            **options,
+            profiles=profiles,
+            components=components,
+            begin=begin,
+            snapshot=snapshot,
+            page=not no_ui,
+            pods_host=pods_host,
+        )
 
 
 def _profiles(text: str) -> "Sequence[str]":

@@ -32,8 +32,10 @@ if TYPE_CHECKING:
     from dralab.node.containers import ContainerRuntime
     from dralab.node.kubelets import Kubelet, Kubelets
     from dralab.node.mount_namespaces import NodePaths
+    from dralab.node.network.cluster_network import ClusterNetwork
     from dralab.node.node_spec import NodeSpec
     from dralab.node.process_runtime import ProcessRuntime
+    from dralab.node.resolv_conf import ClusterDns
     from dralab.node.simulated_runtime import Program
 
 logger = logging.getLogger(__name__)
@@ -61,7 +63,8 @@ class NodeOptions:
     node has a directory there, named like it, in which real drivers find it as they find a kubelet:
     `plugins_registry`, `plugins`, `cdi`, and its checkpoint. With `namespaces` and a root,
     containers that are processes have mount namespaces, in which the node's paths are those of its
-    directory.
+    directory. With a `network`, which its owner starts and ends, pods have networks of their
+    own, and ask `dns` for names.
     """
 
     nodes: int | None = None
@@ -74,6 +77,8 @@ class NodeOptions:
     root: Path | None = None
     named: Sequence[str] = ()
     namespaces: bool = False
+    network: "ClusterNetwork | None" = None
+    dns: "ClusterDns | None" = None
 
     def __bool__(self) -> bool:
         return bool(self.nodes or self.named or self.fleet or self.drivers)
@@ -99,6 +104,11 @@ class NodesHost(Protocol):
     @property
     def url(self) -> str:
         """Where HTTP clients find the cluster."""
+        ...
+
+    @property
+    def pods_url(self) -> str:
+        """Where programs in pods find the cluster."""
         ...
 
     @property
@@ -150,7 +160,7 @@ class Nodes:
             paths = None
             if self.wanted.namespaces and root is not None:
                 paths = partial(paths_of, root)
-            service = service_of(cluster.url)
+            service = service_of(cluster.pods_url)
             self.runtime = ProcessRuntime(engine, self.wanted.images, places, paths, service)
         kubelets = self.kubelets = assemble(
             manager,
@@ -241,7 +251,10 @@ def assemble(
         queue.add(index)
     for spec in _specs(wanted):
         root = wanted.root / spec.name if wanted.root is not None else None
-        set_features(add(kubelets, spec, root), features)
+        kubelet = add(kubelets, spec, root)
+        set_features(kubelet, features)
+        if wanted.network is not None:
+            kubelet.join(wanted.network.add_node(spec.name), wanted.dns)
     return kubelets
 
 

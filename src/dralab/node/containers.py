@@ -10,6 +10,7 @@ from typing import Final, NamedTuple, Protocol
 
 from dralab.contracts.cdi_cache import ContainerConfig
 from dralab.node.logs import ContainerLog
+from dralab.node.network.sandbox import ON_MACHINE, Sandbox
 from dralab.node.privileges import PLAIN, Privileges
 
 MOST_TYPED: Final = 1024 * 1024  # bytes of input that may wait for a command
@@ -60,6 +61,8 @@ class ContainerStart:
     # What the pod's own files in /etc say, by path, and its host name; for mount namespaces.
     etc: Mapping[str, str] = field(default_factory=dict)
     hostname: str = ""
+    # What it shares with the other containers of its pod.
+    sandbox: Sandbox = ON_MACHINE
 
 
 @dataclass(frozen=True, slots=True)

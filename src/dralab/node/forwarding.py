@@ -7,7 +7,9 @@ a pair of streams (data and error), and the channels of the Python clients, two 
 import asyncio
 import contextlib
 import errno
+import socket
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from dralab.api.status import ApiError
@@ -24,15 +26,22 @@ CONNECT_TIME: Final = 10.0
 PIECE: Final = 32 * 1024
 
 
-def forwarded(wanted: NodeRequest, host: str, owns: Callable[[int], bool]) -> Answer:
+def forwarded(
+    wanted: NodeRequest,
+    host: str,
+    owns: Callable[[int], bool],
+    new_socket: Callable[[], socket.socket] | None = None,
+) -> Answer:
     """Return the WebSocket that leads to ports at `host`, in the protocol that a client speaks.
 
     `owns` says whether a port is the pod's own; it is called in a thread, for each connection.
+    `new_socket` returns a TCP socket in the pod's network; None: that is the machine's.
     """
     protocol = chosen(wanted, [TUNNEL, *CHANNELS])
+    target = _Target(host, owns, new_socket)
     if protocol == TUNNEL:
-        return _Tunnel(host, owns).upgrade(protocol)
-    return _Channels(host, owns, _ports(wanted)).upgrade(protocol)
+        return _Tunnel(target).upgrade(protocol)
+    return _Channels(target, _ports(wanted)).upgrade(protocol)
 
 
 def _ports(wanted: NodeRequest) -> list[int]:
@@ -63,6 +72,28 @@ class PortForwardEvents(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """Where the ports are."""
+
+    host: str
+    owns: Callable[[int], bool]
+    new_socket: Callable[[], socket.socket] | None
+
+    async def open(self, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Connect to a port. OSError."""
+        if self.new_socket is None:
+            return await asyncio.open_connection(self.host, port, limit=PIECE)
+        found = self.new_socket()
+        try:
+            found.settimeout(0)
+            await asyncio.get_running_loop().sock_connect(found, (self.host, port))
+            return await asyncio.open_connection(sock=found, limit=PIECE)
+        except BaseException:
+            found.close()
+            raise
+
+
 class _Connection:
     """One connection to a port; what is sent before it is open waits."""
 
@@ -89,14 +120,15 @@ class _Connection:
                 writer.write_eof()
 
     async def _run(self) -> None:
-        client, where, problem = self.client, f"{self.client.host}:{self.port}", ""
+        client, target, problem = self.client, self.client.target, ""
+        where = f"{target.host}:{self.port}"
         writer: asyncio.StreamWriter | None = None
         try:
             async with asyncio.timeout(CONNECT_TIME):
                 # Containers share the machine's network: other programs' ports are not the pod's.
-                if not await asyncio.to_thread(client.owns, self.port):
+                if not await asyncio.to_thread(target.owns, self.port):
                     raise PermissionError(errno.EACCES, "no process of the pod listens there")
-                reader, writer = await asyncio.open_connection(client.host, self.port, limit=PIECE)
+                reader, writer = await target.open(self.port)
             self.opened.set_result(writer)
             while data := await reader.read(PIECE):
                 client.ends.came(self.number, data)
@@ -118,9 +150,8 @@ class _Connection:
 class _Client:
     """One WebSocket and its connections."""
 
-    def __init__(self, host: str, owns: Callable[[int], bool], ends: PortForwardEvents) -> None:
-        self.host = host
-        self.owns = owns
+    def __init__(self, target: "_Target", ends: PortForwardEvents) -> None:
+        self.target = target
         self.ends = ends
         self.connections: dict[int, _Connection] = {}
         self._room = asyncio.Event()
@@ -156,8 +187,8 @@ class _Client:
 class _Tunnel:
     """kubectl's protocol: for each connection two streams, which share a request's number."""
 
-    def __init__(self, host: str, owns: Callable[[int], bool]) -> None:
-        self._client = _Client(host, owns, self)
+    def __init__(self, target: "_Target") -> None:
+        self._client = _Client(target, self)
         self._reader, self._writer = FrameReader(), FrameWriter()
         self._errors: dict[str, int] = {}  # request -> its error stream
         self._pairs: dict[int, int] = {}  # data stream -> its error stream
@@ -235,8 +266,8 @@ class _Tunnel:
 class _Channels:
     """Two channels for each port, data and errors, each begun by the port as two bytes."""
 
-    def __init__(self, host: str, owns: Callable[[int], bool], ports: list[int]) -> None:
-        self._client = _Client(host, owns, self)
+    def __init__(self, target: "_Target", ports: list[int]) -> None:
+        self._client = _Client(target, self)
         for number, port in enumerate(ports):
             for channel in (2 * number, 2 * number + 1):
                 self._client.feed.put(bytes([channel]) + port.to_bytes(2, "little"))

@@ -19,11 +19,14 @@ from dralab.node.container_runs import RunningContainer
 from dralab.node.containers import ContainerRuntime
 from dralab.node.mount_namespaces import NodePaths
 from dralab.node.named_slices import NamedSlices
+from dralab.node.network.pod_ranges import with_pod_range
+from dralab.node.network.sandbox import PodNetwork, Sandbox
 from dralab.node.node_context import ContainerHooks
 from dralab.node.node_spec import NodeSpec
-from dralab.node.node_status import status_of_node
+from dralab.node.node_status import address_of, status_of_node
 from dralab.node.plugins import Plugins
 from dralab.node.pods import PodLife
+from dralab.node.resolv_conf import ClusterDns
 from dralab.objects.conditions import condition_of, is_true
 from dralab.objects.conditions import with_condition as replaced
 from dralab.objects.metadata import NamespacedName, is_deleting, key_of, status_of, uid_of
@@ -85,6 +88,8 @@ class Kubelet:
         self.claims = ClaimsOfNode(manager.engine, self.client, self.plugins, checkpoint)
         self.runtime: ContainerRuntime = kubelets.runtime
         self.hooks: ContainerHooks | None = None
+        self.network: PodNetwork | None = None
+        self.dns: ClusterDns | None = None
         self.recorder = kubelets.recorder if own is manager else own.recorder("kubelet")
         self.claims.on_conflict = lambda pod, text: self.recorder.event(
             pod, "Pod", "DeviceStillInUse", text, type="Warning"
@@ -115,6 +120,11 @@ class Kubelet:
         """Give the node an endpoint of its own."""
         self.endpoint = endpoint
         self.ip = endpoint.address[0]
+
+    def join(self, network: PodNetwork, dns: ClusterDns | None) -> None:
+        """Give the node's pods networks of their own, and a server for names."""
+        self.network, self.dns = network, dns
+        self.ip = network.ip
 
     def register(self, plugin: Plugin) -> None:
         """Have a driver in this process serve the node."""
@@ -152,11 +162,23 @@ class Kubelet:
         """Do something in `delay` nanoseconds."""
         self.kubelets.manager.engine.after(delay, action)
 
-    def new_ip(self) -> str:
-        """Return an address for a pod; they repeat after 60,000 pods of one node."""
+    def sandbox_of(self, pod: JsonDict, ip: str) -> Sandbox:
+        """Return what a pod's containers share. SandboxError.
+
+        Without a network addresses repeat after 60,000 pods of one node.
+        """
+        if self.network is not None:
+            return self.network.add_pod(pod)
+        if ip:
+            return Sandbox(ip)
         self._addresses += 1
         third, fourth = divmod(self._addresses, 250)
-        return f"10.{self.number % 120}.{third % 250}.{fourth + 1}"
+        return Sandbox(f"10.{self.number % 120}.{third % 250}.{fourth + 1}")
+
+    def forget_sandbox(self, uid: str) -> None:
+        """Take it that a pod has ended: its address may be given to another."""
+        if self.network is not None:
+            self.network.forget_pod(uid)
 
 
 class Kubelets:
@@ -257,6 +279,7 @@ class Kubelets:
 
     def _forget(self, kubelet: Kubelet, pod_uid: str) -> None:
         self.runtime.forget_pod(pod_uid)
+        kubelet.forget_sandbox(pod_uid)
         if kubelet.hooks is not None:
             kubelet.hooks.removed(pod_uid)
 
@@ -387,10 +410,13 @@ class Kubelets:
             node = client.create(NODES, body)
             if self.leases:
                 self.manager.engine.after(ALONE_AFTER, partial(self._untaint, spec.name))
+        if kubelet.network is not None:
+            node = with_pod_range(client, node, kubelet.network, self.manager.client)
         endpoint = kubelet.endpoint
         held = status_of(node)
         if (
             not is_true(node, "Ready")
+            or (kubelet.network is not None and kubelet.ip != address_of(held))
             or not held.get("nodeInfo")
             or (endpoint is not None and not kubelet.announced)
         ):

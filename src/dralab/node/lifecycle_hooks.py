@@ -11,8 +11,10 @@ from typing import Final, Protocol
 from dralab.kernel.clock import SECOND
 from dralab.node.container_runs import RunningContainer
 from dralab.node.containers import Container, ContainerStartError
+from dralab.node.http_gets import http_status
+from dralab.node.network.sandbox import ON_MACHINE
 from dralab.node.node_context import NodeContext
-from dralab.node.probing import http_status, port_number
+from dralab.node.probing import port_number
 from dralab.node.shell import lasts
 from dralab.values.json_types import JsonObject
 
@@ -70,7 +72,8 @@ def _work(
             return False
         try:
             # Any answer is good: the kubelet does not look at its status.
-            http_status(port, get.get("path", "/"), limit or ANSWER_WITHIN)
+            sandbox = getattr(container, "sandbox", ON_MACHINE)
+            http_status(sandbox, get, port, limit or ANSWER_WITHIN)
         except (OSError, HTTPException):
             return False
         return True

@@ -1,7 +1,7 @@
 """Which processes listen on a port of this machine, from Linux' /proc.
 
-Containers of the process runtime share the machine's network: a pod's ports are those that its
-processes listen on.
+Containers of the process runtime may share the machine's network, or their node's: a pod's ports
+are those that its processes listen on.
 """
 
 import contextlib
@@ -21,14 +21,18 @@ REACHED: Final = frozenset(
 )
 
 
-def reaches_only(port: int, sessions: Collection[int], proc: Path = Path("/proc")) -> bool | None:
+def reaches_only(
+    port: int, sessions: Collection[int], proc: Path = Path("/proc"), *, network: str = "net"
+) -> bool | None:
     """Return whether only these sessions and their children listen on 127.0.0.1:`port`.
 
-    None: this system does not tell. Also True if no process listens.
+    None: this system does not tell. Also True if no process listens. `network` is the directory
+    of a network's tables: of a process, to ask in its network namespace.
     """
-    if not (proc / "net/tcp").exists():
+    tables = proc / network
+    if not (tables / "tcp").exists():
         return None
-    listening = {inode for name in ("tcp", "tcp6") for inode in _at(port, proc / "net" / name)}
+    listening = {inode for name in ("tcp", "tcp6") for inode in _at(port, tables / name)}
     if listening:
         for process in _members(sessions, proc):
             listening.difference_update(_sockets(process))

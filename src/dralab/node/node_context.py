@@ -8,6 +8,8 @@ from dralab.kernel.clock import Clock
 from dralab.node.claims import ClaimsOfNode
 from dralab.node.container_runs import RunningContainer
 from dralab.node.containers import ContainerRuntime, ContainerStart
+from dralab.node.network.sandbox import PodNetwork, Sandbox
+from dralab.node.resolv_conf import ClusterDns
 from dralab.runtime.client import Client
 from dralab.runtime.events import EventRecorder
 from dralab.values.json_types import JsonDict
@@ -53,6 +55,10 @@ class NodeContext(Protocol):
     recorder: EventRecorder
     # Plugins that are asked about containers; None if the node has no socket for them.
     hooks: "ContainerHooks | None"
+    # Where pods have networks of their own; None: they share the machine's.
+    network: "PodNetwork | None"
+    # Whom pods ask for names; None: the machine's servers.
+    dns: "ClusterDns | None"
 
     @property
     def clock(self) -> Clock:
@@ -67,8 +73,12 @@ class NodeContext(Protocol):
         """Have a pod looked at in `delay` nanoseconds."""
         ...
 
-    def new_ip(self) -> str:
-        """Return an address for a pod."""
+    def sandbox_of(self, pod: JsonDict, ip: str) -> Sandbox:
+        """Return what a pod's containers share; `ip` is the address it had. SandboxError."""
+        ...
+
+    def forget_sandbox(self, uid: str) -> None:
+        """Take it that a pod has ended: its address may be given to another."""
         ...
 
     def offload(self, work: Callable[[], T], done: Callable[[T | Exception], None]) -> None:

@@ -6,7 +6,7 @@ from typing import Any, Final
 from dralab.node.containers import ContainerRuntime
 from dralab.objects.conditions import with_condition as replaced
 from dralab.objects.metadata import status_of
-from dralab.values.json_types import JsonDict
+from dralab.values.json_types import JsonDict, JsonObject
 
 VERSION: Final = "v1.36.2"
 # Type, status, reason, message.
@@ -21,6 +21,12 @@ CONDITIONS: Final = (
     ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
     ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
 )
+
+
+def address_of(status: JsonObject) -> str:
+    """Return the address that the status of a node states; empty if it states none."""
+    listed = status.get("addresses") or ()
+    return next((each["address"] for each in listed if each["type"] == "InternalIP"), "")
 
 
 def status_of_node(

@@ -14,8 +14,10 @@ from dralab.kernel.clock import SECOND, from_rfc3339, rfc3339
 from dralab.node.container_environment import ConfigError, args_of, argv_of, config_of
 from dralab.node.container_runs import RunningContainer
 from dralab.node.containers import ContainerExit, ContainerStart, ContainerStartError, ImageNotReady
-from dralab.node.etc_files import etc_files, hostname_of
+from dralab.node.etc_files import etc_files, etc_warnings, hostname_of
 from dralab.node.lifecycle_hooks import run_hook
+from dralab.node.network.sandbox import Sandbox, SandboxError
+from dralab.node.network.sysctls import FORBIDDEN, refusal
 from dralab.node.node_context import NodeContext
 from dralab.node.pod_files import PodFiles
 from dralab.node.pod_probes import PodProbes, records
@@ -64,7 +66,11 @@ class PodLife:
         self.verdict: PodEnd | None = None
         self.stopped = False
         self.ends_by: int | None = None
+        self.sandbox: Sandbox | None = None
         self._remember(status)
+        if node.network is not None and (why := refusal(pod)):
+            self.verdict = PodEnd("Failed", FORBIDDEN, f"Pod was rejected: {why}")
+            self._warn(FORBIDDEN, why)
 
     @property
     def containers(self) -> list[RunningContainer]:
@@ -191,6 +197,7 @@ class PodLife:
             )
             return
         self.released = True
+        self.node.forget_sandbox(self.uid)
         self.node.wake(self.pod)
 
     # --- containers ---------------------------------------------------------------------------
@@ -270,10 +277,18 @@ class PodLife:
 
     def _start(self, each: RunningContainer) -> int | None:
         node, now = self.node, self.node.clock.now()
-        if not self.ip:
-            self.ip = node.new_ip()
         if each.not_before > now:
             return each.not_before - now
+        if self.sandbox is None:
+            try:
+                self.sandbox = node.sandbox_of(self.pod, self.ip)
+            except SandboxError as error:
+                self._warn("FailedCreatePodSandBox", f"Failed to create pod sandbox: {error}")
+                each.not_before = now + TRY_AGAIN
+                return TRY_AGAIN
+            self.ip = self.sandbox.ip
+            for text in etc_warnings(self.pod, node.dns):
+                self._warn("DNSConfigForming", text)
         metadata = self.pod["metadata"]
         owner = controller_of(self.pod)
         try:
@@ -298,8 +313,9 @@ class PodLife:
                 limits=(each.spec.get("resources") or {}).get("limits") or {},
                 message_path=each.spec.get("terminationMessagePath", DEFAULT_PATH),
                 privileges=privileges_of(self.pod, each.spec),
-                etc=etc_files(self.pod, self.ip),
+                etc=etc_files(self.pod, self.ip, node.dns),
                 hostname=hostname_of(self.pod),
+                sandbox=self.sandbox,
             )
             if node.hooks is not None:
                 start = node.hooks.create(self._with_ip(), each, start)

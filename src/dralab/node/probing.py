@@ -1,19 +1,18 @@
 """Probes: check whether a container is started, alive and ready."""
 
-import socket
 from collections.abc import Mapping
-from http.client import HTTPConnection, HTTPException
+from http.client import HTTPException
 from typing import Any, Final
-from urllib.parse import quote
 
 from dralab.contracts import wire
 from dralab.node.containers import Container, ContainerStartError
 from dralab.node.exec_commands import TIMED_OUT
+from dralab.node.http_gets import http_status
+from dralab.node.network.sandbox import ON_MACHINE, Sandbox
 from dralab.values.json_types import JsonObject
 
 MOST_SAID: Final = 1024  # of a probe's output, in events
 SERVING: Final = 1
-PATH: Final = "!$%&'()*+,-./:;=?@[]_~"  # what a path and its query may have as they are
 STATUSES: Final = {0: "UNKNOWN", 2: "NOT_SERVING", 3: "SERVICE_UNKNOWN"}
 
 
@@ -21,7 +20,7 @@ def probe(container: Container, spec: Mapping[str, Any]) -> str | None:
     """Return what a probe finds wrong now, None if all is well.
 
     A command is run in the container. What a simulated container would serve over the network
-    is believed to be there; a real one is asked on this machine.
+    is believed to be there; a real one is asked on this machine, or at its pod's address.
     """
     command = (spec.get("exec") or {}).get("command")
     timeout = max(1, spec.get("timeoutSeconds", 1))
@@ -41,34 +40,24 @@ def probe(container: Container, spec: Mapping[str, Any]) -> str | None:
     port = (get or spec.get("tcpSocket") or spec.get("grpc") or {}).get("port")
     if not isinstance(port, int):
         return None
+    sandbox: Sandbox = getattr(container, "sandbox", ON_MACHINE)
     if "grpc" in spec:
-        return _health(port, spec["grpc"].get("service") or "", timeout)
+        where = f"{sandbox.address}:{port}"
+        return _health(where, spec["grpc"].get("service") or "", timeout)
     if get is None:
+        host = spec["tcpSocket"].get("host") or ""
         try:
-            socket.create_connection(("127.0.0.1", port), timeout).close()
+            sandbox.connect(port, timeout, host).close()
         except OSError as error:
-            return f"dial tcp 127.0.0.1:{port}: {error}"
+            return f"dial tcp {sandbox.address_of(host)}:{port}: {error}"
         return None
-    path = get.get("path", "/")
     try:
-        status = http_status(port, path, timeout)
+        status = http_status(sandbox, get, port, timeout)
     except (OSError, HTTPException) as error:
-        return f'Get "http://127.0.0.1:{port}/{path.lstrip("/")}": {error}'
+        scheme, host = (get.get("scheme") or "http").lower(), get.get("host") or ""
+        path = (get.get("path") or "/").lstrip("/")
+        return f'Get "{scheme}://{sandbox.address_of(host)}:{port}/{path}": {error}'
     return None if 200 <= status < 400 else f"HTTP probe failed with statuscode: {status}"
-
-
-def http_status(port: int, path: str, timeout: float) -> int:
-    """Return the status of what a port of this machine answers. OSError, HTTPException.
-
-    A pod's author chooses port and path, and a pod the answer: no redirect is followed, no proxy
-    of the environment is asked.
-    """
-    line = HTTPConnection("127.0.0.1", port, timeout=timeout)
-    try:
-        line.request("GET", "/" + quote(path.lstrip("/"), safe=PATH))
-        return line.getresponse().status
-    finally:
-        line.close()
 
 
 def with_port(container: JsonObject, kind: str) -> JsonObject:
@@ -89,7 +78,7 @@ def port_number(container: JsonObject, port: object) -> int | None:
     return next((each["containerPort"] for each in ports if each.get("name") == port), None)
 
 
-def _health(port: int, service: str, timeout: float) -> str | None:
+def _health(where: str, service: str, timeout: float) -> str | None:
     """Ask a server's `grpc.health.v1.Health`; texts of kubelet 1.36, `pkg/probe/grpc`."""
     try:
         grpc = wire.grpc()
@@ -97,14 +86,14 @@ def _health(port: int, service: str, timeout: float) -> str | None:
         return str(error)
     name = service.encode()
     request = b"\x0a" + bytes([len(name)]) + name if name else b""  # HealthCheckRequest.service
-    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+    with grpc.insecure_channel(where) as channel:
         try:
             answer = channel.unary_unary("/grpc.health.v1.Health/Check")(request, timeout=timeout)
         except grpc.RpcError as error:
             code = error.code()
             if code is grpc.StatusCode.UNIMPLEMENTED:
                 return "error: this server does not implement the grpc health protocol"
-            return f'timeout: failed to connect service "127.0.0.1:{port}": {error.details()}'
+            return f'timeout: failed to connect service "{where}": {error.details()}'
     status = answer[1] if answer[:1] == b"\x08" else 0  # HealthCheckResponse.status
     if status == SERVING:
         return None

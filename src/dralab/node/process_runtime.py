@@ -2,7 +2,8 @@
 
 A container is its command in its own process group and session, with its own environment and
 nothing from the server's, in its own directory that is removed afterwards. It shares the machine's
-files, network, processes and user: this runtime isolates nothing (see the guide on runtimes).
+files, processes and user: this runtime isolates nothing (see the guide on runtimes). The network
+is the machine's too, or that of the pod's sandbox.
 Mounts are symbolic links below that directory, `$DRALAB_ROOT`, or at their paths in a mount
 namespace of the container's own (`mount_namespaces`).
 """
@@ -40,6 +41,7 @@ from dralab.node.exec_commands import CommandProcess
 from dralab.node.images import Mapped, in_folder, mapped
 from dralab.node.listening_ports import reaches_only
 from dralab.node.mount_namespaces import NodePaths, joining
+from dralab.node.network.sandbox import Sandbox
 from dralab.node.orphans import OrphanGuard
 from dralab.node.termination_messages import read_message
 from dralab.runtime.engine import Engine, TimerHandle
@@ -111,7 +113,10 @@ class ProcessRuntime:
         """Return whether a connection to a port can lead to the pod's processes alone."""
         with self._lock:
             running = list(self._running.get(pod_uid, ()))
-        return reaches_only(port, {group for each in running for group in each.groups()})
+        groups = {group for each in running for group in each.groups()}
+        apart = [each.pid for each in running if each.start.sandbox.namespaces is not None]
+        network = f"{apart[0]}/net" if apart else "net"
+        return reaches_only(port, groups, network=network)
 
     def refresh_files(
         self, pod_uid: str, volume: str, files: Callable[[], Mapping[str, VolumeFile]]
@@ -188,6 +193,7 @@ class ProcessContainer:
         ended: Callable[[ContainerExit], None],
     ) -> None:
         self.runtime, self.start, self.directory = runtime, start, directory
+        self.sandbox = start.sandbox
         self._ended = ended
         self._killer: TimerHandle | None = None
         self._lock = threading.Lock()
@@ -225,7 +231,7 @@ class ProcessContainer:
         with contextlib.suppress(ValueError):  # what is not a list of CPUs confines nothing
             self._cpus = cpus_of(start.cpus)
         try:
-            with confined(self._cpus):
+            with confined(self._cpus), inside(self.sandbox):
                 self._process = subprocess.Popen(  # noqa: S603 - what the operator opted into
                     self._launched(program.argv, self._launcher),
                     cwd=self._cwd,
@@ -247,6 +253,11 @@ class ProcessContainer:
         except (OSError, AttributeError) as error:
             return f"not applied: this machine has no CPUs {sorted(cpus)}: {error}"
         return ""
+
+    @property
+    def pid(self) -> int:
+        """The number of its first process."""
+        return self._process.pid
 
     def groups(self) -> set[int]:
         """Return its sessions: its own, and those of the commands that run in it."""
@@ -299,7 +310,7 @@ class ProcessContainer:
             if self._folder and argv:
                 argv = [in_folder(self._folder, argv[0]), *argv[1:]]
             words = self._launched(argv, launcher, os.ttyname(terminal[1]) if terminal else "")
-            with confined(self._cpus):
+            with confined(self._cpus), inside(self.sandbox):
                 command = CommandProcess(
                     words, self._cwd, self._env, output, session=session, terminal=terminal
                 )
@@ -407,6 +418,12 @@ def confined(cpus: Collection[int]) -> Iterator[None]:
         yield
     finally:
         os.sched_setaffinity(0, before)
+
+
+def inside(sandbox: Sandbox) -> contextlib.AbstractContextManager[None]:
+    """Let the processes that this thread starts be in the namespaces of a pod."""
+    namespaces = sandbox.namespaces
+    return contextlib.nullcontext() if namespaces is None else namespaces.entered()
 
 
 def limits_of(limits: Mapping[str, str]) -> str:

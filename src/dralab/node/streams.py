@@ -264,7 +264,10 @@ def _forward(life: "PodLife | None", kubelet: "Kubelet", wanted: NodeRequest) ->
         found = runtime.listens(uid, port)
         return port in declared if found is None else found
 
-    return forwarded(wanted, host, owns)
+    namespaces = life.sandbox.namespaces if life.sandbox is not None else None
+    if namespaces is None:
+        return forwarded(wanted, host, owns)
+    return forwarded(wanted, host, owns, namespaces.socket)
 
 
 def _one(query: Query, name: str) -> str:

@@ -103,7 +103,7 @@ def address(listener: socket.socket) -> tuple[str, int]:
 
 
 class HttpServer:
-    """One listening socket, served on the running loop until `stop`.
+    """A listening socket, and `others`, served on the running loop until `stop`.
 
     With TLS and `client_authorities` (DER) it asks clients for a certificate, which they need not
     have; one that none of these has signed ends the connection.
@@ -116,9 +116,11 @@ class HttpServer:
         certificate: Certificate | None = None,
         *,
         client_authorities: Sequence[bytes] = (),
+        others: Sequence[socket.socket] = (),
     ) -> None:
         self.edge = edge
         self.listener = listener
+        self._others = list(others)
         config = _config(edge, certificate)
         config.load()
         if config.ssl is not None and client_authorities:
@@ -138,7 +140,9 @@ class HttpServer:
 
     async def start(self) -> None:
         """Begin to serve; returns once requests are answered."""
-        self._serving = asyncio.create_task(self._server.serve(sockets=[self.listener]))
+        self._serving = asyncio.create_task(
+            self._server.serve(sockets=[self.listener, *self._others])
+        )
         ready = asyncio.ensure_future(self._server.ready.wait())
         await asyncio.wait((ready, self._serving), return_when=asyncio.FIRST_COMPLETED)
         if self._serving.done():

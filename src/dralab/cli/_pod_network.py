@@ -1,0 +1,75 @@
+"""Networks for pods, by the names of kube-controller-manager's and kubelet's flags."""
+
+import contextlib
+import ipaddress
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from dralab.cli._serving import range_of
+
+if TYPE_CHECKING:
+    from dralab.node.network.cluster_network import ClusterNetwork
+    from dralab.node.resolv_conf import ClusterDns
+
+HINT: Final = "--cluster-cidr"
+DNS_NUMBER: Final = 10  # kubeadm: the address of the Service kube-dns in its network
+
+
+def cluster_network(
+    cidr: str, dns: str, services: str | None, *, namespaces: bool
+) -> "tuple[ClusterNetwork | None, ClusterDns | None]":
+    """Return the network of the options, not started yet, and its name server. BadParameter.
+
+    `services` is the network of Services; `namespaces`: containers have mount namespaces.
+    """
+    if not cidr:
+        if dns:
+            raise click.BadParameter("needs --cluster-cidr", param_hint="--cluster-dns")
+        return None, None
+    from dralab.node.network.addresses import ClusterRange, RangeError
+    from dralab.node.network.cluster_network import ClusterNetwork
+    from dralab.node.resolv_conf import ClusterDns
+
+    if not namespaces:
+        raise click.BadParameter("needs --runtime process and --mount-namespaces", param_hint=HINT)
+    try:
+        found = ClusterRange.parse(cidr)
+    except RangeError as error:
+        raise click.BadParameter(str(error), param_hint=HINT) from error
+    of_services = ipaddress.IPv4Network(range_of(services))
+    if found.network.overlaps(of_services):
+        raise click.BadParameter(
+            f"{found.network} overlaps with the network of Services, {of_services} "
+            "(--service-cluster-ip-range)",
+            param_hint=HINT,
+        )
+    number = min(DNS_NUMBER, of_services.num_addresses - 2)
+    return ClusterNetwork(found), ClusterDns(_address(dns) or str(of_services[number]))
+
+
+@contextlib.contextmanager
+def pod_network(network: "ClusterNetwork | None") -> Iterator[str]:
+    """Have a network while a server runs; return where pods find the server. UnusableInput."""
+    if network is None:
+        yield ""
+        return
+    from dralab.cli.errors import UnusableInput
+    from dralab.node.network.cluster_network import NetworkUnavailable
+
+    try:
+        network.start()
+    except NetworkUnavailable as error:
+        raise UnusableInput(str(error)) from error
+    try:
+        yield network.machine
+    finally:
+        network.close()
+
+
+def _address(text: str) -> str:
+    try:
+        return str(ipaddress.IPv4Address(text)) if text else ""
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--cluster-dns") from error

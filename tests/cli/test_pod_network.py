@@ -1,0 +1,54 @@
+"""The options of networks for pods."""
+
+import click
+import pytest
+
+from dralab.cli._pod_network import cluster_network, pod_network
+from dralab.cli.errors import UnusableInput
+from dralab.node.network.cluster_network import ClusterNetwork, NetworkUnavailable
+
+
+def test_without_the_option_there_is_no_network():
+    assert cluster_network("", "", None, namespaces=True) == (None, None)
+    with pod_network(None) as host:
+        assert host == ""
+
+
+def test_the_name_server_is_the_tenth_service():
+    network, dns = cluster_network("10.244.0.0/16", "", None, namespaces=True)
+    assert network.machine == "10.244.0.1"
+    assert dns.server == "10.0.0.10"
+    for services, given, server in (
+        ("10.96.0.0/12", "", "10.96.0.10"),
+        ("10.96.0.0/29", "", "10.96.0.6"),
+        (None, "10.0.0.53", "10.0.0.53"),
+    ):
+        _, dns = cluster_network("10.244.0.0/16", given, services, namespaces=True)
+        assert dns.server == server
+
+
+@pytest.mark.parametrize(
+    ("cidr", "dns", "namespaces", "why"),
+    [
+        ("", "10.0.0.10", True, "needs --cluster-cidr"),
+        ("10.244.0.0/16", "", False, "needs --runtime process and --mount-namespaces"),
+        ("10.244.0.0/30", "", True, "is too small"),
+        ("10.0.0.0/16", "", True, "overlaps with the network of Services, 10.0.0.0/24"),
+        ("10.244.0.0/16", "dns", True, "'dns'"),
+    ],
+)
+def test_options_that_cannot_be_had_are_refused(cidr, dns, namespaces, why):
+    with pytest.raises(click.BadParameter) as error:
+        cluster_network(cidr, dns, None, namespaces=namespaces)
+    assert why in error.value.format_message()
+
+
+def test_a_machine_without_network_namespaces_says_so(monkeypatch):
+    network, _ = cluster_network("10.244.0.0/16", "", None, namespaces=True)
+
+    def start(_self):
+        raise NetworkUnavailable("run as root")
+
+    monkeypatch.setattr(ClusterNetwork, "start", start)
+    with pytest.raises(UnusableInput, match="run as root"), pod_network(network):
+        raise AssertionError("it began")
