@@ -1,3 +1,4 @@
+import json
 from collections import Counter
 
 import pytest
@@ -479,6 +480,19 @@ class TestDaemonSets:
         tolerated = {(t.get("key"), t["effect"]) for t in made["spec"]["tolerations"]}
         assert ("node.kubernetes.io/unschedulable", "NoSchedule") in tolerated
         assert ("node.kubernetes.io/not-ready", "NoExecute") in tolerated
+
+
+@pytest.mark.parametrize(
+    ("resource", "kind"), [(DAEMON_SETS, "DaemonSet"), (STATEFUL_SETS, "StatefulSet")]
+)
+def test_a_revision_holds_its_template_as_go_encodes_it(lab, resource, kind):
+    """Clients compare the bytes with those that they encode themselves (`Match`)."""
+    lab.add(resource, workload(kind, "d"))
+    run(lab)
+    patch = {"spec": {"template": {**lab.get(resource, "d")["spec"]["template"]}}}
+    patch["spec"]["template"]["$patch"] = "replace"
+    [revision] = lab.client.list(CONTROLLER_REVISIONS, "default").items
+    assert json.dumps(revision["data"]) == json.dumps(patch, sort_keys=True)
 
 
 class TestDisruptionBudgets:

@@ -92,7 +92,7 @@ class Revisions:
                 "annotations": dict(annotations_of(owner)),
                 "ownerReferences": [self.owned.reference(owner)],
             },
-            "data": {"spec": {"template": {**template, "$patch": "replace"}}},
+            "data": {"spec": {"template": _sorted({**template, "$patch": "replace"})}},
             "revision": number,
         }
         try:
@@ -101,6 +101,19 @@ class Revisions:
             if error.reason != "AlreadyExists":
                 raise
         return name
+
+
+def _sorted(value: Any) -> Any:
+    """Return a value with the keys of its maps in order, as Go encodes them.
+
+    Clients compare a revision's data with their own encoding of the template byte by byte
+    (`pkg/controller/daemon` `Match`).
+    """
+    if isinstance(value, dict):
+        return {name: _sorted(value[name]) for name in sorted(value)}
+    if isinstance(value, list):
+        return [_sorted(item) for item in value]
+    return value
 
 
 def _template(revision: JsonDict) -> dict[str, Any]:
