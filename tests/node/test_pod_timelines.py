@@ -214,7 +214,7 @@ STORIES = {
         None,
         [
             "0 Started: Container started: i x1",
-            "0 Pending ContainersNotReady i: j:ContainerCreating a:PodInitializing",
+            "0 Pending ContainersNotReady i: j:PodInitializing a:PodInitializing",
             "2 Started: Container started: j x1",
             "2 Pending ContainersNotReady i:Completed/0 j: a:PodInitializing",
             "3 Started: Container started: a x1",
@@ -232,13 +232,13 @@ STORIES = {
         None,
         [
             "0 Started: Container started: i x1",
-            "0 Pending ContainersNotReady i: j:ContainerCreating a:PodInitializing",
+            "0 Pending ContainersNotReady i: j:PodInitializing a:PodInitializing",
             "2 Started: Container started: i x2",
-            "2 Pending ContainersNotReady i:*1 j:ContainerCreating a:PodInitializing",
+            "2 Pending ContainersNotReady i:*1 j:PodInitializing a:PodInitializing",
             "4 BackOff: Back-off restarting failed container i x1",
-            "4 Pending ContainersNotReady i:CrashLoopBackOff*1 j:ContainerCreating a:PodInitializing",
+            "4 Pending ContainersNotReady i:CrashLoopBackOff*1 j:PodInitializing a:PodInitializing",
             "14 Started: Container started: i x3",
-            "14 Pending ContainersNotReady i:*2 j:ContainerCreating a:PodInitializing",
+            "14 Pending ContainersNotReady i:*2 j:PodInitializing a:PodInitializing",
         ],
     ),
     "a pod fails with an init container that is not repeated": (
@@ -252,9 +252,9 @@ STORIES = {
         [
             "0 Started: Container started: i x1",
             "0 Started: Container started: s x1",
-            "0 Pending ContainersNotReady s:+ i: j:ContainerCreating a:PodInitializing",
+            "0 Pending ContainersNotReady s:+ i: j:PodInitializing a:PodInitializing",
             "2 Killing: Stopping container s x1",
-            "2 Failed PodFailed s:Error/143 i:Error/4 j:ContainerCreating a:PodInitializing",
+            "2 Failed PodFailed s:Error/143 i:Error/4 j:PodInitializing a:PodInitializing",
         ],
     ),
     "what follows a sidecar waits for its startup probe": (
@@ -270,7 +270,7 @@ STORIES = {
         None,
         [
             "0 Started: Container started: s x1",
-            "0 Pending ContainersNotReady s:~ i:ContainerCreating a:PodInitializing",
+            "0 Pending ContainersNotReady s:~ i:PodInitializing a:PodInitializing",
             "2 Started: Container started: i x1",
             "2 Pending ContainersNotReady s:+ i: a:PodInitializing",
             "3 Started: Container started: a x1",

@@ -11,6 +11,7 @@ from dralab.values.json_types import JsonObject
 FIRST_BACK_OFF: Final = 10 * SECOND  # kubelet: MaxContainerBackOff 300 s, doubled from 10 s
 LONGEST_BACK_OFF: Final = 300 * SECOND
 LONG_ENOUGH: Final = 600 * SECOND
+CREATING: Final = "ContainerCreating"
 MOST_TOLD: Final = 4096  # kubelet: MaxContainerTerminationMessageLength
 
 
@@ -29,7 +30,7 @@ class RunningContainer:
     started: int = 0
     exit: ContainerExit | None = None
     finished: int = 0
-    waiting: str = "ContainerCreating"
+    waiting: str = CREATING
     message: str = ""
     last: dict[str, Any] | None = None
     log: ContainerLog = field(default_factory=ContainerLog)
@@ -56,6 +57,11 @@ class RunningContainer:
     def alive(self) -> bool:
         """Whether it runs at this moment."""
         return self.container is not None
+
+    @property
+    def new(self) -> bool:
+        """Whether nothing has been tried yet, or all is well so far."""
+        return not self.number and self.waiting == CREATING
 
     @property
     def has_started(self) -> bool:

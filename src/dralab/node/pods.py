@@ -430,7 +430,7 @@ class PodLife:
                     and (health := self.node.claims.of_containers.health_of(self.pod, each.spec))
                 ):
                     entry["allocatedResourcesStatus"] = health
-                if self.inits and not (each.init or each.ephemeral or each.number):
+                if self.inits and each.new and not each.ephemeral:
                     entry["state"] = {"waiting": {"reason": "PodInitializing"}}
                 entries.append(entry)
             if entries:

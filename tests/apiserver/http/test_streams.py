@@ -23,6 +23,7 @@ from dralab.apiserver.http.messages import (
     HttpResponse,
     Upgrade,
 )
+from dralab.apiserver.http.read_sockets import read_socket
 from websockets import frame
 
 BINARY, CLOSE, CONTINUATION, PING, PONG = (
@@ -187,6 +188,33 @@ def test_messages_go_both_ways(server: Running) -> None:
     client.send(b"bye")
     assert client.receive() == (CLOSE, (1000).to_bytes(2, "big"))
     client.close()
+
+
+@pytest.mark.parametrize(
+    ("protocol", "first"), [("binary.k8s.io", b"first\n"), ("base64.binary.k8s.io", b"Zmlyc3QK")]
+)
+def test_a_log_can_be_read_over_a_websocket(server: Running, protocol: str, first: bytes) -> None:
+    client = WebSocket(server.port, "/log", protocol)
+    assert (client.status, client.headers["sec-websocket-protocol"]) == (101, protocol)
+    assert client.receive() == (BINARY, first)
+    server.tiny.feed.end()
+    assert client.receive() == (CLOSE, (1000).to_bytes(2, "big"))
+    client.close()
+
+
+def test_a_log_is_not_read_by_a_protocol_of_commands(server: Running) -> None:
+    client = WebSocket(server.port, "/log", "v5.channel.k8s.io")
+    assert client.status == 403
+    client.close()
+    assert server.tiny.closed.wait(150)
+
+
+def test_a_whole_text_can_be_read_over_a_websocket() -> None:
+    text = HttpResponse(headers=[("Content-Type", "text/plain")], body=b"all")
+    found = read_socket(text, [])
+    assert found is not None
+    assert (list(found.source.take_items()), found.source.done) == ([b"all"], True)
+    assert read_socket(HttpResponse(body=b"{}"), []) is None
 
 
 def test_a_client_that_leaves_ends_the_session(server: Running) -> None:

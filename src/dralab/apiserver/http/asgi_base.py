@@ -25,6 +25,7 @@ from dralab.apiserver.http.messages import (
     program_of,
 )
 from dralab.apiserver.http.promises import DirectPromise, Promise
+from dralab.apiserver.http.read_sockets import read_socket
 from dralab.apiserver.http.scopes import request_of
 from dralab.apiserver.http.sending import (
     CLOSE,
@@ -410,6 +411,8 @@ class AsgiBase(ABC):
             await deny(scope, refused(error), send)
             return
         outcome = await self._outcome(request)
+        if not isinstance(outcome, Upgrade):
+            outcome = read_socket(outcome, scope["subprotocols"]) or outcome
         if not isinstance(outcome, Upgrade):
             if isinstance(outcome, HttpResponse) and outcome.status < HTTPStatus.BAD_REQUEST:
                 outcome = refused(ApiError.bad_request("this path does not support WebSockets"))
