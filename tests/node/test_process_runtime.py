@@ -126,6 +126,15 @@ def test_a_container_sees_its_own_environment_and_nothing_of_the_server_s(bench,
     assert not Path(found["HOME"]).exists()
 
 
+def test_names_that_no_shell_knows_stay_in_the_environment(bench):
+    env = {"data-1": "a b", "x.y": "$(c)", "plain": "1"}
+    _, log, exit_of = bench.run("env", env=env)
+    assert exit_of().code == 0
+    found = dict(line.split("=", 1) for line in lines(log))
+    assert env.items() <= found.items()
+    assert "LC_CTYPE" not in found
+
+
 def test_it_runs_in_a_directory_of_its_own_that_is_gone_afterwards(bench):
     _, log, exit_of = bench.run("sh", "-c", "pwd; touch here; ls", working_dir="/work")
     exit_of()

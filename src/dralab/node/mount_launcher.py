@@ -3,7 +3,8 @@
 `mount_launcher.py SPEC COMMAND…` reads a JSON file (see `mount_namespaces.spec_of`), makes a root
 that looks like the machine's with the mounts of a container in it, and becomes the command.
 `--join PID SPEC COMMAND…` becomes a command in the namespaces of a process, and `--bind SOURCE
-TARGET COMMAND…` one that finds a file of the machine at another path. `--probe` only tries.
+TARGET COMMAND…` one that finds a file of the machine at another path. `--environment FILE COMMAND…`
+adds variables with names that a shell would drop. `--probe` only tries.
 Nothing is made or changed on the machine itself. As root, the container's root is an overlay: what
 is written there is in memory, and the container's own. Otherwise, where a mount needs a directory
 that is missing, an empty file system takes the place of its parent, with the parent's entries.
@@ -328,6 +329,16 @@ def _note(text: str) -> None:
     print(f"mount namespace: {text}", file=sys.stderr, flush=True)
 
 
+def _environment() -> "dict[bytes, bytes]":
+    """Return the environment that this process was given: Python adds to its own (PEP 538)."""
+    try:
+        with open("/proc/self/environ", "rb") as file:
+            entries = file.read().split(b"\0")
+    except OSError:
+        return dict(os.environb)
+    return dict(entry.split(b"=", 1) for entry in entries if b"=" in entry)
+
+
 def _read(path: str) -> "dict[str, Any]":
     with open(path, encoding="utf-8") as file:
         spec: dict[str, Any] = json.load(file)
@@ -338,12 +349,17 @@ def main(words: "list[str]") -> int:
     """Run the command of the arguments; return only on an error."""
     root, privileges = os.getuid() == 0, None
     try:
+        environment = _environment()
         if words[0] == "--probe":
             unshare()
             return 0
         if words[0] == "--bind":
             bind_over(words[1], words[2])
             command = words[3:]
+        elif words[0] == "--environment":
+            added = _read(words[1])
+            environment |= {name.encode(): value.encode() for name, value in added.items()}
+            command = words[2:]
         elif words[0] == "--join":
             spec = _read(words[2])
             join(int(words[1]), spec["cwd"])
@@ -358,7 +374,7 @@ def main(words: "list[str]") -> int:
         _note(str(error))
         return REFUSED
     try:
-        os.execvp(command[0], command)  # noqa: S606 - what this script is for
+        os.execvpe(command[0], command, environment)  # noqa: S606 - what this script is for
     except OSError as error:
         _note(f'exec: "{command[0]}": {error.strerror}')
     return NOT_FOUND

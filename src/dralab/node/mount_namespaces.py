@@ -171,6 +171,11 @@ def binding(source: Path, target: Path) -> list[str]:
     return [sys.executable, "-I", "-S", str(LAUNCHER), "--bind", str(source), str(target)]
 
 
+def with_environment(file: Path) -> list[str]:
+    """Return the words before a command that give it variables from a file (JSON)."""
+    return [sys.executable, "-I", "-S", str(LAUNCHER), "--environment", str(file)]
+
+
 def joining(pid: int, directory: Path) -> list[str]:
     """Return the words before a command that make it run beside a container's first process.
 

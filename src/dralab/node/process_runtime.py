@@ -10,6 +10,7 @@ namespace of the container's own (`mount_namespaces`).
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -18,6 +19,8 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
+
+import orjson
 
 from dralab.kernel.clock import SECOND
 from dralab.node.container_volumes import (
@@ -40,7 +43,7 @@ from dralab.node.cpu_lists import cpus_of
 from dralab.node.exec_commands import CommandProcess
 from dralab.node.images import Mapped, in_folder, mapped
 from dralab.node.listening_ports import reaches_only
-from dralab.node.mount_namespaces import NodePaths, joining
+from dralab.node.mount_namespaces import NodePaths, joining, with_environment
 from dralab.node.network.sandbox import Sandbox
 from dralab.node.orphans import OrphanGuard
 from dralab.node.termination_messages import read_message
@@ -54,6 +57,7 @@ TRAILING: Final = 2.0
 # What is left for a clean end when the server stops.
 LAST_GRACE: Final = 2.0
 # What a shell sets before it becomes the command: `preexec_fn` is not safe beside threads.
+NAME_OF_SHELL: Final = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 LAUNCH: Final = ("/bin/sh", "-c", '{limits}exec "$@"', "sh")
 
 
@@ -226,6 +230,7 @@ class ProcessContainer:
                 # Another user cannot go where the container's own directory is.
                 self._env |= {"HOME": "/", "TMPDIR": "/tmp"}  # noqa: S108
             self._launcher = namespace_of(start, runtime.paths(start.node), directory)
+        self._added = environment_beside(self._env, directory / "environment.json")
         self._limits = limits_of(start.limits)
         self._cpus: Collection[int] = ()
         with contextlib.suppress(ValueError):  # what is not a list of CPUs confines nothing
@@ -350,7 +355,8 @@ class ProcessContainer:
             # The leader of a session that opens a terminal controls it.
             prepare += f"exec <{terminal} >{terminal} 2>&1; "
         shell, flag, script, zero = LAUNCH
-        return [shell, flag, script.format(limits=prepare), zero, *launcher, *argv]
+        words = [shell, flag, script.format(limits=prepare), zero]
+        return [*words, *self._added, *launcher, *argv]
 
     def _signal(self, number: signal.Signals) -> None:
         with self._lock:
@@ -424,6 +430,18 @@ def inside(sandbox: Sandbox) -> contextlib.AbstractContextManager[None]:
     """Let the processes that this thread starts be in the namespaces of a pod."""
     namespaces = sandbox.namespaces
     return contextlib.nullcontext() if namespaces is None else namespaces.entered()
+
+
+def environment_beside(env: Mapping[str, str], file: Path) -> list[str]:
+    """Return the words before a command that give it the variables that a shell would drop.
+
+    Kubernetes allows names such as `data-1`, of which shells know nothing.
+    """
+    dropped = {name: value for name, value in env.items() if not NAME_OF_SHELL.fullmatch(name)}
+    if not dropped:
+        return []
+    file.write_bytes(orjson.dumps(dropped))
+    return with_environment(file)
 
 
 def limits_of(limits: Mapping[str, str]) -> str:
