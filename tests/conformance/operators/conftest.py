@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import venv
 from pathlib import Path
 
 import pytest
@@ -66,3 +67,26 @@ def start(kubeconfig, tmp_path):
 def operator(tmp_path_factory):
     """Return an operator's sources and its program, by its name. Skips where they can't be had."""
     return lambda name: gomodules.operator(name, tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def installed(tmp_path_factory):
+    """Return the folder of programs of PyPI packages, installed apart. Skips without an index.
+
+    DRALAB_OPERATORS may hold it, by the name of the first package.
+    """
+
+    def installed(*packages):
+        name = packages[0].partition("=")[0]
+        ready = Path(os.environ.get("DRALAB_OPERATORS", "")) / name / "bin"
+        if ready.is_dir():
+            return ready
+        place = tmp_path_factory.mktemp("packages") / name
+        venv.create(place, with_pip=True)
+        words = [place / "bin/python", "-m", "pip", "install", "--quiet", *packages]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        if done.returncode:
+            pytest.skip(f"{name} can't be installed: {done.stderr.strip()[-300:]}")
+        return place / "bin"
+
+    return installed

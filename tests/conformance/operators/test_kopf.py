@@ -1,9 +1,5 @@
 """Operators that are written with kopf."""
 
-import importlib.util
-import sys
-from pathlib import Path
-
 import pytest
 
 from dralab.runtime.client import Resource
@@ -44,14 +40,12 @@ GROUPS = Resource("kubernetes.dask.org", "v1", "daskworkergroups")
 
 
 def test_dask_makes_a_cluster_for_a_job_scales_it_and_takes_it_away(
-    running_cluster, client, clock, apply, start
+    running_cluster, client, clock, apply, start, installed
 ):
-    found = importlib.util.find_spec("dask_kubernetes")
-    if found is None or importlib.util.find_spec("kopf") is None:
-        pytest.skip("dask-kubernetes is not installed (PyPI)")
-    folder = Path(found.submodule_search_locations[0]) / "operator/deployment/helm"
+    programs = installed("dask-kubernetes==2026.3.0")
+    [folder] = programs.parent.glob("lib/*/site-packages/dask_kubernetes/operator/deployment/helm")
     apply(folder / "dask-kubernetes-operator/crds")
-    start(sys.executable, "-m", "kopf", "run", "-m", "dask_kubernetes.operator.controller", "-A")
+    start(programs / "kopf", "run", "-m", "dask_kubernetes.operator.controller", "-A")
     apply(DASK)
     until(lambda: len(running(client)) == 4)
     assert "sums-scheduler" in names(client, SERVICES)
