@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from dralab.contracts.cdi_cache import ContainerConfig
-from dralab.node.containers import ContainerStart, VolumeFile
+from dralab.node.containers import ContainerStart, ContainerStartError, VolumeFile
+from dralab.node.images import image_map
 from dralab.node.logs import ContainerLog
 from dralab.node.mount_namespaces import NodePaths, problem, service_of, spec_of
 from dralab.node.privileges import Privileges
@@ -73,9 +74,9 @@ def bench(node):
             self.engine.start()
 
         def run(self, script, **more):
-            """Run a script to its end; return its exit code and what it wrote."""
+            """Run a script, or the image's command, to its end; return its code and output."""
             ended = []
-            begun = start(["sh", "-c", script], **more)
+            begun = start(["sh", "-c", script] if script else [], **more)
             container = self.runtime.start(begun, ended.append)
             assert container.wait(20)
             while not ended:
@@ -289,6 +290,44 @@ def test_the_root_of_a_container_can_be_written_and_is_its_own(bench):
     assert Path("/etc/passwd").exists()
     assert not Path("/made-here").exists()
     assert bench.run("cat /made-here")[0] == 1
+
+
+@pytest.fixture
+def image(tmp_path):
+    """The files of an image: a program, a file of its own, one that the machine has as well."""
+    files = tmp_path / "image"
+    for path, text in (("tool", "#!/bin/sh\necho $0 $*\n"), ("data/x", "X"), ("etc/passwd", "P")):
+        (files / path).parent.mkdir(parents=True, exist_ok=True)
+        (files / path).write_text(text)
+    (files / "tool").chmod(0o755)
+    (files / "data" / "link").symlink_to("/data/deep")
+    (files / "data" / "deep").mkdir()
+    return files
+
+
+@needs_root
+def test_the_files_of_an_image_lie_over_the_machine_s(bench, image, tmp_path):
+    bench.runtime.images = image_map([f"x={image}/. /tool of the image"])
+    assert bench.run("") == (0, "/tool of the image")
+    (tmp_path / "v").write_text("V")
+    script = "cat /data/x /etc/passwd /data/deep/v && test -e /etc/group && echo changed > /data/x"
+    mount = host(tmp_path / "v", "/data/link/v")
+    assert bench.run(script, mounts=[mount]) == (0, "XPV")
+    assert (image / "data" / "x").read_text() == "X"
+
+
+@needs_root
+def test_a_volume_of_an_image_has_its_files_to_be_read(bench, image):
+    bench.runtime.images = image_map([f"registry/data:v1={image}/."])
+    mount = {"hostPath": "", "containerPath": "/v", "volume": "v", "image": "registry/data:v1"}
+    part = {**mount, "containerPath": "/part", "subPath": "data"}
+    code, written = bench.run("cat /v/data/x /part/x; touch /v/new", mounts=[mount, part])
+    assert (code, written[:2]) == (1, "XX")
+    assert not (image / "new").exists()
+    with pytest.raises(ContainerStartError, match="volume v has no none"):
+        bench.run("true", mounts=[{**mount, "subPath": "none"}])
+    with pytest.raises(ContainerStartError, match='image "other" of volume v has no files on this'):
+        bench.run("true", mounts=[{**mount, "image": "other"}])
 
 
 @needs_namespaces

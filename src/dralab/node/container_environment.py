@@ -51,11 +51,18 @@ def config_of(client: Client, pod: JsonDict, container: JsonObject) -> Container
             "readOnly": mount.get("readOnly", False) or bool(FOLLOWING & set(given[mount["name"]])),
             "subPath": _sub_path(mount, {**env, **own}),
             "inMemory": (given[mount["name"]].get("emptyDir") or {}).get("medium") == "Memory",
+            **_image_of(given[mount["name"]]),
         }
         for mount in container.get("volumeMounts") or ()
         if mount["name"] in given
     ]
     return ContainerConfig(env={**env, **own}, mounts=list(mounts))
+
+
+def _image_of(volume: JsonObject) -> dict[str, str]:
+    """Return the image of which a volume shows the files, if it is a volume of an image."""
+    reference = (volume.get("image") or {}).get("reference")
+    return {"image": reference} if reference else {}
 
 
 def _sub_path(mount: JsonObject, env: Mapping[str, str]) -> str:

@@ -53,15 +53,21 @@ def forget_volumes(pod: Path) -> None:
                 shutil.rmtree(there, ignore_errors=True)
 
 
-def namespace_of(start: ContainerStart, paths: NodePaths, directory: Path) -> list[str]:
-    """Return the words that start a container's command in a mount namespace of its own."""
+def namespace_of(
+    start: ContainerStart, paths: NodePaths, directory: Path, *, image: str = ""
+) -> list[str]:
+    """Return the words that start a container's command in a mount namespace of its own.
+
+    `image` is a directory with the files of its image.
+    """
     volumes = {
         mount["volume"]: _volume(start, mount, directory)
         for mount in start.config.mounts
         if not mount["hostPath"]
     }
     file = directory / NAMESPACE
-    file.write_bytes(orjson.dumps(spec_of(start, paths, directory, volumes)))
+    spec = spec_of(start, paths, directory, volumes)
+    file.write_bytes(orjson.dumps({**spec, "image": image}))
     return launching(file)
 
 

@@ -1,18 +1,23 @@
-"""Maps images to programs on this machine: to a command, or to a folder of programs.
+"""Maps images to programs on this machine: to a command, a folder of programs, or an image's files.
 
 A command takes the place of the container's own. A folder, marked by a final slash, goes before
 `PATH`, and the container's own command stays: containers of one image stay apart. A command after
-the folder is for the containers that have none, as the entry point of an image is.
+the folder is for the containers that have none, as the entry point of an image is. A directory
+marked by a final `/.` has the files of an image, which a container finds at their paths
+(`mount_launcher`). Of both, a volume of the image has the files.
 """
 
+import os
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from dralab.api.yaml_documents import YamlError, single
 from dralab.node.containers import ContainerStart, ContainerStartError
+
+FILES: Final = "/."
 
 
 class ImageMapError(ValueError):
@@ -25,14 +30,16 @@ class Mapped:
 
     argv: Sequence[str]
     folder: str = ""
+    # The directory with the files of the image.
+    files: str = ""
 
 
 def image_map(entries: Sequence[str]) -> dict[str, list[str]]:
     """Return image → words of the command, or one folder that ends in a slash.
 
-    Entries are `IMAGE=COMMAND`, `IMAGE=/FOLDER/`, `IMAGE=/FOLDER/ COMMAND`, or `@FILE` of YAML;
-    `@DIRECTORY` reads all its `*.yaml` files by name. `IMAGE#CONTAINER` is for one container of
-    that image alone. ImageMapError.
+    Entries are `IMAGE=COMMAND`, `IMAGE=/FOLDER/`, `IMAGE=/FOLDER/ COMMAND`, `IMAGE=/FILES/.`,
+    `IMAGE=/FILES/. COMMAND`, or `@FILE` of YAML; `@DIRECTORY` reads all its `*.yaml` files by name.
+    `IMAGE#CONTAINER` is for one container of that image alone. ImageMapError.
 
     >>> image_map(["ghcr.io/x/plugin:v1=/opt/plugin -v 5"])
     {'ghcr.io/x/plugin:v1': ['/opt/plugin', '-v', '5']}
@@ -45,7 +52,9 @@ def image_map(entries: Sequence[str]) -> dict[str, list[str]]:
             continue
         image, equals, command = entry.partition("=")
         if not equals or not image:
-            raise ImageMapError(f'"{entry}" is none of IMAGE=COMMAND, IMAGE=/FOLDER/ and @FILE')
+            raise ImageMapError(
+                f'"{entry}" is none of IMAGE=COMMAND, IMAGE=/FOLDER/, IMAGE=/FILES/. and @FILE'
+            )
         found[image] = _words(image, command)
     return found
 
@@ -53,31 +62,69 @@ def image_map(entries: Sequence[str]) -> dict[str, list[str]]:
 def mapped(start: ContainerStart, images: Mapping[str, Sequence[str]]) -> Mapped | None:
     """Return what the map makes of a container; None if it has no entry for it.
 
-    ContainerStartError: the entry is a folder, and the container has no command.
+    ContainerStartError: the entry is a directory, and the container has no command.
     """
-    image = start.image
-    name = image.partition("@")[0]
-    if ":" in name.rpartition("/")[2]:
-        name = name.rpartition(":")[0]
-    for key in (f"{image}#{start.name}", f"{name}#{start.name}", image, name):
-        if key not in images:
+    name = _untagged(start.image)
+    key = _key(images, f"{start.image}#{start.name}", f"{name}#{start.name}", start.image, name)
+    if key is None:
+        return None
+    words = images[key]
+    if not _has_directory(words):
+        return Mapped([*words, *start.args])
+    directory = words[0]
+    if len(start.argv) <= len(start.args) and len(words) > 1:
+        argv = [*words[1:], *start.args]
+    elif start.argv:
+        argv = [*start.argv]
+    else:
+        raise ContainerStartError(
+            f"container {start.name} has no command: `--image-map {key}={directory}` keeps the "
+            "container's own command, so give it one, or name a command after the directory"
+        )
+    if directory.endswith(FILES):
+        return Mapped(argv, files=directory.removesuffix("/."))
+    return Mapped([in_folder(directory, argv[0]), *argv[1:]], directory)
+
+
+def with_image_volumes(
+    start: ContainerStart, images: Mapping[str, Sequence[str]]
+) -> ContainerStart:
+    """Return a container whose volumes of images are directories of this machine, to be read only.
+
+    ContainerStartError: an image is not mapped to a directory, or lacks what is mounted of it.
+    """
+    mounts = []
+    for mount in start.config.mounts:
+        image = mount.get("image")
+        if not image:
+            mounts.append(mount)
             continue
-        words = images[key]
-        if not _has_folder(words):
-            return Mapped([*words, *start.args])
-        if len(start.argv) <= len(start.args) and len(words) > 1:
-            return Mapped([in_folder(words[0], words[1]), *words[2:], *start.args], words[0])
-        if not start.argv:
+        key = _key(images, image, _untagged(image))
+        if key is None or not _has_directory(images[key]):
             raise ContainerStartError(
-                f"container {start.name} has no command: `--image-map {key}={words[0]}` keeps the "
-                "container's own command, so give it one, or name a command after the folder"
+                f'image "{image}" of volume {mount["volume"]} has no files on this machine: give '
+                f"the server `--image-map {image}=/DIRECTORY/.`"
             )
-        return Mapped([in_folder(words[0], start.argv[0]), *start.argv[1:]], words[0])
-    return None
+        found = Path(images[key][0], os.path.normpath(f"/{mount.get('subPath') or ''}").lstrip("/"))
+        if not found.exists():
+            raise ContainerStartError(
+                f'image "{image}" of volume {mount["volume"]} has no {mount["subPath"]}'
+            )
+        mounts.append({**mount, "hostPath": str(found), "subPath": "", "readOnly": True})
+    return replace(start, config=replace(start.config, mounts=mounts))
 
 
-def _has_folder(words: Sequence[str]) -> bool:
-    return words[0].startswith("/") and words[0].endswith("/")
+def _untagged(image: str) -> str:
+    name = image.partition("@")[0]
+    return name.rpartition(":")[0] if ":" in name.rpartition("/")[2] else name
+
+
+def _key(images: Mapping[str, Sequence[str]], *names: str) -> str | None:
+    return next((name for name in names if name in images), None)
+
+
+def _has_directory(words: Sequence[str]) -> bool:
+    return words[0].startswith("/") and words[0].endswith(("/", FILES))
 
 
 def in_folder(folder: str, program: str) -> str:
@@ -122,4 +169,6 @@ def _words(image: str, command: str) -> list[str]:
         raise ImageMapError(f"{image}: {command!r}: {error}") from error
     if not words:
         raise ImageMapError(f"{image}: the command is missing: write IMAGE=COMMAND")
+    if words[0].endswith(FILES) and not Path(words[0]).is_dir():
+        raise ImageMapError(f"{image}: {words[0]} is not a directory with the files of an image")
     return words

@@ -33,6 +33,7 @@ CAPABILITIES = (
     "WAKE_ALARM", "BLOCK_SUSPEND", "AUDIT_READ", "PERFMON", "BPF", "CHECKPOINT_RESTORE",
 )  # fmt: skip
 NOT_FOUND, REFUSED = 127, 125
+MOST_LINKS = 40  # as the kernel follows
 # Kinds of file systems that show the kernel's own things; they hold no files.
 KERNEL_KINDS = frozenset({
     "autofs", "binfmt_misc", "bpf", "cgroup", "cgroup2", "configfs", "debugfs", "devpts",
@@ -71,10 +72,9 @@ def unshare() -> None:
 class Root:
     """A root directory in the making."""
 
-    def __init__(self, path: str, targets: "list[str]") -> None:
+    def __init__(self, path: str) -> None:
         self.path = path
-        # Its parents are mounted too: their directories are created there.
-        self.targets = set(targets)
+        self.targets: set[str] = set()  # where the container's mounts are
         self.own = {"/"}  # directories of which the entries are ours
         self.filled: list[str] = []  # where entries of the machine are shown
         _mount("none", path, "tmpfs", 0)
@@ -85,6 +85,10 @@ class Root:
     def at(self, path: str) -> str:
         """Return where a path of the new root is now."""
         return self.path if path == "/" else self.path + path
+
+    def real(self, path: str) -> str:
+        """Return a path without links, as the root has them."""
+        return os.path.realpath(path).replace("//", "/")
 
     def inside(self, path: str) -> bool:
         """Whether a path lies in something else that is mounted."""
@@ -141,7 +145,7 @@ class Root:
 
     def device(self, entry: "dict[str, Any]") -> None:
         """Create a device node: the machine's, or one with the given numbers."""
-        path = _real(entry["path"])
+        path = self.real(entry["path"])
         source = entry.get("hostPath") or entry["path"]
         if os.path.exists(source):
             self.bind(source, path, readonly=False)
@@ -179,12 +183,14 @@ class Root:
 class PrivateRoot(Root):
     """A root that shows the machine's files, where what is written is the container's alone.
 
-    It is kept in memory, and goes with the container. This needs root and overlays.
+    It is kept in memory, and goes with the container. The files of an image, if there is a
+    directory with them, lie over the machine's. This needs root and overlays.
     """
 
-    def __init__(self, path: str, targets: "list[str]") -> None:
+    def __init__(self, path: str, image: str) -> None:
         self.path = path
-        self.targets = set(targets)
+        self.image = image
+        self.targets: set[str] = set()
         self.own: set[str] = set()
         self.filled: list[str] = []
         self.kernel: list[str] = []  # mounts of the machine that are shown as they are
@@ -205,6 +211,26 @@ class PrivateRoot(Root):
                 _mount(place, self.at(place), "", MS_BIND | MS_REC)
                 self.kernel.append(place)
 
+    def real(self, path: str) -> str:
+        """Return a path without links, as the root has them."""
+        if not self.image:
+            return super().real(path)
+        found, left, links = "/", path.split("/")[::-1], 0
+        while left:
+            name = left.pop()
+            if name == "..":
+                found = os.path.dirname(found)
+            elif name not in ("", "."):
+                here = os.path.join(found, name)
+                if os.path.islink(self.at(here)) and links < MOST_LINKS:
+                    links += 1
+                    target = os.readlink(self.at(here))
+                    left += target.split("/")[::-1]
+                    found = "/" if target.startswith("/") else found
+                else:
+                    found = here
+        return found
+
     def make_room(self, path: str) -> None:
         """Make a directory writable here: all are, but those of the kernel's file systems."""
         if _is_below(path, self.kernel):
@@ -217,12 +243,22 @@ class PrivateRoot(Root):
             for name in ("new", "work"):
                 os.mkdir(f"{here}/{name}")
             shutil.copystat(path, f"{here}/new")
-            options = f"lowerdir={path},upperdir={here}/new,workdir={here}/work"
+            lower = path
+            if self.image and path == "/":
+                lower = f"{_escaped(self.image)}:{self._machine(here)}"
+            options = f"lowerdir={lower},upperdir={here}/new,workdir={here}/work"
             _mount("overlay", here, "overlay", 0, options)
         except OSError:
             _checked(_libc.umount2(here.encode(), MNT_DETACH), f"umount {here}")
             raise
         self.filled.append(here)
+
+    def _machine(self, here: str) -> str:
+        """Show the machine's root once more: a layer can't lie in another one of its overlay."""
+        for name in ("none", "machine"):
+            os.mkdir(f"{here}/{name}")
+        _mount("overlay", f"{here}/machine", "overlay", 0, f"lowerdir={here}/none:/")
+        return f"{here}/machine"
 
 
 def _mounts() -> "list[tuple[str, str]]":
@@ -242,22 +278,33 @@ def _is_below(path: str, parents: "list[str]") -> bool:
     return any(path == each or path.startswith(f"{each}/") for each in parents)
 
 
-def root_of(path: str, targets: "list[str]") -> Root:
-    """Return a root: one of its own for each container, where that can be had."""
+def _escaped(path: str) -> str:
+    """Return a path as the options of an overlay spell it."""
+    return "".join(f"\\{each}" if each in "\\:," else each for each in path)
+
+
+def root_of(path: str, image: str) -> Root:
+    """Return a root: one of its own for each container, where that can be had.
+
+    OSError: the files of an image cannot be shown.
+    """
     if os.getuid() == 0:
         try:
-            return PrivateRoot(path, targets)
+            return PrivateRoot(path, image)
         except OSError:
-            pass  # a kernel without overlays
-    return Root(path, targets)
+            if image:
+                raise
+    return Root(path)  # a kernel without overlays
 
 
 def enter(spec: "dict[str, Any]") -> None:
     """Make the namespace of a container, and be in it."""
     unshare()
-    binds = [{**each, "target": _real(each["target"])} for each in spec["binds"]]
+    root = root_of(spec["root"], spec.get("image") or "")
+    binds = [{**each, "target": root.real(each["target"])} for each in spec["binds"]]
     binds.sort(key=lambda each: each["target"].count("/"))
-    root = root_of(spec["root"], [each["target"] for each in binds])
+    # Its parents are mounted too: their directories are created there.
+    root.targets = {each["target"] for each in binds}
     for each in binds:
         if not root.inside(each["target"]):
             root.ensure(each["target"], file=not os.path.isdir(each["source"]))
@@ -308,12 +355,6 @@ def join(pid: int, cwd: str) -> None:
     os.fchdir(root)
     os.chroot(".")
     _go_to(cwd)
-
-
-def _real(path: str) -> str:
-    """Return a path without links, as this machine has them."""
-    found = os.path.realpath(path)
-    return found.replace("//", "/")
 
 
 def _go_to(path: str) -> None:

@@ -41,7 +41,7 @@ from dralab.node.containers import (
 )
 from dralab.node.cpu_lists import cpus_of
 from dralab.node.exec_commands import CommandProcess
-from dralab.node.images import Mapped, in_folder, mapped
+from dralab.node.images import Mapped, in_folder, mapped, with_image_volumes
 from dralab.node.listening_ports import reaches_only
 from dralab.node.mount_namespaces import NodePaths, joining, with_environment
 from dralab.node.network.sandbox import Sandbox
@@ -94,8 +94,14 @@ class ProcessRuntime:
 
     def start(self, start: ContainerStart, ended: Callable[[ContainerExit], None]) -> Container:
         """Start a container. ContainerStartError: there is no command, or no such program."""
+        start = with_image_volumes(start, self.images)
         found = mapped(start, self.images)
         program = found or Mapped(start.argv)
+        if program.files and (self.paths is None or os.getuid() != 0):
+            raise ContainerStartError(
+                f'the files of image "{start.image}" can be shown at their paths only with '
+                "--mount-namespaces and as root: map it to a folder of programs, /FOLDER/"
+            )
         if not program.argv:
             raise ContainerStartError(
                 f'image "{start.image}" has no command on this machine: give the container a '
@@ -229,7 +235,9 @@ class ProcessContainer:
             if start.privileges.user:
                 # Another user cannot go where the container's own directory is.
                 self._env |= {"HOME": "/", "TMPDIR": "/tmp"}  # noqa: S108
-            self._launcher = namespace_of(start, runtime.paths(start.node), directory)
+            self._launcher = namespace_of(
+                start, runtime.paths(start.node), directory, image=program.files
+            )
         self._added = environment_beside(self._env, directory / "environment.json")
         self._limits = limits_of(start.limits)
         self._cpus: Collection[int] = ()
