@@ -74,6 +74,17 @@ COMMANDS = {
         "sigs.k8s.io/dra-example-driver/cmd/dra-example-webhook",
         "sigs.k8s.io/dra-example-driver v0.4.0",
     ),
+    # Services and names for `dralab up --cluster-cidr`.
+    "kube-proxy": (
+        "DRALAB_KUBE_PROXY",
+        "k8s.io/kubernetes/cmd/kube-proxy",
+        f"k8s.io/kubernetes v{VERSION}",
+    ),
+    "coredns": (
+        "DRALAB_COREDNS",
+        "github.com/coredns/coredns",
+        "github.com/coredns/coredns v1.14.2",
+    ),
     # The last release that had classic DRA and structured parameters of v1alpha2 side by side.
     "dra-test-driver": (
         "DRALAB_OLD_DRIVER",

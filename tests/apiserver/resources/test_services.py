@@ -33,3 +33,17 @@ def test_fields_of_the_former_type_are_dropped(before, change, left):
     found = {name for name in of_type if name in spec}
     found |= {"nodePort" for port in spec["ports"] if "nodePort" in port}
     assert found == left
+
+
+def test_an_address_of_a_load_balancer_is_one_of_its_own_by_default():
+    client = Lab().client
+    spec = {"type": "LoadBalancer", "ports": [{"port": 80}]}
+    client.create(SERVICES, {"metadata": {"name": "s"}, "spec": spec}, "default")
+    given = [{"ip": "203.0.113.1"}, {"ip": "203.0.113.2", "ipMode": "Proxy"}, {"hostname": "a.b"}]
+    change = {"status": {"loadBalancer": {"ingress": given}}}
+    found = client.patch(SERVICES, "s", change, "default", subresource="status")["status"]
+    assert [each.get("ipMode") for each in found["loadBalancer"]["ingress"]] == [
+        "VIP",
+        "Proxy",
+        None,
+    ]

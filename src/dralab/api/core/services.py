@@ -65,6 +65,11 @@ class ServiceStrategy(Strategy):
             spec.setdefault("internalTrafficPolicy", "Cluster")
         if kind == "LoadBalancer":
             spec.setdefault("allocateLoadBalancerNodePorts", True)
+            for ingress in ((value.get("status") or {}).get("loadBalancer") or {}).get(
+                "ingress"
+            ) or ():
+                if ingress.get("ip"):
+                    ingress.setdefault("ipMode", "VIP")
 
     def prepare_create(self, value: JsonDict, now: str) -> None:  # noqa: ARG002
         """Begin without a load balancer."""
