@@ -115,7 +115,7 @@ class ApiError(Exception):
             status.get("reason", ""),
             status.get("message", ""),
             code=status.get("code"),
-            details=details,
+            details=details if status.get("details") is not None else None,
             causes=causes,
         )
 

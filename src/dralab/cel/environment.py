@@ -83,6 +83,10 @@ class Environment:
             container = container.rpartition(".")[0]
         yield name
 
+    def without(self, macros: frozenset[str]) -> "Environment":
+        """Return an environment that lacks some macros."""
+        return replace(self, macros=self.macros - macros)
+
     def extended(
         self,
         *,

@@ -97,8 +97,17 @@ def extended() -> Environment:
 
 
 @lru_cache(maxsize=1)
+def served() -> Environment:
+    """Return the environment of the API server's own rules, which have no `cel.bind`.
+
+    Source: k8s.io/apiserver `pkg/cel/environment/base.go`; device selectors add bindings.
+    """
+    return kubernetes().without(macros.BINDINGS)
+
+
+@lru_cache(maxsize=1)
 def kubernetes() -> Environment:
-    """Return the API server's base environment, everything introduced up to 1.36."""
+    """Return the environment of device selectors, everything introduced up to 1.36."""
     return Environment(
         functions=overloads(
             arithmetic.SIGNATURES,

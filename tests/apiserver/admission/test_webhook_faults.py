@@ -40,6 +40,20 @@ def review(uid, **response):
 
 
 LIES = {
+    "an older review than it was asked in": (
+        lambda r: review(r["uid"]).replace(b"admission.k8s.io/v1", b"admission.k8s.io/v1beta1"),
+        "failed to call webhook: converting (v1beta1.AdmissionReview) to (v1.AdmissionReview): "
+        "unknown conversion",
+    ),
+    "nothing at all": (
+        lambda r: b"",
+        "0-length response with status code: 200 and content type: application/json",
+    ),
+    "a field of another type": (
+        lambda r: review(5),
+        "json: cannot unmarshal number into Go struct field AdmissionResponse.response.uid of "
+        "type types.UID",
+    ),
     "another uid": (lambda r: review("x"), "expected response.uid="),
     "no response": (
         lambda r: b'{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1"}',

@@ -63,7 +63,6 @@ def test_a_validating_webhook_sees_what_would_be_stored(server, hook):
         "kind": "CreateOptions",
         "apiVersion": "meta.k8s.io/v1",
         "fieldManager": "me",
-        "fieldValidation": "Warn",
     }
     assert asked["object"]["metadata"]["uid"] == made["metadata"]["uid"]
     assert (asked["object"]["kind"], asked["object"]["apiVersion"]) == ("ConfigMap", "v1")
@@ -79,7 +78,7 @@ def test_updates_and_deletions_show_the_object_that_is_there(server, hook):
     assert [each["operation"] for each in asked] == ["CREATE", "UPDATE", "DELETE"]
     assert [(each["object"] or {}).get("data") for each in asked[1:]] == [{"k": "w"}, None]
     assert [each["oldObject"]["data"] for each in asked[1:]] == [{"k": "v"}, {"k": "w"}]
-    assert asked[1]["options"]["kind"] == "PatchOptions"
+    assert asked[1]["options"]["kind"] == "UpdateOptions"
     assert asked[2]["options"]["kind"] == "DeleteOptions"
 
 

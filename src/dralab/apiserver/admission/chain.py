@@ -5,7 +5,7 @@ validated; those with `validate` look at what would be stored. Webhooks and poli
 configure, come last in both (`dynamic`).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableSequence, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Literal, Protocol, TypeVar, runtime_checkable
 
@@ -67,7 +67,7 @@ class Review:
     find: Callable[[Key], Stored | None]
     all_of: Callable[[str, str], Sequence[Stored]]
     count_of: Callable[[str, str], int]
-    warnings: list[str] = field(default_factory=list)
+    warnings: MutableSequence[str] = field(default_factory=list)
     annotate: Callable[[str, str], None] = unnoted
     options: Callable[[], JsonDict] = no_options
     put: Callable[[Stored, JsonDict], None] = not_put

@@ -84,26 +84,23 @@ STRUCTS: Final[Mapping[str, Mapping[str, CelType]]] = {
 
 
 @lru_cache(maxsize=16)
-def environment(
-    *, params: bool = False, namespace: bool = False, variables: bool = False
-) -> Environment:
+def environment(*, params: bool = False, variables: bool = False) -> Environment:
     """Return the environment of match conditions; with more of it, that of policies."""
     declared = {
         "object": types.DYN,
         "oldObject": types.DYN,
         "request": REQUEST,
+        "namespaceObject": NAMESPACE,
         "authorizer": types.AUTHORIZER,
         "authorizer.requestResource": types.RESOURCE_CHECK,
     }
     if params:
         declared["params"] = types.DYN
-    if namespace:
-        declared["namespaceObject"] = NAMESPACE
     structs = dict(STRUCTS)
     if variables:
         declared["variables"] = VARIABLES
         structs[VARIABLES.name] = {}
-    return cel.kubernetes().extended(
+    return cel.served().extended(
         variables=declared, structs=structs, functions=overloads(access.SIGNATURES)
     )
 
@@ -144,7 +141,7 @@ class BriefBudget:
 class ReviewValues:
     """The variables of one write in one version, each made when it is first used."""
 
-    __slots__ = ("_decide", "_found", "_kind", "_review", "_shown", "_size", "brief")
+    __slots__ = ("_decide", "_found", "_kind", "_named", "_review", "_shown", "_size", "brief")
 
     def __init__(
         self,
@@ -153,10 +150,13 @@ class ReviewValues:
         *,
         shown: Callable[[Kind, Mapping[str, Any]], Mapping[str, Any]],
         decide: Decide,
+        named: bool = True,
     ) -> None:
         self._review = review
+        self._named = named
         self._kind = kind
-        self._shown = shown
+        # What stands for a part of an object, such as a Scale, is of its own kind already.
+        self._shown = shown if review.form is None else _as_it_is
         self._decide = decide
         self._found: dict[str, Any] = {}
         self._size: tuple[int, int] | None = None
@@ -209,7 +209,7 @@ class ReviewValues:
 
     def _namespace(self) -> Any:
         name = self._review.namespace
-        if not name:
+        if not name or not self._named:
             return None
         found = namespace_of(self._review, name)
         return from_json({part: found[part] for part in NAMESPACE_PARTS if part in found})
@@ -249,6 +249,10 @@ def brief_of(review: Review) -> BriefBudget:
 
 
 NAMESPACE_PARTS: Final = ("metadata", "spec", "status")
+
+
+def _as_it_is(_kind: Kind, value: Mapping[str, Any]) -> Mapping[str, Any]:
+    return value
 
 
 def measured(*values: Any) -> tuple[int, int]:

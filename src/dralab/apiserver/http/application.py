@@ -29,6 +29,7 @@ from dralab.apiserver.http.messages import (
     TakesLong,
 )
 from dralab.apiserver.http.pages import Pages, ServerVersion
+from dralab.apiserver.http.request_timeouts import timeout_of
 from dralab.apiserver.http.resource_requests import ResourceRequests
 from dralab.apiserver.http.responses import (
     TEXT,
@@ -111,6 +112,8 @@ class Application:
         """Answer one request; every refusal is a Status."""
         request.cbor = self.requests.speaks_cbor
         try:
+            if "timeout=" in request.query:
+                timeout_of(request)
             user = request.user or self.user_of(request)
             answer = self._answer(request, user)
         except ApiError as error:
@@ -144,7 +147,7 @@ class Application:
         """
         below = self.resources.context.store
         if request.method not in (DELETES if below.shared or request.waits else WRITES):
-            with waiting.waiting_until(waiting.deadline() if request.waits else 0):
+            with waiting.waiting_until(_deadline(request)):
                 return self.handle(request)
         route = self._route(request) if below.shared else None
         if route is None or not route.name:
@@ -157,7 +160,7 @@ class Application:
     def _attempt(self, request: HttpRequest, store: Store) -> Answer:
         """Answer a request over a view of the store. Changed."""
         found = copy(self)
-        until = waiting.deadline() if request.waits else 0
+        until = _deadline(request)
         found.resources = self.resources.over(store, deadline=until)
         found.requests = self.requests.over(found.resources)
         self._keep_kind(request, store)
@@ -226,3 +229,8 @@ class Application:
         if authorizer is not None:
             access.check_path(authorizer, request, parts, user)
         return self.aggregated.answer(request, parts, user) or self.pages.answer(request, parts)
+
+
+def _deadline(request: HttpRequest) -> int:
+    """Return until when a request may wait for other servers; 0: it may not."""
+    return waiting.deadline(timeout_of(request)) if request.waits else 0

@@ -180,6 +180,7 @@ class ResourceRequests:
         connector = self.connectors.get((route.kind.hub, route.subresource))
         if connector is None:
             raise not_found()
+        request.warned = warnings = list[str]()
         self.resources.connect(
             route.kind,
             route.name,
@@ -189,6 +190,7 @@ class ResourceRequests:
             path=route.rest,
             user=user,
             annotate=request.record.annotate if request.record is not None else unnoted,
+            warnings=warnings,
         )
         return connector(request, route, user)
 
@@ -363,16 +365,24 @@ class ResourceRequests:
                 self.resources.get(route.kind, route.name, route.namespace)
             raise undecodable(why, patch_type) from None
 
-    def _delete_options(self, request: HttpRequest) -> Mapping[str, Any] | None:
-        if not request.body:
-            return None
-        content_type = request.headers.get("content-type", "")
-        return bodies.decode_options(request.body, content_type, "DeleteOptions")
+    def _delete_options(self, request: HttpRequest, route: Route, query: Query) -> DeleteOptions:
+        """Return the options of a deletion, whose warnings become those of the answer."""
+        body = None
+        if request.body:
+            content_type = request.headers.get("content-type", "")
+            body = bodies.decode_options(request.body, content_type, "DeleteOptions")
+        found = delete_options(query, body)
+        said = found.policy or found.orphan_dependents is not None
+        if route.kind.hub == "batch/jobs" and not said:
+            found.warnings.append(ORPHANED)  # pods that outlive their job
+        request.warned = found.warnings
+        if request.record is not None:
+            return replace(found, annotate=request.record.annotate)
+        return found
 
     def _delete(self, request: HttpRequest, route: Route, user: User, query: Query) -> HttpResponse:
         form = form_for(request, route.kind, listing=False)
-        options = delete_options(query, self._delete_options(request))
-        _warn_of_orphans(request, route, options)
+        options = self._delete_options(request, route, query)
         self.weights.check_delete(request, route)
         stored, gone = self.resources.delete(
             route.kind, route.name, route.namespace, options, user=user
@@ -380,23 +390,23 @@ class ResourceRequests:
         if gone and not (
             route.kind.hub in SHOWN_WHEN_DELETED and "uid" in stored.value["metadata"]
         ):
-            return response(orjson.dumps(success(route.kind, stored)), form)
-        return self._object(route, stored, form, query=query)
+            body = orjson.dumps(success(route.kind, stored))
+            return response(body, form, warnings=options.warnings)
+        return self._object(route, stored, form, query=query, warnings=options.warnings)
 
     def _delete_collection(
         self, request: HttpRequest, route: Route, user: User, query: Query
     ) -> HttpResponse:
         form = form_for(request, route.kind, listing=False)
         chosen = list_options(query, watch=False)
-        options = delete_options(query, self._delete_options(request))
-        _warn_of_orphans(request, route, options)
+        options = self._delete_options(request, route, query)
         self.weights.check_collection(request, route)
         page = self.resources.delete_collection(
             route.kind, route.namespace, chosen, options, user=user
         )
         check_shape(form, route.kind, listing=True)
         encoder = self.encoders.whole(route.kind, form, query, read=False)
-        return encoded(encoder.page(page), form)
+        return encoded(encoder.page(page), form, warnings=options.warnings)
 
     def _subresource(
         self, request: HttpRequest, route: Route, user: User, query: Query, verb: str
@@ -447,13 +457,6 @@ def _write_options(
     if request.record is not None:
         found.annotate = request.record.annotate
     return found
-
-
-def _warn_of_orphans(request: HttpRequest, route: Route, options: DeleteOptions) -> None:
-    """Warn of pods that outlive their job, which a client may not expect."""
-    said = options.policy or options.orphan_dependents is not None
-    if route.kind.hub == "batch/jobs" and not said:
-        request.warned = [ORPHANED]
 
 
 def agent_of(request: HttpRequest) -> str:

@@ -20,6 +20,8 @@ from dralab.apiserver.resources.reading import ListPage
 PROTOBUF_HEADERS: Final = (NO_CACHE, ("Content-Type", negotiation.PROTOBUF))
 TEXT: Final = (("Content-Type", "text/plain; charset=utf-8"),)
 DOCUMENTS: Final = ("/openapi", "/.well-known/", "/openid/")  # always as they are
+MOST_WARNED: Final = 4096  # characters of all warnings of an answer, about
+LONGEST_WARNING: Final = 256  # characters of one, where they are more
 WARNINGS: Final = 20  # damaged objects that a list names one by one
 
 
@@ -118,8 +120,20 @@ def negotiated(request: HttpRequest, answer: HttpResponse) -> HttpResponse:
 
 
 def warning_headers(warnings: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield the headers of warnings, each text once."""
-    for text in dict.fromkeys(warnings):
+    """Yield the headers of warnings, each text once; long ones are cut where they are too much.
+
+    Source: k8s.io/apiserver `endpoints/filters/warning.go`.
+    """
+    texts = [text for text in dict.fromkeys(warnings) if text]
+    if sum(map(len, texts)) > MOST_WARNED:
+        total, kept = 0, []
+        for text in texts:
+            if total >= MOST_WARNED:
+                break
+            kept.append(text[:LONGEST_WARNING])
+            total += len(kept[-1])
+        texts = kept
+    for text in texts:
         yield "Warning", f"299 - {quoted(text)}"
 
 

@@ -24,6 +24,11 @@ META: Final = (
 def read_answer(answer: CallAnswer) -> Mapping[str, Any]:
     """Return the object of an answer. ValueError."""
     why = "couldn't get version/kind; json parse error: "
+    if not answer.body:
+        type_ = answer.headers.get("content-type", "")
+        raise ValueError(
+            f"0-length response with status code: {answer.status} and content type: {type_}"
+        )
     try:
         found = orjson.loads(answer.body)
     except orjson.JSONDecodeError as error:

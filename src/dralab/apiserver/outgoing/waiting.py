@@ -19,9 +19,12 @@ class MustWait(Exception):  # noqa: N818 - a condition, which no client sees
     """Another server has to be asked, and this thread may not wait: begin again in one that may."""
 
 
-def deadline() -> int:
-    """Return until when a request that begins now may wait, in nanoseconds of the wall clock."""
-    return WallClock().now() + LONGEST
+def deadline(asked: int | None = None) -> int:
+    """Return until when a request that begins now may wait, in nanoseconds of the wall clock.
+
+    `asked` is the time that its client gives it, in nanoseconds.
+    """
+    return WallClock().now() + min(LONGEST, asked or LONGEST)
 
 
 @contextmanager

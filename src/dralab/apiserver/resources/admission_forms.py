@@ -7,7 +7,7 @@ from dralab.api.kinds import Kind, Kinds
 from dralab.api.scalar_decoding import DecodingError
 from dralab.api.status import ApiError
 from dralab.apiserver.admission.chain import Review
-from dralab.apiserver.admission.forms import MergeError
+from dralab.apiserver.admission.forms import MergeError, internal_error
 from dralab.apiserver.authorization.attributes import Attributes
 from dralab.apiserver.managed_fields import typed
 from dralab.apiserver.managed_fields.forms import Form
@@ -44,17 +44,34 @@ class AdmissionForms:
         Fields that its kind does not know are dropped, as a real server drops them here.
         """
         rules = self.context.rules
+        self._check_type(kind, value)
         value["kind"], value["apiVersion"] = kind.kind, kind.api_version
         try:
             value, _ = typed_objects.typed(
                 self.context, kind, value, WriteOptions(validation="Ignore")
             )
         except DecodingError as error:
-            raise ApiError(
-                "InternalError", f"Internal error occurred: {error}", code=500
-            ) from error
+            raise internal_error(str(error)) from error
         rules.default(kind, value)
         return rules.to_hub(kind, value)
+
+    def _check_type(self, kind: Kind, value: JsonDict) -> None:
+        """Refuse an object that a plugin gave another type. ApiError."""
+        version, name = value.get("apiVersion"), value.get("kind")
+        if kind.custom is not None or (version, name) == (kind.api_version, kind.kind):
+            return
+        other = self.context.kinds.of_object(str(version), str(name))
+        if other is None:
+            raise internal_error(
+                f'no kind "{name}" is registered for version "{version}" in scheme '
+                '"pkg/runtime/scheme.go:111"'
+            )
+        if other.hub != kind.hub:
+            package = (kind.group or "core").partition(".")[0]
+            raise ApiError.failed(
+                f"converting ({other.version}.{other.kind}) to ({package}.{kind.kind}): "
+                "unknown conversion"
+            )
 
     def merged(self, kind: Kind, obj: JsonDict, config: JsonDict) -> JsonDict:
         """Return an object merged with an apply configuration. MergeError.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dralab.cel.types import CelType
 
 OPERATIONS: Final = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
-MUTATING_OPERATIONS: Final = ("CREATE", "UPDATE")
+MUTATING_OPERATIONS: Final = ("*", "CONNECT", "CREATE", "UPDATE")
 REASONS: Final = ("Forbidden", "Invalid", "RequestEntityTooLarge")
 ACTIONS: Final = ("Audit", "Deny", "Warn")
 IDENTIFIER: Final = re.compile(r"[_a-zA-Z][_a-zA-Z0-9]*")
@@ -110,7 +110,9 @@ def _policy_problems(policy: JsonDict, *, mutating: bool) -> Iterator[FieldError
     yield from condition_problems(
         conditions, "spec.matchConditions", environment(params=params is not None)
     )
-    base = policy_environment(params=params is not None, mutating=mutating)
+    base = policy_environment(
+        params=params is not None, variables=bool(spec.get("variables")), mutating=mutating
+    )
     yield from _variable_problems(spec, base)
     _, within = read_variables(spec, base)
     if mutating:
@@ -182,8 +184,10 @@ def _variable_problems(spec: JsonObject, base: "Environment") -> Iterator[FieldE
 def _validation_problems(
     policy: JsonDict, spec: JsonObject, within: "Environment"
 ) -> Iterator[FieldError]:
+    from dralab.apiserver.admission.policies.definitions import for_messages
     from dralab.cel.types import BOOL, NULL, STRING
 
+    messages = for_messages(within)
     validations, annotations = spec.get("validations") or (), spec.get("auditAnnotations") or ()
     if not validations and not annotations:
         yield fields.required("spec.validations", NOTHING_TO_DO)
@@ -193,7 +197,9 @@ def _validation_problems(
         yield from _expression_problems(each, "expression", where, within, (BOOL,))
         if by_expression := each.get("messageExpression"):
             if by_expression.strip():
-                yield from _expression_problems(each, "messageExpression", where, within, (STRING,))
+                yield from _expression_problems(
+                    each, "messageExpression", where, messages, (STRING,)
+                )
             else:
                 why = "must be non-empty if specified"
                 yield fields.invalid_value(f"{where}.messageExpression", by_expression, why)
@@ -207,7 +213,12 @@ def _validation_problems(
             yield fields.not_supported(f"{where}.reason", reason, REASONS)
     if len(annotations) > MOST_ANNOTATIONS:
         why = f"must not have more than {MOST_ANNOTATIONS} auditAnnotations"
-        yield fields.invalid_value("spec.auditAnnotations", list(annotations), why)
+        # By the names that the fields have in Go.
+        shown = [
+            {"Key": each.get("key") or "", "ValueExpression": each.get("valueExpression") or ""}
+            for each in annotations
+        ]
+        yield fields.invalid_value("spec.auditAnnotations", shown, why)
     seen = set()
     for index, each in enumerate(annotations):
         where = f"spec.auditAnnotations[{index}]"

@@ -4,7 +4,7 @@ What a client asks for in the query becomes an object (`PodExecOptions`), which 
 Source: k8s.io/apiserver `endpoints/handlers/rest.go` (ConnectResource), k8s.io/api `core/v1`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, MutableSequence
 from typing import Final
 
 from dralab.api.kinds import Kind
@@ -32,8 +32,12 @@ def admit(
     path: str = "",
     user: User,
     annotate: Callable[[str, str], None],
+    warnings: MutableSequence[str],
 ) -> None:
-    """Ask about a connection; `path` is that of a proxy. ApiError, MustWait."""
+    """Ask about a connection; `path` is that of a proxy. ApiError, MustWait.
+
+    Warnings for the client are added to `warnings`.
+    """
     if subresource not in CONNECTIONS or not (context.connecting or context.dynamic.active):
         return
     options = kind.subresources[subresource].kind
@@ -52,6 +56,7 @@ def admit(
         all_of=context.all_of,
         count_of=context.store.count,
         annotate=annotate,
+        warnings=warnings,
         form=("", "v1", options),
         may_wait=bool(until),
         deadline=until,

@@ -188,4 +188,4 @@ def _program(expression: str, optional: bool) -> cel.Program:  # noqa: FBT001 - 
 def _environment(optional: bool) -> cel.Environment:  # noqa: FBT001 - by position
     """Return what rules may use; with `optionalOldSelf` the old value is optional."""
     old = types.optional_of(types.DYN) if optional else types.DYN
-    return cel.kubernetes().extended(variables={"self": types.DYN, "oldSelf": old})
+    return cel.served().extended(variables={"self": types.DYN, "oldSelf": old})

@@ -120,6 +120,8 @@ def _admit(
         find=context.find,
         all_of=context.all_of,
         count_of=context.store.count,
+        warnings=options.warnings,
+        annotate=options.annotate,
         options=options.as_mapping,
         may_wait=context.may_wait,
         deadline=context.deadline,

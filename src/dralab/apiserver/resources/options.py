@@ -48,7 +48,8 @@ class WriteOptions:
 
     `manager` owns the changed fields; without it the verb falls back to `agent`, the client's
     program. `duplicates` are the paths that the body gave twice. `annotate` adds an annotation to
-    the audit log's record. `kind` is that of the options themselves. A write that is `internal` is
+    the audit log's record. `kind` is that of the options themselves. `said` is the validation that
+    the client asked for, which webhooks are told. A write that is `internal` is
     the server's own, about which no webhook or policy is asked. `empties` are the empty lists and
     maps that the client sent and that are not stored.
     """
@@ -57,6 +58,7 @@ class WriteOptions:
     manager: str = ""
     agent: str = "unknown"
     validation: FieldValidation = "Warn"
+    said: FieldValidation = ""
     force: bool = False
     user: User = ADMIN
     warnings: list[str] = field(default_factory=list)
@@ -73,23 +75,31 @@ class WriteOptions:
         """Who owns what is written."""
         return self.manager or self.agent
 
-    def as_mapping(self) -> JsonDict:
-        """Return the options as a webhook is told of them."""
-        found: JsonDict = {"kind": self.kind, "apiVersion": "meta.k8s.io/v1"}
+    def told(self, operation: str) -> JsonDict:
+        """Return the options as a webhook is told of them; those of a patch are of what it does.
+
+        Source: k8s.io/apiserver `endpoints/handlers/patch.go` (patchToUpdateOptions).
+        """
+        kind = self.kind
+        if kind == "PatchOptions":
+            kind = "CreateOptions" if operation == "CREATE" else "UpdateOptions"
+        found: JsonDict = {"kind": kind, "apiVersion": "meta.k8s.io/v1"}
         if self.dry_run:
             found["dryRun"] = ["All"]
-        if self.force:
-            found["force"] = True
         if self.manager:
             found["fieldManager"] = self.manager
-        if self.validation:
-            found["fieldValidation"] = self.validation
+        if self.said:
+            found["fieldValidation"] = self.said
         return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteOptions:
-    """How to delete: seconds of grace (None: the object's own), what happens to dependents."""
+    """How to delete: seconds of grace (None: the object's own), what happens to dependents.
+
+    Warnings for the client are gathered in `warnings`; `annotate` adds an annotation to the audit
+    log's record.
+    """
 
     grace: int | None = None
     policy: str = ""
@@ -98,6 +108,8 @@ class DeleteOptions:
     dry_run: bool = False
     orphan_dependents: bool | None = None
     internal: bool = False
+    warnings: list[str] = field(default_factory=list, compare=False)
+    annotate: Callable[[str, str], None] = field(default=unnoted, compare=False)
 
     def as_mapping(self) -> JsonDict:
         """Return the options as a webhook is told of them."""
@@ -225,6 +237,7 @@ def write_options(
         manager=manager,
         agent=agent.partition("/")[0] or "unknown",
         validation=validation or "Warn",  # type: ignore[arg-type]  # one of the four, see above
+        said=validation,  # type: ignore[arg-type]  # the same
         force=_flag(query, "force"),
         user=user,
         kind=kind,

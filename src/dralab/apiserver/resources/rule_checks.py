@@ -175,7 +175,7 @@ def _exceeds(what: str, cost: int, limit: int) -> str:
 
 def _environment(found: SchemaType, *, optional: bool) -> cel.Environment:
     old = types.optional_of(found.type) if optional else found.type
-    return cel.kubernetes().extended(
+    return cel.served().extended(
         variables={"self": found.type, "oldSelf": old},
         structs=found.structs(),
         sizes={"self": found.size, "oldSelf": found.size},

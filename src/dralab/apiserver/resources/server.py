@@ -1,6 +1,6 @@
 """The verbs as one object: what in-process clients and the HTTP edge call."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, MutableSequence, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import Any, Final
@@ -240,6 +240,7 @@ class Resources:
         path: str,
         user: User,
         annotate: Callable[[str, str], None],
+        warnings: MutableSequence[str],
     ) -> None:
         """Ask admission about a connection, such as exec. ApiError, MustWait."""
         connecting.admit(
@@ -252,6 +253,7 @@ class Resources:
             path=path,
             user=user,
             annotate=annotate,
+            warnings=warnings,
         )
 
     def ask(

@@ -88,6 +88,8 @@ def call(
         )
     value = _object(body)
     if context.connecting or context.dynamic.active:
+        if subresource == "binding":
+            check_binding(value, name)
         _admit(context, kind, name, subresource, value, namespace=namespace, options=options)
     return handler(context, kind, name, namespace, value, options)
 
@@ -124,7 +126,7 @@ def _admit(
         count_of=context.store.count,
         warnings=options.warnings,
         annotate=options.annotate,
-        options=options.as_mapping,
+        options=lambda: options.told("CREATE"),
         form=(shown.group or kind.group, shown.version or kind.version, shown.kind),
         may_wait=context.may_wait,
         deadline=context.deadline,
@@ -211,13 +213,18 @@ def _resize(containers: list[JsonDict], wanted: list[JsonDict]) -> None:
             container["resources"] = found
 
 
+def check_binding(body: JsonDict, name: str) -> None:
+    """Refuse a binding of another pod than that of the path. ApiError."""
+    if metadata_of(body).get("name") != name:
+        raise ApiError.bad_request("name in URL does not match name in Binding object")
+
+
 def _bind(  # noqa: PLR0917 - the shape of every handler
     context: Context, kind: Kind, name: str, namespace: str, body: JsonDict, options: WriteOptions
 ) -> JsonDict:
     """Give a pod its node, once."""
     body = _typed(body, "v1", "Binding")
-    if metadata_of(body).get("name") != name:
-        raise ApiError.bad_request("name in URL does not match name in Binding object")
+    check_binding(body, name)
     target = body["target"]
     node = target.get("name") or ""
     errors = []

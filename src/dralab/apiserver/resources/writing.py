@@ -314,7 +314,7 @@ def review_of(
         count_of=context.store.count,
         warnings=options.warnings,
         annotate=options.annotate,
-        options=options.as_mapping,
+        options=lambda: options.told(operation),
         put=context.put,
         may_wait=context.may_wait,
         deadline=context.deadline,

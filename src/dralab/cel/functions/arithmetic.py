@@ -200,17 +200,23 @@ def to_bool(value: Any) -> bool:
             return True
         if value in {"0", "f", "false", "FALSE", "False", "F"}:
             return False
-        raise CelError(f"type conversion error from 'string' to 'bool': {value!r}")
+        raise not_converted("bool")
     raise no_such_overload()
 
 
-def _decimal(text: str) -> int:
+def not_converted(wanted: str) -> CelError:
+    """Return the error for a text that is not of another type (cel-go, ConvertToType)."""
+    return CelError(f"type conversion error from 'string' to '{wanted}'")
+
+
+def _decimal(text: str, wanted: str, low: int, high: int) -> int:
     digits = text[1:] if text[:1] in {"-", "+"} else text
-    if not (digits.isascii() and digits.isdigit()):
-        raise CelError(f"strconv.ParseInt: parsing {text!r}: invalid syntax")
-    if len(digits) > 40:
-        raise CelError(f"strconv.ParseInt: parsing {text!r}: value out of range")
-    return int(text)
+    if not (digits.isascii() and digits.isdigit()) or len(digits) > 40:
+        raise not_converted(wanted)
+    found = int(text)
+    if not low <= found <= high:
+        raise not_converted(wanted)
+    return found
 
 
 def _whole(value: float) -> int:
@@ -232,7 +238,7 @@ def to_int(value: Any) -> int:
             raise CelError("integer overflow")
         return checked_int(_whole(value))
     if kind is str:
-        return checked_int(_decimal(value))
+        return _decimal(value, "int", INT_MIN, INT_MAX)
     if kind is Timestamp:
         return int(value) // times.SECOND
     if kind is Duration:
@@ -251,8 +257,8 @@ def to_uint(value: Any) -> Uint:
         return checked_uint(_whole(value))
     if kind is str:
         if value[:1] in {"-", "+"}:
-            raise CelError(f"strconv.ParseUint: parsing {value!r}: invalid syntax")
-        return checked_uint(_decimal(value))
+            raise not_converted("uint")
+        return Uint(_decimal(value, "uint", 0, UINT_MAX))
     raise no_such_overload()
 
 
@@ -264,7 +270,7 @@ def to_double(value: Any) -> float:
     if kind is int or kind is Uint:
         return float(value)
     if kind is str:
-        problem = CelError(f"strconv.ParseFloat: parsing {value!r}: invalid syntax")
+        problem = not_converted("double")
         # Python would also read these.
         if "_" in value or value != value.strip():
             raise problem

@@ -4,7 +4,7 @@ Source: k8s.io/apiserver `admission/plugin/policy`, `admission/plugin/cel`.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from dralab import cel
@@ -76,9 +76,14 @@ class PolicyBinding:
     actions: Sequence[str]
 
 
-def policy_environment(*, params: bool, mutating: bool = False) -> Environment:
-    """Return the environment of a policy's expressions, without its own variables."""
-    found = environment(params=params, namespace=True, variables=True)
+def policy_environment(
+    *, params: bool, variables: bool = True, mutating: bool = False
+) -> Environment:
+    """Return the environment of a policy's expressions, without its own variables.
+
+    A policy that has no `variables` does not know the name.
+    """
+    found = environment(params=params, variables=variables)
     if not mutating:
         return found
     return found.extended(
@@ -94,7 +99,9 @@ def read_policy(policy: JsonDict, kinds: Kinds, *, mutating: bool) -> AdmissionP
     spec = policy.get("spec") or {}
     constraints = spec.get("matchConstraints") or {}
     param = spec.get("paramKind")
-    base = policy_environment(params=param is not None, mutating=mutating)
+    base = policy_environment(
+        params=param is not None, variables=bool(spec.get("variables")), mutating=mutating
+    )
     variables, within = read_variables(spec, base)
     return AdmissionPolicy(
         name=policy["metadata"]["name"],
@@ -118,6 +125,15 @@ def read_policy(policy: JsonDict, kinds: Kinds, *, mutating: bool) -> AdmissionP
         ],
         mutations=[_mutation(each, within) for each in spec.get("mutations") or ()],
         reinvoked=spec.get("reinvocationPolicy") == "IfNeeded",
+    )
+
+
+def for_messages(within: Environment) -> Environment:
+    """Return the environment of message expressions, which may not ask an authorizer."""
+    names = within.variables.items()
+    return replace(
+        within,
+        variables={name: type_ for name, type_ in names if not name.startswith("authorizer")},
     )
 
 

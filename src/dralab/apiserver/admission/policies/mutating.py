@@ -6,7 +6,7 @@ Source of order and words: k8s.io/apiserver `admission/plugin/policy/mutating`,
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
@@ -23,10 +23,16 @@ from dralab.apiserver.admission.policies.definitions import (
     Policies,
     PolicyBinding,
 )
-from dralab.apiserver.admission.policies.parameters import ParameterError, Parameters
+from dralab.apiserver.admission.policies.parameters import (
+    ParameterError,
+    Parameters,
+    UnknownParamKind,
+)
 from dralab.apiserver.admission.policies.patches import MutationError, configuration, patched
 from dralab.apiserver.admission.policies.variables import OutOfBudget, PolicyVariables, failure
 from dralab.values.labels import SelectorError
+
+UNCONFIGURED: Final = "failed to configure binding"
 
 
 @dataclass(slots=True)
@@ -92,8 +98,11 @@ class MutatingPolicies:
             if binding.criteria.match(review) is None:
                 return
             params = self.parameters.of(policy, binding, review)
+        except UnknownParamKind as error:
+            yield policy, None, f"failed to configure policy: {error}"
+            return
         except (ParameterError, SelectorError) as error:
-            yield policy, binding, f"failed to configure binding: {error}"
+            yield policy, binding, f"{UNCONFIGURED}: {error}"
             return
         for number, param in enumerate(params):
             key = (policy.name, binding.name, number)
@@ -162,10 +171,10 @@ def _denial(
         else f'policy "{policy.name}" denied request: {why}'
         for policy, binding, why in errors
     ]
-    kind = review.kind
+    kind, (_, binding, why) = review.kind, errors[0]
     found = ApiError.forbidden(kind.plural, review.given_name or "Unknown", "", group=kind.group)
     return ApiError(
-        "Invalid" if errors[0][1] is not None else "Forbidden",
+        "Forbidden" if binding is None or why.startswith(UNCONFIGURED) else "Invalid",
         texts[0],
         code=403,  # whatever the reason, as kube-apiserver answers
         details=found.details,

@@ -22,6 +22,10 @@ class ParameterError(Exception):
     """The parameters of a binding cannot be found; `str` says why."""
 
 
+class UnknownParamKind(ParameterError):  # noqa: N818 - a fact, which the policy's denial tells
+    """No kind is served by the name of a policy's `paramKind`."""
+
+
 class Parameters:
     """Finds parameters and keeps them as values of expressions, until they change."""
 
@@ -39,7 +43,9 @@ class Parameters:
         api_version, name = policy.param_kind
         kind = self.forms.kinds.of_object(api_version, name)
         if kind is None:
-            raise ParameterError(f"paramKind kind `{api_version}, Kind={name}` not known")
+            raise UnknownParamKind(
+                f"failed to find resource referenced by paramKind: '{api_version}, Kind={name}'"
+            )
         found = self._stored(kind, ref, review)
         if not found and ref.get("parameterNotFoundAction") == "Deny":
             raise ParameterError(

@@ -80,7 +80,7 @@ def _environment(spec: Mapping[str, Any], kind: Kind, kinds: Kinds) -> Environme
     named = spec.get("paramKind") or {}
     structs = of_object.structs()
     variables = {"object": of_object.type, "oldObject": of_object.type}
-    base = policy_environment(params=bool(named))
+    base = policy_environment(params=bool(named), variables=bool(spec.get("variables")))
     given = kinds.of_object(named.get("apiVersion") or "", named.get("kind") or "")
     if given is not None and (of_params := declared_type(given, "params")) is not None:
         structs |= of_params.structs()

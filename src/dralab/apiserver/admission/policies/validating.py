@@ -22,7 +22,11 @@ from dralab.apiserver.admission.policies.definitions import (
     PolicyBinding,
     Validation,
 )
-from dralab.apiserver.admission.policies.parameters import ParameterError, Parameters
+from dralab.apiserver.admission.policies.parameters import (
+    ParameterError,
+    Parameters,
+    UnknownParamKind,
+)
 from dralab.apiserver.admission.policies.variables import (
     OUT_OF_BUDGET,
     OutOfBudget,
@@ -89,6 +93,9 @@ class ValidatingPolicies:
                     if binding.criteria.match(review) is None:
                         continue
                     params = self.parameters.of(policy, binding, review)
+                except UnknownParamKind as error:
+                    denied += self._misconfigured(policy, None, error)
+                    break
                 except (ParameterError, SelectorError) as error:
                     denied += self._misconfigured(policy, binding, error)
                     continue

@@ -89,9 +89,8 @@ class PolicyVariables:
         def made() -> Any:
             found = self.value(expression)
             if isinstance(found, (cel.CelError, cel.CompileError)):
-                return cel.CelError(
-                    f'composited variable "{name}" fails to evaluate: {failure(expression, found)}'
-                )
+                why = failure(expression, found) if isinstance(found, cel.CompileError) else found
+                return cel.CelError(f'composited variable "{name}" fails to evaluate: {why}')
             return found
 
         return made

@@ -36,9 +36,7 @@ from dralab.values.labels import SelectorError
 from dralab.values.patches import PatchError, TooManyOperations
 
 MOST: Final = 64  # validating webhooks that are asked at the same time
-OVERDUE: Final = (
-    "Timeout: request did not complete within the requested timeout - context deadline exceeded"
-)
+OVERDUE: Final = "Timeout: request did not complete within the allotted timeout"
 
 UNDECODABLE: Final = "received undecodable patch in webhook response"
 
@@ -85,7 +83,7 @@ class WebhookCalls:
         if kind is None or not hook.conditions:
             return kind
         values = ReviewValues(
-            review, kind, shown=self.forms.shown, decide=self.forms.decide(review)
+            review, kind, shown=self.forms.shown, decide=self.forms.decide(review), named=False
         )
         try:
             met = hook.conditions.match(values, ignore_errors=hook.ignores_failures)
@@ -122,6 +120,8 @@ class WebhookCalls:
             url = target.url
             answer = self.client.call(target, body, timeout=timeout, query=query)
         except Unreachable as error:
+            if timeout < hook.timeout:
+                self._timeout(hook, review)  # it was the time of the request that was over
             url = url or self._url(hook.client)
             raise CallFailed(
                 hook, f'failed to call webhook: Post "{url}?{query}": {error}'
@@ -152,7 +152,7 @@ class WebhookCalls:
             return hook.timeout
         left = (review.deadline - self._wall.now()) / SECOND
         if left <= 0:
-            raise ApiError("Timeout", OVERDUE)
+            raise ApiError("Timeout", OVERDUE, details={})
         return min(hook.timeout, left)
 
     def _url(self, client: Mapping[str, Any]) -> str:
@@ -228,14 +228,14 @@ class MutatingWebhooks:
         """Patch the object; return whether that changed it. ApiError, CallFailed."""
         if not found.patch:
             return False
-        if found.patch_type != "JSONPatch":
-            raise CallFailed(hook, f'unsupported patch type "{found.patch_type}"')
         try:
             operations = orjson.loads(found.patch)
         except orjson.JSONDecodeError as error:
             raise CallFailed(hook, f"{UNDECODABLE}: {go_error(found.patch)}") from error
-        if operations == []:
+        if operations in ([], None):
             return False
+        if found.patch_type != "JSONPatch":
+            raise CallFailed(hook, f'unsupported patch type "{found.patch_type}"')
         if review.value is None:
             raise internal_error(
                 f'admission webhook "{hook.name}" attempted to modify the object, which is not '

@@ -19,8 +19,23 @@ from dralab.apiserver.admission.chain import Review
 from dralab.apiserver.admission.expressions import request_of
 from dralab.apiserver.outgoing.answers import read_answer, status_words
 from dralab.apiserver.outgoing.client import CallAnswer
+from dralab.values.json_patches import go_json_kind
 
 API_GROUP: Final = "admission.k8s.io"
+VERSIONS: Final = ("v1", "v1beta1")
+LAST_STATUS: Final = 999  # that HTTP can carry: three digits
+
+
+# The fields of an AdmissionResponse and how Go calls their types.
+TYPES: Final[Mapping[str, tuple[type, str]]] = {
+    "uid": (str, "types.UID"),
+    "allowed": (bool, "bool"),
+    "status": (dict, "v1.Status"),
+    "patch": (str, "[]uint8"),
+    "patchType": (str, "v1.PatchType"),
+    "auditAnnotations": (dict, "map[string]string"),
+    "warnings": (list, "[]string"),
+}
 
 
 class BadAnswer(Exception):  # noqa: N818 - a fact, which messages tell
@@ -75,7 +90,7 @@ def question(
 
 def verdict(answer: CallAnswer, *, uid: str, version: str, mutating: bool) -> Verdict:
     """Read a webhook's answer. BadAnswer."""
-    found = _review(answer)
+    found = _review(answer, version)
     response = found.get("response")
     if response is None:
         raise BadAnswer("webhook response was absent")
@@ -108,13 +123,33 @@ def verdict(answer: CallAnswer, *, uid: str, version: str, mutating: bool) -> Ve
     )
 
 
-def _review(answer: CallAnswer) -> Mapping[str, Any]:
+def _review(answer: CallAnswer, version: str) -> Mapping[str, Any]:
+    """Return a webhook's review, of the version that was asked for. NoAnswer."""
     if not HTTPStatus.OK <= answer.status < HTTPStatus.MULTIPLE_CHOICES:
         raise NoAnswer(status_words(answer))
     try:
-        return read_answer(answer)
+        found = read_answer(answer)
     except ValueError as error:
         raise NoAnswer(str(error)) from error
+    group, _, given = str(found.get("apiVersion") or "").partition("/")
+    is_review = group == API_GROUP and found.get("kind") == "AdmissionReview"
+    if is_review and given in VERSIONS and given != version:
+        raise NoAnswer(
+            f"converting ({given}.AdmissionReview) to ({version}.AdmissionReview): "
+            "unknown conversion"
+        )
+    response = found.get("response")
+    if isinstance(response, dict):
+        for name, (type_, go) in TYPES.items():
+            value = response.get(name)
+            if value is not None and (
+                not isinstance(value, type_) or (type_ is int and isinstance(value, bool))
+            ):
+                raise NoAnswer(
+                    f"json: cannot unmarshal {go_json_kind(value)} into Go struct field "
+                    f"AdmissionResponse.response.{name} of type {go}"
+                )
+    return found
 
 
 def _patch(response: Mapping[str, Any], *, mutating: bool, strict: bool) -> tuple[bytes, str]:
@@ -154,16 +189,12 @@ def denial(name: str, result: Mapping[str, Any]) -> ApiError:
     else:
         message += " without explanation"
     code = result.get("code")
-    if not isinstance(code, int) or not HTTPStatus.BAD_REQUEST <= code < 600:
+    if not isinstance(code, int) or not HTTPStatus.BAD_REQUEST <= code <= LAST_STATUS:
         code = HTTPStatus.BAD_REQUEST
-    return ApiError.from_status(
-        {
-            "reason": str(reason),
-            "message": message,
-            "code": int(code),
-            "details": _mapping(result.get("details")),
-        }
-    )
+    told: dict[str, Any] = {"reason": str(reason), "message": message, "code": int(code)}
+    if isinstance(result.get("details"), dict):
+        told["details"] = result["details"]
+    return ApiError.from_status(told)
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

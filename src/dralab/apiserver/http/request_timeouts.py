@@ -1,0 +1,34 @@
+"""The time that a client gives its request: `?timeout=5s`.
+
+Source: k8s.io/apiserver `endpoints/filters/request_deadline.go`. Watches, which have
+`timeoutSeconds`, are left alone.
+"""
+
+from urllib.parse import parse_qs
+
+from dralab.api.status import ApiError
+from dralab.apiserver.http.messages import HttpRequest
+from dralab.apiserver.http.routing import is_watch
+from dralab.cel.errors import CelError
+from dralab.cel.functions.times import duration
+
+
+def timeout_of(request: HttpRequest) -> int | None:
+    """Return the time that a client gives a request, in nanoseconds; None: no limit of its own.
+
+    ApiError: it is not a duration as Go reads one.
+    """
+    if "timeout=" not in request.query:
+        return None
+    query = parse_qs(request.query)
+    text = query.get("timeout", [""])[0]
+    if not text or is_watch(query):
+        return None
+    try:
+        found = int(duration(text))
+    except CelError:
+        what = "missing unit in duration" if text.isdecimal() else "invalid duration"
+        raise ApiError.bad_request(
+            f'invalid timeout specified in the request URL - time: {what} "{text}"'
+        ) from None
+    return found if found > 0 else None
