@@ -16,10 +16,12 @@ from dralab.cluster import Cluster, Options
 from dralab.components.control_plane import ControlPlane
 from dralab.components.nodes import PROCESS, NodeOptions, Nodes
 from dralab.node import mount_namespaces
+from dralab.node.containers import ContainerStartError
 from dralab.node.network import cluster_network
 from dralab.node.network.addresses import ClusterRange
 from dralab.node.network.cluster_network import ClusterNetwork, NetworkUnavailable
 from dralab.node.network.namespaces import problem
+from dralab.node.process_runtime import inside
 from dralab.node.resolv_conf import ClusterDns
 from dralab.runtime.resources import EVENTS, NODES, PODS, SERVICES, Resource
 from waiting import until
@@ -230,6 +232,24 @@ def test_kube_proxy_and_coredns_lead_to_a_service_by_its_name(lab, web):
     for node in ("node-0", "node-1"):
         assert lab.said(f"named-{node}", again, node=node) == "200\n"
     assert lab.said("node-port", fetch("http://10.199.0.3:30080/"), node="node-1") == "200\n"
+
+
+def test_the_network_of_a_pod_that_has_ended_leads_to_no_other(network):
+    node = network.add_node("node-0")
+
+    def place(uid):
+        return node.add_pod({"metadata": {"uid": uid}, "spec": {"containers": []}})
+
+    first = place("first")
+    first.namespaces.socket().close()
+    node.forget_pod("first")
+    second = place("second")  # with the same numbers of files
+    with pytest.raises(OSError, match="the pod has ended"):
+        first.namespaces.socket()
+    with inside(second), pytest.raises(ContainerStartError), inside(first):
+        raise AssertionError("it is gone")
+    assert second.ip != first.ip
+    node.forget_pod("second")
 
 
 def test_two_clusters_have_different_networks(network):

@@ -9,6 +9,8 @@ import click
 from dralab.cli._components import duration_of
 
 if TYPE_CHECKING:
+    from ipaddress import IPv4Network
+
     from dralab.apiserver.admission.selection import AdmissionSettings
     from dralab.apiserver.authentication.settings import AuthenticationFlags
     from dralab.apiserver.resources.outgoing_calls import OutgoingSettings
@@ -270,11 +272,13 @@ def outgoing_of(
     key: Path | None = None,
     *,
     aggregator_routing: bool = False,
+    pods: "IPv4Network | None" = None,
 ) -> "OutgoingSettings | None":
     """Return where the server may call; None where no option says. BadParameter."""
     if (certificate is None) != (key is None):
         raise click.UsageError("--proxy-client-cert-file and --proxy-client-key-file go together")
-    if not services and not networks and certificate is None and not aggregator_routing:
+    given = services or networks or certificate is not None or aggregator_routing
+    if not given and pods is None:
         return None
     import ipaddress
 
@@ -295,6 +299,7 @@ def outgoing_of(
         services=found,
         proxy_certificate=shown,
         aggregator_routing=aggregator_routing,
+        pods=[] if pods is None else [pods],
     )
 
 

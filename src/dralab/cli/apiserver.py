@@ -31,6 +31,8 @@ from dralab.kernel.clock import SECOND
 from dralab.runtime.garbage import collect_rarely
 
 if TYPE_CHECKING:
+    from ipaddress import IPv4Network
+
     from dralab.apiserver.http.asgi import AsgiApp
     from dralab.apiserver.server import ApiServer
     from dralab.apiserver.storage.etcd.address import EtcdAddress
@@ -286,12 +288,14 @@ def serve(
     runtime_config: str = "",
     page: bool = False,
     pods_host: str = "",
+    pods_network: "IPv4Network | None" = None,
     **authentication: Any,
 ) -> None:
     """Serve until stopped; `begin` is called once with the running cluster, before `ready`.
 
-    With `page`, it serves the page at /ui, too; at `pods_host` it listens beside its other address.
-    `authentication` are the options of `cli._authentication`.
+    With `page`, it serves the page at /ui, too. At `pods_host` it listens beside its other address,
+    and Services lead it into `pods_network`. `authentication` are the options of
+    `cli._authentication`.
     """
     from dralab.api.snapshots.errors import SnapshotError
     from dralab.apiserver.authentication.errors import UnusableSetting
@@ -334,6 +338,7 @@ def serve(
             proxy_client_cert_file,
             proxy_client_key_file,
             aggregator_routing=enable_aggregator_routing == "true",
+            pods=pods_network,
         ),
         authorization=_modes(authorization_mode, tls=tls),
         audit=audit_of(audit_policy_file, audit_log_path, audit_log_maxsize, audit_log_maxbackup),

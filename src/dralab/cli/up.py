@@ -202,6 +202,7 @@ def up(
             snapshot=snapshot,
             page=not no_ui,
             pods_host=pods_host,
+            pods_network=network.cluster.network if network is not None else None,
         )
 
 

@@ -434,10 +434,16 @@ def confined(cpus: Collection[int]) -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
-def inside(sandbox: Sandbox) -> contextlib.AbstractContextManager[None]:
-    """Let the processes that this thread starts be in the namespaces of a pod."""
-    namespaces = sandbox.namespaces
-    return contextlib.nullcontext() if namespaces is None else namespaces.entered()
+@contextlib.contextmanager
+def inside(sandbox: Sandbox) -> Iterator[None]:
+    """Let the processes that this thread starts be in a pod's namespaces. ContainerStartError."""
+    with contextlib.ExitStack() as back:
+        if sandbox.namespaces is not None:
+            try:
+                back.enter_context(sandbox.namespaces.entered())
+            except OSError as error:
+                raise ContainerStartError(f"no namespace: {error.strerror}") from error
+        yield
 
 
 def environment_beside(env: Mapping[str, str], file: Path) -> list[str]:

@@ -260,14 +260,17 @@ def _forward(life: "PodLife | None", kubelet: "Kubelet", wanted: NodeRequest) ->
         for port in container.get("ports") or ()
     }
 
+    sandbox = life.sandbox
+
     def owns(port: int) -> bool:
+        if sandbox is not None and sandbox.has_own_network:
+            return True
         found = runtime.listens(uid, port)
         return port in declared if found is None else found
 
-    namespaces = life.sandbox.namespaces if life.sandbox is not None else None
-    if namespaces is None:
+    if sandbox is None or sandbox.namespaces is None:
         return forwarded(wanted, host, owns)
-    return forwarded(wanted, host, owns, namespaces.socket)
+    return forwarded(wanted, host, owns, sandbox.namespaces.socket)
 
 
 def _one(query: Query, name: str) -> str:

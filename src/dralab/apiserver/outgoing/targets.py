@@ -1,9 +1,10 @@
 """Resolves URLs and Services to addresses that the server may call.
 
 The writer of a webhook configuration chooses a URL. The server connects to an address only
-where the operator allows it: the loopback, the networks of `--webhook-network`, and what
-`--service` names. Names other than `localhost` are looked up only if there are such networks, and
-the address that was checked is the one that is connected to.
+where the operator allows it: the loopback, the networks of `--webhook-network`, what `--service`
+names, and the pods behind a Service where they have a network. Names other than `localhost` are
+looked up only if there are networks for webhooks, and the address that was checked is the one that
+is connected to.
 
 Source of the rules for Services: k8s.io/kube-aggregator `pkg/apiserver/resolvers.go`,
 k8s.io/apiserver `pkg/util/proxy`.
@@ -100,11 +101,13 @@ class Targets:
         *,
         networks: Sequence[Network] = (),
         services: Iterable[ServiceAt] = (),
+        pods: Sequence[Network] = (),
     ) -> None:
         self.find = find
         self.all_of = all_of
         self._others = bool(networks)
         self.networks = [*LOOPBACK, *networks]
+        self.pods = list(pods)
         self.services = {(each.namespace, each.name, each.port): each for each in services}
 
     def of_config(self, config: Mapping[str, Any]) -> CallTarget:
@@ -228,10 +231,12 @@ class Targets:
         return tuple(allowed)
 
     def _is_allowed(self, text: str) -> bool:
+        """Return whether the server may connect to the endpoint of a Service."""
         try:
-            return self.allows(ipaddress.ip_address(text))
+            address = ipaddress.ip_address(text)
         except ValueError:
             return False
+        return self.allows(address) or any(address in network for network in self.pods)
 
 
 def _ready(slice_: Mapping[str, Any], port_name: str) -> list[Address]:

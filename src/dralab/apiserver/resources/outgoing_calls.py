@@ -16,12 +16,14 @@ if TYPE_CHECKING:
 class OutgoingSettings:
     """Where the server may call: networks beside the loopback, and the addresses of Services.
 
+    Services also lead to `pods`, the networks of this cluster's pods.
     `proxy_certificate` are the files of the certificate and key for aggregated API servers, which
     `aggregator_routing` reaches at endpoints only.
     """
 
     networks: "Sequence[Network]" = ()
     services: "Sequence[ServiceAt]" = ()
+    pods: "Sequence[Network]" = ()
     proxy_certificate: tuple[str, str] | None = None
     aggregator_routing: bool = False
 
@@ -46,7 +48,11 @@ class OutgoingCalls:
 
         settings = self.settings
         return Targets(
-            self._find, self._all_of, networks=settings.networks, services=settings.services
+            self._find,
+            self._all_of,
+            networks=settings.networks,
+            services=settings.services,
+            pods=settings.pods,
         )
 
     @cached_property

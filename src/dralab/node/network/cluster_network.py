@@ -170,7 +170,7 @@ class NodeNetwork:
         if self._ports.pop(uid, None):
             with contextlib.suppress(SandboxError):
                 self._apply_ports()
-        if sandbox.namespaces.net == self.namespaces.net:
+        if not sandbox.has_own_network:
             sandbox.namespaces.close_ipc()
             return
         self._take_back(sandbox, self._interfaces.pop(uid))
@@ -186,7 +186,11 @@ class NodeNetwork:
             shared = PodNamespaces(self.namespaces.net)
             own = shared if pod["spec"].get("hostIPC") else shared.with_ipc()
             sandbox = Sandbox(self.ip, own, self.namespaces)
-            self._set_sysctls(pod, own)
+            try:
+                self._set_sysctls(pod, own)
+            except OSError:
+                own.close_ipc()
+                raise
             return sandbox
         if self.addresses is None:
             raise SandboxError("the node has no spec.podCIDR yet")

@@ -6,11 +6,11 @@ and only a process with CAP_SYS_ADMIN may make them.
 
 import contextlib
 import ctypes
+import errno
 import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -18,51 +18,88 @@ T = TypeVar("T")
 # linux/sched.h
 CLONE_NEWIPC: Final = 0x08000000
 CLONE_NEWNET: Final = 0x40000000
-OWN_NET: Final = "/proc/thread-self/ns/net"
-OWN_IPC: Final = "/proc/thread-self/ns/ipc"
 
 
-@dataclass(frozen=True, slots=True)
+class KernelNamespace:
+    """One namespace, held by an open file until `close`."""
+
+    def __init__(self, kind: int, name: str) -> None:
+        """Make one: `name` is what /proc calls its kind. OSError: this process may not."""
+        self.kind, self._own = kind, f"/proc/thread-self/ns/{name}"
+        self._lock = threading.Lock()
+        self._file: int | None = _in_thread(self._make)
+
+    @property
+    def path(self) -> str:
+        """Where programs that this process starts find it. OSError: it is closed."""
+        with self._lock:
+            return f"/proc/{os.getpid()}/fd/{self._open()}"
+
+    @contextlib.contextmanager
+    def entered(self) -> Iterator[None]:
+        """Be in it with this thread alone. OSError: it is closed."""
+        with contextlib.ExitStack() as back:
+            with self._lock:
+                # A file of its own: the number of a closed one may already be another pod's.
+                there = os.dup(self._open())
+            back.callback(os.close, there)
+            before = os.open(self._own, os.O_RDONLY | os.O_CLOEXEC)
+            back.callback(os.close, before)
+            self._set(there)
+            back.callback(self._set, before)
+            yield
+
+    def close(self) -> None:
+        """Let it go: it is gone once no process is in it."""
+        with self._lock:
+            if self._file is not None:
+                os.close(self._file)
+                self._file = None
+
+    def _open(self) -> int:
+        if self._file is None:
+            raise OSError(errno.ENETDOWN, "the pod has ended")
+        return self._file
+
+    def _make(self) -> int:
+        _checked(_libc().unshare(self.kind), "unshare")
+        return os.open(self._own, os.O_RDONLY | os.O_CLOEXEC)
+
+    def _set(self, file: int) -> None:
+        _checked(_libc().setns(file, self.kind), "setns")
+
+
 class PodNamespaces:
-    """The namespaces of a node or pod, as open files; `ipc` is None where it is the machine's."""
+    """The namespaces of a node or pod; without `ipc`, IPC objects are the machine's."""
 
-    net: int
-    ipc: int | None = None
+    def __init__(self, net: KernelNamespace, ipc: KernelNamespace | None = None) -> None:
+        self.net, self.ipc = net, ipc
 
     @classmethod
     def new(cls) -> "PodNamespaces":
         """Make a network namespace. OSError: this process may not."""
-        return cls(_in_thread(lambda: _made(CLONE_NEWNET, OWN_NET)))
+        return cls(KernelNamespace(CLONE_NEWNET, "net"))
 
     def with_ipc(self) -> "PodNamespaces":
-        """Return this network with IPC objects of its own; close that alone with `close_ipc`."""
-        return PodNamespaces(self.net, _in_thread(lambda: _made(CLONE_NEWIPC, OWN_IPC)))
+        """Return this network with IPC objects of its own."""
+        return PodNamespaces(self.net, KernelNamespace(CLONE_NEWIPC, "ipc"))
 
     @property
     def path(self) -> str:
-        """The network namespace, for programs that this process starts."""
-        return f"/proc/{os.getpid()}/fd/{self.net}"
+        """Where programs that this process starts find the network namespace."""
+        return self.net.path
 
     @contextlib.contextmanager
     def entered(self) -> Iterator[None]:
-        """Be in them with this thread alone."""
-        wanted = [(self.net, CLONE_NEWNET, OWN_NET)]
-        if self.ipc is not None:
-            wanted.append((self.ipc, CLONE_NEWIPC, OWN_IPC))
-        with contextlib.ExitStack() as back:
-            for file, kind, own in wanted:
-                before = os.open(own, os.O_RDONLY | os.O_CLOEXEC)
-                back.callback(os.close, before)
-                _set(file, kind)
-                back.callback(_set, before, kind)
+        """Be in them with this thread alone. OSError: they are closed."""
+        with self.net.entered(), self.ipc.entered() if self.ipc else contextlib.nullcontext():
             yield
 
-    def socket(self, kind: int = socket.SOCK_STREAM) -> socket.socket:
-        """Return a socket there; any thread may use it."""
-        with self.entered():
+    def socket(self) -> socket.socket:
+        """Return a TCP socket there, which any thread may use. OSError."""
+        with self.net.entered():
             # With its protocol: asyncio switches Nagle's algorithm off for TCP that says so.
-            protocol = socket.IPPROTO_TCP if kind == socket.SOCK_STREAM else 0
-            return socket.socket(socket.AF_INET, kind, protocol)
+            return socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
 
     def set_sysctl(self, name: str, value: str) -> None:
         """Set a parameter of the kernel, as `sysctl` names it, for these alone. OSError."""
@@ -70,14 +107,14 @@ class PodNamespaces:
             Path("/proc/sys", *name.split(".")).write_text(value)
 
     def close(self) -> None:
-        """Let them go: they are gone once no process is in them."""
-        os.close(self.net)
+        """Let them go."""
+        self.net.close()
         self.close_ipc()
 
     def close_ipc(self) -> None:
-        """Let the IPC namespace go."""
+        """Let the IPC namespace go: the network is shared with others."""
         if self.ipc is not None:
-            os.close(self.ipc)
+            self.ipc.close()
 
 
 def problem() -> str:
@@ -87,15 +124,6 @@ def problem() -> str:
     except (OSError, AttributeError) as error:
         return str(getattr(error, "strerror", "") or error).lower()
     return ""
-
-
-def _made(kind: int, own: str) -> int:
-    _checked(_libc().unshare(kind), "unshare")
-    return os.open(own, os.O_RDONLY | os.O_CLOEXEC)
-
-
-def _set(file: int, kind: int) -> None:
-    _checked(_libc().setns(file, kind), "setns")
 
 
 def _libc() -> ctypes.CDLL:

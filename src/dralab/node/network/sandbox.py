@@ -31,6 +31,12 @@ class Sandbox:
         """Where its node reaches its ports."""
         return LOOPBACK if self.node is None else self.ip
 
+    @property
+    def has_own_network(self) -> bool:
+        """Whether all ports there are the pod's: it does not share its node's network."""
+        own, node = self.namespaces, self.node
+        return own is not None and node is not None and own.net is not node.net
+
     def address_of(self, host: str) -> str:
         """Return the address that is asked for a `host` of a probe, which may be empty."""
         return self.address if self.node is None else host or self.ip
