@@ -15,6 +15,7 @@ from dralab.node.container_environment import (
     expand,
     field_of,
 )
+from dralab.node.service_links import service_variables
 from dralab.runtime.resources import CONFIG_MAPS, NODES, SECRETS, VOLUME_CLAIMS, VOLUMES
 
 POD = {
@@ -229,3 +230,54 @@ def test_a_claim_without_a_volume_is_named(claim, why):
     volume = {"name": "v", "persistentVolumeClaim": {"claimName": claim}}
     with pytest.raises(ConfigError, match=why):
         config_of(Store(), {**POD, "spec": {"volumes": [volume]}}, {})
+
+
+def service(name, namespace="ns", address="10.0.0.9", **port):
+    ports = [
+        {"port": 80, "protocol": "TCP", **port},
+        {"port": 53, "protocol": "UDP", "name": "q-a"},
+    ]
+    return {
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"clusterIP": address, "ports": ports},
+    }
+
+
+def test_a_container_is_told_of_the_services_of_its_namespace():
+    inside = {"metadata": {"name": "p", "namespace": "ns"}, "spec": {}}
+    others = [
+        service("far", "other"),
+        service("none", address="None"),
+        service("external", address=""),
+    ]
+    assert service_variables([service("my-web"), *others], inside) == {
+        "MY_WEB_SERVICE_HOST": "10.0.0.9",
+        "MY_WEB_SERVICE_PORT": "80",
+        "MY_WEB_SERVICE_PORT_Q_A": "53",
+        "MY_WEB_PORT": "tcp://10.0.0.9:80",
+        "MY_WEB_PORT_80_TCP": "tcp://10.0.0.9:80",
+        "MY_WEB_PORT_80_TCP_PROTO": "tcp",
+        "MY_WEB_PORT_80_TCP_PORT": "80",
+        "MY_WEB_PORT_80_TCP_ADDR": "10.0.0.9",
+        "MY_WEB_PORT_53_UDP": "udp://10.0.0.9:53",
+        "MY_WEB_PORT_53_UDP_PROTO": "udp",
+        "MY_WEB_PORT_53_UDP_PORT": "53",
+        "MY_WEB_PORT_53_UDP_ADDR": "10.0.0.9",
+    }
+    assert (
+        service_variables([service("my-web")], {**inside, "spec": {"enableServiceLinks": False}})
+        == {}
+    )
+    six = service_variables([service("six", address="fd00::1")], inside)
+    assert six["SIX_PORT"] == "tcp://[fd00::1]:80"
+
+
+def test_what_a_container_names_itself_goes_before_the_services():
+    links = {"WEB_PORT": "tcp://10.0.0.9:80", "WEB_SERVICE_HOST": "10.0.0.9"}
+    env = [
+        {"name": "WEB_PORT", "value": "own"},
+        {"name": "URL", "value": "http://$(WEB_SERVICE_HOST)"},
+    ]
+    inside = {"metadata": {"name": "p", "namespace": "ns"}, "spec": {}}
+    found = config_of(None, inside, {"name": "c", "env": env}, links).env
+    assert (found["WEB_PORT"], found["URL"]) == ("own", "http://10.0.0.9")

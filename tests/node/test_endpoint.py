@@ -154,6 +154,14 @@ def test_a_command_gets_its_input_and_tells_its_code(lab):
     assert json.loads(found[3])["details"]["causes"] == [{"reason": "ExitCode", "message": "3"}]
 
 
+def test_the_oldest_protocol_says_nothing_of_a_command_that_was_good(lab):
+    lab.run("old", "sleep 60")
+    with lab.open("old/exec?command=echo&command=hi&stdout=true", "channel.k8s.io") as session:
+        assert session.all() == {1: b"hi\n"}
+    with lab.open("old/exec?command=false&stdout=true", "channel.k8s.io") as session:
+        assert session.all() == {3: b"command terminated with non-zero exit code: exit status 1"}
+
+
 def test_much_output_waits_for_a_slow_reader(lab):
     """More than would be kept for a reader, so that the command has to wait for it."""
     size = 24 * 1024 * 1024
@@ -370,7 +378,11 @@ def test_a_client_that_names_no_protocol_gets_the_channels_of_old(lab, echo):
 REFUSED = [
     ("acted/portforward", "v4.channel.k8s.io", "pod acted has no ports: the simulated runtime"),
     ("acted/portforward", "SPDY/3.1+portforward.k8s.io", "pod acted has no ports"),
-    ("acted/exec?command=echo", "v9", "exec speaks v5.channel.k8s.io or v4.channel.k8s.io, not v9"),
+    (
+        "acted/exec?command=echo",
+        "v9",
+        "exec speaks v5.channel.k8s.io or v4.channel.k8s.io or channel.k8s.io, not v9",
+    ),
     ("acted/exec", "v5.channel.k8s.io", "you must specify at least one command"),
     ("acted/attach?container=x", "v5.channel.k8s.io", "container x is not valid for pod acted"),
 ]

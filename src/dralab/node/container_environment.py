@@ -25,10 +25,16 @@ class ConfigError(Exception):
     """A container's configuration names something that is not there."""
 
 
-def config_of(client: Client, pod: JsonDict, container: JsonObject) -> ContainerConfig:
-    """Return the configuration of a container; ConfigError names what is missing."""
+def config_of(
+    client: Client, pod: JsonDict, container: JsonObject, links: Mapping[str, str] | None = None
+) -> ContainerConfig:
+    """Return the configuration of a container; ConfigError names what is missing.
+
+    `links` are variables that its own ones go before.
+    """
     namespace = pod["metadata"].get("namespace", "")
-    env = {"PATH": PATH, "HOSTNAME": pod["spec"].get("hostname") or pod["metadata"]["name"]}
+    name = pod["spec"].get("hostname") or pod["metadata"]["name"]
+    env = {"PATH": PATH, "HOSTNAME": name, **(links or {})}
     for source in container.get("envFrom") or ():
         env.update(_all_of(client, namespace, source))
     own: dict[str, str] = {}

@@ -27,6 +27,7 @@ from dralab.node.node_status import address_of, status_of_node
 from dralab.node.plugins import Plugins
 from dralab.node.pods import PodLife
 from dralab.node.resolv_conf import ClusterDns
+from dralab.node.service_links import service_variables
 from dralab.objects.conditions import condition_of, is_true
 from dralab.objects.conditions import with_condition as replaced
 from dralab.objects.metadata import NamespacedName, is_deleting, key_of, status_of, uid_of
@@ -35,7 +36,7 @@ from dralab.objects.taints import taints_of
 from dralab.runtime.client import Client, amend
 from dralab.runtime.engine import T, TimerHandle
 from dralab.runtime.manager import Manager
-from dralab.runtime.resources import LEASES, NODES, PODS, SLICES
+from dralab.runtime.resources import LEASES, NODES, PODS, SERVICES, SLICES
 from dralab.values.json_types import JsonDict
 
 logger = logging.getLogger(__name__)
@@ -130,6 +131,10 @@ class Kubelet:
         """Have a driver in this process serve the node."""
         self.plugins.register(plugin)
 
+    def links(self, pod: JsonDict) -> dict[str, str]:
+        """Return the variables that tell a pod's containers of Services."""
+        return service_variables(self.kubelets.services or (), pod)
+
     def wake(self, pod: JsonDict) -> None:
         """Have a pod looked at soon."""
         self.kubelets.queue.add(key_of(pod))
@@ -205,6 +210,8 @@ class Kubelets:
         self.recorder = manager.recorder("kubelet")
         selector = f"spec.nodeName={only}" if only else ""
         self.pods = manager.cache(PODS, field_selector=selector)
+        # What is not a process reads no variables.
+        self.services = manager.cache(SERVICES) if runtime.ports_at else None
         self.pods.index("node", lambda pod: filter(None, [pod["spec"].get("nodeName")]))
         self.queue = manager.queue("kubelet/pods", self.sync)
         # The kubelet publishes the devices of drivers for Kubernetes 1.30.

@@ -65,6 +65,10 @@ class NodeContext(Protocol):
         """The node's time."""
         ...
 
+    def links(self, pod: JsonDict) -> dict[str, str]:
+        """Return the variables that tell a pod's containers of Services."""
+        ...
+
     def wake(self, pod: JsonDict) -> None:
         """Have a pod looked at soon."""
         ...

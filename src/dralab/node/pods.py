@@ -292,7 +292,7 @@ class PodLife:
         metadata = self.pod["metadata"]
         owner = controller_of(self.pod)
         try:
-            config = config_of(node.client, self._with_ip(), each.spec)
+            config = config_of(node.client, self._with_ip(), each.spec, node.links(self.pod))
             node.cdi.inject(config, node.claims.of_containers.cdi_ids(self.pod, each.spec))
             start = ContainerStart(
                 namespace=metadata.get("namespace", ""),

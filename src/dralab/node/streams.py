@@ -2,7 +2,7 @@
 
 import contextlib
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import orjson
@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 
 # Channels of v4 and v5: the first byte of each message. The last says that one is closed.
 STDIN, STDOUT, STATUS, RESIZE, CLOSE = 0, 1, 3, 4, 255
-PROTOCOLS: Final = ("v5.channel.k8s.io", "v4.channel.k8s.io")
+# The oldest says nothing of a command that was good, and of others in plain words.
+OLDEST: Final = "channel.k8s.io"
+PROTOCOLS: Final = ("v5.channel.k8s.io", "v4.channel.k8s.io", OLDEST)
 SUCCESS: Final[dict[str, object]] = {"metadata": {}, "status": "Success"}
 
 
@@ -185,8 +187,7 @@ def _attach(log: ContainerLog, protocol: str) -> Answer:
         feed.put(bytes([STDOUT]) + lines)
 
     def over() -> None:
-        feed.put(bytes([STATUS]) + orjson.dumps(SUCCESS))
-        feed.end()
+        _conclude(feed, SUCCESS, protocol)
 
     end.add_callback(_follow(log, log.read()[1], put, over))
     # Containers have no input of their own: what is typed goes nowhere, as without `stdin: true`.
@@ -231,11 +232,19 @@ def _exec(
         except ContainerStartError as error:
             message = f"Internal error occurred: {error}"
             status = ApiError("InternalError", message, code=500).status()
-        feed.put(bytes([STATUS]) + orjson.dumps(status))
-        feed.end()
+        _conclude(feed, status, protocol)
 
     threading.Thread(target=work, name="exec", daemon=True).start()
     return Upgrade(source=feed, receive=receive, protocol=protocol)
+
+
+def _conclude(feed: Feed, status: Mapping[str, object], protocol: str) -> None:
+    """Say how a command ended, and end its session."""
+    if protocol != OLDEST:
+        feed.put(bytes([STATUS]) + orjson.dumps(status))
+    elif status is not SUCCESS:
+        feed.put(bytes([STATUS]) + str(status["message"]).encode())
+    feed.end()
 
 
 # --- ports --------------------------------------------------------------------------------------
