@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from dralab.contracts.cdi_cache import ContainerConfig
+from dralab.node.cgroups import ControlGroups
 from dralab.node.containers import ContainerStart, ContainerStartError, VolumeFile
 from dralab.node.images import image_map
 from dralab.node.logs import ContainerLog
@@ -352,3 +353,29 @@ def test_mounts_over_what_the_machine_has_can_be_written_in_a_read_only_root(ben
     )
     assert (code, written) == (0, "ok")
     assert (tmp_path / "x").exists()
+
+
+@pytest.fixture
+def groups():
+    found = ControlGroups.found()
+    if found is None:
+        pytest.skip("no control groups on this machine")
+    yield found
+    found.close()
+
+
+@needs_root
+def test_a_container_has_control_groups_of_its_own(bench, groups):
+    bench.runtime.groups = groups
+    resources = {"requests": {"cpu": "250m"}, "limits": {"cpu": "500m", "memory": "64Mi"}}
+    unified = Path("/sys/fs/cgroup/cgroup.controllers").exists()
+    files = (
+        ["cpu.max", "memory.max"] if unified else ["cpu/cpu.shares", "memory/memory.limit_in_bytes"]
+    )
+    script = "; ".join(f"cat /sys/fs/cgroup/{name}" for name in files)
+    code, written = bench.run(f"{script}; cut -d: -f3 /proc/self/cgroup", resources=resources)
+    assert code == 0
+    assert written.splitlines()[:2] == (["50000 100000"] if unified else ["256"]) + ["67108864"]
+    assert "/" in written.splitlines()[2:]
+    left = Path("/sys/fs/cgroup").glob(f"**/dralab-{os.getpid()}/pod*")
+    assert list(left) == []

@@ -98,6 +98,7 @@ def node(
     from dralab.components import nodes
     from dralab.contracts.cdi_cache import FileDirectory
     from dralab.kernel.randomness import Randomness
+    from dralab.node.cgroups import ControlGroups
     from dralab.node.checkpoint import CheckpointError, NodeFileCheckpoint
     from dralab.node.containers import ContainerRuntime
     from dralab.node.endpoint import EndpointServer
@@ -128,6 +129,7 @@ def node(
         lambda _node: places,
         (lambda _node: paths) if namespaces else None,
         service_of(client.access.server),
+        groups=ControlGroups.found() if namespaces else None,
     )
     containers: ContainerRuntime = processes if runtime == "process" else SimulatedRuntime(engine)
     logs = RuntimeWithLogFiles(containers, root / "logs")

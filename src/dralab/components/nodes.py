@@ -148,6 +148,7 @@ class Nodes:
             engine, cluster.client_of(NODES_USER), randomness, client_of=cluster.client_of
         )
         if self.wanted.runtime == PROCESS:
+            from dralab.node.cgroups import ControlGroups
             from dralab.node.mount_namespaces import service_of
             from dralab.node.process_runtime import ProcessRuntime
 
@@ -161,7 +162,10 @@ class Nodes:
             if self.wanted.namespaces and root is not None:
                 paths = partial(paths_of, root)
             service = service_of(cluster.pods_url)
-            self.runtime = ProcessRuntime(engine, self.wanted.images, places, paths, service)
+            groups = ControlGroups.found() if paths is not None else None
+            self.runtime = ProcessRuntime(
+                engine, self.wanted.images, places, paths, service, groups=groups
+            )
         kubelets = self.kubelets = assemble(
             manager,
             self.wanted,

@@ -54,11 +54,11 @@ def forget_volumes(pod: Path) -> None:
 
 
 def namespace_of(
-    start: ContainerStart, paths: NodePaths, directory: Path, *, image: str = ""
+    start: ContainerStart, paths: NodePaths, directory: Path, **more: object
 ) -> list[str]:
     """Return the words that start a container's command in a mount namespace of its own.
 
-    `image` is a directory with the files of its image.
+    Of `more`, `image` is a directory with the files of its image, `groups` are its control groups.
     """
     volumes = {
         mount["volume"]: _volume(start, mount, directory)
@@ -67,7 +67,7 @@ def namespace_of(
     }
     file = directory / NAMESPACE
     spec = spec_of(start, paths, directory, volumes)
-    file.write_bytes(orjson.dumps({**spec, "image": image}))
+    file.write_bytes(orjson.dumps({**spec, **more}))
     return launching(file)
 
 

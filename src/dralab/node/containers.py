@@ -12,6 +12,7 @@ from dralab.contracts.cdi_cache import ContainerConfig
 from dralab.node.logs import ContainerLog
 from dralab.node.network.sandbox import ON_MACHINE, Sandbox
 from dralab.node.privileges import PLAIN, Privileges
+from dralab.values.json_types import JsonObject
 
 MOST_TYPED: Final = 1024 * 1024  # bytes of input that may wait for a command
 
@@ -51,6 +52,8 @@ class ContainerStart:
     ends: bool
     log: ContainerLog
     limits: Mapping[str, str] = field(default_factory=dict)
+    # Requests and limits, as the node has granted them.
+    resources: JsonObject = field(default_factory=dict)
     args: Sequence[str] = ()
     # Where the container leaves its termination message; empty if it leaves none.
     message_path: str = ""
@@ -184,6 +187,10 @@ class Container(Protocol):
 
     def stop(self, grace: float) -> None:
         """Ask it to end, and end it after `grace` seconds; `ended` is called then."""
+        ...
+
+    def resize(self, resources: JsonObject) -> str:
+        """Have other requests and limits hold from now on; return "" or why they cannot."""
         ...
 
     def run(

@@ -20,6 +20,7 @@ import sys
 from typing import Any
 
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWUSER = 0x00020000, 0x04000000, 0x10000000
+CLONE_NEWCGROUP = 0x02000000
 MS_RDONLY, MS_REMOUNT, MS_BIND, MS_REC = 1, 32, 4096, 16384
 MS_UNBINDABLE, MS_PRIVATE, MNT_DETACH = 1 << 17, 1 << 18, 2
 PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 24, 38
@@ -142,6 +143,21 @@ class Root:
             except OSError as error:
                 _note(f"{path} is not read-only: {error}")
         _mount("", self.path, "", MS_REMOUNT | MS_BIND | MS_RDONLY)
+
+    def show_groups(self, groups: "dict[str, Any]", *, readonly: bool) -> None:
+        """Show a container's own control groups in the place of the machine's."""
+        place = self.at(groups["at"])
+        _libc.umount2(place.encode(), MNT_DETACH)  # with all that lies in it
+        shown = groups["show"]
+        if [name for _, name in shown] != [""]:
+            _mount("none", place, "tmpfs", 0)
+        for source, name in shown:
+            path = os.path.join(groups["at"], name).rstrip("/")
+            if name:
+                os.mkdir(self.at(path))
+            _mount(source, self.at(path), "", MS_BIND)
+            if readonly:
+                _mount("", self.at(path), "", MS_REMOUNT | MS_BIND | MS_RDONLY)
 
     def device(self, entry: "dict[str, Any]") -> None:
         """Create a device node: the machine's, or one with the given numbers."""
@@ -312,6 +328,10 @@ def enter(spec: "dict[str, Any]") -> None:
         root.bind(each["source"], each["target"], readonly=each.get("readonly", False))
     for each in spec["devices"]:
         root.device(each)
+    groups = spec.get("groups")
+    if groups:
+        privileged = spec["privileges"]["capabilities"] is None
+        root.show_groups(groups, readonly=not privileged)
     if spec.get("hostname"):
         name = spec["hostname"].encode()
         _checked(_libc.sethostname(name, len(name)), "sethostname")
@@ -339,16 +359,32 @@ def become(privileges: "dict[str, Any]") -> None:
         _checked(_libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "prctl")
 
 
+def doors(spec: "dict[str, Any]") -> "list[int]":
+    """Open the control groups of a container: their paths are the machine's."""
+    paths = (spec.get("groups") or {}).get("join") or ()
+    return [os.open(path, os.O_WRONLY) for path in paths]
+
+
+def go_into_groups(files: "list[int]", *, own: bool) -> None:
+    """Be in control groups from here on; `own`: with a view that begins there."""
+    for file in files:
+        os.write(file, b"0")  # this process
+        os.close(file)
+    if files and own:
+        _checked(_libc.unshare(CLONE_NEWCGROUP), "unshare")
+
+
 def bind_over(source: str, target: str) -> None:
     """Show a file at the path of another, in a mount namespace of this process."""
     unshare()
     _mount(source, target, "", MS_BIND)
 
 
-def join(pid: int, cwd: str) -> None:
-    """Enter the namespaces of a process."""
+def join(pid: int, cwd: str, *, groups: bool) -> None:
+    """Enter the namespaces of a process; `groups`: that of its control groups, too."""
     root = os.open(f"/proc/{pid}/root", os.O_RDONLY)
     spaces = ["user", "mnt", "uts"] if os.getuid() else ["mnt", "uts"]
+    spaces += ["cgroup"] if groups else []
     files = [os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY) for name in spaces]
     for file in files:
         _checked(_libc.setns(file, 0), "setns")
@@ -403,11 +439,15 @@ def main(words: "list[str]") -> int:
             command = words[2:]
         elif words[0] == "--join":
             spec = _read(words[2])
-            join(int(words[1]), spec["cwd"])
+            files = doors(spec)
+            join(int(words[1]), spec["cwd"], groups=bool(files))
+            go_into_groups(files, own=False)
             command, privileges = words[3:], spec["privileges"]
         else:
             spec = _read(words[0])
+            files = doors(spec)
             enter(spec)
+            go_into_groups(files, own=True)
             command, privileges = words[1:], spec["privileges"]
         if root and privileges is not None:
             become(privileges)

@@ -311,6 +311,7 @@ class PodLife:
                 or (owner is not None and owner["kind"] == "Job"),
                 log=each.log,
                 limits=(each.spec.get("resources") or {}).get("limits") or {},
+                resources=each.spec.get("resources") or {},
                 message_path=each.spec.get("terminationMessagePath", DEFAULT_PATH),
                 privileges=privileges_of(self.pod, each.spec),
                 etc=etc_files(self.pod, self.ip, node.dns),

@@ -23,6 +23,7 @@ from typing import Final
 import orjson
 
 from dralab.kernel.clock import SECOND
+from dralab.node.cgroups import ContainerGroup, ControlGroups
 from dralab.node.container_volumes import (
     below,
     forget_volumes,
@@ -49,6 +50,7 @@ from dralab.node.orphans import OrphanGuard
 from dralab.node.termination_messages import read_message
 from dralab.runtime.engine import Engine, TimerHandle
 from dralab.values import quantity
+from dralab.values.json_types import JsonObject
 
 # containerd: longer lines are cut into parts.
 LONGEST_LINE: Final = 16 * 1024
@@ -79,8 +81,12 @@ class ProcessRuntime:
         told: Callable[[str], Mapping[str, str]] = lambda _node: {},
         paths: Callable[[str], NodePaths] | None = None,
         service: Mapping[str, str] | None = None,
+        *,
+        groups: ControlGroups | None = None,
     ) -> None:
         self.engine = engine
+        # Where limits hold for a container as a whole; None: they hold for each process.
+        self.groups = groups
         # Of a node, by its name; None: containers have no mount namespaces.
         self.paths = paths
         # The variables by which programs in pods find the server, beside their account's token.
@@ -159,6 +165,8 @@ class ProcessRuntime:
         for each in running:
             each.wait(TRAILING)
         self._orphans.close()
+        if self.groups is not None:
+            self.groups.close()
         if root is not None:
             for pod in root.glob("*"):
                 forget_volumes(pod)
@@ -225,6 +233,7 @@ class ProcessContainer:
             self._env["PATH"] = f"{program.folder}:{self._env.get('PATH', '')}".rstrip(":")
         self._cwd = below(directory, start.working_dir)
         self._launcher: Sequence[str] = ()
+        self._group: ContainerGroup | None = None
         if runtime.paths is None:
             link_mounts(start, directory)
             self._cwd.mkdir(parents=True, exist_ok=True)
@@ -235,11 +244,16 @@ class ProcessContainer:
             if start.privileges.user:
                 # Another user cannot go where the container's own directory is.
                 self._env |= {"HOME": "/", "TMPDIR": "/tmp"}  # noqa: S108
+            self._group = self._new_group()
             self._launcher = namespace_of(
-                start, runtime.paths(start.node), directory, image=program.files
+                start,
+                runtime.paths(start.node),
+                directory,
+                image=program.files,
+                groups=self._group.told() if self._group is not None else None,
             )
         self._added = environment_beside(self._env, directory / "environment.json")
-        self._limits = limits_of(start.limits)
+        self._limits = limits_of(start.limits, memory=self._group is None)
         self._cpus: Collection[int] = ()
         with contextlib.suppress(ValueError):  # what is not a list of CPUs confines nothing
             self._cpus = cpus_of(start.cpus)
@@ -255,8 +269,13 @@ class ProcessContainer:
                     start_new_session=True,
                 )
         except (OSError, ValueError) as error:
+            self._forget_group()
             raise ContainerStartError(f'exec: "{program.argv[0]}": {error}') from error
         runtime.watch(self._process.pid)
+
+    def resize(self, resources: JsonObject) -> str:
+        """Have other resources hold from now on; return "" or why they cannot."""
+        return self._group.apply(resources) if self._group is not None else ""
 
     def set_cpus(self, cpus: Collection[int]) -> str:
         """Confine it to CPUs, with what it starts from now on; "" or why that cannot be."""
@@ -404,16 +423,37 @@ class ProcessContainer:
             each.kill()
         reader.join(TRAILING)
         code = 128 - code if code < 0 else code
+        reason = "Completed" if code == 0 else "Error"
+        if code and self._group is not None and self._group.was_out_of_memory():
+            reason = "OOMKilled"
+        self._forget_group()
         self.start.log.end()
         said = read_message(message_file(self.start, self.directory, self.runtime.paths))
         self.runtime.forget_container(self)
         self._over.set()
-        self.runtime.engine.soon(lambda: self._tell(code, said))
+        found = ContainerExit(code, reason, said)
+        self.runtime.engine.soon(lambda: self._tell(found))
 
-    def _tell(self, code: int, said: str) -> None:
+    def _tell(self, found: ContainerExit) -> None:
         if self._killer is not None:
             self._killer.cancel()
-        self._ended(ContainerExit(code, "Completed" if code == 0 else "Error", said))
+        self._ended(found)
+
+    def _new_group(self) -> ContainerGroup | None:
+        if self.runtime.groups is None:
+            return None
+        try:
+            group = self.runtime.groups.create(self.start.pod_uid, self.start.name)
+        except OSError as error:
+            raise ContainerStartError(f"no control group: {error}") from error
+        if problem := group.apply(self.start.resources):
+            group.remove()
+            raise ContainerStartError(problem)
+        return group
+
+    def _forget_group(self) -> None:
+        if self._group is not None:
+            self._group.remove()
 
 
 @contextlib.contextmanager
@@ -458,8 +498,10 @@ def environment_beside(env: Mapping[str, str], file: Path) -> list[str]:
     return with_environment(file)
 
 
-def limits_of(limits: Mapping[str, str]) -> str:
+def limits_of(limits: Mapping[str, str], *, memory: bool = True) -> str:
     """Return the shell's words for a container's limits; they hold for each process alone.
+
+    Without `memory` that is limited elsewhere.
 
     >>> limits_of({"memory": "64Mi", "cpu": "1"})
     'ulimit -c 0; ulimit -d 65536; '
@@ -467,7 +509,7 @@ def limits_of(limits: Mapping[str, str]) -> str:
     text = "ulimit -c 0; "
     # Data, not address space: run times reserve far more of the latter than they use.
     for name, flag, unit in (("memory", "d", 1024), ("ephemeral-storage", "f", 512)):
-        if name in limits:
+        if name in limits and (memory or name != "memory"):
             amount = int(quantity.parse(str(limits[name]))) // unit
             text += f"ulimit -{flag} {max(1, amount)}; "
     return text

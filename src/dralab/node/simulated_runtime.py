@@ -34,6 +34,7 @@ from dralab.node.shell import (
     understood,
 )
 from dralab.runtime.engine import Engine, TimerHandle
+from dralab.values.json_types import JsonObject
 
 PREFIX: Final = "dralab.dev/"
 UNKNOWN_SECONDS: Final = 1.0
@@ -94,6 +95,11 @@ class SimulatedContainer:
         program = runtime.programs.get(start.argv[0].rpartition("/")[2]) if start.argv else None
         self._steps = self._script(program)
         self._later(delay, self._begin)
+
+    def resize(self, resources: JsonObject) -> str:
+        """Take it that other requests and limits hold: nothing is used here."""
+        del resources
+        return ""
 
     def stop(self, grace: float) -> None:
         """Tell it to end: a trap decides how, and whether it continues until `grace` is over."""

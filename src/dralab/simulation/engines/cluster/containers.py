@@ -25,6 +25,7 @@ from dralab.runtime.simulated import SimulatedEngine
 from dralab.simulation.lifecycle.delays import Delays
 from dralab.simulation.lifecycle.model import LifeCycle
 from dralab.simulation.scenario.manifests import RUNS
+from dralab.values.json_types import JsonObject
 
 TERMINATED: Final = 143
 
@@ -143,6 +144,11 @@ class _TimedContainer:
         """Drop the report of its end."""
         self._over = True
         self._cancel()
+
+    def resize(self, resources: JsonObject) -> str:
+        """Take it that other requests and limits hold: nothing is used here."""
+        del resources
+        return ""
 
     def stop(self, grace: float) -> None:
         """End at once, as most programs do when they are told to."""
