@@ -153,6 +153,10 @@ class Strategy:
         """Return what is wrong with a changed status."""
         return []
 
+    def creation_refusal(self) -> str:
+        """Return why no object of the kind may be created now; empty if one may."""
+        return ""
+
     def deletion_finalizers(self) -> list[str]:
         """Return the finalizers that an object gets when its deletion begins."""
         return []

@@ -39,6 +39,18 @@ TYPES: Final[Mapping[str, Callable[[Any], bool]]] = {
     "number": lambda v: isinstance(v, (int, float)) and not isinstance(v, bool),
 }
 
+# RE2's words for what is wrong with a pattern, and those of Go's regexp/syntax.
+GO_WORDS: Final = {
+    "missing )": "missing closing )",
+    "missing ]": "missing closing ]",
+    "unexpected )": "unexpected )",
+    "no argument for repetition operator": "missing argument to repetition operator",
+    "bad repetition operator": "invalid nested repetition operator",
+    "invalid character class range": "invalid character class range",
+    "invalid repetition size": "invalid repeat count",
+    "trailing \\": "trailing backslash at end of expression",
+}
+
 
 def errors(schema: Schema, value: Any, path: str = "") -> list[FieldError]:
     """Return everything that is wrong with a value, in the order of its fields.
@@ -405,7 +417,7 @@ def pattern_problem(pattern: str) -> str:
     """Return why a pattern is none, in the words of Go's regexp as far as RE2 has them.
 
     >>> pattern_problem("^a+$"), pattern_problem("a(b")
-    ('', 'error parsing regexp: missing ): a(b')
+    ('', 'error parsing regexp: missing closing ): `a(b`')
     """
     import re2
 
@@ -414,7 +426,10 @@ def pattern_problem(pattern: str) -> str:
     except re2.error as error:
         why = error.args[0] if error.args else error
         text = why.decode(errors="replace") if isinstance(why, bytes) else str(why)
-        return f"error parsing regexp: {text}"
+        # Go's regexp says the same of more errors in other words (regexp/syntax, ErrorCode).
+        words, colon, part = text.partition(": ")
+        shown = f": `{part}`" if colon else ""
+        return f"error parsing regexp: {GO_WORDS.get(words, words)}{shown}"
     return ""
 
 

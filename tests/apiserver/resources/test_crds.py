@@ -196,10 +196,32 @@ def test_names_that_others_have_are_not_accepted(ask):
     accepted = found["status"]["conditions"][0]
     assert (accepted["status"], accepted["reason"], accepted["message"]) == (
         "False",
-        "SingularConflict",
-        '"foo" is already in use',
+        "ListKindConflict",  # the last of those that are taken
+        '"FooList" is already in use',
     )
+    assert found["status"]["acceptedNames"] == {"plural": "bars", "kind": ""}
     assert ask.full("GET", "/apis/x.io/v1/bars").status == 404
+    ask("DELETE", f"{CRDS}/foos.x.io")
+    _, found = ask("GET", f"{CRDS}/bars.x.io")
+    assert [each["status"] for each in found["status"]["conditions"]] == ["True", "True"]
+    assert ask("GET", "/apis/x.io/v1/bars")[0] == 200
+
+
+def test_no_object_is_created_while_its_definition_goes(ask):
+    held = foo(n=1)
+    held["metadata"]["finalizers"] = ["a.b/c"]
+    ask("POST", FOOS, held)
+    ask("DELETE", f"{CRDS}/foos.x.io")
+    _, found = ask("GET", f"{CRDS}/foos.x.io")
+    assert found["status"]["conditions"][-1]["reason"] == "InstanceDeletionInProgress"
+    code, refused = ask("POST", FOOS, foo("b", n=1))
+    assert (code, refused["message"]) == (
+        403,
+        'foos.x.io "b" is forbidden: create not allowed while custom resource definition is '
+        "terminating",
+    )
+    ask.merge(f"{FOOS}/a", {"metadata": {"finalizers": None}})
+    assert ask("GET", f"{CRDS}/foos.x.io")[0] == 404
 
 
 @pytest.mark.parametrize(
@@ -207,7 +229,7 @@ def test_names_that_others_have_are_not_accepted(ask):
     [
         (lambda d: d["metadata"].update(name="x"), 'must be spec.names.plural+"."+spec.group'),
         (lambda d: d["spec"].update(scope="World"), "spec.scope: Unsupported value"),
-        (lambda d: d["spec"].update(versions=[]), "spec.versions: Invalid value: null: must have"),
+        (lambda d: d["spec"].update(versions=[]), "spec.versions: Invalid value: []: must have"),
         (lambda d: d["spec"]["versions"][0].update(storage=False), "exactly one version"),
         (
             lambda d: d["spec"]["versions"][0].pop("schema"),

@@ -97,20 +97,17 @@ def test_a_condition_takes_the_place_of_its_type_and_keeps_the_time_of_its_statu
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({}, {"fieldValidation": "Warn"}),
-        ({"validation": ""}, {}),
-        (
-            {"validation": "Strict", "dry_run": True},
-            {"fieldValidation": "Strict", "dryRun": ["All"]},
-        ),
-        ({"validation": "", "force": True}, {"force": True}),
-        ({"validation": "", "manager": "m"}, {"fieldManager": "m"}),
-        ({"validation": "", "agent": "curl"}, {}),
+        ({}, {}),
+        ({"validation": "Strict", "said": "Strict"}, {"fieldValidation": "Strict"}),
+        ({"dry_run": True}, {"dryRun": ["All"]}),
+        ({"force": True}, {}),
+        ({"manager": "m"}, {"fieldManager": "m"}),
+        ({"agent": "curl"}, {}),
     ],
 )
 def test_a_webhook_is_told_the_options_of_a_write_that_were_given(given, told):
-    head = {"kind": "PatchOptions", "apiVersion": "meta.k8s.io/v1"}
-    assert WriteOptions(kind="PatchOptions", **given).as_mapping() == head | told
+    head = {"kind": "UpdateOptions", "apiVersion": "meta.k8s.io/v1"}
+    assert WriteOptions(kind="PatchOptions", **given).told("UPDATE") == head | told
 
 
 @pytest.fixture

@@ -41,6 +41,9 @@ AT_ROOT: Final = frozenset(
 STEP: Final = re.compile(r"\.([A-Za-z_][A-Za-z0-9_]*)", re.ASCII)
 
 
+NO_VERSIONS: Final[Sequence[JsonObject]] = ()  # of a definition that has no list of them
+
+
 def version_errors(versions: Sequence[JsonObject]) -> Iterator[FieldError]:
     """Yield what is wrong with the versions of a definition."""
     above = _shared(versions)
@@ -208,7 +211,7 @@ def _selectable_errors(
         for step in steps:
             part = ((part or {}).get("properties") or {}).get(step)
             if part is None:
-                why = f"is an invalid path: does not refer to a valid field: {text}"
+                why = "is an invalid path: does not refer to a valid field"
                 yield fields.invalid_value(at, text, why)
                 break
         if part is None:
@@ -243,4 +246,4 @@ def _in_go(versions: Sequence[JsonObject], above: JsonObject) -> list[JsonDict] 
             for part in SHARED
         }
         for version in versions
-    ] or None
+    ] or (None if versions is NO_VERSIONS else [])

@@ -9,7 +9,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from dralab.api import fields
-from dralab.api.core.definition_versions import shared_errors, version_errors
+from dralab.api.core.definition_versions import NO_VERSIONS, shared_errors, version_errors
 from dralab.api.core.webhook_clients import (
     default_webhook_client,
     review_version_errors,
@@ -82,14 +82,15 @@ class DefinitionStrategy(Strategy):
     def validate(self, value: JsonDict) -> list[FieldError]:
         """Return what is wrong with a definition."""
         return [
+            *self.name_errors(value),
             *self.spec_errors(value),
             *_stored_errors(value["spec"]),
             *_approval_errors(value["metadata"], value["spec"]),
             *_unknown_fields_errors(value["spec"], {}),
         ]
 
-    def spec_errors(self, value: JsonDict) -> Iterator[FieldError]:
-        """Yield what is wrong with the names and the spec of a definition."""
+    def name_errors(self, value: JsonDict) -> Iterator[FieldError]:
+        """Yield what is wrong with the name of a new definition."""
         spec, meta = value["spec"], value["metadata"]
         given = spec.get("names") or {}
         wanted = f"{given.get('plural', '')}.{spec.get('group', '')}"
@@ -98,6 +99,11 @@ class DefinitionStrategy(Strategy):
             if name != wanted and (name or part == "name"):
                 why = 'must be spec.names.plural+"."+spec.group'
                 yield fields.invalid_value(f"metadata.{part}", name, why)
+
+    def spec_errors(self, value: JsonDict) -> Iterator[FieldError]:
+        """Yield what is wrong with the spec of a definition."""
+        spec = value["spec"]
+        given = spec.get("names") or {}
         group = spec.get("group") or ""
         if not group:
             yield fields.required("spec.group")
@@ -110,7 +116,7 @@ class DefinitionStrategy(Strategy):
             yield fields.required("spec.scope")
         elif spec["scope"] not in SCOPES:
             yield fields.not_supported("spec.scope", spec["scope"], SCOPES)
-        yield from version_errors(spec.get("versions") or ())
+        yield from version_errors(NO_VERSIONS if spec.get("versions") is None else spec["versions"])
         yield from _names_errors(given)
         yield from shared_errors(spec.get("versions") or ())
         strategy = (spec.get("conversion") or {}).get("strategy") or ""

@@ -2,8 +2,8 @@
 
 A schema is structural where it gives every value one type, outside of `allOf` and its like, so
 that objects can be pruned and defaulted. Source: k8s.io/apiextensions-apiserver
-`pkg/apiserver/schema` (ValidateStructural), `pkg/apis/apiextensions/validation`. Defaults are not
-held against their schemas; rules in CEL are left to the server.
+`pkg/apiserver/schema` (ValidateStructural), `pkg/apis/apiextensions/validation`. Defaults are
+held against their schemas in `schema_defaults`; expressions are left to the server.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from dralab.api import fields, structural
+from dralab.api.core.schema_defaults import default_errors
+from dralab.api.core.schema_rule_forms import rule_form_errors
 from dralab.api.fields import FieldError
 
 Schema = Mapping[str, Any]
@@ -53,6 +55,8 @@ def schema_errors(schema: Schema, path: str, *, sound: bool = True) -> list[Fiel
     if unsupported is None:
         shape = [*_invariants(schema, path, "root", 0), *_incomplete(schema, schema, path, path)]
         found += sorted(shape, key=str)
+        if not found:
+            found += default_errors(schema, path)
     found += _openapi_errors(schema, path, _SchemaSpot(root=True))
     if sound and not found and unsupported is not None:
         why = f"OpenAPIV3Schema '{unsupported}' is not supported"
@@ -251,6 +255,7 @@ def _openapi_errors(schema: Schema, path: str, place: _SchemaSpot) -> Iterator[F
         yield from _openapi_errors(part, where, place.below)
     yield from _map_errors(schema, path)
     yield from _list_errors(schema, path)
+    yield from rule_form_errors(schema, path)
 
 
 def _plain_errors(schema: Schema, path: str, place: _SchemaSpot) -> Iterator[FieldError]:
@@ -340,6 +345,8 @@ def _key_errors(keys: Any, items: Any, path: str) -> Iterator[FieldError]:
             yield fields.invalid_value(f"{where}.type", items.get("type"), why)
         if index in again:
             yield fields.invalid_value(at, shown, "must not contain duplicate entries")
+    for key in keys:
+        part, where = properties.get(key), f"{path}.items.properties[{key}]"
         if part is None:
             continue
         if key not in needed and part.get("default") is None:

@@ -15,6 +15,7 @@ from urllib.parse import urlencode
 import orjson
 
 from dralab.api.kinds import Kind
+from dralab.api.metadata import annotation_problems, label_problems
 from dralab.api.status import ApiError
 from dralab.apiserver.outgoing.answers import read_answer, status_words
 from dralab.apiserver.outgoing.targets import AWAITED, LATE, Unreachable
@@ -120,7 +121,19 @@ class ConversionWebhook:
         return {**kept.after, "metadata": _restored(value, kept.after["metadata"])}
 
     def _converted(self, values: Sequence[JsonDict], api_version: str) -> list[JsonDict]:
-        """Ask the webhook. ApiError, MustWait."""
+        """Ask the webhook. ApiError, MustWait.
+
+        If it fails for several objects, it is asked for each: a real server reads them so, and
+        tells of the first that cannot be converted.
+        """
+        try:
+            return self._made_of(values, api_version)
+        except ApiError:
+            if len(values) == 1:
+                raise
+        return [self._made_of([value], api_version)[0] for value in values]
+
+    def _made_of(self, values: Sequence[JsonDict], api_version: str) -> list[JsonDict]:
         left = time_left(TIMEOUT)
         of = values[0].get("apiVersion")
         name = f"{of}, Kind={self.kind}"
@@ -134,14 +147,13 @@ class ConversionWebhook:
         except _Malformed as error:
             raise _failure(f"conversion webhook for {name} failed: {error}") from error
         result = []
-        for index, (value, made) in enumerate(zip(values, found, strict=True)):
+        for value, made in zip(values, found, strict=True):
             try:
                 result.append(_checked(value, made, api_version, self.kind))
             except _NoObject as error:
                 raise _failure(str(error)) from error
             except _OtherConverted as error:
-                place = error.alone if len(values) == 1 else f"{error.among} at index {index}"
-                raise _failure(f"conversion webhook for {name} {place}: {error}") from error
+                raise _failure(f"conversion webhook for {name} {error.place}: {error}") from error
         return result
 
     def _asked(self, values: Sequence[JsonDict], api_version: str, left: float) -> Sequence[Any]:
@@ -203,25 +215,23 @@ class _NoObject(Exception):  # noqa: N818 - a fact, which messages tell
 
 
 class _OtherConverted(Exception):  # noqa: N818 - a fact, which messages tell
-    """A converted object is not what it was before; how that is said of one, and of one of many."""
+    """A converted object is not what it was before; `place` is how that is introduced."""
 
-    def __init__(self, why: str, alone: str, among: str) -> None:
+    def __init__(self, why: str, place: str) -> None:
         super().__init__(why)
-        self.alone, self.among = alone, among
+        self.place = place
 
 
 def _other_kind(why: str) -> _OtherConverted:
-    return _OtherConverted(
-        why, "returned invalid object at index 0", "returned invalid converted object"
-    )
+    return _OtherConverted(why, "returned invalid object at index 0")
 
 
 def _other_object(why: str) -> _OtherConverted:
-    return _OtherConverted(why, "returned invalid object", "returned invalid converted object")
+    return _OtherConverted(why, "returned invalid object")
 
 
 def _other_metadata(why: str) -> _OtherConverted:
-    return _OtherConverted(why, "returned invalid metadata", "returned invalid metadata in object")
+    return _OtherConverted(why, "returned invalid metadata")
 
 
 def _failure(message: str) -> ApiError:
@@ -239,6 +249,8 @@ def _checked(value: JsonDict, made: Any, api_version: str, kind: str) -> JsonDic
 
     _OtherConverted, _NoObject.
     """
+    if made is None:
+        raise _NoObject("unexpected end of JSON input")
     if not isinstance(made, dict):
         kind_given = go_json_kind(made)
         raise _NoObject(
@@ -265,6 +277,13 @@ def _checked(value: JsonDict, made: Any, api_version: str, kind: str) -> JsonDic
             isinstance(texts, dict) and all(isinstance(each, str) for each in texts.values())
         ):
             raise _other_metadata(f"invalid metadata.{part} in converted object")
+    errors = [
+        *label_problems(metadata.get("labels") or {}, "metadata.labels"),
+        *annotation_problems(metadata.get("annotations") or {}),
+    ]
+    if errors:
+        shown = ", ".join(map(str, errors))
+        raise _other_metadata(f"[{shown}]" if len(errors) > 1 else shown)
     return {**made, "metadata": _restored(value, metadata)}
 
 

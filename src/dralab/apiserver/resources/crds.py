@@ -60,6 +60,7 @@ class CustomResources:
         if after is None:
             if before is not None:
                 self._forget(before["metadata"]["name"])
+                self._accept_others(before["spec"]["group"])
             return
         name = after["metadata"]["name"]
         if name in self._busy:
@@ -78,7 +79,9 @@ class CustomResources:
     def _establish(self, definition: JsonDict) -> None:
         """Accept the names of a definition, or report the conflict, and serve its kinds."""
         spec, now = definition["spec"], self.context.now()
-        conflict = self._conflict(definition)
+        conflicts = self._conflicts(definition)
+        # The last of them is told of.
+        conflict = list(conflicts.values())[-1] if conflicts else None
         conditions = [
             {
                 "type": "NamesAccepted",
@@ -102,14 +105,17 @@ class CustomResources:
             status = value.setdefault("status", {})
             before = {each["type"]: each for each in status.get("conditions") or ()}
             for condition in conditions:
-                had = before.get(condition["type"])
-                if had is not None and had["status"] == condition["status"]:
-                    condition["lastTransitionTime"] = had["lastTransitionTime"]
+                last = before.get(condition["type"])
+                if last is not None and last["status"] == condition["status"]:
+                    condition["lastTransitionTime"] = last["lastTransitionTime"]
             status["conditions"] = conditions
-            if not conflict:
-                status["acceptedNames"] = {
-                    part: item for part, item in spec["names"].items() if item
-                }
+            accepted = {part: item for part, item in spec["names"].items() if item}
+            had = status.get("acceptedNames") or {}
+            status["acceptedNames"] = {
+                part: had.get(part, "") if part in conflicts else item
+                for part, item in accepted.items()
+                if part not in conflicts or had.get(part) or part in {"plural", "kind"}
+            }
             stored = status.get("storedVersions") or []
             status["storedVersions"] = [
                 *stored,
@@ -128,24 +134,46 @@ class CustomResources:
         if not conflict:
             self.serve(name, spec)
 
-    def _conflict(self, definition: JsonDict) -> tuple[str, str] | None:
-        """Return the reason and the message if another kind of the group has a name already."""
+    def _conflicts(self, definition: JsonDict) -> dict[str, tuple[str, str]]:
+        """Return which names another kind of the group has already: reason and message of each.
+
+        Source: k8s.io/apiextensions-apiserver `pkg/controller/status/naming_controller.go`.
+        """
         spec = definition["spec"]
         given, group = spec["names"], spec["group"]
         mine = self._served.get(definition["metadata"]["name"], [])
-        for kind in self.context.kinds:
-            if kind.group != group or kind in mine:
+        others = [kind for kind in self.context.kinds if kind.group == group and kind not in mine]
+        resources = {
+            name for kind in others for name in (kind.plural, kind.singular, *kind.short_names)
+        }
+        kinds = {name for kind in others for name in (kind.kind, kind.list_kind)}
+        found: dict[str, tuple[str, str]] = {}
+        for part, taken in (
+            ("plural", resources),
+            ("singular", resources),
+            ("shortNames", resources),
+            ("kind", kinds),
+            ("listKind", kinds),
+        ):
+            wanted = given.get(part) or ()
+            names = wanted if isinstance(wanted, list) else [wanted] if wanted else []
+            if used := [f'"{name}" is already in use' for name in names if name in taken]:
+                why = used[0] if len(used) == 1 else f"[{', '.join(used)}]"
+                found[part] = (f"{part[0].upper()}{part[1:]}Conflict", why)
+        return found
+
+    def _accept_others(self, group: str) -> None:
+        """Accept the names of definitions that had to wait for those of one that is gone."""
+        for stored in self.context.store.list(HUB).items:
+            waiting = stored.value
+            if waiting["spec"].get("group") != group or is_deleting(waiting):
                 continue
-            for part, theirs in (
-                ("plural", kind.plural),
-                ("singular", kind.singular),
-                ("kind", kind.kind),
-                ("listKind", kind.list_kind),
-            ):
-                if given.get(part) == theirs:
-                    reason = f"{part[0].upper()}{part[1:]}Conflict"
-                    return reason, f'"{theirs}" is already in use'
-        return None
+            if stored.key.name not in self._busy and not _is_established(waiting):
+                self._busy.add(stored.key.name)
+                try:
+                    self._establish(waiting)
+                finally:
+                    self._busy.discard(stored.key.name)
 
     def serve(self, name: str, spec: Mapping[str, Any]) -> None:
         """Serve the kinds of a definition; `spec` as in a CustomResourceDefinition."""
@@ -231,14 +259,33 @@ class CustomResources:
         hub = f"{spec['group']}/{spec['names']['plural']}"
         store = self.context.store
         kinds = self._served.get(meta["name"], [])
+        rules = self.context.rules.strategies.get(hub)
+        if isinstance(rules, CustomStrategy):
+            rules.ending = True
         found = [each.key for each in store.list(hub).items if not is_deleting(each.value)]
         if kinds and len(found) <= STEP:
             self._delete(kinds[0], found)
         elif kinds:
             self._leaving[meta["name"]] = (kinds[0], found)
             return
-        if not store.count(hub):
+        if store.count(hub):
+            self._note_progress(meta["name"])
+        else:
             self._release(meta["name"])
+
+    def _note_progress(self, name: str) -> None:
+        """Say in the status of a definition that its objects are being deleted."""
+
+        def edit(value: JsonDict) -> JsonDict:
+            for condition in (value.get("status") or {}).get("conditions") or ():
+                if condition.get("type") == "Terminating":
+                    condition["reason"] = "InstanceDeletionInProgress"
+                    condition["message"] = "CustomResource deletion is in progress"
+            return value
+
+        kind = self.context.kinds.find("apiextensions.k8s.io", "v1", "customresourcedefinitions")
+        how = WriteOptions(agent=SERVER, manager=SERVER, internal=True)
+        writing.change(self.context, kind, name, "", edit, options=how, subresource="status")
 
     def finish(self) -> None:
         """Delete the objects of deleted definitions, in steps: others write in between.

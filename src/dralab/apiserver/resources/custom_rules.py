@@ -13,6 +13,7 @@ import orjson
 
 from dralab.api import fields, schemas, structural
 from dralab.api.core.definitions import DefinitionStrategy
+from dralab.api.core.schema_formats import format_warnings
 from dralab.api.decoding import Decoder
 from dralab.api.fields import FieldError
 from dralab.api.metadata import finalizer_warnings
@@ -68,6 +69,7 @@ class CustomStrategy(Strategy):
 
     def __init__(self, versions: Mapping[str, Mapping[str, Any]]) -> None:
         self.versions = dict(versions)
+        self.ending = False  # the definition is being deleted
         self.raw: dict[str, Mapping[str, Any]] = {}
         self._schemas: dict[str, Schema] = {}
         for name, version in versions.items():
@@ -125,6 +127,12 @@ class CustomStrategy(Strategy):
     def warnings(self, value: JsonDict, old: JsonDict | None = None) -> list[str]:
         """Warn of new finalizers that may be taken for another writer's."""
         return finalizer_warnings(value["metadata"], (old or {}).get("metadata") or {})
+
+    def creation_refusal(self) -> str:
+        """Return why no object may be created now."""
+        if not self.ending:
+            return ""
+        return "create not allowed while custom resource definition is terminating"
 
     def reads_like(self, other: "CustomStrategy") -> bool:
         """Whether stored objects are read as with other rules: by the same schemas."""
@@ -305,6 +313,10 @@ def _has_rules(schema: Any) -> bool:
 
 class CheckedDefinitions(DefinitionStrategy):
     """Definitions, whose rules in CEL must compile and must not cost too much."""
+
+    def warnings(self, value: JsonDict, old: JsonDict | None = None) -> list[str]:
+        """Warn of formats that are not known."""
+        return format_warnings(value["spec"], (old or {}).get("spec") or {})
 
     def validate(self, value: JsonDict) -> list[FieldError]:
         """Return what is wrong with a definition."""

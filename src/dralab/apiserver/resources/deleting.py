@@ -42,6 +42,8 @@ def delete(
         if (key := key_of(kind, namespace, name)) in context.store.damaged(kind.hub):
             return _erase(context, kind, key, options, user), True
         live = context.live(kind, namespace, name)
+        if kind.custom is not None and not context.rules.is_hub(kind):
+            context.rules.from_hub(kind, live.value)  # what cannot be read is not deleted
         check_preconditions(live, kind, options)
         _admit(context, kind, (live.key, live.value), options, user)
         return _delete(context, kind, live, options)

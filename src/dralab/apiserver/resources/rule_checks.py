@@ -38,12 +38,16 @@ RULES: Final = "x-kubernetes-validations"
 
 @dataclass(frozen=True, slots=True)
 class _SchemaPlace:
-    """A schema within a definition: `times` is how often a value has it, None for any number."""
+    """A schema within a definition: `times` is how often a value has it, None for any number.
+
+    `uncorrelatable` is the path of a part above it whose items have no old value.
+    """
 
     schema: Mapping[str, Any]
     path: str
     times: int | None = 1
     root: bool = False
+    uncorrelatable: str = ""
 
     def parts(self) -> Iterator["_SchemaPlace"]:
         """Yield the schemas directly below."""
@@ -62,7 +66,21 @@ class _SchemaPlace:
 
     def _below(self, schema: Mapping[str, Any], step: str, times: int | None) -> "_SchemaPlace":
         embedded = bool(schema.get("x-kubernetes-embedded-resource"))
-        return replace(self, schema=schema, path=self.path + step, times=times, root=embedded)
+        return replace(
+            self,
+            schema=schema,
+            path=self.path + step,
+            times=times,
+            root=embedded,
+            uncorrelatable=self.uncorrelatable or self._without_old(step),
+        )
+
+    def _without_old(self, step: str) -> str:
+        """Return the path of this schema if what is below it has no old value; else nothing."""
+        is_list = step == ".items"
+        kept = self.schema.get("x-kubernetes-list-type" if is_list else "x-kubernetes-map-type")
+        lost = kept != "map" if is_list else kept == "atomic"
+        return self.path if lost else ""
 
 
 @dataclass(slots=True)
@@ -123,12 +141,13 @@ def _place_errors(place: _SchemaPlace, total: _TotalCost) -> Iterator[FieldError
     for index, rule in enumerate(place.schema[RULES]):
         where = f"{place.path}.{RULES}[{index}]"
         environment = _environment(found, optional=bool(rule.get("optionalOldSelf")))
-        yield from _rule_errors(rule, where, environment, times=times, total=total)
+        yield from _rule_errors(rule, where, place, environment, times=times, total=total)
 
 
 def _rule_errors(
     rule: Mapping[str, Any],
     where: str,
+    place: _SchemaPlace,
     environment: cel.Environment,
     *,
     times: int,
@@ -136,26 +155,61 @@ def _rule_errors(
 ) -> Iterator[FieldError]:
     expression = (rule.get("rule") or "").strip()
     if not expression:
-        yield fields.required(f"{where}.rule", "rule is not specified")
-        return
+        return  # which is told of with the schema
+    program = None
     try:
         program = cel.compile_expression(expression, environment)
     except cel.CompileError as error:
-        yield fields.invalid_value(f"{where}.rule", dict(rule), str(error))
-    else:
+        yield fields.invalid_value(f"{where}.rule", _in_go(rule), str(error))
+    if program is not None and program.type != types.BOOL:
+        why = "cel expression must evaluate to a bool"
+        yield fields.invalid_value(f"{where}.rule", _in_go(rule), why)
+    elif program is not None:
         cost = min(program.max_cost * times, LARGEST)
         yield from _too_dear(cost, f"{where}.rule", "estimated rule cost", total)
+    yield from _message_errors(rule, f"{where}.messageExpression", environment, total)
+    if program is None:
+        return
+    if not any(path[0] == "oldSelf" for path in program.paths):
+        if (optional := rule.get("optionalOldSelf")) is not None:
+            why = "may not be set if oldSelf is not used in rule"
+            yield fields.invalid_value(f"{where}.optionalOldSelf", optional, why)
+    elif place.uncorrelatable:
+        why = (
+            "oldSelf cannot be used on the uncorrelatable portion of the schema within "
+            f"{place.uncorrelatable}"
+        )
+        yield fields.invalid_value(f"{where}.rule", rule.get("rule"), why)
+
+
+def _message_errors(
+    rule: Mapping[str, Any], at: str, environment: cel.Environment, total: _TotalCost
+) -> Iterator[FieldError]:
     message = (rule.get("messageExpression") or "").strip()
-    if message:
-        text = environment.extended(result=(types.STRING,), result_words="string")
-        try:
-            program = cel.compile_expression(message, text)
-        except cel.CompileError as error:
-            at = f"{where}.messageExpression"
-            yield fields.invalid_value(at, dict(rule), f"messageExpression {error}")
-        else:
-            at, what = f"{where}.messageExpression", "estimated messageExpression cost"
-            yield from _too_dear(program.max_cost, at, what, total)
+    if not message:
+        return
+    try:
+        program = cel.compile_expression(message, environment)
+    except cel.CompileError as error:
+        yield fields.invalid_value(at, _in_go(rule), f"messageExpression {error}")
+        return
+    if program.type != types.STRING:
+        why = "messageExpression must evaluate to a string"
+        yield fields.invalid_value(at, _in_go(rule), why)
+    else:
+        yield from _too_dear(program.max_cost, at, "estimated messageExpression cost", total)
+
+
+def _in_go(rule: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a rule as errors show it: by the names that its fields have in Go."""
+    return {
+        "Rule": rule.get("rule") or "",
+        "Message": rule.get("message") or "",
+        "MessageExpression": rule.get("messageExpression") or "",
+        "Reason": rule.get("reason"),
+        "FieldPath": rule.get("fieldPath") or "",
+        "OptionalOldSelf": rule.get("optionalOldSelf"),
+    }
 
 
 def _too_dear(cost: int, where: str, what: str, total: _TotalCost) -> Iterator[FieldError]:
@@ -179,6 +233,5 @@ def _environment(found: SchemaType, *, optional: bool) -> cel.Environment:
         variables={"self": found.type, "oldSelf": old},
         structs=found.structs(),
         sizes={"self": found.size, "oldSelf": found.size},
-        result=(types.BOOL,),
-        result_words="bool",
+        result=(),
     )

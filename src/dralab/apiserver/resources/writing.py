@@ -65,6 +65,9 @@ def create(
     meta = _given_metadata(context, kind, value, options)
     _check_namespace(kind, meta, namespace)
     value = typed_objects.decoded(context, kind, value, options)
+    if refusal := rules.creation_refusal():
+        name = str(meta.get("name") or "")
+        raise ApiError.forbidden(kind.plural, name, refusal, group=kind.group)
     context.rules.default(kind, value)
     value = context.rules.to_hub(kind, value)
     empties = located(value, options.empties)
