@@ -1,7 +1,7 @@
 """One API server, without its sockets: a store, its watches, the verbs, and their HTTP form."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from dralab.api.kinds import Kinds
 from dralab.api.resource.features import CBOR_SERVING, DEFAULT_1_36, Features
@@ -17,6 +17,7 @@ from dralab.apiserver.http import access
 from dralab.apiserver.http.application import Application
 from dralab.apiserver.http.messages import Answer, HttpRequest, with_headers
 from dralab.apiserver.http.request_metrics import RequestMetrics
+from dralab.apiserver.metrics.gauges import ServerGauges
 from dralab.apiserver.nodes import LOOPBACK, Network, NodeProxy
 from dralab.apiserver.old_history import OldHistory
 from dralab.apiserver.proxies import Proxies
@@ -29,6 +30,8 @@ from dralab.apiserver.users import User
 from dralab.apiserver.watching import Hub, WatchLimits
 from dralab.kernel.clock import Clock, WallClock
 from dralab.kernel.randomness import Randomness
+
+READS: Final = frozenset({"GET", "HEAD"})
 
 if TYPE_CHECKING:
     from dralab.apiserver.admission.selection import AdmissionSettings
@@ -91,6 +94,7 @@ class ApiServer:
             disabled=admission.disabled if admission is not None else frozenset(),
             service_network=service_network,
         )
+        self.hub.metrics = self.resources.context.metrics
         self.own_objects: OwnObjects | None = None
         if authorization:
             self._authorize(authorization)
@@ -126,7 +130,10 @@ class ApiServer:
         )
         self._audit_ids = AuditIds(chance)
         self.metrics = RequestMetrics(self.hub.watches)
-        self.application.pages.exporters.append(self.metrics.lines)
+        measured = self.resources.context.metrics
+        self._in_flight = {"mutating": 0, "readOnly": 0}
+        measured.more.append(ServerGauges(store, self.flows, self._in_flight).lines)
+        self.application.pages.exporters += [self.metrics.lines, measured.lines]
         self.audit: Auditing | None = None
         if audit is not None:
             self.audit = self._audited(audit, chance)
@@ -193,7 +200,12 @@ class ApiServer:
     def answer_with(self, request: HttpRequest, handle: Callable[[HttpRequest], Answer]) -> Answer:
         """Answer a request by `handle`, with the audit log and the observers of all requests."""
         began = self.metrics.now()
-        answer = self._observed(request, self._answer(request, handle))
+        place = "readOnly" if request.method in READS else "mutating"
+        self._in_flight[place] += 1
+        try:
+            answer = self._observed(request, self._answer(request, handle))
+        finally:
+            self._in_flight[place] -= 1
         self.metrics.count(request, answer, began)
         return answer
 
@@ -218,7 +230,9 @@ class ApiServer:
     def _answer(self, request: HttpRequest, handle: Callable[[HttpRequest], Answer]) -> Answer:
         answer = handle(request) if self.audit is None else self.audit.answer(request, handle)
         if self.flows.configured:
-            return with_headers(answer, self.flow_of(request).headers)
+            flow = self.flow_of(request)
+            self.resources.context.metrics.flows.add((flow.schema, flow.level.name))
+            return with_headers(answer, flow.headers)
         return answer
 
     def _observed(self, request: HttpRequest, answer: Answer) -> Answer:

@@ -415,3 +415,23 @@ def test_a_webhook_is_asked_about_connections_to_pods(server, hook):
     code, found = ask(server, "POST", f"{pods}/p/exec?command=ls")
     assert (code, found["message"]) == (400, "pod p does not have a host assigned")
     assert hook.asked[-1][1]["object"]["command"] == ["ls"]
+
+
+def test_calls_are_measured_by_their_outcome(server, hook):
+    answers = iter([{"allowed": True}, {"allowed": False, "status": {"code": 418}}])
+    hook.answers["/w"] = lambda _: next(answers)
+    configure(server, "Validating", "w", {"clientConfig": hook.client("/w")})
+    down = {"clientConfig": {"url": "https://127.0.0.1:1/x"}, "failurePolicy": "Ignore"}
+    configure(server, "Mutating", "down", down)
+    ask(server, "POST", MAPS, config_map())
+    ask(server, "POST", MAPS, config_map("b"))
+    lines = server.resources.context.metrics.admission.requests.lines()
+    counted = {line.partition("{")[2] for line in lines if line[0] != "#"}
+    labels = 'name="h0.{}.io",operation="CREATE",rejected="{}",type="{}"}} {}'
+    assert counted == {
+        'code="200",' + labels.format("w", "false", "validating", 1),
+        'code="418",' + labels.format("w", "true", "validating", 1),
+        'code="503",' + labels.format("down", "false", "admit", 2),
+    }
+    (open_,) = list(server.resources.context.metrics.admission.open.lines())[2:]
+    assert open_.endswith('{name="h0.down.io",type="admit"} 2')

@@ -18,6 +18,7 @@ class Watching:
     """A watch by namespace, name and colour."""
 
     resource: str = "pods"
+    version: str = "v1"
     namespace: str = ""
     name: str = ""
     accepts: Callable[[Stored], bool] | None = None
@@ -107,9 +108,10 @@ def place() -> Place:
 def test_the_hub_counts_its_watches(place: Place) -> None:
     watches = [place.hub.open(Watching(), Lines()) for _ in range(3)]
     place.hub.open(Watching(resource="nodes"), Lines())
-    assert sorted(place.hub.watches()) == [("nodes", 1), ("pods", 3)]
+    nodes, pods = ("nodes", "v1", "cluster"), ("pods", "v1", "cluster")
+    assert sorted(place.hub.watches()) == [(nodes, 1), (pods, 3)]
     watches[0].close()
-    assert sorted(place.hub.watches()) == [("nodes", 1), ("pods", 2)]
+    assert sorted(place.hub.watches()) == [(nodes, 1), (pods, 2)]
 
 
 def test_an_object_that_enters_or_leaves_a_selection_is_added_or_deleted(place: Place) -> None:

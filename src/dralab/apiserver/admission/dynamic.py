@@ -3,10 +3,13 @@
 `active` is false while nothing is configured, and callers skip the rest.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from dralab.api.status import ApiError
 from dralab.apiserver.admission.chain import Admission, Review, ValidatingAdmission
+from dralab.apiserver.metrics.families import DYNAMIC, AdmissionMetrics
+from dralab.apiserver.metrics.meters import now
 from dralab.apiserver.outgoing.waiting import MustWait
 
 
@@ -32,13 +35,14 @@ class Validating(Configured, ValidatingAdmission, Protocol):
 class DynamicAdmission:
     """Calls the plugins that users configure; itself one of the validating plugins."""
 
-    name = "Dynamic"
+    name = DYNAMIC
 
     def __init__(self) -> None:
         self.disabled: frozenset[str] = frozenset()  # names of plugins that are switched off
         self.mutating: list[Mutating] = []
         self.validating: list[Validating] = []
         self.active = False
+        self.metrics = AdmissionMetrics()
 
     def add_plugins(self, mutating: Sequence[Mutating], validating: Sequence[Validating]) -> None:
         """Add plugins, except those that are switched off."""
@@ -55,7 +59,7 @@ class DynamicAdmission:
             return
         for each in self.mutating:
             if each.active:
-                each.admit(review)
+                self._timed(each.name, each.admit, review, "admit")
 
     def validate(self, review: Review) -> None:
         """Let the validating plugins look at an object. ApiError, MustWait."""
@@ -63,7 +67,16 @@ class DynamicAdmission:
             return
         for each in self.validating:
             if each.active:
-                each.validate(review)
+                self._timed(each.name, each.validate, review, "validate")
+
+    def _timed(self, name: str, ask: Callable[[Review], None], review: Review, type_: str) -> None:
+        began = now()
+        try:
+            ask(review)
+        except ApiError:
+            self.metrics.plugins.since((name, review.operation, "true", type_), began)
+            raise
+        self.metrics.plugins.since((name, review.operation, "false", type_), began)
 
     def check_waiting(self, *, may_wait: bool) -> None:
         """Raise MustWait if a request of several writes might have to wait between them."""

@@ -32,6 +32,11 @@ class Flow:
     level_uid: str = ""
     headers: Sequence[tuple[str, str]] = field(init=False)
 
+    @property
+    def schema(self) -> str:
+        """The name of the FlowSchema; empty if there is none."""
+        return str(self.name[0]) if isinstance(self.name, tuple) else ""
+
     def __post_init__(self) -> None:
         headers = (
             ("X-Kubernetes-PF-FlowSchema-UID", self.schema_uid),
@@ -88,6 +93,15 @@ class FlowControl:
             objects[key] = value
         self._objects = objects
         self._stale = True
+
+    def seats(self) -> Mapping[str, int]:
+        """Return the share of each priority level in the requests answered at a time."""
+        levels = [value for key, value in self._objects.items() if key.resource == LEVELS]
+        total = sum(_shares(one.get("spec") or {}) for one in levels) or 1
+        return {
+            one["metadata"]["name"]: math.ceil(SEATS * _shares(one.get("spec") or {}) / total)
+            for one in levels
+        }
 
     @property
     def configured(self) -> bool:

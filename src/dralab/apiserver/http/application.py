@@ -4,11 +4,11 @@ It authenticates, authorizes and routes; `resource_requests` answers requests fo
 all others; `resources` implements the verbs, the transport the sockets.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from copy import copy
 from threading import Lock
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from dralab.api.core.definitions import HUB as DEFINITIONS
 from dralab.api.status import ApiError
@@ -19,6 +19,7 @@ from dralab.apiserver.authentication.chain import (
     is_added_by_browsers,
     without_token,
 )
+from dralab.apiserver.authorization.attributes import Authorizer
 from dralab.apiserver.http import access, routing, weighing
 from dralab.apiserver.http.aggregated import AggregatedApis
 from dralab.apiserver.http.browser_guard import Guard, name_of
@@ -45,6 +46,7 @@ from dralab.apiserver.http.routing import (
     query_of,
 )
 from dralab.apiserver.http.trying import refusal, tried, unavailable
+from dralab.apiserver.metrics.meters import now
 from dralab.apiserver.outgoing import waiting
 from dralab.apiserver.outgoing.waiting import MustWait
 from dralab.apiserver.resources.server import Resources
@@ -60,6 +62,7 @@ from dralab.apiserver.users import User
 if TYPE_CHECKING:
     pass
 
+Asked = TypeVar("Asked")
 WRITES: Final = frozenset({"POST", "PUT", "PATCH"})
 DELETES: Final = WRITES | {"DELETE"}
 TURNS: Final = 256  # locks that objects of a shared store have between them
@@ -197,7 +200,13 @@ class Application:
 
     def user_of(self, request: HttpRequest) -> User:
         """Return the user of a request, after impersonation. ApiError: 401, 403."""
-        user = self.authentication.user_of(request)
+        metrics, began = self.resources.context.metrics, now()
+        try:
+            user = self.authentication.user_of(request)
+        except ApiError:
+            metrics.unauthenticated(began)
+            raise
+        metrics.authenticated(user.name, began)
         protocols = request.headers.get("sec-websocket-protocol", "")
         if WEBSOCKET_TOKEN in protocols:
             left = {"sec-websocket-protocol": without_token(protocols)}
@@ -206,6 +215,24 @@ class Application:
             request.impersonator = user
             return impersonation.impersonated(request, user, self.resources.context.authorizer)
         return user
+
+    def _check(
+        self,
+        authorizer: Authorizer | None,
+        check: Callable[[Authorizer, HttpRequest, Asked, User], None],
+        request: HttpRequest,
+        asked: Asked,
+        user: User,
+    ) -> None:
+        """Raise Forbidden where a user may not do what is asked. ApiError."""
+        metrics, began = self.resources.context.metrics, now()
+        if authorizer is not None:
+            try:
+                check(authorizer, request, asked, user)
+            except ApiError:
+                metrics.authorized("no-opinion", began)
+                raise
+        metrics.authorized("allowed", began)
 
     def _answer(self, request: HttpRequest, user: User) -> Answer:
         context = self.resources.context
@@ -216,18 +243,15 @@ class Application:
             try:
                 route = routing.route(parts, self.resources.kinds)
             except (ApiError, NoSuchGroup):
-                if authorizer is not None:
-                    access.check_unknown(authorizer, request, parts, user)
+                self._check(authorizer, access.check_unknown, request, parts, user)
                 elsewhere = self.aggregated.answer(request, parts, user)
                 if elsewhere is not None:
                     return elsewhere
                 raise
             request.route = route
-            if authorizer is not None:
-                access.check_route(authorizer, request, route, user)
+            self._check(authorizer, access.check_route, request, route, user)
             return self.requests.answer(request, route, user)
-        if authorizer is not None:
-            access.check_path(authorizer, request, parts, user)
+        self._check(authorizer, access.check_path, request, parts, user)
         return self.aggregated.answer(request, parts, user) or self.pages.answer(request, parts)
 
 

@@ -142,13 +142,16 @@ class ConfiguredAdmission:
         context = self._context
         forms = AdmissionForms(context)
         outgoing = context.outgoing
-        calls = WebhookCalls(forms, outgoing.targets, outgoing.client)
+        calls = WebhookCalls(forms, outgoing.targets, outgoing.client, context.metrics.admission)
         mutating, validating = Webhooks(context.kinds), Webhooks(context.kinds)
         changing = Policies(context.kinds, mutating=True)
         checking = Policies(context.kinds, mutating=False)
         self.admission.add_plugins(
             [MutatingPolicies(changing, forms), MutatingWebhooks(mutating, calls)],
-            [ValidatingPolicies(checking, forms), ValidatingWebhooks(validating, calls)],
+            [
+                ValidatingPolicies(checking, forms, context.metrics.admission),
+                ValidatingWebhooks(validating, calls),
+            ],
         )
         for index, policies in enumerate((changing, checking)):
             for hub, changed, reset in (

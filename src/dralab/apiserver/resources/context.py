@@ -17,6 +17,7 @@ from dralab.apiserver.authentication.service_accounts import (
     ServiceAccountTokens,
 )
 from dralab.apiserver.authorization.attributes import Attributes, Authorizer, forbidden
+from dralab.apiserver.metrics.families import ServerMetrics
 from dralab.apiserver.resources.following import Following
 from dralab.apiserver.resources.indexes import Indexes
 from dralab.apiserver.resources.outgoing_calls import OutgoingCalls, OutgoingSettings
@@ -56,6 +57,7 @@ class Context:
     connecting: PluginChain[Admission] = field(default_factory=PluginChain)
     validating: PluginChain[ValidatingAdmission] = field(default_factory=PluginChain)
     dynamic: DynamicAdmission = field(default_factory=DynamicAdmission)
+    metrics: ServerMetrics = field(default_factory=ServerMetrics)
     managed_fields: bool = True
     authorizer: Authorizer | None = None
     service_accounts: ServiceAccountSettings = STANDARD
@@ -63,6 +65,7 @@ class Context:
     on_kinds_changed: list[Callable[[], None]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self.dynamic.metrics = self.metrics.admission
         self.outgoing = OutgoingCalls(self.outgoing_settings, self.find, self.all_of)
         self.issuer = ServiceAccountTokens(
             self.clock, self, lambda: self.randomness.uuid("tokens"), self.service_accounts

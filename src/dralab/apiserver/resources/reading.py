@@ -60,6 +60,7 @@ def get(context: Context, kind: Kind, name: str, namespace: str, revision: str =
 def list_page(context: Context, kind: Kind, namespace: str, options: ListOptions) -> ListPage:
     """Return a page of a collection; the first lists the damaged objects."""
     page = _readable_page(context, kind, namespace, options)
+    context.metrics.listed(kind.hub, len(page.items))
     damaged = context.store.damaged(kind.hub, namespace if kind.namespaced else "")
     return replace(page, damaged=damaged) if damaged and not options.cont else page
 
@@ -209,6 +210,7 @@ def watch(
         initial = [stored for stored in initial if chosen.accepts(stored)]
     return Watching(
         resource=kind.hub,
+        version=kind.version,
         namespace=within,
         name=name or chosen.name,
         accepts=chosen.accepts,

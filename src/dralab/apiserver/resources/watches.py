@@ -16,12 +16,13 @@ class Watching:
 
     First `initial` as ADDED (as of `since`), then a bookmark that ends them if `initial_end`,
     then every change after `since`. `timeout` is in seconds, None if the client gave none.
-    `bookmarks` tells whether the client wants them now and then. `accepts` is None if every
-    object of the collection (and namespace, and name) is wanted; `exact` is a condition of it that
-    one field has one value.
+    `version` is the one that is asked for. `bookmarks` tells whether the client wants them now and
+    then. `accepts` is None if every object of the collection (and namespace, and name) is wanted;
+    `exact` is a condition of it that one field has one value.
     """
 
     resource: str
+    version: str = ""
     namespace: str = ""
     name: str = ""
     accepts: Filter | None = None

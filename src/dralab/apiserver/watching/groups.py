@@ -3,6 +3,7 @@
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, Final, TypeVar
 
+from dralab.apiserver.metrics.families import ServerMetrics
 from dralab.apiserver.storage import Change, Stored
 from dralab.apiserver.watching.interfaces import EventType, Spelling
 from dralab.apiserver.watching.subscription import Piece, Subscription
@@ -73,7 +74,7 @@ class Groups:
             del self._indexes[aspect]
 
     def deliveries(
-        self, changes: Sequence[Change]
+        self, changes: Sequence[Change], metrics: ServerMetrics
     ) -> Iterator[tuple[Subscription[Any], list[Piece[Any]]]]:
         """Yield who gets what of a batch."""
         memo: Memo = {}
@@ -81,7 +82,7 @@ class Groups:
         for index in self._indexes.values():
             concerned += index.concerned(changes)
         for group in concerned:
-            yield from group.deliveries(changes, memo)
+            yield from group.deliveries(changes, memo, metrics)
 
 
 class _Index:
@@ -130,7 +131,7 @@ class _Group:
         self.members: dict[Subscription[Any], None] = {}
 
     def deliveries(
-        self, changes: Sequence[Change], memo: Memo
+        self, changes: Sequence[Change], memo: Memo, metrics: ServerMetrics
     ) -> Iterator[tuple[Subscription[Any], list[Piece[Any]]]]:
         """Yield who gets what; all who have seen everything before get the same pieces."""
         events = [event for change in changes if (event := self.wanted.seen(change)) is not None]
@@ -138,6 +139,7 @@ class _Group:
             return
         spelling, first = self.spelling, events[0][1].revision
         items = [_item(spelling, event, memo) for event in events]
+        metrics.sent_to(self.wanted.resource, self.wanted.version, items, len(self.members))
         shared = pieces_of(items)
         for member in tuple(self.members):
             if member.since < first:

@@ -1,10 +1,12 @@
 """The hub: receives every batch of changes from the store and passes it to the watchers."""
 
+from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any, Final, TypeVar
 
+from dralab.apiserver.metrics.families import ServerMetrics
 from dralab.apiserver.storage import Change, Store, Stored
 from dralab.apiserver.watching.groups import Groups, pieces_of
 from dralab.apiserver.watching.interfaces import Spelling, WatchScope
@@ -47,6 +49,7 @@ class Hub:
 
     def __init__(self, store: Store, clock: Clock, limits: WatchLimits | None = None) -> None:
         self.store = store
+        self.metrics = ServerMetrics()
         self.clock = clock
         self.limits = limits or WatchLimits()
         self.announced = store.revision
@@ -68,7 +71,7 @@ class Hub:
             made = _Counted(self, wanted, spelling)
             made.since = max(wanted.since, self.announced)
             made.bookmarked = self.clock.now()
-            made.initial = _initial(made, missed)
+            made.initial = _initial(made, missed, self.metrics)
             self._groups.setdefault(wanted.resource, Groups()).add_watcher(made)
             self.watchers += 1
             return made
@@ -98,11 +101,17 @@ class Hub:
 
     # --- within ---------------------------------------------------------------------------
 
-    def watches(self) -> list[tuple[str, int]]:
-        """Return how many watches are open, by collection."""
+    def watches(self) -> list[tuple[tuple[str, str, str], int]]:
+        """Return how many watches are open, by collection, version and scope."""
+        found: Counter[tuple[str, str, str]] = Counter()
         with self.store.lock:
-            found = list(self._groups.items())
-            return [(hub, sum(1 for _ in groups.members())) for hub, groups in found]
+            for watch in self._all():
+                wanted = watch.wanted
+                scope = (
+                    "resource" if wanted.name else "namespace" if wanted.namespace else "cluster"
+                )
+                found[wanted.resource, wanted.version, scope] += 1
+        return list(found.items())
 
     def _all(self) -> list[Subscription[Any]]:
         return [member for groups in self._groups.values() for member in groups.members()]
@@ -130,9 +139,10 @@ class Hub:
             by_resource.setdefault(change.key.resource, []).append(change)
         for resource, own in by_resource.items():
             groups = self._groups.get(resource)
+            self.metrics.changed(resource, len(own), watched=groups is not None)
             if groups is None:
                 continue
-            for member, pieces in groups.deliveries(own):
+            for member, pieces in groups.deliveries(own, self.metrics):
                 for piece in pieces:
                     self._push(member, piece)
 
@@ -170,7 +180,9 @@ class _Counted(Subscription[Item]):
             self.hub.held -= piece.weight
 
 
-def _initial(watch: Subscription[Item], missed: Sequence[Change]) -> Iterator[Piece[Item]] | None:
+def _initial(
+    watch: Subscription[Item], missed: Sequence[Change], metrics: ServerMetrics
+) -> Iterator[Piece[Item]] | None:
     """Return a watch's start, made as it is read.
 
     It does not count against the watcher's limit, and its objects are shared by reference.
@@ -178,7 +190,7 @@ def _initial(watch: Subscription[Item], missed: Sequence[Change]) -> Iterator[Pi
     wanted = watch.wanted
     if not wanted.initial and not wanted.initial_end and not missed:
         return None
-    pieces = _run(watch, missed)
+    pieces = _run(watch, missed, metrics)
     if watch.spelling.shared:
         return pieces
     # A spelling with its own state (a Table sends its columns once) spells its first event
@@ -186,16 +198,22 @@ def _initial(watch: Subscription[Item], missed: Sequence[Change]) -> Iterator[Pi
     return chain(list(islice(pieces, 1)), pieces)
 
 
-def _run(watch: Subscription[Item], missed: Sequence[Change]) -> Iterator[Piece[Item]]:
+def _run(
+    watch: Subscription[Item], missed: Sequence[Change], metrics: ServerMetrics
+) -> Iterator[Piece[Item]]:
     wanted, spelling = watch.wanted, watch.spelling
     initial = wanted.initial
     for run in _runs(initial):
-        yield from pieces_of([spelling.event("ADDED", stored) for stored in run])
+        items = [spelling.event("ADDED", stored) for stored in run]
+        metrics.sent_to(wanted.resource, wanted.version, items, 1)
+        yield from pieces_of(items)
     if wanted.initial_end:
         yield from pieces_of([spelling.bookmark(wanted.since, initial_end=True)])
     for start in range(0, len(missed), INITIAL_RUN):
         seen = [wanted.seen(change) for change in missed[start : start + INITIAL_RUN]]
-        yield from pieces_of([spelling.event(*event) for event in seen if event is not None])
+        items = [spelling.event(*event) for event in seen if event is not None]
+        metrics.sent_to(wanted.resource, wanted.version, items, 1)
+        yield from pieces_of(items)
 
 
 def _runs(initial: Sequence[Stored]) -> Iterator[list[Stored]]:

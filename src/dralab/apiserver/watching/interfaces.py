@@ -19,6 +19,11 @@ class WatchScope(Protocol):
         ...
 
     @property
+    def version(self) -> str:
+        """The version of the API in which the objects are sent, for metrics."""
+        ...
+
+    @property
     def namespace(self) -> str:
         """The namespace, or all of them where it is empty."""
         ...

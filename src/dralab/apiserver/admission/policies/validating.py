@@ -33,6 +33,8 @@ from dralab.apiserver.admission.policies.variables import (
     PolicyVariables,
     failure,
 )
+from dralab.apiserver.metrics.families import AdmissionMetrics
+from dralab.apiserver.metrics.meters import now
 from dralab.values.labels import SelectorError
 
 CODES: Final = {"Unauthorized": 401, "Forbidden": 403, "RequestEntityTooLarge": 413}
@@ -60,9 +62,10 @@ class ValidatingPolicies:
 
     name = "ValidatingAdmissionPolicy"
 
-    def __init__(self, policies: Policies, forms: Forms) -> None:
+    def __init__(self, policies: Policies, forms: Forms, metrics: AdmissionMetrics) -> None:
         self.policies = policies
         self.forms = forms
+        self.metrics = metrics
         self.parameters = Parameters(forms)
 
     @property
@@ -101,12 +104,30 @@ class ValidatingPolicies:
                     continue
                 for param in params:
                     variables = PolicyVariables(policy, values, param, PER_POLICY)
-                    if found := self._findings(policy, variables, annotations):
+                    began = now()
+                    found = self._findings(policy, variables, annotations)
+                    if found:
                         denied += self._acted(policy, binding, review, found)
+                    self._measure(policy, binding, found, began)
             for key, texts in annotations.items():
                 review.annotate(f"{policy.name}/{key}", ", ".join(dict.fromkeys(texts)))
         if denied:
             raise _denial(review, *denied[0])
+
+    def _measure(
+        self,
+        policy: AdmissionPolicy,
+        binding: PolicyBinding,
+        found: Sequence[PolicyFailure],
+        began: int,
+    ) -> None:
+        action = "allow"
+        if found:
+            always = any(each.always_denies for each in found)
+            action = "deny" if always or "Deny" in binding.actions else binding.actions[0].lower()
+        place = (action, "invalid_error", policy.name, binding.name)
+        self.metrics.checks.add(place)
+        self.metrics.check_seconds.since(place, began)
 
     def _acted(
         self,

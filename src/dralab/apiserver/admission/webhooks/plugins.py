@@ -7,6 +7,7 @@ Source of order, failures and words: k8s.io/apiserver `admission/plugin/webhook/
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any, Final
 
 import orjson
@@ -26,6 +27,8 @@ from dralab.apiserver.admission.webhooks.reviews import (
     question,
     verdict,
 )
+from dralab.apiserver.metrics.families import AdmissionMetrics
+from dralab.apiserver.metrics.meters import now
 from dralab.apiserver.outgoing.client import CallClient
 from dralab.apiserver.outgoing.targets import Targets, Unreachable
 from dralab.apiserver.outgoing.waiting import MustWait
@@ -38,6 +41,8 @@ from dralab.values.patches import PatchError, TooManyOperations
 MOST: Final = 64  # validating webhooks that are asked at the same time
 OVERDUE: Final = "Timeout: request did not complete within the allotted timeout"
 
+MUTATING: Final = "admit"  # as metrics name the two kinds
+VALIDATING: Final = "validating"
 UNDECODABLE: Final = "received undecodable patch in webhook response"
 
 
@@ -65,8 +70,11 @@ class WebhookReinvocation:
 class WebhookCalls:
     """Calls webhooks; shared by the plugins of one server."""
 
-    def __init__(self, forms: Forms, targets: Targets, client: CallClient) -> None:
+    def __init__(
+        self, forms: Forms, targets: Targets, client: CallClient, metrics: AdmissionMetrics
+    ) -> None:
         self.forms = forms
+        self.metrics = metrics
         self.targets = targets
         self.client = client
         self._wall = WallClock()
@@ -133,6 +141,33 @@ class WebhookCalls:
         except BadAnswer as error:
             raise CallFailed(hook, f"received invalid webhook response: {error}") from error
 
+    def told(self, hook: Webhook, review: Review, step: str, began: int, found: Verdict) -> None:
+        """Measure a call that has been answered."""
+        code, rejected = HTTPStatus.OK.value, not found.allowed
+        if rejected:
+            given = found.result.get("code")
+            code = given if isinstance(given, int) and given else HTTPStatus.BAD_REQUEST.value
+        self.metrics.called(hook.name, review.operation, step, began, code=code, rejected=rejected)
+
+    def failed(self, hook: Webhook, review: Review, step: str, began: int) -> None:
+        """Measure a call that has failed."""
+        self.metrics.called(
+            hook.name,
+            review.operation,
+            step,
+            began,
+            code=HTTPStatus.SERVICE_UNAVAILABLE.value,
+            error="calling_webhook_error",
+            rejected=not hook.ignores_failures,
+        )
+
+    def misapplied(self, hook: Webhook, review: Review, step: str, began: int) -> None:
+        """Measure a call whose answer cannot be carried out."""
+        error = "apiserver_internal_error"
+        self.metrics.called(
+            hook.name, review.operation, step, began, code=0, error=error, rejected=True
+        )
+
     def note(self, hook: Webhook, review: Review, found: Verdict) -> None:
         """Pass on a webhook's warnings and audit annotations."""
         for key, value in found.annotations.items():
@@ -198,14 +233,22 @@ class MutatingWebhooks:
 
     def _invoke(self, hook: Webhook, review: Review, kind: Kind, index: int) -> bool:
         place = f"round_{review.round}_index_{index}"
+        began = now()
         try:
             found = self.calls.ask(hook, review, kind, mutating=True)
             self.calls.note(hook, review, found)
             if not found.allowed:
+                self.calls.told(hook, review, MUTATING, began, found)
                 self._record(review, place, hook, changed=False)
                 raise denial(hook.name, found.result)
-            changed = self._patched(hook, review, kind, found)
+            try:
+                changed = self._patched(hook, review, kind, found)
+            except ApiError:
+                self.calls.misapplied(hook, review, MUTATING, began)
+                raise
+            self.calls.told(hook, review, MUTATING, began, found)
         except CallFailed as error:
+            self.calls.failed(hook, review, MUTATING, began)
             _failed(error, hook, review, f"failed-open.mutating.webhook.admission.k8s.io/{place}")
             self._record(review, place, hook, changed=False)
             return False
@@ -292,11 +335,14 @@ class ValidatingWebhooks:
 
     def _outcome(self, review: Review, index: int, hook: Webhook, kind: Kind) -> ApiError | None:
         """Return why a webhook refuses; None if it does not."""
+        began = now()
         try:
             found = self.calls.ask(hook, review, kind, mutating=False)
+            self.calls.told(hook, review, VALIDATING, began, found)
             self.calls.note(hook, review, found)
             return None if found.allowed else denial(hook.name, found.result)
         except CallFailed as error:
+            self.calls.failed(hook, review, VALIDATING, began)
             place = f"failed-open.validating.webhook.admission.k8s.io/round_0_index_{index}"
             try:
                 _failed(error, hook, review, place)

@@ -1,0 +1,113 @@
+"""Counters and histograms with labels, for any thread."""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from threading import Lock
+from typing import Final
+
+from dralab.kernel.clock import SECOND, stopwatch
+from dralab.values.exposition import histogram_lines, labels_text
+
+Labels = tuple[str, ...]
+
+now: Final = stopwatch
+
+
+class Counters:
+    """Numbers that only grow, one for each combination of labels.
+
+    >>> found = Counters("eggs_total", "Eggs laid.", ("hen",))
+    >>> found.add(("Berta",), 2)
+    >>> list(found.lines())[-1]
+    'eggs_total{hen="Berta"} 2'
+    """
+
+    def __init__(self, name: str, about: str, labels: Labels = ()) -> None:
+        self.name, self.about, self.labels = name, about, labels
+        self._found: dict[Labels, int] = {}
+        self._lock = Lock()
+
+    def add(self, labels: Labels, by: int = 1) -> None:
+        """Count."""
+        with self._lock:
+            self._found[labels] = self._found.get(labels, 0) + by
+
+    def lines(self, name: str = "", about: str = "") -> Iterator[str]:
+        """Yield the counters in Prometheus' text format, under another name where one is given."""
+        with self._lock:
+            found = sorted(self._found.items())
+        about = about or self.about
+        return values(name or self.name, "counter", about, self.labels, found)
+
+
+class Histograms:
+    """Durations or sizes, one histogram for each combination of labels; `bounds` are inclusive."""
+
+    def __init__(self, name: str, about: str, labels: Labels, bounds: Sequence[float]) -> None:
+        self.name, self.about, self.labels, self.bounds = name, about, labels, tuple(bounds)
+        self._found: dict[Labels, tuple[list[int], list[float]]] = {}
+        self._lock = Lock()
+
+    def add(self, labels: Labels, value: float, times: int = 1) -> None:
+        """Record a value, in seconds or bytes, so many times."""
+        with self._lock:
+            self._add(labels, value, times)
+
+    def add_all(self, labels: Labels, taken: Sequence[int]) -> None:
+        """Record several durations, in nanoseconds."""
+        with self._lock:
+            if max(taken) > self.bounds[0] * SECOND:
+                for each in taken:
+                    self._add(labels, each / SECOND, 1)
+            else:
+                # Nearly always: each is among the shortest.
+                self._add(labels, 0.0, len(taken))
+                self._found[labels][1][0] += sum(taken) / SECOND
+
+    def _add(self, labels: Labels, value: float, times: int) -> None:
+        found = self._found.get(labels)
+        if found is None:
+            found = self._found[labels] = ([0] * (len(self.bounds) + 1), [0.0])
+        counts, total = found
+        counts[bisect_left(self.bounds, value)] += times
+        total[0] += value * times
+
+    def since(self, labels: Labels, began: int) -> int:
+        """Record how long it took since `began`; return the time."""
+        ended = now()
+        self.add(labels, (ended - began) / SECOND)
+        return ended
+
+    def lines(self) -> Iterator[str]:
+        """Yield the histograms in Prometheus' text format."""
+        with self._lock:
+            found = sorted((labels, list(own[0]), own[1][0]) for labels, own in self._found.items())
+        yield from heading(self.name, "histogram", self.about)
+        for labels, counts, total in found:
+            text = labels_text(zip(self.labels, labels, strict=True))
+            yield from histogram_lines(self.name, text, self.bounds, counts, total)
+
+    def counts(self, name: str, about: str) -> Iterator[str]:
+        """Yield how many values there were, as counters of another name."""
+        with self._lock:
+            found = sorted((labels, sum(own[0])) for labels, own in self._found.items())
+        return values(name, "counter", about, self.labels, found)
+
+
+def values(
+    name: str,
+    sort: str,
+    about: str,
+    labels: Sequence[str],
+    found: Iterable[tuple[Labels, float]],
+) -> Iterator[str]:
+    """Yield a family of plain values: of a `sort` counter or gauge."""
+    yield from heading(name, sort, about)
+    for own, value in found:
+        text = labels_text(zip(labels, own, strict=True))
+        yield f"{name}{{{text}}} {value}" if text else f"{name} {value}"
+
+
+def heading(name: str, sort: str, about: str) -> tuple[str, str]:
+    """Return the two lines before a family."""
+    return f"# HELP {name} {about}", f"# TYPE {name} {sort}"
