@@ -36,7 +36,7 @@ ACCOUNTS: Final[Mapping[str, Sequence[Rule]]] = {
     ],
     "device-taint-eviction-controller": [(("update",), DEVICES, ("devicetaintrules/status",))],
     "dralab-nodes": [
-        (READ, "", ("nodes", "pods")),
+        (READ, "", ("nodes", "pods", "services")),
         (("update",), "", ("nodes",)),
         (READ, DEVICES, ("resourceslices",)),
         (("create", "delete", "update"), DEVICES, ("deviceclasses", "resourceslices")),
