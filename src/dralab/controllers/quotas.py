@@ -46,6 +46,8 @@ class ResourceQuotas:
         self.queue = manager.queue("resourcequota", self.reconcile)
         self._with_quotas: dict[str, int] = {}
         self.quotas.subscribe(self._quota)
+        self.quotas.index("namespace", lambda obj: [key_of(obj).namespace])
+        self.caches[RESOURCE_QUOTAS] = self.quotas  # which count, too
         for resource in WATCHED:
             self.caches[resource] = manager.cache(resource)
             self.caches[resource].index("namespace", lambda obj: [key_of(obj).namespace])
@@ -59,6 +61,7 @@ class ResourceQuotas:
         if old is None or new is None:
             count = self._with_quotas.get(namespace, 0) + (1 if new is not None else -1)
             self._with_quotas[namespace] = count
+            self._object(old, new)
         if new is not None:
             self.queue.add(key_of(new))
 

@@ -43,6 +43,23 @@ def test_the_first_form_that_can_be_met_is_taken(accept, wanted):
     assert (form and (form.encoding, form.as_)) == wanted
 
 
+def test_there_are_no_tables_of_what_is_only_created():
+    ask = Asked()
+    spec = {"nonResourceAttributes": {"path": "/", "verb": "get"}}
+    review = {"spec": spec}
+    url = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    status, refused = ask("POST", url, review, accept=TABLE)
+    assert status == 406
+    assert refused["message"] == (
+        "only the following media types are accepted: application/json, application/yaml, "
+        "application/vnd.kubernetes.protobuf"
+    )
+    status, answer = ask("POST", url, review, accept=f"{TABLE},application/json")
+    assert (status, answer["kind"]) == (201, "SelfSubjectAccessReview")
+    token = "/api/v1/namespaces/default/serviceaccounts/default/token"
+    assert ask("POST", token, {"spec": {}}, accept=TABLE)[0] == 406
+
+
 @pytest.mark.parametrize(
     ("accept", "wanted"),
     [

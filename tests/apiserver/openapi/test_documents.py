@@ -1,5 +1,9 @@
 """OpenAPI documents: whole in themselves, complete for the clients that read them."""
 
+import json
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
 from dralab.api.kinds import Kind, Kinds
@@ -210,3 +214,23 @@ def test_scalars_and_unions_in_protobuf():
     assert b"\x69\x00\x00\x00\x00\x00\x00\xf8\x3f" in data  # minimum: a double in field 13
     assert b"\x78\xac\x02" in data  # maxLength: a number in field 15
     assert b'"x"\n' in data
+
+
+RECORDED = json.loads((Path(__file__).parent / "custom-schemas.json").read_text())
+
+
+@pytest.mark.parametrize("case", sorted(RECORDED))
+def test_a_custom_resource_is_shown_as_by_a_real_server(case):
+    recorded = RECORDED[case]
+    kind = replace(
+        FOO, group="e2ea.example.com", kind="Bar", plural="bars", list_kind="BarList",
+        custom=recorded["crd"],
+    )  # fmt: skip
+    place = "apis/e2ea.example.com/v1"
+    newer = openapi.version3(place, [kind], "v1.36.2")["components"]["schemas"]
+    older = openapi.version2(Kinds([kind]), "v1.36.2")["definitions"]
+    name = "com.example.e2ea.v1.Bar"
+    assert newer[name] == recorded["v3"]
+    assert older[name] == recorded["v2"]
+    assert newer[f"{name}List"] == recorded["v3list"]
+    assert older[f"{name}List"] == recorded["v2list"]

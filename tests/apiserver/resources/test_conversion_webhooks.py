@@ -44,7 +44,10 @@ def definition(hook):
     def version(name):
         properties = {"spec": {"type": "object", "properties": {FIELDS[name]: {"type": "integer"}}}}
         schema = {"openAPIV3Schema": {"type": "object", "properties": properties}}
-        return {"name": name, "served": True, "storage": name == "v1", "schema": schema}
+        return {
+            "name": name, "served": True, "storage": name == "v1", "schema": schema,
+            "selectableFields": [{"jsonPath": f".spec.{FIELDS[name]}"}],
+        }  # fmt: skip
 
     webhook = {"clientConfig": hook.client("/convert"), "conversionReviewVersions": ["v1"]}
     return {
@@ -98,6 +101,43 @@ def test_an_object_is_read_and_written_in_every_version(server, hook):
     code, found = ask(server, "POST", TWO, fig("v2", "g", length=7))
     assert (code, found["spec"]) == (201, {"length": 7})
     assert ask(server, "GET", f"{ONE}/g")[1]["spec"] == {"size": 7}
+
+
+def test_a_field_selector_names_the_fields_of_the_version_asked_for(server, hook):
+    for name, size in (("a", 1), ("b", 2), ("c", 2)):
+        assert ask(server, "POST", ONE, fig("v1", name, size=size))[0] == 201
+    calls = len(hook.asked)
+    chosen = "?fieldSelector=spec.length%3D2"
+    _, found = ask(server, "GET", f"{TWO}{chosen}")
+    assert [each["metadata"]["name"] for each in found["items"]] == ["b", "c"]
+    assert len(hook.asked) == calls + 1
+    _, page = ask(server, "GET", f"{TWO}{chosen}&limit=1")
+    assert [each["metadata"]["name"] for each in page["items"]] == ["b"]
+    more = page["metadata"]["continue"]
+    _, page = ask(server, "GET", f"{TWO}{chosen}&limit=1&continue={more}")
+    assert [each["metadata"]["name"] for each in page["items"]] == ["c"]
+    _, found = ask(server, "GET", f"{ONE}?fieldSelector=spec.size%3D1")
+    assert [each["metadata"]["name"] for each in found["items"]] == ["a"]
+    assert ask(server, "GET", f"{TWO}?fieldSelector=spec.size%3D1")[0] == 400
+
+
+def test_a_watch_selects_by_the_fields_of_its_version(server, hook):
+    client, two = LocalClient(server.resources, server.hub), Resource("x.io", "v2", "figs")
+    assert ask(server, "POST", ONE, fig("v1", "a", size=1))[0] == 201
+    revision = client.list(two).revision
+    watch = client.watch(two, revision=revision, field_selector="spec.length=2")
+    seen = []
+    for change in (
+        {"spec": {"size": 2}},
+        {"metadata": {"labels": {"x": "y"}}},
+        {"spec": {"size": 3}},
+        {"spec": {"size": 4}},
+    ):
+        assert ask(server, "PATCH", f"{ONE}/a", change, MERGE)[0] == 200
+        event = watch.next(timeout=0)
+        seen.append(event and (event.type, event.object["spec"]))
+    two_long = {"length": 2}
+    assert seen == [("ADDED", two_long), ("MODIFIED", two_long), ("DELETED", two_long), None]
 
 
 def test_a_client_in_this_process_reads_every_version(server, hook):

@@ -217,6 +217,24 @@ def test_approval_writes_conditions_and_nothing_else(ask):
     assert approved["status"]["conditions"][0]["type"] == "Approved"
 
 
+def test_approval_and_finalize_write_metadata_and_a_resize_does_not(ask):
+    url = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+    spec = {"request": request(), "signerName": "x.io/s", "usages": ["digital signature"]}
+    _, made = ask("POST", url, {"metadata": {"name": "c", "labels": {"a": "b"}}, "spec": spec})
+    wanted = {"metadata": {"annotations": {"x": "y"}, "uid": made["metadata"]["uid"]}}
+    status, found = ask.merge(f"{url}/c/approval", wanted)
+    assert (status, found["metadata"]["annotations"]) == (200, {"x": "y"})
+    assert found["metadata"]["labels"] == {"a": "b"}
+    assert found["metadata"]["creationTimestamp"] == made["metadata"]["creationTimestamp"]
+    _, namespace = ask("POST", "/api/v1/namespaces", {"metadata": {"name": "n"}})
+    namespace["metadata"]["annotations"] = {"x": "y"}
+    ask("PUT", "/api/v1/namespaces/n/finalize", namespace)
+    assert ask("GET", "/api/v1/namespaces/n")[1]["metadata"]["annotations"] == {"x": "y"}
+    ask("POST", PODS, pod())
+    ask.merge(f"{PODS}/p/resize", {"metadata": {"annotations": {"x": "y"}}})
+    assert "annotations" not in ask("GET", f"{PODS}/p")[1]["metadata"]
+
+
 def test_a_resize_changes_resources_alone(ask):
     ask("POST", PODS, pod())
     containers = [{"name": "c", "image": "other", "resources": {"requests": {"cpu": "2"}}}]

@@ -81,17 +81,19 @@ def clauses(accept: str) -> tuple[MediaRange, ...]:
 
 
 @remembered(1024)
-def form_of(accept: str, *, protobuf: bool = False, cbor: bool = False) -> AnswerForm | None:
+def form_of(
+    accept: str, *, protobuf: bool = False, cbor: bool = False, tables: bool = True
+) -> AnswerForm | None:
     """Return the form for an object, list or watch; None if no clause can be met.
 
     `protobuf` says that objects of the kind can be written as such; its metadata always can.
-    `cbor` says that the server speaks it.
+    `cbor` says that the server speaks it, `tables` that there are tables of the kind.
     """
     if not accept:
         return PLAIN
     for clause in clauses(accept):
         form = _form(clause, protobuf=protobuf, cbor=cbor)
-        if form is not None:
+        if form is not None and (tables or form.as_ != "Table"):
             return form
     return None
 

@@ -262,7 +262,7 @@ class ResourceRequests:
 
     def _create(self, request: HttpRequest, route: Route, user: User, query: Query) -> Answer:
         kind = route.kind
-        form = form_for(request, route.kind, listing=False)
+        form = form_for(request, kind, listing=False, tables=kind.verbs != ASKED)
         self.weights.check_create(request, route, form)
         bodies.check_form(request.headers.get("content-type", ""), self._accepted)
         options = _write_options(request, query, "CreateOptions", user)
@@ -418,7 +418,8 @@ class ResourceRequests:
             if verb == "get":
                 return self._get(request, route, query)
             return (self._update if verb == "update" else self._patch)(request, route, user, query)
-        form = form_for(request, route.kind, listing=False)
+        # What is only created, such as a binding, has no tables.
+        form = form_for(request, kind, listing=False, tables=verb != "create")
         self.weights.check_change(request, route, form)
         patch_type: PatchType = "merge"
         body: Any = None

@@ -25,10 +25,15 @@ LONGEST_WARNING: Final = 256  # characters of one, where they are more
 WARNINGS: Final = 20  # damaged objects that a list names one by one
 
 
-def form_for(request: HttpRequest, kind: Kind, *, listing: bool) -> AnswerForm:
-    """Return the form of the answer; ApiError NotAcceptable."""
+def form_for(request: HttpRequest, kind: Kind, *, listing: bool, tables: bool = True) -> AnswerForm:
+    """Return the form of the answer; ApiError NotAcceptable.
+
+    Without `tables` there are none: of a review, say, or of a binding.
+    """
     accept = request.headers.get("accept", "")
-    form = negotiation.form_of(accept, protobuf=kind.custom is None, cbor=request.cbor)
+    form = negotiation.form_of(
+        accept, protobuf=kind.custom is None, cbor=request.cbor, tables=tables
+    )
     if form is None and kind.custom is not None:
         raise negotiation.unmet()
     if form is None or (kind.custom is None and "application/*" in accept):

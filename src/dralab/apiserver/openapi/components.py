@@ -6,6 +6,7 @@ from typing import Any, Final
 from dralab.api.extended import EACH
 from dralab.api.kinds import Kind
 from dralab.api.schemas import OBJECT_META, Schemas, descriptions
+from dralab.apiserver.openapi.custom_schemas import in_openapi_2, keeps_unknown, with_embedded
 from dralab.values.json_types import JsonObject
 
 META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1."
@@ -14,6 +15,20 @@ STATUS: Final = META + "Status"
 PATCH: Final = META + "Patch"
 WATCH_EVENT: Final = META + "WatchEvent"
 LIST_META: Final = META + "ListMeta"
+POD: Final = "io.k8s.api.core.v1.Pod"
+POD_LIST: Final = "io.k8s.api.core.v1.PodList"
+CONVENTIONS: Final = (
+    "https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md"
+)
+# What documents say of the fields of an object within a custom one.
+EMBEDDED_VERSION: Final = (
+    "apiVersion defines the versioned schema of this representation of an object. More info: "
+    f"{CONVENTIONS}#resources"
+)
+EMBEDDED_KIND: Final = (
+    "kind is a string value representing the type of this object. In CamelCase. More info: "
+    f"{CONVENTIONS}#types-kinds"
+)
 # Names in a document that differ from those in the data file.
 MARKS: Final = {
     "listType": "x-kubernetes-list-type",
@@ -166,32 +181,55 @@ class Components:
     def _custom(self, kind: Kind) -> str:
         name = definition_name(kind)
         custom = kind.custom if isinstance(kind.custom, Mapping) else {}
-        given = (custom.get("schema") or {}).get("openAPIV3Schema")
-        schema: dict[str, Any] = (
-            dict(given) if given else {"x-kubernetes-preserve-unknown-fields": True}
-        )
-        schema["type"] = "object"
-        schema["properties"] = {
-            **(schema.get("properties") or {}),
-            **self._type_fields(),
-            "metadata": self._referring(OBJECT_META, {"description": "Standard object metadata."}),
-        }
+        schema = self._custom_schema((custom.get("schema") or {}).get("openAPIV3Schema") or {})
+        selectable = [
+            {"fieldPath": each["jsonPath"].removeprefix(".")}
+            for each in custom.get("selectableFields") or ()
+        ]
+        marks = {"x-kubernetes-selectable-fields": selectable} if selectable else {}
+        schema |= marks
         self.schemas[name] = schema
         self._typed(name, kind.group, kind.version, kind.kind)
         self.add_definitions(OBJECT_META, LIST_META)
         listed = f"{name}List"
-        self.schemas[listed] = {
+        self.schemas[listed] = marks | {
             "type": "object",
             "description": f"{kind.list_kind} is a list of {kind.kind}",
             "required": ["items"],
             "properties": {
                 **self._type_fields(),
-                "metadata": self.reference(LIST_META),
-                "items": {"type": "array", "items": self.reference(name)},
+                "metadata": self._referring(
+                    LIST_META, {"description": self._texts[POD_LIST]["metadata"]}
+                ),
+                "items": {
+                    "type": "array",
+                    "items": self.reference(name),
+                    "description": f"List of {kind.plural}. More info: {CONVENTIONS}",
+                },
             },
         }
         self._typed(listed, kind.group, kind.version, kind.list_kind)
         return name
+
+    def _custom_schema(self, given: JsonObject) -> dict[str, Any]:
+        """Return what a document shows of the schema of a custom resource."""
+        if not given or (keeps_unknown(given) and not self.composed):
+            # More fields would make kubectl refuse all others.
+            return {"type": "object"}
+        schema = dict(given) if self.composed else in_openapi_2(given)
+        texts = self._texts[POD]
+        metadata = self._referring(OBJECT_META, {"description": texts["metadata"]})
+        embedded = {
+            "apiVersion": {"type": "string", "description": EMBEDDED_VERSION},
+            "kind": {"type": "string", "description": EMBEDDED_KIND},
+            "metadata": metadata,
+        }
+        schema["properties"] = {
+            **(schema.get("properties") or {}),
+            **self._type_fields(),
+            "metadata": metadata,
+        }
+        return with_embedded(schema, embedded, all_of_them=self.composed)
 
     def _unknown(self, kind: Kind) -> str:
         name = definition_name(kind)
@@ -205,7 +243,7 @@ class Components:
         return name
 
     def _type_fields(self) -> dict[str, Any]:
-        texts = self._texts["io.k8s.api.core.v1.Pod"]
+        texts = self._texts[POD]
         return {
             field: {"type": "string", "description": texts[field]}
             for field in ("apiVersion", "kind")

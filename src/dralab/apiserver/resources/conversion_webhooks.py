@@ -57,7 +57,8 @@ class ConversionWebhook:
         )
         self._calls = calls
         self._randomness = randomness
-        self._kept: dict[tuple[str, str, str], _Kept] = {}
+        # The last two states of each: a watch with a selector asks for both sides of a change.
+        self._kept: dict[tuple[str, str, str], tuple[_Kept, ...]] = {}
         self._wanted: set[str] = set()
 
     def to_hub(self, kind: Kind, value: JsonDict) -> JsonDict:
@@ -100,25 +101,17 @@ class ConversionWebhook:
             if len(self._kept) >= KEPT:
                 self._kept.clear()
             after = next(made)
-            self._kept[_place(value, api_version)] = _Kept(value, after)
+            place = _place(value, api_version)
+            self._kept[place] = (_Kept(value, after), *self._kept.get(place, ())[:1])
             result.append(after)
         return result
 
     def _known(self, value: JsonDict, api_version: str) -> JsonDict | None:
-        """Return what is kept of an object, if it is still the same."""
-        kept = self._kept.get(_place(value, api_version))
-        if kept is None:
-            return None
-        before = kept.before
-        if before is not value:
-            if value.keys() != before.keys() or any(
-                part != "metadata" and item != before[part] for part, item in value.items()
-            ):
-                return None
-            old, new = before.get("metadata") or {}, value.get("metadata") or {}
-            if any(old.get(part) != new.get(part) for part in (*FREE, "uid")):
-                return None
-        return {**kept.after, "metadata": _restored(value, kept.after["metadata"])}
+        """Return what is kept of an object, if it is one of its last two states."""
+        for before, after in self._kept.get(_place(value, api_version), ()):
+            if before is value or _alike(before, value):
+                return {**after, "metadata": _restored(value, after["metadata"])}
+        return None
 
     def _converted(self, values: Sequence[JsonDict], api_version: str) -> list[JsonDict]:
         """Ask the webhook. ApiError, MustWait.
@@ -242,6 +235,16 @@ def _failure(message: str) -> ApiError:
 def _place(value: JsonDict, api_version: str) -> tuple[str, str, str]:
     metadata = value.get("metadata") or {}
     return metadata.get("namespace") or "", metadata.get("name") or "", api_version
+
+
+def _alike(before: JsonDict, value: JsonDict) -> bool:
+    """Return whether two states of an object are converted alike."""
+    if value.keys() != before.keys() or any(
+        part != "metadata" and item != before[part] for part, item in value.items()
+    ):
+        return False
+    old, new = before.get("metadata") or {}, value.get("metadata") or {}
+    return all(old.get(part) == new.get(part) for part in (*FREE, "uid"))
 
 
 def _checked(value: JsonDict, made: Any, api_version: str, kind: str) -> JsonDict:

@@ -13,6 +13,7 @@ from dralab.apiserver.resources.context import Context, key_of, revision_of, too
 from dralab.apiserver.resources.indexes import INDEXED
 from dralab.apiserver.resources.options import ListOptions, check_list_options
 from dralab.apiserver.resources.selectors import Selection, selection
+from dralab.apiserver.resources.versioned_selection import VersionedFilter, among, selection_of
 from dralab.apiserver.resources.watches import Watching
 from dralab.apiserver.storage import Compacted, FutureRevision, Key, Stored
 
@@ -67,7 +68,7 @@ def list_page(context: Context, kind: Kind, namespace: str, options: ListOptions
 
 def _readable_page(context: Context, kind: Kind, namespace: str, options: ListOptions) -> ListPage:
     check_list_options(options, watch=False)
-    chosen = selection(kind, options.label_selector, options.field_selector)
+    chosen = selection_of(context, kind, options.label_selector, options.field_selector)
     store, limit = context.store, options.limit or None
     after: tuple[str, str] | None = None
     revision: int | None = None
@@ -99,19 +100,24 @@ def _readable_page(context: Context, kind: Kind, namespace: str, options: ListOp
             indexed = _indexed(context, kind, namespace, chosen)
             if indexed is not None and (limit is None or len(indexed) <= limit):
                 return ListPage(items=indexed, revision=store.revision)
+    # What a webhook has to convert is not asked for while the store is locked.
+    versioned = isinstance(chosen.accepts, VersionedFilter)
     try:
         found = store.list(
             kind.hub,
             namespace if kind.namespaced else "",
             revision=revision,
             after=after,
-            limit=limit,
-            where=chosen.accepts,
+            limit=None if versioned else limit,
+            where=None if versioned else chosen.accepts,
         )
     except FutureRevision as error:
         raise too_large(error.requested, error.current) from error
     except Compacted as error:
         raise _expired(after, namespace, error) from error
+    if versioned:
+        items = among(chosen, found.items)
+        found = replace(found, items=items[:limit], more=limit is not None and len(items) > limit)
     cont = ""
     if found.more and found.items:
         last = found.items[-1].key
@@ -154,13 +160,12 @@ def _by_name(
     context: Context, kind: Kind, namespace: str, name: str, options: ListOptions
 ) -> ListPage:
     """Return the list of at most one object, without looking at the others."""
-    chosen = selection(kind, options.label_selector, options.field_selector)
+    chosen = selection_of(context, kind, options.label_selector, options.field_selector)
     with context.store.lock:
         found = context.find(key_of(kind, namespace, name))
         revision = context.store.revision
-    if found is None or (chosen.accepts is not None and not chosen.accepts(found)):
-        return ListPage(items=(), revision=revision)
-    return ListPage(items=(found,), revision=revision)
+    items = among(chosen, [] if found is None else [found])
+    return ListPage(items=items, revision=revision)
 
 
 def _expired(after: tuple[str, str] | None, namespace: str, error: Compacted) -> ApiError:
@@ -177,7 +182,7 @@ def watch(
 ) -> Watching:
     """Return the scope of a watch; ApiError Expired if its revision is forgotten."""
     check_list_options(options, watch=True)
-    chosen = selection(kind, options.label_selector, options.field_selector)
+    chosen = selection_of(context, kind, options.label_selector, options.field_selector)
     if name and chosen.name not in {"", name}:
         raise ApiError.bad_request("fieldSelector metadata.name doesn't match requested name")
     within = namespace if kind.namespaced else ""
@@ -192,8 +197,7 @@ def watch(
         if wants_state:
             if name:
                 one = context.find(key_of(kind, within, name))
-                wanted = one is not None and (chosen.accepts is None or chosen.accepts(one))
-                initial = (one,) if one is not None and wanted else ()
+                initial = () if one is None else (one,)
             else:
                 indexed = _indexed(context, kind, within, chosen)
                 initial = store.list(kind.hub, within).items if indexed is None else indexed
@@ -206,8 +210,7 @@ def watch(
                     "Expired", f"too old resource version: {asked} ({error.compacted})"
                 ) from error
     # Outside of the lock; what changes from here on comes after `since`.
-    if chosen.accepts is not None:
-        initial = [stored for stored in initial if chosen.accepts(stored)]
+    initial = among(chosen, initial)
     return Watching(
         resource=kind.hub,
         version=kind.version,

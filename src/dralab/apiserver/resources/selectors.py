@@ -39,10 +39,14 @@ class Selection:
     """Both selectors of a request, for one kind.
 
     `name` is the only name that can match, where the field selector says so; `exact` is another
-    field with the one value that can match (field, reader, value), for indexes.
+    field with the one value that can match (field, reader, value), for indexes. `fits` is what
+    `accepts` asks of an object; `by_version` says that it asks for fields that the version of a
+    custom kind declares, which the stored version may not have.
     """
 
     accepts: Callable[[Stored], bool] | None
+    fits: Callable[[JsonObject], bool] | None = None
+    by_version: bool = False
     name: str = ""
     exact: tuple[str, Getter, str] | None = None
     empty: bool = True
@@ -120,10 +124,12 @@ def selection(kind: Kind, label_selector: str, field_selector: str) -> Selection
     name = ""
     exact: tuple[str, Getter, str] | None = None
     needles: list[str] = []
+    by_version = False
     if field_selector:
         refused: dict[str, set[str]] = {}
         for term in parse_fields(field_selector):
             get = getter(kind, term.field)
+            by_version = by_version or (kind.custom is not None and term.field in kind.fields)
             if not term.wanted:
                 # All values that a field must not have are one look-up, however many they are.
                 if term.field not in refused:
@@ -154,7 +160,14 @@ def selection(kind: Kind, label_selector: str, field_selector: str) -> Selection
     if not checks:
         return EVERYTHING
     accepts = _all(checks, [needle.encode() for needle in needles if LITERAL.fullmatch(needle)])
-    return Selection(accepts=accepts, name=name, exact=exact, empty=False)
+    return Selection(
+        accepts=accepts,
+        fits=lambda value: all(check(value) for check in checks),
+        by_version=by_version,
+        name=name,
+        exact=exact,
+        empty=False,
+    )
 
 
 def _is(expected: str, get: Getter) -> Callable[[JsonObject], bool]:

@@ -40,6 +40,8 @@ PARTS: Final[Mapping[str, tuple[str, ...]]] = {
     "finalize": ("spec", "finalizers"),
     "resize": ("spec", "containers"),
 }
+# Those of them that also change the object's metadata, as their strategies upstream let through.
+WITH_METADATA: Final = frozenset({"approval", "finalize"})
 
 
 def call(
@@ -192,6 +194,8 @@ def _part(
         holder, part = path
         wanted = (changed.get(holder) or {}).get(part)
         target = current.setdefault(holder, {})
+        if subresource in WITH_METADATA:
+            current["metadata"] = changed.get("metadata") or {}
         if subresource == "resize":
             _resize(target.get(part) or [], wanted or [])
         elif wanted:
