@@ -2,7 +2,7 @@
 
 The C library keeps what is freed between things that stay: after 15,000 pods were deleted, half of
 the process was such gaps. What remains after a deletion is mostly the history that watches may
-begin with (`storage.memory.WINDOW` changes of each collection), for ten minutes (`old_history`).
+begin with (`storage.memory.WINDOW` changes of each collection), for eight minutes (`old_history`).
 """
 
 from collections.abc import Callable, Sequence

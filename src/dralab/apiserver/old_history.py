@@ -2,8 +2,9 @@
 
 A store keeps the last changes of each collection whatever their age (`storage.memory.WINDOW`): of
 50,000 deleted pods, 10,000 deletions with all that was deleted. kube-apiserver compacts every five
-minutes what is older than five minutes, so its watches can begin with what is five to ten minutes
-old (k8s.io/apiserver `storage/etcd3/compact.go`). Here it is ten for each change.
+minutes what is older than five minutes, so its watches and the pages of its lists can begin with
+what is five to ten minutes old (k8s.io/apiserver `storage/etcd3/compact.go`). Here it is eight for
+each change.
 """
 
 from collections import deque
@@ -12,7 +13,7 @@ from typing import Final
 from dralab.apiserver.storage import Store
 from dralab.kernel.clock import SECOND, Clock
 
-KEPT: Final = 600 * SECOND
+KEPT: Final = 480 * SECOND
 STEP: Final = 30 * SECOND  # the age of a change is known that exactly
 AT_A_TIME: Final = 2_000  # changes: some milliseconds
 

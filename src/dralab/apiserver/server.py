@@ -163,11 +163,13 @@ class ApiServer:
     def publish(self, address: "OwnAddress") -> None:
         """Write the objects by which a server tells about itself, from now on."""
         from dralab.apiserver.aggregation.local_services import LocalApiServices
+        from dralab.apiserver.resources.flow_schema_statuses import FlowSchemaStatuses
         from dralab.apiserver.resources.own_objects import OwnObjects
         from dralab.apiserver.resources.policy_statuses import PolicyStatuses
 
         local = LocalApiServices(self.resources)
-        self.own_objects = OwnObjects(self.resources, address, also=[local.publish])
+        flows = FlowSchemaStatuses(self.resources.context)
+        self.own_objects = OwnObjects(self.resources, address, also=[local.publish, flows.follow])
         self.own_objects.publish()
         PolicyStatuses(self.resources.context).follow()
 

@@ -166,6 +166,7 @@ class MemoryStore:
         self.window = window
         self._revision = 1
         self._compacted = 0
+        self._aged = 0  # states before this revision are too old to be listed
         self._collections: dict[str, _Collection] = {}
         self._damaged: dict[Key, int] = {}  # and the revision at which it was written
         self._listeners: list[Listener] = []
@@ -222,6 +223,8 @@ class MemoryStore:
             if shown > self._revision:
                 raise FutureRevision(shown, self._revision)
             collection = self._collections.get(resource)
+            if shown < self._aged:
+                raise Compacted(shown, self._aged)
             if shown != self._revision:
                 self._check_floor(collection, shown)
                 collection = collection.at(shown) if collection is not None else None
@@ -331,9 +334,14 @@ class MemoryStore:
                     self._forgotten(change)
 
     def forget(self, revision: int, most: int) -> int:
-        """Forget changes up to a revision, but no more than `most`; return how many."""
+        """Forget changes up to a revision, but no more than `most`; return how many.
+
+        States before that revision are listed no more, also where nothing has changed since: etcd
+        compacts its whole history. A watch that misses nothing may still begin there.
+        """
         forgotten = 0
         with self.lock:
+            self._aged = max(self._aged, revision)
             if self._open:  # what may yet be undone is not forgotten
                 revision = min(revision, self._open[0].revision - 1)
             for collection in self._collections.values():
