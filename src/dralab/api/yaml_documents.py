@@ -14,9 +14,12 @@ from typing import Any, Final
 
 import yaml
 
+from dralab.values.go_text import go_quoted
+
 Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 MAX_DEPTH: Final = 200
+MAX_ALREADY_SET: Final = 100
 MAX_ALIASED: Final = 200_000
 """The total number of values that the aliases of one document may expand to."""
 
@@ -55,13 +58,15 @@ class Document:
     """One document: its value, where it begins, keys that were given twice, and positions.
 
     `number` counts from 1 and includes empty documents. `positions` maps field paths to lines;
-    it is filled only when asked for.
+    it is filled only when asked for. `already_set` says of the first repeated keys what go-yaml
+    says of them.
     """
 
     number: int
     value: Any
     line: int
     repeated: list[tuple[str, int]] = field(default_factory=list)
+    already_set: list[str] = field(default_factory=list)
     positions: dict[str, int] = field(default_factory=dict)
 
 
@@ -99,16 +104,21 @@ def documents(
         raise YamlError(f"is not YAML: {str(error).splitlines()[0]}") from None
 
 
-def single(text: str | bytes, *, most: int = sys.maxsize) -> Any:
+def single(text: str | bytes) -> Any:
     r"""Return the value of a text's only document, None for an empty text; YamlError says why not.
 
     >>> single("{a: 1}")
     {'a': 1}
     """
+    return only_document(text).value
+
+
+def only_document(text: str | bytes, *, most: int = sys.maxsize) -> Document:
+    """Return a text's only document, one of None for an empty text; YamlError says why not."""
     found = list(documents(text, most=most))
     if len(found) > 1:
         raise YamlError("contains several documents; only one is allowed", found[1].line)
-    return found[0].value if found else None
+    return found[0] if found else Document(0, None, 0)
 
 
 @dataclass(slots=True)
@@ -118,6 +128,7 @@ class _Open:
     value: Any
     anchor: str | None
     key: Any = None
+    go_key: str = ""
     has_key: bool = False
     size: int = 1
     merged: list[Mapping[str, Any]] = field(default_factory=list)
@@ -213,6 +224,7 @@ class _Builder:
             if isinstance(value, (dict, list)):
                 raise YamlError("has a key that is not a string", line)
             top.key, top.has_key = _key(value), True
+            top.go_key = go_quoted(value) if isinstance(value, str) else top.key
         else:
             self._set(top, value, line)
 
@@ -226,6 +238,9 @@ class _Builder:
         else:
             if key in top.value:
                 self.document.repeated.append((self._path(), line))
+                if len(self.document.already_set) < MAX_ALREADY_SET:
+                    text = f"line {line}: key {top.go_key} already set in map"
+                    self.document.already_set.append(text)
             if self.keeps_positions:
                 path = self._path()
                 self.document.positions[path] = min(line, self.document.positions.get(path, line))

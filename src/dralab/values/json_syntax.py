@@ -7,6 +7,7 @@ Source of the rules and the words: Go's `encoding/json` scanner, `sigs.k8s.io/js
 
 import json
 import re
+from collections.abc import Collection
 from typing import Any, Final
 
 from dralab.values.go_text import go_quoted
@@ -64,6 +65,20 @@ def duplicate_fields(data: bytes) -> list[str]:
     return list(paths)
 
 
+def strict_errors(data: bytes, unknown: Collection[str]) -> list[tuple[str, str]]:
+    """Return what a strict decoder says of an object of a known type, in the order of the text.
+
+    Each is a word and a path: a path that is `unknown`, where it is given first, or a key of a
+    known field that is given again. What is below an unknown field is not looked at.
+
+    >>> strict_errors(b'{"x": 1, "a": 1, "a": 2, "y": {"b": 1, "b": 2}}', {"x", "y"})
+    [('unknown', 'x'), ('duplicate', 'a'), ('unknown', 'y')]
+    """
+    found: dict[tuple[str, str], None] = {}
+    _judge(json.loads(data, object_pairs_hook=_Pairs), None, frozenset(unknown), found)
+    return list(found)[:MAX_STRICT_ERRORS]
+
+
 def may_have_duplicates(data: bytes, encoded: bytes) -> bool:
     """Return whether a text may give a key twice; `encoded` is its value, written again.
 
@@ -105,6 +120,27 @@ def _collect(value: Any, above: Steps, found: dict[str, None]) -> None:
         for index, item in enumerate(value):
             if type(item) in NESTED:
                 _collect(item, (above, f"[{index}]"), found)
+
+
+def _judge(
+    value: Any, above: Steps, unknown: Collection[str], found: dict[tuple[str, str], None]
+) -> None:
+    if isinstance(value, _Pairs):
+        seen: set[str] = set()
+        for key, item in value:
+            here = (above, f".{key}" if above else key)
+            if (path := _path(here)) in unknown:
+                found["unknown", path] = None
+                continue
+            if key in seen:
+                found["duplicate", path] = None
+            seen.add(key)
+            if type(item) in NESTED:
+                _judge(item, here, unknown, found)
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            if type(item) in NESTED:
+                _judge(item, (above, f"[{index}]"), unknown, found)
 
 
 def _path(steps: Steps) -> str:

@@ -6,7 +6,10 @@ from apiserver.resources.asking import Asked
 from dralab.apiserver.resources.flow_schema_statuses import FlowSchemaStatuses
 
 FLOW = "/apis/flowcontrol.apiserver.k8s.io/v1"
-LEVEL = {"metadata": {"name": "l"}, "spec": {"type": "Limited", "limited": {"limitResponse": {"type": "Reject"}}}}
+LEVEL = {
+    "metadata": {"name": "l"},
+    "spec": {"type": "Limited", "limited": {"limitResponse": {"type": "Reject"}}},
+}
 
 
 @pytest.fixture

@@ -139,6 +139,6 @@ def _sent(request: HttpRequest) -> Any:
     elif media.endswith("+yaml"):
         media = "application/yaml"
     try:
-        return bodies.decode(request.body, media, "", count_duplicates=False).value
+        return bodies.decode(request.body, media, "", count_repeats=False).value
     except ApiError:
         return None

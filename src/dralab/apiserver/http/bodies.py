@@ -1,7 +1,6 @@
 """Request bodies: JSON, YAML and protobuf to plain mappings, with a server's error messages."""
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -9,6 +8,7 @@ import orjson
 
 from dralab.api.kinds import Kind, Kinds
 from dralab.api.status import ApiError
+from dralab.apiserver.resources.options import NO_REPEATS, Repeats
 from dralab.values.json_syntax import duplicate_fields, go_error, may_have_duplicates
 
 MAX_BODY: Final = 3 * 1024 * 1024
@@ -35,10 +35,10 @@ ACCEPTED: Final = "application/json, application/yaml, application/vnd.kubernete
 
 @dataclass(slots=True)
 class Body:
-    """A decoded body; `duplicates` are the paths of keys that it gave twice."""
+    """A decoded body, and the keys that it gave twice."""
 
     value: Any
-    duplicates: Sequence[str] = ()
+    repeats: Repeats = NO_REPEATS
     checked: bool = True
 
 
@@ -55,12 +55,12 @@ def decode(
     content_type: str,
     expected: str,
     *,
-    count_duplicates: bool = True,
+    count_repeats: bool = True,
     accepted: str = ACCEPTED,
 ) -> Body:
     """Return the object in a body; `expected` is the Kind that it should be.
 
-    `count_duplicates` looks for keys that are given twice: JSON parsers drop all but the last.
+    `count_repeats` looks for keys that are given twice: JSON parsers drop all but the last.
     """
     media = media_type(content_type)
     if len(data) > MAX_BODY:
@@ -70,9 +70,9 @@ def decode(
             details={},
         )
     if media in JSON_TYPES:
-        return _json(data, expected, count_duplicates=count_duplicates)
+        return _json(data, expected, count_repeats=count_repeats)
     if media in YAML_TYPES:
-        return Body(load_yaml(data, expected))
+        return load_yaml(data, expected, count_repeats=count_repeats)
     if media == PROTOBUF:
         from dralab.apiserver import protobuf
 
@@ -118,31 +118,32 @@ def unknown_format(accepted: str) -> ApiError:
     )
 
 
-def _json(data: bytes, expected: str, *, count_duplicates: bool) -> Body:
+def _json(data: bytes, expected: str, *, count_repeats: bool) -> Body:
     try:
         value = orjson.loads(data)
     except orjson.JSONDecodeError as error:
         raise unrecognized(data, expected, f"{NO_JSON}{go_error(data)}") from error
-    duplicates: Sequence[str] = ()
+    repeats = NO_REPEATS
     # A body that nests too deeply to be encoded again is refused before it is stored.
-    if count_duplicates or data.count(b"[") + data.count(b"{") > MAX_DEPTH:
+    if count_repeats or data.count(b"[") + data.count(b"{") > MAX_DEPTH:
         try:
             encoded = orjson.dumps(value)
         except orjson.JSONEncodeError as error:
             raise unrecognized(
                 data, expected, "couldn't get version/kind; json parse error: exceeded max depth"
             ) from error
-        if count_duplicates and may_have_duplicates(data, encoded):
-            duplicates = duplicate_fields(data)
-    return Body(value, duplicates)
+        if count_repeats and may_have_duplicates(data, encoded):
+            repeats = Repeats(paths=tuple(duplicate_fields(data)), text=data)
+    return Body(value, repeats)
 
 
-def load_yaml(data: bytes, expected: str) -> Any:
+def load_yaml(data: bytes, expected: str, *, count_repeats: bool = False) -> Body:
     """Return the value of a YAML text, with the types of JSON."""
     from dralab.apiserver.http import yaml_text
 
     try:
-        return yaml_text.load(data)
+        value, lines = yaml_text.load(data, count_repeats=count_repeats)
+        return Body(value, Repeats(lines=tuple(lines)) if count_repeats else NO_REPEATS)
     except yaml_text.NoYamlError as error:
         raise unrecognized(data, expected, f"{NO_YAML}{error}") from error
 

@@ -285,10 +285,10 @@ class ResourceRequests:
             request.body,
             request.headers.get("content-type", ""),
             kind.kind,
-            count_duplicates=options.validation != "Ignore",
+            count_repeats=options.validation != "Ignore",
             accepted=self._accepted,
         )
-        options.duplicates = body.duplicates
+        options.repeats = body.repeats
         return bodies.check_type(body.value, request.body, kind, self.resources.kinds)
 
     def _update(self, request: HttpRequest, route: Route, user: User, query: Query) -> HttpResponse:
@@ -344,7 +344,7 @@ class ResourceRequests:
             weighing.check_yaml(request)
             form = "application/yaml"
         body = self._patch_of(request, route, patch_type, form)
-        options.duplicates = body.duplicates
+        options.repeats = body.repeats
         return patch_type, body.value, options
 
     def _patch_of(

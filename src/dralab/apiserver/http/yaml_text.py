@@ -1,11 +1,13 @@
 """YAML requests and responses; imported when the first client uses YAML."""
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import orjson
 import yaml
 
-from dralab.api.yaml_documents import YamlError, single
+from dralab.api.yaml_documents import YamlError, only_document
+from dralab.values.json_syntax import may_have_duplicates
 
 MOST: Final = 300_000
 """Scalars, lists and mappings of a body; one of 3 MiB that people wrote has half of that."""
@@ -15,17 +17,25 @@ class NoYamlError(ValueError):
     """A text that is not YAML, or too large once expanded."""
 
 
-def load(data: bytes) -> Any:
-    """Return the value of a YAML text, with the types of JSON. NoYamlError."""
+def load(data: bytes, *, count_repeats: bool = False) -> tuple[Any, Sequence[str]]:
+    """Return the value of a YAML text, with the types of JSON, and what repeats. NoYamlError.
+
+    `count_repeats` looks for keys that are given twice, and says so in go-yaml's words.
+    """
     if data[:1] == b"{":
         # Most of what is called YAML is JSON: kubectl's and client-go's applies are.
         try:
-            return orjson.loads(data)
-        except orjson.JSONDecodeError:
+            value = orjson.loads(data)
+            if not count_repeats or not may_have_duplicates(data, orjson.dumps(value)):
+                return value, ()
+        except (orjson.JSONDecodeError, orjson.JSONEncodeError):
             pass
     try:
+        found = only_document(data, most=MOST)
         # Written and read once more, aliases share nothing: what is stored may be changed in place.
-        return orjson.loads(orjson.dumps(single(data, most=MOST)))
+        # Sorted, as Go writes it: complaints of unknown fields come in that order.
+        text = orjson.dumps(found.value, option=orjson.OPT_SORT_KEYS)
+        return orjson.loads(text), found.already_set
     except (YamlError, orjson.JSONEncodeError) as error:
         raise NoYamlError(str(error)) from error
 

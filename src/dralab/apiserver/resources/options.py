@@ -42,12 +42,31 @@ class ListOptions:
     timeout: float | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repeats:
+    """The keys that a body gives more than once.
+
+    Of JSON their `paths` and the body's `text`; of YAML the `lines` in which go-yaml says so.
+    """
+
+    paths: Sequence[str] = ()
+    text: bytes = b""
+    lines: Sequence[str] = ()
+
+    def __bool__(self) -> bool:
+        """Return whether there are any."""
+        return bool(self.paths or self.lines)
+
+
+NO_REPEATS: Final = Repeats()
+
+
 @dataclass(slots=True, kw_only=True)
 class WriteOptions:
     """How to write. Warnings for the client are gathered in `warnings`.
 
     `manager` owns the changed fields; without it the verb falls back to `agent`, the client's
-    program. `duplicates` are the paths that the body gave twice. `annotate` adds an annotation to
+    program. `repeats` are the keys that the body gave twice. `annotate` adds an annotation to
     the audit log's record. `kind` is that of the options themselves. `said` is the validation that
     the client asked for, which webhooks are told. A write that is `internal` is
     the server's own, about which no webhook or policy is asked. `empties` are the empty lists and
@@ -63,7 +82,7 @@ class WriteOptions:
     user: User = ADMIN
     warnings: list[str] = field(default_factory=list)
     annotate: Callable[[str, str], None] = unnoted
-    duplicates: Sequence[str] = ()
+    repeats: Repeats = NO_REPEATS
     empties: list[EmptyField] = field(default_factory=list)
     # Set by apply: it has said already who owns what.
     applied: bool = False

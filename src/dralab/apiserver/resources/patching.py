@@ -14,7 +14,7 @@ from dralab.api.status import ApiError
 from dralab.apiserver import managed_fields
 from dralab.apiserver.resources import ownership, typed_objects, writing
 from dralab.apiserver.resources.context import Context, key_of
-from dralab.apiserver.resources.options import WriteOptions
+from dralab.apiserver.resources.options import NO_REPEATS, WriteOptions
 from dralab.apiserver.storage import Stored
 from dralab.values import patches
 from dralab.values.go_text import go_value
@@ -129,12 +129,12 @@ def edited(  # noqa: PLR0917 - all of it decides
 
 def _complain(unknown: Sequence[str], shown: Any, type: PatchType, options: WriteOptions) -> None:
     """Refuse, warn of or ignore unknown and repeated fields, as the client asked. ApiError."""
-    sentences = typed_objects.complaints(unknown, options.duplicates)
+    sentences = typed_objects.complaints(unknown, options.repeats.paths)
     if sentences and options.validation == "Strict":
         raise _refused(shown, f"strict decoding error: {', '.join(sentences)}", type)
     if options.validation == "Warn":
         options.warnings += sentences
-    options.duplicates = ()
+    options.repeats = NO_REPEATS
 
 
 def undecodable(why: str, type: PatchType) -> ApiError:
@@ -284,6 +284,7 @@ def _apply(
         if live is None:
             writing.check_creation(context, kind, name, namespace, options)
             made = managed_fields.apply(None, config, schema, who, force=options.force)
+            _check_repeats(options)
             if given := made["metadata"].get("uid"):
                 raise ApiError.conflict(
                     kind.plural,
@@ -296,6 +297,7 @@ def _apply(
 
         def edit(current: JsonDict) -> JsonDict:
             value = managed_fields.apply(current, config, schema, who, force=options.force)
+            _check_repeats(options)
             _check_identity(kind, name, current["metadata"], config["metadata"])
             return value
 
@@ -303,6 +305,16 @@ def _apply(
             context, kind, name, namespace, edit, options=options, subresource=subresource
         )
         return stored, False
+
+
+def _check_repeats(options: WriteOptions) -> None:
+    """Refuse or warn of keys that an applied configuration gives twice. ApiError."""
+    lines, options.repeats = options.repeats.lines, NO_REPEATS
+    if lines and options.validation == "Strict":
+        why = f"error converting YAML to JSON: {typed_objects.already_set(lines)}"
+        raise ApiError.bad_request(f"error strict decoding YAML: {why}")
+    if options.validation != "Ignore":
+        options.warnings += lines
 
 
 def check_config(kind: Kind, name: str, namespace: str, config: Any) -> None:

@@ -12,6 +12,7 @@ from dralab.api.scalar_decoding import DecodingError
 from dralab.api.status import ApiError
 from dralab.apiserver.resources.context import Context
 from dralab.apiserver.resources.options import WriteOptions
+from dralab.values.json_syntax import strict_errors
 from dralab.values.json_types import JsonDict
 
 NUMBER: Final = re.compile(r"cannot unmarshal number\b.* of type int")
@@ -32,8 +33,8 @@ def decoded(context: Context, kind: Kind, value: JsonDict, options: WriteOptions
         if options.applied:
             raise _unconvertible(kind, value, str(error)) from error
         raise unusable(kind, str(error)) from error
-    if unknown or options.duplicates:
-        complain(complaints(unknown, options.duplicates), kind, options)
+    if unknown or options.repeats:
+        complain(unknown, kind, options)
     return value
 
 
@@ -110,19 +111,33 @@ def typed(
     return decoder.decode(value, options.empties)
 
 
-def complaints(unknown: Sequence[str], duplicates: Sequence[str]) -> list[str]:
+def complaints(unknown: Sequence[str], repeated: Sequence[str]) -> list[str]:
     """Return the messages about fields that strict validation refuses."""
-    return [f'duplicate field "{path}"' for path in duplicates] + [
+    return [f'duplicate field "{path}"' for path in repeated] + [
         f'unknown field "{path}"' for path in unknown
     ]
 
 
-def complain(sentences: Sequence[str], kind: Kind, options: WriteOptions) -> None:
-    """Refuse, warn or ignore, as the client asked."""
+def complain(unknown: Sequence[str], kind: Kind, options: WriteOptions) -> None:
+    """Refuse, warn or ignore, as the client asked. ApiError."""
+    repeats = options.repeats
+    if unknown and repeats.text and kind.custom is None:
+        # Decoded at once into its type; a custom object is decoded first, and pruned then.
+        sentences = [
+            f'{word} field "{path}"' for word, path in strict_errors(repeats.text, unknown)
+        ]
+    else:
+        sentences = complaints(unknown, repeats.paths)
     if options.validation == "Strict":
-        raise unusable(kind, f"strict decoding error: {', '.join(sentences)}")
+        again = [already_set(repeats.lines)] if repeats.lines else []
+        raise unusable(kind, f"strict decoding error: {', '.join([*again, *sentences])}")
     if options.validation != "Ignore":
-        options.warnings += sentences
+        options.warnings += [*repeats.lines, *sentences]
+
+
+def already_set(lines: Sequence[str]) -> str:
+    """Return what go-yaml says of keys that a text gives twice."""
+    return "\n  ".join(["yaml: unmarshal errors:", *lines])
 
 
 def converted_text(why: str) -> str:
