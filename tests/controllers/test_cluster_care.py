@@ -75,6 +75,17 @@ class TestGarbage:
         lab.settle()
         assert order == ["leaf", "middle", "top"]
 
+    def test_a_circle_of_owners_is_deleted_in_the_foreground(self, lab):
+        made = lab.add(CONFIG_MAPS, *(config_map(name) for name in ("one", "two", "three")))
+        for owned, owner in zip(made, made[-1:] + made[:-1], strict=True):
+            references = config_map("", owner)["metadata"]["ownerReferences"]
+            change = {"metadata": {"ownerReferences": references}}
+            lab.client.patch(CONFIG_MAPS, owned["metadata"]["name"], change, "default")
+        lab.settle()
+        lab.delete(CONFIG_MAPS, "one", propagationPolicy="Foreground")
+        lab.settle()
+        assert lab.names(CONFIG_MAPS) == []
+
     def test_orphans_stay_without_their_owner(self, lab):
         self.family(lab)
         lab.delete(CONFIG_MAPS, "top", propagationPolicy="Orphan")

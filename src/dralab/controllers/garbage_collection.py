@@ -135,7 +135,12 @@ class GarbageCollector:
             if gone:
                 self._drop_references(item, obj, {reference["uid"] for reference in gone})
             return None
-        policy = "Foreground" if waiting and self._dependents.get(uid_of(obj)) else "Background"
+        policy = "Background"
+        if waiting and (dependents := self._dependents.get(uid_of(obj))):
+            policy = "Foreground"
+            if any(self._waits_for_dependents(each) for each in dependents):
+                # It may be a circle, in which each would wait for the next.
+                self._unblock(item, obj)
         if ORPHAN in finalizers:
             policy = "Orphan"
         self._delete(item, obj, policy)
@@ -163,8 +168,24 @@ class GarbageCollector:
 
     def _is_foreground(self, reference: Mapping[str, Any]) -> bool:
         known = self._by_uid.get(reference["uid"])
-        owner = self.caches[known.resource].get(known.key) if known is not None else None
-        return owner is not None and is_deleting(owner) and FOREGROUND in finalizers_of(owner)
+        return known is not None and self._waits_for_dependents(known)
+
+    def _waits_for_dependents(self, item: CollectedObject) -> bool:
+        found = self.caches[item.resource].get(item.key)
+        return found is not None and is_deleting(found) and FOREGROUND in finalizers_of(found)
+
+    def _unblock(self, item: CollectedObject, obj: JsonDict) -> None:
+        """Let no owner wait for an object any more."""
+
+        def change(latest: JsonDict) -> bool:
+            blocking = [each for each in owners_of(latest) if each.get("blockOwnerDeletion")]
+            latest["metadata"]["ownerReferences"] = [
+                {**each, "blockOwnerDeletion": False} if each in blocking else each
+                for each in owners_of(latest)
+            ]
+            return bool(blocking)
+
+        self._amend(item, obj, change)
 
     def _delete_dependents(self, item: CollectedObject, obj: JsonDict) -> None:
         blocking = False
