@@ -17,13 +17,13 @@ from dralab.apiserver.http import access
 from dralab.apiserver.http.application import Application
 from dralab.apiserver.http.messages import Answer, HttpRequest, with_headers
 from dralab.apiserver.http.request_metrics import RequestMetrics
-from dralab.apiserver.metrics.gauges import ServerGauges
 from dralab.apiserver.nodes import LOOPBACK, Network, NodeProxy
 from dralab.apiserver.old_history import OldHistory
 from dralab.apiserver.proxies import Proxies
 from dralab.apiserver.resources.assembly import built_in_admission, new_resources
 from dralab.apiserver.resources.event_ttl import TTL, EventLeases
 from dralab.apiserver.resources.outgoing_calls import OutgoingSettings
+from dralab.apiserver.server_gauges import ServerGauges
 from dralab.apiserver.storage import Store, Stored
 from dralab.apiserver.storage.following import follow
 from dralab.apiserver.users import User

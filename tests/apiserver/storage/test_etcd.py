@@ -585,3 +585,16 @@ def test_what_is_not_an_address_is_refused_with_what_would_be(text, said):
 def test_a_file_for_tls_that_is_missing_is_named():
     with pytest.raises(StorageUnavailable, match="the cafile of etcd, /nowhere, cannot be read"):
         etcd_store("etcd://127.0.0.1:1?cafile=/nowhere")
+
+
+def test_writes_are_timed_by_what_they_do(pair):
+    store = pair[0]
+    made = store.create(WEB, value())
+    store.update(WEB, value(spec=1), expect=made.revision)
+    store.delete(WEB)
+    (calls,) = store.measured
+    counted = [line for line in calls.counts("etcd_requests_total", "Writes.") if line[0] != "#"]
+    assert counted == [
+        f'etcd_requests_total{{group="",operation="{name}",resource="pods"}} 1'
+        for name in ("create", "delete", "update")
+    ]

@@ -16,7 +16,7 @@ WEBHOOKS: Final = (*STEPS, 10.0, 25.0)
 POLICIES: Final = (0.0000005, 0.001, 0.01, 0.1, 1.0)
 ACCESS: Final = tuple(0.001 * 2**power for power in range(15))
 EVENTS: Final = tuple(1024.0 * 2**power for power in range(8))
-ETCD: Final = (
+ETCD_SECONDS: Final = (
     0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0,
     10.0, 15.0, 20.0, 30.0, 45.0, 60.0,
 )  # fmt: skip

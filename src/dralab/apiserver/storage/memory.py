@@ -14,6 +14,7 @@ from typing import Final
 
 import orjson
 
+from dralab.apiserver.metrics.meters import Histograms
 from dralab.apiserver.storage.errors import (
     Compacted,
     Damaged,
@@ -155,6 +156,7 @@ class MemoryStore:
     """The `Store` of embedded clusters; the base of those that also write to a medium."""
 
     shared = False
+    measured: Sequence[Histograms] = ()
 
     @property
     def connected(self) -> bool:

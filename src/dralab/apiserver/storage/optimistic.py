@@ -9,6 +9,7 @@ idea: k8s.io/apiserver `storage/etcd3` (GuaranteedUpdate).
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
+from dralab.apiserver.metrics.meters import Histograms
 from dralab.apiserver.storage.errors import Compacted
 from dralab.apiserver.storage.objects import Change, Key, Listing, Stored
 from dralab.apiserver.storage.store import Filter, Follower, Listener, Store
@@ -31,6 +32,11 @@ class OptimisticStore:
         self.lock = _Steps(store)
         self._objects: dict[Key, int] = {}  # and their revisions; 0: there was none
         self._lists: dict[tuple[str, str], int] = {}  # and as of when
+
+    @property
+    def measured(self) -> Sequence[Histograms]:
+        """How long the calls of the store took."""
+        return self.store.measured
 
     @property
     def shared(self) -> bool:

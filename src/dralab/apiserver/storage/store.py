@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
+from dralab.apiserver.metrics.meters import Histograms
 from dralab.apiserver.storage.objects import Change, Key, Listing, Stored
 from dralab.values.json_types import JsonDict
 
@@ -54,6 +55,11 @@ class Store(Protocol):
 
     def get(self, key: Key) -> Stored | None:
         """Return the object, or None. Damaged."""
+        ...
+
+    @property
+    def measured(self) -> Sequence[Histograms]:
+        """How long the calls took that it makes of others; nothing where it makes none."""
         ...
 
     def damaged(self, resource: str, namespace: str = "") -> Sequence[Key]:

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
+from dralab.apiserver.metrics.families import ETCD_SECONDS, collection
+from dralab.apiserver.metrics.meters import Histograms, now
 from dralab.apiserver.storage.errors import (
     KeyExists,
     KeyMissing,
@@ -68,6 +70,13 @@ class EtcdStore(MemoryStore):
         self._ahead: dict[int, Sequence[Write]] = {}
         self._reached = 0  # the revision of etcd up to which all changes have been taken in
         self._commits = Commits(self._client.transact)
+        self._calls = Histograms(
+            "etcd_request_duration_seconds",
+            "How long etcd took for a write.",
+            ("group", "operation", "resource"),
+            ETCD_SECONDS,
+        )
+        self.measured = (self._calls,)
         self._telling = 0  # the thread that takes in changes
         self._watch: Any = None
         self._connected = True  # or no watch is open, and memory is stale
@@ -283,8 +292,12 @@ class EtcdStore(MemoryStore):
             keys, ranges = guards.compared(self.layout, key)
         keys[path] = revision_of(seen)
         write = Write(path=path, what=what, keys=keys, ranges=ranges, size=size, after=after)
+        group, resource = collection(key.resource)
+        doing = "delete" if not what.HasField("request_put") else "update" if seen else "create"
+        began = now()
         try:
             self._commits.carry_out(write)
+            self._calls.since((group, doing, resource), began)
         except EtcdRefused as error:
             if TOO_LARGE in error.details:
                 raise TooLarge(key, error.details) from error
@@ -449,8 +462,8 @@ class EtcdStore(MemoryStore):
 
     def _load(self) -> None:
         revision = 0
-        for kv, now in contents.everything(self._client, self.layout):
-            revision = now
+        for kv, at in contents.everything(self._client, self.layout):
+            revision = at
             key = self.layout.key(kv.key)
             if key is None:
                 continue
@@ -466,8 +479,8 @@ class EtcdStore(MemoryStore):
         """Have the history begin at a revision."""
         self._reached = revision
         self._revision = self._compacted = whole(revision)
-        for collection in self._collections.values():
-            collection.floor = self._revision
+        for each in self._collections.values():
+            each.floor = self._revision
 
     def _header(self) -> int:
         request = pb.RangeRequest(key=self.layout.own("none"), count_only=True)

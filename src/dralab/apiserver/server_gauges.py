@@ -83,6 +83,9 @@ class ServerGauges:
             ("name",),
             [((each["metadata"]["name"],), _is_unavailable(each)) for each in services],
         )
+        for calls in store.measured:
+            yield from calls.lines()
+            yield from calls.counts("etcd_requests_total", "Writes that etcd was asked for.")
         most = resource.getrlimit(resource.RLIMIT_AS)[0]
         most = UNLIMITED if most == resource.RLIM_INFINITY else most
         yield from values(
