@@ -49,6 +49,8 @@ class Environment:
     `variables` and `structs` (type name → field → type) declare the input; `functions` are
     overloads by name; `homogeneous` forbids mixed lists and maps; `checks_literals` reads
     durations, timestamps and patterns at compile time; `container` prefixes unqualified names.
+    `root` has the sizes of what lies at a path that begins with no variable: a loop over a list
+    that was put together has such a one, and custom resources' rules start from their own schema.
     `messages` are the structs that an expression may construct. `open_message` is one more, which
     has any field, as have the messages in it: `Object`, `Object.spec`.
     """
@@ -58,6 +60,7 @@ class Environment:
     variables: Mapping[str, CelType] = field(default_factory=dict)
     structs: Mapping[str, Mapping[str, CelType]] = field(default_factory=dict)
     sizes: Mapping[str, DeclaredSize] = field(default_factory=dict)
+    root: DeclaredSize | None = None
     homogeneous: bool = True
     checks_literals: bool = True
     quoted_names: bool = False
@@ -93,6 +96,7 @@ class Environment:
         variables: Mapping[str, CelType] | None = None,
         structs: Mapping[str, Mapping[str, CelType]] | None = None,
         sizes: Mapping[str, DeclaredSize] | None = None,
+        root: DeclaredSize | None = None,
         functions: Mapping[str, tuple[Overload, ...]] | None = None,
         result: tuple[CelType, ...] | None = None,
         result_words: str | None = None,
@@ -105,6 +109,7 @@ class Environment:
             variables={**self.variables, **(variables or {})},
             structs={**self.structs, **(structs or {})},
             sizes={**self.sizes, **(sizes or {})},
+            root=self.root if root is None else root,
             functions={**self.functions, **(functions or {})},
             result=self.result if result is None else result,
             result_words=self.result_words if result_words is None else result_words,

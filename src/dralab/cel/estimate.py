@@ -156,7 +156,7 @@ class Estimator:
 
     def declared(self, path: Path) -> CostRange | None:
         """Return the declared size of what lies at a path, 0 if it has none."""
-        current = self.environment.sizes.get(path[0]) if path else None
+        current = self.environment.sizes.get(path[0], self.environment.root) if path else None
         if current is None:
             return None
         for name in path[1:]:
