@@ -92,7 +92,8 @@ class Options:
     `runtime_config` switches API versions on and off (`apiserver.runtime_config`);
     `service_network` (CIDR) is where Services get their addresses. With `own_objects` the server
     tells about itself as a real one does: the Service `kubernetes`, its lease and the like.
-    At `pods_host` it listens too, for pods that have a network: that is the address it publishes.
+    Where pods have a network it listens at `pods_host` too, for what comes from the interface
+    `pods_device`: that is the address it publishes.
     """
 
     host: str = "127.0.0.1"
@@ -122,6 +123,7 @@ class Options:
     service_network: str = NETWORK
     own_objects: bool = False
     pods_host: str = ""
+    pods_device: str = ""
 
 
 class Cluster:
@@ -325,7 +327,7 @@ class Cluster:
                 if options.pods_host:
                     self._address = f"{options.pods_host}:{port}"
                     if not ipaddress.ip_address(host).is_unspecified:
-                        others.append(listen(options.pods_host, port))
+                        others.append(listen(options.pods_host, port, options.pods_device))
                 certificate, self._token = None, options.token
                 if options.tls:
                     from dralab.apiserver.http import tls

@@ -10,13 +10,13 @@ from dralab.node.network.cluster_network import ClusterNetwork, NetworkUnavailab
 
 def test_without_the_option_there_is_no_network():
     assert cluster_network("", "", None, namespaces=True) == (None, None)
-    with pod_network(None) as host:
-        assert host == ""
+    with pod_network(None) as found:
+        assert found == ("", "")
 
 
 def test_the_name_server_is_the_tenth_service():
     network, dns = cluster_network("10.244.0.0/16", "", None, namespaces=True)
-    assert network.machine == "10.244.0.1"
+    assert (network.machine, network.interface) == ("10.244.0.1", "dra0af40000")
     assert dns.server == "10.0.0.10"
     for services, given, server in (
         ("10.96.0.0/12", "", "10.96.0.10"),

@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import urllib.request
@@ -20,7 +21,7 @@ from dralab.node.containers import ContainerStartError
 from dralab.node.network import cluster_network
 from dralab.node.network.addresses import ClusterRange
 from dralab.node.network.cluster_network import ClusterNetwork, NetworkUnavailable
-from dralab.node.network.namespaces import problem
+from dralab.node.network.namespaces import PodNamespaces, problem
 from dralab.node.process_runtime import inside
 from dralab.node.resolv_conf import ClusterDns
 from dralab.runtime.resources import EVENTS, NODES, PODS, SERVICES, Resource
@@ -73,6 +74,7 @@ def lab(network, tmp_path_factory):
     options = Options(
         tls=True,
         pods_host=network.machine,
+        pods_device=network.interface,
         own_objects=True,
         mount_tokens=True,
         authorization=("Node", "RBAC"),
@@ -89,6 +91,7 @@ def _program(variable, name):
 class Lab:
     def __init__(self, cluster):
         self.client = cluster.client
+        self.port = int(cluster.url.rpartition(":")[2])
 
     def run(self, name, script, *, node="node-0", container=None, **spec):
         """Start a pod that runs a script."""
@@ -164,6 +167,30 @@ def test_a_pod_finds_the_server_and_its_name_server(lab):
         "search default.svc.cluster.local svc.cluster.local cluster.local",
         "nameserver 10.0.0.10",
     ]
+
+
+def test_other_machines_do_not_reach_the_server_at_its_address_for_pods(lab):
+    """Another machine may send packets to any address of this one."""
+    other = PodNamespaces.new()
+    run_ip = cluster_network.run_ip
+    run_ip([f"link add dratest type veth peer name eth0 netns {other.path}", "link set dratest up"])
+    try:
+        run_ip(["addr add 198.51.100.1/30 dev dratest"])
+        lines = ["addr add 198.51.100.2/30 dev eth0", "link set eth0 up"]
+        run_ip([*lines, "route add default via 198.51.100.1"], other)
+
+        def connect(port):
+            with other.socket() as line:
+                line.settimeout(9)
+                line.connect(("10.199.0.1", port))
+
+        with socket.create_server(("10.199.0.1", 0)) as open_to_all:
+            connect(open_to_all.getsockname()[1])
+        with pytest.raises(ConnectionRefusedError):
+            connect(lab.port)
+    finally:
+        run_ip(["link delete dratest"])
+        other.close()
 
 
 def test_a_pods_parameters_are_its_own(lab):

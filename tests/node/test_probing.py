@@ -84,7 +84,13 @@ def test_a_grpc_probe_without_a_server_fails():
 
 
 @pytest.fixture
-def answering():
+def heads():
+    """What a port was asked, whole."""
+    return []
+
+
+@pytest.fixture
+def answering(heads):
     """Return a port that answers each request with the same bytes, and what it was asked."""
     asked, listener = [], socket.create_server(("127.0.0.1", 0))
     answer = [b""]
@@ -94,7 +100,8 @@ def answering():
             while True:
                 connection, _ = listener.accept()
                 with connection:
-                    asked.append(connection.recv(4096).split(b"\r\n")[0])
+                    heads.append(connection.recv(4096))
+                    asked.append(heads[-1].split(b"\r\n")[0])
                     connection.sendall(answer[0])
 
     thread = threading.Thread(target=serve, daemon=True)
@@ -123,6 +130,35 @@ def test_what_is_not_http_fails_the_probe_and_nothing_else(answering):
     port, answer, _ = answering
     answer[0] = b"SSH-2.0-OpenSSH\r\n"
     assert get(port).startswith(f'Get "http://127.0.0.1:{port}/": ')
+
+
+def test_a_probe_on_the_machines_network_asks_no_other_host(answering):
+    port, answer, asked = answering
+    answer[0] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+    for how in ("httpGet", "tcpSocket"):
+        spec = {how: {"port": port, "host": "192.0.2.1"}, "timeoutSeconds": 20}
+        assert probe(Real(), spec) is None
+    assert asked[0] == b"GET / HTTP/1.1"
+
+
+def test_a_probe_sends_the_headers_of_its_pod(answering, heads):
+    port, answer, _ = answering
+    answer[0] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+    headers = [{"name": "accept", "value": ""}, {"name": "X-Own", "value": "a"}]
+    spec = {"httpGet": {"port": port, "httpHeaders": headers}, "timeoutSeconds": 20}
+    assert probe(Real(), spec) is None
+    lines = heads[0].decode().splitlines()
+    assert "X-Own: a" in lines
+    assert not [line for line in lines if line.lower().startswith("accept:")]
+    headers.append({"name": "X-Bad", "value": "a\nHost: other"})
+    assert probe(Real(), spec).startswith(f'Get "http://127.0.0.1:{port}/": Invalid header value')
+
+
+def test_a_probe_speaks_tls_where_its_pod_says_so(answering):
+    port, answer, _ = answering
+    answer[0] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+    spec = {"httpGet": {"port": port, "scheme": "HTTPS"}, "timeoutSeconds": 20}
+    assert probe(Real(), spec).startswith(f'Get "https://127.0.0.1:{port}/": ')
 
 
 def test_a_hook_reaches_no_other_host(answering):

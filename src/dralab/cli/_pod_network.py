@@ -50,10 +50,10 @@ def cluster_network(
 
 
 @contextlib.contextmanager
-def pod_network(network: "ClusterNetwork | None") -> Iterator[str]:
-    """Have a network while a server runs; return where pods find the server. UnusableInput."""
+def pod_network(network: "ClusterNetwork | None") -> Iterator[tuple[str, str]]:
+    """Have a network while a server runs; return its address and interface. UnusableInput."""
     if network is None:
-        yield ""
+        yield "", ""
         return
     from dralab.cli.errors import UnusableInput
     from dralab.node.network.cluster_network import NetworkUnavailable
@@ -63,7 +63,7 @@ def pod_network(network: "ClusterNetwork | None") -> Iterator[str]:
     except NetworkUnavailable as error:
         raise UnusableInput(str(error)) from error
     try:
-        yield network.machine
+        yield network.machine, network.interface
     finally:
         network.close()
 

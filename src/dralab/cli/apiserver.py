@@ -288,14 +288,15 @@ def serve(
     runtime_config: str = "",
     page: bool = False,
     pods_host: str = "",
+    pods_device: str = "",
     pods_network: "IPv4Network | None" = None,
     **authentication: Any,
 ) -> None:
     """Serve until stopped; `begin` is called once with the running cluster, before `ready`.
 
-    With `page`, it serves the page at /ui, too. At `pods_host` it listens beside its other address,
-    and Services lead it into `pods_network`. `authentication` are the options of
-    `cli._authentication`.
+    With `page`, it serves the page at /ui, too. At `pods_host` it listens beside its other address
+    (on `pods_device`), and Services lead it into `pods_network`. `authentication` are the options
+    of `cli._authentication`.
     """
     from dralab.api.snapshots.errors import SnapshotError
     from dralab.apiserver.authentication.errors import UnusableSetting
@@ -347,6 +348,7 @@ def serve(
         service_network=range_of(service_cluster_ip_range),
         own_objects=True,
         pods_host=pods_host,
+        pods_device=pods_device,
     )
     if kubeconfig is None and place != MEMORY:
         kubeconfig = Path(place) / "kubeconfig"

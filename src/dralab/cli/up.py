@@ -193,7 +193,7 @@ def up(
 
             pods.load(cluster.client, first_name(wanted))
 
-    with pod_network(network) as pods_host:
+    with pod_network(network) as (pods_host, pods_device):
         serve(
             **options,
             profiles=profiles,
@@ -202,6 +202,7 @@ def up(
             snapshot=snapshot,
             page=not no_ui,
             pods_host=pods_host,
+            pods_device=pods_device,
             pods_network=network.cluster.network if network is not None else None,
         )
 

@@ -70,14 +70,20 @@ class Certificate:
     ca: Path
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """Return a listening socket; port 0 asks for any free port. ServingError."""
+def listen(host: str, port: int, device: str = "") -> socket.socket:
+    """Return a listening socket; port 0 asks for any free port. ServingError.
+
+    With a `device` it takes only what comes in there: other machines may send packets to any
+    address of this one. That needs root, on Linux.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # asyncio switches Nagle's algorithm off only where the protocol is named; with it, head and
     # body of an answer, written apart, are 40 ms apart.
     found = _Listener(family)
     try:
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if device:
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, device.encode())
         found.bind((host, port))
         found.listen(BACKLOG)
         found.settimeout(0)

@@ -10,7 +10,8 @@ import json
 import shutil
 import socket
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from ipaddress import IPv4Network
 from typing import Final
 
@@ -40,11 +41,18 @@ class ClusterNetwork:
         self.nodes: dict[str, NodeNetwork] = {}
         self.router: PodNamespaces | None = None
         self._claim: socket.socket | None = None
+        # The kernel takes 30 ms to delete an interface: nothing waits for that.
+        self._cleaning = ThreadPoolExecutor(1, thread_name_prefix="pod-network")
 
     @property
     def machine(self) -> str:
         """The address at which pods reach this machine."""
         return str(self.cluster.machine)
+
+    @property
+    def interface(self) -> str:
+        """The machine's interface in the network."""
+        return topology.machine_interface(self.cluster)
 
     def start(self) -> None:
         """Join this machine to a router. NetworkUnavailable."""
@@ -55,7 +63,7 @@ class ClusterNetwork:
                 f"this machine lets you make no network namespaces ({why}): run as root, with "
                 f"CAP_NET_ADMIN and CAP_SYS_ADMIN"
             )
-        self._claim = _claimed(topology.machine_interface(self.cluster), self.cluster)
+        self._claim = _claimed(self.interface, self.cluster)
         try:
             self._check_free()
             self.router = PodNamespaces.new()
@@ -79,19 +87,25 @@ class ClusterNetwork:
         """Take everything away."""
         for each in self.nodes.values():
             each.close()
+        # What is left goes with the nodes' namespaces.
+        self._cleaning.shutdown(cancel_futures=True)
         self.nodes.clear()
         if self.router is not None:
             with contextlib.suppress(SandboxError):
-                run_ip([f"link delete {topology.machine_interface(self.cluster)}"])
+                run_ip([f"link delete {self.interface}"])
             self.router.close()
             self.router = None
         if self._claim is not None:
             self._claim.close()
             self._claim = None
 
+    def clean(self, work: Callable[[], None]) -> None:
+        """Do what has time, after all that was asked before."""
+        self._cleaning.submit(work)
+
     def _check_free(self) -> None:
         """Remove what a killed run left; refuse a range that this machine uses."""
-        own = topology.machine_interface(self.cluster)
+        own = self.interface
         with contextlib.suppress(SandboxError):  # it is not there
             run_ip([f"link delete {own}"])
         for route in _routes():
@@ -218,13 +232,17 @@ class NodeNetwork:
         return sandbox
 
     def _take_back(self, sandbox: Sandbox, interface: str) -> None:
-        with contextlib.suppress(SandboxError):
-            # At once, though a process may still hold the other end.
-            run_ip([f"link delete {interface}"], self.namespaces)
         if sandbox.namespaces is not None:
             sandbox.namespaces.close()
-        if self.addresses is not None:
-            self.addresses.give_back(sandbox.ip)
+
+        def work() -> None:
+            # The kernel does it too, unless a process that has escaped holds the other end.
+            with contextlib.suppress(SandboxError):
+                run_ip([f"link delete {interface}"], self.namespaces)
+            if self.addresses is not None:
+                self.addresses.give_back(sandbox.ip)
+
+        self.network.clean(work)
 
     def _set_sysctls(self, pod: JsonDict, namespaces: PodNamespaces) -> None:
         for name, value in sysctls_of(pod).items():
@@ -243,13 +261,14 @@ def run_ip(lines: Sequence[str], namespaces: PodNamespaces | None = None) -> Non
 
 
 def _run(words: Sequence[str], text: str, namespaces: PodNamespaces | None = None) -> str:
-    with namespaces.entered() if namespaces is not None else contextlib.nullcontext():
-        try:
+    inside = contextlib.nullcontext() if namespaces is None else namespaces.entered()
+    try:
+        with inside:
             done = subprocess.run(  # noqa: S603 - our own words, with addresses that were parsed
                 words, input=text, capture_output=True, text=True, check=False, timeout=ENOUGH
             )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise SandboxError(f"cannot run {words[0]}: {error}") from error
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise SandboxError(f"cannot run {words[0]}: {error}") from error
     if done.returncode != 0:
         raise SandboxError(f"{words[0]}: {' '.join(done.stderr.split())}")
     return done.stdout
