@@ -105,6 +105,16 @@ class TestGarbage:
         lab.settle()
         assert lab.names(CONFIG_MAPS) == []
 
+    def test_an_owner_deleted_in_the_foreground_does_not_wait_for_what_another_owner_keeps(self, lab):
+        one, two = lab.add(CONFIG_MAPS, config_map("one"), config_map("two"))
+        lab.add(CONFIG_MAPS, config_map("child", one, two))
+        lab.settle()
+        lab.delete(CONFIG_MAPS, "one", propagationPolicy="Foreground")
+        lab.settle()
+        assert lab.names(CONFIG_MAPS) == ["child", "two"]
+        references = lab.get(CONFIG_MAPS, "child")["metadata"]["ownerReferences"]
+        assert [item["name"] for item in references] == ["two"]
+
     def test_an_object_of_an_owner_that_never_was_is_garbage(self, lab):
         ghost = {"metadata": {"name": "ghost", "uid": "00000000-0000-4000-8000-000000000000"}}
         lab.add(CONFIG_MAPS, config_map("child", ghost))

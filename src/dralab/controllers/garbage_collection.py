@@ -131,9 +131,10 @@ class GarbageCollector:
         for reference in references:
             (present if self._is_there(item, reference) else gone).append(reference)
         waiting = [item for item in present if self._is_foreground(item)]
-        if present and len(waiting) < len(present):
-            if gone:
-                self._drop_references(item, obj, {reference["uid"] for reference in gone})
+        if len(waiting) < len(present):
+            # It stays, and owners that are going do not wait for it.
+            if lost := {reference["uid"] for reference in (*gone, *waiting)}:
+                self._drop_references(item, obj, lost)
             return None
         policy = "Background"
         if waiting and (dependents := self._dependents.get(uid_of(obj))):

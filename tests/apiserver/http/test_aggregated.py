@@ -78,6 +78,9 @@ def get(cluster, path, **headers):
 def test_another_server_answers_for_its_group(cluster, there):
     condition = register(cluster, there)
     assert (condition["status"], condition["reason"]) == ("True", "Passed")
+    headers = there.headers[0]
+    assert headers["X-Remote-User"] == "system:kube-aggregator"
+    assert headers["X-Remote-Group"] == "system:masters"
     code, body = get(cluster, f"{THINGS}?limit=1", Authorization="Bearer secret")
     assert (code, json.loads(body)["kind"]) == (200, "ThingList")
     method, path, _ = there.raw[-1]
