@@ -105,7 +105,9 @@ class TestGarbage:
         lab.settle()
         assert lab.names(CONFIG_MAPS) == []
 
-    def test_an_owner_deleted_in_the_foreground_does_not_wait_for_what_another_owner_keeps(self, lab):
+    def test_an_owner_deleted_in_the_foreground_does_not_wait_for_what_another_owner_keeps(
+        self, lab
+    ):
         one, two = lab.add(CONFIG_MAPS, config_map("one"), config_map("two"))
         lab.add(CONFIG_MAPS, config_map("child", one, two))
         lab.settle()

@@ -95,20 +95,23 @@ class GarbageCollector:
             # Its dependents have one owner less; owners that waited for it may go on.
             for dependent in sorted(self._dependents.get(uid_of(obj), ())):
                 self.queue.add(dependent)
-            for reference in _owners(old):
-                owner = self._by_uid.get(reference["uid"])
-                if owner is not None:
-                    self.queue.add(owner)
+            self._queue_owners(old)
             return
         self._by_uid[uid_of(new)] = item
+        if _owners(old) != _owners(new):
+            self._queue_owners(old)  # one that waited for it may go on
         for reference in _owners(new):
             self._dependents.setdefault(reference["uid"], set()).add(item)
         if _owners(new) or _waits(new):
             self.queue.add(item)
-            for reference in _owners(new):
-                owner = self._by_uid.get(reference["uid"])
-                if owner is not None and is_deleting(new):
-                    self.queue.add(owner)
+            if is_deleting(new):
+                self._queue_owners(new)
+
+    def _queue_owners(self, obj: JsonDict | None) -> None:
+        for reference in _owners(obj):
+            owner = self._by_uid.get(reference["uid"])
+            if owner is not None:
+                self.queue.add(owner)
 
     def reconcile(self, item: CollectedObject) -> int | None:
         """Delete an object without owners; finish one that waited for its dependents."""
