@@ -341,13 +341,12 @@ class _Struct:
 
     def _goes(self, name: str, zero: Any) -> bool:
         """Return whether a field is not kept with this zero value."""
-        keep = self.fields[name][2]
-        return not keep or zero is None or zero == [] or (zero == {} and self._is_map(name))
-
-    def _is_map(self, name: str) -> bool:
-        """Return whether an empty mapping there is a map, which is as good as none."""
-        decode = self.fields[name][1]
-        return not isinstance(decode, _Struct) and decode is not as_it_is
+        _, decode, keep = self.fields[name]
+        if not keep or zero is None:
+            return True
+        # An empty list or map is as good as none; a struct is not, nor what is kept as it is.
+        kept = decode is as_it_is or isinstance(decode, _Struct)
+        return not kept and zero in ([], {})
 
 
 # --- the slow way -----------------------------------------------------------------------------
