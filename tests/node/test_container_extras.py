@@ -1,10 +1,13 @@
 """postStart hooks, ephemeral containers and termination messages, in simulated time."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from devicelab import DeviceLab
 from dralab.node.container_runs import RunningContainer
 from dralab.node.containers import ContainerExit
+from dralab.node.termination import end
 from dralab.node.termination_messages import with_message
 from dralab.objects.pods import is_ready
 from dralab.runtime.resources import EVENTS, PODS
@@ -114,3 +117,18 @@ def test_the_containers_of_a_pod_share_the_room_for_messages(lab):
     lab.create(pod(*many, restartPolicy="Never"))
     entries = found(lab)["status"]["containerStatuses"]
     assert {len(each["state"]["terminated"]["message"]) for each in entries} == {1024}
+
+
+def test_a_container_that_is_asked_again_for_the_same_end_keeps_its_hook():
+    """In real time the same deadline is computed anew, and comes out a little earlier."""
+    stopped = []
+    node = SimpleNamespace(
+        clock=SimpleNamespace(now=lambda: 0), later=lambda *_: None, recorder=None
+    )
+    each = RunningContainer({"name": "c", "lifecycle": {"preStop": {"sleep": {"seconds": 5}}}})
+    each.container = SimpleNamespace(stop=stopped.append)
+    assert end(node, {}, each, 30)
+    assert not end(node, {}, each, 29.9999)
+    assert stopped == []
+    assert not end(node, {}, each, 3)
+    assert stopped == [3]

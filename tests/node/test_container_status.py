@@ -38,7 +38,7 @@ def entry(state, *, ready=False, restarts=0, started=False, last=None, run=1):
         "ready": ready,
         "restartCount": restarts,
         "started": started,
-    } | ({"containerID": f"r://u/m/{run}"} if run else {})
+    } | ({"containerID": f"r://u/m/{run}", "resources": {}} if run else {})
 
 
 def over(code, reason, *, run=1, **fields):

@@ -41,12 +41,21 @@ class RunningContainer:
     stopping: bool = False
     # When it has to be over, once it is stopping.
     ends_by: int = 0
+    # The resources with which it runs, and whether it ends to get others.
+    held: JsonObject | None = None
+    resized: bool = False
 
     @property
     def name(self) -> str:
         """The container's name."""
         name: str = self.spec["name"]
         return name
+
+    @property
+    def resources(self) -> JsonObject:
+        """What it is allocated."""
+        found: JsonObject = self.spec.get("resources") or {}
+        return found
 
     @property
     def sidecar(self) -> bool:
@@ -147,6 +156,11 @@ class RunningContainer:
             del found["started"]
         if self.number:
             found["containerID"] = identity
+        if self.number and not self.ephemeral:
+            held = self.held if self.alive else None
+            found["resources"] = self.resources if held is None else held
+            if requests := self.resources.get("requests"):
+                found["allocatedResources"] = requests
         return found
 
     def _terminated(self, most: int) -> dict[str, Any]:

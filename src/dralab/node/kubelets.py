@@ -4,7 +4,7 @@ Each node has its own lease, status, plugins, claims, CDI files and pods.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -26,6 +26,7 @@ from dralab.node.node_spec import NodeSpec
 from dralab.node.node_status import address_of, status_of_node
 from dralab.node.plugins import Plugins
 from dralab.node.pods import PodLife
+from dralab.node.resizing import CONDITIONS as RESIZES
 from dralab.node.resolv_conf import ClusterDns
 from dralab.node.service_links import service_variables
 from dralab.objects.conditions import condition_of, is_true
@@ -37,7 +38,7 @@ from dralab.runtime.client import Client, amend
 from dralab.runtime.engine import T, TimerHandle
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import LEASES, NODES, PODS, SERVICES, SLICES
-from dralab.values.json_types import JsonDict
+from dralab.values.json_types import JsonDict, JsonObject
 
 logger = logging.getLogger(__name__)
 LEASE_NAMESPACE: Final = "kube-node-lease"
@@ -130,6 +131,14 @@ class Kubelet:
     def register(self, plugin: Plugin) -> None:
         """Have a driver in this process serve the node."""
         self.plugins.register(plugin)
+
+    def amounts(self) -> JsonObject:
+        """Return what the node has for pods."""
+        return self.spec.amounts()
+
+    def beside(self, pod: JsonDict) -> Iterable[JsonObject]:
+        """Return the specifications of the other pods here, with what they are allocated."""
+        return [life.allocated() for life in self.pods.values() if life.uid != uid_of(pod)]
 
     def links(self, pod: JsonDict) -> dict[str, str]:
         """Return the variables that tell a pod's containers of Services."""
@@ -317,7 +326,12 @@ class Kubelets:
         new = life.status()
         if is_finished(pod) and new["phase"] not in FINISHED:
             return pod
-        listed = held.get("conditions") or []
+        told = {each["type"] for each in new["conditions"]}
+        listed = [
+            each
+            for each in held.get("conditions") or ()
+            if each["type"] in told or each["type"] not in RESIZES
+        ]
         now = self.manager.now()
         for condition in new["conditions"]:
             known = condition_of({"status": {"conditions": listed}}, condition["type"])

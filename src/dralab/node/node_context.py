@@ -1,6 +1,6 @@
 """The parts of a node that the life cycle of a pod needs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol, TypeVar
 
 from dralab.contracts.cdi_cache import CdiCache
@@ -12,7 +12,7 @@ from dralab.node.network.sandbox import PodNetwork, Sandbox
 from dralab.node.resolv_conf import ClusterDns
 from dralab.runtime.client import Client
 from dralab.runtime.events import EventRecorder
-from dralab.values.json_types import JsonDict
+from dralab.values.json_types import JsonDict, JsonObject
 
 T = TypeVar("T")
 
@@ -63,6 +63,14 @@ class NodeContext(Protocol):
     @property
     def clock(self) -> Clock:
         """The node's time."""
+        ...
+
+    def amounts(self) -> JsonObject:
+        """Return what the node has for pods."""
+        ...
+
+    def beside(self, pod: JsonDict) -> Iterable[JsonObject]:
+        """Return the specifications of the other pods here, with what they are allocated."""
         ...
 
     def links(self, pod: JsonDict) -> dict[str, str]:

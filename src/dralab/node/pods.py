@@ -5,28 +5,28 @@ of phases, conditions and their reasons: kubelet 1.36.
 """
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, Final
 
 from dralab.contracts.cdi import CdiError
 from dralab.contracts.plugin import readable
 from dralab.kernel.clock import SECOND, from_rfc3339, rfc3339
-from dralab.node.container_environment import ConfigError, args_of, argv_of, config_of
+from dralab.node.container_environment import ConfigError
 from dralab.node.container_runs import RunningContainer
-from dralab.node.containers import ContainerExit, ContainerStart, ContainerStartError, ImageNotReady
-from dralab.node.etc_files import etc_files, etc_warnings, hostname_of
+from dralab.node.container_starts import start_of
+from dralab.node.containers import ContainerExit, ContainerStartError, ImageNotReady
+from dralab.node.etc_files import etc_warnings
 from dralab.node.lifecycle_hooks import run_hook
 from dralab.node.network.sandbox import Sandbox, SandboxError
 from dralab.node.network.sysctls import FORBIDDEN, refusal
 from dralab.node.node_context import NodeContext
 from dralab.node.pod_files import PodFiles
 from dralab.node.pod_probes import PodProbes, records
-from dralab.node.privileges import privileges_of
+from dralab.node.resizing import PodResizes, with_allocated
 from dralab.node.statuses import PodEnd, conditions
 from dralab.node.termination import end, next_to_end
-from dralab.node.termination_messages import DEFAULT_PATH, MOST_OF_POD, with_message
+from dralab.node.termination_messages import MOST_OF_POD, with_message
 from dralab.objects.claims import has_device_claims, uses_claims
-from dralab.objects.metadata import controller_of, is_deleting, key_of, status_of, uid_of
+from dralab.objects.metadata import is_deleting, key_of, status_of, uid_of
 from dralab.values.json_types import JsonDict, JsonObject
 
 TRY_AGAIN: Final = SECOND  # kubelet: a pod that could not be set up is retried soon
@@ -54,6 +54,7 @@ class PodLife:
         self.ephemerals: list[RunningContainer] = []
         self.probing = PodProbes(node)
         self.files = PodFiles(node)
+        self.resizes = PodResizes(node)
         self.begun = node.clock.now()
         self.started = status.get("startTime") or rfc3339(self.begun)
         self.ip = status.get("podIP") or (node.ip if spec.get("hostNetwork") else "")
@@ -107,6 +108,7 @@ class PodLife:
             again = self._prepare()
             return again if again is not None else deadline
         delays = [deadline] if deadline is not None else []
+        delays += self.resizes.look(pod, [*self.inits, *self.mains], self._restart)
         delays += self._ephemeral()
         delays += self._init()
         if self._initialized():
@@ -139,6 +141,17 @@ class PodLife:
     def _stop(self, each: RunningContainer, grace: float) -> None:
         if end(self.node, self.pod, each, grace):
             self.node.recorder.event(self.pod, "Pod", "Killing", f"Stopping container {each.name}")
+
+    def _restart(self, each: RunningContainer, why: str) -> None:
+        """Stop a container that will be started again."""
+        if end(self.node, self.pod, each, self._grace()):
+            self.node.recorder.event(self.pod, "Pod", "Killing", why)
+
+    def allocated(self) -> JsonDict:
+        """Return the pod's specification with what is allocated to it; nothing once it is over."""
+        if self.verdict is not None:
+            return {"containers": []}
+        return with_allocated(self.pod["spec"], [*self.inits, *self.mains])
 
     # --- claims -----------------------------------------------------------------------------
 
@@ -221,7 +234,7 @@ class PodLife:
                 again = None
             elif each.exit is None:
                 again = self._start(each)
-            elif each.sidecar or (each.exit.code and self._restarts(each.exit)):
+            elif each.sidecar or (each.exit.code and self._restarts(each)):
                 again = self._again(each)
             else:
                 again = None
@@ -238,9 +251,11 @@ class PodLife:
     def _initialized(self) -> bool:
         return self._begun() or all(map(_initialized, self.inits))
 
-    def _restarts(self, exit: ContainerExit) -> bool:
+    def _restarts(self, each: RunningContainer) -> bool:
+        """Whether a container that has ended is started again."""
         policy = self.pod["spec"].get("restartPolicy", "Always")
-        return policy == "Always" or (policy == "OnFailure" and exit.code != 0)
+        failed = each.exit is not None and each.exit.code != 0
+        return each.resized or policy == "Always" or (policy == "OnFailure" and failed)
 
     def _main(self) -> list[int]:
         delays = []
@@ -248,7 +263,7 @@ class PodLife:
             again = None
             if not each.alive and each.exit is None:
                 again = self._start(each)
-            elif each.exit is not None and self._restarts(each.exit):
+            elif each.exit is not None and self._restarts(each):
                 again = self._again(each)
             if again is not None:
                 delays.append(again)
@@ -289,37 +304,11 @@ class PodLife:
             self.ip = self.sandbox.ip
             for text in etc_warnings(self.pod, node.dns):
                 self._warn("DNSConfigForming", text)
-        metadata = self.pod["metadata"]
-        owner = controller_of(self.pod)
+        pod = self._with_ip()
         try:
-            config = config_of(node.client, self._with_ip(), each.spec, node.links(self.pod))
-            node.cdi.inject(config, node.claims.of_containers.cdi_ids(self.pod, each.spec))
-            start = ContainerStart(
-                namespace=metadata.get("namespace", ""),
-                pod=metadata["name"],
-                pod_uid=self.uid,
-                node=node.name,
-                name=each.name,
-                image=each.spec.get("image", ""),
-                argv=argv_of(each.spec, config.env),
-                args=args_of(each.spec, config.env),
-                files=partial(self.files.of, self.pod),
-                working_dir=each.spec.get("workingDir", ""),
-                config=config,
-                annotations=metadata.get("annotations") or {},
-                ends=(each.init and not each.sidecar)
-                or (owner is not None and owner["kind"] == "Job"),
-                log=each.log,
-                limits=(each.spec.get("resources") or {}).get("limits") or {},
-                resources=each.spec.get("resources") or {},
-                message_path=each.spec.get("terminationMessagePath", DEFAULT_PATH),
-                privileges=privileges_of(self.pod, each.spec),
-                etc=etc_files(self.pod, self.ip, node.dns),
-                hostname=hostname_of(self.pod),
-                sandbox=self.sandbox,
-            )
+            start = start_of(node, pod, each, self.files, self.sandbox)
             if node.hooks is not None:
-                start = node.hooks.create(self._with_ip(), each, start)
+                start = node.hooks.create(pod, each, start)
             number = each.number + 1
             each.container = node.runtime.start(start, lambda over: self._ended(each, number, over))
         except ImageNotReady as later:
@@ -336,6 +325,7 @@ class PodLife:
                 else f"{error}",
             )
         each.number, each.started = number, now
+        each.held, each.resized = each.resources, False
         each.waiting, each.message = "", ""
         each.probes = records(each.spec, now)
         node.recorder.event(self.pod, "Pod", "Started", f"Container started: {each.name}")
@@ -386,13 +376,13 @@ class PodLife:
             return True
         for each in self.inits:
             failed = each.exit is not None and each.exit.code != 0 and not each.sidecar
-            if each.exit is not None and failed and not self._restarts(each.exit):
+            if each.exit is not None and failed and not self._restarts(each):
                 self.verdict = PodEnd("Failed")
         if any(each.alive for each in self.mains) or self.verdict is not None:
             self._stop_sidecars()
             return self.verdict is not None
         over = all(each.exit is not None for each in self.mains)
-        restarting = any(each.exit and self._restarts(each.exit) for each in self.mains)
+        restarting = any(each.exit is not None and self._restarts(each) for each in self.mains)
         if not self.stopped and (not over or restarting):
             return False
         failed = not over or any(each.exit is not None and each.exit.code for each in self.mains)
@@ -444,6 +434,8 @@ class PodLife:
             initialized=self._initialized(),
             started=self.prepared and bool(self.ip),
         )
+        if self.verdict is None:
+            found["conditions"] += self.resizes.conditions()
         return found
 
     def _phase(self) -> str:

@@ -14,6 +14,9 @@ from dralab.values.json_types import JsonDict
 
 LEAST: Final = 2.0  # kubelet: minimumGracePeriodInSeconds, what is left after a hook
 
+# Times of one deadline, computed at different moments, differ by less.
+SAME: Final = SECOND // 2
+
 
 def next_to_end(containers: Sequence[RunningContainer]) -> list[RunningContainer]:
     """Return which containers end now: all but sidecars, then sidecars, the last one first."""
@@ -32,7 +35,7 @@ def end(node: NodeContext, pod: JsonDict, each: RunningContainer, grace: float) 
         return False
     until = now + int(max(grace, 0) * SECOND)
     if each.stopping:
-        if until < each.ends_by:
+        if until < each.ends_by - SAME:
             each.ends_by = until
             container.stop(grace)
         return False

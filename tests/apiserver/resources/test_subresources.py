@@ -16,6 +16,9 @@ def ask() -> Asked:
     return Asked()
 
 
+STRATEGIC = "application/strategic-merge-patch+json"
+
+
 def pod(name="p", labels=None, **spec):
     return {"metadata": {"name": name, "labels": labels or {}}, "spec": POD_SPEC | spec}
 
@@ -236,15 +239,18 @@ def test_approval_and_finalize_write_metadata_and_a_resize_does_not(ask):
 
 
 def test_a_resize_changes_resources_alone(ask):
-    ask("POST", PODS, pod())
+    created = pod()
+    created["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1"}}
+    ask("POST", PODS, created)
     containers = [{"name": "c", "image": "other", "resources": {"requests": {"cpu": "2"}}}]
     body = {"spec": {"containers": containers}}
-    status, found = ask(
-        "PATCH", f"{PODS}/p/resize", body, content_type="application/strategic-merge-patch+json"
-    )
+    status, found = ask("PATCH", f"{PODS}/p/resize", body, content_type=STRATEGIC)
     assert status == 200
     assert found["spec"]["containers"][0]["image"] == "i"
     assert found["spec"]["containers"][0]["resources"] == {"requests": {"cpu": "2"}}
+    body = {"spec": {"containers": [{"name": "c", "resources": {"limits": {"x.y/z": "1"}}}]}}
+    status, found = ask("PATCH", f"{PODS}/p/resize", body, content_type=STRATEGIC)
+    assert (status, found["reason"]) == (422, "Invalid")
 
 
 def test_the_status_is_written_by_its_own_path_alone(ask):

@@ -6,6 +6,7 @@ from typing import Any, Final
 from dralab.api import fields
 from dralab.api.core.pod_defaults import default_pod, default_pod_spec, qos_class
 from dralab.api.core.pod_rules.known import KnownSpecs
+from dralab.api.core.pod_rules.resizes import resize_problems
 from dralab.api.core.pod_rules.spec import pod_spec_problems
 from dralab.api.core.pod_rules.updates import pod_update_problems
 from dralab.api.core.pod_rules.warnings import pod_warnings
@@ -140,6 +141,14 @@ class PodStrategy(WithPods):
         comparing = self.may_compare(old["spec"])
         meta = new["metadata"]
         return errors or pod_spec_problems(new["spec"], "spec", comparing=comparing, meta=meta)
+
+    def validate_part(self, subresource: str, new: JsonDict, old: JsonDict) -> list[FieldError]:
+        """Return what a resize may not do."""
+        if subresource != "resize":
+            return []
+        comparing, meta = self.may_compare(old["spec"]), new["metadata"]
+        errors = pod_spec_problems(new["spec"], "spec", comparing=comparing, meta=meta)
+        return errors + resize_problems(new, old)
 
 
 def default_template(holder: JsonDict, name: str = "template") -> None:

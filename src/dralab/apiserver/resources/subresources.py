@@ -42,6 +42,7 @@ PARTS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 # Those of them that also change the object's metadata, as their strategies upstream let through.
 WITH_METADATA: Final = frozenset({"approval", "finalize"})
+RESIZED: Final = ("initContainers", "containers")
 
 
 def call(
@@ -197,7 +198,8 @@ def _part(
         if subresource in WITH_METADATA:
             current["metadata"] = changed.get("metadata") or {}
         if subresource == "resize":
-            _resize(target.get(part) or [], wanted or [])
+            for each in RESIZED:
+                _resize(target, each, (changed.get(holder) or {}).get(each) or [])
         elif wanted:
             target[part] = wanted
         else:
@@ -210,11 +212,18 @@ def _part(
     return context.rules.from_hub(kind, stored.value)
 
 
-def _resize(containers: list[JsonDict], wanted: list[JsonDict]) -> None:
-    resources = {each.get("name"): each.get("resources") for each in wanted}
-    for container in containers:
-        if found := resources.get(container.get("name")):
-            container["resources"] = found
+def _resize(spec: JsonDict, part: str, wanted: list[JsonDict]) -> None:
+    """Take over resources and policies alone; of other containers all, to be refused."""
+    held = spec.get(part) or []
+    if [each.get("name") for each in held] != [each.get("name") for each in wanted]:
+        spec[part] = wanted
+        return
+    for container, new in zip(held, wanted, strict=True):
+        for name in ("resources", "resizePolicy"):
+            if name in new:
+                container[name] = new[name]
+            else:
+                container.pop(name, None)
 
 
 def check_binding(body: JsonDict, name: str) -> None:
