@@ -116,9 +116,10 @@ class ProgramGlobals:
         # What anyio would have a thread do, reading files for httpx and kr8s, is done here.
         if (apart := sys.modules.get("anyio.to_thread")) is not None:
             yield self._of_the_trial((apart, "run_sync", _done_here))
-        for name in READ_WHEN_LOADED:
+        kubeconfig = self._environment.get("KUBECONFIG")
+        for name in READ_WHEN_LOADED if kubeconfig is not None else ():
             if (module := sys.modules.get(name)) is not None:
-                yield module, "KUBE_CONFIG_DEFAULT_LOCATION", self._environment["KUBECONFIG"]
+                yield module, "KUBE_CONFIG_DEFAULT_LOCATION", kubeconfig
 
     def _is_of_the_trial(self) -> bool:
         return threading.get_ident() == self._thread

@@ -27,6 +27,16 @@ def pods_left_their_nodes(objects, _history):
     return "" if names == wanted else f"left are {sorted(names)}, not {sorted(wanted)}"
 
 
+def classes_in_use_remain(objects, _history):
+    """A class of volumes' attributes is there as long as a claim names it."""
+    there = {each["metadata"]["name"] for each in of_kind(objects, "VolumeAttributesClass")}
+    for claim in of_kind(objects, "PersistentVolumeClaim"):
+        named = claim["spec"].get("volumeAttributesClassName")
+        if named and named not in there:
+            return f"{claim['metadata']['name']} names {named}, which is gone"
+    return ""
+
+
 def volumes_and_claims_agree(objects, _history):
     """A bound claim and its volume name each other, and no volume is bound to a claim that went."""
     claims = {

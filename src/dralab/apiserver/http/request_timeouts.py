@@ -9,8 +9,6 @@ from urllib.parse import parse_qs
 from dralab.api.status import ApiError
 from dralab.apiserver.http.messages import HttpRequest
 from dralab.apiserver.http.routing import is_watch
-from dralab.cel.errors import CelError
-from dralab.cel.functions.times import duration
 
 
 def timeout_of(request: HttpRequest) -> int | None:
@@ -24,6 +22,10 @@ def timeout_of(request: HttpRequest) -> int | None:
     text = query.get("timeout", [""])[0]
     if not text or is_watch(query):
         return None
+    # Imported only when needed: servers start faster.
+    from dralab.cel.errors import CelError
+    from dralab.cel.functions.times import duration
+
     try:
         found = int(duration(text))
     except CelError:
