@@ -98,6 +98,19 @@ def test_unknown_fields_are_told_with_their_place_and_dropped():
     assert decoded("v1", "Pod", value) == (value, [])
 
 
+@pytest.mark.parametrize("default", [[], {}, "", 0, False, [{}]])
+def test_a_default_in_a_schema_is_kept_even_if_it_is_empty(default):
+    """As a kube-apiserver 1.36.2 answers for the CRDs of NATS, whose lists default to `[]`."""
+    schema = {"type": "object", "default": default, "example": default, "enum": []}
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    value, _ = decoded(
+        "apiextensions.k8s.io/v1", "CustomResourceDefinition", {"spec": {"versions": [version]}}
+    )
+    [found] = value["spec"]["versions"]
+    kept = {"type": "object", "default": default, "example": default}
+    assert found["schema"]["openAPIV3Schema"] == kept
+
+
 def test_definitions_may_hold_themselves():
     schema = {
         "type": "object",
