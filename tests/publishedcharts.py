@@ -34,6 +34,8 @@ class PublishedChart:
 
 
 BITNAMI = "oci://registry-1.docker.io/bitnamicharts"
+ARGO = "https://argoproj.github.io/argo-helm"
+PROMETHEUS = "https://prometheus-community.github.io/helm-charts"
 CHARTS = (
     PublishedChart("nginx", "22.1.1", BITNAMI),
     PublishedChart("postgresql", "17.1.0", BITNAMI),
@@ -41,7 +43,7 @@ CHARTS = (
     PublishedChart("mongodb", "17.0.2", BITNAMI),
     PublishedChart("rabbitmq", "16.0.16", BITNAMI),
     PublishedChart("redis", "23.1.1", BITNAMI),
-    PublishedChart("prometheus", "29.27.0", "https://prometheus-community.github.io/helm-charts"),
+    PublishedChart("prometheus", "29.27.0", PROMETHEUS),
     PublishedChart("grafana", "12.11.1", "https://grafana-community.github.io/helm-charts"),
     PublishedChart("ingress-nginx", "4.15.1", "https://kubernetes.github.io/ingress-nginx"),
     PublishedChart("metrics-server", "3.13.1", "https://kubernetes-sigs.github.io/metrics-server"),
@@ -61,7 +63,21 @@ CHARTS = (
     PublishedChart(
         "argo-cd",
         "10.1.1",
-        "https://argoproj.github.io/argo-helm",
+        ARGO,
         secret=("argocd-redis", "auth"),
     ),
+    PublishedChart("kube-prometheus-stack", "88.5.3", PROMETHEUS),
+    PublishedChart("cilium", "1.19.6", "https://helm.cilium.io"),
+    PublishedChart("argo-workflows", "1.0.18", ARGO),
+    PublishedChart("argo-rollouts", "2.41.0", ARGO),
+    PublishedChart("argo-events", "2.4.22", ARGO),
+    PublishedChart("nats", "2.14.2", "https://nats-io.github.io/k8s/helm/charts"),
+    PublishedChart("kueue", "0.19.2", "oci://registry.k8s.io/kueue/charts"),
+    PublishedChart("jobset", "0.12.0", "oci://registry.k8s.io/jobset/charts"),
+    PublishedChart("kafka", "32.4.4", BITNAMI),
+    PublishedChart("wordpress", "27.0.0", BITNAMI),
+    PublishedChart("elasticsearch", "22.1.7", BITNAMI),
+    PublishedChart("keycloak", "25.4.0", BITNAMI),
+    PublishedChart("airflow", "25.1.0", BITNAMI),
+    PublishedChart("harbor", "27.0.4", BITNAMI),
 )

@@ -18,6 +18,7 @@ import yaml
 import gomodules
 
 KUBECTL = shutil.which(os.environ.get("DRALAB_KUBECTL", "kubectl"))
+HELM = shutil.which(os.environ.get("DRALAB_HELM", "helm"))
 
 
 @pytest.fixture
@@ -41,6 +42,25 @@ def apply(kubectl, kubeconfig):
         assert done.returncode == 0, done.stderr
 
     return apply
+
+
+@pytest.fixture
+def helm(kubeconfig, tmp_path):
+    """Run helm with files of the test's own; return how it ended."""
+    if HELM is None:
+        pytest.skip("no helm; DRALAB_HELM names one")
+    homes = {f"HELM_{name}_HOME": str(tmp_path / name) for name in ("CACHE", "CONFIG", "DATA")}
+
+    def run(*words):
+        return subprocess.run(
+            [HELM, *words],
+            env={**os.environ, **homes, "KUBECONFIG": str(kubeconfig)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    return run
 
 
 @pytest.fixture

@@ -6,8 +6,6 @@ pulled before; without it they are pulled, and skipped where that is not possibl
 """
 
 import os
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -17,31 +15,12 @@ from operatorlab import names
 from publishedcharts import CHARTS
 from waiting import until
 
-HELM = shutil.which(os.environ.get("DRALAB_HELM", "helm"))
 PATIENCE = "10m"
 pytestmark = [
     pytest.mark.conformance,
     pytest.mark.timeout(900),
     pytest.mark.dralab(nodes=3, load_balancers="192.0.2.0/24"),
-    pytest.mark.skipif(HELM is None, reason="no helm; DRALAB_HELM names one"),
 ]
-
-
-@pytest.fixture
-def helm(kubeconfig, tmp_path):
-    """Run helm with files of the test's own; return how it ended."""
-    homes = {f"HELM_{name}_HOME": str(tmp_path / name) for name in ("CACHE", "CONFIG", "DATA")}
-
-    def run(*words):
-        return subprocess.run(
-            [HELM, *words],
-            env={**os.environ, **homes, "KUBECONFIG": str(kubeconfig)},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-
-    return run
 
 
 def archive(chart, helm, folder):
