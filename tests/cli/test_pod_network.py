@@ -3,9 +3,11 @@
 import click
 import pytest
 
-from dralab.cli._pod_network import cluster_network, pod_network
+from dralab.cli._pod_network import check_room, cluster_network, pod_network
 from dralab.cli.errors import UnusableInput
+from dralab.components.nodes import NodeOptions
 from dralab.node.network.cluster_network import ClusterNetwork, NetworkUnavailable
+from dralab.node.network.sandbox import SandboxError
 
 
 def test_without_the_option_there_is_no_network():
@@ -52,3 +54,22 @@ def test_a_machine_without_network_namespaces_says_so(monkeypatch):
     monkeypatch.setattr(ClusterNetwork, "start", start)
     with pytest.raises(UnusableInput, match="run as root"), pod_network(network):
         raise AssertionError("it began")
+
+
+def test_a_network_has_room_for_so_many_nodes():
+    for cidr, most in (("10.244.0.0/23", 1), ("10.244.0.0/20", 15), ("10.244.0.0/15", 252)):
+        network, _ = cluster_network(cidr, "", None, namespaces=True)
+        check_room(network, NodeOptions(nodes=most))
+        with pytest.raises(click.BadParameter) as error:
+            check_room(network, NodeOptions(nodes=most + 1))
+        assert f"has room for {most} node" in error.value.format_message()
+
+
+def test_a_node_without_a_network_ends_the_command(monkeypatch):
+    network, _ = cluster_network("10.244.0.0/16", "", None, namespaces=True)
+    ended = []
+    monkeypatch.setattr(ClusterNetwork, "start", lambda _self: None)
+    monkeypatch.setattr(ClusterNetwork, "close", lambda _self: ended.append(True))
+    with pytest.raises(UnusableInput, match="network of a node: ip: no"), pod_network(network):
+        raise SandboxError("ip: no")
+    assert ended

@@ -10,6 +10,7 @@ import click
 from dralab.cli._serving import range_of
 
 if TYPE_CHECKING:
+    from dralab.components.nodes import NodeOptions
     from dralab.node.network.cluster_network import ClusterNetwork
     from dralab.node.resolv_conf import ClusterDns
 
@@ -49,6 +50,20 @@ def cluster_network(
     return ClusterNetwork(found), ClusterDns(_address(dns) or str(of_services[number]))
 
 
+def check_room(network: "ClusterNetwork | None", wanted: "NodeOptions") -> None:
+    """Refuse a network that is too small for the nodes. BadParameter."""
+    if network is None:
+        return
+    from dralab.components.nodes import count
+
+    if (nodes := count(wanted)) > (most := network.cluster.nodes):
+        raise click.BadParameter(
+            f"{network.cluster.network} has room for {most} node{'' if most == 1 else 's'}, not "
+            f"for {nodes}",
+            param_hint=HINT,
+        )
+
+
 @contextlib.contextmanager
 def pod_network(network: "ClusterNetwork | None") -> Iterator[tuple[str, str]]:
     """Have a network while a server runs; return its address and interface. UnusableInput."""
@@ -57,6 +72,7 @@ def pod_network(network: "ClusterNetwork | None") -> Iterator[tuple[str, str]]:
         return
     from dralab.cli.errors import UnusableInput
     from dralab.node.network.cluster_network import NetworkUnavailable
+    from dralab.node.network.sandbox import SandboxError
 
     try:
         network.start()
@@ -64,6 +80,8 @@ def pod_network(network: "ClusterNetwork | None") -> Iterator[tuple[str, str]]:
         raise UnusableInput(str(error)) from error
     try:
         yield network.machine, network.interface
+    except SandboxError as error:
+        raise UnusableInput(f"cannot set up the network of a node: {error}") from error
     finally:
         network.close()
 

@@ -14,7 +14,7 @@ from dralab.cli._components import (
     RUNTIME,
     check_namespaces,
 )
-from dralab.cli._pod_network import cluster_network, pod_network
+from dralab.cli._pod_network import check_room, cluster_network, pod_network
 from dralab.cli.apiserver import note, serve, server_options
 
 if TYPE_CHECKING:
@@ -157,6 +157,7 @@ def up(
     )
     if namespaces:
         _check_namespaces(runtime, root)
+    check_room(network, wanted)
     if runtime == PROCESS:
         note("commands of pods run as processes on this machine, with your rights and no isolation")
     if fleet:

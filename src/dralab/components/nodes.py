@@ -378,6 +378,11 @@ def names(wanted: NodeOptions) -> list[str]:
     return [f"node-{number}" for number in range(wanted.nodes or 1)]
 
 
+def count(wanted: NodeOptions) -> int:
+    """Return how many nodes there will be."""
+    return len(_specs(wanted))
+
+
 def first_name(wanted: NodeOptions) -> str:
     """Return the name of the first node."""
     name: str = _specs(wanted)[0].name
