@@ -135,6 +135,15 @@ SUITES = {
         "sigs.k8s.io/controller-runtime v0.24.1",
     ),
 }
+# Kubernetes' end-to-end suite, what runs it, and what its pods run: (package, how it is built).
+# They take some fifteen minutes, so they are built only if they are named. One variable names the
+# folder of all.
+E2E = {
+    "e2e.test": ("k8s.io/kubernetes/test/e2e", ("test", "-c")),
+    "ginkgo": ("github.com/onsi/ginkgo/v2/ginkgo", ("build",)),
+    "agnhost": ("k8s.io/kubernetes/test/images/agnhost", ("build",)),
+    "sample-apiserver": ("k8s.io/sample-apiserver", ("build",)),
+}
 # Programs of our own that use Kubernetes' modules, by the variable that names them.
 OWN = {
     "clientgo": "DRALAB_CLIENT_GO",
@@ -145,14 +154,14 @@ OWN = {
 
 
 def main(arguments: list[str]) -> int:
-    """Build the programs named, or all of them."""
-    known = [*OWN, *PROGRAMS, *COMMANDS, *SUITES, *OPERATORS]
-    if not arguments or set(arguments[1:]) - set(known):
-        print(__doc__, f"NAME is one of {', '.join(known)}.", file=sys.stderr)
+    """Build the programs named, or all but the end-to-end suite."""
+    usual = [*OWN, *PROGRAMS, *COMMANDS, *SUITES, *OPERATORS]
+    if not arguments or set(arguments[1:]) - {*usual, *E2E}:
+        print(__doc__, f"NAME is one of {', '.join([*usual, *E2E])}.", file=sys.stderr)
         return 2
     folder = Path(arguments[0]).resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    for name in arguments[1:] or known:
+    for name in arguments[1:] or usual:
         target = folder / name
         if name in OWN:
             variable = OWN[name]
@@ -160,6 +169,9 @@ def main(arguments: list[str]) -> int:
         elif name in OPERATORS:
             variable = "DRALAB_OPERATORS"
             _build_package(*OPERATORS[name], target, "build")
+        elif name in E2E:
+            variable, (package, verbs) = "DRALAB_E2E", E2E[name]
+            _build_package(package, f"k8s.io/kubernetes v{VERSION}", target, *verbs)
         elif name in COMMANDS or name in SUITES:
             variable, package, module = (COMMANDS | SUITES)[name]
             verb = ["build"] if name in COMMANDS else ["test", "-c"]
@@ -167,7 +179,7 @@ def main(arguments: list[str]) -> int:
         else:
             variable = PROGRAMS[name][0]
             _build(name, folder / f"{name}.source", target)
-        print(f"export {variable}={folder if name in OPERATORS else target}", flush=True)
+        print(f"export {variable}={folder if name in {*OPERATORS, *E2E} else target}", flush=True)
     return 0
 
 

@@ -121,6 +121,20 @@ def test_lists_say_how_they_merge():
     assert metadata["allOf"][0]["$ref"].endswith("ObjectMeta")
 
 
+def test_nothing_is_written_that_go_would_leave_out():
+    """Kubernetes' end-to-end suite reads and writes each document, and expects the same."""
+
+    def empties(value, path=""):
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            if item == [] and key != "required":
+                yield f"{path}/{key}"
+            if isinstance(item, (dict, list)):
+                yield from empties(item, f"{path}/{key}")
+
+    for place in ("api/v1", "apis/apps/v1", "apis/authorization.k8s.io/v1"):
+        assert list(empties(document(place)["paths"])) == []
+
+
 def test_everything_there_is_has_a_definition_in_the_old_document():
     found = openapi.version2(KINDS, "v1.36.2")
     names = {f"#/definitions/{name}" for name in found["definitions"]}

@@ -54,6 +54,18 @@ def test_a_broken_rule_is_told_in_the_words_of_a_server(rule, says):
     assert told(rules(rule), {"n": 1}) == [says]
 
 
+def test_the_path_to_a_key_of_a_map_is_in_brackets():
+    number = {"type": "integer", "x-kubernetes-validations": [{"rule": "self > 1"}]}
+    holder = {"type": "object", "properties": {"n": number}}
+    schema = {
+        "type": "object",
+        "properties": {"m": {"type": "object", "additionalProperties": holder}},
+    }
+    assert told(schema, {"m": {"k": {"n": 1}}}) == [
+        "spec.m[k].n: Invalid value: 1: failed rule: self > 1"
+    ]
+
+
 def test_a_rule_of_a_scalar_shows_its_value():
     schema = {"type": "integer", "x-kubernetes-validations": [{"rule": "self > 1"}]}
     assert told(schema, 1) == ["spec: Invalid value: 1: failed rule: self > 1"]

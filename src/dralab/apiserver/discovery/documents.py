@@ -2,7 +2,7 @@
 
 import base64
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from dralab.api.kinds import ALL_VERBS, Kind, Kinds
@@ -14,8 +14,8 @@ CUSTOM_VERBS: Final = (
 )  # fmt: skip
 FIRST_PATHS: Final = ("/.well-known/openid-configuration", "/api", "/api/v1", "/apis", "/apis/")
 LAST_PATHS: Final = (
-    "/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/openid/v1/jwks",
-    "/readyz", "/version",
+    "/healthz", "/livez", "/metrics", "/metrics/slis", "/openapi/v2", "/openapi/v3",
+    "/openid/v1/jwks", "/readyz", "/version",
 )  # fmt: skip
 
 
@@ -166,10 +166,10 @@ STORED_AS: Final = {
 }
 
 
-def root_paths(kinds: Kinds) -> JsonDict:
-    """Return the answer of `/`."""
+def root_paths(kinds: Kinds, more: Iterable[str] = ()) -> JsonDict:
+    """Return the answer of `/`; `more` are paths of the server itself."""
     paths = []
     for group in sorted(groups_of(kinds)):
         paths.append(f"/apis/{group}")
         paths += [f"/apis/{group}/{version}" for version in sorted(kinds.versions(group))]
-    return {"paths": [*FIRST_PATHS, *paths, *LAST_PATHS]}
+    return {"paths": [*FIRST_PATHS, *paths, *sorted({*LAST_PATHS, *more})]}

@@ -16,6 +16,7 @@ from dralab.apiserver.aggregation.services import RemoteVersions
 from dralab.apiserver.discovery import documents
 from dralab.apiserver.http import negotiation, routing
 from dralab.apiserver.http.encoding import as_yaml
+from dralab.apiserver.http.health import HealthPages
 from dralab.apiserver.http.messages import HttpRequest, HttpResponse
 from dralab.apiserver.http.routing import NoSuchGroup
 from dralab.apiserver.http.trying import JSON, NO_CACHE
@@ -25,18 +26,7 @@ from dralab.values.json_types import JsonDict
 if TYPE_CHECKING:
     from dralab.apiserver.http.openapi_pages import OpenApiPages
 
-TEXT: Final = (("Content-Type", "text/plain; charset=utf-8"),)
 JWKS: Final = "application/jwk-set+json"
-# As kube-apiserver names them: `etcd` is whatever keeps the objects, and what a server makes at its
-# start has been made when it answers.
-STORAGE: Final = "etcd"
-CHECKS: Final = {
-    "livez": ("ping", "log", STORAGE),
-    "readyz": ("ping", "log", STORAGE, "etcd-readiness", "informer-sync", "shutdown"),
-    "healthz": ("ping", "log", STORAGE),
-}
-FIRST_OBJECTS: Final = "poststarthook/scheduling/bootstrap-system-priority-classes"
-FIRST_ROLES: Final = "poststarthook/rbac/bootstrap-roles"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +59,7 @@ class Pages:
         self.remote = RemoteVersions(resources.context)
         self._cached: dict[tuple[str, ...], tuple[bytes, str]] = {}
         self._changes = -1
+        self.health = HealthPages(resources.context)
         # What else `/metrics` shows: lines of Prometheus' text format.
         self.exporters: list[Callable[[], Iterable[str]]] = []
 
@@ -91,18 +82,21 @@ class Pages:
             )
         match list(parts):
             case []:
-                return self._document(request, ("root",), documents.root_paths)
+                more = self.health.paths()
+                return self._document(
+                    request, ("root",), lambda kinds: documents.root_paths(kinds, more)
+                )
             case ["version"]:
                 body = orjson.dumps(asdict(self.version), option=orjson.OPT_INDENT_2)
                 return self._json(request, body)
             case [("livez" | "readyz" | "healthz") as name]:
                 query = routing.query_of(request.query)
                 left_out = frozenset(query.get("exclude", ()))
-                return self._health(name, verbose="verbose" in query, left_out=left_out)
+                return self.health.answer(name, verbose="verbose" in query, left_out=left_out)
             case [("livez" | "readyz" | "healthz") as name, *rest] if "/".join(
                 rest
-            ) in self._checks(name):
-                return self._check(name, "/".join(rest))
+            ) in self.health.checks(name):
+                return self.health.answer_one(name, "/".join(rest))
             case ["openapi", *rest] if (found := self._openapi.answer(request, rest)) is not None:
                 return found
             case [".well-known", "openid-configuration"]:
@@ -111,6 +105,8 @@ class Pages:
                 return self._keys(request)
             case ["metrics"]:
                 return self._metrics()
+            case ["metrics", "slis"]:
+                return _exposed(self.health.indicators())
             case ["api"] | ["apis"]:
                 return self._groups(request, core=parts[0] == "api")
             case ["api", version]:
@@ -210,42 +206,6 @@ class Pages:
         headers = (("Content-Type", JWKS), ("Cache-Control", "public, max-age=3600"))
         return HttpResponse(headers=headers, body=orjson.dumps(self.issuer.key_set()))
 
-    def _health(self, name: str, *, verbose: bool, left_out: frozenset[str]) -> HttpResponse:
-        checks = self._checks(name)
-        failed = [check for check in checks if check not in left_out and self._fails(name, check)]
-        if not verbose and not failed:
-            return HttpResponse(headers=TEXT, body=b"ok")
-        lines = [
-            f"[+]{check} excluded: ok"
-            if check in left_out
-            else f"[-]{check} failed: reason withheld"
-            if check in failed
-            else f"[+]{check} ok"
-            for check in checks
-        ]
-        if unknown := sorted(left_out.difference(checks)):
-            named = ", ".join(f'"{check}"' for check in unknown)
-            lines.append(f"warn: some health checks cannot be excluded: no matches for {named}")
-        text = "\n".join([*lines, f"{name} check {'failed' if failed else 'passed'}", ""])
-        return HttpResponse(status=500 if failed else 200, headers=TEXT, body=text.encode())
-
-    def _checks(self, name: str) -> Sequence[str]:
-        """Return the checks of a page, as kube-apiserver names them."""
-        if self.resources.context.authorizer is None:
-            return (*CHECKS[name], FIRST_OBJECTS)
-        return (*CHECKS[name], FIRST_ROLES, FIRST_OBJECTS)
-
-    def _check(self, name: str, check: str) -> HttpResponse:
-        if self._fails(name, check):
-            text = b"internal server error: etcd does not tell what is written"
-            return HttpResponse(status=500, headers=TEXT, body=text)
-        return HttpResponse(headers=TEXT, body=b"ok")
-
-    def _fails(self, name: str, check: str) -> bool:
-        """Whether a check fails: a server cut off from other writers is alive, but not ready."""
-        connected = self.resources.context.store.connected
-        return name == "readyz" and check in {STORAGE, "etcd-readiness"} and not connected
-
     def _metrics(self) -> HttpResponse:
         store = self.resources.context.store
         lines = [
@@ -263,9 +223,13 @@ class Pages:
         ]
         for export in self.exporters:
             lines += export()
-        lines.append("")
-        headers = (("Content-Type", "text/plain; version=0.0.4; charset=utf-8"),)
-        return HttpResponse(headers=headers, body="\n".join(lines).encode())
+        return _exposed(lines)
+
+
+def _exposed(lines: Iterable[str]) -> HttpResponse:
+    """Return an answer in Prometheus' text format."""
+    headers = (("Content-Type", "text/plain; version=0.0.4; charset=utf-8"),)
+    return HttpResponse(headers=headers, body="\n".join([*lines, ""]).encode())
 
 
 def _takes_any_method(parts: Sequence[str]) -> bool:

@@ -173,6 +173,8 @@ class Operations:
                 self._body(operation, PATCH, types)
             elif verb in {"create", "update"}:
                 self._body(operation, body, JSON_TYPES[:1])
+            if not operation["parameters"]:
+                del operation["parameters"]  # as Go writes it, so that documents round-trip
             operation["responses"] = self._answers(answer, created=verb == "create")
             found[method] = operation
         if found:

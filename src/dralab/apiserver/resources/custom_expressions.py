@@ -74,7 +74,9 @@ class _Write:
                 part = properties.get(name, extra)
                 if isinstance(part, Mapping):
                     before = old.get(name) if isinstance(old, Mapping) else None
-                    where = f"{path}.{name}" if path else name
+                    below = f"{path}.{name}" if path else name
+                    # `errors` of schemas write both alike; these do not (field.Path.Key).
+                    where = below if name in properties else f"{path}[{name}]"
                     embedded = is_embedded(part)
                     yield from self.errors(part, value[name], before, where, root=embedded)
         elif isinstance(value, list) and isinstance(schema.get("items"), Mapping):
