@@ -1,4 +1,4 @@
-"""Resizing pods in place: what is allocated, what waits, what is restarted."""
+"""Changed pods on a node: what is allocated, what waits, what is restarted."""
 
 import pytest
 
@@ -109,6 +109,22 @@ def test_what_the_node_has_not_got_waits_until_it_has(lab):
     assert condition_of(found, "PodResizePending") is None
     assert status(found)[0] == resources("12")["requests"]
     assert reasons(lab) == {"ResizeDeferred", "ResizeStarted", "ResizeCompleted"}
+
+
+@pytest.mark.parametrize("policy", ["Never", "Always"])
+def test_a_container_is_restarted_for_another_image(lab, policy):
+    run(lab, body(restartPolicy=policy, terminationGracePeriodSeconds=0))
+    patch = {"spec": {"containers": [{"name": "c", "image": "newer"}]}}
+    lab.client.patch(PODS, "p", patch, "default", type="strategic")
+    lab.wait(2)
+    (entry,) = lab.client.get(PODS, "p", "default")["status"]["containerStatuses"]
+    assert (entry["image"], entry["restartCount"], list(entry["state"])) == (
+        "newer",
+        1,
+        ["running"],
+    )
+    told = {each["message"] for each in lab.client.list(EVENTS).items}
+    assert "Container c definition changed, will be restarted" in told
 
 
 def test_amounts_are_compared_not_their_spelling():

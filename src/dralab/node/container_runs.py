@@ -41,9 +41,10 @@ class RunningContainer:
     stopping: bool = False
     # When it has to be over, once it is stopping.
     ends_by: int = 0
-    # The resources with which it runs, and whether it ends to get others.
+    # The resources with which it runs.
     held: JsonObject | None = None
-    resized: bool = False
+    # Whether it ends to be started with another specification, whatever the restart policy.
+    renewed: bool = False
 
     @property
     def name(self) -> str:
@@ -112,6 +113,14 @@ class RunningContainer:
         self.exit = None
         self.previous, self.log = self.log, ContainerLog()
         self.not_before = 0
+
+    def take_image(self, image: str) -> bool:
+        """Take another image, without a back-off; return whether it runs with the old one."""
+        if image == self.spec.get("image", ""):
+            return False
+        self.spec = {**self.spec, "image": image}
+        self.back_off = self.not_before = 0
+        return self.alive
 
     def remember(self, entry: JsonObject) -> None:
         """Go on from its status as an earlier kubelet wrote it; an empty one if it wrote none."""

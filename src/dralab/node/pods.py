@@ -109,6 +109,7 @@ class PodLife:
             return again if again is not None else deadline
         delays = [deadline] if deadline is not None else []
         delays += self.resizes.look(pod, [*self.inits, *self.mains], self._restart)
+        self._follow_images()
         delays += self._ephemeral()
         delays += self._init()
         if self._initialized():
@@ -143,9 +144,21 @@ class PodLife:
             self.node.recorder.event(self.pod, "Pod", "Killing", f"Stopping container {each.name}")
 
     def _restart(self, each: RunningContainer, why: str) -> None:
-        """Stop a container that will be started again."""
+        """Stop a container that will be started again, whatever the restart policy says."""
+        each.renewed = True
         if end(self.node, self.pod, each, self._grace()):
             self.node.recorder.event(self.pod, "Pod", "Killing", why)
+
+    def _follow_images(self) -> None:
+        """Restart what runs with an image that the pod no longer names."""
+        spec = self.pod["spec"]
+        wanted: dict[str, str] = {
+            each["name"]: each.get("image", "")
+            for each in (*(spec.get("initContainers") or ()), *spec["containers"])
+        }
+        for each in (*self.inits, *self.mains):
+            if each.take_image(wanted.get(each.name, "")):
+                self._restart(each, f"Container {each.name} definition changed, will be restarted")
 
     def allocated(self) -> JsonDict:
         """Return the pod's specification with what is allocated to it; nothing once it is over."""
@@ -255,7 +268,7 @@ class PodLife:
         """Whether a container that has ended is started again."""
         policy = self.pod["spec"].get("restartPolicy", "Always")
         failed = each.exit is not None and each.exit.code != 0
-        return each.resized or policy == "Always" or (policy == "OnFailure" and failed)
+        return each.renewed or policy == "Always" or (policy == "OnFailure" and failed)
 
     def _main(self) -> list[int]:
         delays = []
@@ -325,7 +338,7 @@ class PodLife:
                 else f"{error}",
             )
         each.number, each.started = number, now
-        each.held, each.resized = each.resources, False
+        each.held, each.renewed = each.resources, False
         each.waiting, each.message = "", ""
         each.probes = records(each.spec, now)
         node.recorder.event(self.pod, "Pod", "Started", f"Container started: {each.name}")

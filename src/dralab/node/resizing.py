@@ -105,7 +105,6 @@ class PodResizes:
             if restarts_for(each.spec, held):
                 done = False
                 if not each.stopping:
-                    each.resized = True
                     restart(each, f"Container {each.name} resize requires restart")
                 continue
             if problem := container.resize(each.resources):
