@@ -320,6 +320,24 @@ class TestStatefulSets:
         run(lab)
         assert lab.names(PODS) == ["db-0"]
 
+    @pytest.mark.parametrize(
+        ("unready", "gone"), [((0, 1, 2), []), ((1, 2), []), ((1,), ["db-2"]), ((2,), ["db-2"])]
+    )
+    def test_one_that_shrinks_waits_for_pods_before_the_last_that_are_not_ready(
+        self, lab, unready, gone
+    ):
+        """As of `processCondemned`: one that is not ready goes only if it is the first such."""
+        lab.add(STATEFUL_SETS, workload("StatefulSet", "db", replicas=3))
+        run(lab)
+        for number in unready:
+            lab.end_pod(f"db-{number}", "Running")
+        lab.patch(STATEFUL_SETS, "db", {"spec": {"replicas": 0}})
+        lab.wait(1)
+        found = [
+            p["metadata"]["name"] for p in lab.all(PODS) if "deletionTimestamp" in p["metadata"]
+        ]
+        assert found == gone
+
     def test_parallel_sets_do_not_wait(self, lab):
         lab.add(
             STATEFUL_SETS,

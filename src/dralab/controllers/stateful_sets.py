@@ -112,7 +112,13 @@ class StatefulSets:
                     return
             elif ordered and (is_deleting(pod) or not self._is_available(stateful, pod)):
                 return
-        for number in sorted((n for n in pods if n not in wanted), reverse=True):
+        condemned = sorted((n for n in pods if n not in wanted), reverse=True)
+        troubled = [n for n in condemned if not self._is_available(stateful, pods[n])]
+        for number in condemned:
+            # In order, only pods that are available go, or the one that holds all others up
+            # (`processCondemned`).
+            if ordered and number in troubled[:-1]:
+                return
             if not is_deleting(pods[number]):
                 self.claims.own(stateful, pods[number], condemned=True)
                 self.control.delete(stateful, pods[number])
