@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from builders import pod, worker
+from dralab.objects.host_ports import TakenPort, collide
 from dralab.scheduler import filters
-from dralab.scheduler.filters import NodeFilter, collide, image_points, lacking, room, room_points
+from dralab.scheduler.filters import NodeFilter, image_points, lacking, room, room_points
 from dralab.scheduler.nodes import NodeTable
 from dralab.scheduler.pods import pod_info, with_claimed
 
@@ -292,7 +293,7 @@ def test_devices_may_provide_what_a_node_lacks():
     ],
 )
 def test_host_ports_exclude_each_other(mine, other, excluded):
-    assert collide(mine, other) is excluded
+    assert collide(TakenPort(*mine), TakenPort(*other)) is excluded
 
 
 # --- pods read from the wire ------------------------------------------------------------------------

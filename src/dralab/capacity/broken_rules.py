@@ -11,9 +11,10 @@ from typing import Any, Final
 from dralab.allocation.explanation.names import listed, shortened
 from dralab.allocation.pod_rules import BrokenRule
 from dralab.capacity.completion import ClusterObjects
+from dralab.objects import host_ports
 from dralab.objects.metadata import NamespacedName, spec_of
 from dralab.objects.nodes import UnfitReason
-from dralab.scheduler import filters, topology
+from dralab.scheduler import topology
 from dralab.scheduler.nodes import Mask, NodeTable
 from dralab.scheduler.pods import AffinityTerm, PodInfo, SpreadRule
 from dralab.scheduler.volumes import ELSEWHERE
@@ -38,7 +39,7 @@ class RuleTeller:
     def told(self, pod: PodInfo, row: int, reason: UnfitReason) -> BrokenRule:
         """Return a broken rule of a node with its clause, its place and its remedies."""
         match reason.subject:
-            case filters.NO_PORTS:
+            case host_ports.NO_PORTS:
                 return self._ports(pod, row, reason)
             case topology.NO_AFFINITY:
                 return self._affinity(pod, row, reason)
@@ -56,11 +57,11 @@ class RuleTeller:
     def _ports(self, pod: PodInfo, row: int, reason: UnfitReason) -> BrokenRule:
         others = [
             each for each in self.table.pods[row].values()
-            if any(filters.collide(mine, other) for mine in pod.ports for other in each.ports)
+            if any(host_ports.collide(mine, other) for mine in pod.ports for other in each.ports)
         ]  # fmt: skip
         taken = {
             mine[2] for mine in pod.ports for each in others for other in each.ports
-            if filters.collide(mine, other)
+            if host_ports.collide(mine, other)
         }  # fmt: skip
         field, port = _host_port(pod.obj, taken)
         without = _changed(pod, ports=pod.ports - {each for each in pod.ports if each[2] in taken})

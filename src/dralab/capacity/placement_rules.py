@@ -14,6 +14,7 @@ from dralab.allocation.pod_rules import BrokenRule, GangRefusal, RoomRefusal
 from dralab.capacity.broken_rules import RuleTeller
 from dralab.capacity.completion import ClusterObjects
 from dralab.capacity.model import CapacityModel
+from dralab.objects.host_ports import NO_PORTS
 from dralab.objects.metadata import NamespacedName, metadata_of, spec_of
 from dralab.objects.nodes import UnfitReason
 from dralab.objects.pods import group_of
@@ -28,7 +29,7 @@ from dralab.values.json_types import JsonDict, JsonObject
 
 FilterName = Literal["NodePorts", "VolumeBinding", "PodTopologySpread", "InterPodAffinity"]
 FILTERS: Final[Mapping[str, FilterName]] = {
-    filters.NO_PORTS: "NodePorts",
+    NO_PORTS: "NodePorts",
     ELSEWHERE: "VolumeBinding",
     NONE_FREE: "VolumeBinding",
     topology.NO_LABEL: "PodTopologySpread",
@@ -98,7 +99,7 @@ class PlacementRules:
         found: list[tuple[str, Mask]] = []
         ports = filters.ports_free(self._table, pod)
         if ports is not None:
-            found.append((filters.NO_PORTS, ports))
+            found.append((NO_PORTS, ports))
         demand = self._volumes.demand_of(pod)
         if not isinstance(demand, str):
             found += self._volumes.restrictions(demand)

@@ -13,6 +13,7 @@ from dralab.apiserver.users import NODE_PREFIX
 from dralab.contracts.cdi_cache import CdiCache, CdiDirectory, MemoryDirectory
 from dralab.contracts.plugin import Plugin
 from dralab.kernel.clock import SECOND, Clock, rfc3339_micro
+from dralab.node.admission import PodAdmission
 from dralab.node.checkpoint import NodeCheckpoint
 from dralab.node.claims import ClaimsOfNode
 from dralab.node.container_runs import RunningContainer
@@ -97,6 +98,7 @@ class Kubelet:
             pod, "Pod", "DeviceStillInUse", text, type="Warning"
         )
         self.pods: dict[str, PodLife] = {}
+        self.admission = PodAdmission(self.client, self.name, kubelets.node_cache, self._is_over)
         # When the slices of drivers that are gone will be deleted.
         self.wipes: dict[str, TimerHandle] = {}
         # What is known of the sockets of drivers, where the node has some (`Registrar.listing`).
@@ -143,6 +145,10 @@ class Kubelet:
     def links(self, pod: JsonDict) -> dict[str, str]:
         """Return the variables that tell a pod's containers of Services."""
         return service_variables(self.kubelets.services or (), pod)
+
+    def _is_over(self, uid: str) -> bool:
+        life = self.pods.get(uid)
+        return life is None or life.at_rest()
 
     def wake(self, pod: JsonDict) -> None:
         """Have a pod looked at soon."""
@@ -221,6 +227,9 @@ class Kubelets:
         self.pods = manager.cache(PODS, field_selector=selector)
         # What is not a process reads no variables.
         self.services = manager.cache(SERVICES) if runtime.ports_at else None
+        self.node_cache = manager.cache(
+            NODES, field_selector=f"metadata.name={only}" if only else ""
+        )
         self.pods.index("node", lambda pod: filter(None, [pod["spec"].get("nodeName")]))
         self.queue = manager.queue("kubelet/pods", self.sync)
         # The kubelet publishes the devices of drivers for Kubernetes 1.30.
@@ -281,6 +290,7 @@ class Kubelets:
         """Clean up after a pod that no longer exists."""
         kubelet = self.nodes[pod["spec"]["nodeName"]]
         life = kubelet.pods.get(uid_of(pod))
+        kubelet.admission.forget(uid_of(pod))
         if life is None:
             # It ended before this process began, and may have left claims.
             self._forget(kubelet, uid_of(pod))

@@ -5,6 +5,7 @@ from typing import Protocol, TypeVar
 
 from dralab.contracts.cdi_cache import CdiCache
 from dralab.kernel.clock import Clock
+from dralab.node.admission import PodAdmission
 from dralab.node.claims import ClaimsOfNode
 from dralab.node.container_runs import RunningContainer
 from dralab.node.containers import ContainerRuntime, ContainerStart
@@ -53,6 +54,7 @@ class NodeContext(Protocol):
     cdi: CdiCache
     runtime: ContainerRuntime
     recorder: EventRecorder
+    admission: PodAdmission
     # Plugins that are asked about containers; None if the node has no socket for them.
     hooks: "ContainerHooks | None"
     # Where pods have networks of their own; None: they share the machine's.

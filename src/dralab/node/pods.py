@@ -10,6 +10,7 @@ from typing import Any, Final
 from dralab.contracts.cdi import CdiError
 from dralab.contracts.plugin import readable
 from dralab.kernel.clock import SECOND, from_rfc3339, rfc3339
+from dralab.node.admission import PodRejection
 from dralab.node.container_environment import ConfigError
 from dralab.node.container_runs import RunningContainer
 from dralab.node.container_starts import start_of
@@ -69,9 +70,14 @@ class PodLife:
         self.ends_by: int | None = None
         self.sandbox: Sandbox | None = None
         self._remember(status)
-        if node.network is not None and (why := refusal(pod)):
-            self.verdict = PodEnd("Failed", FORBIDDEN, f"Pod was rejected: {why}")
-            self._warn(FORBIDDEN, why)
+        rejection = node.admission.admit(pod)
+        if rejection is None and node.network is not None and (why := refusal(pod)):
+            rejection = PodRejection(FORBIDDEN, why)
+        self.rejected = rejection is not None
+        if rejection is not None:
+            text = f"Pod was rejected: {rejection.message}"
+            self.verdict = PodEnd("Failed", rejection.reason, text)
+            self._warn(*rejection)
 
     @property
     def containers(self) -> list[RunningContainer]:
@@ -410,6 +416,15 @@ class PodLife:
 
     def status(self) -> dict[str, Any]:
         """Return the fields of the pod's status that are the kubelet's."""
+        if self.rejected and self.verdict is not None:
+            return {
+                "phase": self.verdict.phase,
+                "reason": self.verdict.reason,
+                "message": self.verdict.message,
+                "startTime": self.started,
+                "observedGeneration": self.pod["metadata"].get("generation", 1),
+                "conditions": [],
+            }
         runtime = self.node.runtime.name
         found: dict[str, Any] = {
             "phase": self._phase(),

@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 
 from dralab.allocation.outcome import Outcome, Unknown, Unsatisfiable
+from dralab.objects.host_ports import NO_PORTS
 from dralab.objects.metadata import NamespacedName
 from dralab.scheduler import filters, topology
 from dralab.scheduler.allocatable import ClaimPlan, InsufficientResource, NodeShortage
@@ -398,7 +399,7 @@ def refusal(
             counted[reason] += 1
             continue
         if ports is not None and not ports[row]:
-            counted[filters.NO_PORTS] += 1
+            counted[NO_PORTS] += 1
             continue
         # What is kept for others that were promised the node is lacking, too.
         others = _promised(state, pod, table.names[row])

@@ -6,18 +6,18 @@ TaintToleration, NodeAffinity, NodePorts, NodeResourcesFit).
 
 from collections import OrderedDict
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from dralab.objects import taints
+from dralab.objects.host_ports import collide
 from dralab.objects.nodes import PODS, UnfitReason, placement_refusal
 from dralab.objects.taints import tolerates
 from dralab.scheduler.nodes import REMEMBERED, Mask, NodeAnswerCache, NodeTable, Scores
 from dralab.scheduler.pods import PodInfo
 from dralab.values import labels
 
-NO_PORTS: Final = "node(s) didn't have free ports for the requested pod ports"
 # The API has no number for "the best there is"; scores go from 0 to this (framework.MaxNodeScore).
 MOST: Final = 100.0
 SMALL_IMAGES: Final = 23 * 1024 * 1024
@@ -200,9 +200,3 @@ def image_points(table: NodeTable, pod: PodInfo) -> Scores | None:
         MOST / (most - SMALL_IMAGES)
     )
     return found
-
-
-def collide(mine: tuple[str, str, int], other: tuple[str, str, int]) -> bool:
-    """Return whether two host ports (address, protocol, number) exclude each other."""
-    every: Any = "0.0.0.0"  # noqa: S104 - the API's word for every address
-    return mine[1:] == other[1:] and (mine[0] == other[0] or every in {mine[0], other[0]})

@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from dralab.objects.host_ports import TakenPort
 from dralab.objects.metadata import labels_of, spec_of
 from dralab.objects.nodes import PODS, offered
 from dralab.objects.requests import base_units
@@ -44,7 +45,7 @@ class NodeTable:
         self._allocatable: Numbers = np.zeros((3, 0), dtype=np.int64)
         self._free: Numbers = np.zeros((3, 0), dtype=np.int64)
         self._scored: Numbers = np.zeros((2, 0), dtype=np.int64)
-        self._ports: dict[int, dict[tuple[str, str, int], int]] = {}
+        self._ports: dict[int, dict[TakenPort, int]] = {}
         self._homeless: dict[str, dict[str, PodInfo]] = {}
         self._vacant: list[int] = []
         # Rows whose labels, taints or cordon changed, in order: cached answers are updated from it.
@@ -97,7 +98,7 @@ class NodeTable:
         """Return what each node offers of cpu and memory, in base units."""
         return self._allocatable[:2, : self.size]
 
-    def ports_taken(self) -> Mapping[int, Mapping[tuple[str, str, int], int]]:
+    def ports_taken(self) -> Mapping[int, Mapping[TakenPort, int]]:
         """Return the host ports in use, by row."""
         return self._ports
 

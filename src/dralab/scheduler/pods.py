@@ -11,6 +11,7 @@ from typing import Final
 import orjson
 
 from dralab.kernel.clock import from_rfc3339
+from dralab.objects.host_ports import TakenPort, host_ports
 from dralab.objects.metadata import NamespacedName, key_of, status_of
 from dralab.objects.nodes import required_affinity
 from dralab.objects.pods import group_of
@@ -90,7 +91,7 @@ class PodInfo:
     # What it wishes of pods that come after it: what it prefers, and what it requires as weight 1.
     wishes: tuple[AffinityTerm, ...]
     spread: tuple[SpreadRule, ...]
-    ports: frozenset[tuple[str, str, int]]
+    ports: frozenset[TakenPort]
     node_name: str
     group: str
     has_claims: bool
@@ -155,7 +156,7 @@ def pod_info(
         preferred_pods=preferred_pods,
         wishes=(*preferred_pods, *together),
         spread=tuple(read.rule(rule) for rule in spec.get("topologySpreadConstraints") or ()),
-        ports=_ports(spec),
+        ports=host_ports(spec),
         node_name=spec.get("nodeName") or "",
         group=group_of(obj),
         has_claims=bool(spec.get("resourceClaims")),
@@ -242,15 +243,6 @@ def _image(container: JsonObject) -> str:
     """Return a container's image as nodes name it: `latest` where it has no tag."""
     name: str = container.get("image") or ""
     return name if ":" in name.rpartition("/")[2] else f"{name}:latest"
-
-
-def _ports(spec: JsonObject) -> frozenset[tuple[str, str, int]]:
-    return frozenset(
-        (port.get("hostIP") or "0.0.0.0", port.get("protocol") or "TCP", port["hostPort"])  # noqa: S104 - the API's word for every address
-        for container in spec.get("containers") or ()
-        for port in container.get("ports") or ()
-        if port.get("hostPort")
-    )
 
 
 @lru_cache(maxsize=4096)

@@ -1,0 +1,43 @@
+"""The ports of a node that pods take for themselves, and which of them exclude each other.
+
+Source: kube-scheduler `util.GetHostPorts` and `framework.HostPortInfo`; the kubelet asks the same.
+"""
+
+from typing import Final, NamedTuple
+
+from dralab.values.json_types import JsonObject
+
+NO_PORTS: Final = "node(s) didn't have free ports for the requested pod ports"
+EVERY_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - the API's word for every address
+
+
+class TakenPort(NamedTuple):
+    """A port of a node that a container takes."""
+
+    address: str
+    protocol: str
+    number: int
+
+
+def host_ports(spec: JsonObject) -> frozenset[TakenPort]:
+    """Return the ports of its node that a pod takes; init containers count if they are sidecars.
+
+    >>> host_ports({"containers": [{"ports": [{"containerPort": 80, "hostPort": 8080}]}]})
+    frozenset({TakenPort(address='0.0.0.0', protocol='TCP', number=8080)})
+    """
+    sidecars = [
+        each for each in spec.get("initContainers") or () if each.get("restartPolicy") == "Always"
+    ]
+    return frozenset(
+        TakenPort(port.get("hostIP") or EVERY_ADDRESS, port.get("protocol") or "TCP", number)
+        for container in (*sidecars, *(spec.get("containers") or ()))
+        for port in container.get("ports") or ()
+        if (number := port.get("hostPort"))
+    )
+
+
+def collide(mine: TakenPort, other: TakenPort) -> bool:
+    """Return whether two host ports exclude each other."""
+    return mine[1:] == other[1:] and (
+        mine.address == other.address or EVERY_ADDRESS in {mine.address, other.address}
+    )
