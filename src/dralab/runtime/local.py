@@ -264,6 +264,9 @@ class LocalClient:
         """Ask whether the user may do something, as the server does for requests. ApiError."""
         context = self.resources.context
         if context.authorizer is not None:
+            exact = exact_fields(fields) if fields else ()
+            if verb in {"list", "watch"}:
+                name = name or dict(exact).get("metadata.name", "")
             context.check_access(
                 Attributes(
                     user=self.user,
@@ -274,7 +277,7 @@ class LocalClient:
                     subresource=subresource,
                     namespace=namespace if kind.namespaced else "",
                     name=name,
-                    fields=exact_fields(fields) if fields else (),
+                    fields=exact,
                 )
             )
 
