@@ -6,7 +6,7 @@ import pytest
 
 from builders import SHARED
 from dralab.apiserver.authorization import reconciliation
-from dralab.apiserver.resources import bootstrap, writing
+from dralab.apiserver.resources import bootstrap, creating
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import MemoryStore
 from dralab.kernel.clock import ManualClock
@@ -57,7 +57,7 @@ def test_the_first_objects_are_what_creating_them_would_make(monkeypatch):
         return [one.encoded for hub in hubs for one in server.store.list(hub).items]
 
     as_they_are = made()
-    monkeypatch.setattr(bootstrap, "create_as_is", writing.create)
+    monkeypatch.setattr(bootstrap, "create_as_is", creating.create)
     assert len(as_they_are) > 150
     assert as_they_are == made()
 

@@ -14,9 +14,9 @@ from dralab.apiserver.authorization.reconciliation import (
     reconciled,
 )
 from dralab.apiserver.resources.context import key_of
+from dralab.apiserver.resources.creating import create_as_is
 from dralab.apiserver.resources.options import WriteOptions
 from dralab.apiserver.resources.server import Resources
-from dralab.apiserver.resources.writing import create_as_is
 
 MANAGER = "kube-apiserver"
 

@@ -12,7 +12,7 @@ from dralab.api.kinds import Kind
 from dralab.api.scalar_decoding import DecodingError
 from dralab.api.status import ApiError
 from dralab.apiserver import managed_fields
-from dralab.apiserver.resources import ownership, typed_objects, writing
+from dralab.apiserver.resources import creating, ownership, typed_objects, writing
 from dralab.apiserver.resources.context import Context, key_of
 from dralab.apiserver.resources.options import NO_REPEATS, WriteOptions
 from dralab.apiserver.storage import Stored
@@ -293,7 +293,7 @@ def _apply(
                     "object was found",
                     group=kind.group,
                 )
-            return writing.create(context, kind, made, namespace, options), True
+            return creating.create(context, kind, made, namespace, options), True
 
         def edit(current: JsonDict) -> JsonDict:
             value = managed_fields.apply(current, config, schema, who, force=options.force)

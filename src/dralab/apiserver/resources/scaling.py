@@ -10,7 +10,7 @@ from dralab.api.kinds import Kind
 from dralab.api.schemas import Schemas
 from dralab.api.status import ApiError
 from dralab.apiserver import managed_fields
-from dralab.apiserver.resources import ownership, patching, writing
+from dralab.apiserver.resources import ownership, patching, write_steps, writing
 from dralab.apiserver.resources.context import Context
 from dralab.apiserver.resources.options import WriteOptions
 from dralab.apiserver.resources.patching import PatchType
@@ -147,7 +147,7 @@ def _admitted(
     old = scale_of(context, kind, context.live(kind, namespace, name))
     new: JsonDict = orjson.loads(orjson.dumps(old))
     new["spec"]["replicas"] = replicas
-    review = writing.review_of(
+    review = write_steps.review_of(
         context,
         kind,
         "UPDATE",

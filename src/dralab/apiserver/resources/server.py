@@ -12,6 +12,7 @@ from dralab.api.kinds import Kind, Kinds
 from dralab.api.status import ApiError
 from dralab.apiserver.resources import (
     connecting,
+    creating,
     deleting,
     patching,
     reading,
@@ -116,7 +117,7 @@ class Resources:
         # What admission checked (names, addresses, the namespace) still holds when it is stored.
         with self.context.store.lock:
             self.context.catch_up()
-            return writing.create(self.context, kind, value, namespace, options or WriteOptions())
+            return creating.create(self.context, kind, value, namespace, options or WriteOptions())
 
     def update(
         self,
