@@ -93,7 +93,7 @@ def test_a_pod_of_a_node_that_is_gone_has_no_logs():
     LocalClient(server.resources, server.hub).delete(NODES, "n1")
     log = HttpRequest(method="GET", path="/api/v1/namespaces/default/pods/p/log")
     answer = server.handle(log)
-    assert (answer.status, b'nodes \\"n1\\" not found' in answer.content) == (404, True)
+    assert (answer.status, b'pods \\"n1\\" not found' in answer.content) == (404, True)
 
 
 def test_the_operator_allows_networks():

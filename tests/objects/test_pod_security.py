@@ -162,7 +162,15 @@ def test_annotations_name_profiles_as_well():
     key = "container.apparmor.security.beta.kubernetes.io/c"
     for value, bad in (("unconfined", True), ("runtime/default", False), ("localhost/x", False)):
         found = told("baseline", one(), annotations={key: value})
-        assert found == [f'forbidden AppArmor profile (annotation {key}="{value}")'] * bad
+        why = f'annotation must not set AppArmor profile type to "{key}="{value}""'
+        assert found == [f"forbidden AppArmor profile ({why})"] * bad
+
+
+def test_a_pod_with_users_of_its_own_may_do_more():
+    spec = {**one({"procMount": "Unmasked"}), "hostUsers": False}
+    assert told("baseline", spec) == []
+    assert "procMount" in told("restricted", spec)[2]
+    assert not any("runAs" in each for each in told("restricted", spec))
 
 
 @pytest.mark.parametrize(

@@ -153,6 +153,10 @@ class Strategy:
         """Return what is wrong with a changed status."""
         return []
 
+    def creation_warnings(self, value: JsonDict) -> list[str]:  # noqa: ARG002 - for others
+        """Return what a client should know about what it wants to create, good or not."""
+        return []
+
     def creation_refusal(self) -> str:
         """Return why no object of the kind may be created now; empty if one may."""
         return ""

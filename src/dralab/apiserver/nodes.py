@@ -19,6 +19,7 @@ from dralab.api.status import ApiError
 from dralab.apiserver.http.messages import Answer, HttpRequest, HttpResponse, Proxied
 from dralab.apiserver.http.resource_requests import Connector
 from dralab.apiserver.http.routing import Route, query_of
+from dralab.apiserver.resources.log_options import check_log_options
 from dralab.apiserver.resources.options import Query
 from dralab.apiserver.resources.server import Resources
 from dralab.apiserver.users import User
@@ -123,15 +124,19 @@ class NodeProxy:
         for each in self.here:
             if (answer := each.answer(node, wanted)) is not None:
                 return answer
-        endpoint, relay = self.endpoint(node), self.relay()
+        # Upstream names the resource of the request where there is no such node.
+        endpoint, relay = self.endpoint(node, called="pods"), self.relay()
         protocols = "" if wanted.verb == VERBS["log"] else wanted.offered
         return Proxied(ask=lambda: relay.ask(endpoint, wanted.target, protocols=protocols))
 
     def _answer(self, request: HttpRequest, route: Route, user: User) -> Answer:
         del user
         name = route.subresource
-        pod = self.resources.get(route.kind, route.name, route.namespace).value
         query = query_of(request.query)
+        if name == "log":
+            check_log_options(query, route.name)
+        pod = self.resources.get(route.kind, route.name, route.namespace).value
+        container = "" if name == "portforward" else container_of(pod, query)
         node = pod["spec"].get("nodeName")
         if not node and name == "log":
             return HttpResponse(status=204)
@@ -143,7 +148,7 @@ class NodeProxy:
             verb=VERBS[name],
             namespace=route.namespace,
             pod=route.name,
-            container="" if name == "portforward" else container_of(pod, query),
+            container=container,
             query=query,
             offered=_offered(request, name),
         )
@@ -158,13 +163,16 @@ class NodeProxy:
             self._relay = Relay()
         return self._relay
 
-    def endpoint(self, node: str) -> "KubeletEndpoint":
-        """Return the address and the credentials of a node's endpoint. ApiError."""
+    def endpoint(self, node: str, *, called: str = "nodes") -> "KubeletEndpoint":
+        """Return the address and the credentials of a node's endpoint. ApiError.
+
+        A node that is not there is `called` not found.
+        """
         from dralab.apiserver.http.relay import KubeletEndpoint
 
         found = self._object("nodes", node)
         if found is None:
-            raise ApiError.not_found("nodes", node)
+            raise ApiError.not_found(called, node)
         status = status_of(found)
         if not status.get("addresses"):
             # As upstream: an error without a reason.

@@ -15,6 +15,7 @@ LATEST: Final[Version] = (1, 36)
 PRIVILEGED, BASELINE, RESTRICTED = "privileged", "baseline", "restricted"
 LEVELS: Final = (PRIVILEGED, BASELINE, RESTRICTED)
 WINDOWS: Final[Version] = (1, 25)  # from here on, pods of Windows are spared what Linux alone has
+OWN_USERS: Final[Version] = (1, 35)  # from here on, pods with users of their own may do more
 DEFAULT_CAPABILITIES: Final = frozenset(
     {
         "AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD",
@@ -77,6 +78,11 @@ class CheckedPod:
                 yield each.get("name") or "", each.get("securityContext") or {}, each
 
     @property
+    def has_own_users(self) -> bool:
+        """Whether its users are its own, at a version of the standard that allows more then."""
+        return self.spec.get("hostUsers") is False and self.version >= OWN_USERS
+
+    @property
     def is_windows(self) -> bool:
         """Whether it is declared for Windows, at a version of the standard that exempts those."""
         name = (self.spec.get("os") or {}).get("name")
@@ -134,11 +140,6 @@ def _app_armor(pod: CheckedPod) -> SecurityFinding | None:
 
     by_pod = is_bad(pod.security)
     bad = [name for name, security, _ in pod.containers if is_bad(security)]
-    found = []
-    if values:
-        setters = _setters(pod=by_pod, containers=bad)
-        kinds = _quoted(sorted(set(values)))
-        found.append(f"{setters} must not set AppArmor profile type to {kinds}")
     annotations = [
         f'{key}="{value}"'
         for key, value in sorted((pod.metadata.get("annotations") or {}).items())
@@ -146,12 +147,15 @@ def _app_armor(pod: CheckedPod) -> SecurityFinding | None:
         and value not in {"", "runtime/default"}
         and not value.startswith("localhost/")
     ]
+    shown = [*sorted(set(values)), *annotations]
+    if not shown:
+        return None
+    setters = [_setters(pod=by_pod, containers=bad)] if values else []
     if annotations:
-        plural = "s" if len(annotations) != 1 else ""
-        found.append(f"annotation{plural} {', '.join(annotations)}")
-    many = len(values) + len(annotations) > 1
-    reason = f"forbidden AppArmor profile{'s' if many else ''}"
-    return SecurityFinding(reason, ", ".join(found)) if found else None
+        setters.append("annotation" if len(annotations) == 1 else "annotations")
+    reason = f"forbidden AppArmor profile{'s' if len(shown) > 1 else ''}"
+    why = f"must not set AppArmor profile type to {_quoted(shown)}"
+    return SecurityFinding(reason, f"{' and '.join(setters)} {why}")
 
 
 def _capabilities(pod: CheckedPod, allowed: frozenset[str]) -> str:
@@ -224,6 +228,14 @@ def _privileged(pod: CheckedPod) -> SecurityFinding | None:
     bad = [name for name, security, _ in pod.containers if security.get("privileged")]
     why = "must not set securityContext.privileged=true"
     return SecurityFinding("privileged", f"{_named(bad)} {why}") if bad else None
+
+
+def _proc_mounts_baseline(pod: CheckedPod) -> SecurityFinding | None:
+    return None if pod.has_own_users else _proc_mounts(pod)
+
+
+def _proc_mounts_restricted(pod: CheckedPod) -> SecurityFinding | None:
+    return _proc_mounts(pod) if pod.has_own_users else None
 
 
 def _proc_mounts(pod: CheckedPod) -> SecurityFinding | None:
@@ -363,6 +375,8 @@ def _volume_types(pod: CheckedPod) -> SecurityFinding | None:
 
 
 def _non_root(pod: CheckedPod) -> SecurityFinding | None:
+    if pod.has_own_users:
+        return None
     reason, by_pod = "runAsNonRoot != true", pod.security.get("runAsNonRoot")
     each = {name: security.get("runAsNonRoot") for name, security, _ in pod.containers}
     denying = [name for name, value in each.items() if value is False]
@@ -378,7 +392,7 @@ def _non_root(pod: CheckedPod) -> SecurityFinding | None:
 
 
 def _root_user(pod: CheckedPod) -> SecurityFinding | None:
-    if pod.version < (1, 23):
+    if pod.version < (1, 23) or pod.has_own_users:
         return None
     by_pod = pod.security.get("runAsUser") == 0
     bad = [name for name, security, _ in pod.containers if security.get("runAsUser") == 0]
@@ -402,10 +416,11 @@ def _seccomp_restricted(pod: CheckedPod) -> SecurityFinding | None:
 # In the order of the names that the checks have upstream.
 BASELINE_CHECKS: Final[Sequence[Check]] = (
     _app_armor, _default_capabilities, _host_namespaces, _host_paths, _host_ports, _probe_hosts,
-    _privileged, _proc_mounts, _selinux, _seccomp_baseline, _sysctls, _host_process,
+    _privileged, _proc_mounts_baseline, _selinux, _seccomp_baseline, _sysctls, _host_process,
 )  # fmt: skip
 RESTRICTED_CHECKS: Final[Sequence[Check]] = (
-    _privilege_escalation, _dropped_capabilities, _volume_types, _non_root, _root_user,
+    _privilege_escalation, _dropped_capabilities, _proc_mounts_restricted, _volume_types,
+    _non_root, _root_user,
     _seccomp_restricted,
 )  # fmt: skip
 # Checks of baseline that those of restricted replace.

@@ -118,7 +118,7 @@ def test_a_role_that_is_missing_is_bound_by_nobody_else(office):
     status, found = office.ask("POST", BINDINGS, binding, user="jane")
     assert (status, found["message"]) == (
         404,
-        'roles.rbac.authorization.k8s.io "absent" not found',
+        'rolebindings.rbac.authorization.k8s.io "absent" not found',
     )
 
 

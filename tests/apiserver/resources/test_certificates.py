@@ -19,6 +19,13 @@ REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 CLIENT = "kubernetes.io/kube-apiserver-client"
 JANE = User(name="jane", groups=("team-a",), uid="u", extra={"scopes": ("view",)})
 
+ONE, OTHER = (
+    base64.b64encode(
+        f"-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----\n".encode()
+    ).decode()
+    for text in ("YQ==", "Yg==")
+)
+
 
 @pytest.fixture(scope="module")
 def asked():
@@ -84,7 +91,7 @@ def test_a_damaged_request_is_refused(ask):
 def test_what_was_asked_for_stays(ask, asked):
     _, made = ask("POST", REQUESTS, csr(asked))
     made["spec"]["usages"] = ["any"]
-    made["status"] = {"certificate": "YQ=="}
+    made["status"] = {"certificate": ONE}
     _, found = ask("PUT", f"{REQUESTS}/c", made)
     assert (found["spec"]["usages"], found["status"]) == (["client auth"], {})
 
@@ -117,10 +124,13 @@ def test_an_approval_has_its_times_and_is_final(ask, asked):
 
 def test_a_certificate_is_given_once(ask, asked):
     _, made = ask("POST", REQUESTS, csr(asked))
-    made["status"] = {"certificate": "YQ=="}
+    made["status"] = {"certificate": ONE}
     status, signed = ask("PUT", f"{REQUESTS}/c/status", made)
-    assert (status, signed["status"]["certificate"]) == (200, "YQ==")
-    signed["status"]["certificate"] = "Yg=="
+    assert (status, signed["status"]["certificate"]) == (200, ONE)
+    made["status"] = {"certificate": "YQ=="}
+    status, answer = ask("PUT", f"{REQUESTS}/c/status", {**made, "metadata": signed["metadata"]})
+    assert (status, "must contain at least one CERTIFICATE" in answer["message"]) == (422, True)
+    signed["status"]["certificate"] = OTHER
     status, answer = ask("PUT", f"{REQUESTS}/c/status", signed)
     assert (status, "may not change status.certificate" in answer["message"]) == (422, True)
 
@@ -160,7 +170,7 @@ class Changing:
     ("verb", "subresource", "status"),
     [
         ("approve", "approval", {"conditions": [condition()]}),
-        ("sign", "status", {"certificate": "YQ=="}),
+        ("sign", "status", {"certificate": ONE}),
         ("sign", "status", {"conditions": [condition("Failed")]}),
     ],
 )

@@ -6,6 +6,7 @@ Source: k8s.io/kubernetes `pkg/apis/certificates/validation`, `pkg/registry/cert
 
 import base64
 import binascii
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,6 +33,8 @@ DECIDED: Final = ("Approved", "Denied")
 FINAL: Final = (*DECIDED, "Failed")
 TRUTHS: Final = ("False", "True", "Unknown")
 PEM_BEGIN: Final = b"-----BEGIN CERTIFICATE REQUEST-----"
+
+BLOCK: Final = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----\n(.*?)-----END \1-----", re.DOTALL)
 
 
 class CertificateRequestError(ValueError):
@@ -98,6 +101,8 @@ class CertificateRequestStrategy(Strategy):
         """Return what is wrong with the change of a signer."""
         errors = _condition_problems(new, old, may_add=("Failed",))
         before, after = _status(old).get("certificate"), _status(new).get("certificate")
+        if after and after != before and (why := _certificate_problem(after)):
+            errors.insert(0, fields.invalid_value("status.certificate", "<certificate data>", why))
         if before and after != before:
             why = "updates may not change status.certificate"
             errors.append(fields.forbidden("status.certificate", why))
@@ -114,6 +119,20 @@ class CertificateRequestStrategy(Strategy):
 
 def _status(value: JsonDict) -> JsonDict:
     return value.get("status") or {}
+
+
+def _certificate_problem(encoded: str) -> str:
+    """Return why a certificate is not a chain in PEM; empty if it is one.
+
+    Source: k8s.io/kubernetes `pkg/apis/certificates/validation` (validateCertificate).
+    """
+    blocks = BLOCK.findall(base64.b64decode(encoded).decode("latin-1"))
+    for kind, body in blocks:
+        if kind != "CERTIFICATE":
+            return f'only CERTIFICATE PEM blocks are allowed, found "{kind}"'
+        if ":" in body:
+            return "no PEM block headers are permitted"
+    return "" if blocks else "must contain at least one CERTIFICATE PEM block"
 
 
 def _usage_problems(usages: Any) -> list[FieldError]:

@@ -65,6 +65,15 @@ class NamespaceStrategy(Strategy):
         finalizers, path = (value.get("spec") or {}).get("finalizers") or (), "spec.finalizers"
         return [error for name in finalizers for error in finalizer_errors(name, path)]
 
+    def validate_part(self, subresource: str, new: JsonDict, old: JsonDict) -> list[FieldError]:  # noqa: ARG002
+        """Return what is wrong with changed finalizers."""
+        finalizers = (new.get("spec") or {}).get("finalizers") or ()
+        return [
+            error
+            for index, name in enumerate(finalizers)
+            for error in finalizer_errors(name, f"spec.finalizers[{index}]")
+        ]
+
     def validate_status(self, new: JsonDict, old: JsonDict) -> list[FieldError]:  # noqa: ARG002
         """Return what is wrong with the phase."""
         return phase_errors(new)

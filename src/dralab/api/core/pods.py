@@ -5,6 +5,13 @@ from typing import Any, Final
 
 from dralab.api import fields
 from dralab.api.core.pod_defaults import default_pod, default_pod_spec, qos_class
+from dralab.api.core.pod_rules.annotations import (
+    annotation_change_problems,
+    pod_annotation_problems,
+    profile_warnings,
+    take_over_profiles,
+)
+from dralab.api.core.pod_rules.ephemeral import ephemeral_problems
 from dralab.api.core.pod_rules.known import KnownSpecs
 from dralab.api.core.pod_rules.resizes import resize_problems
 from dralab.api.core.pod_rules.spec import pod_spec_problems
@@ -86,9 +93,14 @@ class PodStrategy(WithPods):
         default_pod_spec(spec)
         default_pod(spec)
 
+    def creation_warnings(self, value: JsonDict) -> list[str]:
+        """Warn of annotations that became fields."""
+        return profile_warnings(value["metadata"], value["spec"])
+
     def prepare_create(self, value: JsonDict, now: str) -> None:
         """Begin pending; gates show in a condition."""
         spec = value["spec"]
+        take_over_profiles(value["metadata"], spec)
         status: JsonDict = {"phase": "Pending", "qosClass": qos_class(spec)}
         if spec.get("schedulingGates"):
             status["conditions"] = [
@@ -127,6 +139,7 @@ class PodStrategy(WithPods):
         def problems() -> list[FieldError]:
             comparing = self.may_compare(None)
             errors = pod_spec_problems(spec, "spec", comparing=comparing, meta=meta)
+            errors += pod_annotation_problems(meta, spec)
             if spec.get("ephemeralContainers"):
                 errors.append(
                     fields.forbidden("spec.ephemeralContainers", "cannot be set on create")
@@ -137,18 +150,27 @@ class PodStrategy(WithPods):
 
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """Return what a change may not do."""
-        errors = pod_update_problems(new["spec"], old["spec"])
         comparing = self.may_compare(old["spec"])
-        meta = new["metadata"]
-        return errors or pod_spec_problems(new["spec"], "spec", comparing=comparing, meta=meta)
+        spec, meta = new["spec"], new["metadata"]
+        noted = [
+            *pod_annotation_problems(meta, spec),
+            *annotation_change_problems(meta, old["metadata"]),
+        ]
+        errors = pod_update_problems(spec, old["spec"])
+        if errors and spec.get("containers"):
+            return [*noted, *errors]
+        judged = pod_spec_problems(spec, "spec", comparing=comparing, meta=meta)
+        return [*judged, *noted, *errors]
 
     def validate_part(self, subresource: str, new: JsonDict, old: JsonDict) -> list[FieldError]:
-        """Return what a resize may not do."""
-        if subresource != "resize":
+        """Return what a change of ephemeral containers, or a resize, may not do."""
+        if subresource not in {"ephemeralcontainers", "resize"}:
             return []
         comparing, meta = self.may_compare(old["spec"]), new["metadata"]
         errors = pod_spec_problems(new["spec"], "spec", comparing=comparing, meta=meta)
-        return errors + resize_problems(new, old)
+        if subresource == "resize":
+            return errors + resize_problems(new, old)
+        return ephemeral_problems(new, old, errors)
 
 
 def default_template(holder: JsonDict, name: str = "template") -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
+from dralab.api.core.cluster import SYSTEM_CLASSES
 from dralab.api.status import ApiError
 from dralab.apiserver.admission.chain import WRITES, Concerns, Review
 from dralab.apiserver.storage import Key, Stored
@@ -24,7 +25,7 @@ class PodPriority:
     """Looks up what a priority class stands for (Priority)."""
 
     name = "Priority"
-    concerns: Final[Concerns] = {"pods": WRITES, PRIORITY_HUB: WRITES}
+    concerns: Final[Concerns] = {"pods": WRITES, PRIORITY_HUB: WRITES | {"DELETE"}}
 
     def __init__(self) -> None:
         self._default: tuple[Sequence[Stored], str] = ((), "")  # and the classes that it is among
@@ -34,6 +35,12 @@ class PodPriority:
 
         A pod that names none has the class for all others, if there is one; there may be only one.
         """
+        if review.kind.hub == PRIORITY_HUB and review.operation == "DELETE":
+            if review.name in SYSTEM_CLASSES:
+                why = "this is a system priority class and cannot be deleted"
+                group = review.kind.group
+                raise ApiError.forbidden("priorityclasses", review.name, why, group=group)
+            return
         if review.kind.hub == PRIORITY_HUB and review.operation in {"CREATE", "UPDATE"}:
             self._refuse_second_default(review)
         if review.kind.hub == "pods" and review.operation == "UPDATE":
@@ -93,9 +100,10 @@ class PodPriority:
         known = self._default_class(review)
         if known not in {"", review.name}:
             raise ApiError.forbidden(
-                "priorityclasses.scheduling.k8s.io",
+                "priorityclasses",
                 review.name,
                 f"PriorityClass {known} is already marked as default. Only one default can exist",
+                group="scheduling.k8s.io",
             )
 
 

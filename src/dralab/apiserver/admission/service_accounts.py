@@ -4,7 +4,7 @@ The container runtime writes the files of the volume.
 Source: k8s.io/kubernetes `plugin/pkg/admission/serviceaccount`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from dralab.api.status import ApiError
@@ -19,6 +19,7 @@ VOLUME: Final = "kube-api-access-"
 PATH: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
 SECONDS: Final = 3607  # which a server takes for "as long as the pod"
 MODE: Final = 0o644
+TRUE: Final = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 
 
 class PodServiceAccount:
@@ -40,7 +41,11 @@ class PodServiceAccount:
     def admit(self, review: Review) -> None:
         """Name the account in the pod, and mount its token. ApiError Forbidden."""
         pod = new_pod(review)
-        if pod is None or is_mirror(pod):
+        if pod is None:
+            return
+        if is_mirror(pod):
+            if why := _mirror_refusal(pod["spec"]):
+                raise ApiError.forbidden("pods", review.given_name, why)
             return
         spec = pod["spec"]
         name = spec.get("serviceAccountName") or DEFAULT
@@ -48,6 +53,8 @@ class PodServiceAccount:
         if not self.mounts:
             return
         account = self._account(review, name)
+        if _mounts_own_secrets_only(account) and (why := _foreign_secret(spec, account)):
+            raise ApiError.forbidden("pods", review.given_name, why)
         if not spec.get("imagePullSecrets") and (secrets := account.get("imagePullSecrets")):
             spec["imagePullSecrets"] = [dict(each) for each in secrets]
         if _wants_token(spec, account):
@@ -102,6 +109,65 @@ def token_volume() -> JsonDict:
         ],
         "defaultMode": MODE,
     }
+
+
+def _mirror_refusal(spec: JsonDict) -> str:
+    """Return what a mirror pod has that would give its node more; empty where there is nothing."""
+    if spec.get("serviceAccountName"):
+        return "a mirror pod may not reference service accounts"
+    containers = [
+        each for part in ("initContainers", "containers") for each in spec.get(part) or ()
+    ]
+    volumes = spec.get("volumes") or ()
+    if any(volume.get("secret") for volume in volumes) or any(
+        next(_secrets_of(each), None) for each in containers
+    ):
+        return "a mirror pod may not reference secrets"
+    for volume in volumes:
+        sources = (volume.get("projected") or {}).get("sources") or ()
+        if any(source.get("serviceAccountToken") for source in sources):
+            return "a mirror pod may not use ServiceAccountToken volume projections"
+    return ""
+
+
+def _mounts_own_secrets_only(account: JsonDict) -> bool:
+    annotations = (account.get("metadata") or {}).get("annotations") or {}
+    return annotations.get("kubernetes.io/enforce-mountable-secrets") in TRUE
+
+
+def _foreign_secret(spec: JsonDict, account: JsonDict) -> str:
+    """Return why a pod may not use a secret that its account does not list; empty if it may.
+
+    Source: k8s.io/kubernetes `plugin/pkg/admission/serviceaccount` (limitSecretReferences).
+    """
+    name = (account.get("metadata") or {}).get("name") or ""
+    known = {each.get("name") for each in account.get("secrets") or ()}
+    why = f"is not allowed because service account {name} does not reference that"
+    for volume in spec.get("volumes") or ():
+        secret = (volume.get("secret") or {}).get("secretName")
+        if volume.get("secret") and secret not in known:
+            return f'volume with secret.secretName="{secret}" {why} secret'
+    for part, called in (("initContainers", "init container"), ("containers", "container")):
+        for container in spec.get(part) or ():
+            for what, secret in _secrets_of(container):
+                if secret not in known:
+                    by = f"{called} {container.get('name')} with {what} referencing"
+                    return f'{by} secret.secretName="{secret}" {why} secret'
+    pulled = {each.get("name") for each in account.get("imagePullSecrets") or ()}
+    for index, each in enumerate(spec.get("imagePullSecrets") or ()):
+        if each.get("name") not in pulled:
+            return f'imagePullSecrets[{index}].name="{each.get("name")}" {why} imagePullSecret'
+    return ""
+
+
+def _secrets_of(container: JsonDict) -> Iterator[tuple[str, str | None]]:
+    """Yield the secrets of a container's environment, and where they are used."""
+    for each in container.get("env") or ():
+        if (found := (each.get("valueFrom") or {}).get("secretKeyRef")) is not None:
+            yield f"envVar {each.get('name')}", found.get("name")
+    for each in container.get("envFrom") or ():
+        if (found := each.get("secretRef")) is not None:
+            yield "envFrom", found.get("name")
 
 
 def _wants_token(spec: JsonDict, account: JsonDict) -> bool:

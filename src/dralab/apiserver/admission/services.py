@@ -123,8 +123,8 @@ class ServiceAddresses:
         elif address != before.get("clusterIP") and not self._is_ours(address):
             self._taken(
                 review, "spec.clusterIPs", [address],
-                f"failed to allocate IP {address}: the provided IP ({address}) is not in the "
-                f"valid range. The range of valid IPs is {self.network}",
+                f"failed to allocate IP {address}: the provided network does not match the current "
+                "range",
             )  # fmt: skip
         given = spec.get("clusterIPs") or ()
         spec["clusterIP"], spec["clusterIPs"] = address, [address, *given[1:]]

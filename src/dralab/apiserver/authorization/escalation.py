@@ -84,7 +84,8 @@ class RoleEscalation:
             return
         rules = self.index.rules_of(kind, name, review.namespace)
         if isinstance(rules, str):
-            raise ApiError.not_found(plural, name, group=GROUP)
+            # Upstream names the binding's resource.
+            raise ApiError.not_found(review.kind.plural, name, group=GROUP)
         self._check_rules(review, rules)
 
     def _may(self, review: Review, verb: str, plural: str, name: str) -> bool:

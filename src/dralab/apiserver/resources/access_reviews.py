@@ -3,7 +3,7 @@
 Source: k8s.io/kubernetes `pkg/registry/authorization`, `pkg/apis/authorization/validation`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from dralab.api import fields
@@ -19,6 +19,7 @@ from dralab.values.json_types import JsonDict
 
 GROUP: Final = "authorization.k8s.io"
 RESOURCE, PATH = "resourceAttributes", "nonResourceAttributes"
+OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist")
 ONE_OF: Final = f"exactly one of {PATH} or {RESOURCE} must be specified"
 
 
@@ -27,12 +28,15 @@ def subject_access(
 ) -> JsonDict:
     """Answer whether the user of a spec may do something. ApiError Invalid, BadRequest."""
     del user
-    spec = value.get("spec") or {}
+    spec, meta = value.get("spec") or {}, value["metadata"]
+    if kind.namespaced:
+        if meta.get("namespace") not in {None, "", namespace}:
+            raise ApiError.bad_request(
+                "the namespace of the provided object does not match the namespace sent on the "
+                "request"
+            )
+        meta["namespace"] = namespace
     _check(kind, value, spec, of_subject=True)
-    if kind.namespaced and value["metadata"].get("namespace", namespace) != namespace:
-        raise ApiError.bad_request(
-            f"spec.resourceAttributes.namespace must match namespace: {namespace}"
-        )
     asked = User(
         name=spec.get("user") or "",
         groups=tuple(spec.get("groups") or ()),
@@ -80,9 +84,30 @@ def _status(context: Context, spec: Mapping[str, Any], user: User) -> JsonDict:
         status["denied"] = True
     if decision.reason:
         status["reason"] = decision.reason
-    if decision.error:
-        status["evaluationError"] = decision.error
+    told = [decision.error] if decision.error else []
+    told += _ignored(spec.get(RESOURCE) or {})
+    if told:
+        status["evaluationError"] = "; ".join(told)
     return status
+
+
+def _ignored(resource: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what is said of selectors that cannot be read (BuildEvaluationError)."""
+    for part in ("fieldSelector", "labelSelector"):
+        selector = resource.get(part) or {}
+        requirements = selector.get("requirements") or ()
+        unknown = [each for each in requirements if not _is_read(part, each)]
+        if unknown:
+            partly = "partially " if len(unknown) < len(requirements) else ""
+            yield f"spec.{RESOURCE}.{part} {partly}ignored due to parse error"
+
+
+def _is_read(part: str, requirement: Mapping[str, Any]) -> bool:
+    """Return whether authorizers see a requirement: of fields, one that names one value."""
+    operator = requirement.get("operator")
+    if part == "fieldSelector":
+        return operator in {"In", "NotIn"} and len(requirement.get("values") or ()) == 1
+    return operator in OPERATORS
 
 
 def _attributes(spec: Mapping[str, Any], user: User) -> Attributes:
@@ -122,20 +147,43 @@ def _check(kind: Kind, value: JsonDict, spec: Mapping[str, Any], *, of_subject: 
     errors: list[FieldError] = []
     if resource is not None and path is not None:
         why = f"cannot be specified in combination with {RESOURCE}"
-        errors.append(fields.invalid_value(f"spec.{PATH}", path, why))
+        errors.append(fields.invalid_value(f"spec.{PATH}", _in_go(path), why))
     if resource is None and path is None:
         errors.append(fields.invalid_value(f"spec.{RESOURCE}", None, ONE_OF))
     if of_subject and not spec.get("user") and not spec.get("groups"):
         why = "at least one of user or group must be specified"
         errors.append(fields.invalid_value("spec.user", "", why))
-    selector = (resource or {}).get("fieldSelector") or {}
-    if selector.get("rawSelector") and selector.get("requirements"):
-        why = "may not specified at the same time as requirements"
-        field = f"spec.{RESOURCE}.fieldSelector.rawSelector"
-        errors.append(fields.invalid_value(field, selector["rawSelector"], why))
+    for part in ("fieldSelector", "labelSelector"):
+        selector = (resource or {}).get(part)
+        if selector is not None:
+            errors += _selector_errors(selector, f"spec.{RESOURCE}.{part}")
     errors += _namespace_errors(kind, value, resource, path)
     if errors:
-        raise fields.invalid(kind.kind, "", errors, group=GROUP)
+        # Upstream names no kind here.
+        raise fields.invalid("", "", errors, group=GROUP)
+
+
+def _selector_errors(selector: Mapping[str, Any], path: str) -> list[FieldError]:
+    raw, requirements = selector.get("rawSelector"), selector.get("requirements") or ()
+    errors = []
+    if raw and requirements:
+        why = "may not specified at the same time as requirements"
+        errors.append(fields.invalid_value(f"{path}.rawSelector", raw, why))
+    if not raw and not requirements:
+        why = f"when {path} is specified, requirements or rawSelector is required"
+        errors.append(fields.required(f"{path}.requirements", why))
+    for index, each in enumerate(requirements):
+        where, operator = f"{path}.requirements[{index}]", each.get("operator")
+        values = each.get("values") or ()
+        if not each.get("key") and path.endswith("fieldSelector"):
+            errors.append(fields.required(f"{where}.key", "must be specified"))
+        if operator in {"In", "NotIn"} and not values:
+            why = "must be specified when `operator` is 'In' or 'NotIn'"
+            errors.append(fields.required(f"{where}.values", why))
+        if operator in {"Exists", "DoesNotExist"} and values:
+            why = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+            errors.append(fields.forbidden(f"{where}.values", why))
+    return errors
 
 
 def _namespace_errors(kind: Kind, value: JsonDict, resource: Any, path: Any) -> list[FieldError]:
@@ -155,5 +203,10 @@ def _namespace_errors(kind: Kind, value: JsonDict, resource: Any, path: Any) -> 
         errors.append(fields.invalid_value(field, given, "must match metadata.namespace"))
     if path is not None:
         why = "disallowed on this kind of request"
-        errors.append(fields.invalid_value(f"spec.{PATH}", path, why))
+        errors.append(fields.invalid_value(f"spec.{PATH}", _in_go(path), why))
     return errors
+
+
+def _in_go(path: Mapping[str, Any]) -> dict[str, str]:
+    """Return the attributes of a path by the names that they have in Go."""
+    return {"Path": path.get("path") or "", "Verb": path.get("verb") or ""}

@@ -81,6 +81,7 @@ def create(
     if kind.has_status and not rules.keeps_status:
         value["status"] = {}
     _new_metadata(context, kind, value, namespace, now=now)
+    options.warnings += rules.creation_warnings(value)
     rules.prepare_create(value, now)
     meta = value["metadata"]
     errors = rules.place_problems(value, None, partial(context.labels_of_namespace, namespace))

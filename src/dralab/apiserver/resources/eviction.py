@@ -4,20 +4,24 @@ Source: k8s.io/kubernetes `pkg/registry/core/pod/storage/eviction.go`.
 """
 
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from dralab.api.kinds import Kind
 from dralab.api.status import ApiError, Cause
 from dralab.apiserver.resources import deleting, writing
 from dralab.apiserver.resources.context import Context
 from dralab.apiserver.resources.options import WriteOptions, delete_options
+from dralab.apiserver.resources.pod_conditions import with_condition
 from dralab.apiserver.storage import Stored
 from dralab.objects.budgets import covers, disruptions_allowed
 from dralab.objects.metadata import is_deleting, status_of
 from dralab.objects.pods import is_finished
-from dralab.values.json_types import JsonDict
+from dralab.values.json_types import JsonDict, JsonObject
 
 BUDGETS: Final = "policy/poddisruptionbudgets"
+CONDITION: Final = "DisruptionAllowed"
+RETRY_AFTER: Final = 10  # seconds
+MOST_DISRUPTED: Final = 2000  # pods that a budget has let go and that are not gone
 REFUSED: Final = "Cannot evict pod as it would violate the pod's disruption budget."
 
 
@@ -61,16 +65,12 @@ def _spend(context: Context, pod: JsonDict, namespace: str, *, dry_run: bool) ->
     if not budgets:
         return
     if len(budgets) > 1:
-        raise ApiError(
-            "InternalError",
-            "Internal error occurred: This pod has more than one PodDisruptionBudget, which the "
-            "eviction subresource does not support.",
-            code=500,
+        raise ApiError.failed(
+            "This pod has more than one PodDisruptionBudget, which the eviction subresource does "
+            "not support."
         )
     budget = budgets[0]
-    status = status_of(budget.value)
-    if disruptions_allowed(budget.value) <= 0:
-        raise _refusal(budget, status)
+    _check_budget(budget)
     if dry_run:
         return
     name = pod["metadata"]["name"]
@@ -81,6 +81,16 @@ def _spend(context: Context, pod: JsonDict, namespace: str, *, dry_run: bool) ->
         found = value["status"]
         found["disruptionsAllowed"] -= 1
         found["disruptedPods"] = {**(found.get("disruptedPods") or {}), name: now}
+        if not found["disruptionsAllowed"]:
+            condition = {
+                "type": CONDITION,
+                "status": "False",
+                "observedGeneration": found.get("observedGeneration") or 0,
+                "lastTransitionTime": now,
+                "reason": "InsufficientPods",
+                "message": "",
+            }
+            found["conditions"] = with_condition(found.get("conditions") or [], condition)
         return value
 
     how = WriteOptions(agent="kube-apiserver", internal=True)
@@ -89,19 +99,43 @@ def _spend(context: Context, pod: JsonDict, namespace: str, *, dry_run: bool) ->
     )
 
 
-def _refusal(budget: Stored, status: Any) -> ApiError:
-    needed, healthy = status.get("desiredHealthy", 0), status.get("currentHealthy", 0)
-    return ApiError(
-        "TooManyRequests",
-        REFUSED,
-        causes=[
-            Cause(
-                reason="DisruptionBudget",
-                message=f"The disruption budget {budget.key.name} needs {needed} healthy pods "
-                f"and has {healthy} currently",
-            )
-        ],
-    )
+def _check_budget(budget: Stored) -> None:
+    """Refuse an eviction that a budget does not allow now. ApiError."""
+    name, status = budget.key.name, status_of(budget.value)
+    generation = budget.value["metadata"].get("generation") or 0
+    if (status.get("observedGeneration") or 0) < generation:
+        why = f"The disruption budget {name} is still being processed by the server."
+        raise _refusal(why, {"retryAfterSeconds": RETRY_AFTER})
+    refused = ""
+    if (status.get("disruptionsAllowed") or 0) < 0:
+        refused = "pdb disruptions allowed is negative"
+    elif len(status.get("disruptedPods") or ()) > MOST_DISRUPTED:
+        refused = "DisruptedPods map too big - too many evictions not confirmed by PDB controller"
+    if refused:
+        raise ApiError.forbidden("poddisruptionbudget", name, refused, group="policy")
+    if not disruptions_allowed(budget.value):
+        raise _refusal(f"The disruption budget {name} {_hindrance(status)}")
+
+
+def _hindrance(status: JsonObject) -> str:
+    """Return what a budget without disruptions lacks."""
+    needed, healthy = status.get("desiredHealthy") or 0, status.get("currentHealthy") or 0
+    conditions = status.get("conditions") or ()
+    condition: JsonObject = next((each for each in conditions if each.get("type") == CONDITION), {})
+    message, reason = condition.get("message") or "", condition.get("reason")
+    known = condition.get("status") == "False" and message
+    if known and reason == "SyncFailed":
+        return f"does not allow evicting pods currently because it failed sync: {message}"
+    if healthy <= needed:
+        return f"needs {needed} healthy pods and has {healthy} currently"
+    if known:
+        return f"does not allow evicting pods currently ({reason}): {message}"
+    return "does not allow evicting pods currently"
+
+
+def _refusal(why: str, details: JsonObject | None = None) -> ApiError:
+    cause = Cause(reason="DisruptionBudget", message=why)
+    return ApiError("TooManyRequests", REFUSED, details=details, causes=[cause])
 
 
 def _note(context: Context, kind: Kind, name: str, namespace: str, options: WriteOptions) -> None:

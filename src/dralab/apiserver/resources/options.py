@@ -268,7 +268,7 @@ def delete_options(query: Query, body: Mapping[str, Any] | None) -> DeleteOption
     source = _decoded(body) if body else {}
     if body is None:
         if grace := _one(query, "gracePeriodSeconds"):
-            source["gracePeriodSeconds"] = _integer(grace)
+            source["gracePeriodSeconds"] = integer_of(grace)
         if policy := _one(query, "propagationPolicy"):
             source["propagationPolicy"] = policy
         if "orphanDependents" in query:
@@ -347,10 +347,10 @@ def _flag(query: Query, name: str) -> bool:
 
 
 def _number(query: Query, name: str) -> int:
-    return _integer(query[name][0]) if query.get(name) else 0
+    return integer_of(query[name][0]) if query.get(name) else 0
 
 
-def _integer(text: str) -> int:
+def integer_of(text: str) -> int:
     """Return what Go's ParseInt does: 64 bits, and digits of ASCII only."""
     if INTEGER.fullmatch(text) is None:
         raise ApiError.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax')

@@ -53,6 +53,8 @@ def ask(
         meta["managedFields"] = entries
     found = {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": meta}
     found.update(answer(context, kind, value, namespace, options.user))
+    if kind.namespaced:
+        meta["namespace"] = namespace
     return found
 
 

@@ -21,6 +21,7 @@ from dralab.apiserver.resources import (
 from dralab.apiserver.resources.context import Context
 from dralab.apiserver.resources.options import WriteOptions
 from dralab.apiserver.resources.patching import PatchType
+from dralab.apiserver.resources.pod_conditions import with_condition
 from dralab.objects.metadata import is_deleting, metadata_of
 from dralab.values.json_types import JsonDict, JsonObject
 
@@ -307,17 +308,6 @@ def _bind_conflict(name: str, why: str) -> ApiError:
     return ApiError.conflict("pods/binding", name, why)
 
 
-def with_condition(conditions: list[JsonDict], condition: JsonDict) -> list[JsonDict]:
-    """Return conditions with one of them set; the time of its last change stays if it did not."""
-    found = []
-    for each in conditions:
-        if each.get("type") != condition["type"]:
-            found.append(each)
-        elif each.get("status") == condition["status"]:
-            condition = {**condition, "lastTransitionTime": each.get("lastTransitionTime")}
-    return [*found, condition]
-
-
 def _evict(  # noqa: PLR0917 - the shape of every handler
     context: Context, kind: Kind, name: str, namespace: str, body: JsonDict, options: WriteOptions
 ) -> JsonDict:
@@ -330,7 +320,12 @@ def _token(  # noqa: PLR0917 - the shape of every handler
     context: Context, kind: Kind, name: str, namespace: str, body: JsonDict, options: WriteOptions
 ) -> JsonDict:
     """Issue a token of a service account."""
-    spec = _typed(body, "authentication.k8s.io/v1", "TokenRequest").get("spec") or {}
+    wanted = _typed(body, "authentication.k8s.io/v1", "TokenRequest")
+    spec = wanted.get("spec") or {}
+    if (given := metadata_of(wanted).get("name")) not in {None, "", name}:
+        why = "must match the service account name if specified"
+        error = fields.invalid_value("metadata.name", given, why)
+        raise fields.invalid("TokenRequest", name, [error], group="authentication.k8s.io")
     return token_requests.give_out(context, kind, name, namespace, spec, options=options)
 
 

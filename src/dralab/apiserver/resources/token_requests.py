@@ -35,8 +35,9 @@ def give_out(
     account = context.live(kind, namespace, name).value
     issuer = context.issuer
     audiences = spec.get("audiences") or list(issuer.audiences)
-    seconds = spec.get("expirationSeconds") or LIFETIME
-    _check_lifetime(name, seconds)
+    given = spec.get("expirationSeconds")
+    seconds = LIFETIME if given is None else given
+    _check_lifetime(seconds)
     reference = spec.get("boundObjectRef")
     bound = _bound(context, name, namespace, reference) if reference else None
     longest = issuer.settings.longest
@@ -61,7 +62,7 @@ def give_out(
                     "apiVersion": f"{GROUP}/v1",
                     "time": context.now(),
                     "fieldsType": "FieldsV1",
-                    "fieldsV1": {"f:spec": {"f:expirationSeconds": {}}},
+                    "fieldsV1": {"f:spec": _owned(spec)},
                     "subresource": "token",
                 }
             ],
@@ -75,7 +76,17 @@ def give_out(
     }
 
 
-def _check_lifetime(name: str, seconds: int) -> None:
+def _owned(spec: JsonDict) -> JsonDict:
+    """Return the fields of a request that its client owns, those with defaults among them."""
+    found: JsonDict = {"f:expirationSeconds": {}}
+    if spec.get("audiences"):
+        found["f:audiences"] = {}
+    if reference := spec.get("boundObjectRef"):
+        found["f:boundObjectRef"] = {f"f:{part}": {} for part in sorted(reference)}
+    return dict(sorted(found.items()))
+
+
+def _check_lifetime(seconds: int) -> None:
     why = ""
     if seconds < SHORTEST:
         why = "may not specify a duration less than 10 minutes"
@@ -83,7 +94,7 @@ def _check_lifetime(name: str, seconds: int) -> None:
         why = "may not specify a duration larger than 2^32 seconds"
     if why:
         error = fields.invalid_value("spec.expirationSeconds", seconds, why)
-        raise fields.invalid("TokenRequest", name, [error], group=GROUP)
+        raise fields.invalid("TokenRequest", "", [error], group=GROUP)
 
 
 def _bound(context: Context, account: str, namespace: str, reference: JsonDict) -> Bound:

@@ -15,7 +15,9 @@ from dralab.values.json_types import JsonObject
 
 # The volume that a server adds to each pod has a name by chance.
 BY_CHANCE: Final = re.compile(rb"kube-api-access-[a-z0-9]{5}(?=\")")
-READ_BY_RULES: Final = ("alpha.kubernetes.io", "kubernetes.io/config.mirror")
+READ_BY_RULES: Final = (
+    "alpha.kubernetes.io", "kubernetes.io/config.mirror", "pod-deletion-cost", "apparmor",
+)  # fmt: skip
 MOST: Final = 1024
 LONGEST: Final = 8192
 
