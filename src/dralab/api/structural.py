@@ -8,7 +8,7 @@ left to the caller; a whole CustomResourceDefinition, to the API server.
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from dralab.api.fields import (
     FieldError,
@@ -18,7 +18,9 @@ from dralab.api.fields import (
     too_long,
     too_many,
 )
+from dralab.api.metadata import annotation_problems, label_problems
 from dralab.kernel.times import is_date
+from dralab.values import names
 from dralab.values.remembering import remembered
 
 Schema = Mapping[str, Any]
@@ -180,6 +182,7 @@ def _check(schema: Schema, value: Any, path: str, depth: int) -> Iterator[FieldE
         yield wrong
         if schema.get("type") == "integer" and isinstance(value, float):
             yield _out_of_range(schema, path)
+        yield from _enum_errors(schema, value, path)
         return
     if isinstance(value, str):
         yield from _string_errors(schema, value, path)
@@ -191,12 +194,17 @@ def _check(schema: Schema, value: Any, path: str, depth: int) -> Iterator[FieldE
         yield from _array_errors(schema, value, path, depth)
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
         yield from _number_errors(schema, value, path)
+    yield from _enum_errors(schema, value, path)
+    yield from _combination_errors(schema, value, path, depth)
+
+
+def _enum_errors(schema: Schema, value: Any, path: str) -> Iterator[FieldError]:
+    """Yield that a value is none of those that are allowed, of whichever type it is."""
     allowed = schema.get("enum")
     if allowed is not None and value not in allowed:
         # In the order of the schema: kube-openapi does not sort them.
         known = ", ".join(json.dumps(item) for item in allowed)
         yield FieldError("FieldValueNotSupported", path, value, f"supported values: {known}")
-    yield from _combination_errors(schema, value, path, depth)
 
 
 def _type_error(schema: Schema, value: Any, path: str) -> FieldError | None:
@@ -319,10 +327,28 @@ def _embedded_errors(value: Mapping[str, Any], path: str) -> Iterator[FieldError
         elif name == "apiVersion" and given.count("/") > 1:
             why = f"unexpected GroupVersion string: {given}"
             yield invalid_value(_join(path, name), given, why)
+        elif name == "kind" and (problems := names.label_1035_problems(given.lower())):
+            why = f"may have mixed case, but should otherwise match: {','.join(problems)}"
+            yield invalid_value(_join(path, name), given, why)
     metadata = value.get("metadata")
     if metadata is not None and not isinstance(metadata, Mapping):
         why = "must be an object"
         yield invalid_value(_join(path, "metadata"), metadata, why)
+    elif metadata:
+        yield from _embedded_metadata_errors(metadata, _join(path, "metadata"))
+
+
+def _embedded_metadata_errors(metadata: Mapping[str, Any], path: str) -> Iterator[FieldError]:
+    """Yield what is wrong with the texts in an embedded object's metadata."""
+    labels, annotations = metadata.get("labels"), metadata.get("annotations")
+    if _are_texts(annotations):
+        yield from annotation_problems(annotations, f"{path}.annotations")
+    if _are_texts(labels):
+        yield from label_problems(labels, f"{path}.labels")
+
+
+def _are_texts(value: Any) -> TypeGuard[dict[str, str]]:
+    return isinstance(value, dict) and all(isinstance(each, str) for each in value.values())
 
 
 def _duplicates(schema: Schema, value: list[Any], path: str) -> Iterator[FieldError]:

@@ -410,3 +410,55 @@ def test_a_deprecated_version_may_bring_its_own_words():
     ask = Asked()
     ask("POST", CRDS, definition(version(deprecated=True, deprecationWarning="move on")))
     assert warnings(ask.full("GET", FOOS)) == ["move on"]
+
+
+def test_a_value_of_another_type_is_none_of_those_that_are_allowed_either(ask):
+    allowed = {"spec": {"type": "object", "properties": {"c": {"type": "string", "enum": ["a"]}}}}
+    ask("POST", CRDS, definition(version(properties=allowed), plural="bars", kind="Bar"))
+    body = {"apiVersion": "x.io/v1", "kind": "Bar", "metadata": {"name": "a"}, "spec": {"c": 5}}
+    code, refused = ask("POST", "/apis/x.io/v1/namespaces/default/bars", body)
+    assert (code, refused["message"]) == (
+        422,
+        'Bar.x.io "a" is invalid: [spec.c: Invalid value: "integer": spec.c in body must be of type '
+        'string: "integer", spec.c: Unsupported value: 5: supported values: "a"]',
+    )
+
+
+def test_an_object_of_another_kind_is_not_put_in_the_place_of_one(ask):
+    ask("POST", FOOS, foo(n=1))
+    _, found = ask("GET", f"{FOOS}/a")
+    code, refused = ask("PUT", f"{FOOS}/a", {**found, "kind": "Bogus"})
+    assert (code, refused["message"]) == (
+        422,
+        'Bogus.x.io "a" is invalid: kind: Invalid value: "Bogus": must be Foo',
+    )
+    code, refused = ask("POST", FOOS, {**foo("b", n=1), "apiVersion": "v1", "kind": "Pod"})
+    assert (code, refused["message"]) == (
+        400,
+        "the API version in the data (v1) does not match the expected API version (x.io/v1)",
+    )
+
+
+def test_the_metadata_of_an_embedded_object_is_checked(ask):
+    embedded = {
+        "type": "object",
+        "x-kubernetes-embedded-resource": True,
+        "x-kubernetes-preserve-unknown-fields": True,
+    }
+    of = {"spec": {"type": "object", "properties": {"t": embedded}}}
+    ask("POST", CRDS, definition(version(properties=of), plural="bars", kind="Bar"))
+    metadata = {"name": "Any_", "labels": {"a b": "c"}}
+    inner = {"apiVersion": "v1", "kind": "B_", "metadata": metadata}
+    head = {"apiVersion": "x.io/v1", "kind": "Bar", "metadata": {"name": "a"}}
+    code, refused = ask(
+        "POST", "/apis/x.io/v1/namespaces/default/bars", {**head, "spec": {"t": inner}}
+    )
+    told = [each["field"] for each in refused["details"]["causes"]]
+    assert (code, told) == (422, ["spec.t.kind", "spec.t.metadata.labels"])
+
+
+def test_a_negative_limit_is_none(ask):
+    for name in "abc":
+        ask("POST", FOOS, foo(name, n=1))
+    _, found = ask("GET", f"{FOOS}?limit=-1")
+    assert (len(found["items"]), found["metadata"].get("continue", "")) == (3, "")

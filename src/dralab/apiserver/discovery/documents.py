@@ -112,12 +112,11 @@ def api_resources(kinds: Kinds, group: str, version: str) -> JsonDict:
     resources: list[JsonDict] = []
     for kind in kinds.in_version(group, version):
         resources += _resources(kind)
-    return {
-        "kind": "APIResourceList",
-        "apiVersion": "v1",
-        "groupVersion": f"{group}/{version}" if group else version,
-        "resources": resources,
-    }
+    head: JsonDict = {"kind": "APIResourceList"}
+    if group:
+        head["apiVersion"] = "v1"  # which the oldest list lacks
+    group_version = f"{group}/{version}" if group else version
+    return {**head, "groupVersion": group_version, "resources": resources}
 
 
 def _resources(kind: Kind) -> list[JsonDict]:
@@ -163,6 +162,10 @@ def _storage_hash(kind: Kind) -> str:
 STORED_AS: Final = {
     "events": "/v1/Event",
     "autoscaling/horizontalpodautoscalers": "autoscaling/v2/HorizontalPodAutoscaler",
+    # Stored so from the beginning: no reader of etcd has to learn another form.
+    "apiextensions.k8s.io/customresourcedefinitions": (
+        "apiextensions.k8s.io/v1beta1/CustomResourceDefinition"
+    ),
 }
 
 

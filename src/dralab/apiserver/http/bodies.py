@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import orjson
 
+from dralab.api import fields
 from dralab.api.kinds import Kind, Kinds
 from dralab.api.status import ApiError
 from dralab.apiserver.resources.options import NO_REPEATS, Repeats
@@ -104,7 +105,7 @@ def decode_options(data: bytes, content_type: str, expected: str) -> dict[str, A
         version = (value or {}).get("apiVersion") or "v1"
         raise ApiError.bad_request(
             f'no kind "{kind}" is registered for version "{version}" in scheme '
-            '"k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:34"'
+            '"pkg/runtime/scheme.go:111"'
         )
     raise ApiError.bad_request(_not_a_struct(value))
 
@@ -193,10 +194,13 @@ def check_type(value: Any, data: bytes, kind: Kind, kinds: Kinds) -> dict[str, A
     version, name = version or kind.api_version, name or kind.kind
     if version.count("/") > 1:
         raise unrecognized(data, kind.kind, f"unexpected GroupVersion string: {version}")
-    if name != kind.kind or (
-        kind.custom is None
-        and version.rpartition("/")[0] == kind.group
-        and kinds.of_object(version, name) is None
+    if kind.custom is not None and version == kind.api_version:
+        given = str((value.get("metadata") or {}).get("name") or "")
+        error = fields.invalid_value("kind", name, f"must be {kind.kind}")
+        raise fields.invalid(name, given, [error], group=kind.group)
+    if kind.custom is None and (
+        name != kind.kind
+        or (version.rpartition("/")[0] == kind.group and kinds.of_object(version, name) is None)
     ):
         raise _wrong_kind(version, name, kind.group, kind.kind, kinds)
     if version != kind.api_version:

@@ -69,7 +69,7 @@ def list_page(context: Context, kind: Kind, namespace: str, options: ListOptions
 def _readable_page(context: Context, kind: Kind, namespace: str, options: ListOptions) -> ListPage:
     check_list_options(options, watch=False)
     chosen = selection_of(context, kind, options.label_selector, options.field_selector)
-    store, limit = context.store, options.limit or None
+    store, limit = context.store, max(options.limit, 0) or None
     after: tuple[str, str] | None = None
     revision: int | None = None
     if options.cont:

@@ -101,6 +101,10 @@ def put(
         )
     replicas = spec_of(scale).get("replicas") or 0
     if isinstance(replicas, bool) or not isinstance(replicas, int):
+        if kind.custom is not None:  # upstream cannot tell of it there
+            raise ApiError.bad_request(
+                'no kind is registered for the type v1.Scale in scheme "pkg/runtime/scheme.go:111"'
+            )
         raise ApiError.bad_request(
             'Scale in version "v1" cannot be handled as a Scale: json: cannot unmarshal '
             f"{'string' if isinstance(replicas, str) else 'number'} into Go struct field "

@@ -219,11 +219,7 @@ def getter(kind: Kind, field: str) -> Getter:
 
 def _unknown_field(kind: Kind, field: str) -> str:
     """Return why a field selects nothing, in the words of the kind's own conversion."""
-    if kind.custom is not None:
-        known = ["metadata.name", "metadata.namespace"] if kind.namespaced else ["metadata.name"]
-        only = ", ".join(f'"{name}"' for name in (*known, *kind.fields))
-        return f"field label not supported: {field}" if kind.fields else _only(field, only)
-    if not kind.fields:
+    if not kind.fields and kind.custom is None:
         # The namespace is named for kinds of the cluster, too.
         return _only(field, '"metadata.name", "metadata.namespace"')
     if kind.group == "batch":

@@ -55,6 +55,7 @@ STRICTLY_COMPARED: Final = frozenset(
         "networking.k8s.io/networkpolicies",
     }
 )
+ROOT: Final = "/registry"  # of the keys of a real server
 SYSTEM = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
 
 
@@ -84,20 +85,21 @@ def update(
         context.rules.default(kind, value)
         value = context.rules.to_hub(kind, value)
         drop_repeated_owners(metadata_of(value), options)
-        _check_identity(kind, live, meta)
+        _check_identity(kind, live, meta, dry_run=options.dry_run)
         return _replace(context, kind, live, value, options, subresource=subresource), False
 
 
-def _check_identity(kind: Kind, live: Stored, given: JsonDict) -> None:
+def _check_identity(kind: Kind, live: Stored, given: JsonDict, *, dry_run: bool) -> None:
     """Refuse to put an object in the place of another one. ApiError."""
     uid = live.value["metadata"]["uid"]
     if given.get("uid") in {None, "", uid}:
         return
+    # As a real server's storage says it, its key included; a dry run does not get that far.
+    key = storage_key(kind, live.key).removeprefix(ROOT if dry_run else "")
     raise ApiError.conflict(
         kind.plural,
         live.key.name,
-        # As a real server's storage says it, its key included.
-        f"StorageError: invalid object, Code: 4, Key: {storage_key(kind, live.key)}, "
+        f"StorageError: invalid object, Code: 4, Key: {key}, "
         f"ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: "
         f"{given['uid']}, UID in object meta: {uid}",
         group=kind.group,
