@@ -10,7 +10,7 @@ import shutil
 import socket
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, Self
@@ -339,6 +339,8 @@ class Cluster:
                         [options.host, *options.accept_hosts, *self._pods_names()],
                         clients=self.clock.now(),
                     )
+                    if options.own_objects:
+                        self.options = options = self._with_front_proxy(place)
                     self._token = options.token or tls.token(place)
                     self._ca = self._trusted = certificate.ca
                     if options.serving is not None:
@@ -373,6 +375,17 @@ class Cluster:
             store.close()
             self._close()
             raise
+
+    def _with_front_proxy(self, place: Path) -> Options:
+        from dralab.apiserver.http import tls
+        from dralab.apiserver.own_address import with_front_proxy
+
+        flags, outgoing = with_front_proxy(
+            self.options.authentication,
+            self.options.outgoing,
+            lambda: tls.front_proxy(place, WallClock().now(), clients=self.clock.now()),
+        )
+        return replace(self.options, authentication=flags, outgoing=outgoing)
 
     def _new_server(self, store: Store) -> ApiServer:
         randomness = Randomness.from_system() if self.seed is None else Randomness(self.seed)

@@ -1,12 +1,38 @@
 """What a server publishes of itself: its address and machine, and how clients are authenticated."""
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from dralab.apiserver.authentication.settings import AuthenticationFlags
+from dralab.apiserver.http.serving import Certificate
+from dralab.apiserver.resources.outgoing_calls import OutgoingSettings
 from dralab.apiserver.resources.own_objects import OwnAddress, authentication_data
 from dralab.kernel.files import read
+
+
+def with_front_proxy(
+    flags: AuthenticationFlags, outgoing: OutgoingSettings | None, made: Callable[[], Certificate]
+) -> tuple[AuthenticationFlags, OutgoingSettings | None]:
+    """Return both with the certificate that aggregated API servers know this server by.
+
+    As kubeadm sets kube-apiserver up; where the operator names other files, these count.
+    """
+    named = outgoing is not None and outgoing.proxy_certificate is not None
+    if named or flags.requestheader_client_ca_file is not None:
+        return flags, outgoing
+    files = made()
+    flags = replace(
+        flags,
+        requestheader_client_ca_file=files.ca,
+        requestheader_allowed_names=("front-proxy-client",),
+        requestheader_username_headers=("X-Remote-User",),
+        requestheader_group_headers=("X-Remote-Group",),
+        requestheader_extra_headers_prefix=("X-Remote-Extra-",),
+    )
+    own = (str(files.certificate), str(files.key))
+    return flags, replace(outgoing or OutgoingSettings(), proxy_certificate=own)
 
 
 def own_address(

@@ -4,12 +4,12 @@ Sources: k8s.io/kubernetes `pkg/quota/v1/evaluator/core`; for devices KEP-4381 a
 are exact numbers by resource name, as in `spec.hard`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from dralab.objects.claims import alternatives_of, requests_of
 from dralab.objects.extended_resources import IMPLICIT, SYNTHETIC
-from dralab.objects.metadata import annotations_of, spec_of
+from dralab.objects.metadata import annotations_of, spec_of, status_of
 from dralab.objects.pods import is_finished
 from dralab.objects.requests import exact_limits, exact_requests
 from dralab.values import quantity
@@ -25,6 +25,8 @@ COUNTED: Final[Mapping[str, str]] = {
     "configmaps": "configmaps",
     "persistentvolumeclaims": "persistentvolumeclaims",
 }
+BETA_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
+STORAGE_SUFFIX: Final = ".storageclass.storage.k8s.io/"
 CLASS_SUFFIX: Final = ".deviceclass.resource.k8s.io/devices"
 
 
@@ -40,14 +42,14 @@ def usage(resource: str, group: str, obj: JsonObject) -> dict[str, Number]:
     if not group and resource == "pods":
         found |= _pod(obj)
     elif not group and resource == "persistentvolumeclaims":
-        asked = (spec_of(obj).get("resources") or {}).get("requests") or {}
-        found["requests.storage"] = quantity.parse_any(asked.get("storage", "0"))
+        found |= _volume_claim(obj)
     elif not group and resource == "services":
         kind = spec_of(obj).get("type", "ClusterIP")
         found["services.loadbalancers"] = int(kind == "LoadBalancer")
-        found["services.nodeports"] = (
-            len(spec_of(obj).get("ports") or ()) if kind in {"NodePort", "LoadBalancer"} else 0
-        )
+        ports = spec_of(obj).get("ports") or ()
+        if kind == "LoadBalancer" and spec_of(obj).get("allocateLoadBalancerNodePorts") is False:
+            ports = [port for port in ports if port.get("nodePort")]
+        found["services.nodeports"] = len(ports) if kind in {"NodePort", "LoadBalancer"} else 0
     elif group == "resource.k8s.io" and resource == "resourceclaims":
         found |= _claim(obj)
     return found
@@ -64,7 +66,10 @@ def selects(spec: JsonObject, resource: str, group: str, obj: JsonObject) -> boo
     scopes += (spec.get("scopeSelector") or {}).get("matchExpressions") or ()
     if not scopes:
         return True
-    return not group and resource == "pods" and all(_in_scope(scope, obj) for scope in scopes)
+    if group or resource not in {"pods", "persistentvolumeclaims"}:
+        return False
+    about = _in_scope if resource == "pods" else _in_volume_scope
+    return all(about(scope, obj) for scope in scopes)
 
 
 def total(
@@ -98,6 +103,22 @@ def _pod(pod: JsonObject) -> dict[str, Number]:
     return found
 
 
+def _volume_claim(claim: JsonObject) -> dict[str, Number]:
+    """Return the storage that a claim asks for, or has while it shrinks, also by its class."""
+    spec, status = spec_of(claim), status_of(claim)
+    asked = (spec.get("resources") or {}).get("requests") or {}
+    storage = max(
+        quantity.parse_any(amounts.get("storage", "0"))
+        for amounts in (asked, status.get("allocatedResources") or {})
+    )
+    found: dict[str, Number] = {"requests.storage": storage}
+    name = annotations_of(claim).get(BETA_CLASS) or spec.get("storageClassName")
+    if name:
+        found[f"{name}{STORAGE_SUFFIX}requests.storage"] = storage
+        found[f"{name}{STORAGE_SUFFIX}persistentvolumeclaims"] = 1
+    return found
+
+
 def _claim(claim: JsonObject) -> dict[str, Number]:
     """Return the devices that a claim may get, by class: the most that any alternative asks for."""
     found: dict[str, Number] = {}
@@ -117,6 +138,34 @@ def _claim(claim: JsonObject) -> dict[str, Number]:
     return found
 
 
+def _in_volume_scope(scope: JsonObject, claim: JsonObject) -> bool:
+    """Whether a claim has, is given or awaits an attributes class that the scope is about."""
+    if scope["scopeName"] != "VolumeAttributesClass":
+        return False
+    status = status_of(claim)
+    names = {
+        spec_of(claim).get("volumeAttributesClassName"),
+        status.get("currentVolumeAttributesClassName"),
+        (status.get("modifyVolumeStatus") or {}).get("targetVolumeAttributesClassName"),
+    }
+    named = [name for name in names if name]
+    return any(_fits(scope, name) for name in named or [""])
+
+
+def _fits(scope: JsonObject, name: str) -> bool:
+    """Whether a scope is about what has a class of that name; empty if it has none."""
+    values = scope.get("values") or ()
+    match scope.get("operator", "Exists"):
+        case "In":
+            return name in values
+        case "NotIn":
+            return name not in values
+        case "DoesNotExist":
+            return not name
+        case _:
+            return bool(name)
+
+
 def _in_scope(scope: JsonObject, pod: JsonObject) -> bool:
     spec = spec_of(pod)
     match scope["scopeName"]:
@@ -129,17 +178,20 @@ def _in_scope(scope: JsonObject, pod: JsonObject) -> bool:
         case "NotBestEffort":
             return bool(exact_requests(spec) or exact_limits(spec))
         case "PriorityClass":
-            name, values = spec.get("priorityClassName") or "", scope.get("values") or ()
-            match scope.get("operator", "Exists"):
-                case "In":
-                    return name in values
-                case "NotIn":
-                    return name not in values
-                case "DoesNotExist":
-                    return not name
-                case _:
-                    return bool(name)
+            return _fits(scope, spec.get("priorityClassName") or "")
         case "CrossNamespacePodAffinity":
-            return "namespaces" in str(spec.get("affinity") or "")
+            return any(
+                term.get("namespaces") or term.get("namespaceSelector") is not None
+                for term in _affinity_terms(spec.get("affinity") or {})
+            )
         case _:
             return False
+
+
+def _affinity_terms(affinity: JsonObject) -> Iterator[JsonObject]:
+    """Yield the terms about other pods: required and preferred, near and apart."""
+    for sort in ("podAffinity", "podAntiAffinity"):
+        terms = affinity.get(sort) or {}
+        yield from terms.get("requiredDuringSchedulingIgnoredDuringExecution") or ()
+        for each in terms.get("preferredDuringSchedulingIgnoredDuringExecution") or ():
+            yield each.get("podAffinityTerm") or {}

@@ -3,8 +3,10 @@ from pathlib import Path
 
 import pytest
 
-from dralab.apiserver.http.serving import ServingError
-from dralab.apiserver.http.tls import certificate, token
+from dralab.apiserver.authentication.settings import AuthenticationFlags
+from dralab.apiserver.http.serving import Certificate, ServingError
+from dralab.apiserver.http.tls import certificate, front_proxy, token
+from dralab.apiserver.own_address import with_front_proxy
 from dralab.kernel.clock import WallClock
 
 # The machine's TLS library looks at the machine's clock.
@@ -83,3 +85,39 @@ def test_an_authority_that_was_damaged_is_named(tmp_path: Path) -> None:
     (tmp_path / "ca.key").write_text("x")
     with pytest.raises(ServingError, match=r"/ca.key is damaged: delete it"):
         certificate(tmp_path, NOW, ["other.example"])
+
+
+def test_an_aggregated_server_knows_the_front_proxy_by_its_own_authority(tmp_path: Path) -> None:
+    files, own = front_proxy(tmp_path, NOW), certificate(tmp_path, NOW)
+    server_side = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(files.ca))
+    server_side.load_cert_chain(own.certificate, own.key)
+    server_side.verify_mode = ssl.CERT_REQUIRED
+    server_side.verify_flags |= ssl.VERIFY_X509_STRICT
+    client_side = ssl.create_default_context(cafile=str(own.ca))
+    client_side.load_cert_chain(files.certificate, files.key)
+    shake_hands(server_side, client_side, "localhost")
+    assert files.key.stat().st_mode & 0o077 == 0
+    assert not list(tmp_path.glob("front-proxy-ca.key"))
+    before = files.ca.read_bytes()
+    assert front_proxy(tmp_path, NOW + 1) == files
+    assert files.ca.read_bytes() == before
+
+
+def test_the_operators_own_front_proxy_counts(tmp_path: Path) -> None:
+    flags, outgoing = with_front_proxy(
+        AuthenticationFlags(), None, lambda: front_proxy(tmp_path, NOW)
+    )
+    assert flags.requestheader_client_ca_file == tmp_path / "front-proxy-ca.crt"
+    assert flags.requestheader_allowed_names == ("front-proxy-client",)
+    assert outgoing is not None
+    assert outgoing.proxy_certificate == (
+        str(tmp_path / "front-proxy-client.crt"), str(tmp_path / "front-proxy-client.key"),
+    )  # fmt: skip
+
+    def unasked() -> Certificate:
+        raise AssertionError("made for nothing")
+
+    assert with_front_proxy(flags, None, unasked) == (flags, None)
+    assert with_front_proxy(AuthenticationFlags(), outgoing, unasked) == (
+        AuthenticationFlags(), outgoing,
+    )  # fmt: skip

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
 TEN_YEARS: Final = timedelta(days=3650)
+FRONT_PROXY: Final = "front-proxy-client"  # kubeadm's name for it
 Times = tuple[datetime, datetime]  # a certificate is valid at both, and long after
 # The names of the server inside the cluster, and those for everyone else.
 NAMES: Final = (
@@ -54,10 +55,31 @@ def certificate(
                 read_own(file)  # or it is not what the server would present
             return found
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        instants = sorted((now, now if clients is None else clients))
-        first, last = (datetime.fromtimestamp(one // SECOND, UTC) for one in instants)
-        _make(directory, found, (first, last), wanted)
+        _make(directory, found, _validity(now, clients), wanted)
         _write(listing, "\n".join(wanted).encode())
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise ServingError(f"cannot keep certificates in {directory}: {why}") from error
+    return found
+
+
+def front_proxy(directory: Path, now: int, *, clients: int | None = None) -> Certificate:
+    """Return the client certificate that aggregated API servers know this server by.
+
+    Made at first, with an authority of its own, whose key is not kept. ServingError.
+    """
+    found = Certificate(
+        certificate=directory / "front-proxy-client.crt",
+        key=directory / "front-proxy-client.key",
+        ca=directory / "front-proxy-ca.crt",
+    )
+    try:
+        if all(file.exists() for file in (found.certificate, found.key, found.ca)):
+            for file in (found.certificate, found.key, found.ca):
+                read_own(file)
+            return found
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _make_front_proxy(found, _validity(now, clients))
     except OSError as error:
         why = (error.strerror or str(error)).lower()
         raise ServingError(f"cannot keep certificates in {directory}: {why}") from error
@@ -123,6 +145,35 @@ def signing_key(directory: Path) -> "EllipticCurvePrivateKey":
     return found
 
 
+def _validity(now: int, clients: int | None) -> Times:
+    instants = sorted((now, now if clients is None else clients))
+    first, last = (datetime.fromtimestamp(one // SECOND, UTC) for one in instants)
+    return first, last
+
+
+def _make_front_proxy(files: Certificate, times: Times) -> None:
+    from cryptography import x509
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+    authority = ec.generate_private_key(ec.SECP256R1())
+    issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "front-proxy-ca")])
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, FRONT_PROXY)])
+    made = (
+        _certificate(subject, issuer, key, times)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.public_key()),
+            critical=False,
+        )
+    )
+    _write(files.key, _pem(key))
+    _write(files.certificate, _signed(made, authority))
+    _write(files.ca, _signed(_of_authority(issuer, authority, times), authority))
+
+
 def _make(directory: Path, files: Certificate, times: Times, names: Iterable[str]) -> None:
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -163,6 +214,17 @@ def _authority(directory: Path, files: Certificate, times: Times) -> "EllipticCu
             return found
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "dralab CA")])
+    made = _of_authority(subject, key, times)
+    _write(file, _pem(key))
+    _write(files.ca, _signed(made, key))
+    return key
+
+
+def _of_authority(
+    subject: "x509.Name", key: "EllipticCurvePrivateKey", times: Times
+) -> "x509.CertificateBuilder":
+    from cryptography import x509
+
     usage = x509.KeyUsage(
         digital_signature=True,
         key_cert_sign=True,
@@ -174,15 +236,12 @@ def _authority(directory: Path, files: Certificate, times: Times) -> "EllipticCu
         encipher_only=False,
         decipher_only=False,
     )
-    made = (
+    return (
         _certificate(subject, subject, key, times)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(usage, critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
     )
-    _write(file, _pem(key))
-    _write(files.ca, _signed(made, key))
-    return key
 
 
 def _certificate(
