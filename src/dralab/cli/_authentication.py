@@ -234,7 +234,11 @@ ADMISSION_OPTIONS: Final = [
     *(
         click.option(f"--proxy-client-{name}-file", type=FILE, metavar="FILE", help=text)
         for name, text in (
-            ("cert", "The certificate that the server shows to aggregated API servers."),
+            (
+                "cert",
+                "The certificate that the server shows to aggregated API servers.  [default: a "
+                "generated one, unless there is a --requestheader-client-ca-file]",
+            ),
             ("key", "The key of that certificate."),
         )
     ),

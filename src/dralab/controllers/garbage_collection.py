@@ -20,11 +20,11 @@ from dralab.objects.metadata import (
 from dralab.runtime.cache import Cache
 from dralab.runtime.client import Resource, amend, drop_finalizer
 from dralab.runtime.manager import Manager
+from dralab.runtime.resources import CRDS
 from dralab.values.json_types import JsonDict, JsonObject
 
 FOREGROUND: Final = "foregroundDeletion"
 ORPHAN: Final = "orphan"
-CRDS: Final = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False)
 # Kinds that own nothing and are owned by nothing worth collecting.
 IGNORED: Final = frozenset({"events", "events.k8s.io/events"})
 NEEDED: Final = frozenset({"list", "watch", "delete"})

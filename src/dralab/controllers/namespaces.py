@@ -19,7 +19,7 @@ from dralab.objects.metadata import (
 )
 from dralab.runtime.client import Resource
 from dralab.runtime.manager import Manager
-from dralab.runtime.resources import NAMESPACES
+from dralab.runtime.resources import CRDS, NAMESPACES
 from dralab.values.json_types import JsonDict
 
 # Upstream waits five seconds, for other servers. Clients that delete all that is in a file, its
@@ -56,9 +56,7 @@ class Namespaces:
         self.namespaces = manager.cache(NAMESPACES)
         self.queue = manager.queue("namespaces", self.reconcile)
         self._kinds = kinds or Kinds.standard()
-        self._definitions = manager.cache(
-            Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False)
-        )
+        self._definitions = manager.cache(CRDS)
         self.namespaces.subscribe(self._namespace)
 
     def _namespace(self, old: JsonDict | None, new: JsonDict | None) -> None:

@@ -14,6 +14,7 @@ from dralab.runtime.manager import Manager
 from dralab.runtime.resources import (
     CLAIMS,
     CONFIG_MAPS,
+    CRDS,
     PODS,
     REPLICATION_CONTROLLERS,
     RESOURCE_QUOTAS,
@@ -45,6 +46,8 @@ class ResourceQuotas:
         self.caches: dict[Resource, Cache] = {}
         self.queue = manager.queue("resourcequota", self.reconcile)
         self._with_quotas: dict[str, int] = {}
+        self.definitions = manager.cache(CRDS)
+        self.definitions.subscribe(self._definition)
         self.quotas.subscribe(self._quota)
         self.quotas.index("namespace", lambda obj: [key_of(obj).namespace])
         self.caches[RESOURCE_QUOTAS] = self.quotas  # which count, too
@@ -64,6 +67,12 @@ class ResourceQuotas:
             self._object(old, new)
         if new is not None:
             self.queue.add(key_of(new))
+
+    def _definition(self, _old: JsonDict | None, new: JsonDict | None) -> None:
+        counted = f"count/{new['metadata']['name']}" if new is not None else ""
+        for item in self.quotas:
+            if counted in (spec_of(item).get("hard") or {}):
+                self.queue.add(key_of(item))
 
     def _object(self, old: JsonDict | None, new: JsonDict | None) -> None:
         obj = new if new is not None else old
@@ -102,8 +111,6 @@ class ResourceQuotas:
 
     def _caches(self, hard: dict[str, str]) -> dict[Resource, Cache]:
         """Return what to count: kinds that only a quota names are watched from then on."""
-        from dralab.api.kinds import Kinds
-
         found = dict(self.caches)
         for name in hard:
             plural, _, group = name.removeprefix("count/").partition(".")
@@ -111,15 +118,33 @@ class ResourceQuotas:
                 (other.plural, other.group) == (plural, group) for other in found
             ):
                 continue
-            for kind in Kinds.standard():
-                if (kind.plural, kind.group) == (plural, group) and kind.namespaced:
-                    resource = Resource(kind.group, kind.version, kind.plural)
-                    cache = self.manager.cache(resource)
-                    cache.index("namespace", lambda obj: [key_of(obj).namespace])
-                    cache.subscribe(self._object)
-                    self.caches[resource] = found[resource] = cache
-                    break
+            resource = _built_in(plural, group) or self._custom(plural, group)
+            if resource is not None:
+                cache = self.manager.cache(resource)
+                cache.index("namespace", lambda obj: [key_of(obj).namespace])
+                cache.subscribe(self._object)
+                self.caches[resource] = found[resource] = cache
         return found
+
+    def _custom(self, plural: str, group: str) -> Resource | None:
+        """Return a custom resource with a namespace, in the version that is stored."""
+        definition = self.definitions.get(NamespacedName("", f"{plural}.{group}"))
+        spec = spec_of(definition) if definition is not None else {}
+        if spec.get("scope") != "Namespaced":
+            return None
+        for version in spec["versions"]:
+            if version.get("storage") and version.get("served"):
+                return Resource(group, version["name"], plural)
+        return None
+
+
+def _built_in(plural: str, group: str) -> Resource | None:
+    from dralab.api.kinds import Kinds
+
+    for kind in Kinds.standard():
+        if (kind.plural, kind.group) == (plural, group) and kind.namespaced:
+            return Resource(kind.group, kind.version, kind.plural)
+    return None
 
 
 def _same(one: dict[str, str], other: dict[str, str]) -> bool:
