@@ -308,3 +308,19 @@ def test_a_killed_server_leaves_no_interface(tmp_path):
             assert interface.exists()
             process.send_signal(number)
         until(lambda: not interface.exists())
+
+
+@pytest.mark.skipif(shutil.which("setpriv") is None, reason="`setpriv` is not installed")
+@pytest.mark.parametrize("capability", ["net_admin", "sys_admin"])
+def test_without_a_capability_the_command_says_which_it_needs(capability):
+    program = (
+        "from dralab.node.network.addresses import ClusterRange as R\n"
+        "from dralab.node.network.cluster_network import ClusterNetwork, NetworkUnavailable\n"
+        "try:\n    ClusterNetwork(R.parse('10.197.0.0/16')).start()\n"
+        "except NetworkUnavailable as error:\n    print(error)"
+    )
+    drop = ["setpriv", f"--bounding-set=-{capability}", f"--inh-caps=-{capability}"]
+    told = subprocess.run(
+        [*drop, sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert told.stdout.endswith("run as root, with CAP_NET_ADMIN and CAP_SYS_ADMIN\n")

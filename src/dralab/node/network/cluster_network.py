@@ -26,6 +26,7 @@ from dralab.values.json_types import JsonDict
 
 FORWARD: Final = "net.ipv4.ip_forward"
 LOOPBACK_PORTS: Final = "net.ipv4.conf.all.route_localnet"
+NEEDED: Final = "run as root, with CAP_NET_ADMIN and CAP_SYS_ADMIN"
 ENOUGH: Final = 10  # seconds for a command that takes milliseconds
 
 
@@ -60,8 +61,7 @@ class ClusterNetwork:
             raise NetworkUnavailable("--cluster-cidr needs the program `ip` (iproute2)")
         if why := problem():
             raise NetworkUnavailable(
-                f"this machine lets you make no network namespaces ({why}): run as root, with "
-                f"CAP_NET_ADMIN and CAP_SYS_ADMIN"
+                f"this machine lets you make no network namespaces ({why}): {NEEDED}"
             )
         self._claim = _claimed(self.interface, self.cluster)
         try:
@@ -72,7 +72,9 @@ class ClusterNetwork:
             self.router.set_sysctl(FORWARD, "1")
         except (SandboxError, OSError) as error:
             self.close()
-            raise NetworkUnavailable(f"cannot set up {self.cluster.network}: {error}") from error
+            hint = f": {NEEDED}" if "not permitted" in str(error) else ""
+            text = f"cannot set up {self.cluster.network}: {error}{hint}"
+            raise NetworkUnavailable(text) from error
         except BaseException:
             self.close()
             raise
