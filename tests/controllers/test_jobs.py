@@ -453,3 +453,13 @@ def test_a_cron_job_whose_day_never_comes_says_so(lab):
     assert [event["type"] for event in found] == ["Warning"]
     why = "time difference between two schedules is less than 1 second"
     assert found[0]["message"] == f"invalid schedule: 59 23 31 2 * : {why}"
+
+
+@pytest.mark.parametrize(
+    ("manager", "pods"), [("kubernetes.io/job-controller", 1), ("example.com/other", 0)]
+)
+def test_a_job_of_another_controller_is_left_alone(lab, manager, pods):
+    lab.add(JOBS, job("j", managedBy=manager))
+    lab.wait(5)
+    assert len(lab.all(PODS)) == pods
+    assert bool(lab.get(JOBS, "j").get("status")) == bool(pods)

@@ -563,3 +563,31 @@ class TestDisruptionBudgets:
                 with pytest.raises(ApiError) as caught:
                     lab.client.post(PODS, name, "eviction", body, "default")
                 assert caught.value.code == 429
+
+    @pytest.mark.parametrize(
+        ("spec", "ready", "goes"),
+        [
+            ({"minAvailable": 2}, 2, True),
+            ({"minAvailable": 2, "unhealthyPodEvictionPolicy": "IfHealthyBudget"}, 2, True),
+            ({"minAvailable": 3}, 2, False),
+            ({"minAvailable": 3, "unhealthyPodEvictionPolicy": "IfHealthyBudget"}, 2, False),
+            ({"minAvailable": 3, "unhealthyPodEvictionPolicy": "AlwaysAllow"}, 2, True),
+            ({"minAvailable": 3, "unhealthyPodEvictionPolicy": "AlwaysAllow"}, 3, False),
+        ],
+    )
+    def test_a_pod_that_is_not_ready_goes_by_the_policy_of_its_budget(self, lab, spec, ready, goes):
+        """And takes nothing of what the budget allows."""
+        lab.add(REPLICA_SETS, workload("ReplicaSet", "rs", replicas=3))
+        run(lab)
+        name = lab.names(PODS)[0]
+        if ready < 3:
+            lab.end_pod(name, "Running")
+        self.budget(lab, **spec)
+        before = lab.get(DISRUPTION_BUDGETS, "b")["status"]["disruptionsAllowed"]
+        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
+        if goes:
+            lab.client.post(PODS, name, "eviction", body, "default")
+            assert lab.get(DISRUPTION_BUDGETS, "b")["status"]["disruptionsAllowed"] == before == 0
+        else:
+            with pytest.raises(ApiError, match="disruption budget"):
+                lab.client.post(PODS, name, "eviction", body, "default")

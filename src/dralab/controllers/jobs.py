@@ -48,6 +48,7 @@ from dralab.runtime.manager import Manager
 from dralab.runtime.resources import JOBS, PODS
 from dralab.values.json_types import JsonDict
 
+CONTROLLER: Final = "kubernetes.io/job-controller"
 TRACKING: Final = "batch.kubernetes.io/job-tracking"
 FIRST_BACKOFF: Final = 10 * SECOND
 LONGEST_BACKOFF: Final = 600 * SECOND
@@ -80,6 +81,8 @@ class Jobs:
         if job is None:
             self._free_orphans(key)
             return None
+        if job["spec"].get("managedBy") not in {None, CONTROLLER}:
+            return None  # another controller's, down to the finalizers of its pods
         pods = self.owned.owned_by(job)
         if is_deleting(job):
             for pod in pods:

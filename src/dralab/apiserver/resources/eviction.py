@@ -15,7 +15,7 @@ from dralab.apiserver.resources.pod_conditions import with_condition
 from dralab.apiserver.storage import Stored
 from dralab.objects.budgets import covers, disruptions_allowed
 from dralab.objects.metadata import is_deleting, status_of
-from dralab.objects.pods import is_finished
+from dralab.objects.pods import is_finished, is_ready
 from dralab.values.json_types import JsonDict, JsonObject
 
 BUDGETS: Final = "policy/poddisruptionbudgets"
@@ -43,7 +43,9 @@ def evict(  # noqa: PLR0917 - the shape of every handler
         dry_run = how.dry_run or options.dry_run
         deleting.check_preconditions(live, kind, how)
         if not _needs_no_budget(pod):
-            _spend(context, pod, namespace, dry_run=dry_run)
+            budget = _budget_of(context, pod, namespace)
+            if budget is not None and not _spares(budget.value, pod):
+                _spend(context, budget, name, dry_run=dry_run)
         if not dry_run and not is_deleting(pod):
             _note(context, kind, name, namespace, options)
         # The revision was compared above; the condition has changed it since.
@@ -56,31 +58,47 @@ def _needs_no_budget(pod: JsonDict) -> bool:
     return pending or is_finished(pod) or is_deleting(pod)
 
 
-def _spend(context: Context, pod: JsonDict, namespace: str, *, dry_run: bool) -> None:
+def _spares(budget: JsonObject, pod: JsonDict) -> bool:
+    """Whether a pod goes without a budget's leave: one that is not ready, by the budget's policy.
+
+    Nothing is taken of what the budget allows: it is not one of the healthy ones (`EvictionREST`).
+    """
+    if is_ready(pod):
+        return False
+    if (budget.get("spec") or {}).get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
+        return True
+    status = status_of(budget)
+    needed = status.get("desiredHealthy") or 0
+    return 0 < needed <= (status.get("currentHealthy") or 0)
+
+
+def _budget_of(context: Context, pod: JsonDict, namespace: str) -> Stored | None:
+    """Return the budget that covers a pod. ApiError: more than one."""
     budgets = [
         stored
         for stored in context.store.list(BUDGETS, namespace).items
         if covers(stored.value, pod)
     ]
-    if not budgets:
-        return
     if len(budgets) > 1:
         raise ApiError.failed(
             "This pod has more than one PodDisruptionBudget, which the eviction subresource does "
             "not support."
         )
-    budget = budgets[0]
+    return budgets[0] if budgets else None
+
+
+def _spend(context: Context, budget: Stored, pod: str, *, dry_run: bool) -> None:
+    """Take one from what a budget allows. ApiError: it allows none."""
     _check_budget(budget)
     if dry_run:
         return
-    name = pod["metadata"]["name"]
     kind = context.kinds.find("policy", "v1", "poddisruptionbudgets")
     now = context.now()
 
     def edit(value: JsonDict) -> JsonDict:
         found = value["status"]
         found["disruptionsAllowed"] -= 1
-        found["disruptedPods"] = {**(found.get("disruptedPods") or {}), name: now}
+        found["disruptedPods"] = {**(found.get("disruptedPods") or {}), pod: now}
         if not found["disruptionsAllowed"]:
             condition = {
                 "type": CONDITION,
@@ -95,7 +113,13 @@ def _spend(context: Context, pod: JsonDict, namespace: str, *, dry_run: bool) ->
 
     how = WriteOptions(agent="kube-apiserver", internal=True)
     writing.change(
-        context, kind, budget.key.name, namespace, edit, options=how, subresource="status"
+        context,
+        kind,
+        budget.key.name,
+        budget.key.namespace,
+        edit,
+        options=how,
+        subresource="status",
     )
 
 
