@@ -211,7 +211,9 @@ def _manifest(name: str, module: str) -> str:
         lines += [f"replace {each} => {each} v0.{version}" for each in sorted(set(staged))]
     else:
         # What a module replaces counts only where it is the one that is built.
-        lines += re.findall(r"^replace \S+ => \S+ v\S+$", _published(module), re.MULTILINE)
+        pattern = r"^(?:replace |\t)(\S+(?: v\S+)? => \S+ v\S+)"
+        replaced = re.findall(pattern, _published(module), re.MULTILINE)
+        lines += [f"replace {each}" for each in replaced]
     return "\n".join(lines) + "\n"
 
 
