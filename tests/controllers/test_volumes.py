@@ -110,6 +110,23 @@ def test_a_pod_starts_once_a_volume_for_its_claim_appears(lab):
     assert lab.get(PODS, "p")["spec"]["nodeName"]
 
 
+def test_a_claim_says_which_attributes_class_its_volume_had_when_it_was_bound(lab):
+    made = volume("v", storageClassName="fast", volumeAttributesClassName="gold")
+    made["spec"]["csi"] = {"driver": "d.example.com", "volumeHandle": "h"}
+    del made["spec"]["hostPath"]
+    lab.add(VOLUMES, made)
+    claim = volume_claim("c")
+    claim["spec"]["volumeAttributesClassName"] = "gold"
+    lab.add(VOLUME_CLAIMS, claim)
+    lab.wait(1)
+    found = lab.get(VOLUME_CLAIMS, "c")
+    assert found["status"]["currentVolumeAttributesClassName"] == "gold"
+    status = {**found["status"], "currentVolumeAttributesClassName": "silver"}
+    lab.client.update(VOLUME_CLAIMS, {**found, "status": status}, subresource="status")
+    lab.wait(1)
+    assert lab.get(VOLUME_CLAIMS, "c")["status"]["currentVolumeAttributesClassName"] == "silver"
+
+
 @pytest.mark.parametrize("mode", ["Immediate", "WaitForFirstConsumer"])
 def test_pretended_volumes_are_made_when_they_are_wanted(lab, mode):
     lab.add(STORAGE_CLASSES, storage("fast", mode))

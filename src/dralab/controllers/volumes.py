@@ -223,6 +223,10 @@ class PersistentVolumes:
             "accessModes": volume["spec"].get("accessModes"),
             "capacity": volume["spec"].get("capacity"),
         }
+        attributes = volume["spec"].get("volumeAttributesClassName")
+        if attributes and status_of(claim).get("phase") != "Bound":
+            # Later the driver's resizer says which one the volume has.
+            status["currentVolumeAttributesClassName"] = attributes
         self.claims.learn(self._tell(VOLUME_CLAIMS, claim, status))
 
     def _expanded(self, volume: JsonDict, claim: JsonDict) -> JsonDict:
