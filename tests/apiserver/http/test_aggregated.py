@@ -9,6 +9,7 @@ import pytest
 
 from admissions import ask
 from dralab.apiserver.aggregation import services
+from dralab.apiserver.aggregation.services import document_path
 from dralab.apiserver.http import aggregated
 from dralab.apiserver.outgoing.targets import read_service
 from dralab.apiserver.resources.outgoing_calls import OutgoingSettings
@@ -94,6 +95,37 @@ def test_another_server_answers_for_its_group(cluster, there):
     found = json.loads(get(cluster, "/apis", Accept=AGGREGATED)[1])["items"][-1]
     assert found["versions"][0]["resources"][0]["resource"] == "things"
     assert get(cluster, "/apis/agg.io/v2/things")[0] == 404
+
+
+def test_the_document_of_another_server_is_listed_and_passed_on(cluster, there):
+    path = "/openapi/v3/apis/agg.io/v1?hash=AB12"
+    index = {"paths": {"apis/agg.io/v1": {"serverRelativeURL": path}}}
+    there.answers["/openapi/v3"] = lambda _: json.dumps(index).encode()
+    there.answers["/openapi/v3/apis/agg.io/v1"] = lambda _: b'{"openapi":"3.0.0"}'
+    assert register(cluster, there)["status"] == "True"
+    paths = json.loads(get(cluster, "/openapi/v3")[1])["paths"]
+    assert paths["apis/agg.io/v1"] == {"serverRelativeURL": path}
+    assert get(cluster, "/openapi/v3/apis/agg.io/v1") == (200, b'{"openapi":"3.0.0"}')
+    assert paths["apis/apps/v1"]["serverRelativeURL"].startswith("/openapi/v3/apis/apps/v1?hash=")
+    assert ask(cluster.server, "DELETE", f"{SERVICES}/v1.agg.io")[0] == 200
+    assert "apis/agg.io/v1" not in json.loads(get(cluster, "/openapi/v3")[1])["paths"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/openapi/v3/apis/apps/v1?hash=AB12",
+        "https://elsewhere.example/openapi/v3/apis/agg.io/v1",
+        "//elsewhere.example/openapi/v3/apis/agg.io/v1",
+        "/openapi/v3/apis/agg.io/v1?hash=AB12&next=//elsewhere.example",
+        None,
+    ],
+)
+def test_another_server_leads_to_its_own_document_only(path):
+    index = {"paths": {"apis/agg.io/v1": {"serverRelativeURL": path}}}
+    assert document_path("apis/agg.io/v1", index) == ""
+    for broken in (None, [], {"paths": None}, {"paths": {"apis/agg.io/v1": "x"}}):
+        assert document_path("apis/agg.io/v1", broken) == ""
 
 
 def test_a_server_that_is_not_there_is_not_asked(cluster, there):

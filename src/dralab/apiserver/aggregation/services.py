@@ -4,6 +4,7 @@ Source of conditions and words: k8s.io/kube-aggregator
 `pkg/controllers/status/remote/remote_available_controller.go`.
 """
 
+import re
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -33,11 +34,16 @@ AS_AGGREGATOR: Final = (
 TIMEOUT: Final = 5.0  # seconds for an answer to the question whether it is there
 AGAIN: Final = 30 * SECOND
 HTTPS: Final = 443
+HASH: Final = re.compile(r"(?:hash=[0-9A-Za-z]{1,256})?")
 
 
 @dataclass(slots=True)
 class RemoteVersion:
-    """A group and version of another server; `resources` is its APIResourceList."""
+    """A group and version of another server.
+
+    `resources` is its APIResourceList, `openapi` the path of its OpenAPI 3 document; empty where
+    it has none.
+    """
 
     name: str
     group: str
@@ -45,6 +51,24 @@ class RemoteVersion:
     spec: Mapping[str, Any]
     available: bool = False
     resources: JsonDict | None = None
+    openapi: str = ""
+
+
+def document_path(place: str, index: Any) -> str:
+    """Return where an index of OpenAPI 3 documents has that of a place; empty for nowhere.
+
+    Another server leads clients to its own document only.
+
+    >>> index = {"paths": {"apis/x.io/v1": {"serverRelativeURL": "/openapi/v3/apis/x.io/v1"}}}
+    >>> document_path("apis/x.io/v1", index), document_path("apis/y.io/v1", index)
+    ('/openapi/v3/apis/x.io/v1', '')
+    """
+    try:
+        found = str(index["paths"][place]["serverRelativeURL"])
+    except (LookupError, TypeError):
+        return ""
+    path, _, query = found.partition("?")
+    return found if path == f"/openapi/v3/{place}" and HASH.fullmatch(query) else ""
 
 
 class RemoteVersions:
@@ -144,10 +168,29 @@ class RemoteVersions:
         except Unreachable as error:
             reason, message = _reason(remote, str(error), path)
         available = reason == "Passed"
-        if available != remote.available:
-            remote.available = available
+        document = self._document(remote, client) if available else ""
+        if (available, document) != (remote.available, remote.openapi):
+            remote.available, remote.openapi = available, document
             self.context.kinds.changes += 1  # discovery is another one
         self._write(remote, available=available, reason=reason, message=message)
+
+    def _document(self, remote: RemoteVersion, client: "CallClient") -> str:
+        """Return the path of a version's OpenAPI 3 document, as its server's index has it."""
+        place = f"apis/{remote.group}/{remote.version}"
+        try:
+            target = self.target(remote, "/openapi/v3")
+            answer = client.call(target, b"", method="GET", timeout=TIMEOUT, headers=AS_AGGREGATOR)
+            return document_path(place, orjson.loads(answer.body))
+        except (Unreachable, orjson.JSONDecodeError):
+            return ""
+
+    def documents(self) -> dict[str, str]:
+        """Return the OpenAPI 3 documents of other servers: their paths by place."""
+        return {
+            f"apis/{remote.group}/{remote.version}": remote.openapi
+            for remote in list(self.all.values())
+            if remote.openapi
+        }
 
     def _write(self, remote: RemoteVersion, *, available: bool, reason: str, message: str) -> None:
         condition = {

@@ -48,9 +48,16 @@ class AggregatedApis:
 
     def answer(self, request: HttpRequest, parts: Sequence[str], user: User) -> Answer | None:
         """Return the answer of another server; None if none answers for that group."""
-        if len(parts) < 3 or parts[0] != "apis" or not self.remote.all:
+        if not self.remote.all:
             return None
-        found = self.remote.find(parts[1], parts[2])
+        match list(parts):
+            case ["apis", group, version, *_]:
+                found = self.remote.find(group, version)
+            case ["openapi", "v3", "apis", group, version]:
+                found = self.remote.find(group, version)
+                found = found if found is not None and found.openapi else None
+            case _:
+                found = None
         if found is None:
             return None
         if not found.available:

@@ -5,7 +5,7 @@ A document is forgotten when the kinds it describes change; its hash in the inde
 
 import gzip
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
 
@@ -38,10 +38,12 @@ class OpenApiPages:
         kinds: Kinds,
         server_version: str,
         lock: AbstractContextManager[object] | None = None,
+        elsewhere: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         self.kinds = kinds
         self.lock = lock or nullcontext()  # kinds change while it is held
         self.server_version = server_version
+        self.elsewhere = elsewhere  # paths of other servers' documents, by place
         self._changes = -1
         self._index: Kept = (b"", b"", "")
         self._hashes: dict[str, str] = {}
@@ -111,6 +113,8 @@ class OpenApiPages:
         if self._changes == self.kinds.changes:
             return
         found, self._hashes = openapi.index(self.kinds, self.server_version)
+        for place, path in self.elsewhere().items():
+            found["paths"].setdefault(place, {"serverRelativeURL": path})
         self._index = _packed(found)
         wanted = {f"v3/{place}#{hashed}" for place, hashed in self._hashes.items()}
         self._documents = {key: kept for key, kept in self._documents.items() if key in wanted}

@@ -68,7 +68,8 @@ class Pages:
         from dralab.apiserver.http.openapi_pages import OpenApiPages
 
         lock = self.resources.context.store.lock
-        return OpenApiPages(self.resources.kinds, self.version.gitVersion, lock)
+        elsewhere = self.remote.documents
+        return OpenApiPages(self.resources.kinds, self.version.gitVersion, lock, elsewhere)
 
     def answer(  # noqa: PLR0911 - one line per page
         self, request: HttpRequest, parts: Sequence[str]
