@@ -90,6 +90,22 @@ def test_ports_by_name_are_those_of_the_pod(lab):
     assert {port: len(items) for port, items in found.items()} == {8080: 1, 9090: 1}
 
 
+def test_ports_by_name_may_be_those_of_a_sidecar(lab):
+    port = [{"name": "http", "containerPort": 8081}]
+    inits = [
+        {"name": "once", "image": "x", "ports": [{"name": "http", "containerPort": 8080}]},
+        {"name": "side", "image": "x", "ports": port, "restartPolicy": "Always"},
+    ]
+    lab.add(SERVICES, service(ports=[{"name": "web", "port": 80, "targetPort": "http"}]))
+    made = pod("a", labels={"app": "x"}, nodeName="n0")
+    made["spec"]["initContainers"] = inits
+    lab.add(PODS, made)
+    lab.set_status(PODS, "a", podIP="10.0.0.1", podIPs=[{"ip": "10.0.0.1"}], phase="Running")
+    lab.wait(0.2)
+    [found] = slices(lab)
+    assert found["ports"] == [{"name": "web", "port": 8081, "protocol": "TCP"}]
+
+
 def test_a_slice_holds_a_hundred_and_what_is_there_stays(lab):
     lab.add(SERVICES, service())
     for number in range(105):

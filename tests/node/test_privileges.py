@@ -53,6 +53,13 @@ def test_the_hosts_file_has_the_pod_and_its_aliases():
     assert RESOLV not in found
 
 
+def test_a_node_with_a_network_is_the_host_of_pods_on_it():
+    assert hostname_of(pod(hostNetwork=True)) == ""
+    assert hostname_of(pod(hostNetwork=True), "n1") == "n1"
+    assert hostname_of(pod(hostNetwork=True), f"{'n' * 62}.x") == "n" * 62
+    assert hostname_of(pod(), "n1") == "web-0"
+
+
 def test_a_pod_can_name_its_own_servers():
     config = {
         "nameservers": ["1.1.1.1"],

@@ -266,7 +266,11 @@ def ports_of_pod(service: JsonDict, pod: JsonDict) -> Ports:
 
 
 def _named(pod: JsonDict, name: str, protocol: str) -> int | None:
-    containers: Iterable[Mapping[str, Any]] = pod["spec"].get("containers") or ()
+    """Return the number of a port that a container has, or a sidecar."""
+    spec = pod["spec"]
+    inits = spec.get("initContainers") or ()
+    sidecars = [each for each in inits if each.get("restartPolicy") == "Always"]
+    containers: Iterable[Mapping[str, Any]] = (*(spec.get("containers") or ()), *sidecars)
     for container in containers:
         for port in container.get("ports") or ():
             if port.get("name") == name and (port.get("protocol") or "TCP") == protocol:

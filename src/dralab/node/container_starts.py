@@ -44,6 +44,6 @@ def start_of(
         message_path=each.spec.get("terminationMessagePath", DEFAULT_PATH),
         privileges=privileges_of(pod, each.spec),
         etc=etc_files(pod, sandbox.ip, node.dns),
-        hostname=hostname_of(pod),
+        hostname=hostname_of(pod, node.name if node.network is not None else ""),
         sandbox=sandbox,
     )

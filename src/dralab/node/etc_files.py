@@ -24,13 +24,16 @@ fe00::2\tip6-allrouters
 """
 
 
-def hostname_of(pod: JsonDict) -> str:
-    """Return the name of a pod's host; empty if it is the machine's."""
+def hostname_of(pod: JsonDict, node: str = "") -> str:
+    """Return the name of a pod's host; empty if it is the machine's.
+
+    With a network of its own a `node` is the host of pods on that network.
+    """
     spec = pod["spec"]
     if over := spec.get("hostnameOverride"):
         return str(over)
     if spec.get("hostNetwork"):
-        return ""
+        return node[:LONGEST_NAME].rstrip("-.")
     name = spec.get("hostname") or pod["metadata"]["name"]
     return str(name)[:LONGEST_NAME].rstrip("-.")
 

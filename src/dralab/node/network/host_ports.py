@@ -30,7 +30,8 @@ def host_ports_of(pod: JsonDict, ip: str) -> list[HostPort]:
     """Return the ports that a pod with an address has on its node."""
     if pod["spec"].get("hostNetwork"):
         return []
-    containers = [*(pod["spec"].get("initContainers") or ()), *pod["spec"]["containers"]]
+    inits = pod["spec"].get("initContainers") or ()
+    sidecars = [each for each in inits if each.get("restartPolicy") == "Always"]
     return [
         HostPort(
             host="" if (host := port.get("hostIP") or "") in ANY else host,
@@ -39,7 +40,7 @@ def host_ports_of(pod: JsonDict, ip: str) -> list[HostPort]:
             pod=ip,
             pod_port=port["containerPort"],
         )
-        for container in containers
+        for container in (*sidecars, *pod["spec"]["containers"])
         for port in container.get("ports") or ()
         # A pair of namespaces carries IPv4 alone here.
         if port.get("hostPort") and ":" not in (port.get("hostIP") or "").removeprefix("::")
