@@ -234,14 +234,14 @@ def _kind_of(value: Any) -> str:
 
 
 def _string_errors(schema: Schema, value: str, path: str) -> Iterator[FieldError]:
-    longest = schema.get("maxLength")
+    # Of length and pattern the first is told of (kube-openapi, stringValidator).
+    longest, shortest = schema.get("maxLength"), schema.get("minLength")
+    pattern = schema.get("pattern")
     if longest is not None and len(value) > longest:
         yield too_long(path, longest)
-    shortest = schema.get("minLength")
-    if shortest is not None and len(value) < shortest:
+    elif shortest is not None and len(value) < shortest:
         yield invalid_value(path, value, f"{path} in body should be at least {shortest} chars long")
-    pattern = schema.get("pattern")
-    if pattern is not None and not _pattern(pattern).search(value):
+    elif pattern is not None and not _pattern(pattern).search(value):
         yield invalid_value(path, value, f"{path} in body should match '{pattern}'")
     check = FORMATS.get(schema.get("format", ""))
     if check is not None and not check(value):

@@ -462,3 +462,14 @@ def test_a_negative_limit_is_none(ask):
         ask("POST", FOOS, foo(name, n=1))
     _, found = ask("GET", f"{FOOS}?limit=-1")
     assert (len(found["items"]), found["metadata"].get("continue", "")) == (3, "")
+
+
+def test_of_the_length_and_the_pattern_of_a_text_the_first_is_told_of(ask):
+    text = {"type": "string", "minLength": 2, "pattern": "^[a-z]+$"}
+    of = {"spec": {"type": "object", "properties": {"t": text}}}
+    ask("POST", CRDS, definition(version(properties=of), plural="bars", kind="Bar"))
+    body = {"apiVersion": "x.io/v1", "kind": "Bar", "metadata": {"name": "a"}, "spec": {"t": "A"}}
+    _, refused = ask("POST", "/apis/x.io/v1/namespaces/default/bars", body)
+    assert [each["message"] for each in refused["details"]["causes"]] == [
+        'Invalid value: "A": spec.t in body should be at least 2 chars long'
+    ]
