@@ -61,11 +61,12 @@ def test_a_compressed_document_is_not_indented_for_a_browser(server):
     assert orjson.loads(gzip.decompress(packed.content))["openapi"] == "3.0.0"
 
 
-def test_kubectl_finds_an_empty_document_where_it_falls_back_to_protobuf(server):
+def test_the_older_document_is_protobuf_for_go_clients(server):
     accept = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
     found = asked(server, "/openapi/v2", accept=accept)
     assert found.status == 200
     assert found.content.startswith(b"\x0a\x032.0\x12")
+    assert b"io.k8s.api.apps.v1.Deployment" in found.content
     assert orjson.loads(asked(server, "/openapi/v2").content)["swagger"] == "2.0"
 
 

@@ -230,6 +230,25 @@ def test_scalars_and_unions_in_protobuf():
     assert b'"x"\n' in data
 
 
+def test_the_older_document_in_protobuf_has_the_same_paths_and_definitions():
+    plain = openapi.version2(Kinds([FOO]), "v1.36.2")
+    found = dict(fields_of(protobuf_form.encode_version2(plain)))
+    assert found[1] == b"2.0"
+    paths = [dict(fields_of(each)) for _, each in fields_of(found[8])]
+    assert [each[1].decode() for each in paths] == [*plain["paths"]]
+    (listing,) = [each[2] for each in paths if each[1] == b"/apis/example.com/v1/foos"]
+    operation = dict(fields_of(dict(fields_of(listing))[2]))
+    get = plain["paths"]["/apis/example.com/v1/foos"]["get"]
+    assert operation[5].decode() == get["operationId"]
+    named = [dict(fields_of(each)) for _, each in fields_of(found[9])]
+    assert [each[1].decode() for each in named] == [*plain["definitions"]]
+    (foo,) = [fields_of(each[2]) for each in named if each[1] == b"com.example.v1.Foo"]
+    assert (22, b"\x0a\x06object") in foo
+    extension = dict(fields_of(dict(foo)[31]))
+    assert extension[1] == b"x-kubernetes-group-version-kind"
+    assert b'"kind":"Foo"' in extension[2]
+
+
 RECORDED = json.loads((Path(__file__).parent / "custom-schemas.json").read_text())
 
 

@@ -26,7 +26,7 @@ KIND: Final = 2048  # bytes of JSON whose reading takes as long as the descripti
 INDEX_TYPE: Final = "text/plain; charset=utf-8"
 PLAIN: Final = ("application/json", "application/*", "*/*")
 PROTOBUF3: Final = "application/com.github.proto-openapi.spec.v3"
-# What kubectl falls back to for kinds that no OpenAPI 3 document describes.
+# What Go clients ask for (`OpenAPISchema`), and kubectl for kinds without an OpenAPI 3 document.
 PROTOBUF2: Final = "application/com.github.proto-openapi.spec.v2"
 
 
@@ -60,11 +60,10 @@ class OpenApiPages:
             case ["v3", *place] if (name := "/".join(place)) in self._hashes:
                 return self._document(request, name)
             case ["v2"] if _wants_protobuf(request, PROTOBUF2):
-                return self._empty_version2()
+                packed = self._as_protobuf(request, "v2", self._version2(request))
+                return _answer(request, packed, content_type=f"{PROTOBUF2}.v1.0+protobuf")
             case ["v2"]:
-                kinds = list(self.kinds)
-                made = lambda: openapi.version2(self.kinds, self.server_version)  # noqa: E731
-                return _answer(request, self._kept(request, "v2", kinds, made))
+                return _answer(request, self._version2(request))
             case _:
                 return None
 
@@ -96,18 +95,14 @@ class OpenApiPages:
             check(request, len(kept[0]))
             from dralab.apiserver.openapi import protobuf_form
 
-            found = self._protobufs[key] = _kept_as(protobuf_form.encode(orjson.loads(kept[0])))
+            of_version = protobuf_form.encode_version2 if key == "v2" else protobuf_form.encode
+            found = self._protobufs[key] = _kept_as(of_version(orjson.loads(kept[0])))
         return found
 
-    def _empty_version2(self) -> HttpResponse:
-        """Answer with a document of nothing: kubectl continues and says what it does not find.
-
-        gnostic's openapi_v2.Document: swagger[1], info[2] {title[1], version[2]}, paths[8].
-        """
-        info = _field(1, b"Kubernetes") + _field(2, self.server_version.encode())
-        body = _field(1, b"2.0") + _field(2, info) + _field(8, b"")
-        content_type = f"{PROTOBUF2}.v1.0+protobuf"
-        return HttpResponse(headers=(("Content-Type", content_type),), body=body)
+    def _version2(self, request: HttpRequest) -> Kept:
+        """Return the OpenAPI 2 document of everything. TakesLong."""
+        made = lambda: openapi.version2(self.kinds, self.server_version)  # noqa: E731
+        return self._kept(request, "v2", list(self.kinds), made)
 
     def _refresh(self) -> None:
         if self._changes == self.kinds.changes:
@@ -147,11 +142,6 @@ def _wants_protobuf(request: HttpRequest, form: str) -> bool:
     return any(item.startswith(form) for item in media) and not any(item in PLAIN for item in media)
 
 
-def _field(number: int, value: bytes) -> bytes:
-    """Return a protobuf field of less than 128 bytes."""
-    return bytes([number << 3 | 2, len(value)]) + value
-
-
 def _packed(document: dict[str, Any]) -> Kept:
     return _kept_as(orjson.dumps(document))
 
@@ -170,7 +160,7 @@ def _answer(
 ) -> HttpResponse:
     accept = request.headers.get("accept", "")
     clauses = negotiation.clauses(accept)
-    asked_for = content_type.startswith(PROTOBUF3)
+    asked_for = content_type.startswith((PROTOBUF2, PROTOBUF3))
     if accept and not asked_for and not any(clause.media in PLAIN for clause in clauses):
         raise ApiError(
             "NotAcceptable",
