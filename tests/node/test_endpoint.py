@@ -123,7 +123,7 @@ def test_logs_come_from_a_node_far_away(lab):
     lab.run("said", "for i in 1 2 3; do echo line $i; done", phase="Succeeded")
     assert lab.get("said/log") == (200, "line 1\nline 2\nline 3\n")
     assert lab.get("said/log?tailLines=1") == (200, "line 3\n")
-    assert lab.get("said/log?tailLines=x") == (400, 'tailLines: "x" is not a whole number')
+    assert lab.get("said/log?tailLines=x") == (400, 'strconv.ParseInt: parsing "x": invalid syntax')
     assert lab.get("said/log?previous=true") == (
         400,
         'previous terminated container "c" in pod "said" not found',

@@ -70,6 +70,7 @@ def test_a_container_gets_more_without_a_restart(lab):
     assert status(found) == (wanted["requests"], wanted, 0)
     assert condition_of(found, "PodResizeInProgress") is None
     assert found["status"]["observedGeneration"] == found["metadata"]["generation"] == 2
+    assert condition_of(found, "Ready")["observedGeneration"] == 2
     assert reasons(lab) == {"ResizeStarted", "ResizeCompleted"}
 
 

@@ -462,6 +462,11 @@ class PodLife:
             initialized=self._initialized(),
             started=self.prepared and bool(self.ip),
         )
+        # A kubelet does so since 1.34 (PodObservedGenerationTracking).
+        generation = found["observedGeneration"]
+        found["conditions"] = [
+            {**each, "observedGeneration": generation} for each in found["conditions"]
+        ]
         if self.verdict is None:
             found["conditions"] += self.resizes.conditions()
         return found
