@@ -2,6 +2,7 @@
 
 import pytest
 
+from dralab.api.status import ApiError
 from dralab.runtime.resources import SERVICES
 from labs import Lab
 
@@ -47,3 +48,27 @@ def test_an_address_of_a_load_balancer_is_one_of_its_own_by_default():
         "Proxy",
         None,
     ]
+
+
+def test_a_balancer_of_local_traffic_has_a_port_for_health_checks():
+    client = Lab().client
+    local = {"type": "LoadBalancer", "externalTrafficPolicy": "Local", "ports": [{"port": 80}]}
+    made = client.create(SERVICES, {"metadata": {"name": "s"}, "spec": local}, "default")
+    number = made["spec"]["healthCheckNodePort"]
+    assert 30000 <= number <= 32767
+    assert number != made["spec"]["ports"][0]["nodePort"]
+    # It stays, also where a client leaves it out, and another service cannot have it.
+    put = {**made, "spec": {k: v for k, v in made["spec"].items() if k != "healthCheckNodePort"}}
+    assert client.update(SERVICES, put)["spec"]["healthCheckNodePort"] == number
+    with pytest.raises(ApiError, match=r"spec\.healthCheckNodePort: Forbidden: field is immutable"):
+        client.patch(
+            SERVICES, "s", {"spec": {"healthCheckNodePort": 30000 + (number == 30000)}}, "default"
+        )
+    for wanted, why in ((number, "already allocated"), (80, "not in the valid range")):
+        other = {"metadata": {"name": "o"}, "spec": {**local, "healthCheckNodePort": wanted}}
+        with pytest.raises(ApiError, match=f"requested HealthCheck NodePort {wanted}: .*{why}"):
+            client.create(SERVICES, other, "default")
+    left = client.patch(SERVICES, "s", {"spec": {"externalTrafficPolicy": "Cluster"}}, "default")
+    assert "healthCheckNodePort" not in left["spec"]
+    free = {"metadata": {"name": "o"}, "spec": {**local, "healthCheckNodePort": number}}
+    assert client.create(SERVICES, free, "default")["spec"]["healthCheckNodePort"] == number

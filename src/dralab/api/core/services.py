@@ -119,7 +119,7 @@ class ServiceStrategy(Strategy):
         return service_status_errors(new, old)
 
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the change: an address stays."""
+        """Return what is wrong with the change: an address stays, and the port of health checks."""
         errors = self.validate(new)
         before, after = old["spec"].get("clusterIP"), new["spec"].get("clusterIP")
         if before and after != before and new["spec"].get("type") != "ExternalName":
@@ -128,6 +128,9 @@ class ServiceStrategy(Strategy):
                     "spec.clusterIPs[0]", [after] if after else None, "may not change once set"
                 )
             )
+        held, wanted = (each["spec"].get("healthCheckNodePort") for each in (old, new))
+        if held and wanted and held != wanted:
+            errors.append(fields.forbidden("spec.healthCheckNodePort", "field is immutable"))
         return errors
 
     def warnings(self, value: JsonDict, old: JsonDict | None = None) -> list[str]:  # noqa: ARG002

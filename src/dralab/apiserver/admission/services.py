@@ -48,6 +48,8 @@ class ServiceAddresses:
             for port in spec.get("ports") or ():
                 if number := port.get("nodePort"):
                     _count(self.ports, number, change)
+            if number := spec.get("healthCheckNodePort"):
+                _count(self.ports, number, change)
 
     def admit(self, review: Review) -> None:
         """Assign the missing addresses of a service; Invalid if it asks for one that is taken."""
@@ -69,6 +71,8 @@ class ServiceAddresses:
         self._families(spec)
         if kind in {"NodePort", "LoadBalancer"}:
             self._node_ports(review, spec, before)
+        if kind == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local":
+            self._health_port(review, spec, before)
 
     def _check_stacks(self, review: Review, spec: JsonDict) -> None:
         """Refuse what needs a second family of addresses, which this cluster does not have."""
@@ -186,6 +190,25 @@ class ServiceAddresses:
                     "30000-32767",
                 )
             mine.add(number)
+
+    def _health_port(self, review: Review, spec: JsonDict, before: JsonDict) -> None:
+        """Assign the port at which a node says whether it has an endpoint of its own."""
+        had = before.get("healthCheckNodePort") or 0
+        mine = {port.get("nodePort") or 0 for port in spec.get("ports") or ()}
+        number = spec.get("healthCheckNodePort") or had
+        if number and number != had:
+            why = ""
+            if number in self.ports or number in mine:
+                why = "provided port is already allocated"
+            elif number not in NODE_PORTS:
+                why = (
+                    "provided port is not in the valid range. The range of valid ports is "
+                    "30000-32767"
+                )
+            if why:
+                text = f"failed to allocate requested HealthCheck NodePort {number}: {why}"
+                raise ApiError("InternalError", f"Internal error occurred: {text}", code=500)
+        spec["healthCheckNodePort"] = number or self._free_port(review, mine)
 
     def _free_port(self, review: Review, mine: set[int]) -> int:
         if review.dry_run:
