@@ -259,22 +259,36 @@ class PrivateRoot(Root):
             for name in ("new", "work"):
                 os.mkdir(f"{here}/{name}")
             shutil.copystat(path, f"{here}/new")
-            lower = path
+            work = f"upperdir={here}/new,workdir={here}/work"
             if self.image and path == "/":
-                lower = f"{_escaped(self.image)}:{self._machine(here)}"
-            options = f"lowerdir={lower},upperdir={here}/new,workdir={here}/work"
-            _mount("overlay", here, "overlay", 0, options)
+                self._lay_image(here, work)
+            else:
+                _mount("overlay", here, "overlay", 0, f"lowerdir={path},{work}")
         except OSError:
             _checked(_libc.umount2(here.encode(), MNT_DETACH), f"umount {here}")
             raise
         self.filled.append(here)
 
-    def _machine(self, here: str) -> str:
-        """Show the machine's root once more: a layer can't lie in another one of its overlay."""
+    def _lay_image(self, here: str, work: str) -> None:
+        """Lay the files of an image over the machine's root.
+
+        A layer can't lie in another one of its overlay, as the image's directory mostly does: then
+        the machine's root is shown by an overlay of its own. Kernels stack no more than two, which
+        is too few where the machine is itself a container; there, a volume can hold the files.
+        """
+        image = _escaped(self.image)
+        with contextlib.suppress(OSError):
+            _mount("overlay", here, "overlay", 0, f"lowerdir={image}:/,{work}")
+            return
         for name in ("none", "machine"):
             os.mkdir(f"{here}/{name}")
-        _mount("overlay", f"{here}/machine", "overlay", 0, f"lowerdir={here}/none:/")
-        return f"{here}/machine"
+        machine = f"{here}/machine"
+        try:
+            _mount("overlay", machine, "overlay", 0, f"lowerdir={here}/none:/")
+            _mount("overlay", here, "overlay", 0, f"lowerdir={image}:{machine},{work}")
+        except OSError as error:
+            text = f"the files of the image, {self.image}, cannot be laid over this machine's"
+            raise OSError(error.errno, f"{text}: {error}") from error
 
 
 def _mounts() -> "list[tuple[str, str]]":
