@@ -26,11 +26,14 @@ SHOWN = 300  # characters of a failure
 
 def main(arguments: Sequence[str]) -> int:
     """Run the tests; print what failed and how many passed."""
-    own, _, more = " ".join(arguments).partition(" -- ")
-    if not 3 <= len(own.split()) <= 4:
+    given, more = list(arguments), list[str]()
+    if "--" in given:
+        at = given.index("--")
+        given, more = given[:at], given[at + 1 :]
+    if not 3 <= len(given) <= 4:
         print(__doc__, file=sys.stderr)
         return 2
-    place, kubeconfig, chosen, *count = own.split()
+    place, kubeconfig, chosen, *count = given
     folder = Path(place).resolve()
     report = folder / "results.json"
     report.unlink(missing_ok=True)
@@ -38,7 +41,7 @@ def main(arguments: Sequence[str]) -> int:
         folder / "ginkgo", f"--procs={count[0] if count else 2}", "--no-color", "--timeout=3h",
         f"--focus={focus(chosen)}", f"--json-report={report.name}", f"--output-dir={folder}",
         folder / "e2e.test", "--", f"-kubeconfig={Path(kubeconfig).resolve()}", *OPTIONS,
-        *more.split(),
+        *more,
     ]  # fmt: skip
     with (folder / "e2e.log").open("w") as log:
         subprocess.run(list(map(str, command)), stdout=log, stderr=log, check=False)
