@@ -84,6 +84,32 @@ def same(left: Document, right: Document) -> bool:
 # --- RFC 7386 -------------------------------------------------------------------------
 
 
+def server_merge_patch(document: Document, patch: Document) -> Document:
+    """Return the document after a merge patch as API servers apply it.
+
+    They also drop the nulls of objects in a list, which the standard keeps (evanphx/json-patch,
+    pruneAryNils).
+
+    >>> server_merge_patch({}, {"a": [{"b": None, "c": 1}, None]})
+    {'a': [{'c': 1}, None]}
+    """
+    return merge_patch(document, _without_listed_nulls(document, patch))
+
+
+def _without_listed_nulls(document: Document, patch: Document) -> Document:
+    if isinstance(patch, dict):
+        there = document if isinstance(document, dict) else {}
+        return {key: _without_listed_nulls(there.get(key), item) for key, item in patch.items()}
+    # A list in the place of an object is taken as it is.
+    return patch if isinstance(document, dict) else _without_nulls(patch)
+
+
+def _without_nulls(value: Document) -> Document:
+    if isinstance(value, dict):
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    return [_without_nulls(item) for item in value] if isinstance(value, list) else value
+
+
 def merge_patch(document: Document, patch: Document) -> Document:
     """Return the document after a merge patch (RFC 7386).
 

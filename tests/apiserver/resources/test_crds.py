@@ -473,3 +473,12 @@ def test_of_the_length_and_the_pattern_of_a_text_the_first_is_told_of(ask):
     assert [each["message"] for each in refused["details"]["causes"]] == [
         'Invalid value: "A": spec.t in body should be at least 2 chars long'
     ]
+
+
+def test_a_merge_patch_leaves_no_null_in_an_object_of_a_list(ask):
+    free = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    ask("POST", CRDS, definition(version(properties={"spec": free}), plural="bars", kind="Bar"))
+    bars = "/apis/x.io/v1/namespaces/default/bars"
+    ask("POST", bars, {"apiVersion": "x.io/v1", "kind": "Bar", "metadata": {"name": "a"}})
+    _, found = ask.merge(f"{bars}/a", {"spec": {"l": [{"a": None, "b": 1}, None]}})
+    assert found["spec"] == {"l": [{"b": 1}, None]}

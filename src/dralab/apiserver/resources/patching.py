@@ -94,7 +94,7 @@ def edited(  # noqa: PLR0917 - all of it decides
         elif type == "strategic":
             value = strategic_merge(current, patch or {}, ownership.schema_of(context, kind))
         else:
-            value = patches.merge_patch(current, patch)
+            value = patches.server_merge_patch(current, patch)
     except TooManyOperations as error:
         why = f"Request entity too large: {error}"
         raise ApiError("RequestEntityTooLarge", why) from error
