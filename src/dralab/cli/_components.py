@@ -55,9 +55,9 @@ IMAGE_MAP = click.option(
     metavar="IMAGE=COMMAND",
     help="With --runtime process: the program on this machine to run for an image. /FOLDER/ goes "
     "before PATH instead, and the container's own command stays; a command after it is for "
-    "containers that have none. /FILES/. has the files of the image, which its containers see at "
-    "their paths (root and --mount-namespaces). @FILE reads a YAML map, @DIRECTORY all its *.yaml "
-    "files.",
+    "containers that have none, one after -- for those without arguments too. /FILES/. has the "
+    "files of the image, which its containers see at their paths (root and --mount-namespaces). "
+    "@FILE reads a YAML map, @DIRECTORY all its *.yaml files.",
 )
 
 NAMESPACES = click.option(

@@ -2,8 +2,9 @@
 
 A command takes the place of the container's own. A folder, marked by a final slash, goes before
 `PATH`, and the container's own command stays: containers of one image stay apart. A command after
-the folder is for the containers that have none, as the entry point of an image is. A directory
-marked by a final `/.` has the files of an image, which a container finds at their paths
+the folder is for the containers that have none, as the entry point of an image is; one after `--`
+only for those without arguments too, as the default command of an image is. A directory marked by
+a final `/.` has the files of an image, which a container finds at their paths
 (`mount_launcher`). Of both, a volume of the image has the files.
 """
 
@@ -18,6 +19,8 @@ from dralab.api.yaml_documents import YamlError, single
 from dralab.node.containers import ContainerStart, ContainerStartError
 
 FILES: Final = "/."
+# Before the command of containers that have neither a command nor arguments.
+DEFAULTS: Final = "--"
 
 
 class ImageMapError(ValueError):
@@ -38,8 +41,9 @@ def image_map(entries: Sequence[str]) -> dict[str, list[str]]:
     """Return image → words of the command, or one folder that ends in a slash.
 
     Entries are `IMAGE=COMMAND`, `IMAGE=/FOLDER/`, `IMAGE=/FOLDER/ COMMAND`, `IMAGE=/FILES/.`,
-    `IMAGE=/FILES/. COMMAND`, or `@FILE` of YAML; `@DIRECTORY` reads all its `*.yaml` files by name.
-    `IMAGE#CONTAINER` is for one container of that image alone. ImageMapError.
+    `IMAGE=/FILES/. COMMAND`, `IMAGE=/FILES/. -- COMMAND`, or `@FILE` of YAML; `@DIRECTORY` reads
+    all its `*.yaml` files by name. `IMAGE#CONTAINER` is for one container of that image alone.
+    ImageMapError.
 
     >>> image_map(["ghcr.io/x/plugin:v1=/opt/plugin -v 5"])
     {'ghcr.io/x/plugin:v1': ['/opt/plugin', '-v', '5']}
@@ -71,11 +75,14 @@ def mapped(start: ContainerStart, images: Mapping[str, Sequence[str]]) -> Mapped
     words = images[key]
     if not _has_directory(words):
         return Mapped([*words, *start.args])
-    directory = words[0]
-    if len(start.argv) <= len(start.args) and len(words) > 1:
-        argv = [*words[1:], *start.args]
+    directory, after = words[0], words[1:]
+    has_defaults = after[:1] == [DEFAULTS]
+    if len(start.argv) <= len(start.args) and after and not has_defaults:
+        argv = [*after, *start.args]
     elif start.argv:
         argv = [*start.argv]
+    elif has_defaults:
+        argv = [*after[1:]]
     else:
         raise ContainerStartError(
             f"container {start.name} has no command: `--image-map {key}={directory}` keeps the "
@@ -171,4 +178,6 @@ def _words(image: str, command: str) -> list[str]:
         raise ImageMapError(f"{image}: the command is missing: write IMAGE=COMMAND")
     if words[0].endswith(FILES) and not Path(words[0]).is_dir():
         raise ImageMapError(f"{image}: {words[0]} is not a directory with the files of an image")
+    if _has_directory(words) and words[1:] == [DEFAULTS]:
+        raise ImageMapError(f"{image}: no command after {DEFAULTS}: write {words[0]} -- COMMAND")
     return words
