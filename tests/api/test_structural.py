@@ -99,6 +99,21 @@ def test_unknown_fields_are_named_and_pruned():
     assert value == {"name": "a", "free": {"x": 1}, "items": [{"k": "a"}], "labels": {"l": "v"}}
 
 
+def test_the_metadata_of_an_embedded_object_has_the_fields_of_all_objects():
+    metadata = {"type": "object", "properties": {"name": {"type": "string"}}}
+    schema = {
+        "type": "object",
+        "x-kubernetes-embedded-resource": True,
+        "properties": {"metadata": metadata, "spec": {"type": "object"}},
+    }
+    value = {
+        "apiVersion": "v1", "kind": "Foo", "spec": {},
+        "metadata": {"name": "a", "namespace": "b", "labels": {"c": "d"}, "extra": 1},
+    }  # fmt: skip
+    assert structural.prune(schema, value) == ["metadata.extra"]
+    assert value["metadata"] == {"name": "a", "namespace": "b", "labels": {"c": "d"}}
+
+
 def test_nulls_that_are_neither_allowed_nor_defaulted_are_dropped():
     # As kube-apiserver 1.36.2 stores them.
     schema = {

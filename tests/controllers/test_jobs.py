@@ -463,3 +463,14 @@ def test_a_job_of_another_controller_is_left_alone(lab, manager, pods):
     lab.wait(5)
     assert len(lab.all(PODS)) == pods
     assert bool(lab.get(JOBS, "j").get("status")) == bool(pods)
+
+
+def test_a_cron_job_says_that_an_active_job_is_gone(lab):
+    lab.add(CRON_JOBS, cron_job("c", "* * * * *", concurrencyPolicy="Forbid"))
+    lab.wait(61)
+    (name,) = lab.names(JOBS)
+    lab.delete(JOBS, name)
+    lab.wait(5)
+    assert not lab.get(CRON_JOBS, "c")["status"].get("active")
+    (event,) = [event for event in lab.all(EVENTS) if event["reason"] == "MissingJob"]
+    assert event["message"] == f"Active job went missing: {name}"

@@ -219,6 +219,23 @@ def test_a_policy_that_changes_gives_claims_another_owner(lab):
         assert [each["kind"] for each in held["metadata"].get("ownerReferences", [])] == owners
 
 
+def test_a_claim_that_another_controller_owns_stays_when_its_set_shrinks(lab):
+    lab.add(STATEFUL_SETS, with_claims("s", "Delete", "Retain"))
+    lab.wait(2)
+    other = {"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": "u", "controller": True}
+    lab.add(CONFIG_MAPS, {"metadata": {"name": "o", "namespace": "default"}})
+    other["uid"] = lab.get(CONFIG_MAPS, "o")["metadata"]["uid"]
+    patch = {"metadata": {"ownerReferences": [other]}}
+    lab.client.patch(VOLUME_CLAIMS, "data-s-1", patch, "default")
+    policy = {RETENTION: {"whenDeleted": "Delete", "whenScaled": "Delete"}}
+    lab.client.patch(STATEFUL_SETS, "s", {"spec": {"replicas": 0, **policy}}, "default")
+    lab.wait(5)
+    assert lab.names(PODS) == []
+    assert lab.names(VOLUME_CLAIMS) == ["data-s-1"]
+    owners = lab.get(VOLUME_CLAIMS, "data-s-1")["metadata"]["ownerReferences"]
+    assert [each["kind"] for each in owners] == ["ConfigMap"]
+
+
 def test_the_template_of_a_daemon_set_has_a_number(lab):
     lab.add(DAEMON_SETS, workload("d"))
     lab.wait(1)

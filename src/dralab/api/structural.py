@@ -18,13 +18,16 @@ from dralab.api.fields import (
     too_long,
     too_many,
 )
-from dralab.api.metadata import annotation_problems, label_problems
+from dralab.api.metadata import NOT_IN_TEMPLATES, annotation_problems, label_problems
 from dralab.kernel.times import is_date
 from dralab.values import names
 from dralab.values.remembering import remembered
 
 Schema = Mapping[str, Any]
 
+OBJECT_META: Final[Schema] = {
+    "properties": {key: {} for key in [*NOT_IN_TEMPLATES, "labels", "annotations"]}
+}
 MAX_DEPTH: Final = 200
 MAX_DEFAULTS: Final = 1_000_000  # values that the defaults of a schema may add to one object
 DEFAULTS: Final = 4  # defaults that are filled in while an object without fields is read
@@ -423,12 +426,14 @@ def _visit(schema: Schema, value: Any, path: str, found: list[str], *, prune: bo
     embedded = bool(schema.get("x-kubernetes-embedded-resource"))
     for name in list(value):
         where = _join(path, name)
-        if name in properties:
+        if embedded and name in {"apiVersion", "kind", "metadata"}:
+            # Whatever its schema says, metadata has the fields of ObjectMeta (`objectmeta`).
+            if name == "metadata":
+                _visit(OBJECT_META, value[name], where, found, prune=prune)
+        elif name in properties:
             _visit(properties[name], value[name], where, found, prune=prune)
         elif isinstance(extra, dict):
             _visit(extra, value[name], where, found, prune=prune)
-        elif embedded and name in {"apiVersion", "kind", "metadata"}:
-            continue
         elif not keeps and (properties or schema.get("type") == "object"):
             found.append(where)
             if prune:

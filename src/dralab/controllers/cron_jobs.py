@@ -161,6 +161,12 @@ class CronJobs:
         ]
         held = {item["uid"]: item for item in before.get("active") or ()}
         active = [held.get(item["uid"], item) for item in active]
+        for missing in held.keys() - {uid_of(job) for job in jobs}:
+            if item := self._looked_for(held[missing]):
+                active.append(item)
+            else:
+                name = held[missing]["name"]
+                self._event(cron_job, "MissingJob", f"Active job went missing: {name}")
         for job in jobs:
             if _is_over(job) and uid_of(job) in held:
                 how = "Complete" if _is_over(job) == "Complete" else "Failed"
@@ -180,6 +186,16 @@ class CronJobs:
         if latest:
             status["lastSuccessfulTime"] = latest
         return write_status(self.manager, CRON_JOBS, self.cron_jobs, cron_job, status)
+
+    def _looked_for(self, item: JsonDict) -> JsonDict | None:
+        """Return an active job that only the cache does not have yet; None if it is gone."""
+        try:
+            self.client.get(JOBS, item["name"], item["namespace"])
+        except ApiError as error:
+            if error.reason == "NotFound":
+                return None
+            raise
+        return item
 
     def _forget(self, cron_job: JsonDict, jobs: list[JsonDict]) -> None:
         spec = cron_job["spec"]

@@ -96,11 +96,25 @@ class SetClaims:
             owner = [self._reference(stateful)]
         ours = {uid_of(stateful), uid_of(pod)}
 
+        namesakes = {("StatefulSet", stateful["metadata"]["name"]), ("Pod", key_of(pod).name)}
+        retained = _policy(stateful, "whenScaled") != DELETE and not owner
+
         def hand_over(claim: JsonDict) -> bool:
             held = owners_of(claim)
-            wanted = [each for each in held if each["uid"] not in ours] + owner
+            others = [each for each in held if each["uid"] not in ours]
+            if any((each["kind"], each["name"]) in namesakes for each in others):
+                return False  # of one that was deleted: the garbage collector's
+            conflict = not retained and any(each.get("controller") for each in others)
+            wanted = others if conflict else others + owner
             if [each["uid"] for each in wanted] == [each["uid"] for each in held]:
                 return False
+            if conflict:
+                told = (
+                    f"PersistentVolumeClaim {claim['metadata']['name']} has a conflicting "
+                    "OwnerReference that acts as a manging controller, the retention policy is "
+                    "ignored for this claim"
+                )
+                self.control.say(stateful, "ConflictingController", told, bad=True)
             claim["metadata"]["ownerReferences"] = wanted
             return True
 
