@@ -105,7 +105,7 @@ class SetClaims:
             if any((each["kind"], each["name"]) in namesakes for each in others):
                 return False  # of one that was deleted: the garbage collector's
             conflict = not retained and any(each.get("controller") for each in others)
-            wanted = others if conflict else others + owner
+            wanted = others if conflict else [*others, *owner]
             if [each["uid"] for each in wanted] == [each["uid"] for each in held]:
                 return False
             if conflict:
