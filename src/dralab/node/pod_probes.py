@@ -40,13 +40,17 @@ class PodProbes:
     ) -> list[int]:
         """Run the probes that are due; return in how many nanoseconds the next ones are.
 
-        A container that fails its liveness or startup probe has `grace` seconds to end.
+        A container that fails its liveness or startup probe has `grace` seconds to end. One that is
+        being stopped is still asked whether it is ready, if it is real (kubelet, prober.doProbe):
+        a Service may lead to it until it is gone.
         """
         delays, now = [], self.node.clock.now()
         for each in containers:
             for probing in list(each.probes.values()):
-                if each.container is None or each.stopping or each.starting:
+                if each.container is None or each.starting:
                     break
+                if each.stopping and not _outlasts(each, probing):
+                    continue
                 if probing.kind != "startupProbe" and not each.has_started:
                     continue
                 if probing.kind == "startupProbe" and probing.good:
@@ -72,7 +76,9 @@ class PodProbes:
 
         def answered(found: str | Exception | None) -> None:
             probing.asked = False
-            if each.container is not container or each.stopping:
+            if each.container is not container:
+                return
+            if each.stopping and not _outlasts(each, probing):
                 return
             problem = str(found) if isinstance(found, Exception) else found
             self._answered(pod, each, probing, problem, grace)
@@ -103,3 +109,8 @@ class PodProbes:
         own = probing.spec.get("terminationGracePeriodSeconds")
         end(self.node, pod, each, grace if own is None else float(own))
         return True
+
+
+def _outlasts(each: RunningContainer, probing: ProbeRecord) -> bool:
+    """Return whether a probe goes on while its container is being stopped."""
+    return probing.kind == "readinessProbe" and getattr(each.container, "real", False)

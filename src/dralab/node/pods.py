@@ -98,7 +98,9 @@ class PodLife:
         """Do the next step; return in how many nanoseconds to look again."""
         self.pod = pod
         if is_deleting(pod):
-            return self.end(self._grace())
+            again, grace = self.end(self._grace()), self._grace()
+            later = self.probing.look(pod, self.containers, grace)
+            return min(later if again is None else [again, *later], default=None)
         if self.verdict is not None:
             self._stop_sidecars()
             return self._release()
