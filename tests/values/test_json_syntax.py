@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dralab.values.json_syntax import duplicate_fields, go_error, may_have_duplicates
+from dralab.values.json_syntax import duplicate_fields, go_error, may_have_duplicates, strict_errors
 
 CASES = [
     ("", "unexpected end of JSON input"),
@@ -86,3 +86,12 @@ def test_repeated_keys_are_never_missed(value):
 def test_repeated_keys_are_told_with_their_place():
     text = b'{"a":{"b":1,"b":2},"c":[{"d":1},{"d":1,"d":2}],"a":{}}'
     assert duplicate_fields(text) == ["a.b", "c[1].d", "a"]
+
+
+def test_strict_errors_know_keys_with_dots_and_what_is_in_lists():
+    text = b'{"a.b": 1, "c": [{"d": 1, "d": 2, "x.y": {"d": 1, "d": 2}}], "d": 1, "a.b": 2}'
+    assert strict_errors(text, ["a.b", "c[0].x.y"]) == [
+        ("unknown", "a.b"),
+        ("duplicate", "c[0].d"),
+        ("unknown", "c[0].x.y"),
+    ]

@@ -7,7 +7,7 @@ Source of the rules and the words: Go's `encoding/json` scanner, `sigs.k8s.io/js
 
 import json
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Any, Final
 
 from dralab.values.go_text import go_quoted
@@ -74,8 +74,10 @@ def strict_errors(data: bytes, unknown: Collection[str]) -> list[tuple[str, str]
     >>> strict_errors(b'{"x": 1, "a": 1, "a": 2, "y": {"b": 1, "b": 2}}', {"x", "y"})
     [('unknown', 'x'), ('duplicate', 'a'), ('unknown', 'y')]
     """
+    # What an unknown path may end with: keys have dots, too.
+    ends = {path[at:] for path in unknown for at in _beginnings(path)}
     found: dict[tuple[str, str], None] = {}
-    _judge(json.loads(data, object_pairs_hook=_Pairs), None, frozenset(unknown), found)
+    _judge(json.loads(data, object_pairs_hook=_Pairs), "", (frozenset(unknown), ends), found)
     return list(found)[:MAX_STRICT_ERRORS]
 
 
@@ -122,25 +124,37 @@ def _collect(value: Any, above: Steps, found: dict[str, None]) -> None:
                 _collect(item, (above, f"[{index}]"), found)
 
 
+def _beginnings(path: str) -> Iterator[int]:
+    """Yield where a key may begin in a path."""
+    yield 0
+    for found in re.finditer(r"\.", path):
+        yield found.end()
+
+
 def _judge(
-    value: Any, above: Steps, unknown: Collection[str], found: dict[tuple[str, str], None]
+    value: Any,
+    path: str,
+    unknown: tuple[Collection[str], Collection[str]],
+    found: dict[tuple[str, str], None],
 ) -> None:
+    """Gather what is unknown or repeated; only of those, and of objects, the path is made."""
+    paths, ends = unknown
+    begin = f"{path}." if path else ""
     if isinstance(value, _Pairs):
         seen: set[str] = set()
         for key, item in value:
-            here = (above, f".{key}" if above else key)
-            if (path := _path(here)) in unknown:
-                found["unknown", path] = None
+            if key in ends and begin + key in paths:
+                found["unknown", begin + key] = None
                 continue
             if key in seen:
-                found["duplicate", path] = None
+                found["duplicate", begin + key] = None
             seen.add(key)
             if type(item) in NESTED:
-                _judge(item, here, unknown, found)
+                _judge(item, begin + key, unknown, found)
     elif isinstance(value, list):
         for index, item in enumerate(value):
             if type(item) in NESTED:
-                _judge(item, (above, f"[{index}]"), unknown, found)
+                _judge(item, f"{path}[{index}]", unknown, found)
 
 
 def _path(steps: Steps) -> str:

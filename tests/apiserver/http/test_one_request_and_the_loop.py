@@ -367,6 +367,8 @@ LONG = {
     "a change of their definition": ("PUT", f"{DEFINITIONS}/widgets.x.io", b"{}", JSON, ""),
     "YAML in braces": ("POST", CONFIG_MAPS, b"{a: [" + b"a," * 10_000 + b"]}", YAML, ""),
     "YAML to apply": ("PATCH", CONFIG_MAPS + "/x", b"{a: [" + b"a," * 10_000 + b"]}", APPLY, "fieldManager=x"),
+    "repeated keys to apply": (
+        "PATCH", CONFIG_MAPS + "/x", b'{"a":1' + b',"a":1' * 10_000 + b"}", APPLY, "fieldManager=x"),
     "alternatives": ("POST", WIDGETS, widget(chosen=["x"] * 2000), JSON, ""),
     "defaults": ("POST", WIDGETS, widget(filled=[{}] * 3000), JSON, ""),
     "a rule of loops": ("POST", WIDGETS, widget(ruled=["x"] * 1000), JSON, ""),

@@ -119,3 +119,10 @@ def test_a_strict_apply_is_refused_after_it_was_merged(ask, again):
         "failed to create typed patch object (/d; apps/v1, Kind=Deployment): "
         ".spec.bogus: field not declared in schema",
     )
+
+
+def test_of_a_long_text_repeated_fields_are_named_first(ask):
+    spec = '"bogus":"%s","replicas":2,"replicas":3' % ("x" * 70_000)
+    status, refused = ask("POST", f"{DEPLOYMENTS}?fieldValidation=Strict", written(spec))
+    said = 'duplicate field "spec.replicas", unknown field "spec.bogus"'
+    assert (status, refused["message"]) == (400, BEGIN + said)

@@ -19,6 +19,7 @@ NO_YAML: Final = "couldn't get version/kind; yaml parse error: "
 UNRECOGNIZED: Final = re.compile(
     r"the object provided is unrecognized \(must be of type \w+\): (?P<why>.*) \(.*\)", re.DOTALL
 )
+ORDERED: Final = 64 * 1024
 MAX_NODES: Final = 1_000_000
 MAX_DEPTH: Final = 200
 JSON_TYPES: Final = frozenset({"", "application/json", "*/*"})
@@ -134,7 +135,10 @@ def _json(data: bytes, expected: str, *, count_repeats: bool) -> Body:
                 data, expected, "couldn't get version/kind; json parse error: exceeded max depth"
             ) from error
         if count_repeats and may_have_duplicates(data, encoded):
-            repeats = Repeats(paths=tuple(duplicate_fields(data)), text=data)
+            paths = tuple(duplicate_fields(data))
+            # The text tells their order among other complaints; a long one is not read again.
+            text = data if paths and len(data) <= ORDERED else b""
+            repeats = Repeats(paths=paths, text=text)
     return Body(value, repeats)
 
 

@@ -26,6 +26,7 @@ from dralab.apiserver.resources.context import key_of
 from dralab.apiserver.resources.options import ListOptions
 from dralab.apiserver.resources.server import Resources
 from dralab.apiserver.storage import Damaged, Stored
+from dralab.values.json_syntax import may_have_duplicates
 
 MANY: Final = 500  # objects that may always be looked at one by one
 TERMS: Final = 8  # terms of a selector that take as long as reading a byte
@@ -153,13 +154,18 @@ class Weights:
 
 
 def check_yaml(request: HttpRequest) -> None:
-    """Weigh a body that may be YAML: most are JSON, but an opening brace proves nothing."""
+    """Weigh a body that may be YAML: most are JSON, but an opening brace proves nothing.
+
+    JSON that may give a key twice is read as YAML, for the lines of these keys. TakesLong.
+    """
     weight = len(request.body) * YAML_READ
     if request.brief and weight > HEAVY:
         try:
-            orjson.loads(request.body)
-        except orjson.JSONDecodeError:
+            again = orjson.dumps(orjson.loads(request.body))
+        except (orjson.JSONDecodeError, orjson.JSONEncodeError):
             raise TakesLong(weight) from None
+        if may_have_duplicates(request.body, again):
+            raise TakesLong(weight)
 
 
 def check(request: HttpRequest, weight: int) -> None:

@@ -46,7 +46,8 @@ class ListOptions:
 class Repeats:
     """The keys that a body gives more than once.
 
-    Of JSON their `paths` and the body's `text`; of YAML the `lines` in which go-yaml says so.
+    Of JSON their `paths` and the body's `text`, unless that is long; of YAML the `lines` in which
+    go-yaml says so.
     """
 
     paths: Sequence[str] = ()
