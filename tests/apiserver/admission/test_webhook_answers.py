@@ -16,7 +16,8 @@ def warned(*texts):
     ("status", "code", "details"),
     [
         ({"message": "no"}, 400, None),
-        ({"message": "no", "code": 700}, 700, None),
+        ({"message": "no", "code": 599}, 599, None),
+        ({"message": "no", "code": 700}, 400, None),
         (
             {"message": "no", "details": {"causes": [{"message": "m", "field": "a"}]}},
             400,

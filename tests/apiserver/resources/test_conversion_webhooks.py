@@ -201,7 +201,14 @@ LIES = {
         lambda r: {"result": {"status": "Success"}, "convertedObjects": r["objects"]},
         "invalid groupVersion (expected x.io/v2, received x.io/v1)",
     ),
-    "another uid": (lambda r: b'{"kind":"ConversionReview"}', "expected webhook response of"),
+    "a kind alone": (
+        lambda r: b'{"kind":"ConversionReview"}',
+        "Kind=ConversionReview, got /, Kind=ConversionReview",
+    ),
+    "an older review": (
+        lambda r: b'{"apiVersion":"apiextensions.k8s.io/v1beta1","kind":"ConversionReview"}',
+        "converting (v1beta1.ConversionReview) to (v1.ConversionReview): unknown conversion",
+    ),
     "no uid": (
         lambda r: answer_with(None, r),
         'expected response.uid="',

@@ -182,10 +182,18 @@ class ConversionWebhook:
             raise _Malformed(str(error)) from error
         response = found.get("response")
         wanted = f"{GROUP}/{self._version}"
-        if (found.get("apiVersion"), found.get("kind")) != (wanted, "ConversionReview"):
+        api_version, kind = found.get("apiVersion") or "", found.get("kind") or ""
+        if (api_version, kind) == (
+            f"{GROUP}/v1beta1",
+            "ConversionReview",
+        ) and wanted != api_version:
+            raise _Malformed(
+                "converting (v1beta1.ConversionReview) to (v1.ConversionReview): unknown conversion"
+            )
+        if (api_version, kind) != (wanted, "ConversionReview"):
             raise _Malformed(
                 f"expected webhook response of {wanted}, Kind=ConversionReview, got "
-                f"{found.get('apiVersion')}, Kind={found.get('kind')}"
+                f"{api_version or '/'}, Kind={kind}"
             )
         if not isinstance(response, dict):
             raise _Malformed("no response provided")

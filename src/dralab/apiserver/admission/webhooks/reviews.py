@@ -23,7 +23,7 @@ from dralab.values.json_patches import go_json_kind
 
 API_GROUP: Final = "admission.k8s.io"
 VERSIONS: Final = ("v1", "v1beta1")
-LAST_STATUS: Final = 999  # that HTTP can carry: three digits
+LAST_STATUS: Final = 599  # the last one that HTTP has a meaning for
 
 
 # The fields of an AdmissionResponse and how Go calls their types.
