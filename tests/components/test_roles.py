@@ -139,6 +139,8 @@ def test_nothing_that_a_cluster_does_is_refused():
         client.create(resource, {"metadata": {"name": name}, "spec": spec}, "default")
     job = {"template": {"spec": {**template("j")[1]["spec"], "restartPolicy": "Never"}}}
     client.create(JOBS, {"metadata": {"name": "job"}, "spec": job}, "default")
+    brief = {**job, "ttlSecondsAfterFinished": 1}
+    client.create(JOBS, {"metadata": {"name": "brief"}, "spec": brief}, "default")
     service = {"selector": {"app": "deployment"}, "ports": [{"port": 80}]}
     client.create(SERVICES, {"metadata": {"name": "s"}, "spec": service}, "default")
     quota = {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "50"}}}
@@ -148,6 +150,7 @@ def test_nothing_that_a_cluster_does_is_refused():
     client.create(CLAIM_TEMPLATES, devices, "default")
     client.create(PODS, claiming("gpu", {"resourceClaimTemplateName": "t"}), "default")
     cluster.wait(8)
+    assert [each["metadata"]["name"] for each in client.list(JOBS).items] == ["job"]
     assert cluster.running() == [
         "daemons",
         "daemons",

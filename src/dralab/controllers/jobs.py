@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from dralab.api.status import ApiError
+from dralab.apiserver.users import service_account_name
 from dralab.controllers.job_failures import (
     FAILURES,
     INDEX,
@@ -49,6 +50,7 @@ from dralab.runtime.resources import JOBS, PODS
 from dralab.values.json_types import JsonDict
 
 CONTROLLER: Final = "kubernetes.io/job-controller"
+CLEANER: Final = "ttl-after-finished-controller"
 TRACKING: Final = "batch.kubernetes.io/job-tracking"
 FIRST_BACKOFF: Final = 10 * SECOND
 LONGEST_BACKOFF: Final = 600 * SECOND
@@ -60,6 +62,8 @@ class Jobs:
     def __init__(self, manager: Manager) -> None:
         self.manager = manager
         self.client = manager.client
+        # A Job's own controller may not delete it: that is for another one, with its own role.
+        self.cleaner = manager.acting_as(service_account_name("kube-system", CLEANER)).client
         self.jobs = manager.cache(JOBS)
         self.owned = OwnedObjects(manager, PODS, kind="Job", api_version="batch/v1")
         self.recorder = manager.recorder("job-controller")
@@ -272,7 +276,7 @@ class Jobs:
             return left
         key = key_of(job)
         try:
-            self.client.delete(
+            self.cleaner.delete(
                 JOBS,
                 key.name,
                 key.namespace,
