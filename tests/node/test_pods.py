@@ -48,6 +48,16 @@ def test_a_node_is_ready_and_keeps_its_lease(lab):
     assert condition_of(lab.client.get(NODES, "n1"), "Ready")["status"] == "True"
 
 
+def test_a_node_offers_what_others_add_to_its_capacity(lab):
+    node = lab.client.get(NODES, "n1")
+    node["status"]["capacity"]["example.com/foo"] = "3"
+    lab.client.update(NODES, node, subresource="status")
+    lab.wait(20)
+    status = lab.client.get(NODES, "n1")["status"]
+    assert status["allocatable"]["example.com/foo"] == "3"
+    assert status["allocatable"]["cpu"] == node["status"]["allocatable"]["cpu"]
+
+
 def test_a_node_can_be_used_where_no_controller_is():
     alone = DeviceLab(without=("controllers",))
     run(alone, pod(command=shell("sleep infinity")), 5)

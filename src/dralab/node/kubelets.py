@@ -24,7 +24,7 @@ from dralab.node.network.pod_ranges import with_pod_range
 from dralab.node.network.sandbox import PodNetwork, Sandbox
 from dralab.node.node_context import ContainerHooks
 from dralab.node.node_spec import NodeSpec
-from dralab.node.node_status import address_of, status_of_node
+from dralab.node.node_status import address_of, lacks_amounts, status_of_node
 from dralab.node.plugins import Plugins
 from dralab.node.pods import PodLife
 from dralab.node.resizing import CONDITIONS as RESIZES
@@ -449,6 +449,7 @@ class Kubelets:
             not is_true(node, "Ready")
             or (kubelet.network is not None and kubelet.ip != address_of(held))
             or not held.get("nodeInfo")
+            or lacks_amounts(held)
             or (endpoint is not None and not kubelet.announced)
         ):
             if endpoint is not None:

@@ -29,6 +29,14 @@ def address_of(status: JsonObject) -> str:
     return next((each["address"] for each in listed if each["type"] == "InternalIP"), "")
 
 
+def lacks_amounts(status: JsonObject) -> bool:
+    """Whether a node has something that it does not offer to pods yet: all of it, by default.
+
+    Users add resources of their own to the capacity; the kubelet offers them (`MachineInfo`).
+    """
+    return not (status.get("capacity") or {}).keys() <= (status.get("allocatable") or {}).keys()
+
+
 def status_of_node(
     node: JsonDict,
     amounts: Mapping[str, str],
@@ -58,7 +66,11 @@ def status_of_node(
     return {
         **held,
         "capacity": {**amounts, **(held.get("capacity") or {})},
-        "allocatable": {**amounts, **(held.get("allocatable") or {})},
+        "allocatable": {
+            **amounts,
+            **(held.get("capacity") or {}),
+            **(held.get("allocatable") or {}),
+        },
         "conditions": listed,
         "addresses": [
             {"type": "InternalIP", "address": ip},
