@@ -63,3 +63,18 @@ def test_a_class_name_has_one_meaning():
     assert len(places) > 1000
     shared = {name: files for name, files in places.items() if len(files) > 1}
     assert not shared, "name a new class after what sets it apart from the one that has the name"
+
+
+def test_no_file_was_left_half_merged():
+    # Spelled apart, or this file would be one.
+    marks = tuple(f"\n{sign * 7} " for sign in "<>")
+    folders = ("src", "docs", "tests", "changes", "tools", "benchmarks", "examples", "deploy")
+    files = [*ROOT.glob("*.md"), *(file for name in folders for file in (ROOT / name).rglob("*.*"))]
+    texts = {".md", ".py", ".yaml", ".yml", ".txt", ".toml", ".json", ".sh", ".ts"}
+    half = [
+        str(file.relative_to(ROOT))
+        for file in files
+        if file.suffix in texts
+        and any(mark in "\n" + file.read_text(encoding="utf-8", errors="replace") for mark in marks)
+    ]
+    assert not half
