@@ -219,6 +219,17 @@ def test_a_policy_that_changes_gives_claims_another_owner(lab):
         assert [each["kind"] for each in held["metadata"].get("ownerReferences", [])] == owners
 
 
+def test_a_set_becomes_the_controller_of_its_claims_again(lab):
+    lab.add(STATEFUL_SETS, with_claims("s", "Delete", "Retain"))
+    lab.wait(2)
+    (owner,) = lab.get(VOLUME_CLAIMS, "data-s-0")["metadata"]["ownerReferences"]
+    patch = {"metadata": {"ownerReferences": [{**owner, "controller": False}]}}
+    lab.client.patch(VOLUME_CLAIMS, "data-s-0", patch, "default")
+    lab.client.patch(STATEFUL_SETS, "s", {"metadata": {"labels": {"a": "b"}}}, "default")
+    lab.wait(1)
+    assert lab.get(VOLUME_CLAIMS, "data-s-0")["metadata"]["ownerReferences"] == [owner]
+
+
 def test_a_claim_that_another_controller_owns_stays_when_its_set_shrinks(lab):
     lab.add(STATEFUL_SETS, with_claims("s", "Delete", "Retain"))
     lab.wait(2)

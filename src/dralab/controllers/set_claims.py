@@ -4,7 +4,7 @@ Source: kube-controller-manager's `stateful_pod_control.go`; KEP-1847
 (`persistentVolumeClaimRetentionPolicy`). Claims go with their owner: the garbage collector's work.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from typing import Any, Final
 
@@ -106,7 +106,7 @@ class SetClaims:
                 return False  # of one that was deleted: the garbage collector's
             conflict = not retained and any(each.get("controller") for each in others)
             wanted = others if conflict else [*others, *owner]
-            if [each["uid"] for each in wanted] == [each["uid"] for each in held]:
+            if _owners(wanted) == _owners(held):
                 return False
             if conflict:
                 told = (
@@ -124,6 +124,11 @@ class SetClaims:
             claim = self.claims.get(NamespacedName(key.namespace, name))
             if claim is not None and not is_deleting(claim):
                 self.claims.learn(amend(self.client, VOLUME_CLAIMS, claim, hand_over))
+
+
+def _owners(references: Sequence[Mapping[str, Any]]) -> list[tuple[str, bool]]:
+    """Return who owns something, and whether as its controller: ours always do."""
+    return [(each["uid"], bool(each.get("controller"))) for each in references]
 
 
 def _policy(stateful: JsonDict, when: str) -> str:
