@@ -9,7 +9,7 @@ import pytest
 
 from dralab.contracts.cdi_cache import ContainerConfig
 from dralab.node.cgroups import ControlGroups
-from dralab.node.containers import ContainerStart, ContainerStartError, VolumeFile
+from dralab.node.containers import ContainerExit, ContainerStart, ContainerStartError, VolumeFile
 from dralab.node.images import image_map
 from dralab.node.logs import ContainerLog
 from dralab.node.mount_namespaces import NodePaths, problem, service_of, spec_of
@@ -225,7 +225,11 @@ def test_a_program_that_is_not_there_is_named_in_the_log(bench):
     ended = []
     container = bench.runtime.start(begun, ended.append)
     assert container.wait(20)
-    assert 'exec: "/no/such/program": No such file' in begun.log.read()[0][0][1]
+    why = 'exec: "/no/such/program": stat /no/such/program: no such file or directory'
+    assert why in begun.log.read()[0][0][1]
+    while not ended:
+        pass
+    assert ended == [ContainerExit(128, "StartError", why)]
 
 
 @needs_namespaces

@@ -5,6 +5,7 @@ import pytest
 from devicelab import DeviceLab
 from dralab.drivers.fake.gpu import FakeGpus
 from dralab.node.checkpoint import CheckpointError, decode, encode
+from dralab.node.containers import ProgramNotFound
 from dralab.objects.conditions import condition_of
 from dralab.objects.pods import is_ready
 from dralab.runtime.resources import EVENTS, JOBS, LEASES, NODES, PODS, SLICES
@@ -261,6 +262,24 @@ def test_a_bad_annotation_is_told(lab):
     waiting = state(found)["waiting"]
     assert waiting["reason"] == "CreateContainerError"
     assert '"soon" is not a number' in waiting["message"]
+
+
+def test_a_container_whose_program_is_not_there_ends(lab, monkeypatch):
+    def start(begun, ended):
+        raise ProgramNotFound(f'exec: "{begun.argv[0]}": executable file not found in $PATH')
+
+    monkeypatch.setattr(lab.kubelets.runtime, "start", start)
+    found = run(lab, pod(command=["nope"], restartPolicy="Never"), 1)
+    assert found["status"]["phase"] == "Failed"
+    why = 'exec: "nope": executable file not found in $PATH'
+    over = state(found)["terminated"]
+    assert (over["exitCode"], over["reason"], over["message"]) == (128, "StartError", why)
+    told = {(event["reason"], event["message"]) for event in lab.client.list(EVENTS, "").items}
+    assert ("Failed", f"Error: {why}") in told
+    again = run(lab, pod("q", command=["nope"]), 60)["status"]["containerStatuses"][0]
+    assert again["state"]["waiting"]["reason"] == "CrashLoopBackOff"
+    assert again["lastState"]["terminated"]["reason"] == "StartError"
+    assert again["restartCount"] >= 2
 
 
 def test_a_pod_has_no_more_than_its_time(lab):

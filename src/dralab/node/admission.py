@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
+from dralab.objects.claims import extended_claim
 from dralab.objects.host_ports import NO_PORTS, TakenPort, collide, host_ports
 from dralab.objects.metadata import (
     NamespacedName,
@@ -24,6 +25,7 @@ from dralab.runtime.client import Client
 from dralab.runtime.resources import NODES
 from dralab.values.json_types import JsonObject
 
+CONTAINERS: Final = ("containers", "initContainers")
 OS_LABEL: Final = "kubernetes.io/os"
 UNTOLERATED: Final = "node(s) had taints that the pod didn't tolerate"
 # The order of `fitsRequest`; the other resources follow by their names.
@@ -135,7 +137,33 @@ class PodAdmission:
 
 def _share(pod: JsonObject) -> _Share:
     spec = pod["spec"]
-    return _Share({PODS: 1, **pod_requests(spec)}, host_ports(spec))
+    return _Share({PODS: 1, **pod_requests(_without_devices(pod))}, host_ports(spec))
+
+
+def _without_devices(pod: JsonObject) -> JsonObject:
+    """Return a pod's spec without the extended resources for which a claim has devices."""
+    spec: JsonObject = pod["spec"]
+    backed = {
+        (each["containerName"], each["resourceName"])
+        for each in extended_claim(pod).get("requestMappings") or ()
+    }
+    if not backed:
+        return spec
+
+    def left(container: JsonObject) -> JsonObject:
+        resources = {
+            part: {
+                name: amount
+                for name, amount in amounts.items()
+                if (container["name"], name) not in backed
+            }
+            for part, amounts in (container.get("resources") or {}).items()
+            if part in {"requests", "limits"}
+        }
+        return {**container, "resources": resources}
+
+    lists = {part: [left(each) for each in spec.get(part) or ()] for part in CONTAINERS}
+    return {**spec, **lists}
 
 
 def _in_order(resource: str) -> tuple[int, str]:

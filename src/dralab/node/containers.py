@@ -77,8 +77,16 @@ class ContainerExit:
     message: str = ""
 
 
+# How a container ends whose program is not there, as containerd tells it.
+START_ERROR: Final = ContainerExit(128, "StartError")
+
+
 class ContainerStartError(Exception):
     """A container cannot be started; the text goes into the pod's events."""
+
+
+class ProgramNotFound(ContainerStartError):  # noqa: N818 - a fact, of which an end is made
+    """A container's program is not there: container runtimes tell of it as of an end."""
 
 
 class ImageNotReady(Exception):  # noqa: N818 - nothing has gone wrong

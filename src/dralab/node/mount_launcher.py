@@ -438,7 +438,7 @@ def _read(path: str) -> "dict[str, Any]":
 
 def main(words: "list[str]") -> int:
     """Run the command of the arguments; return only on an error."""
-    root, privileges = os.getuid() == 0, None
+    root, privileges, failure = os.getuid() == 0, None, None
     try:
         environment = _environment()
         if words[0] == "--probe":
@@ -460,6 +460,9 @@ def main(words: "list[str]") -> int:
         else:
             spec = _read(words[0])
             files = doors(spec)
+            # As this user, and on the machine: neither may be so any more when it is needed.
+            beside = os.path.join(os.path.dirname(words[0]), "not-started")
+            failure = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
             enter(spec)
             go_into_groups(files, own=True)
             command, privileges = words[1:], spec["privileges"]
@@ -471,8 +474,20 @@ def main(words: "list[str]") -> int:
     try:
         os.execvpe(command[0], command, environment)  # noqa: S606 - what this script is for
     except OSError as error:
-        _note(f'exec: "{command[0]}": {error.strerror}')
+        why = f'exec: "{command[0]}": {_words(command[0], error)}'
+        _note(why)
+        if failure is not None:
+            os.write(failure, why.encode(errors="replace"))
     return NOT_FOUND
+
+
+def _words(program: str, error: OSError) -> str:
+    """Return why a program cannot be started, as runc says it."""
+    if not isinstance(error, FileNotFoundError):
+        return (error.strerror or str(error)).lower()
+    if "/" in program:
+        return f"stat {program}: no such file or directory"
+    return "executable file not found in $PATH"
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from dralab.node.containers import ContainerStart
 from dralab.values.json_types import JsonDict, JsonObject
 
 SPEC: Final = "mounts.json"
+NOT_STARTED: Final = "not-started"  # beside it, by the launcher
 LAUNCHER: Final = Path(__file__).with_name("mount_launcher.py")
 KUBELET_ROOT: Final = "/var/lib/kubelet"
 CDI_ROOTS: Final = ("/var/run/cdi", "/run/cdi")

@@ -5,6 +5,7 @@ of phases, conditions and their reasons: kubelet 1.36.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from dralab.contracts.cdi import CdiError
@@ -14,7 +15,13 @@ from dralab.node.admission import PodRejection
 from dralab.node.container_environment import ConfigError
 from dralab.node.container_runs import RunningContainer
 from dralab.node.container_starts import start_of
-from dralab.node.containers import ContainerExit, ContainerStartError, ImageNotReady
+from dralab.node.containers import (
+    START_ERROR,
+    ContainerExit,
+    ContainerStartError,
+    ImageNotReady,
+    ProgramNotFound,
+)
 from dralab.node.etc_files import etc_warnings
 from dralab.node.lifecycle_hooks import run_hook
 from dralab.node.network.sandbox import Sandbox, SandboxError
@@ -325,18 +332,21 @@ class PodLife:
             self.ip = self.sandbox.ip
             for text in etc_warnings(self.pod, node.dns):
                 self._warn("DNSConfigForming", text)
-        pod = self._with_ip()
+        pod, number = self._with_ip(), each.number + 1
         try:
             start = start_of(node, pod, each, self.files, self.sandbox)
             if node.hooks is not None:
                 start = node.hooks.create(pod, each, start)
-            number = each.number + 1
             each.container = node.runtime.start(start, lambda over: self._ended(each, number, over))
         except ImageNotReady as later:
             each.not_before = now + later.delay
             return later.delay
         except ConfigError as error:
             return self._refused(each, "CreateContainerConfigError", f"{error}")
+        except ProgramNotFound as error:
+            each.number, each.started = number, now
+            self._ended(each, number, replace(START_ERROR, message=f"{error}"))
+            return None
         except (CdiError, ContainerStartError) as error:
             return self._refused(
                 each,
@@ -384,6 +394,8 @@ class PodLife:
 
     def _ended(self, each: RunningContainer, number: int, exit: ContainerExit) -> None:
         if each.number == number:
+            if exit.reason == START_ERROR.reason:
+                self._warn("Failed", f"Error: {exit.message}")
             each.ended(with_message(exit, each), self.node.clock.now())
             if self.node.hooks is not None:
                 self.node.hooks.ended(self.pod, each)

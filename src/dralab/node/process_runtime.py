@@ -33,18 +33,20 @@ from dralab.node.container_volumes import (
     refresh,
 )
 from dralab.node.containers import (
+    START_ERROR,
     Container,
     ContainerExit,
     ContainerStart,
     ContainerStartError,
     ExecSession,
+    ProgramNotFound,
     VolumeFile,
 )
 from dralab.node.cpu_lists import cpus_of
 from dralab.node.exec_commands import CommandProcess
 from dralab.node.images import Mapped, in_folder, mapped, with_image_volumes
 from dralab.node.listening_ports import reaches_only
-from dralab.node.mount_namespaces import NodePaths, joining, with_environment
+from dralab.node.mount_namespaces import NOT_STARTED, NodePaths, joining, with_environment
 from dralab.node.network.sandbox import Sandbox
 from dralab.node.orphans import OrphanGuard
 from dralab.node.termination_messages import read_message
@@ -376,7 +378,7 @@ class ProcessContainer:
             known = shutil.which(name, path=path)
         if known is None:
             where = "no such program" if "/" in name else f"executable file not found in {path}"
-            raise ContainerStartError(f'exec: "{name}": {where}')
+            raise ProgramNotFound(f'exec: "{name}": {where}')
         prepare = self._limits
         if terminal:
             # The leader of a session that opens a terminal controls it.
@@ -429,6 +431,8 @@ class ProcessContainer:
         self._forget_group()
         self.start.log.end()
         said = read_message(message_file(self.start, self.directory, self.runtime.paths))
+        if self._launcher and (why := read_message(self.directory / NOT_STARTED)):
+            code, reason, said = START_ERROR.code, START_ERROR.reason, why
         self.runtime.forget_container(self)
         self._over.set()
         found = ContainerExit(code, reason, said)

@@ -199,7 +199,8 @@ def check_type(value: Any, data: bytes, kind: Kind, kinds: Kinds) -> dict[str, A
     if version.count("/") > 1:
         raise unrecognized(data, kind.kind, f"unexpected GroupVersion string: {version}")
     if kind.custom is not None and version == kind.api_version:
-        given = str((value.get("metadata") or {}).get("name") or "")
+        metadata = value.get("metadata")
+        given = str(metadata.get("name") or "") if isinstance(metadata, dict) else ""
         error = fields.invalid_value("kind", name, f"must be {kind.kind}")
         raise fields.invalid(name, given, [error], group=kind.group)
     if kind.custom is None and (
