@@ -15,7 +15,7 @@ Case = Mapping[str, Any]
 ON_PURPOSE: Final[Mapping[str, str]] = {
     "pod immut": "the message has no dump of internal Go structs",
     "openapi v2 json": "the document lists the paths that this server serves",
-    "GET /readyz?verbose": "the checks are those of this server",
+    "GET /readyz?verbose": "the checks are in the order of another real server",
 }
 
 
