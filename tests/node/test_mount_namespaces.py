@@ -314,6 +314,8 @@ def image(tmp_path):
 def test_the_files_of_an_image_lie_over_the_machine_s(bench, image, tmp_path):
     bench.runtime.images = image_map([f"x={image}/. /tool of the image"])
     assert bench.run("") == (0, "/tool of the image")
+    assert bench.run("pwd") == (0, "/")
+    assert bench.run("pwd", working_dir="/data") == (0, "/data")
     (tmp_path / "v").write_text("V")
     script = "cat /data/x /etc/passwd /data/deep/v && test -e /etc/group && echo changed > /data/x"
     mount = host(tmp_path / "v", "/data/link/v")

@@ -67,6 +67,8 @@ def namespace_of(
     }
     file = directory / NAMESPACE
     spec = spec_of(start, paths, directory, volumes)
+    if more.get("image") and not start.working_dir:
+        spec["cwd"] = "/"  # as with an image that names no directory
     file.write_bytes(orjson.dumps({**spec, **more}))
     return launching(file)
 
