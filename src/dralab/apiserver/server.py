@@ -233,7 +233,7 @@ class ApiServer:
         answer = handle(request) if self.audit is None else self.audit.answer(request, handle)
         if self.flows.configured:
             flow = self.flow_of(request)
-            self.resources.context.metrics.flows.add((flow.schema, flow.level.name))
+            self.resources.context.metrics.dispatched_by(flow.schema, flow.level.name)
             return with_headers(answer, flow.headers)
         return answer
 

@@ -128,6 +128,9 @@ class PluginChain(Generic[Plugin]):
     def __init__(self, plugins: Iterable[Plugin] = ()) -> None:
         self._all: list[Plugin] = list(plugins)
         self._asked: dict[tuple[str, Operation], tuple[Plugin, ...]] = {}
+        self._steps: dict[
+            tuple[str, str, str], tuple[tuple[str, ...], tuple[Callable[[Review], None], ...]]
+        ] = {}
         # For collections that no plugin names, such as custom resources, of which clients make any.
         self._always: tuple[Plugin, ...] = ()
         self._choose()
@@ -141,6 +144,19 @@ class PluginChain(Generic[Plugin]):
     def of(self, hub: str, operation: Operation) -> Sequence[Plugin]:
         """Return the plugins to call for such a write."""
         return self._asked.get((hub, operation), self._always)
+
+    def steps(
+        self, hub: str, operation: Operation, method: str
+    ) -> tuple[tuple[str, ...], tuple[Callable[[Review], None], ...]]:
+        """Return the names of the plugins to call for such a write, and that method of each."""
+        place = (hub, operation, method) if (hub, operation) in self._asked else ("", "", method)
+        found = self._steps.get(place)
+        if found is None:
+            plugins = self.of(hub, operation)
+            names = tuple(plugin.name for plugin in plugins)
+            found = names, tuple(getattr(plugin, method) for plugin in plugins)
+            self._steps[place] = found
+        return found
 
     def append(self, plugin: Plugin) -> None:
         """Add a plugin at the end."""
@@ -160,6 +176,7 @@ class PluginChain(Generic[Plugin]):
         self._choose()
 
     def _choose(self) -> None:
+        self._steps = {}
         concerns: list[tuple[Plugin, Concerns | None]] = [
             (plugin, plugin.concerns if isinstance(plugin, Selective) else None)
             for plugin in self._all

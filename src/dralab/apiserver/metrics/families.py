@@ -4,11 +4,14 @@ Source of names, labels and bounds: k8s.io/apiserver `admission/metrics`, `endpo
 `endpoints/metrics`, `storage/cacher/metrics`, `storage/etcd3/metrics`, `util/flowcontrol/metrics`.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import pairwise
+from operator import sub
 from typing import Final
 
-from dralab.apiserver.metrics.meters import Counters, Histograms, Labels
+from dralab.apiserver.metrics.meters import Counters, Histograms, Labels, now
 from dralab.kernel.clock import SECOND
 
 STEPS: Final = (0.005, 0.025, 0.1, 0.5, 1.0, 2.5)
@@ -86,14 +89,15 @@ class AdmissionMetrics:
         yield from (self.plugins, self.steps, self.webhooks, self.requests, self.rejections)
         yield from (self.open, self.checks, self.check_seconds)
 
-    def stepped(self, operation: str, type_: str, names: Names, taken: Sequence[int]) -> None:
-        """Record a step that passed: its plugins, and how long they took, in nanoseconds."""
-        self._passed.append(((operation, type_, names), taken))
+    def stepped(self, operation: str, type_: str, names: Names, instants: Sequence[int]) -> None:
+        """Record a step that passed: when it began, and when each of its plugins was done."""
+        self._passed.append(((operation, type_, names), instants))
         if len(self._passed) >= FOLDED:
             self._fold()
 
-    def refused(self, operation: str, type_: str, names: Names, taken: Sequence[int]) -> None:
+    def refused(self, operation: str, type_: str, names: Names, instants: Sequence[int]) -> None:
         """Record a step whose last plugin refused."""
+        taken = [after - before for before, after in pairwise(instants)]
         for name, own in zip(names, taken, strict=False):
             rejected = "true" if name == names[len(taken) - 1] else "false"
             if name != DYNAMIC:
@@ -104,13 +108,16 @@ class AdmissionMetrics:
         """Add what has passed: of many writes at once, since there is one after the other."""
         passed, self._passed = self._passed, []
         places: dict[tuple[str, str, Names], list[Sequence[int]]] = {}
-        for place, taken in passed:
-            places.setdefault(place, []).append(taken)
+        for place, instants in passed:
+            places.setdefault(place, []).append(instants)
         for (operation, type_, names), rows in places.items():
-            for name, column in zip(names, zip(*rows, strict=True), strict=True):
+            columns = list(zip(*rows, strict=True))
+            for name, (began, ended) in zip(names, pairwise(columns), strict=True):
                 if name != DYNAMIC:
-                    self.plugins.add_all((name, operation, "false", type_), column)
-            self.steps.add_all((operation, "false", type_), [sum(row) for row in rows])
+                    self.plugins.add_all(
+                        (name, operation, "false", type_), list(map(sub, ended, began))
+                    )
+            self.steps.add_all((operation, "false", type_), list(map(sub, columns[-1], columns[0])))
 
     def called(
         self,
@@ -183,12 +190,16 @@ class ServerMetrics:
             "Requests that were answered, by their flow schema and priority level.",
             ("flow_schema", "priority_level"),
         )
+        self._known: list[tuple[str, int]] = []
+        self._decided: list[tuple[str, int]] = []
+        self._flows: list[tuple[str, str]] = []
         self.more: list[Callable[[], Iterable[str]]] = []
 
     def authenticated(self, user: str, began: int) -> None:
         """Record a request of a known user."""
-        self.authentication.since(("success",), began)
-        self.users.add((user if user in NAMED_USERS else "other",))
+        self._known.append((user, now() - began))
+        if len(self._known) >= FOLDED:
+            self._fold()
 
     def unauthenticated(self, began: int) -> None:
         """Record a request whose credential nobody knows."""
@@ -196,7 +207,30 @@ class ServerMetrics:
 
     def authorized(self, result: str, began: int) -> None:
         """Record a decision: `allowed`, `no-opinion`, or `error`."""
-        self.authorization.since((result,), began)
+        self._decided.append((result, now() - began))
+        if len(self._decided) >= FOLDED:
+            self._fold()
+
+    def dispatched_by(self, schema: str, level: str) -> None:
+        """Record a request of a flow schema and priority level."""
+        self._flows.append((schema, level))
+        if len(self._flows) >= FOLDED:
+            self._fold()
+
+    def _fold(self) -> None:
+        """Add what was noted of many requests."""
+        known, self._known = self._known, []
+        decided, self._decided = self._decided, []
+        flows, self._flows = self._flows, []
+        if known:
+            self.authentication.add_all(("success",), [taken for _, taken in known])
+        for user, count in Counter(user for user, _ in known).items():
+            self.users.add((user if user in NAMED_USERS else "other",), count)
+        for result in {result for result, _ in decided}:
+            own = [taken for each, taken in decided if each == result]
+            self.authorization.add_all((result,), own)
+        for place, count in Counter(flows).items():
+            self.flows.add(place, count)
 
     def listed(self, hub: str, returned: int) -> None:
         """Record a list, and how many objects it has."""
@@ -221,6 +255,7 @@ class ServerMetrics:
 
     def lines(self) -> Iterator[str]:
         """Yield all of them in Prometheus' text format."""
+        self._fold()
         yield from (line for each in self.admission.families() for line in each.lines())
         attempts = "Requests whose user was looked for."
         yield from self.authentication.counts("authentication_attempts", attempts)
