@@ -2,6 +2,7 @@
 
 import json
 import re
+import threading
 
 import pytest
 
@@ -10,6 +11,7 @@ from builders import SHARED
 from dralab.apiserver.authentication.settings import AuthenticationSettings
 from dralab.apiserver.authentication.tokens import TokenTable
 from dralab.apiserver.http.messages import HttpRequest
+from dralab.apiserver.metrics.families import ServerMetrics
 from dralab.apiserver.metrics.meters import Counters, Histograms
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import MemoryStore
@@ -136,3 +138,19 @@ def test_without_labels_there_are_no_braces():
         "b_sum 4.0",
         "b_count 2",
     ]
+
+
+def test_nothing_is_lost_or_counted_twice_between_threads():
+    measured = ServerMetrics()
+
+    def work():
+        for _ in range(2_000):
+            measured.dispatched_by("schema", "level")
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    (line,) = [line for line in measured.lines() if line.startswith(f"{measured.flows.name}{{")]
+    assert line.endswith(" 8000")

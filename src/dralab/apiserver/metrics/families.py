@@ -4,12 +4,13 @@ Source of names, labels and bounds: k8s.io/apiserver `admission/metrics`, `endpo
 `endpoints/metrics`, `storage/cacher/metrics`, `storage/etcd3/metrics`, `util/flowcontrol/metrics`.
 """
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from itertools import pairwise
 from operator import sub
-from typing import Final
+from typing import Final, TypeVar
 
 from dralab.apiserver.metrics.meters import Counters, Histograms, Labels, now
 from dralab.kernel.clock import SECOND
@@ -26,6 +27,7 @@ ETCD_SECONDS: Final = (
 DYNAMIC: Final = "Dynamic"  # stands for the plugins that users configure, each of which is timed
 FOLDED: Final = 512  # steps that are added at a time
 Names = tuple[str, ...]
+Noted = TypeVar("Noted")
 OUTCOME: Final = ("operation", "rejected", "type")
 COLLECTION: Final = ("group", "resource")
 # Users are told apart only where there are few of them.
@@ -37,7 +39,7 @@ class AdmissionMetrics:
     """How long plugins, webhooks and policies took, and what they refused."""
 
     def __init__(self) -> None:
-        self._passed: list[tuple[tuple[str, str, Names], Sequence[int]]] = []
+        self._passed: deque[tuple[tuple[str, str, Names], Sequence[int]]] = deque()
         self.plugins = Histograms(
             "apiserver_admission_controller_admission_duration_seconds",
             "How long an admission plugin took.",
@@ -106,7 +108,7 @@ class AdmissionMetrics:
 
     def _fold(self) -> None:
         """Add what has passed: of many writes at once, since there is one after the other."""
-        passed, self._passed = self._passed, []
+        passed = taken_from(self._passed)
         places: dict[tuple[str, str, Names], list[Sequence[int]]] = {}
         for place, instants in passed:
             places.setdefault(place, []).append(instants)
@@ -190,9 +192,9 @@ class ServerMetrics:
             "Requests that were answered, by their flow schema and priority level.",
             ("flow_schema", "priority_level"),
         )
-        self._known: list[tuple[str, int]] = []
-        self._decided: list[tuple[str, int]] = []
-        self._flows: list[tuple[str, str]] = []
+        self._known: deque[tuple[str, int]] = deque()
+        self._decided: deque[tuple[str, int]] = deque()
+        self._flows: deque[tuple[str, str]] = deque()
         self.more: list[Callable[[], Iterable[str]]] = []
 
     def authenticated(self, user: str, began: int) -> None:
@@ -219,9 +221,8 @@ class ServerMetrics:
 
     def _fold(self) -> None:
         """Add what was noted of many requests."""
-        known, self._known = self._known, []
-        decided, self._decided = self._decided, []
-        flows, self._flows = self._flows, []
+        known, decided = taken_from(self._known), taken_from(self._decided)
+        flows = taken_from(self._flows)
         if known:
             self.authentication.add_all(("success",), [taken for _, taken in known])
         for user, count in Counter(user for user, _ in known).items():
@@ -281,3 +282,16 @@ def collection(hub: str) -> Labels:
     """
     group, _, resource = hub.rpartition("/")
     return group, resource
+
+
+def taken_from(noted: "deque[Noted]") -> list[Noted]:
+    """Return what was noted, each once, though other threads note and take meanwhile.
+
+    >>> taken_from(deque("ab"))
+    ['a', 'b']
+    """
+    found: list[Noted] = []
+    with suppress(IndexError):
+        while True:
+            found.append(noted.popleft())
+    return found
