@@ -18,9 +18,9 @@ from collections.abc import Iterator
 
 from dralab.capacity.changes import AddNodes
 from dralab.capacity.defragment import defragment
-from dralab.capacity.model import CapacityModel
 from dralab.capacity.move_costs import MoveCosts
 from dralab.capacity.what_if import what_if
+from dralab.scheduling.model import ClusterModel
 from dralab.values.json_types import JsonDict
 
 DRIVER = "gpu.example.com"
@@ -181,7 +181,7 @@ def main() -> None:
     objects = list(fleet(given.nodes, chance))
     if given.part in {None, "what-if", "many"}:
         start = time.process_time()
-        model = CapacityModel([*objects, *waiting(500, chance)])
+        model = ClusterModel([*objects, *waiting(500, chance)])
         start = timed(f"load {given.nodes} nodes, {len(model.running)} pods", start)
         model.try_pod(model.waiting[0])
         start = timed("first scheduling cycle, which compiles", start)
@@ -203,7 +203,7 @@ def main() -> None:
             print(f"    {len(many.fitting)} fit, {len(many.clearings)} after {many.moves} moves,")
             print(f"    {proved} of them proved; at best {many.at_best} can be served")
     if given.part in {None, "one"}:
-        model = CapacityModel([*objects, pod("train"), asking("train", "gpu", 8)])
+        model = ClusterModel([*objects, pod("train"), asking("train", "gpu", 8)])
         start = time.process_time()
         one = defragment(model, model.waiting, MoveCosts(model))
         timed("moves for one pod, with the proof", start)

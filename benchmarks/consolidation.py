@@ -21,10 +21,10 @@ from typing import Final, NamedTuple
 from benchmarks.allocation import CLASSES, claim, mig, profile
 from dralab.capacity.defragment import carry_out
 from dralab.capacity.departures import Departures
-from dralab.capacity.model import CapacityModel
 from dralab.capacity.move_costs import MoveCosts
 from dralab.capacity.moves import clear_for
 from dralab.objects.metadata import key_of
+from dralab.scheduling.model import ClusterModel
 from dralab.simulation.workloads.openb import read_pods
 from dralab.values.json_types import JsonDict
 
@@ -83,7 +83,7 @@ class Outcome(NamedTuple):
 
 
 def run(trace: Sequence[Machine], gpus: int, most: int) -> Outcome:
-    model = CapacityModel(fleet(gpus))
+    model = ClusterModel(fleet(gpus))
     leaving: list[tuple[int, int, str]] = []
     accepted: Counter[str] = Counter()
     moves, moved = 0, set[str]()

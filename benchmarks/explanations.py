@@ -10,11 +10,11 @@ import time
 
 from dralab.allocation import v1
 from dralab.allocation.allocator import allocate
-from dralab.allocation.explanation.diagnose import diagnose
-from dralab.allocation.explanation.text import page
 from dralab.allocation.pools import SliceCatalog
 from dralab.allocation.problem import Node, Problem
 from dralab.allocation.selectors import CelSelectorCompiler
+from dralab.explanation.diagnose import diagnose
+from dralab.explanation.text import page
 from dralab.values.json_types import JsonDict
 
 

@@ -28,12 +28,12 @@ from dralab.runtime.local import LocalClient
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import CLAIMS, CLASSES, NODES, PODS, SLICES
 from dralab.runtime.simulated import SimulatedEngine
-from dralab.scheduler.cycle import ClusterState, PodPlacement, schedule
-from dralab.scheduler.demands import DemandReader
-from dralab.scheduler.devices import ClusterDevices
-from dralab.scheduler.nodes import NodeTable
-from dralab.scheduler.pods import pod_info
 from dralab.scheduler.scheduler import Scheduler
+from dralab.scheduling.cycle import ClusterState, PodPlacement, schedule
+from dralab.scheduling.demands import DemandReader
+from dralab.scheduling.devices import ClusterDevices
+from dralab.scheduling.nodes import NodeTable
+from dralab.scheduling.pods import pod_info
 
 UPSTREAM_LOOP, UPSTREAM_API = 174, 240.8
 

@@ -18,12 +18,12 @@ from itertools import chain
 import orjson
 
 from benchmarks.allocation import CLASSES, DRIVER, claim, mig, nodes, profile, say
-from dralab.allocation.explanation.why import why
 from dralab.api.snapshots.files import written
 from dralab.api.snapshots.kept_fields import kept
 from dralab.cli import objects
 from dralab.cli._connection import ClusterConnection
 from dralab.cli._inventory import InventorySource
+from dralab.explanation.why import why
 from dralab.values.json_types import JsonDict
 
 CREATED = "2026-01-01T00:00:00Z"

@@ -11,9 +11,9 @@ import re
 import yaml
 
 from builders import SHARED, claim, pod, request, worker
-from dralab.allocation.snapshot import Snapshot
 from dralab.fleet import rendering, shapes
 from dralab.objects.claims import consumer_of
+from dralab.scheduling.snapshot import Snapshot
 
 SHAPES = {"h100": 5, "a100": 5, "b200": 2, "sriov": 8, "tpu": 8, "fpga": 8}
 DRIVER = SHARED / "testdata" / "dra-example-driver"

@@ -4,9 +4,9 @@ import copy
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from dralab.allocation.explanation.causes import Help
-from dralab.allocation.explanation.conditions import Condition
-from dralab.allocation.explanation.patches import patch_of
+from dralab.explanation.causes import Help
+from dralab.explanation.conditions import Condition
+from dralab.explanation.patches import patch_of
 from dralab.values.json_patches import json_patch
 from problems import Case
 

@@ -19,9 +19,9 @@ from typing import Any
 
 import click
 
-from dralab.allocation.explanation.codes import CODES
 from dralab.cli.kubectl_dra import main as kubectl_dra
 from dralab.cli.main import main as dralab
+from dralab.explanation.codes import CODES
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "reference" / "python.md"

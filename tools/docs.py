@@ -17,9 +17,9 @@ from typing import Any
 
 import click
 
-from dralab.allocation.explanation.codes import CODES
 from dralab.cli.main import main as command
 from dralab.cli.schema import SCHEMAS, schema_of
+from dralab.explanation.codes import CODES
 
 ROOT = Path(__file__).parents[1]
 COMMANDS = ROOT / "docs" / "reference" / "commands.md"
@@ -72,7 +72,7 @@ def _commands(group: click.Group, context: click.Context):
 
 def codes_page() -> str:
     """Return what every code of an explanation means, as one page."""
-    parts = ["# Codes of explanations", "", "Generated from `allocation/explanation/codes.py` by"]
+    parts = ["# Codes of explanations", "", "Generated from `explanation/codes.py` by"]
     parts[-1] += " `make docs`."
     parts += ['`dralab explain` names the cause of a "no" by one of these codes; `dralab explain']
     parts[-1] += " --code DRA014` prints its entry."

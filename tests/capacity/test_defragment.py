@@ -13,11 +13,11 @@ from crowded import flat, gpu_node, holder, waiter
 from dralab.capacity.commands import commands
 from dralab.capacity.defragment import defragment
 from dralab.capacity.departures import Departures
-from dralab.capacity.model import CapacityModel
 from dralab.capacity.move_costs import MoveCosts
 from dralab.capacity.moves import clear_for
 from dralab.capacity.steps import steps
 from dralab.cli.main import main
+from dralab.scheduling.model import ClusterModel
 
 # Four GPUs a node. `train` wants a whole node; two nodes could be cleared by one move.
 CROWDED = flat(
@@ -38,7 +38,7 @@ def budget(app, **status):
 
 
 def cleared(objects, by="moves", **options):
-    model = CapacityModel(objects)
+    model = ClusterModel(objects)
     (waiting,) = model.waiting
     found = clear_for(Departures(model, MoveCosts(model, by)), waiting, **options)
     return found, [(move.pod.key.name, move.placement.node) for move in found.moves]
@@ -141,18 +141,18 @@ MANY = [*CROWDED, *waiter("second", 4), *waiter("small", 1, priority=1)]
 
 def test_pods_take_turns_in_the_order_of_the_scheduler_and_the_bound_is_told():
     pytest.importorskip("ortools")
-    model = CapacityModel(MANY)
+    model = ClusterModel(MANY)
     found = defragment(model, model.waiting, MoveCosts(model))
     assert [each.pod.key.name for each in found.fitting] == ["small"]
     assert [each.pod.key.name for each in found.clearings] == ["train"]
     assert [each.pod.key.name for each in found.unserved] == ["second"]
     assert found.at_best == 2  # 7 of 12 GPUs are wanted for one: 6 are in use after `small`
-    assert CapacityModel(MANY).running.keys() == model.running.keys()
+    assert ClusterModel(MANY).running.keys() == model.running.keys()
 
 
 def script(objects):
     """Return the steps of a script of commands, without its functions."""
-    model = CapacityModel(objects)
+    model = ClusterModel(objects)
     found = defragment(model, model.waiting, MoveCosts(model))
     lines = list(commands(steps(model, found)))
     checked = subprocess.run(["sh", "-n"], input="\n".join(lines), text=True, check=False)

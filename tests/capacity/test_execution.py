@@ -8,7 +8,6 @@ from builders import DRIVER, device, device_class, obj, pool, request, worker
 from dralab.api.status import ApiError
 from dralab.capacity.defragment import defragment
 from dralab.capacity.execution import Consent, Execution
-from dralab.capacity.model import CapacityModel
 from dralab.capacity.move_costs import MoveCosts
 from dralab.capacity.steps import MoveStep, StartStep, steps
 from dralab.components.simulated import SimulatedCluster
@@ -23,6 +22,7 @@ from dralab.runtime.resources import (
     REPLICA_SETS,
     SLICES,
 )
+from dralab.scheduling.model import ClusterModel
 
 GPU = device_class("gpu", f'device.driver == "{DRIVER}"')
 
@@ -101,7 +101,7 @@ class Cluster(SimulatedCluster):
                     )
 
     def model(self):
-        return CapacityModel(read_cluster(self.client))
+        return ClusterModel(read_cluster(self.client))
 
     def plan(self):
         model = self.model()
@@ -316,7 +316,7 @@ def test_other_devices_than_planned_stop_a_plan_that_no_longer_works(two_moves):
 
     def without_room():
         objects = read_cluster(cluster.client)
-        return CapacityModel(
+        return ClusterModel(
             item
             for item in objects
             if item["kind"] != "ResourceSlice" or item["spec"]["nodeName"] != left

@@ -7,9 +7,9 @@ import pytest
 from capacity.everysequence import Ask, fewest, place
 from crowded import flat, gpu_node, holder, waiter
 from dralab.capacity.departures import Departures
-from dralab.capacity.model import CapacityModel
 from dralab.capacity.move_costs import MoveCosts
 from dralab.capacity.moves import clear_for
+from dralab.scheduling.model import ClusterModel
 
 MOST = 3
 
@@ -66,7 +66,7 @@ def with_ask(pod, claim, ask):
 
 def check_one(seed):
     nodes, state, asks, objects = random_cluster(seed)
-    model = CapacityModel(objects)
+    model = ClusterModel(objects)
     (waiting,) = model.waiting
     found = clear_for(Departures(model, MoveCosts(model)), waiting)
     expected = fewest(nodes, state, asks, "x", MOST)

@@ -10,11 +10,11 @@ from click.testing import CliRunner
 from builders import obj
 from crowded import flat, gpu_node, holder, waiter
 from dralab.capacity.changes import AddNodes
-from dralab.capacity.model import CapacityModel
 from dralab.capacity.move_costs import MoveCosts
 from dralab.capacity.planning import plan, removable
 from dralab.cli.main import main
-from dralab.scheduler.cycle import PodPlacement
+from dralab.scheduling.cycle import PodPlacement
+from dralab.scheduling.model import ClusterModel
 
 
 def full(*, sizes):
@@ -27,14 +27,14 @@ def full(*, sizes):
 
 
 def test_the_cheaper_shape_is_taken_where_both_would_do():
-    model = CapacityModel(flat(*full(sizes=(2, 4)), waiter("a", 2), waiter("b", 2)))
+    model = ClusterModel(flat(*full(sizes=(2, 4)), waiter("a", 2), waiter("b", 2)))
     assert plan(model, {"n2": 1, "n4": 3}).nodes == {"n2": 2}
     assert plan(model, {"n2": 1, "n4": 1.5}).nodes == {"n4": 1}
 
 
 def test_a_mix_of_shapes_is_found_and_proved():
     pytest.importorskip("ortools")
-    model = CapacityModel(
+    model = ClusterModel(
         flat(*full(sizes=(2, 4)), waiter("a", 4), *(waiter(f"s{n}", 1) for n in range(2)))
     )
     found = plan(model, {"n2": 1, "n4": 3})
@@ -43,7 +43,7 @@ def test_a_mix_of_shapes_is_found_and_proved():
 
 
 def test_pods_that_fit_need_no_nodes_and_some_no_shape_helps():
-    model = CapacityModel(flat(gpu_node("x", 2), *full(sizes=(4,)), waiter("a", 1), waiter("b", 8)))
+    model = ClusterModel(flat(gpu_node("x", 2), *full(sizes=(4,)), waiter("a", 1), waiter("b", 8)))
     found = plan(model, {"n4": 1})
     assert [pod.key.name for pod in found.fitting] == ["a"]
     [(pod, why)] = found.unserved.values()
@@ -52,7 +52,7 @@ def test_pods_that_fit_need_no_nodes_and_some_no_shape_helps():
 
 
 def test_a_budget_ends_a_plan():
-    model = CapacityModel(flat(*full(sizes=(4,)), *(waiter(f"w{n}", 4) for n in range(3))))
+    model = ClusterModel(flat(*full(sizes=(4,)), *(waiter(f"w{n}", 4) for n in range(3))))
     found = plan(model, {"n4": 2}, budget=5)
     assert (found.nodes, len(found.served), len(found.unserved)) == ({"n4": 2}, 2, 1)
 
@@ -64,7 +64,7 @@ def test_no_plan_is_cheaper_than_the_bound_and_every_plan_works(seed):
     pods = [waiter(f"w{n}", chance.choice((1, 2, 3, 4))) for n in range(4)]
     objects = flat(*full(sizes=(2, 4)), *pods)
     prices = {"n2": chance.choice((1, 2)), "n4": chance.choice((2, 3))}
-    found = plan(CapacityModel(objects), prices)
+    found = plan(ClusterModel(objects), prices)
     cheapest = min(
         two * prices["n2"] + four * prices["n4"]
         for two in range(5)
@@ -76,7 +76,7 @@ def test_no_plan_is_cheaper_than_the_bound_and_every_plan_works(seed):
 
 
 def all_run(objects, nodes):
-    model = CapacityModel(objects)
+    model = ClusterModel(objects)
     for name, count in nodes.items():
         if count:
             AddNodes(name, count).apply(model)
@@ -85,7 +85,7 @@ def all_run(objects, nodes):
 
 def test_nodes_can_go_while_their_pods_find_other_places():
     objects = flat(gpu_node("a"), gpu_node("b"), gpu_node("c"), holder("one", "a", 0))
-    model = CapacityModel(objects)
+    model = ClusterModel(objects)
     found = removable(model, MoveCosts(model).refused)
     assert [name for name, _ in found.nodes] == ["b", "c"]
     assert found.stay == {"a": "default/one would find no other place"}
@@ -94,7 +94,7 @@ def test_nodes_can_go_while_their_pods_find_other_places():
 def test_a_node_stays_whose_pod_may_not_move():
     budget = obj("PodDisruptionBudget", "b", namespace="default", api="policy/v1")
     budget |= {"spec": {"selector": {}}, "status": {"disruptionsAllowed": 0}}
-    model = CapacityModel([*flat(gpu_node("a"), gpu_node("b"), holder("one", "a", 0)), budget])
+    model = ClusterModel([*flat(gpu_node("a"), gpu_node("b"), holder("one", "a", 0)), budget])
     found = removable(model, MoveCosts(model).refused)
     assert "allows no disruption" in found.stay["a"]
 

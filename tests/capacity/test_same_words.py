@@ -5,12 +5,13 @@ import re
 import pytest
 
 from crowded import flat, gpu_node, holder, waiter
-from dralab.allocation.explanation.diagnose import diagnose
-from dralab.allocation.explanation.why import why
-from dralab.allocation.snapshot import Snapshot
-from dralab.capacity.model import CapacityModel
 from dralab.capacity.page_words import PageWords
 from dralab.capacity.placement_rules import PlacementRules
+from dralab.explanation.diagnose import diagnose
+from dralab.explanation.refusals import ReasonWriter
+from dralab.explanation.why import why
+from dralab.scheduling.model import ClusterModel
+from dralab.scheduling.snapshot import Snapshot
 
 
 def large_fleet():
@@ -31,13 +32,13 @@ def mixed_fleet():
 
 def told(objects):
     """What the event, what-if and the page say of the pod that waits."""
-    model = CapacityModel(objects)
+    model = ClusterModel(objects)
     (pod,) = model.waiting
     refusal = model.try_pod(pod)
     cluster = Snapshot(objects, rules=PlacementRules(objects))
     pending = next(each for each in cluster.pending() if each.name == "train")
     return {
-        "event": model.why(refusal),
+        "event": ReasonWriter(lambda: 0)(refusal, model.state),
         "what-if": PageWords(model)(refusal),
         "page": why(cluster, cluster.refreshed(pending)).page(),
     }

@@ -18,10 +18,10 @@ from dralab.capacity.changes import (
     Without,
     patched,
 )
-from dralab.capacity.model import CapacityModel
 from dralab.capacity.what_if import what_if
 from dralab.cli.main import main
 from dralab.objects.metadata import NamespacedName
+from dralab.scheduling.model import ClusterModel
 
 CROWDED = flat(
     gpu_node("a"),
@@ -34,7 +34,7 @@ CROWDED = flat(
 
 
 def fates(objects, *changes):
-    found = what_if(CapacityModel(objects), changes)
+    found = what_if(ClusterModel(objects), changes)
     return {each.pod.name: (each.fate, each.before, each.after) for each in found.outcomes}
 
 
@@ -43,7 +43,7 @@ def test_a_waiting_pod_starts_on_a_node_that_is_added():
 
 
 def test_a_shape_of_the_catalogue_can_be_added_and_serves_its_own_class():
-    found = what_if(CapacityModel(CROWDED), [AddNodes("tpu", 2)])
+    found = what_if(ClusterModel(CROWDED), [AddNodes("tpu", 2)])
     assert found.nodes == (2, 4)
     assert found.with_fate("still waits")[0].why  # its devices are another driver's
 
@@ -109,7 +109,7 @@ def test_a_workload_ends_with_the_pods_of_its_replica_sets():
 
 def test_a_driver_is_upgraded_node_by_node():
     objects = flat(gpu_node("a"), gpu_node("b"), holder("one", "a", 0, 1), holder("two", "b", 0))
-    found = what_if(CapacityModel(objects), [UpgradeDriver("gpu.example.com")])
+    found = what_if(ClusterModel(objects), [UpgradeDriver("gpu.example.com")])
     assert {each.pod.name: each.fate for each in found.outcomes} == {
         "one": "restarts",
         "two": "moves",
@@ -119,7 +119,7 @@ def test_a_driver_is_upgraded_node_by_node():
 
 def test_pods_wait_where_all_nodes_are_upgraded_at_once():
     objects = flat(gpu_node("a"), gpu_node("b"), holder("one", "a", 0), holder("two", "b", 0))
-    model = CapacityModel(objects)
+    model = ClusterModel(objects)
     with model.tentatively():
         left = UpgradeDriver("gpu.example.com", at_once=2).apply(model)
         assert not left
@@ -135,7 +135,7 @@ def test_a_patch_is_merged_and_new_objects_are_added():
 
 
 def test_the_model_is_left_as_it_was():
-    model = CapacityModel(CROWDED)
+    model = ClusterModel(CROWDED)
     changes = [
         RemoveNode("a"),
         AddNodes("b", 2),
@@ -145,7 +145,7 @@ def test_the_model_is_left_as_it_was():
     ]
     first = what_if(model, changes)
     assert what_if(model, changes) == first
-    assert what_if(CapacityModel(CROWDED), changes).outcomes == first.outcomes
+    assert what_if(ClusterModel(CROWDED), changes).outcomes == first.outcomes
 
 
 @pytest.mark.parametrize(
@@ -159,11 +159,11 @@ def test_the_model_is_left_as_it_was():
 )
 def test_a_name_that_is_not_there_gets_a_suggestion(change):
     with pytest.raises(UnknownName, match="did you mean"):
-        what_if(CapacityModel(CROWDED), [change])
+        what_if(ClusterModel(CROWDED), [change])
 
 
 def test_free_devices_are_stranded_where_the_pod_does_not_fit():
-    found = what_if(CapacityModel(CROWDED), [AddNodes("a", 1)])
+    found = what_if(ClusterModel(CROWDED), [AddNodes("a", 1)])
     big = next(each for each in found.before if each.kind.asks == "4 gpu")
     assert (big.free, big.stranded, big.nodes) == (2, 2, 0)
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from dralab.allocation.explanation.codes import CODES
 from dralab.cli.main import main
+from dralab.explanation.codes import CODES
 
 SCENES = Path(__file__).parent / "scenes"
 NAMES = sorted(path.stem for path in SCENES.glob("*.yaml") if path.stem != "fleet")

@@ -15,9 +15,9 @@ from dralab.allocation.allocator import allocate
 from dralab.allocation.outcome import Allocated, Unsatisfiable
 from dralab.allocation.problem import Problem
 from dralab.allocation.selectors import CelSelectorCompiler
-from dralab.scheduler.demands import ClaimDemand, PodDemand
-from dralab.scheduler.devices import ClusterDevices
-from dralab.scheduler.nodes import NodeTable
+from dralab.scheduling.demands import ClaimDemand, PodDemand
+from dralab.scheduling.devices import ClusterDevices
+from dralab.scheduling.nodes import NodeTable
 
 
 class Cluster:

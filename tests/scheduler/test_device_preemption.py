@@ -7,13 +7,13 @@ import pytest
 
 from builders import obj
 from crowded import flat, gpu_node, holder, waiter
-from dralab.capacity.model import CapacityModel
-from dralab.scheduler.cycle import NominatedPod
-from dralab.scheduler.preemption import eviction_for
+from dralab.scheduling.cycle import NominatedPod
+from dralab.scheduling.model import ClusterModel
+from dralab.scheduling.preemption import eviction_for
 
 
 def evicted(objects, **more):
-    model = CapacityModel(objects)
+    model = ClusterModel(objects)
     (waiting,) = model.waiting
     before = model.devices.version
     found = eviction_for(model.state, waiting, **more)
@@ -88,7 +88,7 @@ def test_a_budget_is_spared_where_others_will_do():
 
 def test_devices_that_are_cleared_for_a_pod_are_left_to_it():
     objects = flat(gpu_node("a", 2), holder("one", "a", 0), waiter("x", 2), waiter("y", 1))
-    model = CapacityModel(objects)
+    model = ClusterModel(objects)
     large, small = model.waiting
     key = next(iter(model.claims))
     nominee = NominatedPod(large, "a", frozenset(), (key,))

@@ -3,9 +3,9 @@ from hypothesis import strategies as st
 
 from builders import pod, worker
 from dralab.runtime.resources import EVENTS, NODES, PODS
-from dralab.scheduler.filters import room
-from dralab.scheduler.nodes import NodeTable
-from dralab.scheduler.pods import pod_info
+from dralab.scheduling.filters import room
+from dralab.scheduling.nodes import NodeTable
+from dralab.scheduling.pods import pod_info
 
 
 def test_pods_go_where_there_is_room_and_wait_where_there_is_none(lab):

@@ -4,8 +4,8 @@ import pytest
 
 from builders import pod
 from dralab.kernel.clock import SECOND, ManualClock
-from dralab.scheduler.pods import pod_info
 from dralab.scheduler.queue import ClusterChange, SchedulingQueue
+from dralab.scheduling.pods import pod_info
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from builders import pod, worker
-from dralab.scheduler import topology
-from dralab.scheduler.filters import MOST, NodeFilter
-from dralab.scheduler.nodes import NodeTable
-from dralab.scheduler.pods import pod_info
+from dralab.scheduling import topology
+from dralab.scheduling.filters import MOST, NodeFilter
+from dralab.scheduling.nodes import NodeTable
+from dralab.scheduling.pods import pod_info
 
 KEYS = ("zone", "rack")
 TAINT = {"key": "t", "value": "", "effect": "NoSchedule"}

@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 
 from builders import pod, worker
 from dralab.runtime.resources import NODES, PODS
-from dralab.scheduler import topology
-from dralab.scheduler.filters import NodeFilter
-from dralab.scheduler.nodes import NodeTable
-from dralab.scheduler.pods import pod_info
+from dralab.scheduling import topology
+from dralab.scheduling.filters import NodeFilter
+from dralab.scheduling.nodes import NodeTable
+from dralab.scheduling.pods import pod_info
 
 ZONE = "topology.kubernetes.io/zone"
 

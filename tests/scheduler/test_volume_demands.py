@@ -5,9 +5,9 @@ import pytest
 from builders import pod, worker
 from dralab.objects import volumes as rules
 from dralab.objects.metadata import NamespacedName, key_of
-from dralab.scheduler.nodes import NodeTable
-from dralab.scheduler.pods import pod_info
-from dralab.scheduler.volumes import ELSEWHERE, NONE_FREE, UNBOUND, Volumes
+from dralab.scheduling.nodes import NodeTable
+from dralab.scheduling.pods import pod_info
+from dralab.scheduling.volumes import ELSEWHERE, NONE_FREE, UNBOUND, Volumes
 
 OWNER = {"uid": "u"}
 

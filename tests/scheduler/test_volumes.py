@@ -7,7 +7,7 @@ from dralab.kernel.clock import SECOND
 from dralab.objects.volumes import BIND_COMPLETED, SELECTED_NODE
 from dralab.runtime.resources import EVENTS, NODES, PODS, STORAGE_CLASSES, VOLUME_CLAIMS, VOLUMES
 from dralab.scheduler.binding import BINDING_TIMEOUT
-from dralab.scheduler.volumes import VolumeDemand
+from dralab.scheduling.volumes import VolumeDemand
 
 HOST = "kubernetes.io/hostname"
 

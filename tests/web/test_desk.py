@@ -7,9 +7,9 @@ import orjson
 import pytest
 
 from builders import claim, device, pod, pool, request, worker
-from dralab.allocation.explanation.answers import answers
-from dralab.allocation.snapshot import Snapshot
+from dralab.explanation.answers import answers
 from dralab.kernel.clock import SECOND, ManualClock
+from dralab.scheduling.snapshot import Snapshot
 from dralab.web.desk import SHORTEST_LISTED, Desk
 from web.pages import HOSTILE, cluster, desk, stored
 

@@ -8,16 +8,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from dralab.allocation.explanation.names import listed, shortened
-from dralab.allocation.pod_rules import BrokenRule
-from dralab.capacity.completion import ClusterObjects
+from dralab.explanation.names import listed, shortened
 from dralab.objects import host_ports
 from dralab.objects.metadata import NamespacedName, spec_of
 from dralab.objects.nodes import UnfitReason
-from dralab.scheduler import topology
-from dralab.scheduler.nodes import Mask, NodeTable
-from dralab.scheduler.pods import AffinityTerm, PodInfo, SpreadRule
-from dralab.scheduler.volumes import ELSEWHERE
+from dralab.scheduling import topology
+from dralab.scheduling.nodes import Mask, NodeTable
+from dralab.scheduling.pod_rules import BrokenRule
+from dralab.scheduling.pods import AffinityTerm, PodInfo, SpreadRule
+from dralab.scheduling.reading import ClusterObjects
+from dralab.scheduling.volumes import ELSEWHERE
 from dralab.values import labels
 from dralab.values.json_types import JsonObject
 

@@ -9,14 +9,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
-from dralab.capacity.model import CapacityModel
 from dralab.fleet import rendering, shapes
 from dralab.fleet.model import SampleFleet
 from dralab.objects.claims import results_of
 from dralab.objects.metadata import NamespacedName, controller_of, labels_of, metadata_of, spec_of
 from dralab.objects.taints import NO_EXECUTE, taints_of, untolerated
-from dralab.scheduler.cycle import PodPlacement
-from dralab.scheduler.pods import PodInfo
+from dralab.scheduling.cycle import PodPlacement
+from dralab.scheduling.model import ClusterModel
+from dralab.scheduling.pods import PodInfo
 from dralab.values import patches
 from dralab.values.json_types import JsonDict, JsonObject
 
@@ -37,7 +37,7 @@ class UnknownName(ValueError):  # noqa: N818 - it says what happened
 class SupposedChange(Protocol):
     """Something that happens to a cluster."""
 
-    def apply(self, model: CapacityModel) -> list[PodInfo]:
+    def apply(self, model: ClusterModel) -> list[PodInfo]:
         """Change the model; return the pods that lose their place, as pods that wait."""
         ...
 
@@ -49,7 +49,7 @@ class AddNodes:
     like: str
     count: int
 
-    def apply(self, model: CapacityModel) -> list[PodInfo]:
+    def apply(self, model: ClusterModel) -> list[PodInfo]:
         """Add the nodes; no pod loses its place."""
         objects = (
             copies(model, self.like, self.count)
@@ -67,7 +67,7 @@ class RemoveNode:
 
     name: str
 
-    def apply(self, model: CapacityModel) -> list[PodInfo]:
+    def apply(self, model: ClusterModel) -> list[PodInfo]:
         """Remove the node; its pods lose their place, those of DaemonSets end."""
         node_named(model, self.name)
         leaving = displaced(model, model.on(self.name))
@@ -87,7 +87,7 @@ class Cordon:
 
     name: str
 
-    def apply(self, model: CapacityModel) -> list[PodInfo]:
+    def apply(self, model: ClusterModel) -> list[PodInfo]:
         """Cordon the node; its pods stay."""
         node_named(model, self.name)
         model.cordon(self.name)
@@ -100,7 +100,7 @@ class Uncordon:
 
     name: str
 
-    def apply(self, model: CapacityModel) -> list[PodInfo]:
+    def apply(self, model: ClusterModel) -> list[PodInfo]:
         """Uncordon the node; no pod loses its place."""
         node_named(model, self.name)
         model.uncordon(self.name)
@@ -114,7 +114,7 @@ class MovePod:
     key: NamespacedName
     node: str
 
-    def apply(self, model: CapacityModel) -> list[PodInfo]:
+    def apply(self, model: ClusterModel) -> list[PodInfo]:
         """Move the pod; it is returned if it does not fit there."""
         node_named(model, self.node)
         running = {each.pod.key: each.pod for each in model.running.values()}
@@ -141,7 +141,7 @@ class Taint:
     name: str
     taint: Mapping[str, Any]
 
-    def apply(self, model: CapacityModel) -> list[PodInfo]:
+    def apply(self, model: ClusterModel) -> list[PodInfo]:
         """Taint the node; NoExecute makes pods leave that do not tolerate it for ever."""
         node = node_named(model, self.name)
         taints = [*taints_of(node), dict(self.taint)]
@@ -161,7 +161,7 @@ class Without:
     kind: str
     key: NamespacedName
 
-    def apply(self, model: CapacityModel) -> list[PodInfo]:
+    def apply(self, model: ClusterModel) -> list[PodInfo]:
         """Take the pods away; they do not come back."""
         ending = [
             pod
@@ -178,7 +178,7 @@ class Without:
         model.stop_waiting(gone)
         return []
 
-    def _is_meant(self, model: CapacityModel, pod: PodInfo) -> bool:
+    def _is_meant(self, model: ClusterModel, pod: PodInfo) -> bool:
         if pod.key.namespace != self.key.namespace:
             return False
         if self.kind == "pod":
@@ -201,7 +201,7 @@ class UpgradeDriver:
     driver: str
     at_once: int = 1
 
-    def apply(self, model: CapacityModel) -> list[PodInfo]:
+    def apply(self, model: ClusterModel) -> list[PodInfo]:
         """Upgrade all nodes; return the pods that have no place in the end, and note who moved."""
         mine = [item for item in model.slices.values() if item["spec"]["driver"] == self.driver]
         if not mine:
@@ -229,7 +229,7 @@ class UpgradeDriver:
             homeless = [pod for pod in homeless if not isinstance(decided[pod.uid], PodPlacement)]
         return homeless
 
-    def _users(self, model: CapacityModel, node: str) -> list[PodPlacement]:
+    def _users(self, model: ClusterModel, node: str) -> list[PodPlacement]:
         """Return the pods on a node that have devices of the driver; without a node, all pods."""
         among = model.on(node) if node else model.in_order(model.running.values())
         return [
@@ -255,7 +255,7 @@ def patched(objects: Iterable[JsonDict], changed: Iterable[JsonDict]) -> Iterato
     yield from waiting.values()
 
 
-def of_shape(model: CapacityModel, shape: str, count: int) -> Iterator[JsonDict]:
+def of_shape(model: ClusterModel, shape: str, count: int) -> Iterator[JsonDict]:
     """Yield the objects of new nodes of a shape; UnknownName lists what is known."""
     try:
         sample = shapes.sample(shape, nodes=count)
@@ -273,7 +273,7 @@ def of_shape(model: CapacityModel, shape: str, count: int) -> Iterator[JsonDict]
             yield item
 
 
-def copies(model: CapacityModel, name: str, count: int) -> Iterator[JsonDict]:
+def copies(model: ClusterModel, name: str, count: int) -> Iterator[JsonDict]:
     """Yield the objects of nodes like one that is there: its labels, taints, room and devices."""
     node = node_named(model, name)
     mine = [item for item in model.slices.values() if spec_of(item).get("nodeName") == name]
@@ -297,7 +297,7 @@ def copies(model: CapacityModel, name: str, count: int) -> Iterator[JsonDict]:
             }
 
 
-def devices_of_one(model: CapacityModel, like: str) -> int:
+def devices_of_one(model: ClusterModel, like: str) -> int:
     """Return how many devices each node has that is added like a node or shape. UnknownName."""
     one = copies if model.node(like) is not None else of_shape
     return sum(
@@ -323,7 +323,7 @@ def bound_to(pod: JsonObject, node: str) -> JsonDict:
     return {**pod, "spec": spec}
 
 
-def displaced(model: CapacityModel, placements: Iterable[PodPlacement]) -> list[PodInfo]:
+def displaced(model: ClusterModel, placements: Iterable[PodPlacement]) -> list[PodInfo]:
     """Take pods from their nodes; return those that a controller creates again, as waiting pods.
 
     Pods of DaemonSets belong to their node and end with it.
@@ -343,7 +343,7 @@ def of_daemon_set(pod: JsonObject) -> bool:
     return owner is not None and owner["kind"] in {"DaemonSet", "Node"}
 
 
-def controllers(model: CapacityModel, obj: JsonObject) -> Iterator[tuple[str, str]]:
+def controllers(model: ClusterModel, obj: JsonObject) -> Iterator[tuple[str, str]]:
     """Yield kind and name of what controls an object, then of what controls that.
 
     A ReplicaSet that is not among the objects is taken to be its Deployment's, by its name.
@@ -358,7 +358,7 @@ def controllers(model: CapacityModel, obj: JsonObject) -> Iterator[tuple[str, st
         owner = None if found is None else controller_of(found)
 
 
-def node_named(model: CapacityModel, name: str) -> JsonDict:
+def node_named(model: ClusterModel, name: str) -> JsonDict:
     """Return a node; UnknownName: there is none of that name."""
     node = model.node(name)
     if node is None:
@@ -371,7 +371,7 @@ def _stays(pod: PodInfo, taint: JsonObject) -> bool:
     return untolerated(for_ever, [taint], {NO_EXECUTE}) is None
 
 
-def _put(model: CapacityModel, item: JsonDict) -> None:
+def _put(model: ClusterModel, item: JsonDict) -> None:
     if item["kind"] == "Node":
         model.put_node(model.objects.with_room(item))
     elif item["kind"] == "ResourceSlice":

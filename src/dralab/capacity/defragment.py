@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from dralab.allocation.optimum import MissingSolverError
 from dralab.allocation.serving_bound import most_served
 from dralab.capacity.departures import Departures
-from dralab.capacity.model import CapacityModel
 from dralab.capacity.move_costs import MoveCosts
 from dralab.capacity.moves import SETS, TRIES, Clearing, clear_for
 from dralab.capacity.need import PodToPlace
 from dralab.objects.metadata import NamespacedName
-from dralab.scheduler.cycle import PodPlacement, Refusal
-from dralab.scheduler.demands import BlockedPod
-from dralab.scheduler.pods import PodInfo
+from dralab.scheduling.cycle import PodPlacement, Refusal
+from dralab.scheduling.demands import BlockedPod
+from dralab.scheduling.model import ClusterModel
+from dralab.scheduling.pods import PodInfo
 from dralab.values.json_types import JsonDict, JsonObject
 
 # For many pods at once, each gets less effort.
@@ -65,7 +65,7 @@ class Defragmentation:
 
 
 def defragment(
-    model: CapacityModel, pods: Iterable[PodInfo], costs: MoveCosts, *, most: int | None = None
+    model: ClusterModel, pods: Iterable[PodInfo], costs: MoveCosts, *, most: int | None = None
 ) -> Defragmentation:
     """Return moves that make room for waiting pods, at most so many in all.
 
@@ -105,7 +105,7 @@ def defragment(
     return Defragmentation(fitting=fitting, clearings=clearings, unserved=unserved, at_best=at_best)
 
 
-def carry_out(model: CapacityModel, clearing: Clearing) -> None:
+def carry_out(model: ClusterModel, clearing: Clearing) -> None:
     """Do the moves of a clearing on a model, and let its pod run."""
     for move in clearing.moves:
         model.take_away(move.pod.uid)
@@ -121,7 +121,7 @@ def _unserved(found: Clearing) -> Unserved:
     return Unserved(found.pod, why, is_proved=found.impossible)
 
 
-def _at_best(model: CapacityModel, pods: Sequence[PodInfo], costs: MoveCosts) -> int | None:
+def _at_best(model: ClusterModel, pods: Sequence[PodInfo], costs: MoveCosts) -> int | None:
     """Return how many of the pods any moves can serve at most, by their devices; None: not known.
 
     All pods that run are kept running, on whichever node.

@@ -11,10 +11,10 @@ from itertools import combinations
 from typing import NamedTuple
 
 from dralab.allocation.releasing import WantedDevices
-from dralab.capacity.model import CapacityModel
 from dralab.capacity.move_costs import MoveCosts
 from dralab.capacity.need import PodToPlace
-from dralab.scheduler.cycle import PodPlacement
+from dralab.scheduling.cycle import PodPlacement
+from dralab.scheduling.model import ClusterModel
 
 
 class Departure(NamedTuple):
@@ -56,7 +56,7 @@ class _NodePods:
 class Departures:
     """The sets of pods of each node; what is found out about a node is kept until it changes."""
 
-    def __init__(self, model: CapacityModel, costs: MoveCosts) -> None:
+    def __init__(self, model: ClusterModel, costs: MoveCosts) -> None:
         self.model = model
         self.costs = costs
         self._nodes: dict[int, _NodePods] = {}

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from dralab.api.status import ApiError
-from dralab.capacity.model import CapacityModel
 from dralab.capacity.need import PodToPlace
 from dralab.capacity.relocation import devices_of
 from dralab.capacity.steps import MoveStep, StartStep, Step
@@ -23,8 +22,9 @@ from dralab.objects.metadata import controller_of, is_deleting, key_of, spec_of,
 from dralab.objects.pods import is_finished, is_ready
 from dralab.runtime.client import Client
 from dralab.runtime.resources import CLAIMS, NODES, PODS
-from dralab.scheduler.demands import BlockedPod
-from dralab.scheduler.pods import PodInfo
+from dralab.scheduling.demands import BlockedPod
+from dralab.scheduling.model import ClusterModel
+from dralab.scheduling.pods import PodInfo
 from dralab.values.json_types import JsonDict, JsonObject
 
 POLL: Final = 1.0
@@ -80,7 +80,7 @@ class Execution:
     tell: Callable[[str], None]
     keep: Callable[[JsonDict], str]
     dropped: Callable[[str], None]
-    reread: Callable[[], CapacityModel]
+    reread: Callable[[], ClusterModel]
     timeout: float
     _closed: list[str] = field(default_factory=list)
     # The uids of pods that took the place of moved ones, by the uid in the plan.

@@ -11,13 +11,13 @@ from typing import Final
 
 import orjson
 
-from dralab.capacity.model import CapacityModel
 from dralab.objects.claims import alternatives_of, requests_of
 from dralab.objects.extended_resources import synthetic_claim
-from dralab.scheduler import filters
-from dralab.scheduler.cycle import PodPlacement
-from dralab.scheduler.demands import BlockedPod
-from dralab.scheduler.pods import PodInfo
+from dralab.scheduling import filters
+from dralab.scheduling.cycle import PodPlacement
+from dralab.scheduling.demands import BlockedPod
+from dralab.scheduling.model import ClusterModel
+from dralab.scheduling.pods import PodInfo
 from dralab.values.json_types import JsonDict, JsonObject
 
 MOST_KINDS: Final = 6
@@ -50,7 +50,7 @@ class KindFragmentation:
     nodes: int
 
 
-def pod_kinds(model: CapacityModel, most: int = MOST_KINDS) -> list[PodKind]:
+def pod_kinds(model: ClusterModel, most: int = MOST_KINDS) -> list[PodKind]:
     """Return the kinds of pods with devices, the most frequent first; at most so many."""
     found: dict[bytes, PodKind] = {}
     for pod, claims in _pods_with_claims(model):
@@ -63,7 +63,7 @@ def pod_kinds(model: CapacityModel, most: int = MOST_KINDS) -> list[PodKind]:
     return ordered[:most]
 
 
-def fragmentation(model: CapacityModel, kinds: Iterable[PodKind]) -> list[KindFragmentation]:
+def fragmentation(model: ClusterModel, kinds: Iterable[PodKind]) -> list[KindFragmentation]:
     """Return what is free and what is stranded for each kind, on nodes that the kind may use."""
     table, devices = model.state.table, model.devices
     found = []
@@ -94,7 +94,7 @@ def stranded_share(found: Sequence[KindFragmentation]) -> float | None:
     return sum(each.kind.pods * each.stranded for each in found) / weighed
 
 
-def _pods_with_claims(model: CapacityModel) -> Iterable[tuple[PodInfo, list[JsonDict]]]:
+def _pods_with_claims(model: ClusterModel) -> Iterable[tuple[PodInfo, list[JsonDict]]]:
     for placement in model.in_order(model.running.values()):
         claims = _own_claims(placement)
         if claims:

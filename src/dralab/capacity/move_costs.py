@@ -5,12 +5,12 @@ from collections.abc import Iterable, Mapping
 from typing import Final, Literal
 
 from dralab.capacity.changes import of_daemon_set
-from dralab.capacity.model import CapacityModel
 from dralab.controllers.workloads import percentage
 from dralab.objects.budgets import covers, disruptions_allowed
 from dralab.objects.metadata import is_deleting, spec_of
-from dralab.scheduler.cycle import PodPlacement
-from dralab.scheduler.pods import PodInfo
+from dralab.scheduling.cycle import PodPlacement
+from dralab.scheduling.model import ClusterModel
+from dralab.scheduling.pods import PodInfo
 from dralab.values.json_types import JsonDict
 
 By = Literal["moves", "cost"]
@@ -28,7 +28,7 @@ class MoveCosts:
     pods have, and up to 9 more the longer the pod runs compared with the others.
     """
 
-    def __init__(self, model: CapacityModel, by: By = "moves") -> None:
+    def __init__(self, model: ClusterModel, by: By = "moves") -> None:
         self.by = by
         running = list(model.running.values())
         budgets = [

@@ -14,14 +14,14 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import Final
 
+from dralab.api.core.pods import GATED
 from dralab.capacity.departures import Departure, Departures, Tries
 from dralab.capacity.exhaustion import cheaper
 from dralab.capacity.need import PodToPlace
 from dralab.capacity.relocation import Move, Relocation
-from dralab.scheduler.cluster_events import GATED
-from dralab.scheduler.cycle import PodPlacement
-from dralab.scheduler.demands import BlockedPod
-from dralab.scheduler.pods import PodInfo
+from dralab.scheduling.cycle import PodPlacement
+from dralab.scheduling.demands import BlockedPod
+from dralab.scheduling.pods import PodInfo
 
 # Sets of pods looked at, and places tried, for one waiting pod; and the longest chain.
 SETS: Final = 3_000_000

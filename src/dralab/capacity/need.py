@@ -7,13 +7,13 @@ spread. So a "no" is certain, and a "yes" has to be confirmed by placing the pod
 from collections import Counter
 from collections.abc import Sequence
 
-from dralab.capacity.model import CapacityModel
 from dralab.objects.claims import alternatives_of, requests_of
 from dralab.objects.extended_resources import synthetic_claim
 from dralab.objects.nodes import PODS
-from dralab.scheduler.cycle import PodPlacement, fits, on_node
-from dralab.scheduler.demands import PodDemand
-from dralab.scheduler.pods import PodInfo
+from dralab.scheduling.cycle import PodPlacement, fits, on_node
+from dralab.scheduling.demands import PodDemand
+from dralab.scheduling.model import ClusterModel
+from dralab.scheduling.pods import PodInfo
 from dralab.values.json_types import JsonDict
 
 
@@ -24,7 +24,7 @@ class PodToPlace:
     without freeing anything.
     """
 
-    def __init__(self, model: CapacityModel, pod: PodInfo, demand: PodDemand) -> None:
+    def __init__(self, model: ClusterModel, pod: PodInfo, demand: PodDemand) -> None:
         self.model = model
         self.pod = pod
         self.demand = demand

@@ -9,17 +9,18 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Final
 
-from dralab.allocation.explanation.causes import Diagnosis, NodesUnfit
-from dralab.allocation.explanation.diagnose import diagnose
-from dralab.allocation.explanation.names import shortened
-from dralab.allocation.explanation.questions import FleetQuestions
-from dralab.allocation.explanation.text import Names, brief
-from dralab.allocation.explanation.unfit import code_of
 from dralab.allocation.problem import InUse
-from dralab.capacity.model import CapacityModel
+from dralab.explanation.causes import Diagnosis, NodesUnfit
+from dralab.explanation.diagnose import diagnose
+from dralab.explanation.names import shortened
+from dralab.explanation.questions import FleetQuestions
+from dralab.explanation.refusals import ReasonWriter
+from dralab.explanation.text import Names, brief
+from dralab.explanation.unfit import code_of
 from dralab.objects.metadata import key_of
-from dralab.scheduler.cycle import CANNOT_ALLOCATE, Refusal
-from dralab.scheduler.demands import BlockedPod, PodDemand
+from dralab.scheduling.cycle import CANNOT_ALLOCATE, Refusal
+from dralab.scheduling.demands import BlockedPod, PodDemand
+from dralab.scheduling.model import ClusterModel
 
 # Questions to the allocator for one explanation: enough for a cause and the cheapest helps.
 QUESTIONS: Final = 2_000
@@ -28,8 +29,9 @@ QUESTIONS: Final = 2_000
 class PageWords:
     """Tells refusals of a model that does not change meanwhile."""
 
-    def __init__(self, model: CapacityModel) -> None:
+    def __init__(self, model: ClusterModel) -> None:
         self._model = model
+        self._writer = ReasonWriter(lambda: 0)
         self._told: dict[Hashable, str] = {}
         self._asked: dict[bytes, FleetQuestions] = {}
 
@@ -37,7 +39,7 @@ class PageWords:
         """Return why a pod fits nowhere, in a few sentences."""
         demand = self._model.state.demands.demand_of(refusal.pod)
         if refusal.blocked or refusal.shortages or isinstance(demand, BlockedPod):
-            return self._model.why(refusal)
+            return self._writer(replace(refusal, repeated=False), self._model.state)
         key = demand.signature, refusal.pod.placement, tuple(sorted(refusal.reasons.items()))
         found = self._told.get(key)
         if found is None:

@@ -10,21 +10,21 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final, Literal
 
-from dralab.allocation.pod_rules import BrokenRule, GangRefusal, RoomRefusal
 from dralab.capacity.broken_rules import RuleTeller
-from dralab.capacity.completion import ClusterObjects
-from dralab.capacity.model import CapacityModel
 from dralab.objects.host_ports import NO_PORTS
 from dralab.objects.metadata import NamespacedName, metadata_of, spec_of
 from dralab.objects.nodes import UnfitReason
 from dralab.objects.pods import group_of
 from dralab.objects.requests import amount_of
 from dralab.objects.slices import devices_of
-from dralab.scheduler import filters, gangs, topology
-from dralab.scheduler.cycle import PodPlacement, Refusal
-from dralab.scheduler.nodes import Mask, NodeTable
-from dralab.scheduler.pods import PodInfo
-from dralab.scheduler.volumes import ELSEWHERE, NONE_FREE, Volumes
+from dralab.scheduling import filters, gangs, topology
+from dralab.scheduling.cycle import PodPlacement, Refusal
+from dralab.scheduling.model import ClusterModel
+from dralab.scheduling.nodes import Mask, NodeTable
+from dralab.scheduling.pod_rules import BrokenRule, GangRefusal, RoomRefusal
+from dralab.scheduling.pods import PodInfo
+from dralab.scheduling.reading import ClusterObjects
+from dralab.scheduling.volumes import ELSEWHERE, NONE_FREE, Volumes
 from dralab.values.json_types import JsonDict, JsonObject
 
 FilterName = Literal["NodePorts", "VolumeBinding", "PodTopologySpread", "InterPodAffinity"]
@@ -163,7 +163,7 @@ class PlacementRules:
         """Return why a pod whose devices are free still does not start; None if it does."""
         if spec_of(pod).get("nodeName") or not (group_of(pod) or self._takes_of_nodes):
             return None
-        model = CapacityModel(self._now(claims))
+        model = ClusterModel(self._now(claims))
         info = model.info(model.objects.pod(pod))
         wanted = next((each for each in model.waiting if each.key == info.key), info)
         if wanted.group:
@@ -212,7 +212,7 @@ def _states_rules(spec: JsonObject) -> bool:
     )
 
 
-def _of_gang(model: CapacityModel, pod: PodInfo) -> GangRefusal | None:
+def _of_gang(model: ClusterModel, pod: PodInfo) -> GangRefusal | None:
     group = model.objects.group(NamespacedName(pod.key.namespace, pod.group))
     if group is None:
         return GangRefusal(group=pod.group, least=0, members=0, why="it does not exist")
@@ -255,7 +255,7 @@ def _of_gang(model: CapacityModel, pod: PodInfo) -> GangRefusal | None:
     return None
 
 
-def _blockers(model: CapacityModel, pod: PodInfo, refused: RoomRefusal) -> tuple[str, ...]:
+def _blockers(model: ClusterModel, pod: PodInfo, refused: RoomRefusal) -> tuple[str, ...]:
     """Return pods of a node of which each one's end makes room for a pod with its devices."""
     found = []
     for each in model.on(refused.node)[:MOST_TRIED]:

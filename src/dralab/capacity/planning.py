@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from dralab.allocation.node_bound import NodeOffer, least_price
 from dralab.allocation.optimum import MissingSolverError
 from dralab.capacity.changes import AddNodes, RemoveNode
-from dralab.capacity.model import CapacityModel
 from dralab.capacity.move_costs import BELONGS
 from dralab.capacity.need import PodToPlace
 from dralab.capacity.page_words import PageWords
 from dralab.objects.nodes import PODS
-from dralab.scheduler.cycle import PodPlacement, Refusal
-from dralab.scheduler.demands import BlockedPod
-from dralab.scheduler.pods import PodInfo
+from dralab.scheduling.cycle import PodPlacement, Refusal
+from dralab.scheduling.demands import BlockedPod
+from dralab.scheduling.model import ClusterModel
+from dralab.scheduling.pods import PodInfo
 from dralab.values.json_types import JsonDict
 
 # Nodes that a plan has at most.
@@ -44,9 +44,7 @@ class NodePlan:
     least: float | None = None
 
 
-def plan(
-    model: CapacityModel, prices: Mapping[str, float], budget: float | None = None
-) -> NodePlan:
+def plan(model: ClusterModel, prices: Mapping[str, float], budget: float | None = None) -> NodePlan:
     """Return the nodes to add for the pods that wait; the model is left as it was.
 
     `prices` names the shapes, or nodes to copy, with the price of a node. UnknownName: there is no
@@ -90,7 +88,7 @@ class Removable:
     stay: Mapping[str, str]
 
 
-def removable(model: CapacityModel, refused: Mapping[str, str]) -> Removable:
+def removable(model: ClusterModel, refused: Mapping[str, str]) -> Removable:
     """Return nodes that can go while every pod that runs, or would start, still does.
 
     Nodes with the fewest pods come first; `refused` are pods that may not move, by uid, with why.
@@ -128,7 +126,7 @@ class _Planner:
     """Shapes, what a node of each serves, and trials on the whole cluster."""
 
     def __init__(
-        self, model: CapacityModel, prices: Mapping[str, float], backlog: Sequence[PodInfo]
+        self, model: ClusterModel, prices: Mapping[str, float], backlog: Sequence[PodInfo]
     ) -> None:
         self.model = model
         self.prices = prices

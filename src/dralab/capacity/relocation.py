@@ -15,9 +15,9 @@ from dralab.capacity.departures import Departures, Tries
 from dralab.capacity.need import PodToPlace
 from dralab.objects.claims import results_of
 from dralab.objects.metadata import NamespacedName, spec_of
-from dralab.scheduler.cycle import PodPlacement, fits, on_node
-from dralab.scheduler.demands import BlockedPod
-from dralab.scheduler.pods import PodInfo
+from dralab.scheduling.cycle import PodPlacement, fits, on_node
+from dralab.scheduling.demands import BlockedPod
+from dralab.scheduling.pods import PodInfo
 
 # Nodes tried as targets of one pod, and sets of pods that make way for it, in a chain.
 TARGETS: Final = 4

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from dralab.capacity.defragment import Defragmentation
-from dralab.capacity.model import CapacityModel
 from dralab.capacity.relocation import Move
 from dralab.objects.nodes import is_unschedulable
-from dralab.scheduler.cycle import PodPlacement
+from dralab.scheduling.cycle import PodPlacement
+from dralab.scheduling.model import ClusterModel
 
 # At most so many nodes are cordoned for one move. If that is not enough, `certain` is false.
 MOST_CORDONS: Final = 20
@@ -44,7 +44,7 @@ class StartStep:
 Step = MoveStep | StartStep
 
 
-def steps(model: CapacityModel, found: Defragmentation) -> Iterator[Step]:
+def steps(model: ClusterModel, found: Defragmentation) -> Iterator[Step]:
     """Yield all steps in order; the model is left as it was.
 
     Pods that fit as things are start first: the moves were planned with them in their places.
@@ -80,7 +80,7 @@ def steps(model: CapacityModel, found: Defragmentation) -> Iterator[Step]:
                 yield StartStep(placement=clearing.placement, uncordon=closed)
 
 
-def cordons(model: CapacityModel, move: Move, also: Iterable[str] = ()) -> tuple[list[str], bool]:
+def cordons(model: ClusterModel, move: Move, also: Iterable[str] = ()) -> tuple[list[str], bool]:
     """Return the nodes to cordon so that the scheduler moves a pod as planned, and if it will.
 
     The nodes of `also` are cordoned anyway.

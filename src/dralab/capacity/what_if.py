@@ -6,12 +6,12 @@ from typing import Literal
 
 from dralab.capacity.changes import SupposedChange
 from dralab.capacity.fragmentation import KindFragmentation, fragmentation, pod_kinds
-from dralab.capacity.model import CapacityModel, Decision
 from dralab.capacity.page_words import PageWords
 from dralab.capacity.relocation import devices_of
 from dralab.objects.metadata import NamespacedName
-from dralab.scheduler.cycle import PodPlacement, Refusal
-from dralab.scheduler.pods import PodInfo
+from dralab.scheduling.cycle import PodPlacement, Refusal
+from dralab.scheduling.model import ClusterModel, Decision
+from dralab.scheduling.pods import PodInfo
 
 Fate = Literal[
     "starts",
@@ -60,9 +60,9 @@ class WhatIf:
 
 
 def what_if(
-    model: CapacityModel,
+    model: ClusterModel,
     changes: Iterable[SupposedChange],
-    other: CapacityModel | None = None,
+    other: ClusterModel | None = None,
     *,
     explain: bool = True,
 ) -> WhatIf:
@@ -121,9 +121,7 @@ def what_if(
         )
 
 
-def _reasons(
-    model: CapacityModel, decided: dict[str, Decision], *, explain: bool
-) -> dict[str, str]:
+def _reasons(model: ClusterModel, decided: dict[str, Decision], *, explain: bool) -> dict[str, str]:
     words = PageWords(model)
     return {
         uid: words(each) if explain else each.message

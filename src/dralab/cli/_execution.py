@@ -11,7 +11,6 @@ import orjson
 
 from dralab.api.status import ApiError
 from dralab.capacity.execution import Consent, Execution
-from dralab.capacity.model import CapacityModel
 from dralab.capacity.steps import MoveStep, Step
 from dralab.cli import objects
 from dralab.cli._inventory import InventorySource
@@ -19,6 +18,7 @@ from dralab.cli._output import refuse
 from dralab.cli.errors import UnusableInput
 from dralab.kernel.clock import WallClock
 from dralab.objects.metadata import key_of
+from dralab.scheduling.model import ClusterModel
 from dralab.values.json_types import JsonDict
 
 
@@ -39,7 +39,7 @@ def apply_steps(
         tell=click.echo,
         keep=_keep,
         dropped=lambda file: Path(file).unlink(),
-        reread=lambda: CapacityModel(objects.inventory(source)),
+        reread=lambda: ClusterModel(objects.inventory(source)),
         timeout=timeout,
     )
     try:

@@ -1,7 +1,7 @@
 """`dralab allocate` and `dralab explain` for other generations than today's: the same answers.
 
 Their pods are placed by their own rules, the first node by name. What the pages say is left to
-`allocation.explanation`.
+`explanation`.
 """
 
 import re
@@ -24,7 +24,7 @@ from dralab.prototypes.placement import GenerationCluster, PlacedPod, PlacementR
 from dralab.values.json_types import JsonDict
 
 if TYPE_CHECKING:
-    from dralab.allocation.explanation.causes import Diagnosis
+    from dralab.explanation.causes import Diagnosis
 
 # What no file of today's API holds: a quick look, before anything is parsed.
 MARKS: Final = (b"devmgmtproto.k8s.io/", b"resource.k8s.io/v1alpha2", b"deviceClaims")
@@ -120,8 +120,8 @@ def _reason(cluster: GenerationCluster, placement: PlacementResult) -> _Reason:
     found = _diagnosis(cluster, placement)
     if found is None or isinstance(found, str):
         return _Reason(found or "")
-    from dralab.allocation.explanation.structured import structured
-    from dralab.allocation.explanation.text import Names, NoFields, brief, page
+    from dralab.explanation.structured import structured
+    from dralab.explanation.text import Names, NoFields, brief, page
 
     def named(text: str) -> str:
         return NUMBERED.sub(lambda match: cluster.shown(match[1], match[2]), text)
@@ -135,7 +135,7 @@ def _diagnosis(cluster: GenerationCluster, placement: PlacementResult) -> "Diagn
     """Return why a pod has no node: facts, or a plain reason; None if it has one."""
     if isinstance(placement, PlacedPod) or placement.reason:
         return None if isinstance(placement, PlacedPod) else placement.reason
-    from dralab.allocation.explanation.diagnose import diagnose
+    from dralab.explanation.diagnose import diagnose
 
     problems = cluster.problems(placement.pod)
     unfit = [reason for each in placement.nodes for reason in each.unfit]

@@ -7,10 +7,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
-from dralab.allocation.explanation.causes import MarkedField
-from dralab.allocation.explanation.text import ObjectFields
 from dralab.api.manifests import Manifest, field_line
 from dralab.api.yaml_documents import YamlError, documents
+from dralab.explanation.causes import MarkedField
+from dralab.explanation.text import ObjectFields
 
 KINDS: Final = {"claim": "ResourceClaim", "class": "DeviceClass", "pod": "Pod"}
 FURTHEST: Final = 40

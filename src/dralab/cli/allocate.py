@@ -8,17 +8,17 @@ from typing import Any, Final
 import click
 
 from dralab.allocation.backlog import Pending
-from dralab.allocation.explanation.answers import placed_on
-from dralab.allocation.explanation.why import why
 from dralab.allocation.optimum import MissingSolverError
 from dralab.allocation.policy.policies import POLICIES, Policy
-from dralab.allocation.snapshot import Placed, Snapshot
 from dralab.cli import objects
 from dralab.cli._inventory import InventorySource, inventory_options
 from dralab.cli._older import allocate_older, older_generation
 from dralab.cli._output import echo_objects, echo_table, output_option
 from dralab.cli._own_generation import generation_option
 from dralab.cli.generations import API_NAMES
+from dralab.explanation.answers import placed_on
+from dralab.explanation.why import why
+from dralab.scheduling.snapshot import Placed, Snapshot
 
 OPTIMAL: Final = "optimal"
 UNDECIDED: Final = "no result within the search budget"

@@ -9,7 +9,6 @@ from dralab.capacity.commands import commands
 from dralab.capacity.defragment import Defragmentation, carry_out
 from dralab.capacity.defragment import defragment as answer
 from dralab.capacity.execution import Consent
-from dralab.capacity.model import CapacityModel
 from dralab.capacity.move_costs import MoveCosts
 from dralab.capacity.moves import Clearing
 from dralab.capacity.relocation import Move, devices_of
@@ -19,8 +18,9 @@ from dralab.cli import objects
 from dralab.cli._execution import apply_steps
 from dralab.cli._inventory import InventorySource, inventory_options
 from dralab.cli._output import echo_json, echo_table, output_option
-from dralab.scheduler.cycle import PodPlacement
-from dralab.scheduler.pods import PodInfo
+from dralab.scheduling.cycle import PodPlacement
+from dralab.scheduling.model import ClusterModel
+from dralab.scheduling.pods import PodInfo
 
 
 @click.command(
@@ -105,7 +105,7 @@ def defragment(
         _check_apply(source, output)
     elif consent != Consent():
         raise click.UsageError("--force and --delete-emptydir-data say what --apply may do")
-    model = CapacityModel(objects.inventory(source))
+    model = ClusterModel(objects.inventory(source))
     pods = list(model.waiting) if all_pending else [_waiting(model, name)]
     costs = MoveCosts(model, "cost" if least == "cost" else "moves")
     found = answer(model, pods, costs, most=max_moves)
@@ -135,7 +135,7 @@ def _check_apply(source: InventorySource, output: str) -> None:
         raise click.UsageError(f"--apply tells what it does; without it, -o {output} prints a plan")
 
 
-def _waiting(model: CapacityModel, name: str) -> PodInfo:
+def _waiting(model: ClusterModel, name: str) -> PodInfo:
     """Return the pod that waits of a name: POD, NAMESPACE/POD or pod/NAMESPACE/POD."""
     short = name.removeprefix("pod/")
     found = [pod for pod in model.waiting if short in {str(pod.key), pod.key.name}]
@@ -153,9 +153,7 @@ def _waiting(model: CapacityModel, name: str) -> PodInfo:
 # --- output ----------------------------------------------------------------------------------
 
 
-def _print(
-    model: CapacityModel, found: Defragmentation, costs: MoveCosts, *, explain: bool
-) -> None:
+def _print(model: ClusterModel, found: Defragmentation, costs: MoveCosts, *, explain: bool) -> None:
     for line in _verdict(found, costs):
         click.echo(line)
     if found.fitting or found.clearings:
@@ -233,7 +231,7 @@ def _listed(placement: PodPlacement) -> str:
     return ", ".join(name.partition("/")[2] for name in devices_of(placement)) or "none"
 
 
-def _reasons(model: CapacityModel, found: Defragmentation) -> Iterator[str]:
+def _reasons(model: ClusterModel, found: Defragmentation) -> Iterator[str]:
     with model.tentatively():
         for placement in found.fitting:
             model.place(placement)
@@ -248,7 +246,7 @@ def _reasons(model: CapacityModel, found: Defragmentation) -> Iterator[str]:
             carry_out(model, clearing)
 
 
-def _reason(model: CapacityModel, move: Move) -> str:
+def _reason(model: ClusterModel, move: Move) -> str:
     held = _listed(move.origin)
     what = (
         f"holds {held} on {move.origin.node}" if held != "none" else f"runs on {move.origin.node}"

@@ -74,9 +74,9 @@ def _wait(cluster: "Cluster", pods: "list[NamespacedName]") -> bool:
 
 def _pages(cluster: "Cluster") -> dict[str, str]:
     """Return, by pod, the page that says why it waits."""
-    from dralab.allocation.explanation.why import why
-    from dralab.allocation.snapshot import Snapshot
+    from dralab.explanation.why import why
     from dralab.runtime.reading import read_cluster
+    from dralab.scheduling.snapshot import Snapshot
 
     snapshot = Snapshot(read_cluster(cluster.client))
     found = {each.name: why(snapshot, each) for each in snapshot.pending()}

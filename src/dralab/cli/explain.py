@@ -7,15 +7,15 @@ from typing import Any
 
 import click
 
-from dralab.allocation.explanation.answers import NoResult, already_allocated, answers
-from dralab.allocation.explanation.codes import CODES, code_text
-from dralab.allocation.explanation.names import similar
 from dralab.cli import objects
 from dralab.cli._inventory import InventorySource, inventory_options
 from dralab.cli._older import explain_older, older_generation
 from dralab.cli._output import echo_json, output_option
 from dralab.cli._own_generation import generation_option
 from dralab.cli.generations import API_NAMES
+from dralab.explanation.answers import NoResult, already_allocated, answers
+from dralab.explanation.codes import CODES, code_text
+from dralab.explanation.names import similar
 
 
 @click.command(

@@ -14,12 +14,8 @@ import orjson
 from dralab.allocation import v1
 from dralab.allocation.backlog import Pending
 from dralab.allocation.cel_compiler import compiled
-from dralab.allocation.explanation.cel_repairs import repaired
-from dralab.allocation.explanation.text import ObjectFields, Spots
-from dralab.allocation.explanation.why import templates_of
 from dralab.allocation.problem import Device
 from dralab.allocation.selectors import CelSelectorCompiler
-from dralab.allocation.snapshot import Snapshot
 from dralab.api.manifests import Check, Manifest, Manifests, load, unknown_fields
 from dralab.api.resource.conversion import hub_version
 from dralab.api.resource.files import ResourceCheck, add_pool_problems
@@ -32,10 +28,14 @@ from dralab.cli._output import refuse
 from dralab.cli._spots import FileSpots
 from dralab.cli.errors import UnusableInput
 from dralab.cli.generations import stdin
+from dralab.explanation.cel_repairs import repaired
+from dralab.explanation.text import ObjectFields, Spots
+from dralab.explanation.why import templates_of
 from dralab.kernel.clock import WallClock, rfc3339
 from dralab.objects.claims import claim_names
 from dralab.objects.metadata import key_of, spec_of, uid_of
 from dralab.objects.pods import is_finished
+from dralab.scheduling.snapshot import Snapshot
 from dralab.values.json_types import JsonDict
 
 UNCOMPILED: Final = re.compile(r'Invalid value: ("(?:[^"\\]|\\.)*"): compilation failed')

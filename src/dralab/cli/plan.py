@@ -9,7 +9,6 @@ import click
 
 from dralab.api.yaml_documents import YamlError, single
 from dralab.capacity.changes import UnknownName
-from dralab.capacity.model import CapacityModel
 from dralab.capacity.move_costs import MoveCosts
 from dralab.capacity.planning import NodePlan, Removable
 from dralab.capacity.planning import plan as answer
@@ -17,6 +16,7 @@ from dralab.capacity.planning import removable as nodes_that_can_go
 from dralab.cli import objects
 from dralab.cli._inventory import InventorySource, inventory_options
 from dralab.cli._output import echo_json, echo_table, output_option
+from dralab.scheduling.model import ClusterModel
 
 SHOWN = 10
 
@@ -74,7 +74,7 @@ def plan(
     if not (removable or shapes):
         raise click.UsageError("give the --shapes that can be added, or --removable")
     prices = _prices([name for name in shapes.split(",") if name], price)
-    model = CapacityModel(objects.inventory(source))
+    model = ClusterModel(objects.inventory(source))
     if removable:
         found = nodes_that_can_go(model, MoveCosts(model).refused)
         _tell_removable(found, output)

@@ -8,12 +8,12 @@ from typing import Final
 
 import click
 
-from dralab.allocation.device_states import SEVERAL, STATES, DeviceRow, device_rows
-from dralab.allocation.snapshot import Snapshot
 from dralab.cli import objects
 from dralab.cli._inventory import InventorySource, inventory_options
 from dralab.cli._output import echo_json, output_option, table_lines
 from dralab.cli.errors import UnusableInput
+from dralab.scheduling.device_states import SEVERAL, STATES, DeviceRow, device_rows
+from dralab.scheduling.snapshot import Snapshot
 
 EACH: Final = ("DRIVER", "NODE", "POOL", "DEVICE", "STATE", "HOLDERS")
 MOST_HOLDERS: Final = 3

@@ -18,7 +18,6 @@ from dralab.capacity.changes import (
     patched,
 )
 from dralab.capacity.fragmentation import stranded_share
-from dralab.capacity.model import CapacityModel
 from dralab.capacity.structured import structured_what_if
 from dralab.capacity.what_if import Fate, PodComparison, WhatIf
 from dralab.capacity.what_if import what_if as answer
@@ -27,6 +26,7 @@ from dralab.cli._inventory import InventorySource, inventory_options
 from dralab.cli._output import echo_json, echo_table, output_option, refuse
 from dralab.cli._taints import node_taint
 from dralab.objects.metadata import NamespacedName
+from dralab.scheduling.model import ClusterModel
 
 SHOWN: Final = 10
 KINDS: Final = ("pod", "deployment", "replicaset", "statefulset", "daemonset", "job", "cronjob")
@@ -115,12 +115,12 @@ def what_if(
     if not (changes or patch):
         raise click.UsageError("nothing would change: give --add, --remove, --patch or another")
     found = objects.inventory(source)
-    model = CapacityModel(found)
+    model = ClusterModel(found)
     other = None
     if patch:
         read = objects.manifests(patch)
         refuse(read.problems)
-        other = CapacityModel(patched(found, [item.object for item in read.objects]))
+        other = ClusterModel(patched(found, [item.object for item in read.objects]))
     try:
         result = answer(model, changes, other)
     except UnknownName as error:

@@ -1,7 +1,7 @@
 """The answer of an older generation for a pod: where it can run and with which devices.
 
 The search itself is `dralab.allocation`'s; a generation says what is asked and writes down what was
-found. Turning reasons into longer explanations is left to `allocation.explanation`.
+found. Turning reasons into longer explanations is left to `explanation`.
 """
 
 from collections.abc import Mapping, Sequence

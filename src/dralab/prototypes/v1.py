@@ -10,8 +10,6 @@ from typing import Any, Final
 from dralab.allocation.backlog import Pending
 from dralab.allocation.cel_compiler import compiled
 from dralab.allocation.problem import Node, Problem
-from dralab.allocation.snapshot import Placed as PlacedToday
-from dralab.allocation.snapshot import Snapshot
 from dralab.api.resource.files import ResourceCheck
 from dralab.objects.claims import allocation_of, pod_claims, results_of, uses_of
 from dralab.prototypes.findings import NormalizedDocument, copied, invalid, with_amounts
@@ -22,6 +20,8 @@ from dralab.prototypes.placement import (
     UnplacedPod,
     refused,
 )
+from dralab.scheduling.snapshot import Placed as PlacedToday
+from dralab.scheduling.snapshot import Snapshot
 from dralab.values.json_types import JsonDict
 
 API_VERSION: Final = "resource.k8s.io/v1"

@@ -8,11 +8,11 @@ from typing import Any, Final, Literal
 
 from dralab.api.status import ApiError
 from dralab.kernel.clock import rfc3339
+from dralab.objects.event_texts import shortened
 from dralab.runtime.client import Client
 from dralab.runtime.engine import Engine
 from dralab.runtime.resources import EVENTS
 
-LONGEST_MESSAGE: Final = 1024
 REMEMBERED: Final = 4096
 
 
@@ -108,15 +108,3 @@ class EventRecorder:
 
 def _nothing(_: object) -> None:
     """No caller waits for an event."""
-
-
-def shortened(message: str, limit: int = LONGEST_MESSAGE) -> str:
-    """Return a message of at most `limit` bytes, cut at a character and marked with dots.
-
-    >>> shortened("four words are here", 10)
-    'four wo...'
-    """
-    encoded = message.encode()
-    if len(encoded) <= limit:
-        return message
-    return encoded[: limit - 3].decode(errors="ignore") + "..."

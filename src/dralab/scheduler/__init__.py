@@ -1,5 +1,5 @@
-"""The scheduler: chooses a node and devices for each pod.
+"""The live scheduler: follows a cluster, tries pods one after the other, has the results written.
 
-`cycle` decides on an in-memory state and writes nothing; `binding` writes the decisions.
-`allocation` decides what a claim may get; the nodes start containers.
+Where a pod goes, and why nowhere, is decided by `scheduling`; `queue` and `waiting_pods` hold what
+waits, `binding` writes the decisions. The nodes start containers.
 """

@@ -21,12 +21,12 @@ from dralab.runtime.cache import Cache
 from dralab.runtime.client import WatchEvent
 from dralab.runtime.manager import Manager
 from dralab.scheduler import binding
-from dralab.scheduler.cycle import PodPlacement
-from dralab.scheduler.devices import ClusterDevices
 from dralab.scheduler.pod_reports import PodReports
 from dralab.scheduler.precedence import AllocationOrder, AllocationVerdict, Precedence
 from dralab.scheduler.queue import QueuedPod
 from dralab.scheduler.withdrawal import withdraw, withdrawal_of
+from dralab.scheduling.cycle import PodPlacement
+from dralab.scheduling.devices import ClusterDevices
 from dralab.values.json_types import JsonDict
 
 AGAIN: Final = SECOND // 5  # until a server that did not answer is asked once more

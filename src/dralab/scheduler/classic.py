@@ -13,6 +13,7 @@ from dralab.api.status import ApiError
 from dralab.kernel.clock import SECOND
 from dralab.objects.claims import allocation_of, classic_pod_claims, consumer_of
 from dralab.objects.conditions import conditions_of
+from dralab.objects.event_texts import shortened
 from dralab.objects.metadata import (
     NamespacedName,
     finalizers_of,
@@ -28,7 +29,6 @@ from dralab.objects.pods import is_finished
 from dralab.prototypes.classic.kinds import API_VERSION, IMMEDIATE, MAX_NODES, MAX_RESERVED_FOR
 from dralab.prototypes.classic.structured import FINALIZER
 from dralab.runtime.client import add_finalizer, amend
-from dralab.runtime.events import shortened
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import (
     BINDINGS,
@@ -38,9 +38,9 @@ from dralab.runtime.resources import (
     PODS,
     SCHEDULING_CONTEXTS,
 )
-from dralab.scheduler.pods import DEFAULT_SCHEDULER
 from dralab.scheduler.scheduler import Scheduler
 from dralab.scheduler.structured_parameters import ClassicClaimsWait, NamedResources
+from dralab.scheduling.pods import DEFAULT_SCHEDULER
 from dralab.values.json_types import JsonDict
 from dralab.values.labels import node_selector_accepts
 

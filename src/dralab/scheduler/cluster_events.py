@@ -1,8 +1,9 @@
 """Forwards cluster events to the state, the waiting pods and the pods being bound."""
 
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Protocol
 
+from dralab.api.core.pods import GATED
 from dralab.objects.claims import classic_pod_claims, extended_claim
 from dralab.objects.metadata import NamespacedName, is_deleting, key_of, uid_of
 from dralab.objects.pods import group_of, is_finished
@@ -11,16 +12,14 @@ from dralab.runtime.cache import Cache
 from dralab.runtime.client import Resource
 from dralab.runtime.manager import Manager
 from dralab.scheduler.binder import Binder
-from dralab.scheduler.cycle import ClusterState
 from dralab.scheduler.pod_reports import PodReports
-from dralab.scheduler.pods import DEFAULT_SCHEDULER, PodInfo
 from dralab.scheduler.queue import ClusterChange
 from dralab.scheduler.queueing_hints import matters
-from dralab.scheduler.topology import is_awaited
 from dralab.scheduler.waiting_pods import WaitingPods
+from dralab.scheduling.cycle import ClusterState
+from dralab.scheduling.pods import DEFAULT_SCHEDULER, PodInfo
+from dralab.scheduling.topology import is_awaited
 from dralab.values.json_types import JsonDict
-
-GATED: Final = "Scheduling is blocked due to non-empty scheduling gates"
 
 
 class SchedulingLoop(Protocol):

@@ -16,8 +16,8 @@ from dralab.objects.metadata import NamespacedName, key_of, revision_of, uid_of
 from dralab.objects.pods import group_of
 from dralab.runtime.cache import Cache
 from dralab.runtime.client import WatchEvent
-from dralab.scheduler.devices import ClusterDevices
-from dralab.scheduler.pods import DEFAULT_SCHEDULER
+from dralab.scheduling.devices import ClusterDevices
+from dralab.scheduling.pods import DEFAULT_SCHEDULER
 from dralab.values.json_types import JsonDict, JsonObject
 
 

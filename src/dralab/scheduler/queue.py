@@ -16,7 +16,7 @@ from enum import Flag, auto
 from typing import Final
 
 from dralab.kernel.clock import SECOND
-from dralab.scheduler.pods import PodInfo
+from dralab.scheduling.pods import PodInfo
 
 FIRST_BACKOFF: Final = 1 * SECOND
 LONGEST_BACKOFF: Final = 10 * SECOND

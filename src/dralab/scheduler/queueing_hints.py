@@ -4,10 +4,10 @@ from typing import Final
 
 from dralab.objects.claims import consumers_of
 from dralab.objects.metadata import status_of
-from dralab.scheduler.cycle import Refusal
-from dralab.scheduler.demands import ClaimDemand
 from dralab.scheduler.queue import ClusterChange
-from dralab.scheduler.topology import NO_AFFINITY, NO_ANTI_AFFINITY, NO_SPREAD, REPELLED
+from dralab.scheduling.cycle import Refusal
+from dralab.scheduling.demands import ClaimDemand
+from dralab.scheduling.topology import NO_AFFINITY, NO_ANTI_AFFINITY, NO_SPREAD, REPELLED
 from dralab.values.json_types import JsonDict
 
 # What a pod's status says of its claims, and what an attempt left behind of their costs.

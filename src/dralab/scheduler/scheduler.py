@@ -16,15 +16,24 @@ from typing import Any, Final
 from dralab.allocation import v1
 from dralab.allocation.allocator import DEFAULT_BUDGET
 from dralab.api.status import ApiError
+from dralab.explanation.refusals import ReasonWriter
 from dralab.kernel.clock import SECOND
+from dralab.objects.event_texts import shortened
 from dralab.objects.metadata import NamespacedName, key_of, labels_of, uid_of
 from dralab.runtime import resources
-from dralab.runtime.events import shortened
 from dralab.runtime.manager import Manager
-from dralab.scheduler import binding, gangs, withdrawal
+from dralab.scheduler import binding, withdrawal
 from dralab.scheduler.binder import Binder
 from dralab.scheduler.cluster_events import ClusterEvents
-from dralab.scheduler.cycle import (
+from dralab.scheduler.pod_reports import PodReports
+from dralab.scheduler.queue import ClusterChange, QueuedPod, SchedulingQueue
+from dralab.scheduler.queueing_hints import (
+    awaited,
+    is_given_up,
+)
+from dralab.scheduler.waiting_pods import WaitingPods
+from dralab.scheduling import gangs
+from dralab.scheduling.cycle import (
     ClusterState,
     NominatedPod,
     PodPlacement,
@@ -32,20 +41,12 @@ from dralab.scheduler.cycle import (
     ranked,
     schedule,
 )
-from dralab.scheduler.demands import NOT_CREATED_YET, BlockedPod, DemandReader
-from dralab.scheduler.devices import ClusterDevices
-from dralab.scheduler.nodes import NodeTable
-from dralab.scheduler.pod_reports import PodReports
-from dralab.scheduler.pods import DEFAULT_SCHEDULER, PodInfo, pod_info
-from dralab.scheduler.preemption import eviction_for
-from dralab.scheduler.queue import ClusterChange, QueuedPod, SchedulingQueue
-from dralab.scheduler.queueing_hints import (
-    awaited,
-    is_given_up,
-)
-from dralab.scheduler.reasons import ReasonWriter
-from dralab.scheduler.volumes import Volumes
-from dralab.scheduler.waiting_pods import WaitingPods
+from dralab.scheduling.demands import NOT_CREATED_YET, BlockedPod, DemandReader
+from dralab.scheduling.devices import ClusterDevices
+from dralab.scheduling.nodes import NodeTable
+from dralab.scheduling.pods import DEFAULT_SCHEDULER, PodInfo, pod_info
+from dralab.scheduling.preemption import eviction_for
+from dralab.scheduling.volumes import Volumes
 from dralab.values import labels
 from dralab.values.json_types import JsonDict
 

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from dralab.objects.claims import claim_names
 from dralab.objects.metadata import NamespacedName
-from dralab.scheduler.pods import PodInfo
 from dralab.scheduler.queue import QueuedPod, SchedulingQueue
+from dralab.scheduling.pods import PodInfo
 from dralab.values.json_types import JsonDict
 
 

@@ -16,7 +16,7 @@ from dralab.objects.metadata import NamespacedName, key_of, revision_of, uid_of
 from dralab.objects.pods import group_of, is_finished
 from dralab.runtime.client import Client, amend
 from dralab.runtime.resources import CLAIMS, PODS
-from dralab.scheduler.pods import PodInfo
+from dralab.scheduling.pods import PodInfo
 from dralab.values.json_types import JsonDict, JsonObject
 
 # The type of the condition that marks a pod ends with the claim's uid.

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from dralab.allocation.backlog import DEFAULT_NAMESPACE
-from dralab.allocation.snapshot import Snapshot
 from dralab.api.status import ApiError
 from dralab.capacity.changes import (
     AddNodes,
@@ -19,12 +18,13 @@ from dralab.capacity.changes import (
 )
 from dralab.capacity.commands import commands
 from dralab.capacity.defragment import defragment
-from dralab.capacity.model import CapacityModel
 from dralab.capacity.move_costs import MoveCosts
 from dralab.capacity.steps import steps
 from dralab.capacity.structured import structured_moves, structured_what_if
 from dralab.capacity.what_if import what_if
 from dralab.objects.metadata import NamespacedName, key_of
+from dralab.scheduling.model import ClusterModel
+from dralab.scheduling.snapshot import Snapshot
 from dralab.values.json_types import JsonDict
 from dralab.web.remedies import TriedHelp, tried
 
@@ -42,7 +42,7 @@ Helps = Callable[[str, str, str], Sequence[Mapping[str, Any]]]
 
 
 def answer_what_if(
-    cluster: Snapshot, model: CapacityModel, question: Mapping[str, Any], helps: Helps
+    cluster: Snapshot, model: ClusterModel, question: Mapping[str, Any], helps: Helps
 ) -> dict[str, Any]:
     """Return what becomes of the pods after `changes`; ApiError for a question that is wrong.
 
@@ -67,7 +67,7 @@ def answer_what_if(
         _check_size(model, changes)
         if objects:
             everything = [item for items in cluster.by_kind.values() for item in items]
-            other = CapacityModel(replaced(everything, objects))
+            other = ClusterModel(replaced(everything, objects))
         return structured_what_if(what_if(model, changes, other))
     except UnknownName as error:
         raise ApiError.bad_request(str(error)) from error
@@ -93,7 +93,7 @@ def _help(where: str, given: Mapping[str, Any], cluster: Snapshot, helps: Helps)
     return found
 
 
-def answer_moves(model: CapacityModel, question: Mapping[str, Any]) -> dict[str, Any]:
+def answer_moves(model: ClusterModel, question: Mapping[str, Any]) -> dict[str, Any]:
     """Return the moves that make room for `pod` (NAMESPACE/NAME), or for all that wait without it.
 
     At most `most` pods move. ApiError for a question that is wrong.
@@ -142,7 +142,7 @@ def _change(number: int, given: Any) -> SupposedChange:
     return AddNodes(name, count)
 
 
-def _check_size(model: CapacityModel, changes: Sequence[SupposedChange]) -> None:
+def _check_size(model: ClusterModel, changes: Sequence[SupposedChange]) -> None:
     """Refuse changes that add too much together. ApiError, UnknownName."""
     added: Counter[str] = Counter()
     for each in changes:

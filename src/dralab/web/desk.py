@@ -13,15 +13,15 @@ import orjson
 
 from dralab import __version__
 from dralab.allocation.backlog import Pending
-from dralab.allocation.explanation.answers import NoResult, already_allocated, answers
-from dralab.allocation.explanation.text import ObjectFields
-from dralab.allocation.explanation.why import templates_of
-from dralab.allocation.snapshot import Snapshot
 from dralab.api.status import ApiError
-from dralab.capacity.model import CapacityModel
 from dralab.capacity.placement_rules import PlacementRules
+from dralab.explanation.answers import NoResult, already_allocated, answers
+from dralab.explanation.text import ObjectFields
+from dralab.explanation.why import templates_of
 from dralab.kernel.clock import SECOND, Clock, rfc3339
 from dralab.objects.metadata import metadata_of
+from dralab.scheduling.model import ClusterModel
+from dralab.scheduling.snapshot import Snapshot
 from dralab.values.json_types import JsonDict
 from dralab.web.capacity_answers import answer_moves, answer_what_if
 from dralab.web.fleet_map import fleet_map
@@ -57,7 +57,7 @@ class Reading:
     walk: Sequence[Pending] = ()
     walked: int = 0
     known: dict[tuple[str, ...], bytes] = field(default_factory=dict)
-    model: CapacityModel | None = None
+    model: ClusterModel | None = None
 
 
 class Desk:
@@ -243,10 +243,10 @@ class Desk:
         return known.when + max(least, REST * known.cost)
 
 
-def _model(reading: Reading) -> CapacityModel:
+def _model(reading: Reading) -> ClusterModel:
     """Return the model that questions about changes are put to; it stays as it is."""
     if reading.model is None:
-        reading.model = CapacityModel(reading.objects)
+        reading.model = ClusterModel(reading.objects)
     return reading.model
 
 

@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from dralab.allocation.device_states import STATES, device_rows
 from dralab.allocation.partitions import cards
 from dralab.allocation.problem import Device, Slice
-from dralab.allocation.snapshot import Snapshot
 from dralab.objects.metadata import labels_of
 from dralab.objects.nodes import is_unschedulable
 from dralab.objects.taints import taints_of
+from dralab.scheduling.device_states import STATES, device_rows
+from dralab.scheduling.snapshot import Snapshot
 from dralab.values.json_types import JsonObject
 from dralab.values.quantity import Number
 

@@ -8,14 +8,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dralab.allocation.backlog import Pending, key
-from dralab.allocation.explanation.funnel import funnels
-from dralab.allocation.explanation.hindsight import asked_again, why_held
-from dralab.allocation.explanation.usable import usable_devices
-from dralab.allocation.explanation.why_chosen import ChosenDevice
 from dralab.allocation.problem import DeviceId
-from dralab.allocation.snapshot import Snapshot
+from dralab.explanation.funnel import funnels
+from dralab.explanation.hindsight import asked_again, why_held
+from dralab.explanation.usable import usable_devices
+from dralab.explanation.why_chosen import ChosenDevice
 from dralab.objects.claims import allocation_of, claims_by_entry, consumers_of, results_of
 from dralab.objects.metadata import metadata_of, owners_of, spec_of, status_of
+from dralab.scheduling.snapshot import Snapshot
 from dralab.values.json_types import JsonDict, JsonObject
 
 

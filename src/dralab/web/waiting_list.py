@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from dralab.allocation.backlog import Pending
-from dralab.allocation.snapshot import Snapshot
 from dralab.objects.claims import requests_of
 from dralab.objects.metadata import metadata_of, spec_of, status_of
+from dralab.scheduling.snapshot import Snapshot
 from dralab.values.json_types import JsonDict
 
 MOST_LISTED: Final = 2_000

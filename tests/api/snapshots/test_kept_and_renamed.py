@@ -7,9 +7,9 @@ import orjson
 import pytest
 
 from builders import cel, device, pool
-from dralab.allocation.snapshot import Snapshot
 from dralab.api.snapshots.anonymous import anonymous
 from dralab.api.snapshots.kept_fields import kept
+from dralab.scheduling.snapshot import Snapshot
 from realdump import SECRET, dump
 
 OWN_WORDS = ("payroll", "finance", "mergers", "acme", "h100-0", "ex-gpu", "5f3c", "pod0")

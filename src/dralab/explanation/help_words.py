@@ -1,0 +1,95 @@
+"""What would help, as a person would say it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from dralab.explanation.causes import Help
+from dralab.explanation.conditions import Condition
+from dralab.explanation.names import counted, joined, listed, shortened, taint_text
+
+
+def help_text(found: Help, holders: Mapping[str, str] | None = None) -> str:
+    """Return what a user could do; `holders` names the pods that hold claims."""
+    names = [_named(name, holders or {}) for name in found.who]
+    text = _help(found, list(dict.fromkeys(names)))
+    if found.kind in {"value", "drop"} and found.note:
+        text += f" {found.note}"
+    if found.kind in {"spelling", "value", "drop", "guard"} and found.devices:
+        match = "matches" if found.devices == 1 else "match"
+        numbers = f"{counted(found.devices, 'device')} {match}, {found.free} free"
+        text += f" {numbers}" if found.kind == "spelling" else f": {numbers}"
+    if not found.now and found.kind not in {"add", "wait", "spelling"}:
+        text += " (then it waits for devices in use)"
+    return text
+
+
+def _named(name: str, holders: Mapping[str, str]) -> str:
+    """Return what people call a claim (its pod), or a pod that is named itself: `pod ml/train`."""
+    if name.startswith("pod "):
+        return shortened(name.removeprefix("pod "))
+    return holders.get(name, f"claim {shortened(name)}")
+
+
+def _help(found: Help, names: Sequence[str]) -> str:
+    match found.kind:
+        case "spelling":
+            return f"did you mean {found.to}?"
+        case "guard":
+            return f"write {found.to}"
+        case "wait" if found.note == "any" and len(names) > 1:
+            first = f"; {names[0]} ends first: {found.ends}" if found.ends else ""
+            return f"wait until {joined(names, 'or')} ends: each is enough{first}"
+        case "wait":
+            ends = f" ({found.ends})" if found.ends else ""
+            return f"wait until {joined(names)} {'ends' if len(names) == 1 else 'end'}{ends}"
+        case "value":
+            return f"ask for {found.to}"
+        case "count":
+            return " ".join(["ask for", counted(found.number, "device"), found.note]).rstrip()
+        case "move":
+            return f"move {joined(names)} from {found.note} to {found.to}"
+        case "several":
+            return joined(list(_changes(found.changes)))
+        case "preempt":
+            lower = "its priority is" if len(names) == 1 else "their priorities are"
+            return f"delete {joined(names)}: {lower} lower ({found.to})"
+        case _:
+            return _plain(found)
+
+
+def _plain(found: Help) -> str:
+    match found.kind:
+        case "constraint":
+            return f"use {found.to} instead of {found.note}"
+        case "tolerate":
+            return f"tolerate taint {found.to}"
+        case "drop":
+            return f"leave out {found.to}"
+        case _:
+            return found.to
+
+
+def _changes(conditions: Sequence[Condition]) -> Iterator[str]:
+    """Yield what has to be given up, what others hold as one."""
+    holders = sorted({name for each in conditions for name in each.holders})
+    if any(each.kind == "held" for each in conditions):
+        who = [f"claim {shortened(name)}" for name in holders]
+        yield f"wait until {listed(who)} {'ends' if len(who) == 1 else 'end'}"
+    for each in conditions:
+        request = f"request {each.request}"
+        match each.kind:
+            case "taint":
+                yield f"tolerate taint {taint_text(each.taint) if each.taint else ''}"
+            case "count":
+                yield f"ask for fewer devices in {request}"
+            case "capacity":
+                yield f"ask for less {each.text} in {request}"
+            case "constraint":
+                yield f"leave out the constraint on {each.text}"
+            case "selector":
+                yield f"leave out `{' '.join(each.text.split())}` in {request}"
+            case "class-selector":
+                yield f"use another class than {each.request}"
+            case "request":
+                yield f"leave out {request}"
+            case _:
+                pass

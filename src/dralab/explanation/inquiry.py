@@ -1,0 +1,162 @@
+"""One question of why: the problem, its alternatives, and what the fleet has for each.
+
+`causes_of` finds the cause with it, `helps` what would help. It asks the allocator and counts; it
+decides nothing.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from dralab.allocation.problem import Claim, Problem
+from dralab.allocation.search.alternatives import (
+    Alternative,
+    RefusedError,
+    alternatives_of,
+    check_constraints,
+)
+from dralab.explanation import misses
+from dralab.explanation.alike import DeviceKind
+from dralab.explanation.causes import Asked, MarkedField, Owner, Refused
+from dralab.explanation.endings import HolderEnd
+from dralab.explanation.explain import largest_count
+from dralab.explanation.questions import FleetQuestions
+from dralab.explanation.supply import RequestSupply, supply_of
+
+
+class Inquiry:
+    """What is asked for and what there is; `suits` are the devices that suit an alternative."""
+
+    def __init__(self, asking: FleetQuestions, ends: Mapping[str, HolderEnd] | None = None) -> None:
+        self.asking = asking
+        self.ends = ends or {}
+        self.problem = asking.problem
+        self.in_use = asking.problem.in_use
+        self.alternatives: list[list[Alternative]] = []
+        self._supplies: dict[Alternative, RequestSupply] = {}
+
+    @property
+    def kinds(self) -> list[DeviceKind]:
+        """All devices that the nodes can use, by what the claims read of them."""
+        return self.asking.kinds
+
+    # --- the claims themselves
+
+    def read_claims(self) -> Refused | None:
+        """Read what is asked for; return what is wrong with it, independent of devices."""
+        for position, claim in enumerate(self.problem.claims):
+            try:
+                check_constraints(claim)
+                for number in range(len(claim.requests)):
+                    found = alternatives_of(
+                        claim, position, number,
+                        classes=self.problem.classes, features=self.problem.features,
+                    )  # fmt: skip
+                    self.alternatives.append(list(found))
+            except RefusedError as error:
+                return self._of_refusal(claim, error)
+            least = sum(
+                min((each.count for each in request.subrequests), default=0)
+                for request in claim.requests
+            )
+            if least > claim.limit:
+                mark = MarkedField(owner=("claim", str(claim)), field="spec.devices.requests")
+                text = f"it asks for {least} devices, and a claim may have {claim.limit}"
+                return Refused(code="DRA004", text=text, mark=mark)
+        return self._uncompiled()
+
+    def _of_refusal(self, claim: Claim, error: RefusedError) -> Refused:
+        fact = error.fact
+        for number, request in enumerate(claim.requests):
+            for rank, each in enumerate(request.subrequests):
+                short = each.name.rpartition("/")[2]
+                if fact.request not in {each.name, short, request.name}:
+                    continue
+                base = f"spec.devices.requests[{number}]"
+                base += f".firstAvailable[{rank}]" if request.prioritized else ".exactly"
+                owner: Owner = ("claim", str(claim))
+                if each.class_name and each.class_name not in self.problem.classes:
+                    name, field = each.class_name, f"{base}.deviceClassName"
+                    return Refused(
+                        code="DRA002", text=fact.text, missing="DeviceClass", name=name,
+                        known=tuple(sorted(self.problem.classes)),
+                        mark=MarkedField(owner=owner, field=field, text=name),
+                        asked=Asked(
+                            claim=str(claim), request=each.name, class_name=each.class_name,
+                            count=each.count,
+                        ),
+                    )  # fmt: skip
+                return Refused(
+                    code="DRA003", text=fact.text, mark=MarkedField(owner=owner, field=base)
+                )
+        mark = MarkedField(owner=("claim", str(claim)), field="spec.devices")
+        return Refused(code="DRA003", text=fact.text, mark=mark)
+
+    def _uncompiled(self) -> Refused | None:
+        for alternative in self.each_alternative():
+            for located in alternative.conditions:
+                message = getattr(located.selector, "message", "")
+                if message:
+                    claim = self.claim_of(alternative)
+                    mark = misses.mark_of(alternative, claim, located, None)
+                    return Refused(code="DRA005", text=message, mark=mark)
+        return None
+
+    # --- parts
+
+    def each_alternative(self) -> Iterator[Alternative]:
+        """Yield every alternative of every request."""
+        for each in self.alternatives:
+            yield from each
+
+    def claim_of(self, alternative: Alternative) -> str:
+        """Return the name of the claim of an alternative."""
+        return str(self.problem.claims[alternative.claim])
+
+    def asked(self, alternative: Alternative) -> Asked:
+        """Return what an alternative asks for, as data."""
+        claim = self.problem.claims[alternative.claim]
+        own = [each for each in alternative.conditions if not each.where.startswith("class ")]
+        return Asked(
+            claim=str(claim),
+            request=alternative.name,
+            class_name=alternative.device_class.name,
+            count=0 if alternative.all else alternative.count,
+            conditions=tuple(part.condition for part in misses.parts_of(own)),
+            capacity=alternative.subrequest.capacity,
+            constraints=tuple(each for each in claim.constraints if each.covers(alternative.name)),
+            admin=alternative.admin,
+            only=len(claim.requests) == 1 and not alternative.prioritized,
+        )
+
+    def by_itself(self, alternative: Alternative) -> Problem:
+        """Return the problem with one alternative alone, without constraints."""
+        claim = self.problem.claims[alternative.claim]
+        request = claim.requests[alternative.request]
+        single = replace(request, subrequests=(alternative.subrequest,))
+        return replace(self.problem, claims=(replace(claim, requests=(single,), constraints=()),))
+
+    def suits(self, alternative: Alternative) -> list[DeviceKind]:
+        """Return the devices that the selectors of an alternative accept."""
+        return [
+            kind
+            for kind in misses.of_class(alternative, self.kinds)
+            if misses.selects(alternative.conditions, kind.device)
+        ]
+
+    def supply(self, alternative: Alternative) -> RequestSupply:
+        """Return how many devices could serve an alternative, and what blocks the others."""
+        found = self._supplies.get(alternative)
+        if found is None:
+            found = supply_of(self.asking, self.by_itself(alternative))
+            self._supplies[alternative] = found
+        return found
+
+    def largest(
+        self, small: Problem, alternative: Alternative, *, empty: bool = False
+    ) -> int | None:
+        """Return the largest count below the one asked that some node serves; 0: not even one.
+
+        None: that could not be settled.
+        """
+        claim, count = self.claim_of(alternative), alternative.count
+        return largest_count(self.asking, small, claim, alternative.name, count, empty=empty)

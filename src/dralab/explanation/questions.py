@@ -1,0 +1,231 @@
+"""Questions to the allocator about a problem, or a changed form of it, on all nodes.
+
+Nodes that are alike are asked once. The number of questions is limited: what could not be settled
+is `None`, never a guess.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from copy import copy
+from dataclasses import replace
+from functools import cached_property, partial
+from itertools import islice
+from typing import Final
+
+from dralab.allocation.allocator import DEFAULT_BUDGET, allocate_on, numbered_shares
+from dralab.allocation.outcome import Allocated, Unknown
+from dralab.allocation.pools import SliceCatalog
+from dralab.allocation.problem import DeviceId, InUse, Node, Problem
+from dralab.explanation.alike import AlikeNodes, DeviceKind, groups_of, kinds_of
+from dralab.explanation.conditions import Condition, conditions_of, released, without
+from dralab.explanation.likeness import Likeness
+from dralab.explanation.minimal_conflict import conflict
+from dralab.explanation.node_classes import NodeClass, NodeViews, Uses
+
+MOST_QUESTIONS: Final = 20_000
+MOST_GROUPS: Final = 16
+"""Groups of nodes that a remedy is looked for on; a conflict holds for all of them."""
+
+
+class Allowance:
+    """How many questions may still be asked; changed forms of a problem share it."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+    def take(self) -> bool:
+        """Take one question; False where none is left."""
+        self.left -= 1
+        return self.left >= 0
+
+
+class FleetQuestions:
+    """Asks whether some node can serve a problem, and remembers the answers on its conditions."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        nodes: Sequence[Node],
+        *,
+        catalog: SliceCatalog | None = None,
+        budget: int = DEFAULT_BUDGET,
+        questions: int = MOST_QUESTIONS,
+        fleet: NodeViews | None = None,
+    ) -> None:
+        self.problem = problem
+        self.budget = budget
+        self.allowance = Allowance(questions)
+        self.likeness = Likeness(problem)
+        self.uses = Uses(problem.in_use)
+        self.fleet = fleet or NodeViews(
+            nodes, catalog or SliceCatalog(problem.slices), problem.features
+        )
+        self.places = groups_of(self.fleet, self.likeness, self.uses)
+        self.known: dict[tuple[int, frozenset[Condition]], bool | None] = {}
+        self.unsettled = False
+        self.error = ""
+
+    def about(self, problem: Problem, questions: int | None = None) -> "FleetQuestions":
+        """Return questions about a changed form of the problem on the same nodes.
+
+        A form that reads more of the devices groups them anew. With `questions` it is another
+        problem, which may ask so many.
+        """
+        found = self._about(problem)
+        if questions is not None:
+            found.allowance, found.unsettled = Allowance(questions), False
+        return found
+
+    def _about(self, problem: Problem) -> "FleetQuestions":
+        if Likeness(problem).asks == self.likeness.asks:
+            found = copy(self)
+            found.problem, found.known, found.error = problem, {}, ""
+            return found
+        found = FleetQuestions(problem, (), budget=self.budget, fleet=self.fleet)
+        found.allowance = self.allowance
+        return found
+
+    @cached_property
+    def kinds(self) -> list[DeviceKind]:
+        """All devices that the nodes can use, by what the claims read of them."""
+        held = self.problem.in_use.holders.keys() | self.uses.held
+        return kinds_of(self.fleet, self.likeness, held)
+
+    @cached_property
+    def node_of_held(self) -> dict[DeviceId, str]:
+        """The devices that are held, each with a node that reaches it."""
+        found: dict[DeviceId, str] = {}
+        for place in self.places:
+            for each in place.classes:
+                for node, pools in zip(each.nodes, each.pools, strict=True):
+                    for pool in pools:
+                        for device in self.uses.holders_by_pool.get(pool, ()):
+                            found.setdefault(device, node)
+        return found
+
+    @cached_property
+    def emptied(self) -> list[AlikeNodes]:
+        """The nodes as if every device were released: far more of them are alike."""
+        return groups_of(self.fleet, self.likeness, Uses(InUse()))
+
+    @cached_property
+    def fails(self) -> bool:
+        """Whether a selector has no answer for some device."""
+        return self.likeness.has_errors()
+
+    # --- the problem without some conditions
+
+    def everywhere(self, dropped: Collection[Condition] = ()) -> bool | None:
+        """Return whether some node can serve the problem without these conditions."""
+        return self.among(dropped, self.places)
+
+    def among(self, dropped: Collection[Condition], places: Sequence[AlikeNodes]) -> bool | None:
+        """Return the same for some of the nodes."""
+        gone = frozenset(dropped)
+        relaxed = without(replace(self.problem, in_use=InUse()), gone)
+        freed = {device for condition in gone for device in condition.devices}
+        answer: bool | None = False
+        for place in places:
+            key = (id(place), gone)
+            if key not in self.known:
+                self.known[key] = self._ask(relaxed, place, freed)
+            found = self.known[key]
+            if found is True:
+                return True
+            answer = None if found is None else answer
+        self.unsettled = self.unsettled or answer is None
+        return answer
+
+    def conflict(self) -> tuple[tuple[Condition, ...] | None, list[AlikeNodes]]:
+        """Return a minimal conflict of all nodes, and the nodes whose conditions were weighed.
+
+        It is looked for on a few nodes and then put to all others; one that could serve what is
+        in conflict joins the few. What can be left out on the few can be left out on all.
+        """
+        few = list(self.places[:MOST_GROUPS])
+        while True:
+            conditions = conditions_of(self.problem, [place.view for place in few])
+            core = conflict(conditions, partial(self.among, places=tuple(few)))
+            if core is None:
+                return None, few
+            kept = set(core)
+            dropped = [item for item in conditions if item not in kept]
+            answers = (
+                (place, self.among(dropped, [place])) for place in self.places if place not in few
+            )
+            others = list(islice((each for each in answers if each[1] is not False), MOST_GROUPS))
+            if not others:
+                return core, few
+            if any(answer is None for _, answer in others):
+                return None, few
+            few += [place for place, _ in others]
+
+    # --- another form of the problem
+
+    def serves(
+        self,
+        problem: Problem | None = None,
+        *,
+        empty: bool = False,
+        freed: AbstractSet[DeviceId] = frozenset(),
+        nodes: AbstractSet[str] = frozenset(),
+    ) -> bool | None:
+        """Return whether some node can serve a problem.
+
+        `empty`: with every device released; `freed`: with these; `nodes`: only these are asked,
+        each for itself.
+        """
+        asked = problem or self.problem
+        answer: bool | None = False
+        for place in self.emptied if empty else self._near(nodes):
+            found = self._ask(asked, place, freed)
+            if found is True:
+                return True
+            answer = None if found is None else answer
+        return answer
+
+    def servers(self, problem: Problem | None = None, *, empty: bool = False) -> list[AlikeNodes]:
+        """Return the nodes that can serve a problem."""
+        asked = problem or self.problem
+        places = self.emptied if empty else self.places
+        return [place for place in places if self._ask(asked, place, frozenset())]
+
+    def _near(self, nodes: AbstractSet[str]) -> Iterator[AlikeNodes]:
+        if not nodes:
+            yield from self.places
+            return
+        for name in sorted(nodes & self.fleet.order.keys()):
+            view = self.fleet.view(name)
+            yield AlikeNodes(
+                [NodeClass(partial(self.fleet.view, name))], self.uses.on(view), [name]
+            )
+
+    def _ask(self, asked: Problem, place: AlikeNodes, freed: AbstractSet[DeviceId]) -> bool | None:
+        if not freed and not place.shares and place.free < _least(asked) and not self.fails:
+            return False  # without a question: it has not as many devices free
+        if not self.allowance.take():
+            return None
+        here = replace(asked, in_use=released(place.in_use, freed))
+        outcome = allocate_on(here, place.view, budget=self.budget, share_ids=numbered_shares())
+        if isinstance(outcome, Allocated):
+            return True
+        if isinstance(outcome, Unknown):
+            return None
+        if not freed and asked.claims == self.problem.claims:
+            self.error = self.error or outcome.error
+        return False
+
+
+def _least(problem: Problem) -> int:
+    """Return how many devices claims take at least."""
+    return sum(
+        min(
+            (
+                0 if each.admin or each.mode != "ExactCount" else each.count
+                for each in request.subrequests
+            ),
+            default=0,
+        )
+        for claim in problem.claims
+        for request in claim.requests
+    )

@@ -1,0 +1,238 @@
+"""A diagnosis as text: one screen for a person, and a few words for a condition or an event."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, Protocol
+
+from dralab.explanation.causes import (
+    Cause,
+    Diagnosis,
+    Help,
+    MarkedField,
+    NotTogether,
+    Together,
+    TooFew,
+    Unmatched,
+)
+from dralab.explanation.facts_text import group_lines
+from dralab.explanation.help_words import help_text
+from dralab.explanation.names import shortened
+from dralab.explanation.offers import there
+from dralab.explanation.patches import command_of
+from dralab.explanation.words import Line, asks, headline
+
+EVENT_BYTES: Final = 1024
+"""As much as the note of an events.k8s.io Event holds."""
+WIDTH: Final = 100
+CODE_COLUMN: Final = 78
+ASIDE_COLUMN: Final = 72
+WIDEST: Final = 120
+MOST_MARKS: Final = 3
+
+
+class Spots(Protocol):
+    """Finds where things are written."""
+
+    def spot(self, mark: MarkedField) -> str:
+        """Return a place as a person looks for it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectFields:
+    """The places of objects in a cluster: kind, name and field path.
+
+    `templates` names the ResourceClaimTemplate of claims that were made from one.
+    """
+
+    templates: Mapping[str, str] = field(default_factory=dict)
+
+    def spot(self, mark: MarkedField) -> str:
+        """Return the object and the field, as kubectl explain writes it."""
+        kind, name = mark.owner
+        if kind == "claim" and name in self.templates:
+            return f"ResourceClaimTemplate {self.templates[name]}: spec.{mark.field}"
+        names = {"claim": "ResourceClaim", "class": "DeviceClass", "pod": "Pod"}
+        return f"{names[kind]} {name}: {mark.field}"
+
+
+class NoFields:
+    """For objects of other generations of the device API: their fields are not those of v1."""
+
+    def spot(self, mark: MarkedField) -> str:  # noqa: ARG002 - the same for all
+        """Return nothing: only expressions are shown."""
+        return ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Names:
+    """What people call things: `holders` names pods by the claims that they hold.
+
+    `templates` names the ResourceClaimTemplate of claims that were made from one, `extended` the
+    pod and field that claims for extended resources stand for. `commands`: the objects are in a
+    cluster, so that the best help comes with the command that does it.
+    """
+
+    spots: Spots = field(default_factory=ObjectFields)
+    holders: Mapping[str, str] = field(default_factory=dict)
+    templates: Mapping[str, str] = field(default_factory=dict)
+    extended: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    commands: bool = False
+
+    def named(self, found: Diagnosis) -> Diagnosis:
+        """Return a diagnosis whose cause names pods instead of the claims that they hold."""
+        cause = found.cause
+        if not isinstance(cause, (TooFew, Unmatched, Together)) or not cause.holders:
+            return found
+        pods = dict.fromkeys(
+            self.holders.get(name, f"claim {shortened(name)}") for name in cause.holders
+        )
+        return replace(found, cause=replace(cause, holders=tuple(pods)))
+
+    def moved(self, mark: MarkedField) -> MarkedField:
+        """Return a mark in a claim for extended resources as one in its pod."""
+        if mark.owner[1] not in self.extended or mark.owner[0] != "claim":
+            return mark
+        pod, field = self.extended[mark.owner[1]]
+        return MarkedField(owner=("pod", pod), field=field, text=mark.text)
+
+    def command(self, found: Help) -> str:
+        """Return the command that does what a help says; none for claims that no object stands for.
+
+        The claim for a pod's extended resources is made by the scheduler.
+        """
+        mark = found.mark
+        if mark is not None and mark.owner[0] == "claim" and mark.owner[1] in self.extended:
+            return found.command
+        return command_of(found, self.templates)
+
+    def source(self, claim: str) -> str:
+        """Return where what a claim asks for was written: `claim whole`, `template small`."""
+        name, _, rest = claim.partition(",")
+        if name in self.extended:
+            return f"pod {shortened(self.extended[name][0])}"
+        known = self.templates.get(name)
+        text = f"claim {shortened(name)}" if known is None else f"template {shortened(known)}"
+        return f"{text},{rest}" if rest else text
+
+
+def page(found: Diagnosis, names: Names | None = None, *, every_node: bool = False) -> str:
+    """Return a diagnosis as one screen; `every_node` adds what each group of nodes lacks."""
+    names = names or Names()
+    lines = list(_lines(names.named(found), names))
+    if every_node:
+        lines += ["", *group_lines(found.groups)]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def brief(found: Diagnosis, limit: int = EVENT_BYTES, names: Names | None = None) -> str:
+    """Return the cause, the numbers and the best help in at most `limit` bytes (UTF-8).
+
+    What does not fit is left out as a whole: nothing is cut inside an expression.
+    """
+    names = names or Names()
+    found = names.named(found)
+    text = f"{headline(found.cause)} ({found.code})"
+    parts = [f": {line.removesuffix('.')}." for line, _ in list(there(found.cause))[:1]] or ["."]
+    for each in found.helps[:1]:
+        told = help_text(each, names.holders)
+        parts.append(f" Help: {told}" if told.endswith("?") else f" Help: {told}.")
+    if found.unfit:
+        parts.append(f" Other nodes: {_unfit(found)}.")
+    for part in parts:
+        if len((text + part).encode()) <= limit:
+            text += part
+    if len(text.encode()) <= limit:
+        return text
+    return f"{found.code}: see `dralab explain`."
+
+
+def _lines(found: Diagnosis, names: Names) -> Iterator[str]:
+    first = f"{short_subject(found.subject)} waits: {headline(found.cause)}"
+    yield f"{first.ljust(CODE_COLUMN)} {found.code}"
+    for mark in _marks(found.cause):
+        yield from _marked(names.moved(mark), names.spots)
+    asked = [(text, names.source(claim)) for text, claim in asks(found.cause)]
+    yield from _told("asks for", asked)
+    yield from _told("there are", there(found.cause))
+    if found.unfit:
+        yield from _told("other nodes", [(_unfit(found), "")])
+    start = "help: "
+    for each in found.helps:
+        yield f"  {start}{help_text(each, names.holders)}"
+        command = names.command(each) if names.commands else each.command
+        if command and (each.command or each is found.helps[0]):
+            yield f"        $ {command}"
+        start = "  or: "
+    if not found.settled:
+        yield "  More steps would be needed to say more."
+
+
+def _unfit(found: Diagnosis) -> str:
+    return ", ".join(f"{count} {reason}" for reason, count in found.unfit)
+
+
+def _marks(cause: Cause) -> Sequence[MarkedField]:
+    if isinstance(cause, NotTogether):
+        return cause.marks[:MOST_MARKS]
+    mark = getattr(cause, "mark", None)
+    return [mark] if isinstance(mark, MarkedField) and mark.text else []
+
+
+def _marked(mark: MarkedField, spots: Spots) -> Iterator[str]:
+    """Yield where something is written, its line, and carets under the piece that matters."""
+    label = spots.spot(mark)
+    text, start, end = _one_line(mark)
+    if not label and not mark.field.endswith("expression"):
+        return
+    label = label or "selector"
+    if not text:
+        yield f"  {label}"
+        return
+    lead = f"  {label}   "
+    if len(lead) + len(text) > WIDTH:
+        yield f"  {label}"
+        lead = "      "
+    yield f"{lead}{text}"
+    if end > start:
+        yield " " * (len(lead) + start) + "^" * (end - start)
+
+
+def _one_line(mark: MarkedField) -> tuple[str, int, int]:
+    """Return the line of a text on which its marked piece begins, and where it stands there."""
+    if mark.span is None:
+        inside = mark.field.endswith("]")
+        name = mark.field.rpartition("[" if inside else ".")[2].rstrip("]")
+        lead = "" if name == "expression" else f"{name}: "
+        text = " ".join(mark.text.split())
+        return f"{lead}{text}", len(lead), len(lead) + (len(text) if lead else 0)
+    begin = mark.text.rfind("\n", 0, mark.span.start) + 1
+    end = mark.text.find("\n", mark.span.start)
+    line = mark.text[begin : end if end >= 0 else len(mark.text)]
+    indent = len(line) - len(line.lstrip())
+    start = mark.span.start - begin - indent
+    line = line.strip()
+    return line, start, min(mark.span.end - begin - indent, len(line))
+
+
+def _told(label: str, lines: Iterable[Line]) -> Iterator[str]:
+    for line, aside in lines:
+        text = f"  {label:<11} {line}"
+        label = ""
+        if aside and max(len(text), ASIDE_COLUMN) + 2 + len(aside) > WIDEST:
+            yield text
+            yield f"  {label:<11} {aside}"
+        elif aside:
+            yield f"{text.ljust(ASIDE_COLUMN)}  {aside}"
+        else:
+            yield text
+
+
+def short_subject(subject: str) -> str:
+    """Return a subject as its author calls it.
+
+    >>> [short_subject(each) for each in ("pod default/train", "pod ml/train", "claim ml/c")]
+    ['train', 'ml/train', 'claim ml/c']
+    """
+    kind, _, name = subject.partition(" ")
+    return shortened(name) if kind == "pod" else f"{kind} {shortened(name)}"

@@ -1,0 +1,216 @@
+"""The devices that a pod requests: its claims and its extended resources.
+
+Sources: kube-scheduler's DynamicResources plugin (texts, order of checks), KEP-5004 (extended
+resources), KEP-5729 (claims of pod groups).
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import orjson
+
+from dralab.objects.claims import (
+    PodClaim,
+    allocation_of,
+    alternatives_of,
+    claim_names,
+    consumer_of,
+    consumers_of,
+    has_device_claims,
+    is_reserved_for,
+    is_shared,
+    pod_claims,
+    requests_of,
+    uses_claims,
+)
+from dralab.objects.extended_resources import classes_by_resource
+from dralab.objects.metadata import NamespacedName, is_deleting, key_of, owner_uids, uid_of
+from dralab.scheduling.pods import PodInfo
+from dralab.scheduling.volumes import VolumeDemand
+from dralab.values.json_types import JsonDict, JsonObject
+
+MOST_CONSUMERS: Final = 256
+NOT_CREATED_YET: Final = "ResourceClaim not created yet"
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimDemand:
+    """One claim of a pod, with the consumer that will be in its reservedFor."""
+
+    claim: JsonDict
+    consumer: Mapping[str, str]
+    # What was decided but is not yet written, or what the claim's status says.
+    allocation: JsonObject | None
+
+    @property
+    def key(self) -> NamespacedName:
+        """The key of the claim."""
+        return key_of(self.claim)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodDemand:
+    """Everything that a pod wants in devices.
+
+    `signature` names what is still to be allocated: pods that agree on it fit on the same nodes.
+    `extended` maps extended resources to the class whose devices provide them.
+    """
+
+    claims: tuple[ClaimDemand, ...] = ()
+    extended: Mapping[str, str] = field(default_factory=dict)
+    signature: bytes = b""
+    ranked: bool = False
+    volumes: VolumeDemand | None = None
+
+    @property
+    def unallocated(self) -> tuple[ClaimDemand, ...]:
+        """The claims that have no devices yet."""
+        return tuple(item for item in self.claims if item.allocation is None)
+
+
+@dataclass(frozen=True, slots=True)
+class BlockedPod:
+    """A pod cannot be tried at all, whatever the nodes: `why` in upstream's words."""
+
+    why: str
+
+
+NOTHING_WANTED: Final = PodDemand()
+NOT_OURS: Final = (
+    "spec.deviceClaims: this scheduler does not allocate devices of devmgmtproto.k8s.io; "
+    "run `dralab schedule --kubeconfig FILE --namespace {} {}`"
+)
+
+
+class DemandReader:
+    """Finds out what pods demand.
+
+    `claim` looks a claim up by key, `group` a pod group; `in_flight` what was decided for a claim
+    and is being written; `volumes` what a pod needs in volumes, or why it cannot be tried.
+    """
+
+    def __init__(
+        self,
+        claim: Callable[[NamespacedName], JsonDict | None],
+        group: Callable[[NamespacedName], JsonDict | None],
+        in_flight: Callable[[str], JsonObject | None],
+        volumes: Callable[[PodInfo], VolumeDemand | str] | None = None,
+    ) -> None:
+        self.classes: dict[str, JsonDict] = {}
+        self._claim = claim
+        self._group = group
+        self._in_flight = in_flight
+        self._volumes = volumes
+        self._by_resource: dict[str, str] = {}
+
+    def put_class(self, name: str, obj: JsonDict | None) -> None:
+        """Take a new or changed DeviceClass, or its end (None)."""
+        if obj is None:
+            self.classes.pop(name, None)
+        else:
+            self.classes[name] = obj
+        self._by_resource = classes_by_resource(self.classes.values())
+
+    def claim(self, key: NamespacedName) -> JsonDict | None:
+        """Return a claim; None if there is none of that name."""
+        return self._claim(key)
+
+    def claims_of(self, pod: PodInfo) -> list[JsonDict]:
+        """Return the claims that a pod names and that are there."""
+        names = claim_names(pod.obj) if uses_claims(pod.obj) else ()
+        found = (self._claim(NamespacedName(pod.key.namespace, name)) for name in names)
+        return [claim for claim in found if claim is not None]
+
+    def demand_of(self, pod: PodInfo) -> PodDemand | BlockedPod:
+        """Return what a pod demands, or why it cannot be tried."""
+        if has_device_claims(pod.obj):
+            return BlockedPod(NOT_OURS.format(pod.key.namespace, pod.key.name))
+        extended = self._extended(pod)
+        volumes: VolumeDemand | None = None
+        if pod.volume_claims and self._volumes is not None:
+            found_volumes = self._volumes(pod)
+            if isinstance(found_volumes, str):
+                return BlockedPod(found_volumes)
+            volumes = found_volumes
+        if not pod.has_claims and not extended:
+            return NOTHING_WANTED if volumes is None else PodDemand(volumes=volumes)
+        claims: list[ClaimDemand] = []
+        for item in pod_claims(pod.obj):
+            found = self._entry(pod, item)
+            if isinstance(found, BlockedPod):
+                return found
+            if found is not None:
+                claims.append(found)
+        specs = [item.claim["spec"] for item in claims if item.allocation is None]
+        signature = b""
+        if specs or extended:
+            asked = sorted((name, pod.requests[name]) for name in extended)
+            signature = orjson.dumps([specs, asked], option=orjson.OPT_SORT_KEYS)
+        requests = [request for spec in specs for request in requests_of(spec)]
+        missing = self._missing_class(requests)
+        if missing is not None:
+            return missing
+        return PodDemand(
+            claims=tuple(claims),
+            extended=extended,
+            signature=signature,
+            ranked=any(request.get("firstAvailable") for request in requests),
+            volumes=volumes,
+        )
+
+    def _extended(self, pod: PodInfo) -> dict[str, str]:
+        found = {}
+        for resource, amount in pod.requests.items():
+            if not amount or "/" not in resource:
+                continue
+            if resource in self._by_resource:
+                found[resource] = self._by_resource[resource]
+        return found
+
+    def _entry(self, pod: PodInfo, item: PodClaim) -> ClaimDemand | BlockedPod | None:
+        namespace, name = pod.key.namespace, item.name
+        if name is None:
+            return BlockedPod(f'pod "{pod.key}": {NOT_CREATED_YET}')
+        if not name:
+            return None
+        claim = self._claim(NamespacedName(namespace, name))
+        if claim is None:
+            return BlockedPod(f'resourceclaim.resource.k8s.io "{name}" not found')
+        if is_deleting(claim):
+            return BlockedPod(f'resourceclaim "{name}" is being deleted')
+        consumer = self._consumer(pod, item)
+        if isinstance(consumer, BlockedPod):
+            return consumer
+        if not item.claim and consumer["uid"] not in owner_uids(claim):
+            return BlockedPod(
+                f"ResourceClaim {namespace}/{name} was not created for Pod {pod.key} "
+                "(Pod is not owner)"
+            )
+        full = len(consumers_of(claim)) >= MOST_CONSUMERS
+        if full and not is_reserved_for(claim, consumer["uid"]):
+            return BlockedPod("resourceclaim in use")
+        allocation = allocation_of(claim) or self._in_flight(uid_of(claim))
+        return ClaimDemand(claim, consumer, allocation)
+
+    def _consumer(self, pod: PodInfo, item: PodClaim) -> dict[str, str] | BlockedPod:
+        if pod.group:
+            group = self._group(NamespacedName(pod.key.namespace, pod.group))
+            if group is not None and is_shared(item, group):
+                return {
+                    "apiGroup": "scheduling.k8s.io",
+                    "resource": "podgroups",
+                    "name": pod.group,
+                    "uid": uid_of(group),
+                }
+        return consumer_of(pod.obj)
+
+    def _missing_class(self, requests: Iterable[JsonObject]) -> BlockedPod | None:
+        for request in requests:
+            for alternative in alternatives_of(request):
+                name = alternative.get("deviceClassName") or ""
+                if name not in self.classes:
+                    return BlockedPod(
+                        f"request {request['name']}: device class {name} does not exist"
+                    )
+        return None

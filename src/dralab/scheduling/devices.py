@@ -1,0 +1,486 @@
+"""The devices of the cluster, for the scheduler: an adapter to the allocator's fleet.
+
+Allocations that were decided but are not yet written count as held ("assumed"), so that the next
+pod never gets the same device. What a claim may get on a node, and on which nodes it is worth
+asking, is the answer of `allocation.fleet`; who holds what is kept by `allocation.inventory`.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from dralab.allocation import v1
+from dralab.allocation.allocator import DEFAULT_BUDGET
+from dralab.allocation.contention import fit_together, rivals
+from dralab.allocation.fleet import Fleet
+from dralab.allocation.free_devices import FreeDeviceCounter, FreeDevices
+from dralab.allocation.inventory.holdings import Holdings, device_of
+from dralab.allocation.outcome import Unknown, Unsatisfiable
+from dralab.allocation.pools import PoolId, SliceCatalog
+from dralab.allocation.problem import Claim, Node, Problem, Slice
+from dralab.allocation.releasing import (
+    WantedDevices,
+    fits_without,
+    freed_at_most,
+    wanted_devices,
+)
+from dralab.allocation.results import ShareIds
+from dralab.objects.claims import consumer_of, consumers_of, requests_of, results_of
+from dralab.objects.extended_resources import synthetic_claim
+from dralab.objects.metadata import key_of, status_of, uid_of
+from dralab.scheduling.allocatable import (
+    EXTENDED_CLAIM,
+    ClaimPlan,
+    NodeAllocatableDevices,
+    NodeShortage,
+    shared,
+)
+from dralab.scheduling.demands import PodDemand
+from dralab.scheduling.nodes import Mask, NodeTable
+from dralab.scheduling.pods import PodInfo
+from dralab.values import labels
+from dralab.values.json_types import JsonDict, JsonObject
+
+# KEP-4816: so many points for the first of a request's alternatives, one less for each further.
+MOST_POINTS: Final = 8
+
+
+class DevicePlans(NamedTuple):
+    """What to write where a pod goes to a node.
+
+    `refused` is set where its claims cannot be met there; then there are no plans. `allocated` says
+    whether anything had to be allocated, `points` how far alternatives are the preferred ones.
+    """
+
+    plans: tuple[ClaimPlan, ...] = ()
+    refused: Unsatisfiable | Unknown | None = None
+    allocated: bool = False
+    points: int = 0
+
+
+class LentDevices(NamedTuple):
+    """What a claim holds, while it is taken to hold nothing."""
+
+    claim: str
+    holder: str
+    results: Sequence[JsonObject]
+
+
+class ClusterDevices:
+    """Slices, classes and holdings, kept up to date by their watcher.
+
+    Nodes have the numbers of their rows in the table. Changes of nodes and slices reach the fleet
+    when it is next asked: many of them come at once.
+    """
+
+    def __init__(
+        self,
+        table: NodeTable,
+        reader: v1.V1Reader,
+        *,
+        share_ids: ShareIds | None = None,
+        budget: int = DEFAULT_BUDGET,
+    ) -> None:
+        self._table = table
+        self._reader = reader
+        self._fleet = Fleet((), (), budget=budget, share_ids=share_ids, reader=reader)
+        self._free = FreeDeviceCounter(self._fleet)
+        self._holdings = Holdings()
+        # Counts the changes, as `NodeTable.version` does; those of slices and classes alone.
+        self.version = 0
+        self.inventory_version = 0
+        self._allocatable = NodeAllocatableDevices()
+        self._wires: dict[str, JsonDict] = {}
+        self._slices: dict[str, Slice] = {}
+        self._pools: dict[PoolId, dict[str, Slice]] = {}
+        self._rules: dict[str, JsonDict] = {}
+        self._changed_pools: set[PoolId] = set()
+        self._rows_seen = 0
+        self._catalog: tuple[SliceCatalog, tuple[Slice, ...]] | None = None
+        self._in_flight: dict[str, JsonObject] = {}
+        # Pods that count on an allocation in flight: it is given up with the last of them.
+        self._counting_on: dict[str, set[str]] = {}
+
+    # --- slices and classes
+
+    def put_slice(self, name: str, wire: JsonDict | None) -> None:
+        """Take a new or changed ResourceSlice, or its end (None)."""
+        old = self._slices.pop(name, None)
+        if old is not None:
+            del self._pools[old.driver, old.pool][name]
+            self._note_change(old)
+        self._allocatable.put_slice(name, wire)
+        if wire is None:
+            self._wires.pop(name, None)
+            return
+        self._wires[name] = wire
+        found = self._reader.slice(wire, [self._rules[rule] for rule in sorted(self._rules)])
+        self._slices[name] = found
+        self._pools.setdefault((found.driver, found.pool), {})[name] = found
+        self._note_change(found)
+
+    def put_rule(self, name: str, rule: JsonDict | None) -> None:
+        """Take a new or changed DeviceTaintRule, or its end: the slices are read again."""
+        if rule is None:
+            self._rules.pop(name, None)
+        else:
+            self._rules[name] = rule
+        for slice_name in sorted(self._wires):
+            self.put_slice(slice_name, self._wires[slice_name])
+
+    def put_class(self, name: str, wire: JsonDict | None) -> None:
+        """Take a new or changed DeviceClass, or its end."""
+        if wire is None:
+            self._fleet.remove_class(name)
+        else:
+            self._fleet.put_class(wire)
+        self.version += 1
+        self.inventory_version += 1
+
+    # --- holdings
+
+    def put_claim(self, claim: JsonDict) -> bool:
+        """Record a claim as the API has it; return whether devices became free."""
+        uid = uid_of(claim)
+        allocation = status_of(claim).get("allocation")
+        if allocation is None:
+            return False if uid in self._in_flight else self._release(uid)
+        self._forget_flight(uid)
+        self._hold(claim, allocation)
+        return False
+
+    def remove_claim(self, claim: JsonDict) -> bool:
+        """Record that a claim is gone; return whether devices became free."""
+        self._forget_flight(uid_of(claim))
+        return self._release(uid_of(claim))
+
+    def in_flight(self, uid: str) -> JsonObject | None:
+        """Return the allocation that was decided for a claim and is being written."""
+        return self._in_flight.get(uid)
+
+    def assume_plans(self, plans: Iterable[ClaimPlan], pod: PodInfo) -> None:
+        """Count devices as held from now on, although nothing is written yet."""
+        for plan in plans:
+            uid = uid_of(plan.claim) or _pending_uid(pod)
+            if status_of(plan.claim).get("allocation") is None:
+                self._hold(plan.claim, plan.allocation, uid)
+                self._in_flight[uid] = plan.allocation
+                self._counting_on.setdefault(uid, set()).add(pod.uid)
+
+    def forget_plans(self, plans: Iterable[ClaimPlan], pod: PodInfo) -> None:
+        """Take back what was assumed and will not be written."""
+        for plan in plans:
+            uid = uid_of(plan.claim) or _pending_uid(pod)
+            counting = self._counting_on.get(uid)
+            if counting is None:
+                continue
+            counting.discard(pod.uid)
+            if not counting:
+                self._forget_flight(uid)
+                self._release(uid)
+
+    def adopt(self, pod: PodInfo, claim: JsonDict) -> None:
+        """Record that the claim for a pod's extended resources now exists, as `claim`."""
+        pending, uid = _pending_uid(pod), uid_of(claim)
+        allocation = self._in_flight.get(pending)
+        self._forget_flight(pending)
+        if allocation is not None and self._holdings.has(pending) and not self._holdings.has(uid):
+            self._holdings.replace_claim(pending, uid, str(key_of(claim)))
+            self._in_flight[uid] = allocation
+            self._counting_on[uid] = {pod.uid}
+
+    def claims_held_by(self, pod: PodInfo, claims: Iterable[JsonDict]) -> dict[str, set[str]]:
+        """Return the claims of a pod that hold devices, by uid, with the uids of their users."""
+        found = {}
+        for claim in claims:
+            uid = uid_of(claim)
+            if self._holdings.results_of(uid):
+                known = {str(user.get("uid")) for user in consumers_of(claim)}
+                found[uid] = known | self._counting_on.get(uid, set())
+        pending = _pending_uid(pod)
+        if self._holdings.results_of(pending):
+            found[pending] = {pod.uid}
+        return found
+
+    def claims_named(self, pod: PodInfo, claims: Iterable[JsonDict]) -> set[str]:
+        """Return the uids of all claims of a pod, the one for extended resources included."""
+        return {uid_of(claim) for claim in claims} | {_pending_uid(pod)}
+
+    def lend(self, uid: str) -> LentDevices:
+        """Take it that a claim holds nothing, until `take_back`; versions stay as they are."""
+        holder = self._holdings.holder_of(uid)
+        results = self._give_back(uid)
+        return LentDevices(uid, holder, results)
+
+    def take_back(self, lent: LentDevices) -> None:
+        """Let a claim hold again what it held."""
+        self._holdings.add_claim(lent.claim, lent.holder, lent.results)
+        self._fleet.mark_in_use({"devices": {"results": lent.results}})
+
+    def rivals(self, uid: str) -> list[str]:
+        """Return the claims that compete with one for devices of which not all can be held."""
+        self._catch_up()
+        return rivals(self._holdings, self._fleet, uid)
+
+    def can_all_hold(self, uids: Iterable[str]) -> bool:
+        """Return whether what these claims hold can be held at once."""
+        return fit_together(self._fleet, map(self._holdings.results_of, uids))
+
+    # --- allocation
+
+    def candidates(self, demand: PodDemand) -> Mask | None:
+        """Return the nodes that devices do not rule out so far; None if none is ruled out."""
+        found: Mask | None = None
+        for item in demand.claims:
+            selector = (item.allocation or {}).get("nodeSelector")
+            if selector is not None:
+                mask = self._selected(selector)
+                found = mask if found is None else found & mask
+        if demand.signature:
+            self._catch_up()
+            feasible = _mask_of(
+                self._fleet.feasible_nodes.of_kind(demand.signature).nodes, self._table
+            )
+            found = feasible if found is None else found & feasible
+        return found
+
+    def plans(self, pod: PodInfo, demand: PodDemand, row: int) -> DevicePlans:
+        """Return what to write where the pod goes to a node, or why its claims cannot be met."""
+        kept = tuple(
+            ClaimPlan(item.claim, item.consumer, item.allocation)
+            for item in demand.claims
+            if item.allocation is not None
+        )
+        wanted: list[tuple[JsonDict, Mapping[str, str], tuple[JsonObject, ...]]] = [
+            (item.claim, item.consumer, ()) for item in demand.unallocated
+        ]
+        claims: list[JsonDict] = [item.claim for item in demand.unallocated]
+        if demand.extended:
+            offered = self._table.objects[row] or {}
+            own = status_of(offered).get("allocatable") or {}
+            provided = {
+                resource: name
+                for resource, name in demand.extended.items()
+                if str(own.get(resource, "0")) == "0"
+            }
+            if provided:
+                wire, mappings = synthetic_claim(pod.obj, provided)
+                consumer = consumer_of(pod.obj)
+                wanted.append((wire, consumer, tuple(mappings)))
+                claims.append(_named(wire))
+        if not claims:
+            return DevicePlans(kept)
+        found = self.find_allocations(claims, row)
+        if not isinstance(found, list):
+            fatal = isinstance(found, Unsatisfiable) and found.fatal
+            if demand.signature and not fatal:
+                self._fleet.feasible_nodes.of_kind(demand.signature).nodes &= ~(1 << row)
+            return DevicePlans(refused=found, allocated=True)
+        made = tuple(
+            ClaimPlan(claim, consumer, allocation, mappings)
+            for (claim, consumer, mappings), allocation in zip(wanted, found, strict=True)
+        )
+        points = sum(map(_points, claims, found)) if demand.ranked else 0
+        return DevicePlans((*kept, *made), None, allocated=True, points=points)
+
+    def charged(self, pod: PodInfo, plans: Sequence[ClaimPlan]) -> PodInfo | NodeShortage:
+        """Return a pod with what its devices take of its node, or why it may not have them."""
+        for plan in plans:
+            users: set[str] = self._counting_on.get(uid_of(plan.claim), set())
+            if (
+                plan.consumer["resource"] == "pods"
+                and users - {pod.uid}
+                and self._allocatable.is_mapped(plan.allocation)
+            ):
+                return shared(plan.name)
+        return self._allocatable.charged(pod, plans)
+
+    def is_of_network(self, allocation: JsonObject) -> bool:
+        """Return whether some device of a claim can be had from more than one node."""
+        return any(
+            not each.node_scope.node
+            for item in results_of(allocation)
+            for each in self._pools.get((item["driver"], item["pool"]), {}).values()
+        )
+
+    def find_allocations(
+        self, claims: Sequence[JsonDict], row: int
+    ) -> list[dict[str, Any]] | Unsatisfiable | Unknown:
+        """Return allocations for several claims at once on one node, or why there are none."""
+        if not claims:
+            return []
+        self._catch_up()
+        return self._fleet.find_on_node(row, claims)
+
+    def free_for(self, claims: Sequence[JsonDict], rows: Sequence[int]) -> list[FreeDevices]:
+        """Return how many devices of each node are free for some claims, and whether they fit."""
+        self._catch_up()
+        return self._free.on(rows, claims)
+
+    def fits_without(
+        self, claims: Sequence[JsonDict], row: int, allocations: Iterable[JsonObject]
+    ) -> bool | None:
+        """Return whether claims fit on a node once others are released; None: it is not known."""
+        self._catch_up()
+        return fits_without(self._fleet, row, claims, allocations)
+
+    def wanted(self, claims: Sequence[JsonDict], row: int) -> WantedDevices | None:
+        """Return which devices of a node claims want; None where counting them says nothing."""
+        self._catch_up()
+        return wanted_devices(self._fleet, row, claims)
+
+    def freed_at_most(self, row: int, allocations: Iterable[JsonObject]) -> int:
+        """Return the devices of a node that may become free without some allocations, as bits."""
+        self._catch_up()
+        return freed_at_most(self._fleet, row, allocations)
+
+    def fleet_without(self, allocations: Iterable[JsonObject]) -> Fleet:
+        """Return the fleet as it would be without some allocations; it changes on its own."""
+        self._catch_up()
+        fleet = self._fleet.copied()
+        for allocation in allocations:
+            fleet.release(allocation)
+        return fleet
+
+    def state_of(self, row: int) -> object:
+        """Return what nodes with equal devices have in common; None: pools are in transition."""
+        self._catch_up()
+        return self._fleet.node_state(row)
+
+    def everywhere(self, claims: Iterable[Claim]) -> tuple[SliceCatalog, Problem]:
+        """Return the problem of claims on the whole cluster, with its slices in order."""
+        if self._catalog is None:
+            slices = tuple(self._slices[name] for name in sorted(self._slices))
+            self._catalog = SliceCatalog(slices), slices
+        catalog, slices = self._catalog
+        return catalog, Problem(
+            claims=tuple(claims),
+            classes=self._fleet.classes,
+            slices=slices,
+            in_use=self._holdings.in_use(),
+        )
+
+    def node(self, row: int) -> Node:
+        """Return a node as the allocator sees it."""
+        return Node(self._table.names[row], self._table.labels[row])
+
+    def claims_of(self, pod: PodInfo, demand: PodDemand) -> list[Claim]:
+        """Return what a pod still needs allocated, extended resources included."""
+        wires = [item.claim for item in demand.unallocated]
+        if demand.extended:
+            wires.append(_named(synthetic_claim(pod.obj, demand.extended)[0]))
+        return [self._reader.claim(wire) for wire in wires]
+
+    # --- inside
+
+    def _note_change(self, changed: Slice) -> None:
+        self._catalog = None
+        self.version += 1
+        self.inventory_version += 1
+        self._changed_pools.add((changed.driver, changed.pool))
+
+    def _catch_up(self) -> None:
+        """Tell the fleet of the nodes and slices that have changed since it was last asked."""
+        changed = self._table.changed
+        if self._rows_seen < len(changed):
+            for row in dict.fromkeys(changed[self._rows_seen :]):
+                if self._table.names[row]:
+                    self._fleet.put_node(row, self.node(row))
+                else:
+                    self._fleet.remove_node(row)
+            self._rows_seen = len(changed)
+        if self._changed_pools:
+            for pool in sorted(self._changed_pools):
+                use = self._holdings.pool_use(pool)
+                self._fleet.replace_pool(pool, self._pools[pool].values(), use)
+            self._changed_pools.clear()
+
+    def _forget_flight(self, uid: str) -> None:
+        self._in_flight.pop(uid, None)
+        self._counting_on.pop(uid, None)
+
+    def _hold(self, claim: JsonDict, allocation: JsonObject, uid: str = "") -> None:
+        uid = uid or uid_of(claim)
+        results = [item for item in results_of(allocation) if not item.get("adminAccess")]
+        if self._holdings.has(uid):
+            if self._holdings.results_of(uid) == results:
+                return
+            self._release(uid)
+        self.version += 1
+        name = str(key_of(claim)) if claim["metadata"].get("name") else EXTENDED_CLAIM
+        self._holdings.add_claim(uid, name, results)
+        self._fleet.mark_in_use({"devices": {"results": results}})
+
+    def _release(self, uid: str) -> bool:
+        results = self._give_back(uid)
+        self.version += bool(results)
+        return bool(results)
+
+    def _give_back(self, uid: str) -> Sequence[JsonObject]:
+        contested = any(
+            self._holdings.is_contested(device_of(item)) for item in self._holdings.results_of(uid)
+        )
+        results = self._holdings.remove_claim(uid)
+        if contested:
+            # Other claims hold some of these still: what is in use is counted anew.
+            used = {(item["driver"], item["pool"]) for item in results}
+            self._changed_pools |= used & self._pools.keys()
+        elif results:
+            self._fleet.release({"devices": {"results": results}})
+        return results
+
+    def _selected(self, selector: JsonObject) -> Mask:
+        found = np.zeros(self._table.size, dtype=bool)
+        for name in _named_nodes(selector):
+            row = self._table.row_of.get(name)
+            if row is not None:
+                found[row] = True
+        if not _names_only(selector):
+            for name, row in self._table.row_of.items():
+                found[row] = labels.node_selector_accepts(selector, self._table.labels[row], name)
+        return found
+
+
+def _pending_uid(pod: PodInfo) -> str:
+    return f"extended/{pod.uid}"
+
+
+def _named(wire: JsonDict) -> JsonDict:
+    """Return the claim for extended resources with a name for sentences."""
+    return {**wire, "metadata": {**wire["metadata"], "name": EXTENDED_CLAIM}}
+
+
+def _mask_of(nodes: int, table: NodeTable) -> Mask:
+    """Return a bit set of rows as a mask over the table."""
+    size = (table.size + 7) // 8
+    packed = np.frombuffer(nodes.to_bytes(size, "little"), dtype=np.uint8)
+    return np.unpackbits(packed, bitorder="little")[: table.size].astype(bool)
+
+
+def _points(claim: JsonDict, allocation: JsonObject) -> int:
+    """Return how far the chosen alternatives of a claim are the preferred ones."""
+    chosen = {item["request"] for item in results_of(allocation)}
+    return sum(
+        MOST_POINTS - rank
+        for request in requests_of(claim["spec"])
+        for rank, subrequest in enumerate(request.get("firstAvailable") or ())
+        if f"{request['name']}/{subrequest['name']}" in chosen
+    )
+
+
+def _named_nodes(selector: JsonObject) -> list[str]:
+    return [
+        name
+        for term in selector.get("nodeSelectorTerms") or ()
+        for name in labels.nodes_named_by(term) or ()
+    ]
+
+
+def _names_only(selector: JsonObject) -> bool:
+    return all(
+        not term.get("matchExpressions")
+        and len(term.get("matchFields") or ()) == 1
+        and term["matchFields"][0].get("operator") == "In"
+        for term in selector.get("nodeSelectorTerms") or ()
+    )

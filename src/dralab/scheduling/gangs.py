@@ -1,0 +1,288 @@
+"""Pods that start together or not at all (scheduling.k8s.io PodGroup, KEP-4671).
+
+Members are placed one after the other; where one finds no devices, the devices of the members
+that were placed on a node before it are chosen again together with its own; members elsewhere give
+up devices of the network that it needs; and where that does not help, earlier members move.
+Upstream never looks back (kubernetes#138765).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from dralab.objects.metadata import spec_of
+from dralab.scheduling import filters
+from dralab.scheduling.allocatable import ClaimPlan, NodeShortage
+from dralab.scheduling.cycle import ClusterState, PodPlacement, Refusal, fits, on_node, schedule
+from dralab.scheduling.demands import BlockedPod, PodDemand
+from dralab.scheduling.pods import PodInfo, with_claimed
+from dralab.values.json_types import JsonDict
+
+# Places tried for one gang before it is put off: members times nodes, not time, so runs repeat.
+DEFAULT_BUDGET: Final = 2_000
+
+
+def schedule_gang(
+    state: ClusterState, members: Sequence[PodInfo], least: int, *, budget: int = DEFAULT_BUDGET
+) -> tuple[PodPlacement, ...] | Refusal:
+    """Return places for the members: for all of them, or else for at least `least`.
+
+    The state is left as it was found. The refusal is that of the member that fits worst.
+    """
+    for member in members:
+        alone = schedule(state, member)
+        if isinstance(alone, Refusal) and least == len(members):
+            return alone
+    search = _GangSearch(state, budget)
+    failed: Refusal | None = None
+    for size in dict.fromkeys((len(members), least)):
+        found = search.place(members[:size])
+        if found is None:
+            failed = failed or search.failed
+            continue
+        placements = list(found)
+        for placement in placements:
+            state.assume_placement(placement)
+        for member in members[size:]:
+            extra = schedule(state, member)
+            if isinstance(extra, PodPlacement):
+                state.assume_placement(extra)
+                placements.append(extra)
+        for placement in reversed(placements):
+            state.forget_placement(placement)
+        return tuple(placements)
+    return failed or Refusal(pod=members[0], nodes=state.table.count, blocked="the gang is empty")
+
+
+def least_members(group: JsonDict) -> int | None:
+    """Return how many members of a pod group start together; None if it is not a gang."""
+    gang = (spec_of(group).get("schedulingPolicy") or {}).get("gang")
+    return None if gang is None else int(gang.get("minCount") or 1)
+
+
+def placed_members(state: ClusterState, pod: PodInfo) -> int:
+    """Return how many members of a pod's group have their place."""
+    return sum(
+        other.group == pod.group and other.key.namespace == pod.key.namespace
+        for pods in state.table.pods
+        for other in pods.values()
+    )
+
+
+def not_found(state: ClusterState, pod: PodInfo) -> Refusal:
+    """Return that a pod's group does not exist."""
+    why = f'podgroup.scheduling.k8s.io "{pod.group}" not found'
+    return Refusal(pod=pod, nodes=state.table.count, blocked=why)
+
+
+def too_few(state: ClusterState, pod: PodInfo, least: int, count: int) -> Refusal:
+    """Return that not all members of a gang exist yet."""
+    why = f"waiting for {least} pods of gang {pod.group}: {count} exist"
+    return Refusal(pod=pod, nodes=state.table.count, blocked=why)
+
+
+@dataclass
+class _GangSearch:
+    """Depth first over members and nodes, best nodes first, within a budget of tries."""
+
+    state: ClusterState
+    budget: int
+    placed: list[PodPlacement] = field(default_factory=list)
+    failed: Refusal | None = None
+    depth: int = -1
+
+    def place(self, members: Sequence[PodInfo]) -> tuple[PodPlacement, ...] | None:
+        """Return places for all the members, or None."""
+        self.placed = []
+        self.depth = -1
+        found = tuple(self.placed) if self._from(members, 0) else None
+        for placement in reversed(self.placed):
+            self.state.forget_placement(placement)
+        self.placed = []
+        return found
+
+    def _from(self, members: Sequence[PodInfo], index: int) -> bool:
+        if index == len(members):
+            # The caller forgets what is placed: hand it a copy of the order that worked.
+            return True
+        pod, state = members[index], self.state
+        first = schedule(state, pod)
+        if isinstance(first, PodPlacement):
+            if self._with(members, index, [*self.placed, first]):
+                return True
+            tried = first.node
+        else:
+            tried = ""
+            if index > self.depth:
+                self.depth, self.failed = index, first
+        demand = state.demands.demand_of(pod)
+        if isinstance(demand, BlockedPod):
+            return False
+        for row in self._rows(pod, demand):
+            if state.table.names[row] == tried:
+                continue
+            self.budget -= 1
+            if self.budget < 0:
+                return False
+            revised = self._revised(pod, demand, row)
+            if revised is not None and self._with(members, index, revised):
+                return True
+        return False
+
+    def _with(self, members: Sequence[PodInfo], index: int, placements: list[PodPlacement]) -> bool:
+        """Go on with these placements; put the old ones back where that leads nowhere."""
+        before = self.placed
+        self._become(placements)
+        if self._from(members, index + 1):
+            return True
+        self._become(before)
+        return False
+
+    def _become(self, placements: list[PodPlacement]) -> None:
+        for placement in reversed(self.placed):
+            self.state.forget_placement(placement)
+        self.placed = placements
+        for placement in placements:
+            self.state.assume_placement(placement)
+
+    def _rows(self, pod: PodInfo, demand: PodDemand) -> list[int]:
+        """Return the nodes worth a try: devices that others of the gang hold may be given up."""
+        possible = fits(self.state, pod, demand)
+        table = self.state.table
+        ours = {table.row_of[placement.node] for placement in self.placed}
+        held = tuple(item for item in demand.claims if item.allocation is not None)
+        without = PodDemand(claims=held, volumes=demand.volumes)
+        relaxed = fits(self.state, pod, without) if ours else possible
+        found: list[int] = np.nonzero(possible)[0].tolist()
+        if any(self._holds_network(placement) for placement in self.placed):
+            # A network-attached device that is held anywhere is held on all nodes.
+            ours = set(table.row_of.values())
+        found += [row for row in sorted(ours) if relaxed[row] and not possible[row]]
+        return found
+
+    def _holds_network(self, placement: PodPlacement) -> bool:
+        return any(self.state.devices.is_of_network(plan.allocation) for plan in placement.plans)
+
+    def _revised(self, pod: PodInfo, demand: PodDemand, row: int) -> list[PodPlacement] | None:
+        """Return placements that add the pod on a node, its companions' devices chosen again."""
+        state, node = self.state, self.state.table.names[row]
+        tried = on_node(state, pod, demand, row)
+        if tried.placement is not None:
+            return [*self.placed, tried.placement]
+        here = [placement for placement in self.placed if placement.node == node]
+        if here and _can_be_revised(here, self.placed, demand):
+            before = list(self.placed)
+            self._become([placement for placement in before if placement.node != node])
+            try:
+                found = self._jointly([*(placement.pod for placement in here), pod], row, before)
+            finally:
+                self._become(before)
+            if found is not None:
+                return found
+        return self._displacing(pod, demand, row, frozenset())
+
+    def _displacing(
+        self, pod: PodInfo, demand: PodDemand, row: int, moved: frozenset[str]
+    ) -> list[PodPlacement] | None:
+        """Return placements that add the pod on a node, others giving up devices of the network.
+
+        One member lets its devices go, the pod takes what it needs, and the member chooses again on
+        its node, where need be at the cost of a third one, and so on: each gives way once.
+        """
+        state, before = self.state, list(self.placed)
+        for holder in before:
+            if holder.pod.uid in moved or not self._holds_network(holder):
+                continue
+            self.budget -= 1
+            if self.budget < 0:
+                break
+            self._become([placement for placement in before if placement is not holder])
+            placement = on_node(state, pod, demand, row).placement
+            found: list[PodPlacement] | None = None
+            if placement is not None:
+                self._become([*self.placed, placement])
+                found = self._again(holder, moved | {holder.pod.uid, pod.uid})
+            self._become(before)
+            if found is not None:
+                return found
+        return None
+
+    def _again(self, holder: PodPlacement, moved: frozenset[str]) -> list[PodPlacement] | None:
+        """Return placements with a member back on its node, with other devices."""
+        state = self.state
+        demand, row = state.demands.demand_of(holder.pod), state.table.row_of[holder.node]
+        if isinstance(demand, BlockedPod):
+            return None
+        provided = frozenset(demand.extended)
+        if filters.lacking(state.table, with_claimed(holder.pod, ()), row, provided):
+            return None
+        placement = on_node(state, holder.pod, demand, row).placement
+        if placement is not None:
+            return [*self.placed, placement]
+        return self._displacing(holder.pod, demand, row, moved)
+
+    def _jointly(
+        self, pods: list[PodInfo], row: int, before: list[PodPlacement]
+    ) -> list[PodPlacement] | None:
+        state = self.state
+        demands: list[PodDemand] = []
+        for pod in pods:
+            demand = state.demands.demand_of(pod)
+            if isinstance(demand, BlockedPod):
+                return None
+            demands.append(demand)
+        wires = {item.key: item.claim for demand in demands for item in demand.unallocated}
+        found = state.devices.find_allocations(list(wires.values()), row)
+        if not isinstance(found, list):
+            return None
+        chosen = dict(zip(wires, found, strict=True))
+        node = state.table.names[row]
+        made: dict[str, PodPlacement] = {}
+        try:
+            for pod, demand in zip(pods, demands, strict=True):
+                plans = tuple(
+                    ClaimPlan(
+                        item.claim,
+                        item.consumer,
+                        item.allocation if item.allocation is not None else chosen[item.key],
+                    )
+                    for item in demand.claims
+                )
+                charged = state.devices.charged(pod, plans)
+                if isinstance(charged, NodeShortage):
+                    return None
+                if filters.lacking(state.table, charged, row, frozenset()):
+                    return None
+                volumes = state.volume_plans(demand, row)
+                if volumes is None:
+                    return None
+                made[pod.uid] = PodPlacement(charged, node, plans, volumes)
+                state.assume_placement(made[pod.uid])
+        finally:
+            for placement in reversed(made.values()):
+                state.forget_placement(placement)
+        kept = [made.pop(placement.pod.uid, placement) for placement in before]
+        return [*kept, *made.values()]
+
+
+def _can_be_revised(
+    here: list[PodPlacement], placed: list[PodPlacement], demand: PodDemand
+) -> bool:
+    """Return whether devices on a node can change without touching members elsewhere."""
+    if demand.extended:
+        return False
+    mine = {_name(plan) for placement in here for plan in placement.plans}
+    mine |= {item.key for item in demand.claims}
+    others = {
+        _name(plan) for placement in placed if placement not in here for plan in placement.plans
+    }
+    return None not in mine and not mine & others
+
+
+def _name(plan: ClaimPlan) -> object:
+    metadata = plan.claim["metadata"]
+    if "name" not in metadata:
+        return None
+    return metadata.get("namespace", ""), metadata["name"]

@@ -1,0 +1,448 @@
+"""A cluster on which pods are placed and taken away again, and nothing is written.
+
+The state is the scheduler's own (`ClusterState`), filled from objects instead of watches. Every
+change is noted with its inverse, so that a question leaves the cluster as it was.
+"""
+
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Final
+
+from dralab.allocation import v1
+from dralab.allocation.allocator import numbered_shares
+from dralab.allocation.backlog import Key
+from dralab.allocation.selectors import CelSelectorCompiler
+from dralab.api.core.pods import GATED
+from dralab.objects.claims import allocation_of, claim_names, consumer_of, consumers_of
+from dralab.objects.extended_resources import classes_by_resource
+from dralab.objects.metadata import NamespacedName, key_of, spec_of, status_of, uid_of
+from dralab.objects.taints import UNSCHEDULABLE, taints_of
+from dralab.scheduling import gangs
+from dralab.scheduling.allocatable import ClaimPlan
+from dralab.scheduling.cycle import (
+    ClusterState,
+    PodPlacement,
+    Refusal,
+    kind_of,
+    on_node,
+    placement,
+    schedule,
+)
+from dralab.scheduling.demands import BlockedPod, DemandReader
+from dralab.scheduling.devices import ClusterDevices
+from dralab.scheduling.nodes import NodeTable
+from dralab.scheduling.pods import PodInfo
+from dralab.scheduling.reading import ClusterObjects
+from dralab.scheduling.volumes import Volumes
+from dralab.values.json_types import JsonDict, JsonObject
+
+Decision = PodPlacement | Refusal
+
+
+class ClusterModel:
+    """Nodes, devices and pods. `running` holds the pods on nodes by uid, `waiting` the others.
+
+    `waiting` is in the order in which the scheduler tries pods: by priority, then by age, then as
+    they were given.
+    """
+
+    def __init__(self, objects: Iterable[JsonObject]) -> None:
+        self.objects = ClusterObjects(objects)
+        self.claims = dict(self.objects.claims)
+        table = NodeTable()
+        self.devices = ClusterDevices(
+            table, v1.V1Reader(CelSelectorCompiler()), share_ids=numbered_shares()
+        )
+        volumes = self.objects.volumes(table)
+        demands = DemandReader(
+            self.claims.get, self.objects.group, self.devices.in_flight, volumes.demand_of
+        )
+        self.state = ClusterState(table, self.devices, demands, volumes)
+        self.running: dict[str, PodPlacement] = {}
+        self.waiting: list[PodInfo] = []
+        # Pods that lost their place in the course of a change, and those that then had to wait.
+        self.evicted: set[str] = set()
+        self.interrupted: set[str] = set()
+        self._undo: list[Callable[[], object]] = []
+        self._unbound: dict[str, PodInfo] = {}
+        self._given: dict[str, int] = {}
+        # How often each node changed, and all of them together.
+        self._changes: dict[str, int] = {}
+        # Who uses a claim among the pods on nodes, by the claim's uid.
+        self._users_of: dict[str, set[str]] = {}
+        self._load(volumes)
+
+    # --- reading
+
+    def _load(self, volumes: Volumes) -> None:
+        objects, table = self.objects, self.state.table
+        for item in objects.of("DeviceTaintRule"):
+            self.devices.put_rule(item["metadata"]["name"], item)
+        for item in objects.of("DeviceClass"):
+            self.state.demands.put_class(item["metadata"]["name"], item)
+            self.devices.put_class(item["metadata"]["name"], item)
+        for item in objects.of("PersistentVolume"):
+            volumes.put_volume(item["metadata"]["name"], item)
+        provided = classes_by_resource(objects.of("DeviceClass"))
+        for node in objects.nodes:
+            table.put_node(objects.with_room(node, provided))
+        self.slices = {item["metadata"]["name"]: item for item in objects.of("ResourceSlice")}
+        for name, item in self.slices.items():
+            self.devices.put_slice(name, item)
+        pods = [self.info(pod) for pod in objects.pods]
+        self._given = {pod.uid: number for number, pod in enumerate(pods)}
+        users = self._users(pods)
+        late: list[PodInfo] = []
+        for pod in pods:
+            if not pod.node_name:
+                self.waiting.append(pod)
+            elif self._lacks_devices(pod):
+                late.append(pod)
+        for key, claim in list(self.claims.items()):
+            if key in users and _is_used_only_by(claim, users[key]):
+                self.claims[key] = _unallocated(claim)
+            else:
+                self.devices.put_claim(claim)
+        unplaced = {pod.uid for pod in (*self.waiting, *late)}
+        for pod in pods:
+            if pod.uid not in unplaced:
+                self._note(PodPlacement(pod, pod.node_name, self._plans(pod)))
+        for pod in late:
+            self._note(self._on_its_node(pod))
+        self.waiting = self.ordered(self.waiting)
+
+    def info(self, pod: JsonDict) -> PodInfo:
+        """Read a pod."""
+        return self.objects.info(pod)
+
+    def _users(self, pods: Sequence[PodInfo]) -> dict[Key, list[PodInfo]]:
+        """Return the pods on nodes by the claims that they use."""
+        found: dict[Key, list[PodInfo]] = {}
+        for pod in pods:
+            if pod.node_name:
+                for name in claim_names(pod.obj):
+                    found.setdefault(NamespacedName(pod.key.namespace, name), []).append(pod)
+        return found
+
+    def _lacks_devices(self, pod: PodInfo) -> bool:
+        claims = [self._original(pod, name) for name in claim_names(pod.obj)]
+        return any(claim is not None and allocation_of(claim) is None for claim in claims)
+
+    def _original(self, pod: PodInfo, name: str) -> JsonDict | None:
+        return self.objects.claims.get(NamespacedName(pod.key.namespace, name))
+
+    def _plans(self, pod: PodInfo) -> tuple[ClaimPlan, ...]:
+        """Return what a pod on a node has, as if the scheduler had just decided it."""
+        found = []
+        for name in claim_names(pod.obj):
+            claim = self._original(pod, name)
+            held = allocation_of(claim) if claim is not None else None
+            if claim is None or held is None:
+                continue
+            now = self.claims[key_of(claim)]
+            found.append(ClaimPlan(now, self._consumer(pod, claim), held))
+        return tuple(found)
+
+    def _consumer(self, pod: PodInfo, claim: JsonObject) -> Mapping[str, str]:
+        for consumer in consumers_of(claim):
+            if consumer.get("resource") == "podgroups" and consumer.get("name") == pod.group:
+                return consumer
+        return consumer_of(pod.obj)
+
+    def _on_its_node(self, pod: PodInfo) -> PodPlacement:
+        """Return a place for a pod that names its node and has no devices yet; maybe without."""
+        row = self.state.table.row_of.get(pod.node_name)
+        demand = self.state.demands.demand_of(pod)
+        if row is not None and not isinstance(demand, BlockedPod):
+            found = on_node(self.state, pod, demand, row).placement
+            if found is not None:
+                return found
+        return PodPlacement(pod, pod.node_name)
+
+    # --- changes, each with its inverse
+
+    def mark(self) -> int:
+        """Return a point to which `rollback` returns."""
+        return len(self._undo)
+
+    def rollback(self, mark: int) -> None:
+        """Undo every change since a mark, the last one first."""
+        while len(self._undo) > mark:
+            self._undo.pop()()
+        if not self._undo:
+            self.evicted.clear()
+            self.interrupted.clear()
+
+    @contextmanager
+    def tentatively(self) -> Iterator[None]:
+        """Undo at the end what is done inside."""
+        mark = self.mark()
+        try:
+            yield
+        finally:
+            self.rollback(mark)
+
+    @contextmanager
+    def cordoned(self, name: str) -> Iterator[None]:
+        """Let a node take no new pods in between; what happens meanwhile is kept."""
+        table = self.state.table
+        before = table.objects[table.row_of[name]] or {}
+        table.put_node({**before, "spec": {**spec_of(before), "unschedulable": True}})
+        try:
+            yield
+        finally:
+            table.put_node(dict(before))
+
+    def place(self, decided: PodPlacement) -> None:
+        """Let a pod run where the scheduler decided."""
+        self._note(decided)
+        self._undo.append(lambda: self._forget(decided.pod.uid))
+
+    def take_away(self, uid: str) -> PodInfo:
+        """Take a pod from its node, with its devices; return it as one that waits."""
+        before = self._forget(uid)
+        self._undo.append(lambda: self._note(before))
+        return self.unbound(before.pod)
+
+    def unbound(self, pod: PodInfo) -> PodInfo:
+        """Return a pod as its controller would make it again: on no node, without devices."""
+        found = self._unbound.get(pod.uid)
+        if found is None:
+            found = pod
+            if pod.node_name or pod.claimed:
+                spec = {k: v for k, v in pod.obj["spec"].items() if k != "nodeName"}
+                kept = ("resourceClaimStatuses",)
+                status = {k: v for k, v in status_of(pod.obj).items() if k in kept}
+                found = self.info({**pod.obj, "spec": spec, "status": status})
+            self._unbound[pod.uid] = found
+        return found
+
+    def stop_waiting(self, uids: Container[str]) -> None:
+        """Forget pods that wait."""
+        before = self.waiting
+        self.waiting = [pod for pod in before if pod.uid not in uids]
+        self._undo.append(lambda: setattr(self, "waiting", before))
+
+    def put_waiting(self, pod: PodInfo) -> None:
+        """Replace a pod that waits by another form of it."""
+        before = self.waiting
+        self.waiting = [pod if each.uid == pod.uid else each for each in before]
+        self._undo.append(lambda: setattr(self, "waiting", before))
+
+    def put_node(self, node: JsonObject) -> None:
+        """Add a node, or change one."""
+        table, name = self.state.table, node["metadata"]["name"]
+        row = table.row_of.get(name)
+        before = None if row is None else table.objects[row]
+        table.put_node(dict(node))
+        if before is None:
+            self._undo.append(lambda: table.remove_node(name))
+        else:
+            self._undo.append(lambda: table.put_node(before))
+
+    def cordon(self, name: str) -> None:
+        """Let a node take no new pods."""
+        node = self.node(name) or {}
+        self.put_node({**node, "spec": {**spec_of(node), "unschedulable": True}})
+
+    def uncordon(self, name: str) -> None:
+        """Let a node take new pods again, as `kubectl uncordon` and the node controller do."""
+        node = self.node(name) or {}
+        spec = {key: value for key, value in spec_of(node).items() if key != "unschedulable"}
+        spec["taints"] = [item for item in taints_of(node) if item["key"] != UNSCHEDULABLE["key"]]
+        self.put_node({**node, "spec": spec})
+
+    def remove_node(self, name: str) -> None:
+        """Remove a node; its pods must have been taken away, and its slices are removed apart."""
+        table = self.state.table
+        before = table.objects[table.row_of[name]]
+        table.remove_node(name)
+        if before is not None:
+            self._undo.append(lambda: table.put_node(before))
+
+    def put_slice(self, name: str, wire: JsonDict | None) -> None:
+        """Add, change or (None) remove a ResourceSlice."""
+        before = self.slices.get(name)
+        self._set_slice(name, wire)
+        self._undo.append(lambda: self._set_slice(name, before))
+
+    def put_class(self, wire: JsonDict) -> None:
+        """Add or change a DeviceClass."""
+        name = wire["metadata"]["name"]
+        before = self.state.demands.classes.get(name)
+        self._set_class(name, wire)
+        self._undo.append(lambda: self._set_class(name, before))
+
+    def put_rule(self, wire: JsonDict) -> None:
+        """Add a DeviceTaintRule."""
+        name = wire["metadata"]["name"]
+        self.devices.put_rule(name, wire)
+        self._undo.append(lambda: self.devices.put_rule(name, None))
+
+    def changes_of(self, node: str) -> tuple[int, int]:
+        """Return a number that changes with a node and its pods; undoing is a change, too."""
+        return self._changes.get(node, 0), self._changes.get("", 0)
+
+    def _changed(self, node: str) -> None:
+        self._changes[node] = self._changes.get(node, 0) + 1
+
+    def _note(self, decided: PodPlacement) -> None:
+        uid = decided.pod.uid
+        self._changed(decided.node)
+        self.running[uid] = decided
+        for plan in decided.plans:
+            self._users_of.setdefault(_holder(plan, uid), set()).add(uid)
+        self.state.assume_placement(decided)
+
+    def _forget(self, uid: str) -> PodPlacement:
+        before = self.running.pop(uid)
+        self._changed(before.node)
+        for plan in before.plans:
+            self._users_of[_holder(plan, uid)].discard(uid)
+        self.state.forget_placement(before)
+        return before
+
+    def _set_slice(self, name: str, wire: JsonDict | None) -> None:
+        self._changed("")
+        if wire is None:
+            self.slices.pop(name, None)
+        else:
+            self.slices[name] = wire
+        self.devices.put_slice(name, wire)
+
+    def _set_class(self, name: str, wire: JsonDict | None) -> None:
+        self.state.demands.put_class(name, wire)
+        self.devices.put_class(name, wire)
+
+    # --- questions
+
+    def node(self, name: str) -> JsonDict | None:
+        """Return a node; None if there is none of that name."""
+        row = self.state.table.row_of.get(name)
+        return None if row is None else self.state.table.objects[row]
+
+    def on(self, node: str) -> list[PodPlacement]:
+        """Return the pods on a node, in the order in which they were given."""
+        row = self.state.table.row_of.get(node)
+        if row is None:
+            return self.in_order(each for each in self.running.values() if each.node == node)
+        there = self.state.table.pods[row]
+        return self.in_order(self.running[uid] for uid in there if uid in self.running)
+
+    def released_by(self, leaving: Iterable[PodPlacement]) -> list[JsonObject]:
+        """Return the allocations that are given up if just these pods leave."""
+        going = list(leaving)
+        uids = {each.pod.uid for each in going}
+        found = {
+            holder: plan.allocation
+            for each in going
+            for plan in each.plans
+            if self._users_of[holder := _holder(plan, each.pod.uid)] <= uids
+        }
+        return list(found.values())
+
+    def in_order(self, placements: Iterable[PodPlacement]) -> list[PodPlacement]:
+        """Return pods on nodes in the order in which they were given."""
+        return sorted(placements, key=lambda each: self._given.get(each.pod.uid, 0))
+
+    def try_pod(self, pod: PodInfo) -> Decision:
+        """Return where a pod would go now, or why it would go nowhere."""
+        if pod.gates:
+            return Refusal(pod=pod, nodes=self.state.table.count, blocked=GATED)
+        return schedule(self.state, pod)
+
+    def find_place(self, pod: PodInfo) -> PodPlacement | None:
+        """Return where a pod would go now; None: nowhere."""
+        return None if pod.gates else placement(self.state, pod)
+
+    def run(self, pods: Iterable[PodInfo]) -> dict[str, Decision]:
+        """Schedule pods in the scheduler's order, gangs as a whole; return what became of each.
+
+        No pod leaves meanwhile, so all pods of a kind are refused once one of them is.
+        """
+        found: dict[str, Decision] = {}
+        refused: dict[Hashable, Refusal] = {}
+        ordered = self.ordered(pods)
+        for pod in ordered:
+            if pod.uid in found:
+                continue
+            if not pod.group:
+                kind = self.kind_of(pod)
+                if kind is not None and kind in refused:
+                    found[pod.uid] = replace(refused[kind], pod=pod)
+                    continue
+                decision = found[pod.uid] = self._placed(self.try_pod(pod))
+                if isinstance(decision, Refusal):
+                    refused[kind] = decision
+                continue
+            members = [other for other in ordered if _same_group(pod, other)]
+            found |= self._run_group(pod, members)
+        return found
+
+    def kind_of(self, pod: PodInfo) -> Hashable:
+        """Return what pods have in common that fit or fail alike; None: it forms its own kind."""
+        demand = self.state.demands.demand_of(pod)
+        return None if isinstance(demand, BlockedPod) or pod.gates else kind_of(pod, demand)
+
+    def _run_group(self, pod: PodInfo, members: list[PodInfo]) -> dict[str, Decision]:
+        group = self.objects.group(NamespacedName(pod.key.namespace, pod.group))
+        if group is None:
+            missing = gangs.not_found(self.state, pod)
+            return {member.uid: replace(missing, pod=member) for member in members}
+        least = gangs.least_members(group)
+        if least is None:
+            return {member.uid: self._placed(self.try_pod(member)) for member in members}
+        there = gangs.placed_members(self.state, pod)
+        if len(members) + there < least:
+            few = gangs.too_few(self.state, pod, least, len(members) + there)
+            return {member.uid: replace(few, pod=member) for member in members}
+        need = min(len(members), max(1, least - there))
+        result = gangs.schedule_gang(self.state, members, need)
+        if isinstance(result, Refusal):
+            return {member.uid: replace(result, pod=member) for member in members}
+        chosen = {each.pod.uid: self._placed(each) for each in result}
+        return {
+            member.uid: chosen.get(member.uid) or self._placed(self.try_pod(member))
+            for member in members
+        }
+
+    def _placed(self, decision: Decision) -> Decision:
+        if isinstance(decision, PodPlacement):
+            self.place(decision)
+        return decision
+
+    def ordered(self, pods: Iterable[PodInfo]) -> list[PodInfo]:
+        """Return pods as the scheduler tries them: by priority, then by age."""
+        given = self._given
+        return sorted(
+            pods, key=lambda pod: (-pod.priority, pod.created, given.get(pod.uid, len(given)))
+        )
+
+
+_HELD: Final = frozenset({"allocation", "reservedFor", "devices"})
+
+
+def _unallocated(claim: JsonDict) -> JsonDict:
+    kept = {name: part for name, part in status_of(claim).items() if name not in _HELD}
+    return {**claim, "status": kept}
+
+
+def _is_used_only_by(claim: JsonObject, pods: Sequence[PodInfo]) -> bool:
+    """Return whether a claim becomes free when these pods go."""
+    known = {uid_of(pod.obj) for pod in pods} | {pod.key.name for pod in pods}
+    groups = {pod.group for pod in pods if pod.group}
+    return allocation_of(claim) is not None and all(
+        consumer.get("uid") in known
+        or consumer.get("name") in known
+        or (consumer.get("resource") == "podgroups" and consumer.get("name") in groups)
+        for consumer in consumers_of(claim)
+    )
+
+
+def _holder(plan: ClaimPlan, pod: str) -> str:
+    return uid_of(plan.claim) or pod
+
+
+def _same_group(one: PodInfo, other: PodInfo) -> bool:
+    return (one.key.namespace, one.group) == (other.key.namespace, other.group)

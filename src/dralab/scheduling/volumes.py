@@ -1,0 +1,194 @@
+"""Pods and their persistent volumes: which nodes they allow, and what is to be bound first.
+
+Source: kube-scheduler's VolumeBinding. A claim whose class binds at once must be bound before its
+pod is tried. One that waits for its first consumer gets, with the pod's node, a volume that is
+there, or is left to its provisioner by the annotation `selected-node`.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Protocol
+
+import numpy as np
+
+from dralab.objects import volumes as rules
+from dralab.objects.metadata import NamespacedName, is_deleting, key_of, owner_uids, status_of
+from dralab.scheduling.nodes import Mask, NodeTable
+from dralab.scheduling.pods import PodInfo
+from dralab.values import labels
+from dralab.values.json_types import JsonDict
+from dralab.values.quantity import parse_any
+
+UNBOUND: Final = "pod has unbound immediate PersistentVolumeClaims"
+ELSEWHERE: Final = "node(s) didn't match PersistentVolume's node affinity"
+NONE_FREE: Final = "node(s) didn't find available persistent volumes to bind"
+
+
+class VolumePlan(NamedTuple):
+    """What is to be written for one claim: its volume, or (None) the node for its provisioner."""
+
+    claim: JsonDict
+    volume: JsonDict | None
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeDemand:
+    """The volumes that a pod has, and the claims that wait for its node."""
+
+    bound: tuple[JsonDict, ...] = ()
+    unbound: tuple[JsonDict, ...] = ()
+
+
+class IndexedObjects(Protocol):
+    """Objects of one kind by name, and by what an index makes of them: a cache has this."""
+
+    def get(self, key: NamespacedName) -> JsonDict | None:
+        """Return an object, or None if there is none."""
+        ...
+
+    def index(self, name: str, values: Callable[[JsonDict], Iterable[str]]) -> None:
+        """Keep an index: `find(name, v)` returns the objects for which `values` yields v."""
+        ...
+
+    def find(self, index: str, value: str) -> list[JsonDict]:
+        """Return the objects that an index has under a value, by key."""
+        ...
+
+
+class Volumes:
+    """Claims, volumes and storage classes; `taken` are volumes given away and not yet written."""
+
+    def __init__(
+        self,
+        table: NodeTable,
+        claims: IndexedObjects,
+        volumes: IndexedObjects,
+        classes: IndexedObjects,
+    ) -> None:
+        self._table = table
+        self._claims = claims
+        self._volumes = volumes
+        volumes.index(rules.PLACE, lambda volume: (rules.place_of(volume),))
+        self._classes = classes
+        self._taken: set[str] = set()
+
+    def demand_of(self, pod: PodInfo) -> VolumeDemand | str:
+        """Return what a pod needs in volumes, or why it cannot be tried, in upstream's words."""
+        bound: list[JsonDict] = []
+        waiting: list[JsonDict] = []
+        for name, made_for_it in pod.volume_claims:
+            claim = self._claims.get(NamespacedName(pod.key.namespace, name))
+            if claim is None:
+                if made_for_it:
+                    return (
+                        "waiting for ephemeral volume controller to create the "
+                        f'persistentvolumeclaim "{name}"'
+                    )
+                return f'persistentvolumeclaim "{name}" not found'
+            if made_for_it and pod.uid not in owner_uids(claim):
+                return f"PVC {pod.key.namespace}/{name} was not created for pod {pod.key}"
+            if is_deleting(claim):
+                return f'persistentvolumeclaim "{name}" is being deleted'
+            volume = claim["spec"].get("volumeName")
+            found = self._volumes.get(NamespacedName("", volume)) if volume else None
+            if status_of(claim).get("phase") == "Lost":
+                lost = f'bound to non-existent persistentvolume "{volume}"'
+                return f'persistentvolumeclaim "{name}" {lost}'
+            if found is not None and rules.is_bound(claim):
+                bound.append(found)
+            elif volume or not self._waits(claim):
+                return UNBOUND
+            else:
+                waiting.append(claim)
+        # The largest first: a small claim may do with what is left.
+        waiting.sort(key=lambda claim: (-_asked(claim), key_of(claim)))
+        return VolumeDemand(tuple(bound), tuple(waiting))
+
+    def restrictions(self, demand: VolumeDemand) -> list[tuple[str, Mask]]:
+        """Return, for what a pod needs in volumes, the sentences and the nodes that are left."""
+        table, found = self._table, list[tuple[str, Mask]]()
+        selectors = [
+            required
+            for volume in demand.bound
+            if (required := (volume["spec"].get("nodeAffinity") or {}).get("required")) is not None
+        ]
+        if selectors:
+            reached: Mask = np.zeros(table.size, dtype=bool)
+            for name, row in table.row_of.items():
+                reached[row] = all(
+                    labels.node_selector_accepts(each, table.labels[row], name)
+                    for each in selectors
+                )
+            found.append((ELSEWHERE, reached))
+        if demand.unbound:
+            served: Mask = np.zeros(table.size, dtype=bool)
+            for row in table.row_of.values():
+                served[row] = self.plans(demand, row) is not None
+            found.append((NONE_FREE, served))
+        return found
+
+    def plans(self, demand: VolumeDemand | None, row: int) -> tuple[VolumePlan, ...] | None:
+        """Return what to write where the pod goes to a node; None if that cannot be."""
+        if demand is None:
+            return ()
+        made: list[VolumePlan] = []
+        taken = set(self._taken)
+        for claim in demand.unbound:
+            near = [
+                volume
+                for place in rules.places_for(claim)
+                for volume in self._volumes.find(rules.PLACE, place)
+                if self._reaches(volume, row)
+            ]
+            volume = rules.best_for(claim, near, without=taken)
+            if volume is not None:
+                taken.add(volume["metadata"]["name"])
+            elif not self._provides(claim, row):
+                return None
+            made.append(VolumePlan(claim, None if volume is None else dict(volume)))
+        return tuple(made)
+
+    def assume(self, plans: Iterable[VolumePlan]) -> None:
+        """Count volumes as given away."""
+        for plan in plans:
+            if plan.volume is not None:
+                self._taken.add(plan.volume["metadata"]["name"])
+
+    def forget_plans(self, plans: Iterable[VolumePlan]) -> None:
+        """Take that back."""
+        for plan in plans:
+            if plan.volume is not None:
+                self._taken.discard(plan.volume["metadata"]["name"])
+
+    def put_volume(self, name: str, volume: JsonDict | None) -> None:
+        """Record a new, changed or deleted volume: assumptions about it end."""
+        if volume is None or volume["spec"].get("claimRef") is not None:
+            self._taken.discard(name)
+
+    def _waits(self, claim: JsonDict) -> bool:
+        found = self._classes.get(NamespacedName("", rules.class_of(claim))) or {}
+        return found.get("volumeBindingMode") == "WaitForFirstConsumer"
+
+    def _reaches(self, volume: JsonDict, row: int) -> bool:
+        required = (volume["spec"].get("nodeAffinity") or {}).get("required")
+        return required is None or labels.node_selector_accepts(
+            required, self._table.labels[row], self._table.names[row]
+        )
+
+    def _provides(self, claim: JsonDict, row: int) -> bool:
+        found = self._classes.get(NamespacedName("", rules.class_of(claim))) or {}
+        if found.get("provisioner") in {None, rules.NO_PROVISIONER}:
+            return False
+        own = self._table.labels[row]
+        terms = found.get("allowedTopologies") or ()
+        return not terms or any(
+            all(
+                own.get(item["key"]) in item["values"]
+                for item in term.get("matchLabelExpressions") or ()
+            )
+            for term in terms
+        )
+
+
+def _asked(claim: JsonDict) -> int:
+    return int(parse_any(rules.asked(claim)))
