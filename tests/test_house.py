@@ -78,3 +78,14 @@ def test_no_file_was_left_half_merged():
         and any(mark in "\n" + file.read_text(encoding="utf-8", errors="replace") for mark in marks)
     ]
     assert not half
+
+
+def test_the_server_makes_its_lazy_parts_with_a_lock():
+    files = sorted((ROOT / "src" / "dralab" / "apiserver").rglob("*.py"))
+    assert len(files) > 200
+    racy = [
+        str(file.relative_to(ROOT))
+        for file in files
+        if "import cached_property" in file.read_text(encoding="utf-8")
+    ]
+    assert not racy, "use dralab.apiserver.made_once: requests are answered in several threads"

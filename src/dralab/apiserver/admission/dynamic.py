@@ -44,6 +44,11 @@ class DynamicAdmission:
         self.active = False
         self.metrics = AdmissionMetrics()
 
+    @property
+    def has_plugins(self) -> bool:
+        """Whether anything has been configured since the server started."""
+        return bool(self.mutating or self.validating)
+
     def add_plugins(self, mutating: Sequence[Mutating], validating: Sequence[Validating]) -> None:
         """Add plugins, except those that are switched off."""
         self.mutating += [each for each in mutating if each.name not in self.disabled]

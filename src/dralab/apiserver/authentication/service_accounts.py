@@ -7,12 +7,12 @@ Source: k8s.io/kubernetes `pkg/serviceaccount` (claims.go, jwt.go, openidmetadat
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from dralab.apiserver.authentication import jwt
 from dralab.apiserver.authentication.chain import Known
 from dralab.apiserver.authentication.errors import Rejected
+from dralab.apiserver.made_once import made_once
 from dralab.apiserver.storage import Key, Stored
 from dralab.apiserver.users import User, service_account, service_account_name
 from dralab.kernel.clock import SECOND, Clock, from_rfc3339
@@ -101,7 +101,7 @@ class ServiceAccountTokens:
         """The names under which this server accepts tokens."""
         return self.settings.audiences or self.settings.issuers
 
-    @cached_property
+    @made_once
     def _key(self) -> "PrivateKey":
         if self.settings.signing_key is not None:
             return self.settings.signing_key()
@@ -109,7 +109,7 @@ class ServiceAccountTokens:
 
         return ec.generate_private_key(ec.SECP256R1())
 
-    @cached_property
+    @made_once
     def keys(self) -> Sequence[jwt.VerificationKey]:
         """The public keys of accepted tokens."""
         own = jwt.public_key(self._key.public_key())

@@ -3,7 +3,6 @@
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
@@ -20,6 +19,7 @@ from dralab.apiserver.http.health import HealthPages
 from dralab.apiserver.http.messages import HttpRequest, HttpResponse
 from dralab.apiserver.http.routing import NoSuchGroup
 from dralab.apiserver.http.trying import JSON, NO_CACHE
+from dralab.apiserver.made_once import made_once
 from dralab.apiserver.resources.server import Resources
 from dralab.values.json_types import JsonDict
 
@@ -63,7 +63,7 @@ class Pages:
         # What else `/metrics` shows: lines of Prometheus' text format.
         self.exporters: list[Callable[[], Iterable[str]]] = []
 
-    @cached_property
+    @made_once
     def _openapi(self) -> "OpenApiPages":
         from dralab.apiserver.http.openapi_pages import OpenApiPages
 

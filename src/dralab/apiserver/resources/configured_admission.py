@@ -4,18 +4,16 @@ Servers start faster, and most of them never read what webhooks and policies nee
 """
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final, NamedTuple
 
 from dralab.api import fields
 from dralab.api.core.definitions import HUB as DEFINITIONS
 from dralab.apiserver.admission.chain import WRITES, Concerns, Review
 from dralab.apiserver.admission.matching import GROUP
 from dralab.apiserver.authorization.attributes import Attributes
+from dralab.apiserver.made_once import made_once
 from dralab.apiserver.resources.context import Context
 from dralab.values.json_types import JsonDict
-
-if TYPE_CHECKING:
-    from dralab.apiserver.admission.webhooks.configurations import Webhooks
 
 MUTATING: Final = f"{GROUP}/mutatingwebhookconfigurations"
 VALIDATING: Final = f"{GROUP}/validatingwebhookconfigurations"
@@ -25,6 +23,13 @@ BINDINGS: Final = tuple(
     f"{GROUP}/{sort}admissionpolicybindings" for sort in ("mutating", "validating")
 )
 CONFIGURATIONS: Final = (*HOOKS, *POLICIES, *BINDINGS)
+
+
+class _Follower(NamedTuple):
+    """What keeps the objects of one collection, compiled."""
+
+    changed: Callable[[JsonDict | None, JsonDict | None], None]
+    reset: Callable[[Sequence[JsonDict]], None]
 
 
 class ConfiguredAdmission:
@@ -39,8 +44,6 @@ class ConfiguredAdmission:
     def __init__(self, context: Context) -> None:
         self.admission = context.dynamic
         self._context = context
-        self._changed: dict[str, Callable[[JsonDict | None, JsonDict | None], None]] = {}
-        self._reset: dict[str, Callable[[Sequence[JsonDict]], None]] = {}
         for hub in CONFIGURATIONS:
             context.rules.observe(hub, self._written(hub))
         context.reloads.append(self.load)
@@ -48,10 +51,9 @@ class ConfiguredAdmission:
 
     def load(self) -> None:
         """Read all configurations."""
-        if self._reset or any(map(self._context.store.count, CONFIGURATIONS)):
-            self._begin()
-            for hub, reset in self._reset.items():
-                reset([stored.value for stored in self._context.store.list(hub).items])
+        if self.admission.has_plugins or any(map(self._context.store.count, CONFIGURATIONS)):
+            for hub, follower in self._followers.items():
+                follower.reset([stored.value for stored in self._context.store.list(hub).items])
             self.admission.configured()
 
     def validate(self, review: Review) -> None:
@@ -64,7 +66,6 @@ class ConfiguredAdmission:
             return
         if review.kind.hub not in CONFIGURATIONS or review.value is None:
             return
-        self._begin()
         self._check_parameters(review)
         for hook in review.value.get("webhooks") or ():
             self._warn(review, f"webhook {hook.get('name')}", hook.get("clientConfig") or {})
@@ -118,16 +119,14 @@ class ConfiguredAdmission:
 
     def _written(self, hub: str) -> Callable[[JsonDict | None, JsonDict | None], None]:
         def written(before: JsonDict | None, after: JsonDict | None) -> None:
-            self._begin()
-            self._changed[hub](before, after)
+            self._followers[hub].changed(before, after)
             self.admission.configured()
 
         return written
 
-    def _begin(self) -> None:
-        """Make the plugins, once."""
-        if self._reset:
-            return
+    @made_once
+    def _followers(self) -> dict[str, _Follower]:
+        """Make the plugins; return what follows each collection for them."""
         from dralab.apiserver.admission.policies.definitions import Policies
         from dralab.apiserver.admission.policies.mutating import MutatingPolicies
         from dralab.apiserver.admission.policies.validating import ValidatingPolicies
@@ -153,14 +152,11 @@ class ConfiguredAdmission:
                 ValidatingWebhooks(validating, calls),
             ],
         )
-        for index, policies in enumerate((changing, checking)):
-            for hub, changed, reset in (
-                (POLICIES[index], policies.policy_changed, policies.reset_policies),
-                (BINDINGS[index], policies.binding_changed, policies.reset_bindings),
-            ):
-                self._changed[hub], self._reset[hub] = changed, reset
-        self._follow(MUTATING, mutating)
-        self._follow(VALIDATING, validating)
-
-    def _follow(self, hub: str, hooks: "Webhooks") -> None:
-        self._changed[hub], self._reset[hub] = hooks.changed, hooks.reset
+        return {
+            POLICIES[0]: _Follower(changing.policy_changed, changing.reset_policies),
+            POLICIES[1]: _Follower(checking.policy_changed, checking.reset_policies),
+            BINDINGS[0]: _Follower(changing.binding_changed, changing.reset_bindings),
+            BINDINGS[1]: _Follower(checking.binding_changed, checking.reset_bindings),
+            MUTATING: _Follower(mutating.changed, mutating.reset),
+            VALIDATING: _Follower(validating.changed, validating.reset),
+        }

@@ -4,13 +4,13 @@ They are imported with the first object that needs them, so that servers start f
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 from types import ModuleType
 from typing import TYPE_CHECKING
 
 from dralab.api.fields import FieldError
 from dralab.api.kinds import Kind
 from dralab.api.strategy import StatusWriter, Strategy
+from dralab.apiserver.made_once import made_once
 from dralab.values.go_text import go_quoted
 from dralab.values.json_types import JsonDict
 
@@ -55,14 +55,14 @@ class DeviceStrategy(Strategy):
             return []
         return list(status_access.status_access_problems(new, old, writer))
 
-    @cached_property
+    @made_once
     def features(self) -> "rules.Features":
         """The gates that are on; those of 1.36 where none are given."""
         from dralab.api.resource import rules
 
         return rules.DEFAULT_1_36 if self._features is None else self._features
 
-    @cached_property
+    @made_once
     def _rules(self) -> ModuleType:
         """The module: an import in each call takes longer than most of what it does."""
         from dralab.api.resource import rules

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING
 
+from dralab.apiserver.made_once import made_once
 from dralab.apiserver.storage import Key, Stored
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class OutgoingCalls:
         self._find = find
         self._all_of = all_of
 
-    @cached_property
+    @made_once
     def targets(self) -> "Targets":
         """Where calls may go."""
         from dralab.apiserver.outgoing.targets import Targets
@@ -55,7 +55,7 @@ class OutgoingCalls:
             pods=settings.pods,
         )
 
-    @cached_property
+    @made_once
     def client(self) -> "CallClient":
         """What makes the calls."""
         from dralab.apiserver.outgoing.client import CallClient

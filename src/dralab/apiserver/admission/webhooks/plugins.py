@@ -304,7 +304,7 @@ class ValidatingWebhooks:
     def __init__(self, hooks: Webhooks, calls: WebhookCalls) -> None:
         self.hooks = hooks
         self.calls = calls
-        self._threads: ThreadPoolExecutor | None = None
+        self._threads = ThreadPoolExecutor(MOST, thread_name_prefix="webhooks")
 
     @property
     def active(self) -> bool:
@@ -326,8 +326,6 @@ class ValidatingWebhooks:
         if len(asked) == 1:
             refusals = [self._outcome(review, *asked[0])]
         else:
-            if self._threads is None:
-                self._threads = ThreadPoolExecutor(MOST, thread_name_prefix="webhooks")
             refusals = list(self._threads.map(lambda each: self._outcome(review, *each), asked))
         for refusal in refusals:
             if refusal is not None:

@@ -9,7 +9,6 @@ k8s.io/apiserver `storage/etcd3`.
 
 import re
 from collections.abc import Mapping
-from functools import cached_property
 from typing import Any, Final
 
 import orjson
@@ -18,6 +17,7 @@ from dralab.api.core import older_definitions
 from dralab.api.decoding import decoder_of
 from dralab.api.kinds import Kinds
 from dralab.api.scalar_decoding import DecodingError
+from dralab.apiserver.made_once import made_once
 from dralab.apiserver.protobuf.decoding import MAGIC, ProtobufError, decode
 from dralab.apiserver.storage.errors import Unstorable
 from dralab.apiserver.storage.etcd.revisions import version_of
@@ -52,7 +52,7 @@ class Layout:
         self.start = f"{prefix}/".encode()
         self.end = end_of(self.start)
 
-    @cached_property
+    @made_once
     def _types(self) -> Mapping[str, tuple[str, str]]:
         """The kind and apiVersion in which each built-in collection is stored."""
         found: dict[str, tuple[str, str]] = {}
@@ -60,11 +60,11 @@ class Layout:
             found.setdefault(kind.hub, (kind.kind, kind.api_version))
         return found
 
-    @cached_property
+    @made_once
     def _places(self) -> Mapping[str, str]:
         return {hub: PLACES.get(hub, hub.rpartition("/")[2]) for hub in self._types}
 
-    @cached_property
+    @made_once
     def _hubs(self) -> Mapping[str, str]:
         return {place: hub for hub, place in self._places.items()}
 
