@@ -32,6 +32,7 @@ from dralab.apiserver.storage import MemoryStore, Store
 from dralab.apiserver.users import user_named
 from dralab.apiserver.watching import WatchLimits
 from dralab.components import profiles
+from dralab.files.reading import read_own
 from dralab.kernel.clock import SECOND, Clock, WallClock
 from dralab.kernel.randomness import Randomness
 from dralab.runtime.cluster_clock import ClusterClock
@@ -197,7 +198,7 @@ class Cluster:
     @property
     def ca(self) -> str:
         """What clients of a server with `tls` have to trust, as PEM; else empty."""
-        return self._trusted.read_text("ascii") if self._trusted is not None else ""
+        return read_own(self._trusted).decode("ascii") if self._trusted is not None else ""
 
     @property
     def signing_files(self) -> tuple[Path, Path] | None:

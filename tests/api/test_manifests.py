@@ -6,9 +6,10 @@ import pytest
 import yaml
 
 from builders import claim, counter_set, device, device_class, pool, request
-from dralab.api.manifests import load
+from dralab.api.manifests import is_relevant, load
 from dralab.api.resource.files import ResourceCheck, add_pool_problems
 from dralab.api.yaml_documents import YamlError, documents
+from dralab.files.sources import SourceFile
 
 CHECK = ResourceCheck(now="2026-01-01T00:00:00Z")
 
@@ -233,3 +234,19 @@ def test_scalars_mean_what_they_mean_to_kubernetes(text, expected):
     (found,) = documents(f"{text}\n")
     assert found.value == expected
     assert type(found.value) is type(expected)
+
+
+@pytest.mark.parametrize(
+    ("content", "relevant"),
+    [
+        (b"kind: PodList\nitems: []", True),
+        (b'{"kind": "ResourceSlice"}', True),
+        (b"kind: ResorceClaim\nmetadata: {name: c}\n", True),
+        (b"kind: Secret\nmetadata: {uid: u, creationTimestamp: t}\n", False),
+        (b"kind: List\nitems:\n- metadata: {uid: u, creationTimestamp: t}\n", True),
+        (b"alerts: []", False),
+    ],
+)
+def test_of_what_is_gathered_only_what_may_matter_is_parsed(content, relevant):
+    assert is_relevant(SourceFile("f", content, gathered=True)) is relevant
+    assert is_relevant(SourceFile("f", content))

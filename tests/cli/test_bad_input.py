@@ -59,6 +59,25 @@ def test_a_file_that_cannot_be_used_is_bad_input(command, name, tmp_path):
     assert "Error: " in result.stderr
 
 
+@pytest.mark.parametrize("kind", ["pipe", "link"])
+@pytest.mark.parametrize("command", [each for each in COMMANDS if each.endswith(" -f")])
+def test_a_pipe_in_a_directory_or_a_link_out_of_it_is_refused(command, kind, tmp_path):
+    folder, secret = tmp_path / "given", tmp_path / "secret.yaml"
+    folder.mkdir()
+    secret.write_text("kind: Secret")
+    if kind == "pipe":
+        os.mkfifo(folder / "a.yaml")
+        why = "it is a named pipe, not a regular file"
+    else:
+        (folder / "a.yaml").symlink_to(secret)
+        why = f"it is a link that leads out of {folder}, to {secret}"
+    result = run(*command.split(), str(folder))
+    assert result.exit_code == 2
+    (line,) = [line for line in result.output.splitlines() if line.startswith("Error: ")]
+    assert f"{folder}/a.yaml: " in line
+    assert line.endswith(why)
+
+
 def test_a_yaml_file_that_breaks_off_is_named_with_its_line(tmp_path):
     file = tmp_path / "kubeconfig"
     file.write_bytes(FILES["truncated"])

@@ -252,7 +252,7 @@ def test_plain_asks_for_nothing_and_says_so(start: Starter, tmp_path: Path) -> N
         (["up", "--plain", "--authorization-mode", "RBAC"], "--authorization-mode needs TLS"),
         (["apiserver", "--authorization-mode", "Rbac"], "'Rbac' is not a mode; the modes are"),
         (["apiserver", "--authorization-mode", "RBAC,RBAC"], "'RBAC' is given twice"),
-        (["up", "--token-file", "/dev/null"], "/dev/null: it is not a regular file"),
+        (["up", "--token-file", "/dev/null"], "/dev/null: it is a device, not a regular file"),
         (["up", "--token-file", "/no/file"], "cannot read the token file /no/file: no such file"),
         (["up", "--event-ttl", "soon"], "'soon' is not a duration such as 90s"),
         (["up", "--event-ttl", "0"], "'0' is shorter than a second"),

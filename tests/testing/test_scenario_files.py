@@ -168,7 +168,7 @@ def test_a_pipe_is_not_waited_for_and_no_seed_runs_for_a_report_that_cannot_be_w
     for command in ("run", "replay"):
         found = run(command, folder / "pipe")
         assert found.exit_code == 2
-        assert "pipe: cannot be read: it is not a regular file" in found.output
+        assert "pipe: cannot be read: it is a named pipe, not a regular file" in found.output
     found = run("run", folder / "scenario.yaml", "--junit", folder / "gone" / "report.xml")
     assert found.exit_code == 2
     assert "report.xml: No such file or directory" in found.output

@@ -23,12 +23,19 @@ import orjson
 from dralab.api.fields import FieldError
 from dralab.api.snapshots.errors import SnapshotError
 from dralab.api.snapshots.files import is_snapshot, unpacked
-from dralab.api.sources import MAX_BYTES, SourceError, SourceFile, files_of
 from dralab.api.yaml_documents import MAX_DEPTH, YamlError, documents
+from dralab.files.reading import read
+from dralab.files.sources import MAX_BYTES, SourceError, SourceFile, files_of
 from dralab.values.json_types import JsonDict
 
 UNKNOWN: Final = "unknown field"
 """How the detail of an error begins that is about a field which a kind does not have."""
+# A gathered dump has logs and settings of all kinds: only files with such objects are parsed.
+RELEVANT: Final = re.compile(
+    rb"""\bkind["']?\s*:\s*["']?(?:Node|Pod|PodGroup|PodDisruptionBudget|PriorityClass|Device\w+"""
+    rb"""|Resource(?:Slice|Claim|ClaimTemplate|Class|Pool)|Deployment|ReplicaSet|StatefulSet"""
+    rb"""|ReplicationController|DaemonSet|Job)?(?:List)?["']?\s*[,}\r\n]"""
+)
 INDEX: Final = re.compile(r"\[\d+\]")
 
 
@@ -162,11 +169,23 @@ def load(
     for found in files_of(sources, stdin, max_bytes=max_bytes):
         if isinstance(found, SourceError):
             result.problems.append(_unreadable(found.name, found.why))
-        elif found.is_relevant:
+        elif is_relevant(found):
             _load_one(found, checks, result)
         else:
             result.skipped.add(found.name)
     return result
+
+
+def is_relevant(file: SourceFile) -> bool:
+    """Return whether to parse a file: a quick look at the bytes.
+
+    Of what is gathered, files without objects are not, and those with stored objects only if
+    their kinds matter for devices. What a user wrote is, so that no mistake is passed over.
+    """
+    if not file.gathered or RELEVANT.search(file.content) is not None:
+        return True
+    is_stored = b"creationTimestamp" in file.content and b"uid" in file.content
+    return b"kind" in file.content and not is_stored
 
 
 def located(problems: Sequence[ManifestProblem]) -> list[ManifestProblem]:
@@ -177,7 +196,7 @@ def located(problems: Sequence[ManifestProblem]) -> list[ManifestProblem]:
         if problem.field and name not in by_file:
             by_file[name] = {}
             with suppress(OSError, YamlError):
-                content = Path(name).read_bytes()
+                content = read(name, MAX_BYTES)
                 by_file[name] = {
                     item.number: item.positions for item in documents(content, positions=True)
                 }
@@ -374,6 +393,7 @@ __all__ = [
     "Origin",
     "as_stored",
     "field_line",
+    "is_relevant",
     "is_stored",
     "load",
     "located",

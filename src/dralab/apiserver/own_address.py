@@ -9,7 +9,7 @@ from dralab.apiserver.authentication.settings import AuthenticationFlags
 from dralab.apiserver.http.serving import Certificate
 from dralab.apiserver.resources.outgoing_calls import OutgoingSettings
 from dralab.apiserver.resources.own_objects import OwnAddress, authentication_data
-from dralab.kernel.files import read
+from dralab.files.reading import read
 
 
 def with_front_proxy(

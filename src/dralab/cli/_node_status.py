@@ -10,7 +10,7 @@ import click
 
 from dralab.cli._output import echo_table
 from dralab.cli.errors import UnusableInput
-from dralab.kernel.files import read_own
+from dralab.files.reading import read_own
 
 PATIENCE = 10.0
 

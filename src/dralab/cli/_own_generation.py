@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from dralab.cli.errors import UnusableInput
+from dralab.files.reading import read
 from dralab.prototypes.generations import GENERATIONS, detected
 from dralab.prototypes.placement import Generation
 
@@ -85,7 +86,7 @@ def _from_file(path: Path) -> type[Any]:
     module = ModuleType(f"own_{path.stem}")
     module.__file__ = str(path)
     try:
-        code = compile(path.read_bytes(), str(path), "exec")
+        code = compile(read(path), str(path), "exec")
         # Data classes look up their module.
         sys.modules[module.__name__] = module
         exec(code, module.__dict__)  # noqa: S102 - what the user asked for, with this option

@@ -4,13 +4,14 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Final
 
 from dralab.api.manifests import Manifest, field_line
 from dralab.api.yaml_documents import YamlError, documents
 from dralab.explanation.causes import MarkedField
 from dralab.explanation.text import ObjectFields
+from dralab.files.reading import read
+from dralab.files.sources import MAX_BYTES
 
 KINDS: Final = {"claim": "ResourceClaim", "class": "DeviceClass", "pod": "Pod"}
 FURTHEST: Final = 40
@@ -63,7 +64,7 @@ class FileSpots:
             known = self._files[name] = _File()
             # Standard input cannot be read again: the line of the document has to do.
             with suppress(OSError, YamlError, UnicodeDecodeError):
-                content = Path(name).read_bytes()
+                content = read(name, MAX_BYTES)
                 known.lines = content.decode().splitlines()
                 known.positions = {
                     item.number: item.positions for item in documents(content, positions=True)

@@ -448,7 +448,7 @@ def _modes(text: str | None, *, tls: bool) -> tuple[str, ...]:
 
 def _token_in(file: Path) -> str:
     """Return the token in a file, which no list of processes shows. UnusableInput, BadParameter."""
-    from dralab.kernel.files import read
+    from dralab.files.reading import read
 
     try:
         found = read(file).decode().strip()

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -9,7 +10,9 @@ import click
 from dralab.api.yaml_documents import YamlError, single
 from dralab.cli._own_generation import named
 from dralab.cli.errors import UnusableInput
-from dralab.cli.generations import API_NAMES
+from dralab.cli.generations import API_NAMES, stdin
+from dralab.files.reading import read
+from dralab.files.sources import STDIN
 from dralab.prototypes.evolution.kinds import API_VERSION as EVOLUTION
 from dralab.prototypes.k8srm.kinds import API_VERSION as K8SRM
 
@@ -27,28 +30,36 @@ The file holds a device's attributes in the form of its pool:
 @click.argument("expression")
 @click.option("--api", type=click.Choice(API_NAMES), default="v1", show_default=True)
 @click.option(
-    "--attributes", type=click.File("rb"), help="A YAML file with the device's attributes."
+    "--attributes",
+    type=click.Path(path_type=Path, allow_dash=True),
+    help="A YAML file with the device's attributes.",
 )
 @click.option("--driver", default="", help="The driver of the device.")
 @click.option("--strict", is_flag=True, help="evolution: a missing key is an error, not a default.")
-def cel(expression: str, api: str, attributes: Any, driver: str, strict: bool) -> None:
+def cel(expression: str, api: str, attributes: Path | None, driver: str, strict: bool) -> None:
     """Evaluate EXPRESSION for one device and print true or false.
 
     Exit code 0: true; 1: false; 2: no result.
     """
     try:
-        items = single(attributes.read()) if attributes else None
+        items = None if attributes is None else single(_content(attributes))
+    except OSError as error:
+        raise UnusableInput(f"{attributes}: {error.strerror}") from None
     except YamlError as error:
-        place = f"{attributes.name}:{error.line}" if error.line else attributes.name
+        place = f"{attributes}:{error.line}" if error.line else attributes
         raise UnusableInput(f"{place}: {error.message}") from None
     if items is not None and (problem := _problem(api, items, driver)):
-        raise UnusableInput(f"{attributes.name}: {problem}")
+        raise UnusableInput(f"{attributes}: {problem}")
     try:
         answer = EVALUATORS[api](expression, items, driver, strict)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     click.echo("true" if answer else "false")
     sys.exit(0 if answer else 1)
+
+
+def _content(attributes: Path) -> bytes:
+    return stdin() if str(attributes) == STDIN else read(attributes)
 
 
 def _problem(api: str, items: Any, driver: str) -> str:

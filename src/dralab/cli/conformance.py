@@ -8,6 +8,8 @@ from typing import Any, Final
 import click
 
 from dralab.cli.main import LazyGroup
+from dralab.files.reading import read
+from dralab.files.sources import MAX_BYTES
 
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "allocator": (
@@ -33,7 +35,7 @@ def group() -> None:
 def content(file: Path) -> Any:
     """Return the JSON of a case file. UnusableInput."""
     try:
-        return json.loads(file.read_text(encoding="utf-8"))
+        return json.loads(read(file, MAX_BYTES))
     except OSError as error:
         raise click.UsageError(f"{file}: cannot be read: {error.strerror}") from None
     except ValueError as error:

@@ -17,6 +17,7 @@ import click
 from dralab.cli._connection import ClusterConnection, optional_cluster
 from dralab.cli._output import echo_json, echo_table, output_option
 from dralab.cli.errors import UnusableInput
+from dralab.files.reading import read
 
 if TYPE_CHECKING:
     from dralab.drivercheck.bench import HealthHook
@@ -356,7 +357,7 @@ def _chart(chart: Path, images: Sequence[str], env: dict[str, str]) -> "DriverTa
     from dralab.node.images import ImageMapError, image_map
 
     try:
-        content = _rendered(chart) if chart.is_dir() else chart.read_bytes()
+        content = _rendered(chart) if chart.is_dir() else read(chart)
         found = [one.value for one in documents(content) if isinstance(one.value, dict)]
         driver_of(found)
         return ChartTarget(found, image_map(images), env)

@@ -7,14 +7,14 @@ from typing import Any
 
 import click
 
-from dralab.api.manifests import Origin
+from dralab.api.manifests import Origin, is_relevant
 from dralab.api.snapshots.errors import SnapshotError
 from dralab.api.snapshots.files import is_snapshot, unpacked
-from dralab.api.sources import MAX_BYTES, SourceError, files_of
 from dralab.api.yaml_documents import YamlError, documents
 from dralab.cli._own_generation import found as found_in
 from dralab.cli._own_generation import named, own
 from dralab.cli.errors import UnusableInput
+from dralab.files.sources import MAX_BYTES, SourceError, files_of
 from dralab.objects.metadata import metadata_of
 from dralab.prototypes.findings import Finding, NormalizedDocument, invalid
 from dralab.values.json_types import JsonDict
@@ -229,5 +229,5 @@ def _contents(files: Iterable[str]) -> Iterable[tuple[str, bytes]]:
     for found in files_of(files, stdin, max_bytes=MAX_BYTES):
         if isinstance(found, SourceError):
             raise UnusableInput(f"{found.name}: cannot be read: {found.why}")
-        if found.is_relevant:
+        if is_relevant(found):
             yield found.name, found.content

@@ -16,6 +16,7 @@ from dralab.capacity.planning import removable as nodes_that_can_go
 from dralab.cli import objects
 from dralab.cli._inventory import InventorySource, inventory_options
 from dralab.cli._output import echo_json, echo_table, output_option
+from dralab.files.reading import read
 from dralab.scheduling.model import ClusterModel
 
 SHOWN = 10
@@ -95,7 +96,7 @@ def _prices(shapes: list[str], file: Path | None) -> dict[str, float]:
     given: Any = {}
     if file is not None:
         try:
-            given = single(file.read_text())
+            given = single(read(file))
         except (YamlError, UnicodeDecodeError) as error:
             raise click.UsageError(f"{file}: {error}") from None
         if not isinstance(given, dict):

@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from dralab.api.yaml_documents import YamlError, single
+from dralab.files.reading import read
 from dralab.prototypes.k8srm.early import model, scheduling, tree
 from dralab.prototypes.k8srm.early.capacities import CapacityError
 from dralab.prototypes.k8srm.expressions import K8srmExpressions
@@ -50,7 +51,7 @@ def schedule_early(nodes: Path, claim: Path, *, verbose: bool) -> int:
 
 def _loaded(path: Path, wanted: type) -> Any:
     try:
-        value = single(path.read_bytes())
+        value = single(read(path))
     except OSError as error:
         raise click.UsageError(f"{path}: {error.strerror}") from None
     except YamlError as error:

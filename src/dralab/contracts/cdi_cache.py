@@ -1,7 +1,6 @@
 """The directories of CDI files that a runtime looks into, and what they do to a container."""
 
 import os
-import stat
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from dralab.contracts.cdi import CdiError, CdiSpec, ContainerEdits, check, qualified, read, write
+from dralab.files import reading
 
 # Drivers write a few kilobytes for each claim.
 LARGEST_FILE: Final = 4 * 1024 * 1024
@@ -107,17 +107,13 @@ class FileDirectory:
 def _text(path: Path) -> str | CdiError | None:
     """Return a file's text or what is wrong with it; None if it has gone, or is not a file."""
     try:
-        # Not blocked by a pipe without a writer.
-        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as f:
-            if not stat.S_ISREG(os.fstat(f.fileno()).st_mode):
-                return None
-            data = f.read(LARGEST_FILE + 1)
+        if not path.is_file():
+            return None
+        data = reading.read(path, LARGEST_FILE)
     except FileNotFoundError:
         return None
     except OSError as error:
         return CdiError(f"cannot be read: {error.strerror or error}")
-    if len(data) > LARGEST_FILE:
-        return CdiError(f"invalid spec, larger than {LARGEST_FILE} bytes")
     try:
         return data.decode()
     except UnicodeDecodeError as error:

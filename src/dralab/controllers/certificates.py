@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from dralab.api.core.certificates import CertificateRequestError, parsed
 from dralab.api.status import ApiError
+from dralab.files.reading import read
 from dralab.kernel.clock import SECOND
 from dralab.objects.metadata import NamespacedName, spec_of, status_of
 from dralab.runtime.client import amend
@@ -65,8 +66,8 @@ class Authority:
         from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
         return (
-            x509.load_pem_x509_certificate(self.certificate.read_bytes()),
-            load_pem_private_key(self.key.read_bytes(), password=None),
+            x509.load_pem_x509_certificate(read(self.certificate)),
+            load_pem_private_key(read(self.key), password=None),
         )
 
 

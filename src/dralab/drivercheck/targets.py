@@ -12,6 +12,7 @@ from typing import Final, Protocol
 
 from dralab.drivercheck.node_view import BOOT_ID, command_with, offered
 from dralab.drivercheck.rules import CheckNeed
+from dralab.files.reading import read_end
 from dralab.node.mount_namespaces import static_cdi_of
 
 PROCESS_NEEDS: Final = frozenset(
@@ -281,9 +282,7 @@ def filled(text: str, words: Mapping[str, str]) -> str:
 
 def last_lines(log: Path, start: int, most: int = 20) -> str:
     """Return the last lines of a log, of what was written after `start` bytes."""
-    with log.open("rb") as file:
-        file.seek(max(start, log.stat().st_size - 4_000))
-        lines = file.read().decode(errors="replace").splitlines()
+    lines = read_end(log, 4_000, start).decode(errors="replace").splitlines()
     return "\n".join(lines[-most:])
 
 

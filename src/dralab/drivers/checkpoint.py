@@ -10,6 +10,7 @@ from typing import Final, Protocol
 import orjson
 
 from dralab.contracts.plugin import ClaimRef
+from dralab.files.reading import read_own
 
 KIND: Final = {"kind": "Checkpoint", "apiVersion": "checkpoint.dralab.dev/v1"}
 
@@ -58,7 +59,7 @@ class DriverFileCheckpoint:
     def load(self) -> Mapping[str, CheckpointedClaim]:
         """Return the claims by UID. ValueError: the file cannot be read."""
         try:
-            document = orjson.loads(self.path.read_bytes())
+            document = orjson.loads(read_own(self.path))
             return {
                 item["uid"]: CheckpointedClaim(
                     ClaimRef(item["namespace"], item["name"], item["uid"]),

@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol
 import orjson
 
 from dralab.contracts.plugin import ClaimRef, PreparedDevice
+from dralab.files.reading import read_own
 
 API_VERSION: Final = "checkpoint.dra.kubelet.k8s.io/v1"
 
@@ -61,7 +62,7 @@ class NodeFileCheckpoint:
     def load(self) -> Sequence[ClaimInfo]:
         """Return the claims. CheckpointError: not a checkpoint, or a wrong checksum."""
         try:
-            return decode(self.path.read_bytes())
+            return decode(read_own(self.path))
         except FileNotFoundError:
             return ()
 

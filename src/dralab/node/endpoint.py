@@ -22,6 +22,7 @@ from dralab.apiserver.http.routing import not_found, segments_of
 from dralab.apiserver.http.sending import refused
 from dralab.apiserver.http.serving import HttpServer, address, listen
 from dralab.apiserver.nodes import SECRETS_OF_NODES
+from dralab.files.reading import read_own
 from dralab.node.kubelet_pages import HEALTH, KubeletPages
 from dralab.runtime.resources import SECRETS
 from dralab.values.json_types import JsonDict
@@ -116,7 +117,7 @@ class EndpointServer:
         """Leave the authority and the token where the server looks for them. ApiError."""
         metadata = node["metadata"]
         data = {
-            "ca.crt": self._certificate.ca.read_bytes(),
+            "ca.crt": read_own(self._certificate.ca),
             "token": self._token.encode(),
         }
         # It goes with its node.

@@ -4,9 +4,9 @@ What `/etc/resolv.conf` says is decided in `resolv_conf`. Source: kubelet 1.36 (
 """
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Final
 
+from dralab.files.reading import read
 from dralab.node.resolv_conf import CLUSTER_DOMAIN, ClusterDns, resolv_conf
 from dralab.values.json_types import JsonDict, JsonObject
 
@@ -69,6 +69,6 @@ def _aliases(aliases: Iterable[JsonObject]) -> str:
 
 def _read(path: str) -> str:
     try:
-        return Path(path).read_text(errors="replace")
+        return read(path).decode(errors="replace")
     except OSError:
         return ""

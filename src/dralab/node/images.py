@@ -10,12 +10,14 @@ a final `/.` has the files of an image, which a container finds at their paths
 
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from dralab.api.yaml_documents import YamlError, single
+from dralab.files.reading import read, read_within
 from dralab.node.containers import ContainerStart, ContainerStartError
 
 FILES: Final = "/."
@@ -51,8 +53,8 @@ def image_map(entries: Sequence[str]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for entry in entries:
         if entry.startswith("@"):
-            for path in _files(Path(entry[1:])):
-                found.update(_file(path))
+            for path, content in _files(Path(entry[1:])):
+                found.update(_file(path, content))
             continue
         image, equals, command = entry.partition("=")
         if not equals or not image:
@@ -142,19 +144,21 @@ def in_folder(folder: str, program: str) -> str:
     return program
 
 
-def _files(path: Path) -> list[Path]:
+def _files(path: Path) -> list[tuple[Path, Callable[[], bytes]]]:
     if not path.is_dir():
-        return [path]
+        return [(path, partial(read, path))]
     found = sorted(path.glob("*.yaml"))
     if not found:
         raise ImageMapError(f"{path}: no *.yaml files in this directory")
-    return found
+    return [(each, partial(read_within, path, each)) for each in found]
 
 
-def _file(path: Path) -> dict[str, list[str]]:
+def _file(path: Path, content: Callable[[], bytes]) -> dict[str, list[str]]:
     try:
-        document: Any = single(path.read_bytes())
-    except (OSError, YamlError) as error:
+        document: Any = single(content())
+    except OSError as error:
+        raise ImageMapError(f"{path}: {error.strerror}") from error
+    except YamlError as error:
         raise ImageMapError(f"{path}: {error}") from error
     if not isinstance(document, Mapping):
         raise ImageMapError(f"{path}: not a mapping of images to commands")

@@ -3,12 +3,11 @@
 Source: kubelet 1.36 (`getTerminationMessage`, and the limits in `pkg/kubelet/container`).
 """
 
-import os
-import stat
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from dralab.files.reading import read_end
 from dralab.node.container_runs import MOST_TOLD, RunningContainer
 from dralab.node.containers import ContainerExit
 
@@ -19,18 +18,9 @@ DEFAULT_PATH: Final = "/dev/termination-log"
 
 
 def read_message(path: Path) -> str:
-    """Return the end of what a container wrote into its file; empty if there is none.
-
-    A container may leave anything there: a link is not followed, and nothing but a file is read.
-    """
+    """Return the end of what a container wrote into its file; empty if there is none."""
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        with os.fdopen(handle, "rb") as file:
-            if not stat.S_ISREG(os.fstat(handle).st_mode):
-                return ""
-            file.seek(0, 2)
-            file.seek(max(0, file.tell() - MOST_TOLD))
-            return file.read(MOST_TOLD).decode(errors="replace")
+        return read_end(path, MOST_TOLD).decode(errors="replace")
     except OSError:
         return ""
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dralab.api.yaml_documents import YamlError, single
-from dralab.kernel import files
+from dralab.files import reading
 
 # Fields that would change the address or the user, and are not supported: refused.
 UNSUPPORTED: Final = frozenset(
@@ -48,7 +48,7 @@ class ClusterAccess:
         if self.token_file is None:
             return self.token
         try:
-            return files.read(self.token_file).decode().strip() or self.token
+            return reading.read(self.token_file).decode().strip() or self.token
         except (OSError, UnicodeDecodeError):
             return self.token
 
@@ -57,7 +57,7 @@ def read(path: str | Path, context: str = "") -> ClusterAccess:
     """Return the access that a kubeconfig file describes, for its current or the given context."""
     path = Path(path)
     try:
-        document = single(files.read(path))
+        document = single(reading.read(path))
     except OSError as error:
         raise KubeconfigError(f"{path}: cannot be read: {error.strerror or error}") from error
     except YamlError as error:
@@ -133,7 +133,7 @@ def _pem(entry: dict[str, Any], path: Path, field: str) -> str | None:
 
 def _beside(path: Path, name: str) -> str:
     try:
-        return files.read(path.parent / name).decode()
+        return reading.read(path.parent / name).decode()
     except OSError as error:
         raise KubeconfigError(f"{path}: {name}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from dralab import __version__
-from dralab.simulation.errors import InputError
+from dralab.simulation.errors import InputError, content_of
 
 MAGIC: Final = b"dralab checkpoint 1\n"
 State = TypeVar("State")
@@ -30,10 +30,7 @@ def digest(parts: Iterable[object], files: Iterable[Path] = ()) -> str:
     for part in parts:
         found.update(f"\n{part!r}".encode())
     for file in files:
-        try:
-            found.update(hashlib.sha256(file.read_bytes()).digest())
-        except OSError as error:
-            raise InputError(file, f"cannot be read: {error.strerror}") from None
+        found.update(hashlib.sha256(content_of(file)).digest())
     return found.hexdigest()
 
 
@@ -47,10 +44,7 @@ def write(path: Path, key: str, state: object) -> None:
 
 def read(path: Path, key: str, kind: type[State]) -> State:
     """Return the state that `write` wrote; InputError if the file is not one, or of another run."""
-    try:
-        raw = path.read_bytes()
-    except OSError as error:
-        raise InputError(path, f"cannot be read: {error.strerror}") from None
+    raw = content_of(path)
     if not raw.startswith(MAGIC):
         raise InputError(path, "is not a checkpoint of this version")
     try:

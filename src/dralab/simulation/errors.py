@@ -8,7 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from dralab.files.reading import read
+
 LONGEST: Final = 1000
+LARGEST_FILE: Final = 2 << 30  # bytes
 
 
 class InputError(ValueError):
@@ -54,6 +57,16 @@ class InputProblems:
         if not self.lenient:
             raise error
         self.skipped.append(error)
+
+
+def content_of(path: Path, most: int = LARGEST_FILE) -> bytes:
+    """Return the content of an input file. InputError."""
+    try:
+        return read(path, most)
+    except OSError as error:
+        raise InputError(path, f"cannot be read: {error.strerror}") from None
+    except ValueError as error:  # a null character in its name
+        raise InputError(repr(str(path)), f"cannot be read: {error}") from None
 
 
 def inside(folder: Path, name: str, *, file: str | Path, where: str) -> Path:

@@ -10,9 +10,8 @@ from typing import Any, Final
 import orjson
 
 from dralab.kernel.clock import SECOND
-from dralab.simulation.errors import InputError
+from dralab.simulation.errors import InputError, content_of
 
-LARGEST_FILE: Final = 2 << 30
 BLANK: Final = re.compile(r"[ \t\r\n]*")
 
 Step = str | int
@@ -23,12 +22,7 @@ class JsonFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        try:
-            if path.stat().st_size > LARGEST_FILE:
-                raise InputError(path, f"has more than {LARGEST_FILE} bytes")
-            self._raw = path.read_bytes()
-        except OSError as error:
-            raise InputError(path, f"cannot be read: {error.strerror}") from None
+        self._raw = content_of(path)
         try:
             self.value: Any = orjson.loads(self._raw)
         except orjson.JSONDecodeError as error:

@@ -17,6 +17,7 @@ from typing import Final
 
 from dralab.apiserver.server import ApiServer
 from dralab.cluster import Cluster, Options
+from dralab.files.reading import read_end
 from dralab.kernel.clock import SECOND
 from dralab.runtime.new_kubeconfig import kubeconfig
 from dralab.simulation.engines.external.clocked_processes import ClockedLauncher, ClockedProcess
@@ -40,6 +41,7 @@ TICK: Final = 60 * SECOND
 # Turns of the server until a connection that it closes is closed.
 CLOSING: Final = 3
 LAST_OUTPUT: Final = 300
+MOST_OUTPUT: Final = 16 << 20  # of what is searched for a panic
 # What programs write that end for an error of their own, whatever the server did.
 PANICS: Final = ("panic:", "fatal error:", "SIGSEGV")
 
@@ -282,7 +284,7 @@ class ClockedProgram:
             return
         world = self.world
         how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
-        output = self._log.read_text(encoding="utf-8", errors="replace").strip()
+        output = read_end(self._log, MOST_OUTPUT).decode(errors="replace").strip()
         last = output[-LAST_OUTPUT:].replace("\n", " | ")
         self.alive = False
         self._forget_streams()

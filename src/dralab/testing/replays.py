@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 import orjson
 
 from dralab import __version__
-from dralab.kernel import files
+from dralab.files import reading
 from dralab.simulation.errors import InputError
 from dralab.testing.faults import PlannedFault
 from dralab.testing.history import (
@@ -65,7 +65,7 @@ def as_replay(failure: ExplainedFailure, scenario: Path, digest: str, folder: Pa
 def read(path: Path) -> TrialReplay:
     """Return the replay of a file. InputError: it is not one, or of a format that is not known."""
     try:
-        found = orjson.loads(files.read(path))
+        found = orjson.loads(reading.read(path))
     except OSError as error:
         raise InputError(path, f"cannot be read: {error.strerror}") from None
     except orjson.JSONDecodeError as error:

@@ -16,6 +16,7 @@ from dralab.controllers.certificates import CertificateSigner
 from dralab.drivers.catalog import DRIVERS
 from dralab.kernel.clock import SECOND
 from dralab.runtime.manager import Manager
+from dralab.simulation.errors import InputError, content_of, inside
 from dralab.simulation.scenario.custom import load_class
 from dralab.simulation.scenario.fields import Fields
 from dralab.simulation.scenario.fields import load as load_fields
@@ -110,7 +111,7 @@ class _ScenarioReader:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.files = {path.name: path.read_bytes()}
+        self.files = {path.name: content_of(path)}
 
     def digest(self) -> str:
         """Return what tells two scenarios apart: all files that were read."""
@@ -184,16 +185,14 @@ class _ScenarioReader:
         return made
 
     def _keep(self, name: str) -> None:
-        self.files[name] = (self.path.parent / name).read_bytes()
+        self.files[name] = content_of(self.path.parent / name)
 
     def objects(self, given: Fields, name: str) -> list[JsonDict]:
         """Return the objects of a file beside the scenario."""
-        from dralab.simulation.errors import InputError, inside
-
         path = inside(self.path.parent, name, file=self.path, where=given.where)
         self._keep(name)
         try:
-            found = [d for d in documents(path.read_bytes()) if d.value is not None]
+            found = [d for d in documents(self.files[name]) if d.value is not None]
         except YamlError as error:
             raise InputError(path, error.message, line=error.line or None) from None
         objects: list[JsonDict] = []

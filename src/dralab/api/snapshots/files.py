@@ -13,7 +13,7 @@ from typing import Any, Final
 import orjson
 
 from dralab.api.snapshots.errors import SnapshotError
-from dralab.api.sources import MAX_BYTES, SourceError, files_of
+from dralab.files.sources import MAX_BYTES, SourceError, files_of
 from dralab.values.json_types import JsonDict
 
 GROUP: Final = "dralab.dev"

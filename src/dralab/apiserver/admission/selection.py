@@ -18,7 +18,7 @@ from dralab.apiserver.admission.pod_security import (
     PodSecuritySettings,
     Standard,
 )
-from dralab.kernel.files import read
+from dralab.files.reading import read
 from dralab.objects.pod_security import LEVELS
 
 Named = TypeVar("Named", Admission, ValidatingAdmission)

@@ -12,7 +12,7 @@ import threading
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from dralab.kernel.files import open_own
+from dralab.files.reading import open_own
 
 logger = logging.getLogger(__name__)
 

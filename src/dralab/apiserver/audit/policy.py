@@ -12,7 +12,7 @@ from typing import Any, Final
 from dralab.api.yaml_documents import YamlError, single
 from dralab.apiserver.authorization.attributes import Attributes
 from dralab.apiserver.authorization.rules import url_covers
-from dralab.kernel.files import read
+from dralab.files.reading import read
 
 STAGES: Final = ("RequestReceived", "ResponseStarted", "ResponseComplete", "Panic")
 VERSION: Final = "audit.k8s.io/v1"

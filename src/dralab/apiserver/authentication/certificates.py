@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from dralab.apiserver.authentication.errors import Rejected, UnusableSetting
 from dralab.apiserver.users import User
+from dralab.files.reading import read
 from dralab.kernel.clock import SECOND, Clock
-from dralab.kernel.files import read
 
 if TYPE_CHECKING:
     from cryptography import x509

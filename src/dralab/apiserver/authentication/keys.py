@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from dralab.apiserver.authentication import jwt
 from dralab.apiserver.authentication.errors import UnusableSetting
-from dralab.kernel.files import read
+from dralab.files.reading import read
 
 if TYPE_CHECKING:
     from dralab.apiserver.authentication.jwt import PrivateKey, PublicKey

@@ -21,8 +21,8 @@ from dralab.apiserver.authentication.chain import Known
 from dralab.apiserver.authentication.errors import Rejected, UnusableSetting
 from dralab.apiserver.authentication.keys import BLOCK, read_public_keys
 from dralab.apiserver.users import User
+from dralab.files.reading import read
 from dralab.kernel.clock import SECOND, Clock
-from dralab.kernel.files import read
 
 logger = logging.getLogger(__name__)
 

@@ -20,6 +20,7 @@ from dralab.apiserver.authentication.service_accounts import (
 )
 from dralab.apiserver.authentication.tokens import TokenTable, read_token_file
 from dralab.apiserver.users import ADMIN
+from dralab.files.reading import read_own
 from dralab.kernel.clock import SECOND, Clock
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def settings_of(
     authorities: list[bytes] = []
     if own_ca is not None:
         # Without `cryptography`, which most servers need only later.
-        authorities.append(ssl.PEM_cert_to_DER_cert(own_ca.read_text("ascii")))
+        authorities.append(ssl.PEM_cert_to_DER_cert(read_own(own_ca).decode("ascii")))
     if flags.client_ca_file is not None:
         authorities += read_authorities(flags.client_ca_file, "--client-ca-file")
     openid = _openid(flags, clock)

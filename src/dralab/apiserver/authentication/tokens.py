@@ -13,7 +13,7 @@ from typing import Final
 from dralab.apiserver.authentication.chain import Known, authenticated
 from dralab.apiserver.authentication.errors import UnusableSetting
 from dralab.apiserver.users import User
-from dralab.kernel.files import read
+from dralab.files.reading import read
 
 FLAG: Final = "--token-auth-file"
 

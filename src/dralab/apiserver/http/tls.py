@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from dralab.apiserver.http.serving import Certificate, ServingError
+from dralab.files.reading import read, read_own
 from dralab.kernel.clock import SECOND
-from dralab.kernel.files import read, read_own
 
 if TYPE_CHECKING:
     from cryptography import x509

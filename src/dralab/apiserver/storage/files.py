@@ -14,7 +14,7 @@ from zlib import crc32
 
 from dralab.apiserver.storage.errors import StorageUnavailable
 from dralab.apiserver.storage.sums import Tail
-from dralab.kernel.files import check_own, open_own, read_own
+from dralab.files.reading import check_own, open_own, read_own
 
 # fsync: a commit has reached the disk. relaxed: a commit survives the end of the process, killed
 # or not, but perhaps not a power cut; the file stays sound in any case.

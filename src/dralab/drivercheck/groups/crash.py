@@ -14,6 +14,7 @@ from dralab.drivercheck.rules import CheckFailed, CheckNeed, NotApplicable, fail
 from dralab.drivercheck.sockets import DriverCallError, is_served
 from dralab.drivercheck.sources import KEP, KUBELET, LIBRARY, REBOOT, TYPES
 from dralab.drivercheck.targets import DriverTarget
+from dralab.files.reading import read
 from dralab.kernel.clock import SECOND
 from dralab.runtime.resources import SLICES
 
@@ -186,7 +187,7 @@ def _with_state(bench: Bench, change: Any, what: str) -> None:
         raise NotApplicable("the driver keeps no file in its plugin directory")
     for path in states:
         bench.transcript.add("run", f"{path.name} has {what}")
-        path.write_bytes(change(path.read_bytes()))
+        path.write_bytes(change(read(path)))
     bench.restart()
     bench.unprepare(claim)
     bench.forget_claim(claim)

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import orjson
 
 from dralab.simulation.campaigns.grid import CampaignCase, Numbers
-from dralab.simulation.errors import InputError
+from dralab.simulation.errors import InputError, content_of
 
 Answer = Numbers | Exception
 
@@ -127,7 +127,7 @@ def run(
     for case, digest in digests.items():
         path = runs / f"{digest}.json"
         if path.exists():
-            found[case] = orjson.loads(path.read_bytes())["numbers"]
+            found[case] = orjson.loads(content_of(path))["numbers"]
     reused = len(found)
     missing = [case for case in cases if case not in found]
     if progress is not None:

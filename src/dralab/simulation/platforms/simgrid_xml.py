@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 from xml.parsers import expat
 
-from dralab.simulation.errors import InputError
+from dralab.simulation.errors import InputError, content_of
 from dralab.simulation.platforms import units
 from dralab.simulation.platforms.platform import (
     MOST_HOSTS,
@@ -25,7 +25,7 @@ from dralab.simulation.platforms.platform import (
     in_order,
 )
 
-LARGEST_FILE: Final = 64 << 20
+LARGEST_PLATFORM: Final = 64 << 20
 DEEPEST: Final = 64
 ROUTINGS: Final = frozenset({"Full", "Cluster", "None", "Vivaldi"})
 RADICAL: Final = re.compile(r"\s*(\d{1,9})\s*(?:-\s*(\d{1,9})\s*)?")
@@ -38,12 +38,7 @@ Attributes = dict[str, str]
 
 def read(path: Path, *, master: str = "master_host") -> Platform:
     """Return the platform of a file; InputError names the line of what is wrong."""
-    try:
-        raw = path.read_bytes()
-    except OSError as error:
-        raise InputError(path, f"cannot be read: {error.strerror}") from None
-    if len(raw) > LARGEST_FILE:
-        raise InputError(path, f"has more than {LARGEST_FILE} bytes")
+    raw = content_of(path, LARGEST_PLATFORM)
     # Three of Batsim's own files begin with a blank line, which XML forbids before <?xml.
     stripped = raw.lstrip()
     reader = _PlatformReader(path, raw[: len(raw) - len(stripped)].count(b"\n"))

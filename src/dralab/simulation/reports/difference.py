@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from dralab.simulation.errors import InputError
+from dralab.simulation.errors import InputError, content_of
 from dralab.simulation.reports.charts import MOST_LANES, MOST_RECTS
 from dralab.simulation.reports.page import Chart, ReportPage
 from dralab.simulation.results import metrics
@@ -55,13 +55,12 @@ class RecordedRun:
 def read(folder: Path) -> RecordedRun:
     """Return the run of a report's folder; InputError names file, line and column."""
     path = folder / "summary.json"
+    content = content_of(path)
     try:
-        summary = orjson.loads(path.read_bytes())
+        summary = orjson.loads(content)
         label = f"{summary['name']} · {summary['scheduler']} · seed {summary['seed']}"
         numbers = dict(summary["metrics"])
         end = float(summary["simulated_until"])
-    except OSError as error:
-        raise InputError(path, f"cannot be read: {error.strerror}") from None
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
         raise InputError(path, f"is not a summary of a run: {error}") from None
     return RecordedRun(label, numbers, _tasks(folder / "tasks.csv"), end)
@@ -69,10 +68,7 @@ def read(folder: Path) -> RecordedRun:
 
 def _tasks(path: Path) -> dict[str, TaskInterval]:
     found: dict[str, TaskInterval] = {}
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise InputError(path, f"cannot be read: {error.strerror}") from None
+    text = content_of(path).decode(errors="replace")
     reader = csv.DictReader(text.splitlines())
     missing = [name for name in COLUMNS if name not in (reader.fieldnames or ())]
     if missing:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import orjson
 
-from dralab.simulation.errors import InputError
+from dralab.simulation.errors import InputError, content_of
 from dralab.simulation.results.outputs import SAMPLE_COLUMNS
 
 TASKS: Final = ("id", "state", "submitted", "started", "ended", "places")
@@ -44,10 +44,9 @@ def read_run(folder: Path) -> WrittenRun:
     """Return the run of a folder that `outputs.write` filled. InputError without its summary."""
     problems: list[str] = []
     path = folder / "summary.json"
+    content = content_of(path)
     try:
-        summary = orjson.loads(path.read_bytes())
-    except OSError as error:
-        raise InputError(path, f"cannot be read: {error.strerror}") from None
+        summary = orjson.loads(content)
     except orjson.JSONDecodeError as error:
         raise InputError(path, f"is not a summary of a run: {error}") from None
     if not isinstance(summary, dict) or not isinstance(summary.get("metrics"), dict):
@@ -75,9 +74,9 @@ def read_run(folder: Path) -> WrittenRun:
 def _rows(path: Path, wanted: Sequence[str], problems: list[str]) -> Iterator[dict[str, str]]:
     """Yield the whole rows of a table; `problems` get what is wrong with it."""
     try:
-        text = path.read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        problems.append(f"{path.name} cannot be read: {error.strerror}")
+        text = content_of(path).decode(errors="replace")
+    except InputError as error:
+        problems.append(f"{path.name} {error.problem}")
         return
     is_cut = bool(text) and not text.endswith("\n")
     lines = text.splitlines()

@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from dralab.api.yaml_documents import YamlError, documents
-from dralab.kernel import files
 from dralab.kernel.durations import duration
-from dralab.simulation.errors import InputError
+from dralab.simulation.errors import InputError, content_of
 from dralab.simulation.json_input import is_number
 from dralab.values.quantity import QuantityError, parse_any
 
-LARGEST_FILE: Final = 256 << 20
+LARGEST_SCENARIO: Final = 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +31,7 @@ class FieldSource:
 
 def load(path: Path) -> "Fields":
     """Return the mapping of a YAML file with one document."""
-    try:
-        raw = files.read(path, LARGEST_FILE)
-    except OSError as error:
-        raise InputError(path, f"cannot be read: {error.strerror}") from None
-    except ValueError as error:  # a null character in its name
-        raise InputError(repr(str(path)), f"cannot be read: {error}") from None
+    raw = content_of(path, LARGEST_SCENARIO)
     try:
         found = [d for d in documents(raw, positions=True) if d.value is not None]
     except YamlError as error:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from dralab.simulation.errors import InputError, inside
+from dralab.simulation.errors import InputError, content_of, inside
 from dralab.simulation.json_input import JsonFile, is_number, nanoseconds
 from dralab.simulation.workloads.profiles import (
     Composed,
@@ -189,9 +189,7 @@ def _trace_files(fields: _Fields) -> list[tuple[Path, list[tuple[int, list[str]]
 
 
 def _text(path: Path) -> str:
-    if path.stat().st_size > LARGEST_TRACE:
-        raise InputError(path, f"has more than {LARGEST_TRACE} bytes")
-    return path.read_text(encoding="utf-8", errors="replace")
+    return content_of(path, LARGEST_TRACE).decode(errors="replace")
 
 
 def _amount(path: Path, number: int, text: str) -> float:

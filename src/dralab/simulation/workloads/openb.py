@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
-from dralab.simulation.errors import InputError, InputProblems
+from dralab.simulation.errors import InputError, InputProblems, content_of
 
 WHOLE_GPU: Final = 1000
 NODE_COLUMNS: Final = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
@@ -123,10 +123,7 @@ def _read(
     problems: InputProblems | None,
 ) -> Iterator[Item]:
     problems = InputProblems() if problems is None else problems
-    try:
-        text = path.read_text(encoding="utf-8-sig", errors="replace")
-    except OSError as error:
-        raise InputError(path, f"cannot be read: {error.strerror}") from None
+    text = content_of(path).decode("utf-8-sig", errors="replace")
     reader = csv.reader(text.splitlines())
     rows = _rows(path, reader)
     header = [cell.strip() for cell in next(rows, [])]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from dralab.kernel.clock import SECOND
-from dralab.simulation.errors import InputError, InputProblems
+from dralab.simulation.errors import InputError, InputProblems, content_of
 from dralab.simulation.json_input import nanoseconds
 from dralab.simulation.workloads.jobs import Job, Workload
 from dralab.simulation.workloads.profiles import Delay
@@ -90,10 +90,7 @@ def read(path: Path, *, problems: InputProblems | None = None) -> SwfTrace:
     """Return the trace of a file; InputError names the line and the column of what is wrong."""
     problems = InputProblems() if problems is None else problems
     before = len(problems.skipped)
-    try:
-        text = path.read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise InputError(path, f"cannot be read: {error.strerror}") from None
+    text = content_of(path).decode(errors="replace")
     header, entries, lines = _Header(), [], []
     seen: set[float] = set()
     for number, line in enumerate(text.splitlines(), 1):

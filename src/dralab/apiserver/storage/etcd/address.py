@@ -4,7 +4,7 @@ from dataclasses import dataclass, fields
 from typing import Self
 from urllib.parse import parse_qsl, urlsplit
 
-from dralab.kernel.files import read
+from dralab.files.reading import read
 
 SCHEME = "etcd"
 PREFIX = "/registry"  # kube-apiserver --etcd-prefix

@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from dralab.simulation.errors import InputError, InputProblems
+from dralab.simulation.errors import InputError, InputProblems, content_of
 from dralab.simulation.host_sets import parse, render
 from dralab.simulation.json_input import is_number, nanoseconds
 
@@ -30,10 +30,7 @@ def read(
     `machines` is how many there are, where that is known: an event of another one is an error.
     """
     problems = InputProblems() if problems is None else problems
-    try:
-        lines = path.read_bytes().splitlines()
-    except OSError as error:
-        raise InputError(path, f"cannot be read: {error.strerror}") from None
+    lines = content_of(path).splitlines()
     events = []
     for number, line in enumerate(lines, 1):
         if line.strip():

@@ -17,7 +17,7 @@ from dralab.cluster import Cluster
 from dralab.runtime.client import Resource
 from dralab.simulation.engines.external.driver import DriverReport
 from dralab.simulation.engines.external.served_cluster import ServedCluster
-from dralab.simulation.errors import InputError
+from dralab.simulation.errors import InputError, content_of
 from dralab.simulation.results.result import StateSample
 
 KIND: Final = "dralab external run 3"
@@ -64,10 +64,7 @@ def content(digest: str, served: ServedCluster, report: DriverReport) -> bytes:
 
 def load(path: Path, digest: str) -> Mapping[str, Any]:
     """Return a checkpoint of the same scenario; InputError."""
-    try:
-        raw = path.read_bytes()
-    except OSError as error:
-        raise InputError(path, f"cannot be read: {error.strerror}") from None
+    raw = content_of(path)
     try:
         content = orjson.loads(raw)
     except orjson.JSONDecodeError:

@@ -13,6 +13,7 @@ from typing import Final, Protocol
 
 from dralab.api.yaml_documents import single
 from dralab.cluster import Cluster
+from dralab.files.reading import read_end
 from dralab.kernel.clock import SECOND, WallClock
 from dralab.node.orphans import OrphanGuard
 from dralab.simulation.errors import DecisionError
@@ -20,7 +21,7 @@ from dralab.virtualtime import ProgramStartError
 
 GRACE: Final = 10.0
 RUNNABLE: Final = ("R", "D")
-LAST_WORDS: Final = 800  # characters
+LAST_OUTPUT: Final = 800  # bytes
 LOOK: Final = 0.005  # seconds between looks whether one has ended
 
 CONFIGURATION: Final = """apiVersion: kubescheduler.config.k8s.io/v1
@@ -126,8 +127,7 @@ class SchedulerProcess:
 
     def last_output(self) -> str:
         """Return the end of what it wrote."""
-        text = self.log.read_text(encoding="utf-8", errors="replace").strip()
-        return text[-LAST_WORDS:] or "none"
+        return read_end(self.log, LAST_OUTPUT).decode(errors="replace").strip() or "none"
 
 
 @dataclass(slots=True)

@@ -1,20 +1,24 @@
-"""Where manifests come from: files, directories and archives at any depth, standard input.
+"""What a command is given to read: files, directories, archives at any depth, standard input.
 
-Archives are read from start to end and never unpacked onto the disk. Its author may be
-hostile: what it may hold is bounded, and a name that leads out of it is refused. What is in the
-files is left to `manifests`.
+Archives are read from start to end and never unpacked onto the disk. The author of a directory or
+an archive may be hostile: what it may hold is bounded, and a name or a link that leads out of it is
+refused.
 """
 
 import gzip
 import io
-import re
+import os
 import tarfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 from pathlib import Path, PurePosixPath
-from typing import IO, Final, Protocol
+from typing import Any, Final, Protocol
+
+from dralab.files.reading import open_file, open_within
 
 SUFFIXES: Final = (".yaml", ".yml", ".json")
 PACKED: Final = (".tar", ".tar.gz", ".tgz", *(f"{suffix}.gz" for suffix in SUFFIXES))
@@ -27,12 +31,6 @@ MAX_DEPTH: Final = 32
 GZIP: Final = b"\x1f\x8b"
 TAR: Final = b"ustar"
 TAR_AT: Final = 257
-# A gathered dump has logs and settings of all kinds: only files with such objects are parsed.
-RELEVANT: Final = re.compile(
-    rb"""\bkind["']?\s*:\s*["']?(?:Node|Pod|PodGroup|PodDisruptionBudget|PriorityClass|Device\w+"""
-    rb"""|Resource(?:Slice|Claim|ClaimTemplate|Class|Pool)|Deployment|ReplicaSet|StatefulSet"""
-    rb"""|ReplicationController|DaemonSet|Job)?(?:List)?["']?\s*[,}\r\n]"""
-)
 
 
 class SourceError(ValueError):
@@ -55,18 +53,6 @@ class SourceFile:
     name: str
     content: bytes
     gathered: bool = False
-
-    @property
-    def is_relevant(self) -> bool:
-        """Whether to parse it: a quick look at the bytes.
-
-        Of what is gathered, files without objects are not, and those with stored objects only if
-        their kinds matter for devices. What a user wrote is, so that no mistake is passed over.
-        """
-        if not self.gathered or RELEVANT.search(self.content) is not None:
-            return True
-        is_stored = b"creationTimestamp" in self.content and b"uid" in self.content
-        return b"kind" in self.content and not is_stored
 
 
 def files_of(
@@ -95,17 +81,20 @@ def _of_source(
     source: str | Path, stdin: Callable[[], bytes] | None, budget: "_Budget"
 ) -> Iterator[SourceFile | SourceError]:
     if str(source) == STDIN and stdin is not None:
-        yield from _unpacked(_shown(source, stdin), io.BytesIO(stdin()), budget, gathered=False)
+        given = io.BufferedReader(io.BytesIO(stdin()))
+        yield from _unpacked(_shown(source, stdin), given, budget, gathered=False)
         return
     path = Path(source)
     if not path.is_dir():
-        yield from _of_path(path, budget, gathered=False)
+        yield from _of_path(path, lambda: open_file(path), budget, gathered=False)
         return
     found = False
-    for item in _within(path, 0):
+    for item in found_in(path, (*SUFFIXES, *PACKED)):
         found = True
         try:
-            yield from _of_path(item, budget, gathered=item.parent != path)
+            yield from _of_path(
+                item, partial(open_within, path, item), budget, gathered=item.parent != path
+            )
         except SourceError as error:
             yield error
     if not found:
@@ -113,37 +102,51 @@ def _of_source(
         raise SourceError(str(source), f"contains no file that ends with {wanted}")
 
 
-def _within(directory: Path, depth: int) -> Iterator[Path]:
+def found_in(directory: Path, suffixes: tuple[str, ...], most: int = MAX_FILES) -> Iterator[Path]:
+    """Yield what a directory has with these suffixes at any depth, in the order of names.
+
+    `open_within` opens them: nothing is known yet of what they are. Links to directories are not
+    followed. SourceError.
+    """
+    yield from _found_in(directory, suffixes, most, 0)
+
+
+def _found_in(directory: Path, suffixes: tuple[str, ...], most: int, depth: int) -> Iterator[Path]:
     if depth > MAX_DEPTH:
         raise SourceError(str(directory), f"more than {MAX_DEPTH} directories deep")
     try:
-        items = sorted(directory.iterdir())
+        with os.scandir(directory) as entries:
+            items = sorted(islice(entries, most + 1), key=lambda entry: entry.name)
     except OSError as error:
         raise SourceError(str(directory), error.strerror or str(error)) from error
+    if len(items) > most:
+        raise SourceError(str(directory), f"more than {most} files")
     for item in items:
+        path = directory / item.name
         if item.is_dir():
-            if not item.is_symlink():
-                yield from _within(item, depth + 1)
-        elif item.name.endswith((*SUFFIXES, *PACKED)):
-            yield item
+            # Mounted ConfigMaps keep what their links lead to in directories called `..2026_…`.
+            if not item.is_symlink() and not item.name.startswith(".."):
+                yield from _found_in(path, suffixes, most, depth + 1)
+        elif item.name.endswith(suffixes):
+            yield path
 
 
-def _of_path(path: Path, budget: "_Budget", *, gathered: bool) -> Iterator[SourceFile]:
+def _of_path(
+    path: Path, opened: "Callable[[], io.BufferedReader[Any]]", budget: "_Budget", *, gathered: bool
+) -> Iterator[SourceFile]:
     try:
-        with path.open("rb") as file:
+        with opened() as file:
             yield from _unpacked(str(path), file, budget, gathered=gathered)
     except OSError as error:
         raise SourceError(str(path), error.strerror or str(error)) from error
 
 
 def _unpacked(
-    name: str, file: IO[bytes], budget: "_Budget", *, gathered: bool
+    name: str, file: "io.BufferedReader[Any]", budget: "_Budget", *, gathered: bool
 ) -> Iterator[SourceFile]:
     """Yield a file as it is, without its compression, or the members of an archive."""
     try:
-        start = file.read(len(GZIP))
-        file.seek(0)
-        if start == GZIP:
+        if file.peek(len(GZIP)).startswith(GZIP):
             with closing(gzip.GzipFile(fileobj=file, mode="rb")) as plain:
                 yield from _members_or_file(name, budget.watching(plain), budget, gathered=gathered)
         else:

@@ -2,11 +2,12 @@
 
 import gzip
 import io
+import os
 import tarfile
 
 import pytest
 
-from dralab.api.sources import MAX_DEPTH, SourceError, SourceFile, files_of
+from dralab.files.sources import MAX_DEPTH, SourceError, SourceFile, files_of, found_in
 
 POD = b"apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n"
 
@@ -50,6 +51,50 @@ def test_links_to_directories_are_not_followed(tmp_path):
     (tmp_path / "pod.yaml").write_bytes(POD)
     (tmp_path / "again").symlink_to(tmp_path)
     assert [item.name for item in read(tmp_path)] == [str(tmp_path / "pod.yaml")]
+
+
+def test_a_link_that_leads_out_of_a_directory_is_refused(tmp_path):
+    (tmp_path / "secret.yaml").write_bytes(POD)
+    folder = tmp_path / "given"
+    folder.mkdir()
+    (folder / "a.yaml").symlink_to("../secret.yaml")
+    (folder / "b.yaml").write_bytes(POD)
+    refused, fine = read(folder)
+    assert refused.name == f"{folder}/a.yaml"
+    outside = (tmp_path / "secret.yaml").resolve()
+    assert refused.why == f"it is a link that leads out of {folder}, to {outside}"
+    assert fine.name == f"{folder}/b.yaml"
+
+
+def test_what_a_kubelet_mounts_is_read_once(tmp_path):
+    """ConfigMaps: `a.yaml` leads to `..data/a.yaml`, and `..data` to a directory of this time."""
+    (tmp_path / "..2026_11_27").mkdir()
+    (tmp_path / "..2026_11_27" / "a.yaml").write_bytes(POD)
+    (tmp_path / "..data").symlink_to("..2026_11_27")
+    (tmp_path / "a.yaml").symlink_to("..data/a.yaml")
+    assert read(tmp_path) == [SourceFile(f"{tmp_path}/a.yaml", POD)]
+
+
+def test_a_pipe_in_a_directory_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "a.yaml")
+    assert one_error(tmp_path) == "it is a named pipe, not a regular file"
+    assert one_error(tmp_path / "a.yaml") == "it is a named pipe, not a regular file"
+
+
+def test_a_directory_with_too_many_files_is_refused(tmp_path):
+    for number in range(4):
+        (tmp_path / f"{number}.txt").touch()
+    with pytest.raises(SourceError, match="more than 3 files"):
+        list(found_in(tmp_path, (".yaml",), most=3))
+
+
+def test_what_the_shell_connects_is_read(tmp_path):
+    source, writing = os.pipe()
+    os.write(writing, gzip.compress(POD))
+    os.close(writing)
+    name = f"/dev/fd/{source}"
+    assert read(name) == [SourceFile(name, POD)]
+    os.close(source)
 
 
 def test_directories_without_end_are_refused(tmp_path):
@@ -145,19 +190,3 @@ def test_a_file_that_is_larger_than_what_is_stored_is_refused(tmp_path):
     path = tmp_path / "dump.tar"
     path.write_bytes(archive([(info, b"x")], "w"))
     assert "larger than what is stored" in one_error(path)
-
-
-@pytest.mark.parametrize(
-    ("content", "relevant"),
-    [
-        (b"kind: PodList\nitems: []", True),
-        (b'{"kind": "ResourceSlice"}', True),
-        (b"kind: ResorceClaim\nmetadata: {name: c}\n", True),
-        (b"kind: Secret\nmetadata: {uid: u, creationTimestamp: t}\n", False),
-        (b"kind: List\nitems:\n- metadata: {uid: u, creationTimestamp: t}\n", True),
-        (b"alerts: []", False),
-    ],
-)
-def test_of_what_is_gathered_only_what_may_matter_is_parsed(content, relevant):
-    assert SourceFile("f", content, gathered=True).is_relevant is relevant
-    assert SourceFile("f", content).is_relevant

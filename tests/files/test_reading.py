@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from dralab.kernel import files
+from dralab.files import reading
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ WRITTEN = {
     "dangling link": "it is a symbolic link",
     "device": "it is a symbolic link",
     "hard link": "it has other names",
-    "pipe": "it is not a regular file",
+    "pipe": "not a regular file",
     "directory": "Is a directory",
     "another user's": "it belongs to another user",
 }
@@ -57,7 +57,7 @@ def test_what_is_written_is_a_file_of_this_user_without_other_names(tmp_path, ki
     path = tmp_path / "file"
     hostile(kind, path, other)
     with pytest.raises(OSError, match=why):
-        files.open_own(path, os.O_RDWR | os.O_CREAT)
+        reading.open_own(path, os.O_RDWR | os.O_CREAT)
     assert (tmp_path / "victim").read_text() == "precious"
     assert not (tmp_path / "new").exists()
 
@@ -65,7 +65,7 @@ def test_what_is_written_is_a_file_of_this_user_without_other_names(tmp_path, ki
 def test_what_is_written_is_made_privately_and_opened_again(tmp_path):
     path = tmp_path / "file"
     for text in (b"ab", b"c"):
-        handle = files.open_own(path, os.O_RDWR | os.O_CREAT)
+        handle = reading.open_own(path, os.O_RDWR | os.O_CREAT)
         os.write(handle, text)
         os.close(handle)
     assert path.read_bytes() == b"cb"
@@ -74,14 +74,14 @@ def test_what_is_written_is_made_privately_and_opened_again(tmp_path):
 
 READ = {
     "dangling link": "No such file",
-    "device": "it is not a regular file",
-    "pipe": "it is not a regular file",
+    "device": "not a regular file",
+    "pipe": "not a regular file",
     "directory": "Is a directory",
 }
 
 
 @pytest.mark.parametrize(("kind", "why"), READ.items(), ids=READ)
-@pytest.mark.parametrize("read", [files.read, files.read_own])
+@pytest.mark.parametrize("read", [reading.read, reading.read_own])
 def test_nothing_but_a_file_is_read(tmp_path, read, kind, why, other):
     path = tmp_path / "file"
     hostile(kind, path, other)
@@ -93,24 +93,73 @@ def test_an_operator_may_name_a_link_and_another_users_file(tmp_path, other):
     link, given = tmp_path / "link", tmp_path / "given"
     given.write_text("theirs")
     link.symlink_to(given)
-    assert files.read(link) == files.read_own(link) == b"theirs"
+    assert reading.read(link) == reading.read_own(link) == b"theirs"
     other(given)
-    assert files.read(link) == b"theirs"
+    assert reading.read(link) == b"theirs"
     with pytest.raises(PermissionError, match="it belongs to another user"):
-        files.read_own(link)
+        reading.read_own(link)
 
 
 def test_a_file_is_read_up_to_a_bound(tmp_path):
     path = tmp_path / "file"
     path.write_bytes(b"x" * 11)
-    assert files.read(path, most=11) == b"x" * 11
+    assert reading.read(path, most=11) == b"x" * 11
     with pytest.raises(OSError, match="it is larger than 10 bytes"):
-        files.read(path, most=10)
+        reading.read(path, most=10)
 
 
 def test_a_pipe_that_the_shell_has_opened_is_read():
-    reading, writing = os.pipe()
+    source, writing = os.pipe()
     os.write(writing, b"token")
     os.close(writing)
-    assert files.read(f"/dev/fd/{reading}") == b"token"
-    os.close(reading)
+    assert reading.read(f"/dev/fd/{source}") == b"token"
+    os.close(source)
+
+
+def test_no_directory_on_the_way_is_a_link_that_leads_out(tmp_path):
+    outside, folder = tmp_path / "outside", tmp_path / "folder"
+    outside.mkdir()
+    (outside / "a").write_bytes(b"secret")
+    (folder / "in" / "side").mkdir(parents=True)
+    (folder / "in" / "side" / "a").write_bytes(b"given")
+    (folder / "near").symlink_to("in/side")
+    (folder / "out").symlink_to(outside)
+    for name in ("in/side/a", "near/a"):
+        assert reading.read_within(folder, folder / name) == b"given"
+    with pytest.raises(PermissionError, match=f"it is a link that leads out of {folder}, to "):
+        reading.read_within(folder, folder / "out" / "a")
+    with pytest.raises(PermissionError, match="leads out"):
+        reading.read_within(folder, folder / ".." / "outside" / "a")
+    for name in ("in", "."):
+        with pytest.raises(IsADirectoryError):
+            reading.read_within(folder, folder / name)
+
+
+def test_a_directory_that_becomes_a_link_meanwhile_is_not_followed(tmp_path, monkeypatch):
+    outside, folder = tmp_path / "outside", tmp_path / "folder"
+    (folder / "in").mkdir(parents=True)
+    outside.mkdir()
+    for place in (outside, folder / "in"):
+        (place / "a").touch()
+    opened = os.open
+
+    def swapping(path, *rest, **more):
+        if path == "in":
+            (folder / "in").rename(folder / "before")
+            (folder / "in").symlink_to(outside)
+        return opened(path, *rest, **more)
+
+    monkeypatch.setattr(os, "open", swapping)
+    with pytest.raises(OSError, match=r"Not a directory|Too many levels"):
+        reading.read_within(folder, folder / "in" / "a")
+
+
+def test_the_end_of_what_a_program_wrote_is_read(tmp_path):
+    log = tmp_path / "log"
+    log.write_bytes(b"0123456789")
+    assert reading.read_end(log, 4) == b"6789"
+    assert reading.read_end(log, 4, start=8) == b"89"
+    assert reading.read_end(log, 100) == b"0123456789"
+    (tmp_path / "link").symlink_to(log)
+    with pytest.raises(OSError, match="it is a symbolic link, not a regular file"):
+        reading.read_end(tmp_path / "link", 4)
