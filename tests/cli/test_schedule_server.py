@@ -152,6 +152,53 @@ def test_a_pod_is_bound_and_its_claim_allocated_on_the_server(api, profiles, tex
         assert "pod" not in again.stdout
 
 
+AFFINITY = {
+    "podAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": [
+            {
+                "labelSelector": {"matchLabels": {"app": "cache"}},
+                "topologyKey": "kubernetes.io/hostname",
+            }
+        ]
+    }
+}
+SPREAD = [
+    {
+        "labelSelector": {"matchLabels": {"app": "train"}},
+        "maxSkew": 1,
+        "topologyKey": "topology.kubernetes.io/zone",
+        "whenUnsatisfiable": "DoNotSchedule",
+    }
+]
+
+
+@pytest.mark.parametrize(
+    ("rule", "reason"),
+    [
+        ({"affinity": AFFINITY}, "node(s) didn't match pod affinity rules"),
+        (
+            {"topologySpreadConstraints": SPREAD},
+            "node(s) didn't match pod topology spread constraints (missing required label)",
+        ),
+    ],
+    ids=["affinity", "spread"],
+)
+def test_a_pod_is_not_bound_against_a_rule_about_other_pods(rule, reason, tmp_path):
+    *others, pod = yaml.safe_load_all(TODAY)
+    pod["spec"] |= rule
+    text = yaml.safe_dump_all([*others, pod])
+    with Cluster(Options(profiles=("v1",))) as cluster:
+        apply(cluster.client, text, PLURALS)
+        served = run("schedule", "--kubeconfig", str(cluster.kubeconfig), "--api", "v1")
+        stored = cluster.client.get(PODS, "p", "default")
+    (tmp_path / "all.yaml").write_text(text)
+    written = run("schedule", "-f", str(tmp_path / "all.yaml"))
+    assert "nodeName" not in stored["spec"]
+    for result in (served, written):
+        assert result.exit_code == 1
+        assert f"0/1 nodes are available: 1 {reason}." in result.stdout
+
+
 def test_the_oldest_pod_comes_first_within_a_second_too():
     clock = ManualClock(1_000_000_000 * SECOND)
     with Cluster(Options(profiles=("v1", "k8srm")), clock=clock) as cluster:

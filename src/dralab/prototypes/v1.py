@@ -12,15 +12,16 @@ from dralab.allocation.cel_compiler import compiled
 from dralab.allocation.problem import Node, Problem
 from dralab.api.resource.files import ResourceCheck
 from dralab.objects.claims import allocation_of, pod_claims, results_of, uses_of
+from dralab.objects.metadata import status_of, uid_of
 from dralab.prototypes.findings import NormalizedDocument, copied, invalid, with_amounts
 from dralab.prototypes.placement import (
     PlacedDevice,
     PlacedPod,
     PlacementResult,
     UnplacedPod,
-    refused,
 )
-from dralab.scheduling.snapshot import Placed as PlacedToday
+from dralab.scheduling.cycle import PodPlacement, Refusal
+from dralab.scheduling.model import ClusterModel, Decision, same_group
 from dralab.scheduling.snapshot import Snapshot
 from dralab.values.json_types import JsonDict
 
@@ -55,44 +56,63 @@ class V1:
 
 
 class V1Cluster:
-    """What v1 objects describe."""
+    """What v1 objects describe. Pods go where the scheduler would bind them."""
 
     def __init__(self, objects: Iterable[JsonDict]) -> None:
-        self.snapshot = Snapshot(objects)
+        given = list(objects)
+        self.snapshot = Snapshot(given)
+        self.model = ClusterModel(given)
+        self._decided: dict[str, Decision] = {}
 
     def pods(self) -> list[JsonDict]:
         """Return the pods, in the order in which they came."""
         return list(self.snapshot.by_kind.get("Pod", ()))
 
     def place(self, pod: JsonDict) -> PlacementResult:
-        """Return where a pod can run: the first node by name, with the first devices."""
+        """Return where the scheduler would bind a pod, the members of a gang as a whole."""
         pending = self._pending(pod)
-        if pending is None:
-            return UnplacedPod(pod=pod, reason="it requests no devices")
-        if pending.missing:
+        if pending is not None and pending.missing:
             return UnplacedPod(pod=pod, reason=pending.missing)
-        nodes = self.snapshot.candidates(pending)
-        found = self.snapshot.place(pending, nodes)
-        if found is None:
-            return UnplacedPod(pod=pod, nodes=refused(self.snapshot.filters, pod))
-        claims = [*found.objects(), *(dict(claim) for claim in pending.allocated)]
+        decision = self._decision(pod)
+        if isinstance(decision, Refusal):
+            return UnplacedPod(pod=pod, reason=decision.message)
+        found = () if pending is None else _with_allocations(pending, decision)
+        kept = () if pending is None else pending.allocated
+        claims = [*found, *(dict(claim) for claim in kept)]
         for claim in claims:
             _reserve(claim, pod)
             _own(claim, pod)
         bound = copied(pod)
-        bound["spec"]["nodeName"] = found.node
+        bound["spec"]["nodeName"] = decision.node
         return PlacedPod(
             pod=bound,
-            node=found.node,
+            node=decision.node,
             devices=tuple(_devices(found)),
             claims=tuple(claims),
-            containers=_containers(pod, pending, claims),
+            containers=_containers(pod, claims),
         )
+
+    def _decision(self, pod: JsonDict) -> Decision:
+        info = self.model.info(self.model.objects.pod(pod))
+        if info.uid in self.model.running:
+            return self.model.running[info.uid]
+        if info.uid not in self._decided:
+            gang = [
+                each
+                for each in self.model.waiting
+                if info.group and same_group(info, each) and each.uid not in self.model.running
+            ]
+            with self.model.tentatively():
+                self._decided = self.model.run(gang or [info])
+        return self._decided[info.uid]
 
     def apply(self, placed: PlacedPod) -> None:
         """Apply a placement: its claims hold their devices from now on."""
         self.snapshot.note_claims(placed.claims)
         self.snapshot.note_pod(placed.pod, placed.node)
+        decision = self._decided.pop(uid_of(self.model.objects.pod(placed.pod)), None)
+        if isinstance(decision, PodPlacement):
+            self.model.place(decision)
 
     def problems(self, pod: JsonDict) -> list[tuple[Node, Problem]]:
         """Return the allocation problem of a pod on every node that it may run on."""
@@ -111,9 +131,25 @@ class V1Cluster:
         return None if found is None else self.snapshot.refreshed(found)
 
 
-def _devices(found: PlacedToday) -> Iterable[PlacedDevice]:
-    for claim, allocation in zip(found.pending.claims, found.allocations, strict=True):
-        for chosen in allocation["devices"].get("results") or ():
+def _with_allocations(pending: Pending, decision: PodPlacement) -> list[JsonDict]:
+    """Return the claims of a pod with the allocations that were decided for them."""
+    decided = {plan.claim["metadata"].get("name"): plan.allocation for plan in decision.plans}
+    return [
+        claim
+        | {
+            "status": {
+                **status_of(claim),
+                # The claim for extended resources is named when it is made.
+                "allocation": decided.get(claim["metadata"]["name"], decided.get(None)),
+            }
+        }
+        for claim in pending.claims
+    ]
+
+
+def _devices(claims: Iterable[JsonDict]) -> Iterable[PlacedDevice]:
+    for claim in claims:
+        for chosen in results_of(allocation_of(claim)):
             yield PlacedDevice(
                 claim=claim["metadata"]["name"],
                 request=chosen["request"],
@@ -148,13 +184,11 @@ def _reserve(claim: JsonDict, pod: JsonDict) -> None:
     status["reservedFor"] = reserved
 
 
-def _containers(
-    pod: JsonDict, pending: Pending, claims: Sequence[JsonDict]
-) -> dict[str, tuple[str, ...]]:
+def _containers(pod: JsonDict, claims: Sequence[JsonDict]) -> dict[str, tuple[str, ...]]:
     by_name = {claim["metadata"]["name"]: claim for claim in claims}
     of_entry: dict[str, JsonDict] = {}
     for item in pod_claims(pod):
-        generated = f"{pending.name}-{item.entry}"
+        generated = f"{pod['metadata']['name']}-{item.entry}"
         found = by_name.get(item.claim) or next(
             (claim for name, claim in by_name.items() if name.startswith(generated)), None
         )

@@ -376,7 +376,7 @@ class ClusterModel:
                 if isinstance(decision, Refusal):
                     refused[kind] = decision
                 continue
-            members = [other for other in ordered if _same_group(pod, other)]
+            members = [other for other in ordered if same_group(pod, other)]
             found |= self._run_group(pod, members)
         return found
 
@@ -444,5 +444,6 @@ def _holder(plan: ClaimPlan, pod: str) -> str:
     return uid_of(plan.claim) or pod
 
 
-def _same_group(one: PodInfo, other: PodInfo) -> bool:
+def same_group(one: PodInfo, other: PodInfo) -> bool:
+    """Return whether two pods are of one PodGroup."""
     return (one.key.namespace, one.group) == (other.key.namespace, other.group)
