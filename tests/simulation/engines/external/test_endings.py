@@ -15,6 +15,7 @@ from click.testing import CliRunner
 from tests.simulation.engines.external.cases import WATCHING, ScenarioWriter, run, tasks
 from tests.waiting import until
 
+from clocked import needs_clock
 from dralab.apiserver.http.messages import HttpRequest, HttpResponse
 from dralab.cli._progress import ProgressWatcher
 from dralab.cli.main import main
@@ -189,6 +190,25 @@ def test_the_commands_of_a_scenario_are_checked(scenario):
         run(scenario("{name: p}", schedulers="[a]"))
     with pytest.raises(DecisionError, match=r"'settings' is unknown; known: {config}, {kub"):
         run(scenario("{name: p}", command="[kube-scheduler, '--config={settings}']"))
+
+
+@pytest.mark.parametrize("clock", ["real", pytest.param("virtual", marks=needs_clock)])
+def test_a_program_that_cannot_be_started_is_one_line_and_exit_2(tmp_path, clock):
+    write, file = ScenarioWriter(tmp_path, clock=clock), str(tmp_path / "scenario.yaml")
+    write("{name: p}")
+    answer = CliRunner().invoke(main, ["simulate", "run", file, "--command", "/nowhere/x"])
+    assert answer.exit_code == 2, answer.output
+    assert answer.stderr.splitlines()[1:] == [
+        "Error: default-scheduler: cannot be started: No such file or directory: /nowhere/x"
+    ]
+
+
+@pytest.mark.parametrize("clock", ["real", pytest.param("virtual", marks=needs_clock)])
+def test_of_several_the_one_that_cannot_be_started_is_named_and_the_others_end(tmp_path, clock):
+    write = ScenarioWriter(tmp_path, clock=clock)
+    loaded = write("{name: p}", schedulers="{one: [sleep, '1000'], two: [/nowhere/x]}")
+    with pytest.raises(DecisionError, match=r"^two: cannot be started: No such file .* one: none"):
+        run(loaded)
 
 
 @pytest.mark.thorough

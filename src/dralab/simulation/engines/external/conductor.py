@@ -123,7 +123,11 @@ class Conductor(ClockedRun):
         finally:
             # How programs end after that takes real time.
             self.report.jumps, self.report.crept = self.supervisor.jumps, self.supervisor.crept
-            self._server.close()
+            self.release()
+
+    def release(self) -> None:
+        """Let the server run freely; call it too if the run never began, before the server ends."""
+        self._server.close()
 
     def meet_again(self, reads: int) -> None:
         """Go on: a scheduler that was started again starts while the clock stands still."""

@@ -114,6 +114,9 @@ class ClockedRun:
             return False
         return True
 
+    def release(self) -> None:
+        """Let go of the server, if it was held."""
+
     def finish(self) -> None:
         """Take in what was still decided before the schedulers ended; the numbers of the run."""
         self.take_in()

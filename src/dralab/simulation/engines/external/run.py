@@ -99,6 +99,7 @@ class ExternalRun:
             seed = 1 + (saved["resumed"] if saved is not None else 0)
             cluster = stack.enter_context(Cluster(serving, clock=clock, seed=seed))
             driver, launcher = self._driver(self._served(cluster, clock, begin), supervisor)
+            stack.callback(driver.release)
             driver.report.why_no_clock = why_not or ""
             driver.report.clock_notes = self._clock_notes
             if self.commands.commands:

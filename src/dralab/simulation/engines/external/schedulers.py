@@ -258,7 +258,8 @@ def started(
         if not found.running or "last output" in error.problem:
             raise
         told = "; ".join(f"{one.command.name}: {one.last_output()}" for one in found.running)
-        raise DecisionError(f"{error.problem}; last output: {told}") from None
+        words = f"{error.problem}; last output: {told}"
+        raise DecisionError(words, scheduler=error.file) from None
     finally:
         found.stop()
 
