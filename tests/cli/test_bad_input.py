@@ -205,10 +205,19 @@ def test_a_missing_file_is_named_without_the_usage(command):
     ("api", "text", "message"),
     [
         ("k8srm", "- x", "attributes[0]: "),
-        ("k8srm", "- foo: 1", "attributes[0].name: Required value"),
-        ("k8srm", "x: {string: y}", "in body must be of type array"),
-        ("k8srm", "- {name: x, semVerValue: q}", "attributes[0].semVerValue: "),
-        ("evolution", "- {name: x, intValue: 1}", "attributes[0].intValue: unknown field"),
+        ("k8srm", "- foo: 1", "attributes[0].foo: Forbidden: unknown field, known here: name"),
+        ("k8srm", "- {stringValue: x}", "attributes[0].name: Required value"),
+        (
+            "k8srm",
+            "x: {string: y}",
+            'attributes: Invalid value: {"x":{"string":"y"}}: must be a list',
+        ),
+        ("k8srm", "- {name: x, quantityValue: q}", "attributes[0].quantityValue: "),
+        (
+            "evolution",
+            "- {name: x, intValue: 1}",
+            "attributes[0].intValue: Forbidden: unknown field",
+        ),
         ("v1", "- x", "attributes: "),
         ("v1", "x: {int: q}", "attributes[x].int: "),
     ],

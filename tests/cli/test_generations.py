@@ -236,7 +236,7 @@ def test_amounts_that_are_not_quantities_are_refused(files, tmp_path):
     (tmp_path / "nodes.yaml").write_text(NODES.replace('"2"', '"many"'))
     result = run("schedule", "-f", str(tmp_path / "nodes.yaml"), "-f", files[0], "-f", files[1])
     assert result.exit_code == 2
-    assert "'many' is not a quantity" in result.output
+    assert 'status.allocatable.cpu: Invalid value: "many": must be a quantity' in result.output
 
 
 EVOLUTION_POD = """\

@@ -95,7 +95,7 @@ def test_validate_reports_schema_and_check_with_the_line():
     Path("gadgets.yaml").write_text(OBJECTS.replace(", together: 60Gi", ", height: 1"))
     found = own("validate", "gadgets.yaml")
     assert found.exit_code == 1
-    assert "13: invalid: spec.height: unknown field of a Wish" in found.stdout
+    assert "13: invalid: spec.height: Forbidden: unknown field, known here: " in found.stdout
     Path("gadgets.yaml").write_text(OBJECTS.replace(", together: 60Gi", ""))
     found = own("validate", "gadgets.yaml")
     assert "13: invalid: spec.most: more than one gadget needs spec.together" in found.stdout

@@ -6,6 +6,7 @@ from click.testing import CliRunner
 
 from dralab.cli.main import main
 from dralab.cluster import Cluster, Options
+from dralab.components.profiles import PrototypeStrategy
 from dralab.kernel.clock import SECOND, ManualClock
 from dralab.runtime.client import Resource
 
@@ -101,6 +102,7 @@ spec:
   resourceClaims: [{name: toy, resourceClaimTemplateName: t}]
 """
 PLURALS = {
+    "DeviceClaim": "deviceclaims",
     "DevicePool": "devicepools",
     "DeviceClass": "deviceclasses",
     "Pod": "pods",
@@ -251,3 +253,33 @@ def test_pods_with_claims_of_today_are_left_to_todays_scheduler():
         named = run("schedule", "--kubeconfig", str(cluster.kubeconfig), "today")
         assert named.exit_code == 1
         assert "spec.resourceClaims are not claims of k8srm" in named.stdout
+
+
+UNREADABLE = """\
+apiVersion: devmgmtproto.k8s.io/v1alpha1
+kind: DeviceClaim
+metadata: {name: bad}
+spec: {claims: [{deviceClass: toy, matchAttributes: model}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: stuck}
+spec:
+  containers: [{name: c, image: i}]
+  deviceClaims: {claimName: bad}
+"""
+
+
+def test_a_claim_that_an_older_server_let_in_stops_only_its_own_pod(monkeypatch):
+    with Cluster(Options(profiles=("v1", "k8srm"))) as cluster:
+        with monkeypatch.context() as lenient:
+            lenient.setattr(PrototypeStrategy, "validate", lambda self, value: [])
+            lenient.setattr(PrototypeStrategy, "warnings", lambda self, value, old=None: [])
+            apply(cluster.client, UNREADABLE, PLURALS)
+        apply(cluster.client, K8SRM, PLURALS)
+        result = run("schedule", "--kubeconfig", str(cluster.kubeconfig))
+    why = 'spec.claims[0].matchAttributes: Invalid value: "model": must be a list'
+    assert f"Error: DeviceClaim default/bad is left out: {why}\n" in result.stderr
+    assert f'DeviceClaim "default/bad" is invalid: {why}\n' in result.stdout
+    assert "pod default/p: node node-a" in result.stdout
+    assert result.exit_code == 1

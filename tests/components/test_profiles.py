@@ -14,6 +14,7 @@ from dralab.runtime.resources import CLASSIC_CLAIMS, FAKE_PARAMETERS
 
 POOLS = Resource("devmgmtproto.k8s.io", "v1alpha1", "devicepools", namespaced=False)
 CLASSES = Resource("devmgmtproto.k8s.io", "v1alpha1", "deviceclasses", namespaced=False)
+CLAIMS = Resource("devmgmtproto.k8s.io", "v1alpha1", "deviceclaims")
 TODAY = Resource("resource.k8s.io", "v1", "deviceclasses", namespaced=False)
 EVOLUTION = Resource("resource.k8s.io", "v1alpha2", "deviceclasses", namespaced=False)
 PODS = Resource("", "v1", "pods")
@@ -59,6 +60,29 @@ def test_an_invalid_document_is_refused_with_its_field(client):
         ApiError, match=r"spec.devices\[0\].attributes\[0\].*exactly one of"
     ) as caught:
         client.create(POOLS, wrong)
+    assert caught.value.code == 422
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({"claims": [{"deviceClass": ["gpu"]}]}, r"spec.claims\[0\].deviceClass"),
+        ({"claims": [{"deviceClass": "toy", "requests": ["count"]}]}, r"claims\[0\].requests"),
+        ({"claims": [{"deviceClass": "toy", "matchAttributes": "model"}]}, "matchAttributes"),
+        ({"claims": [{"oneOf": []}]}, r"spec.claims\[0\].oneOf: .*at least one is required"),
+        ({"claims": [{"deviceClass": "toy", "configs": [{"name": "x"}]}]}, "configs.0..apiVersion"),
+        ({"claims": [{"deviceClass": "toy", "count": 0}]}, r"spec.claims\[0\].count"),
+        ({}, "spec.devices: .*is required"),
+    ],
+)
+def test_a_claim_of_the_go_documentations_form_is_checked_by_the_server(client, spec, message):
+    claim = {
+        "apiVersion": "devmgmtproto.k8s.io/v1alpha1",
+        "kind": "DeviceClaim",
+        "metadata": {"name": "bad"},
+    }
+    with pytest.raises(ApiError, match=message) as caught:
+        client.create(CLAIMS, claim | {"spec": spec}, "default")
     assert caught.value.code == 422
 
 

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from dralab.prototypes.evolution.cluster import EvolutionCluster
-from dralab.prototypes.evolution.normalize import normalize
+from dralab.prototypes.generations import GENERATIONS
 from dralab.prototypes.placement import PlacedPod
 
 DATA = Path(__file__).parents[2] / ".." / "shared" / "testdata"
@@ -31,7 +31,8 @@ ANSWERS = {
 
 
 def reports(name):
-    return [normalize(item) for item in yaml.safe_load_all((D3 / f"{name}.yaml").read_text())]
+    read = GENERATIONS["evolution"].read
+    return [read(item) for item in yaml.safe_load_all((D3 / f"{name}.yaml").read_text())]
 
 
 def foozer_pools():

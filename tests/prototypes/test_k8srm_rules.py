@@ -2,6 +2,7 @@
 
 import pytest
 
+from dralab.prototypes.findings import copied
 from dralab.prototypes.generations import GENERATIONS
 from dralab.prototypes.k8srm.cluster import K8srmCluster
 from dralab.prototypes.k8srm.normalize import normalize
@@ -211,3 +212,127 @@ def test_what_is_stored_and_not_acted_on_is_said():
     assert "nothing allocates it: use a DeviceClaim with adminAccess" in found
     [found] = findings(device_class(accessMode="shared"), "warning")
     assert found.startswith("spec.accessMode: ")
+
+
+def early(*details, name="shape", **spec):
+    return item("DeviceClaim", name, {"claims": list(details), **spec})
+
+
+TYPO = 'Forbidden: unknown field, did you mean "'
+
+
+@pytest.mark.parametrize(
+    ("spec", "finding"),
+    [
+        ({"claims": [{"deviceClass": "toy", "constraint": "x"}]}, f'claims[0].constraint: {TYPO}constraints"?'),
+        ({"claims": [{"deviceClass": "toy", "limit": {"count": 2}}]}, f'claims[0].limit: {TYPO}limits"?'),
+        ({"claims": [{"requests": ["count"]}]}, 'claims[0].requests: Invalid value: ["count"]: must be a mapping'),
+        ({"claims": [{"deviceClass": "toy", "constraints": 5}]}, "claims[0].constraints: Invalid value: 5: must be a string"),
+        ({"claims": [{"oneOf": {}}]}, "claims[0].oneOf: Invalid value: {}: must be a list"),
+        ({"claims": [{"oneOf": []}]}, "claims[0].oneOf: has no alternative: at least one is required"),
+        ({"claims": [{"oneOf": [{}]}]}, "claims[0].oneOf[0].deviceClass: a deviceClass is required"),
+        ({"claims": [{"deviceClass": "toy", "matchAttributes": "model"}]}, 'claims[0].matchAttributes: Invalid value: "model": must be a list'),
+        ({"claims": [{"deviceClass": ["gpu"]}]}, 'claims[0].deviceClass: Invalid value: ["gpu"]: must be a string'),
+        ({"claims": [None]}, "claims[0]: Invalid value: null: must be a mapping"),
+        ({"claims": []}, "claims: is required: the devices that the claim is for"),
+        ({"devices": []}, "devices: is required: the devices that the claim is for"),
+        ({}, "devices: is required: the devices that the claim is for"),
+        ({"claims": [{"deviceClass": "toy", "requests": {"count": 0}}]}, 'claims[0].requests.count: "0" is not a number of devices'),
+        ({"claims": [{"deviceClass": "toy", "count": 2, "limits": {"count": 1}}]}, "claims[0].limits.count: 1 is less than the 2 requested"),
+        ({"claims": [{"deviceClass": "toy", "count": 2, "requests": {"devices": 1}}]}, "claims[0].count: means the same as spec.claims[0].requests.devices: set one of them"),
+        ({"claims": [{"deviceClass": "toy", "oneOf": [{"deviceClass": "toy"}]}]}, "claims[0]: deviceClass beside oneOf: write them into each alternative"),
+        ({"claims": [{"deviceClass": "toy"}], "driver": "toys"}, "driver: has no place beside claims: write it into an entry of claims"),
+        ({"claims": [], "devices": [{"name": "x", "class": "toy"}]}, "claims: has no place beside devices: write it into an entry of devices"),
+        ({"deviceClass": "toy", "distinctAttributes": ["a"]}, "distinctAttributes: has no place in a claim without devices"),
+        ({"deviceClass": "toy", "minDeviceCount": 2, "maxDeviceCount": 1}, "maxDeviceCount: 1 is less than the 2 requested"),
+        ({"devices": [{"name": "x", "requests": {"count": "x"}, "class": "toy"}]}, 'devices[0].requests.count: "x" is not a quantity'),
+    ],
+)  # fmt: skip
+def test_a_claim_of_any_stage_is_refused_by_the_path_that_its_author_wrote(spec, finding):
+    [found] = findings(item("DeviceClaim", "c", spec))
+    assert found.startswith(f"spec.{finding}")
+
+
+@pytest.mark.parametrize("stage", ["claims", "devices"])
+@pytest.mark.parametrize("field", ["apiVersion", "kind", "name"])
+def test_a_config_of_a_claim_names_what_it_is_and_no_namespace(stage, field):
+    def claimed(config):
+        detail = {"class": "toy", "configs": [config]}
+        return claim(detail) if stage == "devices" else early(detail)
+
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "name": "x"}
+    path = "spec.claims[0]" if stage == "claims" else "spec.devices[0].allOf[0]"
+    assert findings(claimed(config)) == []
+    rest = {key: value for key, value in config.items() if key != field}
+    assert findings(claimed(rest)) == [f"{path}.configs[0].{field}: Required value"]
+    [found] = findings(claimed(config | {"namespace": "other"}))
+    assert found.startswith(f'{path}.configs[0].namespace: "other": a claim\'s config is looked up')
+
+
+def test_a_claim_of_stage_k3_without_limits_takes_the_devices_that_its_totals_need():
+    pools = pool("40Gi", "40Gi"), device_class()
+    wanted = {"deviceClass": "toy", "requests": {"memory": "60Gi"}}
+    assert devices(cluster(*pools, early(wanted), pod())) == ["d0", "d1"]
+    limited = early(wanted | {"limits": {"count": 1}})
+    assert devices(cluster(*pools, limited, pod())) == "unschedulable"
+    assert devices(cluster(*pools, early({"oneOf": [wanted]}), pod())) == ["d0", "d1"]
+    of_class = pool("40Gi", "40Gi"), device_class(maxDeviceCount=1)
+    assert devices(cluster(*of_class, early(wanted), pod())) == "unschedulable"
+
+
+def test_a_class_with_admin_access_gives_as_many_devices_as_the_claim_counts():
+    watching = device_class("admin", adminAccess=True)
+    objects = (pool("1Gi", "1Gi"), device_class(), watching, claim({"class": "toy"}, name="plain"))
+    counted = early({"deviceClass": "admin", "requests": {"count": 1}}, name="one")
+    two = early({"deviceClass": "admin", "requests": {"count": 2}}, name="two")
+    unsaid = early({"deviceClass": "admin"}, name="unsaid")
+    world = cluster(*objects, counted, two, unsaid)
+    assert devices(world, pod("first", claimName="plain")) == ["d0"]
+    assert devices(world, pod("second", claimName="one")) == ["d0"]
+    assert devices(world, pod("third", claimName="two")) == ["d0", "d1"]
+    assert devices(world, pod("fourth", claimName="unsaid")) == ["d0"]
+
+
+def versions(*texts):
+    described = pool(*("1Gi" for _ in texts))
+    for device, text in zip(described["spec"]["devices"], texts, strict=True):
+        device["attributes"] = [{"name": "fw", "semVerValue": text}]
+    return described
+
+
+def test_a_version_is_accepted_as_written_and_ordered_where_it_is_semantic():
+    described = versions("v1.0", "1.10.0")
+    [said] = findings(described, "warning")
+    assert said.startswith('spec.devices[0].attributes[0].semVerValue: "v1.0" is not a semantic')
+
+    def answer(text):
+        world = cluster(
+            described, device_class(), claim({"class": "toy", "constraints": text}), pod()
+        )
+        return devices(world), sorted(world.failures().values())
+
+    assert answer("device.fw == 'v1.0'") == (["d0"], [])
+    assert answer("device.fw >= '1.9.0'") == (
+        ["d1"],
+        ['attribute "fw" is not a semantic version: compare it with == or !='],
+    )
+    assert answer("device.fw in ['v1.0']")[0] == ["d0"]
+
+
+def test_another_version_of_the_group_is_not_valid():
+    other = device_class() | {"apiVersion": "devmgmtproto.k8s.io/v1alpha2"}
+    assert findings(other) == [
+        'apiVersion: "devmgmtproto.k8s.io/v1alpha2" must be devmgmtproto.k8s.io/v1alpha1'
+    ]
+
+
+def test_an_invalid_claim_keeps_its_devices_and_stops_only_its_own_pod():
+    held = early({"deviceClass": "toy", "constraint": "x"}, name="held")
+    held["status"] = {"allocations": [{"devicePoolName": "pool", "deviceName": "d0"}]}
+    objects = (pool("1Gi", "1Gi"), device_class(), claim({"class": "toy"}))
+    world = K8srmCluster(map(copied, objects), [normalize(held)])
+    assert devices(world, pod("stuck", claimName="held")) == (
+        'DeviceClaim "default/held" is invalid: spec.claims[0].constraint: Forbidden: unknown '
+        'field, did you mean "constraints"?'
+    )
+    assert devices(world, pod()) == ["d1"]

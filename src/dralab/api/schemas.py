@@ -204,7 +204,14 @@ def custom(structural: Mapping[str, Any] | None) -> Schema:
 
     Without one, or for what `x-kubernetes-preserve-unknown-fields` covers, anything goes.
     """
-    raw = _structural(structural or {"x-kubernetes-preserve-unknown-fields": True})
+    return part(structural or {"x-kubernetes-preserve-unknown-fields": True}, whole=True)
+
+
+def part(structural: Mapping[str, Any], *, whole: bool = False) -> Schema:
+    """Return a structural schema as a `Schema`; a `whole` object also has its type and metadata."""
+    raw = _structural(structural)
+    if not whole:
+        return Schema(raw, None)
     raw["type"] = "object"
     raw["properties"] = {
         **raw.get("properties", {}),

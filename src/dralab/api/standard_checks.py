@@ -7,7 +7,7 @@ import difflib
 from collections.abc import Mapping
 from typing import Any, Final
 
-from dralab.api.fields import FieldError, invalid_value
+from dralab.api.fields import FieldError, invalid_value, required
 from dralab.api.manifests import UNKNOWN, CheckedObject, as_stored, is_stored
 from dralab.api.schemas import Schema, Schemas
 from dralab.values.json_types import JsonDict
@@ -17,6 +17,7 @@ MEANT: Final = {
     "object": "a mapping", "array": "a list", "string": "a string", "integer": "an integer",
     "number": "a number", "boolean": "true or false",
 }  # fmt: skip
+LISTED: Final = 20  # fields of a struct that a message may list
 TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     "object": (dict,), "array": (list,), "string": (str,), "integer": (int,),
     "number": (int, float), "boolean": (bool,),
@@ -63,7 +64,7 @@ def _check(schema: Schema, value: Any, path: str, found: list[FieldError]) -> No
     elif schema.type == "array":
         if schema.item is not None:
             for index, item in enumerate(value):
-                _check(schema.item, item, f"{path}[{index}]", found)
+                _check_item(schema, schema.item, item, f"{path}[{index}]", found)
     elif schema.type == "object" and not schema.free:
         for name, item in value.items():
             below = schema.field(str(name))
@@ -71,9 +72,28 @@ def _check(schema: Schema, value: Any, path: str, found: list[FieldError]) -> No
             if below is not None:
                 _check(below, item, here, found)
             elif schema.is_struct:
-                close = difflib.get_close_matches(str(name), schema.properties, n=1)
-                hint = f', did you mean "{close[0]}"?' if close else ""
-                found.append(FieldError("FieldValueForbidden", here, "", f"{UNKNOWN}{hint}"))
+                text = f"{UNKNOWN}{_hint(str(name), schema)}"
+                found.append(FieldError("FieldValueForbidden", here, "", text))
+
+
+def _hint(name: str, schema: Schema) -> str:
+    close = difflib.get_close_matches(name, schema.properties, n=1)
+    if close:
+        return f', did you mean "{close[0]}"?'
+    known = ", ".join(schema.properties)
+    return f", known here: {known}" if 0 < len(schema.properties) <= LISTED else ""
+
+
+def _check_item(
+    array: Schema, schema: Schema, item: Any, path: str, found: list[FieldError]
+) -> None:
+    if item is None and schema.type and not schema.nullable:
+        text = f"must be {MEANT[schema.type]}"
+        found.append(FieldError("FieldValueTypeInvalid", path, item, text))
+    _check(schema, item, path, found)
+    if isinstance(item, dict):
+        keys = [key for key in array.list_map_keys if key in schema.required]
+        found += [required(f"{path}.{key}") for key in keys if item.get(key) is None]
 
 
 def _check_loose(schema: Schema, value: Any, path: str, found: list[FieldError]) -> None:
@@ -83,4 +103,9 @@ def _check_loose(schema: Schema, value: Any, path: str, found: list[FieldError])
         and is_quantity(str(value))
     ):
         text = "must be a quantity, such as 4, 500m or 40Gi"
+        found.append(FieldError("FieldValueTypeInvalid", path, value, text))
+    elif schema.format == "int-or-string" and (
+        not isinstance(value, (str, int)) or isinstance(value, bool)
+    ):
+        text = "must be an integer or a string"
         found.append(FieldError("FieldValueTypeInvalid", path, value, text))

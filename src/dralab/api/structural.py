@@ -97,11 +97,12 @@ def prune(schema: Schema, value: Any) -> list[str]:
     """
     found: list[str] = []
     _visit(schema, value, "", found, prune=True)
-    _drop_nulls(schema, value)
+    drop_nulls(schema, value)
     return found
 
 
-def _drop_nulls(schema: Schema, value: Any) -> None:
+def drop_nulls(schema: Schema, value: Any) -> None:
+    """Drop, in place, nulls of fields that are not nullable and have no default."""
     # k8s.io/apiextensions-apiserver `schema/defaulting` (PruneNonNullableNullsWithoutDefaults).
     if isinstance(value, dict):
         properties, extra = schema.get("properties") or {}, schema.get("additionalProperties")
@@ -110,12 +111,12 @@ def _drop_nulls(schema: Schema, value: Any) -> None:
             if not isinstance(part, dict):
                 continue
             if item is not None:
-                _drop_nulls(part, item)
+                drop_nulls(part, item)
             elif not part.get("nullable") and part.get("default") is None:
                 del value[name]
     elif isinstance(value, list) and isinstance(schema.get("items"), dict):
         for item in value:
-            _drop_nulls(schema["items"], item)
+            drop_nulls(schema["items"], item)
 
 
 class TooManyDefaultsError(ValueError):

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dralab.cli._connection import ClusterConnection, optional_cluster
-from dralab.cli._own_generation import named
 from dralab.cli.errors import UnusableInput
 from dralab.cli.generations import files_option
 from dralab.cli.generations import objects as objects_in_files
 from dralab.values.json_types import JsonDict
 
 if TYPE_CHECKING:
+    from dralab.prototypes.findings import NormalizedDocument
+    from dralab.prototypes.placement import Generation, GenerationCluster
     from dralab.runtime.remote import RemoteClient
 
 
@@ -53,20 +54,22 @@ class InventorySource:
         finally:
             client.close()
 
-    def of_generation(self, api: str) -> list[JsonDict]:
-        """Return the objects of one generation of the device API, the cluster's first."""
+    def cluster_of(self, generation: "Generation") -> "GenerationCluster":
+        """Return what one generation of the device API has, the cluster's objects first."""
         found: list[JsonDict] = []
+        refused: list[NormalizedDocument] = []
         if self.connection:
             from dralab.cli.schedule_server import Server
 
             client = self._client()
             try:
-                found = Server(client, named(api)).objects()
+                server = Server(client, generation)
+                found, refused = server.objects(), server.refused
             finally:
                 client.close()
         if self.files:
-            found = merged(found, objects_in_files(self.files, api))
-        return found
+            found = merged(found, objects_in_files(self.files, generation.name))
+        return generation.cluster(found, refused)
 
     def _client(self) -> "RemoteClient":
         from dralab.runtime.remote import RemoteClient

@@ -153,7 +153,7 @@ def _placed(
     generation: Any, source: InventorySource, node: str
 ) -> Iterator[tuple[JsonDict, PlacementResult, _Reason]]:
     """Place every pod without a node that asks for devices, one after the other."""
-    cluster = generation.cluster(source.of_generation(generation.name))
+    cluster = source.cluster_of(generation)
     for pod in cluster.pods():
         if spec_of(pod).get("nodeName"):
             continue

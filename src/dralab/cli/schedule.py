@@ -90,7 +90,7 @@ def schedule(
 
         server = Server(connection.client(), generation)
         objects = [*server.objects(), *objects]
-    cluster = generation.cluster(objects)
+    cluster = generation.cluster(objects, server.refused if server else ())
     wanted = _wanted(cluster, pods, namespace)
     if api == "k8srm" and not pods:
         # Beside today's pods: theirs is another scheduler.

@@ -10,7 +10,7 @@ from dralab.cli.errors import UnusableInput
 from dralab.objects.claims import pod_claims
 from dralab.objects.metadata import annotations_of, status_of
 from dralab.prototypes.evolution import kinds as evolution
-from dralab.prototypes.findings import identity
+from dralab.prototypes.findings import NormalizedDocument, identity
 from dralab.prototypes.k8srm import kinds as k8srm
 from dralab.prototypes.placement import Generation, PlacedPod
 from dralab.runtime.client import Client, Resource, amend
@@ -44,6 +44,7 @@ class Server:
     def __init__(self, client: Client, generation: Generation) -> None:
         self.client = client
         self.generation = generation
+        self.refused: list[NormalizedDocument] = []
         group, _, version = generation.api_version.partition("/")
         self.resources = {
             kind["kind"]: Resource(group, version, kind["plural"], kind["namespaced"])
@@ -51,7 +52,7 @@ class Server:
         }
 
     def objects(self) -> list[JsonDict]:
-        """Return all objects of the generation; invalid ones are reported."""
+        """Return all objects of the generation; invalid ones are reported, and in `refused`."""
         found: list[JsonDict] = []
         for kind, resource in self.resources.items():
             found += self._all(resource, kind)
@@ -60,7 +61,15 @@ class Server:
             kind = {"nodes": "Node", "configmaps": "ConfigMap", "pods": "Pod"}[resource.plural]
             found += self._all(resource, kind)
         found += self._configs(found)
-        return [self._read(item) for item in found]
+        reports = self.generation.read_all(found)
+        self.refused = [report for report in reports if report.state == "invalid"]
+        for report in self.refused:
+            title = "/".join(filter(None, identity(report.document)[2:]))
+            click.echo(
+                f"Error: {report.document.get('kind')} {title} is left out: {report.problem}",
+                err=True,
+            )
+        return [report.document for report in reports if report.state != "invalid"]
 
     def write(self, placed: PlacedPod, *, bind: bool = True) -> None:
         """Write claims' status and bind the pod. An ApiError becomes a ClickException.
@@ -150,13 +159,6 @@ class Server:
             except ApiError:
                 continue  # The claim that refers to it reports that it is missing.
         return found
-
-    def _read(self, item: JsonDict) -> JsonDict:
-        report = self.generation.read(item)
-        if report.state == "invalid":
-            for finding in report.findings:
-                click.echo(f"{item['kind']} {item['metadata']['name']}: {finding}", err=True)
-        return report.document
 
 
 def _named(value: object, namespace: str = "") -> set[tuple[str, str, str, str]]:

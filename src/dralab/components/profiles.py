@@ -7,7 +7,7 @@ like custom resources, without definitions in the store.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from dralab.api.fields import FieldError, invalid_value
+from dralab.api.fields import OMITTED, FieldError, invalid_value
 from dralab.api.kinds import ALL_VERBS, Kinds, kind_of
 from dralab.apiserver.resources.context import Context
 from dralab.apiserver.resources.custom_rules import CustomStrategy
@@ -282,15 +282,15 @@ def register(  # noqa: PLR0917 - the coordinates of a kind
 
 
 def _at(value: Any, path: str) -> Any:
-    """Return what stands at a field path, None if nothing does."""
+    """Return the scalar at a field path; what is larger, or absent, is not shown."""
     for part in path.replace("[", ".[").split("."):
         if part.startswith("["):
             index = part[1:-1]
             if not isinstance(value, list) or not index.isdigit() or int(index) >= len(value):
-                return None
+                return OMITTED
             value = value[int(index)]
         elif isinstance(value, dict):
-            value = value.get(part)
+            value = value.get(part, OMITTED)
         else:
-            return None
-    return value if not isinstance(value, (dict, list)) else None
+            return OMITTED
+    return value if not isinstance(value, (dict, list)) else OMITTED

@@ -90,7 +90,10 @@ class DeviceClaims:
             for resource, kind in KINDS.items()
             for item in self.caches[resource]
         ]
-        return K8srmCluster(each.document for each in reports if each.state != "invalid")
+        return K8srmCluster(
+            (each.document for each in reports if each.state != "invalid"),
+            (each for each in reports if each.state == "invalid"),
+        )
 
     # --- users of a claim
 

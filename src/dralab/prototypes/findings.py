@@ -1,13 +1,10 @@
 """Findings of a reader of an older generation: how it read each field, and errors."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
-from dralab.objects.nodes import offered
-from dralab.objects.requests import base_units, pod_requests
 from dralab.values.json_types import JsonDict
-from dralab.values.quantity import QuantityError
 
 State = Literal["valid", "legacy", "invalid"]
 
@@ -17,12 +14,14 @@ class Finding:
     """One observation about one field.
 
     `legacy`: the field was read as something else, said in `message`. `warning`: it is as it
-    should be, but may surprise. `invalid`: it breaks a rule.
+    should be, but may surprise. `invalid`: it breaks a rule. `blocking`: what is below the field
+    cannot be read at all.
     """
 
     level: Literal["legacy", "warning", "invalid"]
     field: str
     message: str
+    blocking: bool = False
 
     def __str__(self) -> str:
         return f"{self.field}: {self.message}" if self.field else self.message
@@ -43,6 +42,19 @@ class NormalizedDocument:
             return "invalid"
         return "legacy" if "legacy" in levels else "valid"
 
+    @property
+    def problem(self) -> str:
+        """The first thing that is wrong, with its field; empty if nothing is."""
+        return next((str(each) for each in self.findings if each.level == "invalid"), "")
+
+    def has_readable(self, field: str) -> bool:
+        """Return whether nothing is wrong with a field of the document or below it."""
+        below = (f"{field}.", f"{field}[")
+        return not any(
+            each.level == "invalid" and (each.field in {"", field} or each.field.startswith(below))
+            for each in self.findings
+        )
+
 
 def legacy(field: str, message: str) -> Finding:
     """A field that was read as something else."""
@@ -59,28 +71,11 @@ def invalid(field: str, message: str) -> Finding:
     return Finding("invalid", field, message)
 
 
-def with_amounts(report: NormalizedDocument) -> NormalizedDocument:
-    """Return a report that also says which amounts of a Node or Pod cannot be counted."""
-    item = report.document
-    kind = item.get("kind") if isinstance(item, dict) else ""
-    if report.state == "invalid" or kind not in {"Node", "Pod"}:
-        return report
-    field = "status" if kind == "Node" else "spec"
-    try:
-        if kind == "Node":
-            for name, amount in offered(item).items():
-                base_units(name, amount)
-        else:
-            pod_requests(item.get("spec") or {})
-    except QuantityError as error:
-        bad = invalid(field, f"{error.text!r} is not a quantity")
-        return replace(report, findings=(*report.findings, bad))
-    return report
-
-
 def identity(item: Mapping[str, Any]) -> tuple[str, str, str, str]:
     """Return apiVersion, kind, namespace and name of an object; absent ones are empty."""
-    metadata = item.get("metadata") or {}
+    metadata = item.get("metadata")
+    if not isinstance(metadata, Mapping):
+        metadata = {}
     return (
         str(item.get("apiVersion") or ""),
         str(item.get("kind") or ""),

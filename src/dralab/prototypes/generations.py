@@ -3,16 +3,16 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from dralab.objects.claims import has_device_claims
-from dralab.objects.metadata import spec_of
 from dralab.prototypes.evolution import normalize as evolution_normalize
 from dralab.prototypes.evolution.cluster import EvolutionCluster as EvolutionWorld
 from dralab.prototypes.evolution.kinds import API_VERSION as EVOLUTION
-from dralab.prototypes.findings import NormalizedDocument, with_amounts
+from dralab.prototypes.findings import NormalizedDocument
 from dralab.prototypes.k8srm import normalize as k8srm_normalize
 from dralab.prototypes.k8srm.cluster import K8srmCluster as K8srmWorld
 from dralab.prototypes.k8srm.kinds import API_VERSION as K8SRM
+from dralab.prototypes.k8srm.kinds import GROUP as K8SRM_GROUP
 from dralab.prototypes.placement import Generation, GenerationCluster
+from dralab.prototypes.shape import checked
 from dralab.prototypes.v1 import V1
 from dralab.values.json_types import JsonDict
 
@@ -25,15 +25,17 @@ class K8srm:
 
     def read(self, item: Mapping[str, Any]) -> NormalizedDocument:
         """Return a document as k8srm reads it."""
-        return with_amounts(k8srm_normalize.normalize(item))
+        return checked(item, k8srm_normalize.normalize)
 
     def read_all(self, items: Sequence[Mapping[str, Any]]) -> list[NormalizedDocument]:
         """Return documents as k8srm reads them together: drivers say which types there are."""
         return k8srm_normalize.with_types([self.read(item) for item in items])
 
-    def cluster(self, objects: Sequence[JsonDict]) -> GenerationCluster:
+    def cluster(
+        self, objects: Sequence[JsonDict], refused: Sequence[NormalizedDocument] = ()
+    ) -> GenerationCluster:
         """Return the cluster that normalized objects describe."""
-        return K8srmWorld(objects)
+        return K8srmWorld(objects, refused)
 
 
 class Evolution:
@@ -44,15 +46,17 @@ class Evolution:
 
     def read(self, item: Mapping[str, Any]) -> NormalizedDocument:
         """Return a document as dra-evolution reads it."""
-        return with_amounts(evolution_normalize.normalize(item))
+        return checked(item, evolution_normalize.normalize)
 
     def read_all(self, items: Sequence[Mapping[str, Any]]) -> list[NormalizedDocument]:
         """Return documents as dra-evolution reads them, each by itself."""
         return [self.read(item) for item in items]
 
-    def cluster(self, objects: Sequence[JsonDict]) -> GenerationCluster:
+    def cluster(
+        self, objects: Sequence[JsonDict], refused: Sequence[NormalizedDocument] = ()
+    ) -> GenerationCluster:
         """Return the cluster that normalized objects describe."""
-        return EvolutionWorld(objects)
+        return EvolutionWorld(objects, refused)
 
 
 GENERATIONS: Final[Mapping[str, Generation]] = {
@@ -71,10 +75,14 @@ def detected(items: Iterable[Any]) -> set[str]:
     for item in items:
         parts = item if isinstance(item, list) else [item]
         for part in parts:
-            version = part.get("apiVersion") if isinstance(part, dict) else None
-            if version == K8SRM or (version == "v1" and has_device_claims(part)):
+            if not isinstance(part, dict):
+                continue
+            version, spec = str(part.get("apiVersion")), part.get("spec")
+            spec = spec if isinstance(spec, dict) else {}
+            group = version.partition("/")[0]
+            if group == K8SRM_GROUP or (version == "v1" and spec.get("deviceClaims")):
                 found.add("k8srm")
-            elif version == EVOLUTION and _is_classic(part):
+            elif version == EVOLUTION and _is_classic(str(part.get("kind")), spec):
                 found.add("classic")
             elif version == EVOLUTION or (
                 version == "resource.k8s.io/v1alpha3" and part.get("kind") == "ResourcePool"
@@ -85,9 +93,9 @@ def detected(items: Iterable[Any]) -> set[str]:
     return found
 
 
-def _is_classic(item: Mapping[str, Any]) -> bool:
+def _is_classic(kind: str, spec: Mapping[str, Any]) -> bool:
     """Return whether an object of the version that two APIs share is of Kubernetes' own."""
-    if item.get("kind") in {"ResourceClass", "PodSchedulingContext", "ResourceClaimParameters"}:
+    if kind in {"ResourceClass", "PodSchedulingContext", "ResourceClaimParameters"}:
         return True
-    spec = spec_of(item)
-    return "resourceClassName" in spec or "resourceClassName" in (spec.get("spec") or {})
+    inner = spec.get("spec")
+    return "resourceClassName" in spec or (isinstance(inner, dict) and "resourceClassName" in inner)

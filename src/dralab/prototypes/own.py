@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final
 from dralab.allocation import problem as core
 from dralab.allocation.outcome import ClaimAllocation
 from dralab.allocation.selectors import CelSelectorCompiler
-from dralab.api import structural
 from dralab.objects.metadata import spec_of, status_of
 from dralab.prototypes.findings import (
     Finding,
@@ -24,11 +23,11 @@ from dralab.prototypes.findings import (
     invalid,
     legacy,
     warning,
-    with_amounts,
 )
 from dralab.prototypes.k8srm.claim_reader import UnallocatableError
 from dralab.prototypes.placement import PlacedDevice, PlacedPod, PlacementResult, UnplacedPod
 from dralab.prototypes.searching import SearchedCluster
+from dralab.prototypes.shape import Shape, checked, standard
 from dralab.values.json_types import JsonDict, JsonObject
 from dralab.values.quantity import parse_any
 
@@ -207,7 +206,7 @@ class Objects:
         key = self._cluster.key(wanted | {"metadata": {"name": name, "namespace": namespace}})
         found = self._cluster.objects.get(key)
         if found is None:
-            raise UnallocatableError(f'{kind} "{"/".join(filter(None, key[2:]))}" does not exist')
+            raise UnallocatableError(self._cluster.absent(key))
         return found
 
 
@@ -260,6 +259,9 @@ class OwnGeneration(ABC):
 
     def read(self, item: Mapping[str, Any]) -> NormalizedDocument:
         """Return a document with everything that is wrong with it."""
+        return checked(item, self._read)
+
+    def _read(self, item: Mapping[str, Any]) -> NormalizedDocument:
         document: JsonDict = copied(dict(item))
         api_version, kind, _, name = identity(item)
         found: list[Finding] = []
@@ -267,27 +269,32 @@ class OwnGeneration(ABC):
             found = list(self._shape(document, kind, name))
             if not any(each.level == "invalid" for each in found):
                 found += self.check(document)
-        return with_amounts(NormalizedDocument(document=document, findings=tuple(found)))
+        elif api_version.partition("/")[0] == self.api_version.partition("/")[0]:
+            found = [invalid("apiVersion", f'"{api_version}" must be {self.api_version}')]
+        else:
+            added = [f"spec.{field}" for field in self.pod_fields]
+            added += [f"spec.containers[].{field}" for field in self.container_fields]
+            found = standard(document, added)
+        return NormalizedDocument(document=document, findings=tuple(found))
 
     def _shape(self, document: JsonDict, kind: str, name: str) -> Iterable[Finding]:
         if not name:
             yield invalid("metadata.name", "an object needs a name")
         schema = self.schemas.get(kind)
-        if self.schemas and schema is None:
-            yield invalid("kind", f'"{kind}" is not one of {", ".join(sorted(self.schemas))}')
         if schema is not None:
-            whole = _whole(schema)
-            yield from (invalid(e.field, e.body) for e in structural.errors(whole, document))
-            for path in structural.unknown_fields(whole, document):
-                yield invalid(path, f"unknown field of a {kind}")
+            yield from Shape(_whole(schema), whole=True).findings(document)
+        elif self.schemas:
+            yield invalid("kind", f'"{kind}" is not one of {", ".join(sorted(self.schemas))}')
 
     def read_all(self, items: Sequence[Mapping[str, Any]]) -> list[NormalizedDocument]:
         """Return documents, each read by itself."""
         return [self.read(item) for item in items]
 
-    def cluster(self, objects: Sequence[JsonDict]) -> "OwnCluster":
+    def cluster(
+        self, objects: Sequence[JsonDict], refused: Sequence[NormalizedDocument] = ()
+    ) -> "OwnCluster":
         """Return the cluster that objects describe."""
-        return OwnCluster(self, objects)
+        return OwnCluster(self, objects, refused)
 
 
 def _whole(schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -306,10 +313,15 @@ class OwnCluster(SearchedCluster):
 
     pool_kind = "pool"
 
-    def __init__(self, generation: OwnGeneration, objects: Iterable[JsonDict]) -> None:
+    def __init__(
+        self,
+        generation: OwnGeneration,
+        objects: Iterable[JsonDict],
+        refused: Iterable[NormalizedDocument] = (),
+    ) -> None:
         self.generation = generation
         self.cluster_kinds = frozenset({*generation.cluster_kinds, "Node"})
-        super().__init__(objects)
+        super().__init__(objects, refused)
         self.view = Objects(self)
         self.slices = tuple(generation.pools(self.view))
         self.classes = {ANY: core.DeviceClass(name=ANY)} | {

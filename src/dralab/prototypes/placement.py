@@ -121,6 +121,12 @@ class Generation(Protocol):
         """Return documents that belong together, each as this generation reads it."""
         ...
 
-    def cluster(self, objects: Sequence[JsonDict]) -> GenerationCluster:
-        """Return the cluster that normalized objects describe."""
+    def cluster(
+        self, objects: Sequence[JsonDict], refused: Sequence[NormalizedDocument] = ()
+    ) -> GenerationCluster:
+        """Return the cluster that normalized objects describe.
+
+        `refused` are stored objects that are invalid: what uses one is unplaced and says so; what
+        their status holds is in use.
+        """
         ...

@@ -9,7 +9,7 @@ from dralab.allocation.allocator import allocate
 from dralab.allocation.outcome import Allocated, ClaimAllocation
 from dralab.allocation.problem import Node, Problem
 from dralab.objects.nodes import NodeFilters
-from dralab.prototypes.findings import identity
+from dralab.prototypes.findings import NormalizedDocument, identity
 from dralab.prototypes.placement import (
     ExpressionFailure,
     NodeRefusal,
@@ -32,10 +32,13 @@ class SearchedCluster(ABC):
     cluster_kinds: frozenset[str] = frozenset()
     pool_kind: str = ""
 
-    def __init__(self, objects: Iterable[JsonDict]) -> None:
+    def __init__(
+        self, objects: Iterable[JsonDict], refused: Iterable[NormalizedDocument] = ()
+    ) -> None:
         self.objects: dict[Key, JsonDict] = {}
         for item in objects:
             self.objects[self.key(item)] = item
+        self.refused = {self.key(report.document): report for report in refused}
 
     @cached_property
     def filters(self) -> NodeFilters:
@@ -51,6 +54,18 @@ class SearchedCluster(ABC):
     def objects_of_kind(self, api_version: str, kind: str) -> list[JsonDict]:
         """Return the objects of a kind, in the order in which they came."""
         return [item for key, item in self.objects.items() if key[:2] == (api_version, kind)]
+
+    def refused_of_kind(self, api_version: str, kind: str) -> dict[Key, NormalizedDocument]:
+        """Return the stored objects of a kind that cannot be read."""
+        return {
+            key: report for key, report in self.refused.items() if key[:2] == (api_version, kind)
+        }
+
+    def absent(self, key: Key) -> str:
+        """Return why there is no such object: it does not exist, or it cannot be read."""
+        title = f'{key[1]} "{"/".join(filter(None, key[2:]))}"'
+        report = self.refused.get(key)
+        return f"{title} is invalid: {report.problem}" if report else f"{title} does not exist"
 
     def nodes(self) -> list[str]:
         """Return the names of all nodes, sorted: of Node objects, and those that pools name."""

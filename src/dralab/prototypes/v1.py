@@ -13,13 +13,14 @@ from dralab.allocation.problem import Node, Problem
 from dralab.api.resource.files import ResourceCheck
 from dralab.objects.claims import allocation_of, pod_claims, results_of, uses_of
 from dralab.objects.metadata import status_of, uid_of
-from dralab.prototypes.findings import NormalizedDocument, copied, invalid, with_amounts
+from dralab.prototypes.findings import NormalizedDocument, copied, invalid
 from dralab.prototypes.placement import (
     PlacedDevice,
     PlacedPod,
     PlacementResult,
     UnplacedPod,
 )
+from dralab.prototypes.shape import checked, standard
 from dralab.scheduling.cycle import PodPlacement, Refusal
 from dralab.scheduling.model import ClusterModel, Decision, same_group
 from dralab.scheduling.snapshot import Snapshot
@@ -40,19 +41,27 @@ class V1:
 
     def read(self, item: Mapping[str, Any]) -> NormalizedDocument:
         """Return a document in the hub's form, or everything that is wrong with it."""
-        checked = CHECK(dict(item))
-        if checked is None:
-            return with_amounts(NormalizedDocument(document=dict(item)))
-        found = tuple(invalid(error.field, error.body) for error in checked.errors)
-        return NormalizedDocument(document=dict(checked.object), findings=found)
+        return checked(item, _read)
 
     def read_all(self, items: Sequence[Mapping[str, Any]]) -> list[NormalizedDocument]:
         """Return documents in the hub's form, each by itself."""
         return [self.read(item) for item in items]
 
-    def cluster(self, objects: Sequence[JsonDict]) -> "V1Cluster":
+    def cluster(
+        self,
+        objects: Sequence[JsonDict],
+        refused: Sequence[NormalizedDocument] = (),  # noqa: ARG002 - as if they were not there
+    ) -> "V1Cluster":
         """Return the cluster that objects describe."""
         return V1Cluster(objects)
+
+
+def _read(item: Mapping[str, Any]) -> NormalizedDocument:
+    found = CHECK(dict(item))
+    if found is None:
+        return NormalizedDocument(document=dict(item), findings=tuple(standard(item)))
+    errors = tuple(invalid(error.field, error.body) for error in found.errors)
+    return NormalizedDocument(document=dict(found.object), findings=errors)
 
 
 class V1Cluster:

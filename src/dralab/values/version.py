@@ -60,6 +60,15 @@ class Version:
         return text + (f"+{self.build}" if self.build else "")
 
 
+def is_version(text: str) -> bool:
+    """Return whether a text is a semantic version.
+
+    >>> is_version("1.2.3"), is_version("v1.2")
+    (True, False)
+    """
+    return PATTERN.fullmatch(text) is not None
+
+
 @remembered(4096)
 def _parse(text: str) -> Version:
     found = PATTERN.fullmatch(text)

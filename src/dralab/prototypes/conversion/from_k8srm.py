@@ -194,7 +194,7 @@ class _Reader:
             most=detail.maximum,
             totals=totals,
             admin=admin,
-            everything=admin,
+            everything=detail.everything or (admin and not detail.counted),
             match=tuple(dict.fromkeys((*(known.match if known else ()), *detail.match))),
             distinct=detail.distinct,
             configs=_configs(detail.configs),

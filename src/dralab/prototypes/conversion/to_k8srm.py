@@ -165,6 +165,9 @@ class ToK8srm(SceneWriter):
         found |= {"maxDevices": option.most} if option.most is not None else {}
         if option.admin:
             found["adminAccess"] = True
+            if not option.everything:
+                text = "k8srm gives all devices that match with admin access"
+                self.lost(where, f"count {option.count}", text)
         elif option.everything:
             self.lost(where, "allocationMode All", "k8srm gives all devices only with admin access")
         found |= {"matchAttributes": list(option.match)} if option.match else {}

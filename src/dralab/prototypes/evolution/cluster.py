@@ -15,7 +15,7 @@ from dralab.allocation.problem import DeviceId, InUse, Problem
 from dralab.objects.metadata import spec_of, status_of
 from dralab.prototypes.evolution.expressions import EvolutionExpressions
 from dralab.prototypes.evolution.kinds import API_VERSION, FINALIZER, MAX_RESERVED_FOR
-from dralab.prototypes.findings import copied
+from dralab.prototypes.findings import NormalizedDocument, copied
 from dralab.prototypes.k8srm.claim_reader import UnallocatableError, suffix
 from dralab.prototypes.placement import PlacedDevice, PlacedPod, PlacementResult, UnplacedPod
 from dralab.prototypes.searching import SearchedCluster
@@ -52,8 +52,10 @@ class EvolutionCluster(SearchedCluster):
     pool_kind = "ResourcePool"
     cluster_kinds = frozenset({"DeviceClass", "ResourcePool", "Node"})
 
-    def __init__(self, objects: Iterable[JsonDict]) -> None:
-        super().__init__(objects)
+    def __init__(
+        self, objects: Iterable[JsonDict], refused: Iterable[NormalizedDocument] = ()
+    ) -> None:
+        super().__init__(objects, refused)
         self.expressions = EvolutionExpressions()
         self.pools = _current(self._of("ResourcePool"))
         self.slices = tuple(
@@ -158,9 +160,10 @@ class EvolutionCluster(SearchedCluster):
         return self.objects.get(self.key(item), item)
 
     def _named(self, kind: str, namespace: str, name: str) -> JsonDict:
-        found = self.objects.get((API_VERSION, kind, namespace, name))
+        key = (API_VERSION, kind, namespace, name)
+        found = self.objects.get(key)
         if found is None:
-            raise UnallocatableError(f'{kind} "{namespace}/{name}" does not exist')
+            raise UnallocatableError(self.absent(key))
         return found
 
     def _wanted(self, item: JsonDict) -> core.Claim:
@@ -170,9 +173,8 @@ class EvolutionCluster(SearchedCluster):
         for number, request in enumerate(spec.get("requests") or ()):
             name = request.get("deviceClassName") or ""
             if name not in self.classes:
-                raise UnallocatableError(
-                    f'claim {namespace}/{metadata["name"]}: DeviceClass "{name}" does not exist'
-                )
+                absent = self.absent((API_VERSION, "DeviceClass", "", name))
+                raise UnallocatableError(f"claim {namespace}/{metadata['name']}: {absent}")
             admin = bool(request.get("adminAccess"))
             if admin and not self._management_allowed(namespace):
                 raise UnallocatableError(
@@ -229,13 +231,12 @@ class EvolutionCluster(SearchedCluster):
             for device in pool["spec"].get("devices") or ()
         }
         held: dict[DeviceId, tuple[str, ...]] = {}
-        for item in self._of("ResourceClaim"):
+        unreadable = self.refused_of_kind(API_VERSION, "ResourceClaim").values()
+        claims = [(item, item["spec"].get("requests") or ()) for item in self._of("ResourceClaim")]
+        claims += [(each.document, ()) for each in unreadable if each.has_readable("status")]
+        for item, requests in claims:
             allocation = status_of(item).get("allocation") or {}
-            admin = {
-                request.get("name") or ""
-                for request in item["spec"].get("requests") or ()
-                if request.get("adminAccess")
-            }
+            admin = {each.get("name") or "" for each in requests if each.get("adminAccess")}
             for data in allocation.get("driverData") or ():
                 for result in (data.get("data") or {}).get("results") or ():
                     key = (data["driverName"], allocation.get("nodeName", ""), result["deviceName"])

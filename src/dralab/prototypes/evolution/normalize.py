@@ -7,7 +7,6 @@ read as k8srm, and `prototypes.conversion` turns them into this generation.
 from collections.abc import Mapping
 from typing import Any, Final
 
-from dralab.api import structural
 from dralab.objects.metadata import spec_of
 from dralab.prototypes.evolution.expressions import EvolutionExpressions
 from dralab.prototypes.evolution.kinds import API_VERSION, KINDS, MAX_DOMAIN, MAX_ID
@@ -22,22 +21,21 @@ from dralab.prototypes.findings import (
 )
 from dralab.prototypes.k8srm import normalize as k8srm
 from dralab.prototypes.k8srm.kinds import API_VERSION as K8SRM
+from dralab.prototypes.shape import Shape, misshapen, standard
 from dralab.values.json_types import JsonDict
 from dralab.values.names import c_identifier_problems, label_problems, subdomain_problems
 from dralab.values.quantity import is_quantity
 from dralab.values.version import Version
 
-SCHEMAS: Final[Mapping[str, JsonDict]] = {kind["kind"]: kind["schema"] for kind in KINDS}
+SHAPES: Final = {kind["kind"]: Shape(kind["schema"], whole=True) for kind in KINDS}
 VALUES: Final = ("quantity", "bool", "string", "version")
 # Fields of drafts before the last one that its files still carry.
 DROPPED: Final[Mapping[str, tuple[str, ...]]] = {"ResourcePool": ("distributedAllocation",)}
 EXPRESSIONS: Final = EvolutionExpressions()
 
 
-def normalize(item: Mapping[str, Any] | list[Any]) -> NormalizedDocument:
+def normalize(item: Mapping[str, Any]) -> NormalizedDocument:
     """Return a document as this generation reads it."""
-    if isinstance(item, list):
-        return _list(item)
     normalized: JsonDict = copied(dict(item))
     api_version, kind, _, name = identity(item)
     found: list[Finding] = []
@@ -52,27 +50,14 @@ def normalize(item: Mapping[str, Any] | list[Any]) -> NormalizedDocument:
         found.append(legacy("kind", "DevicePool of an earlier draft, read as ResourcePool"))
     if api_version.startswith("resource.k8s.io/"):
         found += _checked(normalized, kind)
-    elif api_version != "v1":
+    elif api_version == "v1":
+        found += standard(normalized)
+    else:
         found.append(
             legacy("apiVersion", f"a {kind} has no place here: configs hold their parameters")
         )
     found += k8srm.named(name)
     return NormalizedDocument(document=normalized, findings=tuple(found))
-
-
-def _list(items: list[Any]) -> NormalizedDocument:
-    """A YAML list is not a document of the API; what is in it is checked all the same."""
-    found = [invalid("", "a YAML list: every object needs a separate document")]
-    for index, item in enumerate(items):
-        if isinstance(item, dict):
-            report = normalize(item)
-            found += [
-                Finding(each.level, f"[{index}].{each.field}", each.message)
-                for each in report.findings
-            ]
-    return NormalizedDocument(
-        document={"apiVersion": "v1", "kind": "List", "items": items}, findings=tuple(found)
-    )
 
 
 def _k8srm(item: JsonDict, kind: str) -> NormalizedDocument:
@@ -82,22 +67,18 @@ def _k8srm(item: JsonDict, kind: str) -> NormalizedDocument:
 
 
 def _checked(item: JsonDict, kind: str) -> list[Finding]:
-    schema = SCHEMAS.get(kind)
-    if schema is None:
-        return [invalid("kind", f'"{kind}" is not one of {", ".join(sorted(SCHEMAS))}')]
+    shape = SHAPES.get(kind)
+    if shape is None:
+        return [invalid("kind", f'"{kind}" is not one of {", ".join(sorted(SHAPES))}')]
     found = []
     spec = item.get("spec")
     for field in DROPPED.get(kind, ()):
         if isinstance(spec, dict) and field in spec:
             del spec[field]
             found.append(legacy(f"spec.{field}", "of an earlier draft: it has no effect"))
-    errors = structural.errors(schema, item)
-    found += [invalid(error.field, error.body) for error in errors]
-    found += [
-        invalid(path, f"unknown field of a {kind}")
-        for path in structural.unknown_fields(schema, item)
-    ]
-    if any(error.reason == "FieldValueTypeInvalid" for error in errors):
+    wrong = shape.findings(item)
+    found += wrong
+    if misshapen(wrong):
         return found
     match kind:
         case "DeviceClass":

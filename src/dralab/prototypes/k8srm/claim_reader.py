@@ -5,11 +5,12 @@ first; `oneOf` becomes alternatives in the order of priority; totals become cons
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from dralab.allocation import problem as core
+from dralab.prototypes.k8srm.claim_forms import NO_MAXIMUM
 from dralab.prototypes.k8srm.expressions import K8srmExpression, K8srmExpressions
 from dralab.prototypes.k8srm.model import ConfigRef, Detail, Instance, K8srmClaim, K8srmClass
 from dralab.values.json_types import JsonDict
@@ -105,7 +106,7 @@ class Classes:
     """The classes that there are, and what each of them accepts.
 
     `drivers` maps a driver to the device types that it handles. No node can use more than `most`
-    devices: larger counts need not be tried.
+    devices: larger counts need not be tried. `absent` says why there is no class of a name.
     """
 
     def __init__(
@@ -114,7 +115,9 @@ class Classes:
         drivers: Mapping[str, tuple[str, ...]],
         expressions: K8srmExpressions,
         most: int = MANY,
+        absent: Callable[[str], str] = 'DeviceClass "{}" does not exist'.format,
     ) -> None:
+        self.absent = absent
         self.most = most
         self.by_name = {each.name: each for each in classes}
         self.drivers = drivers
@@ -183,10 +186,16 @@ class Classes:
         return detail.admin or (bool(leaves) and all(leaf.admin for leaf in leaves))
 
     def with_access(self, detail: Detail) -> Detail:
-        """Return a detail with the access of its class; with admin access no amount counts."""
+        """Return a detail with the access of its class.
+
+        A detail's own adminAccess (K4) gives everything, whatever the amounts. A class's (K3) only
+        makes devices in use count: a number that the claim states holds.
+        """
         if not self.is_admin(detail):
             return detail
-        return replace(detail, admin=True, minimum=1, maximum=None, totals={})
+        if detail.counted and not detail.admin:
+            return replace(detail, admin=True)
+        return replace(detail, admin=True, everything=True, minimum=1, maximum=None, totals={})
 
     def _types(self) -> dict[str, list[K8srmClass]]:
         types = {each.device_type for each in self.by_name.values() if each.device_type}
@@ -289,7 +298,7 @@ class _Writer:
             name=name,
             class_name=detail.class_name or type_name,
             selectors=tuple(selectors),
-            mode="All" if detail.admin else "ExactCount",
+            mode="All" if detail.everything else "ExactCount",
             count=count,
             admin=True if detail.admin else None,
         )
@@ -299,9 +308,8 @@ class _Writer:
         if detail.class_name:
             named = self.classes.by_name.get(detail.class_name)
             if named is None:
-                raise UnallocatableError(
-                    f'claim {self.claim}: DeviceClass "{detail.class_name}" does not exist'
-                )
+                absent = self.classes.absent(detail.class_name)
+                raise UnallocatableError(f"claim {self.claim}: {absent}")
             leaves = list(self.classes.leaves(named))
             if detail.driver and named.driver and detail.driver != named.driver:
                 raise UnallocatableError(
@@ -323,6 +331,8 @@ class _Writer:
         named = self.classes.by_name.get(detail.class_name)
         low, high = (named.minimum, named.maximum) if named else (1, None)
         least, most = max(detail.minimum, low), detail.maximum
+        if most == NO_MAXIMUM and high is not None:
+            most = max(least, high)
         if high is not None and (wanted := most or least) > high:
             raise UnallocatableError(
                 f"claim {self.claim}: {wanted} devices are more than the {high} that class "

@@ -9,13 +9,14 @@ import orjson
 from dralab.allocation.outcome import ClaimAllocation
 from dralab.allocation.problem import DeviceId, InUse, Problem
 from dralab.objects.claims import has_device_claims, uses_claims
-from dralab.prototypes.findings import copied
+from dralab.objects.metadata import status_of
+from dralab.prototypes.findings import NormalizedDocument, copied
 from dralab.prototypes.k8srm import claim_reader, pool_reader, reading
+from dralab.prototypes.k8srm.claim_forms import MAX_CONFIGS
 from dralab.prototypes.k8srm.claim_reader import AskedClaim, UnallocatableError
 from dralab.prototypes.k8srm.expressions import K8srmExpressions
 from dralab.prototypes.k8srm.kinds import API_VERSION
 from dralab.prototypes.k8srm.model import ConfigRef, K8srmClaim, K8srmPool, PodEntry
-from dralab.prototypes.k8srm.normalize import MAX_CONFIGS
 from dralab.prototypes.k8srm.pod_claims import claim_name
 from dralab.prototypes.placement import PlacedDevice, PlacedPod, PlacementResult, UnplacedPod
 from dralab.prototypes.searching import SearchedCluster
@@ -30,8 +31,10 @@ class K8srmCluster(SearchedCluster):
     pool_kind = "DevicePool"
     cluster_kinds = frozenset({"DeviceClass", "DeviceDriver", "DevicePool", "Node"})
 
-    def __init__(self, objects: Iterable[JsonDict]) -> None:
-        super().__init__(objects)
+    def __init__(
+        self, objects: Iterable[JsonDict], refused: Iterable[NormalizedDocument] = ()
+    ) -> None:
+        super().__init__(objects, refused)
         self.expressions = K8srmExpressions()
         self.pools = [reading.read_pool(item) for item in self._of("DevicePool")]
         self.catalog = claim_reader.Classes(
@@ -41,6 +44,7 @@ class K8srmCluster(SearchedCluster):
                 for item in self._of("DeviceDriver")
             },
             self.expressions,
+            absent=lambda name: self.absent((API_VERSION, "DeviceClass", "", name)),
             most=_most_devices(self.pools),
         )
         self.slices = tuple(pool_reader.slices(self.pools))
@@ -119,9 +123,10 @@ class K8srmCluster(SearchedCluster):
         return {"apiVersion": "v1", "kind": "Pod", "name": pod, "uid": uid, "controller": True}
 
     def _source(self, entry: PodEntry, namespace: str) -> JsonDict:
-        found = self.objects.get((API_VERSION, "DeviceClaim", namespace, entry.source))
+        key = (API_VERSION, "DeviceClaim", namespace, entry.source)
+        found = self.objects.get(key)
         if found is None:
-            raise UnallocatableError(f'DeviceClaim "{namespace}/{entry.source}" does not exist')
+            raise UnallocatableError(self.absent(key))
         return found
 
     def _configs(self, asked: AskedClaim) -> tuple[list[JsonDict], list[JsonDict]]:
@@ -164,11 +169,11 @@ class K8srmCluster(SearchedCluster):
         numbers = {pool.name: number for number, pool in enumerate(self.pools)}
         held: dict[DeviceId, tuple[str, ...]] = {}
         for item in self.holding_claims():
-            claim = reading.read_claim(item)
-            for part in claim.status.get("allocations") or ():
+            holder = "/".join(self.key(item)[2:])
+            for part in status_of(item).get("allocations") or ():
                 if part["devicePoolName"] in numbers and part.get("deviceName"):
                     number = numbers[part["devicePoolName"]]
-                    held[pool_reader.device_id(number, part["deviceName"])] = (str(claim),)
+                    held[pool_reader.device_id(number, part["deviceName"])] = (holder,)
         return InUse(exclusive=frozenset(held), holders=held)
 
     def holding_claims(self) -> Iterator[JsonDict]:
@@ -178,6 +183,9 @@ class K8srmCluster(SearchedCluster):
             details = [d for i in spec.instances for d in (*i.all_of, *i.one_of)]
             if not details or not all(self.catalog.is_admin(detail) for detail in details):
                 yield item
+        for report in self.refused_of_kind(API_VERSION, "DeviceClaim").values():
+            if report.has_readable("status"):
+                yield report.document
 
     def _nodes_of(self, claim: K8srmClaim) -> set[str]:
         nodes = {pool.name: pool.node for pool in self.pools}

@@ -20,11 +20,13 @@ from dralab.cel.syntax import Call, Comprehension, Expr, Ident, ListNode, Litera
 from dralab.cel.values import Map, Quantity
 from dralab.prototypes.findings import Finding, legacy
 from dralab.values.quantity import parse as parse_quantity
-from dralab.values.version import Version
+from dralab.values.version import Version, is_version
 
 READS: Final[frozenset[DevicePath]] = frozenset({("driver",), ("attributes",)})
 RELATIONS: Final = frozenset({"_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_"})
 MAKERS: Final = {"quantity": "quantity", "version": "semver"}
+ORDERS: Final = RELATIONS - {"_==_", "_!=_"}
+UNORDERED: Final = "version that is not semantic"
 MAX_COST: Final = 1_000_000
 ASSIGNMENT: Final = re.compile(r"(?<![=!<>])=(?!=)")
 
@@ -63,7 +65,7 @@ class K8srmExpression:
 
     def value(self, attributes: Mapping[str, Attribute]) -> bool:
         """Return its value for attributes; ValueError if it has none."""
-        kinds = tuple(attributes[n].type if n in attributes else "" for n in self.compared)
+        kinds = tuple(_kind(attributes.get(name)) for name in self.compared)
         program = self.programs.get(kinds)
         if program is None:
             program = self.programs[kinds] = self._compiled(
@@ -156,9 +158,16 @@ def value_of(item: Attribute) -> Any:
     [value] = item.values
     if item.type == "quantity":
         return Quantity(parse_quantity(str(value)))
-    if item.type == "version":
-        return Version.parse(str(value))
-    return value
+    return Version.parse(str(value)) if _kind(item) == "version" else value
+
+
+def _kind(item: Attribute | None) -> str:
+    """Return how an attribute is compared; empty if it is absent."""
+    if item is None:
+        return ""
+    if item.type == "version" and not is_version(str(item.values[0])):
+        return UNORDERED
+    return item.type
 
 
 def _children(node: Expr) -> list[Expr]:
@@ -204,7 +213,12 @@ def _typed(tree: Expr, kinds: Mapping[str, str]) -> Expr:
 
 def _compare(node: Call, left: Expr, right: Expr, kinds: Mapping[str, str]) -> None:
     for mine, other in ((left, right), (right, left)):
-        maker = MAKERS.get(kinds.get(attribute_name(mine), ""))
+        name = attribute_name(mine)
+        kind = kinds.get(name, "")
+        if kind == UNORDERED and node.function in ORDERS:
+            text = f'attribute "{name}" is not a semantic version: compare it with == or !='
+            raise CompileError(name, detail=text)
+        maker = MAKERS.get(kind)
         if maker is None or not _is_text(other):
             continue
         first, second = (left, _made(maker, right)) if mine is left else (_made(maker, left), right)

@@ -25,6 +25,9 @@ VERSION: Final = "v1alpha1"
 API_VERSION: Final = f"{GROUP}/{VERSION}"
 
 
+NOT_EMPTY: Final[Schema] = {"minLength": 1}
+
+
 # A list of capacities, or (in some of the prototype's files) a map from name to quantity.
 def capacities(description: str) -> Schema:
     """A list of ResourceCapacity; a map is read as such a list."""
@@ -34,13 +37,17 @@ def capacities(description: str) -> Schema:
     }
 
 
+CAPACITY: Final = struct(
+    {"name": text(), "capacity": quantity(), "blockSize": quantity("What is taken at once.")},
+    ("name", "capacity"),
+)
 ATTRIBUTE: Final = struct(
     {
         "name": text("Unique within the list."),
         "stringValue": text(),
         "intValue": integer(),
         "quantityValue": quantity(),
-        "semVerValue": text("A semantic version."),
+        "semVerValue": text("A version; semantic ones can be ordered."),
     },
     ("name",),
     "A name and exactly one typed value. A device's attributes win over its pool's.",
@@ -58,13 +65,13 @@ CONDITION: Final = struct(
 )
 CONFIG: Final = struct(
     {
-        "apiVersion": text(),
-        "kind": text(),
+        "apiVersion": text() | NOT_EMPTY,
+        "kind": text() | NOT_EMPTY,
         "namespace": text("A class may name any namespace; a claim's is its own."),
-        "name": text(),
+        "name": text() | NOT_EMPTY,
     },
     ("apiVersion", "kind", "name"),
-    "An object whose content is included as a copyto the claim's status when it is allocated.",
+    "An object whose content is copied to the claim's status when it is allocated.",
 )
 CONSTRAINTS: Final = text("A CEL expression over `device`; it must be true for every device.")
 MATCH: Final = array(text(), "Attributes whose values must be the same on all chosen devices.")
@@ -137,7 +144,16 @@ EARLY_CLAIM_FIELDS: Final[dict[str, Schema]] = {
     "topologies": array(anything(), "Stage K1."),
     "requests": array(anything(), "Stage K1: capacity requests."),
     "configs": array(CONFIG),
-    "claims": array(anything(), "Stage K3: claim instances."),
+    "claims": array(
+        struct(
+            {
+                "name": text("How containers refer to the devices."),
+                "oneOf": array(DETAIL, "The first of these that can be satisfied."),
+                **DETAIL_FIELDS,
+            }
+        ),
+        "Stage K3: instances, each a detail or alternatives.",
+    ),
 }
 CLAIM_SPEC: Final = struct(
     {
@@ -300,6 +316,40 @@ KINDS: Final[tuple[Schema, ...]] = (
         ),
     ),
 )
+POD_CLAIMS_STRUCT: Final[Schema] = struct(
+    {
+        "devices": array(
+            struct({"name": text("The name that containers use."), "class": text()}, ("class",)),
+            "A claim for one device of a class per entry, created for the pod.",
+        ),
+        "claimName": text("An existing DeviceClaim; other pods may share it.") | NOT_EMPTY,
+        "template": struct(
+            {
+                "claimName": text("The DeviceClaim whose spec is copied.") | NOT_EMPTY,
+                "labels": mapping(text()),
+                "annotations": mapping(text()),
+                "metadata": struct(
+                    {"labels": mapping(text()), "annotations": mapping(text())},
+                    description="Labels and annotations of the new claim.",
+                ),
+            },
+            ("claimName",),
+            "A claim for the pod with the spec of another claim.",
+        ),
+    }
+)
+# Stages K1 to K3.
+EARLY_POD_CLAIMS: Final[Schema] = array(
+    struct(
+        {
+            "name": text("The name that containers use."),
+            "claim": CLAIM_SPEC,
+            "template": CLAIM_SPEC,
+            "claimName": text() | NOT_EMPTY,
+            "claimTemplateName": text() | NOT_EMPTY,
+        }
+    )
+)
 # What a pod of this generation has beyond a core/v1 Pod.
 POD_CLAIMS: Final[Schema] = {
     "description": "The devices of the pod: exactly one of devices, claimName and template. "
@@ -307,23 +357,7 @@ POD_CLAIMS: Final[Schema] = {
     "x-kubernetes-preserve-unknown-fields": True,
     # Clients that compute a patch put a whole new value there: it may be a struct or a list.
     "x-kubernetes-patch-strategy": "replace",
-    "properties": {
-        "devices": array(
-            struct({"name": text("The name that containers use."), "class": text()}, ("class",)),
-            "A claim for one device of a class per entry, created for the pod.",
-        ),
-        "claimName": text("An existing DeviceClaim; other pods may share it."),
-        "template": struct(
-            {
-                "claimName": text("The DeviceClaim whose spec is copied."),
-                "labels": mapping(text()),
-                "annotations": mapping(text()),
-                "metadata": anything("Labels and annotations of the new claim."),
-            },
-            ("claimName",),
-            "A claim for the pod with the spec of another claim.",
-        ),
-    },
+    "properties": POD_CLAIMS_STRUCT["properties"],
 }
 CONTAINER_DEVICES: Final[Schema] = array(
     struct({"name": text()}, ("name",)), "Entries of the pod's devices that the container gets."

@@ -44,9 +44,10 @@ class K8srmClass:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Detail:
-    """Some devices of one class.
+    """Some devices of one class; `counted` if the author wrote how many.
 
-    From `minimum` to `maximum` devices, the fewest whose resources add up to `totals`.
+    From `minimum` to `maximum` devices, the fewest whose resources add up to `totals`. With `admin`
+    access devices in use count too; `everything`: all that there are, whatever the amounts.
     """
 
     class_name: str = ""
@@ -54,7 +55,9 @@ class Detail:
     driver: str = ""
     constraints: str = ""
     admin: bool = False
+    everything: bool = False
     minimum: int = 1
+    counted: bool = False
     maximum: int | None = None
     totals: Mapping[str, Number] = field(default_factory=dict)
     match: tuple[str, ...] = ()

@@ -5,6 +5,7 @@ from typing import Any
 
 from dralab.allocation.problem import Attribute
 from dralab.objects.metadata import spec_of
+from dralab.prototypes.k8srm.claim_forms import normalized_claim_spec
 from dralab.prototypes.k8srm.model import (
     ClaimSpec,
     ConfigRef,
@@ -18,7 +19,6 @@ from dralab.prototypes.k8srm.model import (
     PodEntry,
     Provided,
 )
-from dralab.prototypes.k8srm.normalize import normalized_claim_spec
 from dralab.values import labels
 from dralab.values.json_types import JsonObject
 from dralab.values.quantity import form_of, parse_any, render
@@ -173,6 +173,7 @@ def _early_entries(claims: Iterable[JsonObject]) -> Iterable[PodEntry]:
 
 def _detail(part: JsonObject, namespace: str) -> Detail:
     requests = dict(part.get("requests") or {})
+    counted = "devices" in requests
     minimum = int(parse_any(requests.pop("devices", 1)))
     return Detail(
         class_name=part.get("class") or "",
@@ -180,7 +181,9 @@ def _detail(part: JsonObject, namespace: str) -> Detail:
         driver=part.get("driver") or "",
         constraints=part.get("constraints") or "",
         admin=bool(part.get("adminAccess")),
+        everything=bool(part.get("adminAccess")),
         minimum=minimum,
+        counted=counted,
         maximum=part.get("maxDevices"),
         totals={name: parse_any(amount) for name, amount in requests.items()},
         match=tuple(part.get("matchAttributes") or ()),
