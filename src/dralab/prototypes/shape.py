@@ -29,8 +29,8 @@ class Shape:
     """What a kind, or a part of one, may hold: a structural schema.
 
     >>> toy = Shape({"type": "object", "properties": {"size": {"type": "integer"}}})
-    >>> [str(finding) for finding in toy.findings({"sise": 1}, "spec")]
-    ['spec.sise: Forbidden: unknown field, did you mean "size"?']
+    >>> [str(finding) for finding in toy.findings({"sizes": 1}, "spec")]
+    ['spec.sizes: Forbidden: unknown field, did you mean "size"?']
     """
 
     def __init__(self, raw: Mapping[str, Any], *, whole: bool = False) -> None:
