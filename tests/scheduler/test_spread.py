@@ -2,13 +2,14 @@
 
 import math
 import random
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from builders import pod, worker
-from dralab.scheduling import topology
-from dralab.scheduling.filters import MOST, NodeFilter
+from dralab.scheduling import scores, topology
+from dralab.scheduling.filters import NodeFilter
 from dralab.scheduling.nodes import NodeTable
 from dralab.scheduling.pods import pod_info
 
@@ -118,12 +119,6 @@ def test_hard_spread_is_what_a_loop_says(seed):
     assert allowed == [is_allowed(node) for node in range(len(cluster.nodes))]
 
 
-def normalised(raw, among):
-    chosen = [value for value, has in zip(raw, among, strict=True) if has]
-    low, high = min(chosen, default=0), max(chosen, default=0)
-    return [0 if high == low else (value - low) * MOST / (high - low) for value in raw]
-
-
 @pytest.mark.parametrize("seed", range(120))
 def test_points_for_closeness_are_what_a_loop_says(seed):
     chance = random.Random(seed)
@@ -138,7 +133,11 @@ def test_points_for_closeness_are_what_a_loop_says(seed):
     asked = pod("new", labels={"app": own}, topologySpreadConstraints=rules)
     asked["spec"]["affinity"] = {"podAffinity": {SOFT: [wished(*each) for each in wishes]}}
     among = [chance.random() < 0.8 for _ in range(size)]
-    found = topology.points(cluster.table, pod_info(asked), np.array(among))
+    state = SimpleNamespace(table=cluster.table, filters=NodeFilter(cluster.table))
+    plugins = {each.name: each for each in scores.PLUGINS}
+    wanted, fitting = pod_info(asked), np.array(among)
+    close = plugins["InterPodAffinity"].points(state, wanted, fitting)
+    even = plugins["PodTopologySpread"].points(state, wanted, fitting)
 
     theirs = [
         (cluster.domain(where, key), key, weight)
@@ -146,24 +145,40 @@ def test_points_for_closeness_are_what_a_loop_says(seed):
         for app, key, weight in held
         if app == own
     ]
-    near, crowded = [0.0] * size, [0.0] * size
+    near = [0] * size
     for node in range(size):
         for app, key, weight in wishes:
             value = cluster.domain(node, key)
             near[node] += weight * cluster.count(app, key, value) if value else 0
         for value, key, weight in theirs:
             near[node] += weight if value and cluster.domain(node, key) == value else 0
-        for each in rules:
-            key = each["topologyKey"]
-            value = cluster.domain(node, key)
-            kinds = len({cluster.domain(n, key) for n in range(size)} - {None})
-            count = cluster.count("x", key, value) if value else 0
-            crowded[node] += count * math.log(kinds + 2) + each["maxSkew"] - 1
-    close = normalised(near, among)
-    even = normalised([-each for each in crowded], among)
-    expected = [2 * (a + (b if rules else 0)) for a, b in zip(close, even, strict=True)]
-    if found is None:
-        assert not rules
-        assert set(expected) == {0}
+    chosen = [value for value, has in zip(near, among, strict=True) if has]
+    low, high = min(chosen, default=0), max(chosen, default=0)
+    if low == high:
+        assert close is None
     else:
-        assert found.tolist() == pytest.approx(expected)
+        assert close.tolist() == [int((each - low) / (high - low) * 100) for each in near]
+
+    keys = [each["topologyKey"] for each in rules]
+    labelled = [all(key in labels for key in keys) for labels, _ in cluster.nodes]
+    judged = [node for node in range(size) if among[node] and labelled[node]]
+    if not rules or not judged:
+        assert even is None
+        return
+    crowd = {}
+    for node in judged:
+        raw = 0.0
+        for each, key in zip(rules, keys, strict=True):
+            counted = [
+                number
+                for number in range(size)
+                if labelled[number]
+                and (each.get("nodeTaintsPolicy") != "Honor" or not cluster.nodes[number][1])
+            ]
+            count = cluster.count("x", key, cluster.domain(node, key), counted)
+            kinds = len({cluster.domain(number, key) for number in judged})
+            raw += count * math.log(kinds + 2) + each["maxSkew"] - 1
+        crowd[node] = math.floor(raw + 0.5)
+    low, high = min(crowd.values()), max(crowd.values())
+    expected = {node: (high + low - n) * 100 // high if high else 100 for node, n in crowd.items()}
+    assert even.tolist() == [expected.get(node, 0) for node in range(size)]

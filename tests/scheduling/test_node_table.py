@@ -1,14 +1,15 @@
 """The columns of nodes after any changes, against a table made anew, and pods read from the wire."""
 
 import random
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from builders import pod, worker
 from dralab.objects.host_ports import TakenPort, collide
-from dralab.scheduling import filters
-from dralab.scheduling.filters import NodeFilter, image_points, lacking, room, room_points
+from dralab.scheduling import filters, scores
+from dralab.scheduling.filters import NodeFilter, lacking, room
 from dralab.scheduling.nodes import NodeTable
 from dralab.scheduling.pods import pod_info, with_claimed
 
@@ -100,14 +101,14 @@ def said(table, probes):
         ]
         found["mask", number] = by_name(table, asked.mask(probe))
         found["reason", number] = {name: asked.reason(probe, row) for name, row in rows.items()}
-        points = asked.preference(probe)
-        found["preference", number] = None if points is None else by_name(table, points)
+        state = SimpleNamespace(table=table, filters=asked)
+        for plugin in scores.PLUGINS:
+            points = plugin.points(state, probe, table.live)
+            told = None if points is None else by_name(table, points)
+            found[plugin.name, number] = told
         found["room", number] = by_name(table, room(table, probe))
-        found["room points", number] = by_name(table, room_points(table, probe).round(6))
         ports = filters.ports_free(table, probe)
         found["ports free", number] = None if ports is None else by_name(table, ports)
-        points = image_points(table, probe)
-        found["image points", number] = None if points is None else by_name(table, points.round(6))
     return found
 
 
@@ -172,64 +173,6 @@ def test_a_change_tells_whether_it_may_help_a_pod():
     assert table.version == before + 8
 
 
-# --- points ---------------------------------------------------------------------------------------
-
-
-def test_an_image_counts_by_its_size_and_by_how_many_nodes_have_it():
-    table = NodeTable()
-    for number, sizes in enumerate(((500,), (500, 1200), (), ())):
-        made = worker(f"n{number}")
-        made["status"]["images"] = [
-            {"names": [f"{name}:latest"], "sizeBytes": size * MIB}
-            for name, size in zip("ab", sizes, strict=False)
-        ]
-        table.put_node(made)
-
-    def points(*images):
-        wanted = pod("p")
-        wanted["spec"]["containers"] = [{"name": name, "image": name} for name in images]
-        found = image_points(table, pod_info(wanted))
-        return None if found is None else found.round(2).tolist()
-
-    assert points("c") is None
-    # Half of the nodes have 500 MiB: 250 count, of which 23 are too few; 1,000 would be all.
-    assert points("a") == [round((250 - 23) / (1000 - 23) * 100, 2)] * 2 + [0, 0]
-    assert points("b")[1] == round((300 - 23) / (1000 - 23) * 100, 2)
-    assert points("a", "b") == [
-        round((250 - 23) / (2000 - 23) * 100, 2), round((550 - 23) / (2000 - 23) * 100, 2), 0, 0
-    ]  # fmt: skip
-
-
-def test_the_emptier_and_the_more_balanced_node_has_more_points():
-    table = NodeTable()
-    for name, cpu, memory in (("even", "4", "4Gi"), ("flat", "4", "1Gi"), ("none", "0", "0")):
-        table.put_node(worker(name, cpu=cpu, memory=memory))
-    table.put_node({"metadata": {"name": "bare"}, "spec": {}, "status": {}})
-    found = room_points(table, pod_info(pod("p", requests={"cpu": "1", "memory": "512Mi"})))
-    # What is left of cpu and memory, at half each, and how far apart the two are, at half.
-    assert found.tolist() == [
-        (0.75 + 0.875) * 50 + (1 - 0.125 / 2) * 100,
-        (0.75 + 0.5) * 50 + (1 - 0.25 / 2) * 100,
-        100,
-        100,
-    ]
-
-
-def test_taints_to_avoid_and_preferred_nodes_count_by_their_weights():
-    table = NodeTable()
-    avoid = {"key": "t", "effect": "PreferNoSchedule"}
-    table.put_node(worker("n0", labels={"zone": "a"}, taints=[avoid, {**avoid, "key": "u"}]))
-    table.put_node(worker("n1", labels={"zone": "b"}))
-    zone = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["b"]}]}
-    wished = [{"weight": 7, "preference": zone}]
-    affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": wished}}
-    asked = NodeFilter(table)
-    assert asked.preference(pod_info(pod("p", affinity=affinity))).tolist() == [-60, 14]
-    tolerant = pod("p", tolerations=[{"key": "t", "operator": "Exists"}])
-    assert asked.preference(pod_info(tolerant)).tolist() == [-30, 0]
-    assert [asked.avoided(pod_info(tolerant), row) for row in (0, 1)] == [1, 0]
-
-
 def test_a_pod_that_names_its_nodes_is_asked_about_them_alone():
     table = NodeTable()
     for name in ("n0", "n1", "n2"):
@@ -244,7 +187,6 @@ def test_a_pod_that_names_its_nodes_is_asked_about_them_alone():
         wanted = pod_info(pod("p", affinity={"nodeAffinity": required}))
         found = NodeFilter(table)
         reasons = [found.reason(wanted, row) for row in range(3)]
-        assert found.preference(wanted) is None
         return found.mask(wanted).tolist(), reasons
 
     elsewhere = "node(s) didn't match Pod's node affinity/selector"

@@ -7,6 +7,7 @@ filters of nodes count in base units (millicores, bytes, pieces); quotas count e
 import math
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
+from types import MappingProxyType
 from typing import Any, Final
 
 from dralab.values import quantity
@@ -29,19 +30,25 @@ def requested(resources: JsonObject | None) -> JsonDict:
     return {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
 
 
-def pod_requests(spec: JsonObject, claimed: Iterable[JsonObject] = ()) -> dict[str, int]:
+def pod_requests(
+    spec: JsonObject,
+    claimed: Iterable[JsonObject] = (),
+    *,
+    unsaid: Mapping[str, int] = MappingProxyType({}),
+) -> dict[str, int]:
     """Return what a pod asks of a node, in base units.
 
     Containers add up; an init container counts where it alone is larger than all that run
     after it; sidecars (init containers that restart) count for everything after them. What
     devices take (`claimed`, as in the pod's status) is added: a claim's mapping and the overhead
     per pod once, the overhead per container where a container uses the claim.
-    Requests of the pod itself replace the sum of all that.
+    Requests of the pod itself replace the sum of all that. A container counts for `unsaid` of the
+    resources that it does not name.
 
     >>> pod_requests({"containers": [{"resources": {"requests": {"cpu": "250m"}}}]})
     {'cpu': 250}
     """
-    total = requests_of_containers(spec, claimed)
+    total = requests_of_containers(spec, claimed, unsaid=unsaid)
     total.update(requests_of_pod(spec))
     if spec.get("overhead"):
         add(total, _in_base_units(spec["overhead"]))
@@ -54,13 +61,20 @@ def requests_of_pod(spec: JsonObject) -> Mapping[str, int]:
     return _in_base_units(requested(resources)) if resources else {}
 
 
-def requests_of_containers(spec: JsonObject, claimed: Iterable[JsonObject] = ()) -> dict[str, int]:
+def requests_of_containers(
+    spec: JsonObject,
+    claimed: Iterable[JsonObject] = (),
+    *,
+    unsaid: Mapping[str, int] = MappingProxyType({}),
+) -> dict[str, int]:
     """Return what the containers of a pod and its devices ask for together, in base units."""
     once, each = _of_claims(claimed)
 
     def of(container: JsonObject) -> dict[str, int]:
         resources = container.get("resources")
-        found = _in_base_units(requested(resources)) if resources else {}
+        found = dict(unsaid)
+        if resources:
+            found |= _in_base_units(requested(resources))
         if each:
             add(found, each.get(container["name"], {}))
         return found

@@ -15,7 +15,7 @@ import numpy as np
 from dralab.allocation.outcome import Outcome, Unknown, Unsatisfiable
 from dralab.objects.host_ports import NO_PORTS
 from dralab.objects.metadata import NamespacedName
-from dralab.scheduling import filters, topology
+from dralab.scheduling import filters, scores, topology
 from dralab.scheduling.allocatable import ClaimPlan, InsufficientResource, NodeShortage
 from dralab.scheduling.demands import BlockedPod, DemandReader, PodDemand
 from dralab.scheduling.devices import ClusterDevices
@@ -224,7 +224,7 @@ def _placed(
         return None
     if demand.claims or demand.extended:
         return _with_devices(state, pod, demand, fitting, outcomes, shortages)
-    row = int(np.argmax(_scores(state, pod, fitting)))
+    row = int(np.argmax(scores.total(state, pod, fitting)[0]))
     volumes = state.volume_plans(demand, row)
     return PodPlacement(pod, state.table.names[row], volumes=volumes or ())
 
@@ -234,7 +234,7 @@ def ranked(state: ClusterState, pod: PodInfo) -> list[str]:
     fitting = fits(state, pod, PodDemand())
     if not fitting.any():
         return []
-    rows = np.argsort(-_scores(state, pod, fitting), kind="stable")
+    rows = np.argsort(-scores.total(state, pod, fitting)[0], kind="stable")
     return [state.table.names[row] for row in rows if fitting[row]]
 
 
@@ -323,41 +323,47 @@ def _with_devices(  # noqa: PLR0917 - what is found out on the way goes into the
     outcomes: dict[str, Outcome],
     shortages: dict[str, NodeShortage],
 ) -> PodPlacement | None:
-    """Find devices on the best node that has them."""
+    """Find devices on the best node that has them.
+
+    Where points depend on the other nodes, all nodes are tried, up to RANKED_NODES: those without
+    devices do not count.
+    """
     names = state.table.names
-    scores = _scores(state, pod, fitting)
-    ranked: list[tuple[float, int, PodPlacement]] = []
-    while len(ranked) < RANKED_NODES:
-        row = int(np.argmax(scores))
-        score = float(scores[row])
-        if score == -np.inf:
+    points, relative = scores.total(state, pod, fitting)
+    most = RANKED_NODES if relative or demand.ranked else 1
+    left = fitting.copy()
+    placed: dict[int, NodeAttempt] = {}
+    while len(placed) < most:
+        row = int(np.argmax(points))
+        if points[row] == -np.inf:
             break
-        scores[row] = -np.inf
+        points[row] = -np.inf
         tried = on_node(state, pod, demand, row)
         if tried.shortage is not None:
             shortages[names[row]] = tried.shortage
         elif tried.refused is not None:
             outcomes[names[row]] = tried.refused
             if isinstance(tried.refused, Unsatisfiable) and tried.refused.fatal:
-                break
+                return None
         if tried.placement is None:
-            continue
-        if not demand.ranked or tried.points is None:
-            ranked = [(score, 0, tried.placement)]
-            break
-        ranked.append((score, tried.points, tried.placement))
-    if not ranked or _fails_elsewhere(state, pod, demand, scores, outcomes):
+            left[row] = False
+        else:
+            placed[row] = tried
+    if not placed or _fails_elsewhere(state, pod, demand, points, outcomes):
         return None
-    # KEP-4816: 8 points less the index for each request with alternatives; weight 2, normalised.
-    most = max(points for _, points, _ in ranked) or 1
-    return max(ranked, key=lambda item: item[0] + 2 * filters.MOST * item[1] / most)[2]
+    if len(placed) > 1:
+        points = scores.total(state, pod, left)[0]
+        ranks = scores.devices_points([tried.points or 0 for tried in placed.values()])
+        for row, more in zip(placed, ranks, strict=True):
+            points[row] += more
+    return placed[max(placed, key=lambda row: (points[row], -row))].placement
 
 
 def _fails_elsewhere(
     state: ClusterState,
     pod: PodInfo,
     demand: PodDemand,
-    scores: Scores,
+    points: Scores,
     outcomes: dict[str, Outcome],
 ) -> bool:
     """Return whether a selector fails on a node that was not tried; the outcome then says how.
@@ -367,8 +373,8 @@ def _fails_elsewhere(
     """
     if not demand.signature or state.is_sound(demand.signature):
         return False
-    for row in np.argsort(-scores, kind="stable")[:TRIED_NODES]:
-        if scores[row] == -np.inf:
+    for row in np.argsort(-points, kind="stable")[:TRIED_NODES]:
+        if points[row] == -np.inf:
             break
         refused = state.devices.plans(pod, demand, int(row)).refused
         if isinstance(refused, Unsatisfiable) and refused.fatal:
@@ -435,22 +441,6 @@ def refusal(
         shortages=dict(shortages),
         fatal=fatal,
     )
-
-
-def _scores(state: ClusterState, pod: PodInfo, fitting: Mask) -> Scores:
-    scores = filters.room_points(state.table, pod)
-    preference = state.filters.preference(pod)
-    if preference is not None:
-        scores += preference
-    if state.table.images:
-        images = filters.image_points(state.table, pod)
-        if images is not None:
-            scores += images
-    near = topology.points(state.table, pod, fitting)
-    if near is not None:
-        scores += near
-    scores[~fitting] = -np.inf
-    return scores
 
 
 def _elsewhere(state: ClusterState, demand: PodDemand) -> dict[str, Mask] | None:

@@ -5,8 +5,7 @@ TaintToleration, NodeAffinity, NodePorts, NodeResourcesFit).
 """
 
 from collections import OrderedDict
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -14,14 +13,11 @@ from dralab.objects import taints
 from dralab.objects.host_ports import collide
 from dralab.objects.nodes import PODS, UnfitReason, placement_refusal
 from dralab.objects.taints import tolerates
-from dralab.scheduling.nodes import REMEMBERED, Mask, NodeAnswerCache, NodeTable, Scores
+from dralab.scheduling.nodes import REMEMBERED, Mask, NodeAnswerCache, NodeTable, Numbers
 from dralab.scheduling.pods import PodInfo
 from dralab.values import labels
 
-# The API has no number for "the best there is"; scores go from 0 to this (framework.MaxNodeScore).
-MOST: Final = 100.0
-SMALL_IMAGES: Final = 23 * 1024 * 1024
-BIG_IMAGES: Final = 1000 * 1024 * 1024
+_Kept = tuple[NodeAnswerCache, NodeAnswerCache, NodeAnswerCache]
 
 
 class NodeFilter:
@@ -31,9 +27,7 @@ class NodeFilter:
         self.table = table
         self.reasons: list[str] = [""]
         self._numbers: dict[str, int] = {"": 0}
-        self._kept: OrderedDict[bytes, tuple[NodeAnswerCache, NodeAnswerCache | None]] = (
-            OrderedDict()
-        )
+        self._kept: OrderedDict[bytes, _Kept] = OrderedDict()
 
     def mask(self, pod: PodInfo) -> Mask:
         """Return the nodes that the pod's selector, affinity and tolerations let it use."""
@@ -55,27 +49,32 @@ class NodeFilter:
             return self._verdict(pod, row)
         return self.reasons[int(self._of(pod)[0].answers(self.table)[row])]
 
-    def preference(self, pod: PodInfo) -> Scores | None:
-        """Return the points of preferred node affinity and of taints one would rather avoid."""
-        kept = None if _named(pod) is not None else self._of(pod)[1]
-        if kept is None:
-            return None
-        return kept.answers(self.table).astype(np.float64)
+    def avoided_taints(self, pod: PodInfo, among: Mask) -> Numbers:
+        """Return how many PreferNoSchedule taints of each node the pod does not tolerate."""
+        return self._answers(pod, among, 1, self._avoided)
 
-    def avoided(self, pod: PodInfo, row: int) -> int:
-        """Return how many PreferNoSchedule taints of a node the pod does not tolerate."""
-        obj = self.table.objects[row]
-        return sum(
-            taint.get("effect") == taints.PREFER_NO_SCHEDULE
-            and not tolerates(pod.tolerations, taint)
-            for taint in ((obj or {}).get("spec") or {}).get("taints") or ()
-        )
+    def preferred_weights(self, pod: PodInfo, among: Mask) -> Numbers:
+        """Return the weights of the pod's preferred node affinity that each node meets."""
+        return self._answers(pod, among, 2, self._preferred)
 
-    def _of(self, pod: PodInfo) -> tuple[NodeAnswerCache, NodeAnswerCache | None]:
+    def _answers(
+        self, pod: PodInfo, among: Mask, which: int, ask: Callable[[PodInfo, int], int]
+    ) -> Numbers:
+        if _named(pod) is None:
+            return self._of(pod)[which].answers(self.table).astype(np.int64)
+        found = np.zeros(self.table.size, dtype=np.int64)
+        for row in np.flatnonzero(among):
+            found[row] = ask(pod, int(row))
+        return found
+
+    def _of(self, pod: PodInfo) -> _Kept:
         found = self._kept.get(pod.placement)
         if found is None:
-            verdict = NodeAnswerCache(lambda row: self._number(self._verdict(pod, row)))
-            found = verdict, NodeAnswerCache(lambda row: self._points(pod, row))
+            found = (
+                NodeAnswerCache(lambda row: self._number(self._verdict(pod, row))),
+                NodeAnswerCache(lambda row: self._avoided(pod, row)),
+                NodeAnswerCache(lambda row: self._preferred(pod, row)),
+            )
             self._kept[pod.placement] = found
             if len(self._kept) > REMEMBERED:
                 self._kept.popitem(last=False)
@@ -102,14 +101,20 @@ class NodeFilter:
         )
         return "" if refusal is None else str(refusal)
 
-    def _points(self, pod: PodInfo, row: int) -> int:
+    def _avoided(self, pod: PodInfo, row: int) -> int:
+        return sum(
+            taint.get("effect") == taints.PREFER_NO_SCHEDULE
+            and not tolerates(pod.tolerations, taint)
+            for taint in taints.taints_of(self.table.objects[row] or {})
+        )
+
+    def _preferred(self, pod: PodInfo, row: int) -> int:
         name, own = self.table.names[row], self.table.labels[row]
-        points = 0
-        for item in pod.preferred_nodes:
-            if labels.node_term_accepts(item["preference"], own, name):
-                # NodeAffinity has weight 2, TaintToleration 3 in the default profile.
-                points += 2 * item["weight"]
-        return points - 3 * 10 * self.avoided(pod, row)
+        return sum(
+            item["weight"]
+            for item in pod.preferred_nodes
+            if labels.node_term_accepts(item["preference"], own, name)
+        )
 
 
 def _named(pod: PodInfo) -> list[str] | None:
@@ -164,39 +169,4 @@ def ports_free(table: NodeTable, pod: PodInfo) -> Mask | None:
     for row, taken in table.ports_taken().items():
         if any(collide(mine, other) for mine in pod.ports for other in taken):
             found[row] = False
-    return found
-
-
-def room_points(table: NodeTable, pod: PodInfo) -> Scores:
-    """Return the points for emptiness (LeastAllocated) and balance (BalancedAllocation)."""
-    left = table.scored_free() - np.array(pod.scored, dtype=np.int64)[:, None]
-    # Where nothing is offered nothing is left: the share is not above 0 then.
-    share = left / np.maximum(table.scored_offer(), 1)
-    np.maximum(share, 0.0, out=share)
-    np.minimum(share, 1.0, out=share)
-    found: Scores = (share[0] + share[1]) * (MOST / 2) + (
-        1.0 - np.abs(share[0] - share[1]) / 2
-    ) * MOST
-    return found
-
-
-def image_points(table: NodeTable, pod: PodInfo) -> Scores | None:
-    """Return the points for images that a node has already; None if no node has any.
-
-    Source: ImageLocality. An image counts by its size and by the share of nodes that have it,
-    so that not all pods of one image go to one node; 23 MiB are too few to count, 1,000 MiB for
-    each container are all that counts.
-    """
-    known = [table.images[name] for name in pod.images if table.images.get(name)]
-    if not known:
-        return None
-    size = np.zeros(table.size)
-    for rows in known:
-        share = len(rows) / max(table.count, 1)
-        for row, amount in rows.items():
-            size[row] += amount * share
-    most = BIG_IMAGES * len(pod.images)
-    found: Scores = (np.clip(size, SMALL_IMAGES, most) - SMALL_IMAGES) * (
-        MOST / (most - SMALL_IMAGES)
-    )
     return found

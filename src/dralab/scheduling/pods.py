@@ -12,7 +12,7 @@ import orjson
 
 from dralab.kernel.clock import from_rfc3339
 from dralab.objects.host_ports import TakenPort, host_ports
-from dralab.objects.metadata import NamespacedName, key_of, status_of
+from dralab.objects.metadata import NamespacedName, is_deleting, key_of, status_of
 from dralab.objects.nodes import required_affinity
 from dralab.objects.pods import group_of
 from dralab.objects.requests import pod_requests
@@ -22,7 +22,7 @@ from dralab.values.json_types import JsonDict, JsonObject
 
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 # What a container that asks for nothing counts as in scores (schedutil.DefaultMilliCPURequest).
-SCORED_CPU, SCORED_MEMORY = 100, 200 * 1024 * 1024
+UNSAID: Final = {"cpu": 100, "memory": 200 * 1024 * 1024}
 # What required affinity of a pod that is there counts for those that come (hardPodAffinityWeight).
 REQUIRED_WEIGHT = 1
 HARD, SOFT = "DoNotSchedule", "ScheduleAnyway"
@@ -30,13 +30,20 @@ HARD, SOFT = "DoNotSchedule", "ScheduleAnyway"
 
 @dataclass(frozen=True, slots=True)
 class PodMatcher:
-    """Which existing pods a term selects; `namespaces` None means all of them."""
+    """Which existing pods a term selects; `namespaces` None means all of them.
+
+    Topology spread counts no pods in deletion, and none at all where its selector is empty
+    (`for_spread`).
+    """
 
     namespaces: frozenset[str] | None
     selector: labels.Selector
+    for_spread: bool = False
 
     def accepts(self, pod: "PodInfo") -> bool:
         """Return whether the term selects a pod."""
+        if self.for_spread and (is_deleting(pod.obj) or not self.selector.requirements):
+            return False
         if self.namespaces is not None and pod.key.namespace not in self.namespaces:
             return False
         return self.selector.accepts(pod.labels)
@@ -98,7 +105,9 @@ class PodInfo:
     gates: tuple[str, ...]
     # What devices take of the node, by claim: entries of nodeAllocatableResourceClaimStatuses.
     claimed: tuple[JsonObject, ...] = ()
+    # The images of its containers and volumes, and how many containers it has, for scores.
     images: tuple[str, ...] = ()
+    containers: int = 1
     # Names of its persistent volume claims, and whether each is made for it.
     volume_claims: tuple[tuple[str, bool], ...] = ()
 
@@ -127,7 +136,13 @@ def pod_info(
     preferred = node_affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
     tolerations = spec.get("tolerations") or ()
     selector = spec.get("nodeSelector") or {}
-    images = tuple(_image(container) for container in spec.get("containers") or ())
+    containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
+    named = [container.get("image") or "" for container in containers]
+    named += [
+        volume["image"].get("reference") or ""
+        for volume in spec.get("volumes") or ()
+        if volume.get("image")
+    ]
     needed = "requiredDuringSchedulingIgnoredDuringExecution"
     wished = "preferredDuringSchedulingIgnoredDuringExecution"
     together = tuple(read.term(term, REQUIRED_WEIGHT) for term in near.get(needed) or ())
@@ -143,7 +158,7 @@ def pod_info(
         priority=spec.get("priority") or 0,
         created=_time(metadata.get("creationTimestamp")),
         requests=requests,
-        scored=_scored(spec, requests),
+        scored=_scored(spec, claimed),
         placement=orjson.dumps(
             [selector, required, preferred, tolerations], option=orjson.OPT_SORT_KEYS
         ),
@@ -162,7 +177,8 @@ def pod_info(
         has_claims=bool(spec.get("resourceClaims")),
         gates=tuple(gate["name"] for gate in spec.get("schedulingGates") or ()),
         claimed=claimed,
-        images=images,
+        images=tuple(map(_image, named)),
+        containers=len(containers),
         volume_claims=tuple(claims_of(obj)) if spec.get("volumes") else (),
     )
 
@@ -172,7 +188,7 @@ def with_claimed(pod: PodInfo, claimed: Iterable[JsonObject]) -> PodInfo:
     spec = pod.obj["spec"]
     entries = tuple(claimed)
     requests = pod_requests(spec, entries)
-    return replace(pod, requests=requests, scored=_scored(spec, requests), claimed=entries)
+    return replace(pod, requests=requests, scored=_scored(spec, entries), claimed=entries)
 
 
 class _TermReader:
@@ -204,7 +220,7 @@ class _TermReader:
 
     def rule(self, wire: JsonObject) -> SpreadRule:
         return SpreadRule(
-            matcher=PodMatcher(frozenset((self.namespace,)), self.selector(wire)),
+            matcher=PodMatcher(frozenset((self.namespace,)), self.selector(wire), for_spread=True),
             key=wire["topologyKey"],
             max_skew=wire["maxSkew"],
             hard=wire.get("whenUnsatisfiable") != SOFT,
@@ -231,17 +247,14 @@ class _TermReader:
 _NOTHING: Final = labels.Selector((labels.Requirement("", "In", ()),))
 
 
-def _scored(spec: JsonObject, requests: Mapping[str, int]) -> tuple[int, int]:
-    count = len(spec.get("containers") or ())
-    return (
-        requests.get("cpu") or SCORED_CPU * count,
-        requests.get("memory") or SCORED_MEMORY * count,
-    )
+def _scored(spec: JsonObject, claimed: Iterable[JsonObject]) -> tuple[int, int]:
+    """Return the cpu and memory that a pod counts for: a container that asks for none has some."""
+    found = pod_requests(spec, claimed, unsaid=UNSAID)
+    return found.get("cpu", 0), found.get("memory", 0)
 
 
-def _image(container: JsonObject) -> str:
-    """Return a container's image as nodes name it: `latest` where it has no tag."""
-    name: str = container.get("image") or ""
+def _image(name: str) -> str:
+    """Return an image as nodes name it: `latest` where it has no tag."""
     return name if ":" in name.rpartition("/")[2] else f"{name}:latest"
 
 

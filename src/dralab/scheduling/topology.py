@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from dralab.objects.nodes import selects
 from dralab.objects.taints import REPELLING, taints_of, untolerated
-from dralab.scheduling.filters import MOST, NodeFilter
-from dralab.scheduling.nodes import Mask, NodeTable, Numbers, Scores
-from dralab.scheduling.pods import AffinityTerm, PodInfo, SpreadRule
+from dralab.scheduling.filters import NodeFilter
+from dralab.scheduling.nodes import Mask, NodeTable, Numbers
+from dralab.scheduling.pods import PodInfo, SpreadRule
 
 NO_AFFINITY = "node(s) didn't match pod affinity rules"
 NO_ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"
@@ -29,13 +29,13 @@ def restrictions(table: NodeTable, filters: NodeFilter, pod: PodInfo) -> list[tu
         found.append((NO_AFFINITY, _near(table, pod)))
     for term in pod.anti_affinity:
         count, ids = table.domains(term.key)
-        taken = _per_domain(count, ids, table.matching(term.matcher)) > 0
-        found.append((NO_ANTI_AFFINITY, ~_spread_out(taken, ids)))
+        taken = per_domain(count, ids, table.matching(term.matcher)) > 0
+        found.append((NO_ANTI_AFFINITY, ~spread_out(taken, ids)))
     for (matcher, key), carried in list(table.repelling.items()):
         if matcher.accepts(pod):
             count, ids = table.domains(key)
-            taken = _per_domain(count, ids, carried[: table.size]) > 0
-            found.append((REPELLED, ~_spread_out(taken, ids)))
+            taken = per_domain(count, ids, carried[: table.size]) > 0
+            found.append((REPELLED, ~spread_out(taken, ids)))
     return found
 
 
@@ -50,44 +50,16 @@ def is_awaited(pod: PodInfo, newcomer: PodInfo) -> bool:
     return near or any(rule.hard and rule.matcher.accepts(newcomer) for rule in pod.spread)
 
 
-def points(table: NodeTable, pod: PodInfo, among: Mask) -> Scores | None:
-    """Return the points for closeness and for even spread; None if no pod has a preference.
-
-    Closeness is what the pod prefers, and what pods that are there prefer or require of it.
-    """
-    found: Scores | None = None
-    wishes = [item for item in table.wishes.items() if item[0][0].accepts(pod)]
-    if pod.preferred_pods or wishes:
-        near = np.zeros(table.size)
-        for term in pod.preferred_pods:
-            near += term.weight * _domain_counts(table, term)
-        for (_, key), weights in wishes:
-            count, ids = table.domains(key)
-            near += _spread_out(_per_domain(count, ids, weights[: table.size]), ids)
-        found = 2 * _normalised(near, among)
-    soft = [rule for rule in pod.spread if not rule.hard]
-    if soft:
-        crowded = np.zeros(table.size)
-        for rule in soft:
-            count, ids = table.domains(rule.key)
-            counts = _per_domain(count, ids, table.matching(rule.matcher))
-            # Upstream weighs a key by the logarithm of its number of values.
-            crowded += _spread_out(counts, ids) * np.log(count + 2) + rule.max_skew - 1
-        even = 2 * _normalised(-crowded, among)
-        found = even if found is None else found + even
-    return found
-
-
 def _near(table: NodeTable, pod: PodInfo) -> Mask:
     found = np.ones(table.size, dtype=bool)
     labelled = np.ones(table.size, dtype=bool)
     matched = False
     for term in pod.affinity:
         count, ids = table.domains(term.key)
-        counts = _per_domain(count, ids, table.matching(term.matcher))
+        counts = per_domain(count, ids, table.matching(term.matcher))
         matched = matched or bool(counts.any())
         labelled &= ids >= 0
-        found &= _spread_out(counts > 0, ids)
+        found &= spread_out(counts > 0, ids)
     if not matched and all(term.matcher.accepts(pod) for term in pod.affinity):
         # The first of several pods that want to be together may go anywhere with the labels.
         return labelled
@@ -110,24 +82,23 @@ def _within_skew(
     table: NodeTable, filters: NodeFilter, pod: PodInfo, rule: SpreadRule, labelled: Mask
 ) -> Mask:
     count, ids = table.domains(rule.key)
-    eligible = table.live & labelled
-    if rule.honor_affinity or rule.honor_taints:
-        eligible = eligible & _counted_nodes(table, filters, pod, rule)
-    counts = _per_domain(count, ids, np.where(eligible, table.matching(rule.matcher), 0))
+    eligible = table.live & labelled & counted_nodes(table, filters, pod, rule)
+    counts = per_domain(count, ids, np.where(eligible, table.matching(rule.matcher), 0))
     present = np.bincount(ids[eligible], minlength=count)[:count] > 0
     domains = int(present.sum())
     least = int(counts[present].min()) if domains else 0
     if domains < rule.min_domains:
         least = 0
-    own = int(rule.matcher.accepts(pod))
-    return _spread_out(counts + own - least <= rule.max_skew, ids)
+    own = int(rule.matcher.selector.accepts(pod.labels))
+    return spread_out(counts + own - least <= rule.max_skew, ids)
 
 
-def _counted_nodes(table: NodeTable, filters: NodeFilter, pod: PodInfo, rule: SpreadRule) -> Mask:
+def counted_nodes(table: NodeTable, filters: NodeFilter, pod: PodInfo, rule: SpreadRule) -> Mask:
     """Return the nodes whose pods count for a rule: by default those the affinity accepts."""
     if rule.honor_affinity and rule.honor_taints:
         return filters.mask(pod)
-    if rule.honor_affinity and not pod.node_selector and pod.node_affinity is None:
+    chooses = rule.honor_affinity and (pod.node_selector or pod.node_affinity is not None)
+    if not rule.honor_taints and not chooses:
         return np.ones(table.size, dtype=bool)
     found = np.zeros(table.size, dtype=bool)
     for row in table.row_of.values():
@@ -139,30 +110,16 @@ def _counted_nodes(table: NodeTable, filters: NodeFilter, pod: PodInfo, rule: Sp
     return found
 
 
-def _domain_counts(table: NodeTable, term: AffinityTerm) -> Numbers:
-    count, ids = table.domains(term.key)
-    return _spread_out(_per_domain(count, ids, table.matching(term.matcher)), ids)
-
-
-def _per_domain(count: int, ids: Numbers, values: Numbers) -> Numbers:
+def per_domain(count: int, ids: Numbers, values: Numbers) -> Numbers:
     """Return the sum of a value per domain."""
     present = ids >= 0
     sums = np.bincount(ids[present], weights=values[present], minlength=count)
     return sums[:count].astype(np.int64)
 
 
-def _spread_out(per_domain: NDArray[Any], ids: Numbers) -> NDArray[Any]:
+def spread_out(per_domain: NDArray[Any], ids: Numbers) -> NDArray[Any]:
     """Return each node's value, by its domain; 0 or False if it has none."""
     found = np.zeros(ids.shape[0], dtype=per_domain.dtype)
     present = ids >= 0
     found[present] = per_domain[ids[present]]
     return found
-
-
-def _normalised(raw: Scores, among: Mask) -> Scores:
-    if not among.any():
-        return np.zeros_like(raw)
-    low, high = float(raw[among].min()), float(raw[among].max())
-    if high == low:
-        return np.zeros_like(raw)
-    return (raw - low) * (MOST / (high - low))

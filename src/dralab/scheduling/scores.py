@@ -1,0 +1,224 @@
+"""Which of the nodes that fit is best: kube-scheduler's score plugins with their default weights.
+
+Each gives a node 0 to 100 points, in whole numbers and rounded as there; a node's score is the sum
+of points times weight. Of several nodes with the highest score the first in the order of the nodes
+is taken (kube-scheduler takes any of them).
+
+Points for alternatives of a request (DynamicResources) are known only once devices were found:
+`cycle` adds them.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import numpy as np
+
+from dralab.scheduling.filters import NodeFilter
+from dralab.scheduling.nodes import Mask, NodeTable, Numbers, Scores
+from dralab.scheduling.pods import PodInfo, SpreadRule
+from dralab.scheduling.topology import counted_nodes, per_domain, spread_out
+
+# framework.MaxNodeScore.
+MOST: Final = 100
+DEVICES_WEIGHT: Final = 2
+MIB: Final = 1024 * 1024
+SMALL_IMAGES: Final = 23 * MIB
+BIG_IMAGES: Final = 1000 * MIB
+HOSTNAME: Final = "kubernetes.io/hostname"
+
+
+class ScoredNodes(Protocol):
+    """The part of a cluster's state that points are given for."""
+
+    @property
+    def table(self) -> NodeTable:
+        """The nodes and the pods on them."""
+        ...
+
+    @property
+    def filters(self) -> NodeFilter:
+        """What depends on the node and the kind of pod alone."""
+        ...
+
+
+Points = Callable[[ScoredNodes, PodInfo, Mask], Numbers | None]
+
+
+@dataclass(frozen=True, slots=True)
+class ScorePlugin:
+    """One of kube-scheduler's score plugins.
+
+    `points` returns what each node gets, or None where all get the same. `relative` points depend
+    on the nodes that a node is compared with.
+    """
+
+    name: str
+    weight: int
+    points: Points
+    relative: bool = False
+
+
+def total(state: ScoredNodes, pod: PodInfo, fitting: Mask) -> tuple[Scores, bool]:
+    """Return the score of each node (-inf: it does not fit), and whether points are relative."""
+    found = np.zeros(state.table.size, dtype=np.int64)
+    relative = False
+    for plugin in PLUGINS:
+        points = plugin.points(state, pod, fitting)
+        if points is not None:
+            found += plugin.weight * points
+            relative = relative or plugin.relative
+    scores: Scores = found.astype(np.float64)
+    scores[~fitting] = -np.inf
+    return scores, relative
+
+
+def devices_points(ranks: list[int]) -> list[int]:
+    """Return what nodes get for the alternatives that were chosen there (KEP-4816), weighted.
+
+    Each has 8 points less the index for each request with alternatives.
+    """
+    most = max(ranks, default=0) or 1
+    return [DEVICES_WEIGHT * (MOST * rank // most) for rank in ranks]
+
+
+# --- the plugins -------------------------------------------------------------------------------
+
+
+def _least_allocated(state: ScoredNodes, pod: PodInfo, fitting: Mask) -> Numbers:
+    """Return points for emptiness: the mean of what is left of cpu and memory."""
+    del fitting
+    offer = state.table.scored_offer()
+    left = state.table.scored_free() - np.array(pod.scored, dtype=np.int64)[:, None]
+    share = np.maximum(left, 0) * MOST // np.maximum(offer, 1)
+    counted = (offer > 0).sum(axis=0)
+    found: Numbers = (share * (offer > 0)).sum(axis=0) // np.maximum(counted, 1)
+    return found
+
+
+def _balanced(state: ScoredNodes, pod: PodInfo, fitting: Mask) -> Numbers | None:
+    """Return points for cpu and memory that are used alike, as the pod makes it better or worse."""
+    del fitting
+    asked = np.array([pod.requests.get("cpu", 0), pod.requests.get("memory", 0)], dtype=np.int64)
+    if not asked.any():
+        return None
+    table = state.table
+    offer = table.scored_offer()
+    used = offer - np.stack([table.free("cpu"), table.free("memory")])
+    with_pod = _evenness(used + asked[:, None], offer)
+    found: Numbers = MOST // 2 + (MOST // 2 + with_pod - _evenness(used, offer)) // 2
+    return found
+
+
+def _evenness(used: Numbers, offer: Numbers) -> Numbers:
+    share = np.minimum(used / np.maximum(offer, 1), 1.0)
+    # Where only one of the two is offered there is nothing to compare.
+    apart = np.where((offer > 0).all(axis=0), np.abs((share[0] - share[1]) / 2), 0.0)
+    found: Numbers = ((1 - apart) * float(MOST)).astype(np.int64)
+    return found
+
+
+def _taints(state: ScoredNodes, pod: PodInfo, fitting: Mask) -> Numbers | None:
+    """Return points for few taints that the pod would rather avoid."""
+    avoided = state.filters.avoided_taints(pod, fitting)
+    most = int(avoided[fitting].max(initial=0))
+    return None if not most else MOST - MOST * avoided // most
+
+
+def _node_affinity(state: ScoredNodes, pod: PodInfo, fitting: Mask) -> Numbers | None:
+    """Return points for the weights of the preferred terms that a node meets."""
+    if not pod.preferred_nodes:
+        return None
+    weights = state.filters.preferred_weights(pod, fitting)
+    most = int(weights[fitting].max(initial=0))
+    return None if not most else MOST * weights // most
+
+
+def _spread(state: ScoredNodes, pod: PodInfo, fitting: Mask) -> Numbers | None:
+    """Return points for even spread, of the rules that are wishes."""
+    rules = [rule for rule in pod.spread if not rule.hard]
+    if not rules:
+        return None
+    table = state.table
+    labelled = table.live.copy()
+    for rule in rules:
+        labelled &= table.domains(rule.key)[1] >= 0
+    among = fitting & labelled
+    if not among.any():
+        return None
+    raw = np.zeros(table.size)
+    for rule in rules:
+        counts, domains = _crowd(state, pod, rule, labelled, among)
+        raw += counts * np.log(domains + 2) + (rule.max_skew - 1)
+    crowd: Numbers = np.floor(raw + 0.5).astype(np.int64)
+    low, high = int(crowd[among].min()), int(crowd[among].max())
+    points = MOST * (high + low - crowd) // high if high else np.full_like(crowd, MOST)
+    return np.where(among, points, 0)
+
+
+def _crowd(
+    state: ScoredNodes, pod: PodInfo, rule: SpreadRule, labelled: Mask, among: Mask
+) -> tuple[Numbers, int]:
+    """Return the pods that a rule counts in each node's domain, and the number of domains."""
+    table = state.table
+    matching = table.matching(rule.matcher)
+    if rule.key == HOSTNAME:
+        return matching, int(among.sum())
+    count, ids = table.domains(rule.key)
+    counted = labelled & counted_nodes(table, state.filters, pod, rule)
+    sums = per_domain(count, ids, np.where(counted, matching, 0))
+    return spread_out(sums, ids), len(np.unique(ids[among]))
+
+
+def _pods(state: ScoredNodes, pod: PodInfo, fitting: Mask) -> Numbers | None:
+    """Return points for closeness: what the pod prefers, and what pods there wish of it."""
+    table = state.table
+    wishes = [item for item in table.wishes.items() if item[0][0].accepts(pod)]
+    if not (pod.preferred_pods or wishes):
+        return None
+    near = np.zeros(table.size, dtype=np.int64)
+    for term in pod.preferred_pods:
+        count, ids = table.domains(term.key)
+        near += term.weight * spread_out(per_domain(count, ids, table.matching(term.matcher)), ids)
+    for (_, key), weights in wishes:
+        count, ids = table.domains(key)
+        near += spread_out(per_domain(count, ids, weights[: table.size]), ids)
+    if not fitting.any():
+        return None
+    low, high = int(near[fitting].min()), int(near[fitting].max())
+    if low == high:
+        return None
+    found: Numbers = (float(MOST) * ((near - low) / float(high - low))).astype(np.int64)
+    return found
+
+
+def _images(state: ScoredNodes, pod: PodInfo, fitting: Mask) -> Numbers | None:
+    """Return points for images that a node has already.
+
+    An image counts by its size and by the share of nodes that have it, so that not all pods of one
+    image go to one node; 23 MiB are too few to count, 1,000 MiB for each container are all that
+    counts.
+    """
+    del fitting
+    table: NodeTable = state.table
+    known = [table.images[name] for name in pod.images if table.images.get(name)]
+    if not known:
+        return None
+    size = np.zeros(table.size, dtype=np.int64)
+    for rows in known:
+        share = len(rows) / max(table.count, 1)
+        for row, amount in rows.items():
+            size[row] += int(float(amount) * share)
+    most = BIG_IMAGES * pod.containers
+    return MOST * (np.clip(size, SMALL_IMAGES, most) - SMALL_IMAGES) // (most - SMALL_IMAGES)
+
+
+PLUGINS: Final = (
+    ScorePlugin("TaintToleration", 3, _taints, relative=True),
+    ScorePlugin("NodeAffinity", 2, _node_affinity, relative=True),
+    ScorePlugin("NodeResourcesFit", 1, _least_allocated),
+    ScorePlugin("PodTopologySpread", 2, _spread, relative=True),
+    ScorePlugin("InterPodAffinity", 2, _pods, relative=True),
+    ScorePlugin("NodeResourcesBalancedAllocation", 1, _balanced),
+    ScorePlugin("ImageLocality", 1, _images),
+)
