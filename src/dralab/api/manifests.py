@@ -107,6 +107,7 @@ class ManifestProblem:
     object: str
     message: str
     field: str = ""
+    error: FieldError | None = None
 
     def __str__(self) -> str:
         return (
@@ -370,7 +371,7 @@ def _problems(
         for error in errors:
             line = field_line(known, found.origin, error.field)
             origin = Origin(found.origin.file, found.origin.document, line, found.origin.inside)
-            yield ManifestProblem(origin, found.title.strip(), str(error))
+            yield ManifestProblem(origin, found.title.strip(), str(error), error=error)
 
 
 def field_line(known: Mapping[str, int], origin: Origin, path: str) -> int:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dralab.cli._terminal import echo
+
 if TYPE_CHECKING:
     from dralab.api.resource.features import Features
     from dralab.runtime.live import LiveEngine
@@ -36,7 +38,7 @@ class RuntimeChoice(click.Choice[str]):
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the runtime's present name."""
         if value == "pretend":
-            click.echo("warning: --runtime pretend is now --runtime simulated", err=True)
+            echo("warning: --runtime pretend is now --runtime simulated", err=True)
             value = "simulated"
         return super().convert(value, param, ctx)
 
@@ -140,7 +142,7 @@ def run_until_told(manager: "Manager", engine: "LiveEngine", name: str) -> None:
 
     def ready() -> None:
         collect_rarely()
-        click.echo(f"ready: {name}")
+        echo(f"ready: {name}")
 
     manager.caches.when_synced(ready)
     over = threading.Event()

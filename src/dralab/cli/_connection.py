@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dralab.cli._terminal import LogFormatter, echo
 from dralab.cli.errors import UnusableInput
 
 if TYPE_CHECKING:
@@ -63,7 +64,9 @@ class ClusterConnection:
         from dralab.runtime.resources import NODES
 
         level = logging.DEBUG if verbose else logging.WARNING
-        logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s")
+        handler = logging.StreamHandler()
+        handler.setFormatter(LogFormatter("%(levelname)s %(name)s: %(message)s"))
+        logging.basicConfig(level=level, handlers=[handler])
         client = RemoteClient(self.access(), throttle=throttle)
         try:
             client.list(NODES)
@@ -73,7 +76,7 @@ class ClusterConnection:
             if error.reason != "Forbidden" and not waits:
                 raise UnusableInput(error.message) from error
             if waits:
-                click.echo(f"{error.message}; trying again", err=True)
+                echo(f"{error.message}; trying again", err=True)
         return client
 
 

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from dralab.cli._terminal import LogFormatter
+
 if TYPE_CHECKING:
     from dralab.cli._connection import ClusterConnection
     from dralab.runtime.remote import RemoteClient
@@ -37,7 +39,7 @@ class ClientFlags:
 
         handler = logging.StreamHandler()
         as_json = self.logging_format == "json"
-        handler.setFormatter(JsonFormatter() if as_json else logging.Formatter(TEXT))
+        handler.setFormatter(JsonFormatter() if as_json else LogFormatter(TEXT))
         level = logging.DEBUG if self.verbosity >= DEBUG else logging.INFO
         logging.basicConfig(level=level if self.verbosity else logging.WARNING, handlers=[handler])
         throttle = Throttle(self.qps, self.burst) if self.qps > 0 else None

@@ -15,6 +15,7 @@ from dralab.capacity.steps import MoveStep, Step
 from dralab.cli import objects
 from dralab.cli._inventory import InventorySource
 from dralab.cli._output import refuse
+from dralab.cli._terminal import echo
 from dralab.cli.errors import UnusableInput
 from dralab.kernel.clock import WallClock
 from dralab.objects.metadata import key_of
@@ -36,7 +37,7 @@ def apply_steps(
         client=client,
         clock=WallClock(),
         pause=_pause,
-        tell=click.echo,
+        tell=echo,
         keep=_keep,
         dropped=lambda file: Path(file).unlink(),
         reread=lambda: ClusterModel(objects.inventory(source)),
@@ -57,8 +58,8 @@ def apply_steps(
         if isinstance(stop.step, MoveStep)
         else f"after {stop.moved} of {moves} moves"
     )
-    click.echo(f"stopped {where}: {stop.why}", err=True)
-    click.echo("Ask again for a plan that starts from here.", err=True)
+    echo(f"stopped {where}: {stop.why}", err=True)
+    echo("Ask again for a plan that starts from here.", err=True)
     sys.exit(1)
 
 

@@ -6,9 +6,8 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-import click
-
 from dralab.cli._output import echo_table
+from dralab.cli._terminal import echo
 from dralab.cli.errors import UnusableInput
 from dralab.files.reading import read_own
 
@@ -28,9 +27,9 @@ def print_status(root: Path) -> None:
     if rows:
         echo_table([["DRIVER", "VERSION", "STATE", "ENDPOINT"], *rows])
     elif not problems:
-        click.echo(f"no driver has registered below {root / 'plugins_registry'}", err=True)
+        echo(f"no driver has registered below {root / 'plugins_registry'}", err=True)
     for text in problems:
-        click.echo(f"not registered: {text}", err=True)
+        echo(f"not registered: {text}", err=True)
 
 
 def _plugins(root: Path) -> list[dict[str, Any]]:

@@ -17,6 +17,7 @@ from dralab.cli import generations
 from dralab.cli._inventory import InventorySource
 from dralab.cli._output import echo_json, echo_objects, echo_table
 from dralab.cli._own_generation import named, own
+from dralab.cli._terminal import echo
 from dralab.objects.metadata import spec_of
 from dralab.objects.nodes import unavailable
 from dralab.prototypes.findings import copied
@@ -60,11 +61,11 @@ def allocate_older(
     results = [(placement, why.text) for _, placement, why in _placed(named(api), source, node)]
     refused = [each for each in results if not isinstance(each[0], PlacedPod)]
     if not results:
-        click.echo("nothing in the input requests devices", err=True)
+        echo("nothing in the input requests devices", err=True)
     if output == "table":
         echo_table([COLUMNS, *(row for placement, _ in results for row in _rows(placement))], gap=3)
         if refused:
-            click.echo()
+            echo()
     else:
         claims = [
             claim
@@ -74,7 +75,7 @@ def allocate_older(
         ]
         echo_objects(claims, output)
     for placement, why in refused:
-        click.echo(f"{_title(placement.pod)}: {why}", err=output != "table")
+        echo(f"{_title(placement.pod)}: {why}", err=output != "table")
     return 1 if refused else 0
 
 
@@ -97,9 +98,9 @@ def explain_older(
     if output == "json":
         echo_json([{key: each[key] for key in each if key != "text"} for each in told])
     elif told:
-        click.echo("\n\n".join(each["text"] for each in told))
+        echo("\n\n".join(each["text"] for each in told))
     else:
-        click.echo("nothing in the input asks for devices", err=True)
+        echo("nothing in the input asks for devices", err=True)
     return 0 if all(each["fits"] for each in told) else 1
 
 

@@ -1,13 +1,15 @@
 """What commands print: the option -o, and one writer for each of its formats."""
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final, TypeVar
 
 import click
 import orjson
 import yaml
+
+from dralab.cli._terminal import echo, echo_json_text, escaped
 
 # libyaml writes the same text about five times as fast.
 DUMPER: Final[Any] = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
@@ -29,7 +31,7 @@ def output_option(*formats: str) -> Callable[[Command], Command]:
 
 def echo_json(value: object) -> None:
     """Print a value as indented JSON."""
-    click.echo(orjson.dumps(value, option=orjson.OPT_INDENT_2))
+    echo_json_text(orjson.dumps(value, option=orjson.OPT_INDENT_2))
 
 
 def yaml_texts(objects: Iterable[Any]) -> Iterator[str]:
@@ -49,20 +51,31 @@ def echo_objects(objects: Iterable[Any], output: str) -> None:
         echo_json({"apiVersion": "v1", "kind": "List", "items": list(objects)})
         return
     for text in yaml_texts(objects):
-        click.echo(text, nl=False)
+        echo(text, nl=False)
 
 
-def echo_table(rows: Sequence[Sequence[str]], gap: int = 2) -> None:
-    """Print rows in columns, `gap` spaces apart; the first row holds the headings."""
-    for line in table_lines(rows, gap):
-        click.echo(line)
+def echo_table(
+    rows: Sequence[Sequence[str]], gap: int = 2, *, numbers: Collection[int] = ()
+) -> None:
+    """Print rows in columns, `gap` spaces apart; the first row holds the headings.
+
+    The columns of `numbers` are aligned to the right.
+    """
+    for line in table_lines(rows, gap, numbers=numbers):
+        echo(line)
 
 
-def table_lines(rows: Sequence[Sequence[str]], gap: int = 2) -> Iterator[str]:
-    """Yield rows as lines of columns, `gap` spaces apart."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+def table_lines(
+    rows: Sequence[Sequence[str]], gap: int = 2, *, numbers: Collection[int] = ()
+) -> Iterator[str]:
+    """Yield rows as lines of columns, `gap` spaces apart, as `echo_table` prints them."""
+    shown = [[escaped(cell).replace("\n", "\\n") for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
+    for row in shown:
+        cells = [
+            cell.rjust(width) if place in numbers else cell.ljust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
         yield (" " * gap).join(cells).rstrip()
 
 
@@ -71,11 +84,11 @@ def echo_values(values: Mapping[str, Any], output: str) -> None:
     if output == "json":
         echo_json(values)
     elif output == "yaml":
-        click.echo(yaml.dump(dict(values), Dumper=DUMPER, sort_keys=False), nl=False)
+        echo(yaml.dump(dict(values), Dumper=DUMPER, sort_keys=False), nl=False)
     else:
         width = max((len(key) for key in values), default=0)
         for key, value in values.items():
-            click.echo(f"{key.ljust(width)}  {_cell(value)}")
+            echo(f"{key.ljust(width)}  {_cell(value)}")
 
 
 def refuse(problems: Sequence[object], helps: Iterable[str] = ()) -> None:
@@ -83,12 +96,12 @@ def refuse(problems: Sequence[object], helps: Iterable[str] = ()) -> None:
     if not problems:
         return
     for problem in problems[:MOST_PROBLEMS]:
-        click.echo(f"Error: {problem}", err=True)
+        echo(f"Error: {problem}", err=True)
     more = len(problems) - MOST_PROBLEMS
     if more > 0:
-        click.echo(f"Error: and {more} more", err=True)
+        echo(f"Error: and {more} more", err=True)
     for text in islice(helps, MOST_PROBLEMS):
-        click.echo(text, err=True)
+        echo(text, err=True)
     sys.exit(2)
 
 

@@ -8,6 +8,7 @@ from typing import Protocol, TypeVar
 import click
 
 from dralab.cli._progress import watching
+from dralab.cli._terminal import echo
 from dralab.simulation.errors import InputError, InputProblems
 
 FILE = click.Path(path_type=Path, dir_okay=False)
@@ -41,13 +42,13 @@ def watched(title: str, work: ResumableRun[Answer]) -> Answer:
 
 def keep(save: Callable[[Path], None], path: Path) -> None:
     """Report that a run was stopped, and write its checkpoint."""
-    click.echo("stopped; partial results saved", err=True)
+    echo("stopped; partial results saved", err=True)
     try:
         save(path)
     except InputError as error:
-        click.echo(f"no checkpoint written: {error.problem}", err=True)
+        echo(f"no checkpoint written: {error.problem}", err=True)
     else:
-        click.echo(f"resume with --resume {path}", err=True)
+        echo(f"resume with --resume {path}", err=True)
 
 
 @contextmanager
@@ -56,13 +57,13 @@ def bad_input() -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        click.echo(f"Error: {error}", err=True)
+        echo(f"Error: {error}", err=True)
         raise SystemExit(2) from None
 
 
 def report_skipped(problems: InputProblems) -> None:
     """Report on stderr what --lenient skipped."""
     for error in problems.skipped[:10]:
-        click.echo(f"skipped: {error}", err=True)
+        echo(f"skipped: {error}", err=True)
     if len(problems.skipped) > 10:
-        click.echo(f"skipped: {len(problems.skipped) - 10} more", err=True)
+        echo(f"skipped: {len(problems.skipped) - 10} more", err=True)

@@ -15,6 +15,7 @@ from dralab.cli._inventory import InventorySource, inventory_options
 from dralab.cli._older import allocate_older, older_generation
 from dralab.cli._output import echo_objects, echo_table, output_option
 from dralab.cli._own_generation import generation_option
+from dralab.cli._terminal import echo
 from dralab.cli.generations import API_NAMES
 from dralab.explanation.answers import placed_on
 from dralab.explanation.why import why
@@ -87,7 +88,7 @@ def allocate(source: InventorySource, api: str | None, node: str, policy: str, o
             for each in cluster.pending()
         ]
     if not results:
-        click.echo("nothing in the input requests devices", err=True)
+        echo("nothing in the input requests devices", err=True)
     if output == "table":
         _table(results)
     else:
@@ -104,7 +105,7 @@ def _best(cluster: Snapshot) -> list[Placed | UnplacedItem]:
         raise click.UsageError(str(error)) from None
     served = {each.title: place for each, place in zip(batch, places, strict=True)}
     apart = f" ({optimum.apart} nodes were left out)" if optimum.apart else ""
-    click.echo(
+    echo(
         f"optimal: {optimum.served} of {len(batch)} served together; no allocation serves more "
         f"than {optimum.bound:g}{apart}",
         err=True,
@@ -132,9 +133,9 @@ def _table(results: Sequence[Placed | UnplacedItem]) -> None:
     echo_table(rows, gap=3)
     refused = [each for each in results if isinstance(each, UnplacedItem)]
     if refused:
-        click.echo()
+        echo()
     for each in refused:
-        click.echo(f"{each.pending.title}: {each.reason}")
+        echo(f"{each.pending.title}: {each.reason}")
 
 
 def _rows(each: Placed | UnplacedItem) -> Iterator[tuple[str, ...]]:
@@ -164,5 +165,5 @@ def _structured(results: Sequence[Placed | UnplacedItem], output: str) -> None:
             items += each.objects()
         else:
             items += each.pending.claims
-            click.echo(f"{each.pending.title}: {each.reason}", err=True)
+            echo(f"{each.pending.title}: {each.reason}", err=True)
     echo_objects(items, output)

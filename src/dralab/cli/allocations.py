@@ -9,6 +9,7 @@ import click
 from dralab.cli import generations
 from dralab.cli._output import echo_json, output_option
 from dralab.cli._own_generation import generation_option, named
+from dralab.cli._terminal import echo
 from dralab.cli.errors import UnusableInput
 
 BUDGET = 50_000_000
@@ -59,10 +60,10 @@ def allocations(
     except BudgetError:
         raise UnusableInput(f"more than {budget} search steps: raise --budget") from None
     except ValueError as error:
-        click.echo(f"no devices: {error}", err=True)
+        echo(f"no devices: {error}", err=True)
         sys.exit(1)
     if not sets:
-        click.echo(_none_on(cluster, pod, node), err=True)
+        echo(_none_on(cluster, pod, node), err=True)
     if what == "first":
         sets = sets[:1]
     _print(sets, what, output)
@@ -78,7 +79,7 @@ def _pod(cluster: Any, file: str, api: str) -> Any:
         raise click.UsageError(f"{file}: no pod of {api}")
     if len(found) > 1:
         namespace, name = _key(found[0])
-        click.echo(f"{file} holds {len(found)} pods: using {namespace}/{name}", err=True)
+        echo(f"{file} holds {len(found)} pods: using {namespace}/{name}", err=True)
     return found[0]
 
 
@@ -118,11 +119,11 @@ def _print(sets: Sequence[tuple[str, list[str]]], what: str, output: str) -> Non
         echo_json(found)
     elif what == "count":
         for node, count in _counts(sets).items():
-            click.echo(f"{node}: {count}", err=True)
-        click.echo(str(len(sets)))
+            echo(f"{node}: {count}", err=True)
+        echo(str(len(sets)))
     else:
         for node, devices in sets:
-            click.echo(f"{node}: {' '.join(devices)}")
+            echo(f"{node}: {' '.join(devices)}")
 
 
 def _counts(sets: Sequence[tuple[str, list[str]]]) -> dict[str, int]:

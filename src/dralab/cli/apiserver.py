@@ -26,6 +26,7 @@ from dralab.cli._authentication import (
 )
 from dralab.cli._components import address_of, duration_of, features_of
 from dralab.cli._serving import SERVICES, files_of, listening_on, range_of, switches_of
+from dralab.cli._terminal import echo
 from dralab.cli.errors import UnusableInput
 from dralab.kernel.clock import SECOND
 from dralab.runtime.garbage import collect_rarely
@@ -402,7 +403,7 @@ async def _serve(
         # A busy scheduler in this process yields to the server every millisecond instead of every
         # five: the median of a concurrent get falls from 5.3 to 1.3 ms.
         sys.setswitchinterval(0.001)
-        click.echo(f"ready: {cluster.url}")
+        echo(f"ready: {cluster.url}")
         await over.wait()
         note("stopping")
 
@@ -527,5 +528,5 @@ def _raise_limits() -> None:
 
 def note(text: str) -> None:
     """Print a line for the user on stderr."""
-    click.echo(text, err=True)
+    echo(text, err=True)
     sys.stderr.flush()

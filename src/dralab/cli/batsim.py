@@ -5,6 +5,7 @@ from functools import partial
 import click
 
 from dralab.cli._runs import bad_input
+from dralab.cli._terminal import echo
 from dralab.cli.simulate_jobs import SCHEDULERS
 
 
@@ -47,8 +48,8 @@ def batsim(socket: str, scheduler: str, protocol: str, form: str, once: bool) ->
             count = serve(
                 MAKERS[scheduler](),
                 socket,
-                ready=lambda address: click.echo(f"listening on {address}", err=True),
+                ready=lambda address: echo(f"listening on {address}", err=True),
             )
-            click.echo(f"the simulation ended after {count} messages", err=True)
+            echo(f"the simulation ended after {count} messages", err=True)
             if once:
                 return

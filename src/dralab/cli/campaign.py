@@ -1,12 +1,14 @@
 """`dralab campaign`: a grid of scenarios, schedulers and seeds."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
-from dralab.cli._output import echo_json, output_option
+from dralab.cli._output import echo_json, echo_table, output_option
 from dralab.cli._runs import FILE, bad_input
+from dralab.cli._terminal import echo, echo_over
 
 
 @click.command()
@@ -48,29 +50,24 @@ def campaign(
 
         def tell(done: int, reused: int, total: int) -> None:
             if sys.stderr.isatty():
-                click.echo(f"\r{done}/{total} runs ({reused} kept)", err=True, nl=False)
+                echo_over(f"{done}/{total} runs ({reused} kept)")
 
         try:
             numbers = executors.run(found.cases, folder, chosen, progress=tell)
         except KeyboardInterrupt:
-            click.echo(
+            echo(
                 f"stopped; finished runs are kept in {folder}. Run the same command again to "
                 f"continue",
                 err=True,
             )
             raise SystemExit(1) from None
         table = comparison.write(found, numbers, folder)
-    click.echo(f"wrote runs, campaign.csv and report.html to {folder}", err=True)
+    echo(f"wrote runs, campaign.csv and report.html to {folder}", err=True)
     if output == "json":
         echo_json(table)
         return
-    from rich.console import Console
-    from rich.table import Table
-
-    shown = Table(box=None, pad_edge=False)
-    for column in comparison.COLUMNS:
-        shown.add_column(column, justify="left" if column in comparison.COLUMNS[:3] else "right")
+    rows: list[Sequence[str]] = [comparison.COLUMNS]
     for row in table:
         cells = [row[column] for column in comparison.COLUMNS]
-        shown.add_row(*(f"{c:,.3f}" if isinstance(c, float) else str(c or "") for c in cells))
-    Console(width=None if sys.stdout.isatty() else 160).print(shown)
+        rows.append([f"{c:,.3f}" if isinstance(c, float) else str(c or "") for c in cells])
+    echo_table(rows, numbers=range(3, len(comparison.COLUMNS)))

@@ -9,6 +9,7 @@ import click
 
 from dralab.api.yaml_documents import YamlError, single
 from dralab.cli._own_generation import named
+from dralab.cli._terminal import echo
 from dralab.cli.errors import UnusableInput
 from dralab.cli.generations import API_NAMES, stdin
 from dralab.files.reading import read
@@ -54,7 +55,7 @@ def cel(expression: str, api: str, attributes: Path | None, driver: str, strict:
         answer = EVALUATORS[api](expression, items, driver, strict)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-    click.echo("true" if answer else "false")
+    echo("true" if answer else "false")
     sys.exit(0 if answer else 1)
 
 

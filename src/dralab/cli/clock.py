@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from dralab.cli._components import duration_of
+from dralab.cli._terminal import echo
 from dralab.cli.errors import UnusableInput
 from dralab.kernel.clock import WallClock, from_rfc3339, rfc3339
 
@@ -153,7 +154,7 @@ class _Interruption:
 
 
 def _note(line: str) -> None:
-    click.echo(f"clock: {line}", err=True)
+    echo(f"clock: {line}", err=True)
 
 
 def _start(text: str | None) -> int:

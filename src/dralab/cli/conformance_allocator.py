@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from dralab.allocation.check.conformance import judged, readable
+from dralab.cli._terminal import echo
 from dralab.cli.conformance import content
 
 
@@ -43,15 +44,15 @@ def command(file: Path, results: Path | None, verbose: bool) -> None:
         )
         if each.problems:
             failed += 1
-            click.echo(f"FAIL {each.name}")
+            echo(f"FAIL {each.name}")
             for problem in each.problems:
-                click.echo(f"     {problem}")
+                echo(f"     {problem}")
         else:
             passed += 1
             if verbose:
-                click.echo(f"ok   {each.name}")
+                echo(f"ok   {each.name}")
     if results is not None:
         results.write_text("".join(lines), encoding="utf-8")
-    click.echo(f"{passed} passed, {failed} failed")
+    echo(f"{passed} passed, {failed} failed")
     if failed:
         sys.exit(1)

@@ -7,6 +7,7 @@ import click
 
 from dralab.apiserver.conformance.replay import RecordingError, Replay, cases_of
 from dralab.apiserver.conformance.senders import TOKEN, InProcess, OverHttp, Sender
+from dralab.cli._terminal import echo
 from dralab.cli.conformance import content
 from dralab.cli.errors import UnusableInput
 
@@ -42,17 +43,17 @@ def command(file: Path, server: str | None, token: str, insecure: bool, verbose:
             if not outcome.problems:
                 passed += 1
                 if verbose:
-                    click.echo(f"ok   {outcome.number} {outcome.name}")
+                    echo(f"ok   {outcome.number} {outcome.name}")
                 continue
             if outcome.on_purpose:
                 different += 1
-                click.echo(f"diff {outcome.number} {outcome.name}: {outcome.on_purpose}")
+                echo(f"diff {outcome.number} {outcome.name}: {outcome.on_purpose}")
                 continue
             failed += 1
-            click.echo(f"FAIL {outcome.number} {outcome.name}")
+            echo(f"FAIL {outcome.number} {outcome.name}")
             for problem in outcome.problems:
-                click.echo(f"     {problem}")
+                echo(f"     {problem}")
     except OSError as error:
         raise UnusableInput(f"{server}: {error}") from None
-    click.echo(f"{passed} passed, {failed} failed, {different} different on purpose")
+    echo(f"{passed} passed, {failed} failed, {different} different on purpose")
     sys.exit(1 if failed else 0)

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from dralab.cel.conformance import run_cases
+from dralab.cli._terminal import echo
 from dralab.cli.conformance import content
 
 
@@ -31,13 +32,13 @@ def command(file: Path, verbose: bool) -> None:
     for outcome in run_cases(cases):
         if outcome.problems:
             failed += 1
-            click.echo(f"FAIL {outcome.name}")
+            echo(f"FAIL {outcome.name}")
             for problem in outcome.problems:
-                click.echo(f"     {problem}")
+                echo(f"     {problem}")
         else:
             passed += 1
             if verbose:
-                click.echo(f"ok   {outcome.name}")
-    click.echo(f"{passed} passed, {failed} failed")
+                echo(f"ok   {outcome.name}")
+    echo(f"{passed} passed, {failed} failed")
     if failed:
         sys.exit(1)

@@ -7,6 +7,7 @@ import click
 from dralab.cli import generations
 from dralab.cli._output import echo_objects, output_option
 from dralab.cli._own_generation import generation_option, own
+from dralab.cli._terminal import echo
 from dralab.prototypes import own_conversion
 from dralab.prototypes.conversion import classic, reading
 from dralab.prototypes.conversion.neutral import Scene
@@ -69,7 +70,7 @@ def convert(
     objects = written(scene, target)
     echo_objects(objects, output)
     for note in dict.fromkeys(scene.notes):
-        click.echo(f"{note.level}: {note}", err=True)
+        echo(f"{note.level}: {note}", err=True)
     if any(note.level == "lost" for note in scene.notes):
         raise click.exceptions.Exit(1)
 

@@ -18,6 +18,7 @@ from dralab.cli import objects
 from dralab.cli._execution import apply_steps
 from dralab.cli._inventory import InventorySource, inventory_options
 from dralab.cli._output import echo_json, echo_table, output_option
+from dralab.cli._terminal import echo
 from dralab.scheduling.cycle import PodPlacement
 from dralab.scheduling.model import ClusterModel
 from dralab.scheduling.pods import PodInfo
@@ -113,16 +114,16 @@ def defragment(
         echo_json(structured_moves(found))
     elif output == "commands":
         for line in commands(steps(model, found)):
-            click.echo(line)
+            echo(line)
     else:
         _print(model, found, costs, explain=explain)
     if found.clearings and apply:
-        click.echo()
+        echo()
         apply_steps(source, list(steps(model, found)), consent, timeout)
     elif apply:
-        click.echo("\nNothing was changed: no pod is to be moved.")
+        echo("\nNothing was changed: no pod is to be moved.")
     elif found.clearings and output == "table":
-        click.echo("\nNothing was changed. -o commands prints the kubectl commands.")
+        echo("\nNothing was changed. -o commands prints the kubectl commands.")
     sys.exit(1 if found.unserved else 0)
 
 
@@ -155,18 +156,18 @@ def _waiting(model: ClusterModel, name: str) -> PodInfo:
 
 def _print(model: ClusterModel, found: Defragmentation, costs: MoveCosts, *, explain: bool) -> None:
     for line in _verdict(found, costs):
-        click.echo(line)
+        echo(line)
     if found.fitting or found.clearings:
-        click.echo()
+        echo()
         echo_table([("STEP", "POD", "FROM", "TO", "DEVICES"), *_steps(found)])
     if explain and found.clearings:
-        click.echo()
+        echo()
         for line in _reasons(model, found):
-            click.echo(line)
+            echo(line)
     if found.unserved:
-        click.echo("\nstill waiting:")
+        echo("\nstill waiting:")
         for each in found.unserved:
-            click.echo(f"  {each.pod.key}: {each.why}")
+            echo(f"  {each.pod.key}: {each.why}")
 
 
 def _verdict(found: Defragmentation, costs: MoveCosts) -> Iterator[str]:

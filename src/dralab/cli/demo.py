@@ -4,8 +4,9 @@ import threading
 from typing import TYPE_CHECKING, Final
 
 import click
-from rich.console import Console
-from rich.table import Table
+
+from dralab.cli._output import echo_table
+from dralab.cli._terminal import echo
 
 if TYPE_CHECKING:
     from dralab.cluster import Cluster
@@ -34,7 +35,7 @@ def demo(show: bool) -> None:
     from dralab.components.control_plane import ControlPlane
 
     if show:
-        click.echo(example.text(), nl=False)
+        echo(example.text(), nl=False)
         return
     host, _, port = DEFAULT.rpartition(":")
     cluster = Cluster(Options(host=host, port=int(port)), components=[ControlPlane()])
@@ -84,11 +85,7 @@ def _pages(cluster: "Cluster") -> dict[str, str]:
 
 
 def _show(outcomes: "list[PodOutcome]", pages: dict[str, str]) -> None:
-    # Wide enough for the example, so that a pipe gets whole lines.
-    console = Console(width=None if Console().is_terminal else 118, highlight=False)
-    table = Table(box=None, pad_edge=False)
-    for title in ("POD", "NODE", "CLAIM", "DEVICES"):
-        table.add_column(title)
+    rows = [("POD", "NODE", "CLAIM", "DEVICES")]
     for outcome in outcomes:
         if not outcome.node:
             continue
@@ -100,8 +97,8 @@ def _show(outcomes: "list[PodOutcome]", pages: dict[str, str]) -> None:
                 if given.claim == claim
             )
             first = (outcome.pod, outcome.node) if number == 0 else ("", "")
-            table.add_row(*first, claim, devices)
-    console.print(table)
+            rows.append((*first, claim, devices))
+    echo_table(rows)
     for outcome in outcomes:
         if not outcome.node:
-            click.echo(f"\n{pages.get(outcome.pod, outcome.why)}")
+            echo(f"\n{pages.get(outcome.pod, outcome.why)}")

@@ -16,6 +16,7 @@ import click
 
 from dralab.cli._connection import ClusterConnection, optional_cluster
 from dralab.cli._output import echo_json, echo_table, output_option
+from dralab.cli._terminal import echo, echo_json_text
 from dralab.cli.errors import UnusableInput
 from dralab.files.reading import read
 
@@ -200,7 +201,7 @@ def check(
     def tell(result: "CheckResult") -> None:
         if verbose:
             mark = reports.MARKS[result.outcome]
-            click.echo(f"{mark} {result.check.id} {result.seconds:.1f} s", err=True)
+            echo(f"{mark} {result.check.id} {result.seconds:.1f} s", err=True)
 
     # Drivers are in sessions of their own: who ends the command ends them, too.
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
@@ -408,11 +409,9 @@ def _print(report: "Report", output: str) -> None:
     from dralab.drivercheck import reports
 
     if output == "json":
-        click.echo(reports.as_json(report), nl=False)
+        echo_json_text(reports.as_json(report), nl=False)
         return
     for line in reports.failures(result for result in report.results if _unkept(result)):
-        click.echo(line)
+        echo(line)
     echo_table(reports.matrix(report))
-    click.echo(
-        f"{report.driver or report.target}: {reports.verdict(report)} ({report.seconds:.1f} s)"
-    )
+    echo(f"{report.driver or report.target}: {reports.verdict(report)} ({report.seconds:.1f} s)")

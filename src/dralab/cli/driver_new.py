@@ -7,6 +7,7 @@ from typing import Final
 
 import click
 
+from dralab.cli._terminal import echo
 from dralab.cli.errors import UnusableInput
 from dralab.values.names import subdomain_problems
 
@@ -200,4 +201,4 @@ def new(name: str, directory: Path | None) -> None:
         raise UnusableInput(f"{root} exists: choose another --directory") from error
     except OSError as error:
         raise UnusableInput(f"cannot write {root}: {error.strerror or error}") from error
-    click.echo(f"wrote {root}/; next: cd {root} && python -m pytest", err=True)
+    echo(f"wrote {root}/; next: cd {root} && python -m pytest", err=True)

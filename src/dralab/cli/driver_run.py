@@ -13,6 +13,7 @@ import click
 
 from dralab.cli._components import CDI, ROOT, run_until_told
 from dralab.cli._connection import ClusterConnection, cluster_options
+from dralab.cli._terminal import echo
 from dralab.cli.apiserver import note
 from dralab.cli.errors import UnusableInput
 
@@ -85,7 +86,7 @@ def run(
     from dralab.runtime.manager import Manager
 
     if "help" in fault_texts:
-        click.echo(described())
+        echo(described())
         return
     try:
         faults = [parse(text) for text in fault_texts]

@@ -8,6 +8,7 @@ import click
 from dralab.cli._output import echo_json, echo_table, output_option
 from dralab.cli._progress import keeping_results, watching
 from dralab.cli._runs import FILE, bad_input
+from dralab.cli._terminal import echo
 from dralab.cli.errors import UnusableInput
 
 if TYPE_CHECKING:
@@ -123,9 +124,9 @@ def replay(
         found = replays.read(file)
     loaded, expected = _prepared(scenario or found.scenario)
     if loaded.digest != found.digest:
-        click.echo("note: the scenario or its files have changed since the failure", err=True)
+        echo("note: the scenario or its files have changed since the failure", err=True)
     if found.version != __version__:
-        click.echo(f"note: recorded by dralab {found.version}, this is {__version__}", err=True)
+        echo(f"note: recorded by dralab {found.version}, this is {__version__}", err=True)
     result = run_trial(loaded, expected, found.faults, found.seed)
     history = result.history
     if html is not None:
@@ -134,12 +135,12 @@ def replay(
         html.write_text(page, encoding="utf-8")
     shown = history.entries if everything else replays.told_entries(history)
     for line in timeline(shown, width=width):
-        click.echo(line)
+        echo(line)
     if not result.failed:
-        click.echo(f"does not fail: {found.violation}")
+        echo(f"does not fail: {found.violation}")
         return
     for violation in result.violations:
-        click.echo(str(violation))
+        echo(str(violation))
     raise SystemExit(1)
 
 
@@ -170,9 +171,9 @@ def _prepared(scenario: Path) -> "tuple[TrialScenario, ExpectedEnd]":
     try:
         return loaded, expected_end(loaded)
     except ScenarioFails as failure:
-        click.echo(f"Error: {scenario}: {failure}", err=True)
+        echo(f"Error: {scenario}: {failure}", err=True)
     except ApiError as error:
-        click.echo(f"Error: {scenario}: manifests: {error.message}", err=True)
+        echo(f"Error: {scenario}: manifests: {error.message}", err=True)
     raise SystemExit(2)
 
 
@@ -220,22 +221,22 @@ def _echo_failure(number: int, failure: "ExplainedFailure", path: Path | None) -
 
     seeds = ", ".join(map(str, failure.seeds[:5])) + (", …" if len(failure.seeds) > 5 else "")
     plural = "" if len(failure.seeds) == 1 else "s"
-    click.echo(f"failure {number}: {len(failure.seeds)} seed{plural} ({seeds})")
+    echo(f"failure {number}: {len(failure.seeds)} seed{plural} ({seeds})")
     for line in replays.told(failure):
-        click.echo(f"  {line}".rstrip())
+        echo(f"  {line}".rstrip())
     if path is not None:
-        click.echo(f"  replay: dralab dst replay {path}")
-    click.echo()
+        echo(f"  replay: dralab dst replay {path}")
+    echo()
 
 
 def _echo_totals(result: "SearchResult", seconds: float) -> None:
     pairs = len(result.coverage.counts)
-    click.echo(
+    echo(
         f"{result.seeds} seeds: {result.seeds - result.failed} pass, {result.failed} fail "
         f"({len(result.failures)} different); {pairs} pairs of place and fault covered"
     )
     each = seconds / max(result.seeds, 1)
-    click.echo(f"{seconds:.1f}s, {each:.3f}s a trial", err=True)
+    echo(f"{seconds:.1f}s, {each:.3f}s a trial", err=True)
 
 
 def _echo_coverage(result: "SearchResult") -> None:

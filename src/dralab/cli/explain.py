@@ -12,6 +12,7 @@ from dralab.cli._inventory import InventorySource, inventory_options
 from dralab.cli._older import explain_older, older_generation
 from dralab.cli._output import echo_json, output_option
 from dralab.cli._own_generation import generation_option
+from dralab.cli._terminal import echo
 from dralab.cli.generations import API_NAMES
 from dralab.explanation.answers import NoResult, already_allocated, answers
 from dralab.explanation.codes import CODES, code_text
@@ -79,7 +80,7 @@ def explain(
     if namespace:
         asked = [each for each in asked if each.namespace == namespace]
     if not asked:
-        click.echo("nothing in the input asks for devices", err=True)
+        echo("nothing in the input asks for devices", err=True)
     try:
         told = list(answers(cluster, pending, asked, node=node, spots=spots, every_node=every_node))
     except NoResult as error:
@@ -93,7 +94,7 @@ def _print(told: Sequence[dict[str, Any]], output: str) -> None:
         shown = [{key: each[key] for key in each if key != "text"} for each in told]
         echo_json(shown)
     else:
-        click.echo("\n\n".join(each["text"] for each in told))
+        echo("\n\n".join(each["text"] for each in told))
 
 
 def _of_code(code: str, output: str) -> None:
@@ -110,4 +111,4 @@ def _of_code(code: str, output: str) -> None:
     if output == "json":
         echo_json(asdict(found))
     else:
-        click.echo(code_text(found))
+        echo(code_text(found))

@@ -8,6 +8,7 @@ import click
 
 from dralab.cli._output import echo_objects, output_option
 from dralab.cli._taints import device_taint, node_taint
+from dralab.cli._terminal import echo
 from dralab.cli.errors import UnusableInput
 from dralab.fleet import rendering, shapes
 from dralab.fleet.model import SampleFleet
@@ -109,7 +110,7 @@ def _write_sysfs(sample: SampleFleet, directory: Path) -> None:
             count = write(tree(sample, node), place)
         except OSError as error:
             raise UnusableInput(f"{place} cannot be written: {error.strerror}") from error
-        click.echo(f"wrote {count} files and links of {node.name} to {place}", err=True)
+        echo(f"wrote {count} files and links of {node.name} to {place}", err=True)
 
 
 def _label(text: str) -> tuple[str, str]:

@@ -13,6 +13,7 @@ from dralab.api.snapshots.files import is_snapshot, unpacked
 from dralab.api.yaml_documents import YamlError, documents
 from dralab.cli._own_generation import found as found_in
 from dralab.cli._own_generation import named, own
+from dralab.cli._terminal import echo
 from dralab.cli.errors import UnusableInput
 from dralab.files.sources import MAX_BYTES, SourceError, files_of
 from dralab.objects.metadata import metadata_of
@@ -178,12 +179,10 @@ def objects(files: Sequence[str], api: str) -> list[JsonDict]:
     made = ToEvolution(scene).objects()
     lost = [note for note in scene.notes if note.level == "lost"]
     for note in lost:
-        click.echo(f"Error: {note}", err=True)
+        echo(f"Error: {note}", err=True)
     if lost:
         sys.exit(2)
-    click.echo(
-        f"converted from k8srm to evolution: {len(older)} of {len(found)} documents", err=True
-    )
+    echo(f"converted from k8srm to evolution: {len(older)} of {len(found)} documents", err=True)
     generation = named(api)
     rest = [item for item in found if item not in older]
     return [*rest, *(generation.read(item).document for item in made)]
@@ -203,7 +202,7 @@ def good(documents_read: Iterable[InputDocument]) -> list[JsonDict]:
             objects.append(each.report.document)
     if problems:
         for problem in problems:
-            click.echo(f"Error: {problem}", err=True)
+            echo(f"Error: {problem}", err=True)
         sys.exit(2)
     return objects
 

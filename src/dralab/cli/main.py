@@ -4,12 +4,14 @@ Commands are imported only when they are run: `dralab up` promises to be ready i
 """
 
 import importlib
+import logging
 from collections.abc import Mapping
 from typing import Final
 
 import click
 
 from dralab import __version__
+from dralab.cli._terminal import LogFormatter, escaped
 from dralab.cli.errors import UnusableInput
 
 # name → (module:attribute, one line for `dralab --help`), in the order in which help shows them.
@@ -100,12 +102,19 @@ class LazyGroup(click.Group):
 
     def invoke(self, ctx: click.Context) -> object:
         """Run a command; report an OSError, such as a full disk, in one line."""
+        if logging.lastResort is not None:  # prints what is logged where no command sets it up
+            logging.lastResort.setFormatter(LogFormatter())
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
             raise  # click ends quietly when the reader closes the pipe
         except OSError as error:
-            raise click.ClickException(str(error)) from error
+            told = error.strerror or str(error)
+            where = f"{error.filename}: " if error.filename is not None else ""
+            raise click.ClickException(escaped(f"{where}{told}")) from error
+        except click.ClickException as error:
+            error.message = escaped(error.message)  # type: ignore[misc]  # click shows it next
+            raise
         except click.exceptions.Exit:
             raise
         except Exception as error:

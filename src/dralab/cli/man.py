@@ -8,6 +8,7 @@ from typing import Final
 import click
 
 from dralab import __version__
+from dralab.cli._terminal import echo
 from dralab.cli.errors import UnusableInput
 
 EXIT_CODES: Final = (
@@ -43,7 +44,7 @@ def man(directory: Path) -> None:
                 count += 1
     except OSError as error:
         raise UnusableInput(f"{directory}: {error.strerror or error}") from error
-    click.echo(f"wrote {count} pages to {directory}", err=True)
+    echo(f"wrote {count} pages to {directory}", err=True)
 
 
 def pages(root: click.Command, name: str) -> Iterator[tuple[str, str]]:

@@ -1,7 +1,6 @@
 """Shared by the commands on files and clusters: the inventory, or exit code 2 with all errors."""
 
 import gc
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -9,7 +8,6 @@ from itertools import islice
 from typing import Final
 
 import click
-import orjson
 
 from dralab.allocation import v1
 from dralab.allocation.backlog import Pending
@@ -26,6 +24,7 @@ from dralab.capacity.placement_rules import PlacementRules
 from dralab.cli._inventory import InventorySource, merged
 from dralab.cli._output import refuse
 from dralab.cli._spots import FileSpots
+from dralab.cli._terminal import echo
 from dralab.cli.errors import UnusableInput
 from dralab.cli.generations import stdin
 from dralab.explanation.cel_repairs import repaired
@@ -38,7 +37,6 @@ from dralab.objects.pods import is_finished
 from dralab.scheduling.snapshot import Snapshot
 from dralab.values.json_types import JsonDict
 
-UNCOMPILED: Final = re.compile(r'Invalid value: ("(?:[^"\\]|\\.)*"): compilation failed')
 MOST_EXAMPLES: Final = 2_000
 """Devices of the input for which a corrected expression is tried."""
 MANY: Final = 500_000
@@ -114,8 +112,13 @@ def _repairs(read: Manifests) -> Iterator[str]:
     )
     devices = list(islice(wires, MOST_EXAMPLES))
     for problem in read.problems:
-        if found := UNCOMPILED.search(problem.message):
-            text = repaired(orjson.loads(found[1]), devices)
+        error = problem.error
+        if (
+            error is not None
+            and error.reason == "FieldValueInvalid"
+            and error.field.endswith(".cel.expression")
+        ):
+            text = repaired(error.value, devices)
             if text:
                 yield f"help: did you mean `{' '.join(text.split())}`?"
 
@@ -154,13 +157,13 @@ def _tell(read: Manifests) -> None:
     _tell_newer(read.newer)
     if read.skipped:
         files = f"{len(read.skipped)} files" if len(read.skipped) > 1 else "1 file"
-        click.echo(f"skipped {files} without objects that matter for devices", err=True)
+        echo(f"skipped {files} without objects that matter for devices", err=True)
 
 
 def _tell_newer(fields: Counter[tuple[str, str]]) -> None:
     for (kind, path), count in sorted(fields.items()):
         times = f"{count} times" if count > 1 else "once"
-        click.echo(
+        echo(
             f"{kind}: unknown field {path} ({times}) is ignored: a newer Kubernetes wrote it",
             err=True,
         )

@@ -10,6 +10,7 @@ from dralab.allocation import partitions as core
 from dralab.allocation.problem import Derivation, DeviceSelector, Slice
 from dralab.cli import generations
 from dralab.cli._output import echo_json, output_option, refuse
+from dralab.cli._terminal import echo
 from dralab.cli.errors import UnusableInput
 
 BIG = 1_000_000
@@ -49,7 +50,7 @@ def partitions(
     api = generations.chosen((item for _, item, _ in generations.raw(files)), api)
     chosen = _cards(files, api, node, gpu)
     if not chosen:
-        click.echo("the input has no partitionable device", err=True)
+        echo("the input has no partitionable device", err=True)
         sys.exit(1)
     left = limit
     found: list[dict[str, Any]] = []
@@ -66,12 +67,12 @@ def partitions(
             if output == "json":
                 found.append({"node": place, "card": card.name, "devices": names})
             else:
-                click.echo(f"[{' '.join(names)}]")
-        click.echo(f"{place}: {card.name}: {number} sets", err=True)
+                echo(f"[{' '.join(names)}]")
+        echo(f"{place}: {card.name}: {number} sets", err=True)
         if count and output == "json":
             found.append({"node": place, "card": card.name, "count": number})
         elif count:
-            click.echo(str(number))
+            echo(str(number))
     if output == "json":
         answer: Any = found
         if count:

@@ -16,6 +16,7 @@ from dralab.capacity.planning import removable as nodes_that_can_go
 from dralab.cli import objects
 from dralab.cli._inventory import InventorySource, inventory_options
 from dralab.cli._output import echo_json, echo_table, output_option
+from dralab.cli._terminal import echo
 from dralab.files.reading import read
 from dralab.scheduling.model import ClusterModel
 
@@ -88,7 +89,7 @@ def plan(
         echo_json(_structured(planned))
     else:
         for line in _page(planned, prices):
-            click.echo(line)
+            echo(line)
     sys.exit(1 if planned.unserved else 0)
 
 
@@ -166,18 +167,18 @@ def _tell_removable(found: Removable, output: str) -> None:
             }
         )
         return
-    click.echo(f"{_nodes(len(found.nodes))} can go, in this order; {_nodes(len(found.stay))} stay")
+    echo(f"{_nodes(len(found.nodes))} can go, in this order; {_nodes(len(found.stay))} stay")
     if found.nodes:
         rows = [
             (name, ", ".join(f"{pod.key} to {to}" for pod, to in moves) or "-")
             for name, moves in found.nodes
         ]
-        click.echo()
+        echo()
         echo_table([("NODE", "PODS THAT MOVE"), *rows])
     for name, why in list(found.stay.items())[:SHOWN]:
-        click.echo(f"{name} stays: {why}")
+        echo(f"{name} stays: {why}")
     if len(found.stay) > SHOWN:
-        click.echo(f"and {len(found.stay) - SHOWN} more stay")
+        echo(f"and {len(found.stay) - SHOWN} more stay")
 
 
 def _nodes(number: int) -> str:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from dralab.cli._terminal import echo
 from dralab.cli.apiserver import default_data, note
 from dralab.cli.errors import UnusableInput
 
@@ -34,5 +35,5 @@ def restore(file: Path, data: Path | None) -> None:
         raise click.ClickException(str(error)) from error
     except StorageUnavailable as error:
         raise UnusableInput(str(error)) from error
-    click.echo(revision)
+    echo(revision)
     note(f"restored {file}; serve it with: dralab up --data {place}")

@@ -12,6 +12,7 @@ from dralab.cli._connection import ClusterConnection, optional_cluster
 from dralab.cli._older import why_not
 from dralab.cli._output import echo_objects, output_option
 from dralab.cli._own_generation import generation_option, named, own
+from dralab.cli._terminal import echo
 from dralab.cli.schedule_early import schedule_early
 from dralab.objects.claims import has_device_claims, uses_claims
 from dralab.objects.metadata import spec_of
@@ -104,7 +105,7 @@ def schedule(
             if server is not None:
                 server.write(placement, bind=not spec_of(pod).get("nodeName"))
     if not wanted:
-        click.echo("there are no pods to schedule", err=True)
+        echo("there are no pods to schedule", err=True)
     _report(results, output)
     sys.exit(0 if all(isinstance(each, PlacedPod) for each, _ in results) else 1)
 
@@ -133,7 +134,7 @@ def _report(results: Sequence[tuple[PlacementResult, str]], output: str) -> None
         echo_objects(objects, output)
     for each, why in results:
         for line in summary(each, why):
-            click.echo(line, err=output != "table")
+            echo(line, err=output != "table")
 
 
 def summary(placement: PlacementResult, why: str) -> list[str]:

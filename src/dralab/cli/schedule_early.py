@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from dralab.api.yaml_documents import YamlError, single
+from dralab.cli._terminal import echo
 from dralab.files.reading import read
 from dralab.prototypes.k8srm.early import model, scheduling, tree
 from dralab.prototypes.k8srm.early.capacities import CapacityError
@@ -36,16 +37,16 @@ def schedule_early(nodes: Path, claim: Path, *, verbose: bool) -> int:
     results = scheduling.schedule(read_nodes, pod, meets)
     winner = results[-1] if results and results[-1].score else None
     if winner is None:
-        click.echo("failed to satisfy the claim")
+        echo("failed to satisfy the claim")
     else:
-        click.echo("succeeded in satisfying the claim")
-    click.echo("-" * 40)
+        echo("succeeded in satisfying the claim")
+    echo("-" * 40)
     for result in results if verbose or winner is None else [winner]:
         for line in tree.lines(result):
-            click.echo(line)
+            echo(line)
     if winner is not None and verbose:
         for line in tree.amounts(winner):
-            click.echo(line)
+            echo(line)
     return 0 if winner is not None else 1
 
 

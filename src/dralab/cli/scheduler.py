@@ -6,6 +6,7 @@ import threading
 import click
 
 from dralab.cli._connection import ClusterConnection, cluster_options
+from dralab.cli._terminal import echo
 
 
 @click.command()
@@ -67,7 +68,7 @@ def scheduler(
 
     def ready() -> None:
         collect_rarely()
-        click.echo("ready")
+        echo("ready")
 
     manager.caches.when_synced(ready)
     over = threading.Event()

@@ -19,6 +19,7 @@ from dralab.cli._runs import (
     report_skipped,
     watched,
 )
+from dralab.cli._terminal import echo
 from dralab.cli.simulate_compare import compare
 from dralab.cli.simulate_jobs import batsim, swf
 from dralab.simulation.errors import InputProblems
@@ -148,13 +149,13 @@ def run(
         checkpoint = (wanted.report or Path()) / "checkpoint"
         outputs.check(wanted.report, parquet=wanted.parquet, picture=wanted.picture)
         work = dispatch.begin(
-            loaded, resume, command=command, say=lambda text: click.echo(text, err=True)
+            loaded, resume, command=command, say=lambda text: echo(text, err=True)
         )
     report_skipped(problems)
     result = watched(loaded.name, work)
     result = dispatch.measured(loaded, result)
     for note in result.notes:
-        click.echo(f"note: {note}", err=True)
+        echo(f"note: {note}", err=True)
     if wanted.report is not None:
         reports.write(result, wanted.report, parquet=wanted.parquet, picture=wanted.picture or "")
     if not result.complete:
@@ -201,5 +202,5 @@ def ticks(config: Path, pods: Path, preemption: bool, until: int | None, output:
         writer.close()
     echo_values(work.counts(), output)
     if not result.complete:
-        click.echo("stopped; metrics up to here were written", err=True)
+        echo("stopped; metrics up to here were written", err=True)
         raise SystemExit(1)

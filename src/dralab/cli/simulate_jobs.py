@@ -17,6 +17,7 @@ from dralab.cli._runs import (
     report_skipped,
     watched,
 )
+from dralab.cli._terminal import echo
 from dralab.simulation.errors import InputProblems
 
 if TYPE_CHECKING:
@@ -224,7 +225,7 @@ def swf(
 def _tell(result: "Result", report: Path | None) -> None:
     """Print notes about the numbers, and write the report if one is requested."""
     for note in result.notes:
-        click.echo(f"warning: {note}", err=True)
+        echo(f"warning: {note}", err=True)
     if report is not None:
         from dralab.simulation.reports import run as reports
 

@@ -9,6 +9,7 @@ import click
 
 from dralab.cli import objects
 from dralab.cli._inventory import InventorySource, default_inventory_options
+from dralab.cli._terminal import echo, write_file
 from dralab.cli.errors import UnusableInput
 from dralab.objects.pods import is_finished
 from dralab.values.json_types import JsonDict
@@ -58,14 +59,14 @@ def snapshot(source: InventorySource, output: str, anonymize: bool) -> None:
     waiting = _with_volumes(found)
     content = written(anonymous(saved) if anonymize else saved, anonymized=anonymize)
     if target is None:
-        click.echo(content, nl=False)
+        write_file(content)
     else:
         _write(target, content)
     counts = Counter(item["kind"] for item in saved)
     told = ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
-    click.echo(f"saved {told} ({len(content):,} bytes)", err=True)
+    echo(f"saved {told} ({len(content):,} bytes)", err=True)
     if waiting:
-        click.echo(f"volumes are not saved: {waiting} waiting pods have some", err=True)
+        echo(f"volumes are not saved: {waiting} waiting pods have some", err=True)
 
 
 def _write(target: Path, content: bytes) -> None:

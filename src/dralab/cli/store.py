@@ -6,6 +6,7 @@ from typing import Final
 
 import click
 
+from dralab.cli._terminal import echo
 from dralab.cli.apiserver import default_data, note
 from dralab.cli.errors import UnusableInput
 from dralab.cli.main import LazyGroup
@@ -47,7 +48,7 @@ def check(data: Path | None) -> None:
     except StorageUnavailable as error:
         raise UnusableInput(str(error)) from error
     for problem in found:
-        click.echo(problem)
+        echo(problem)
     if found:
         raise click.ClickException(f"the store in {place} is damaged")
     note(f"the store in {place} is intact")
@@ -73,7 +74,7 @@ def repair(data: Path | None) -> None:
     except StorageUnavailable as error:
         raise UnusableInput(str(error)) from error
     for key in found.lost:
-        click.echo("/".join(part for part in key if part))
+        echo("/".join(part for part in key if part))
     if found.unknown:
         note(f"at least {found.unknown} more rows are lost; their objects are unknown")
     note(

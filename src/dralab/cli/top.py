@@ -11,6 +11,7 @@ import click
 from dralab.cli import objects
 from dralab.cli._inventory import InventorySource, inventory_options
 from dralab.cli._output import echo_json, output_option, table_lines
+from dralab.cli._terminal import echo, escaped
 from dralab.cli.errors import UnusableInput
 from dralab.scheduling.device_states import SEVERAL, STATES, DeviceRow, device_rows
 from dralab.scheduling.snapshot import Snapshot
@@ -64,7 +65,7 @@ def top(
         echo_json([asdict(row) for row in found])
         return
     for line in _table(found, devices):
-        click.echo(line)
+        echo(line)
 
 
 def _rows(cluster: Snapshot, node: str, driver: str) -> list[DeviceRow]:
@@ -120,9 +121,11 @@ def _watch(look: Callable[[], Iterator[str]]) -> None:
                 )
                 if console.is_terminal:
                     # Names and messages are others' texts: no markup, and no control characters.
-                    live.update(Text(shown, no_wrap=True, overflow="ellipsis"), refresh=True)
+                    live.update(
+                        Text(escaped(shown), no_wrap=True, overflow="ellipsis"), refresh=True
+                    )
                 else:
-                    click.echo(f"{shown}\n")
+                    echo(f"{shown}\n")
                 pause(EVERY)
                 try:
                     lines, problem = list(look()), ""

@@ -11,6 +11,7 @@ import click
 from dralab.cli import objects
 from dralab.cli._connection import ClusterConnection
 from dralab.cli._inventory import InventorySource, default_inventory_options
+from dralab.cli._terminal import echo
 from dralab.cli.errors import UnusableInput
 
 if TYPE_CHECKING:
@@ -94,9 +95,9 @@ async def _serve(desk: "PageAnswers", port: int) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, over.set)
     listener = listen("127.0.0.1", port)
-    app = PageApp(desk, lambda code: click.echo(f"another window: {http.url}/ui#{code}", err=True))
+    app = PageApp(desk, lambda code: echo(f"another window: {http.url}/ui#{code}", err=True))
     http = HttpServer(app, listener)
     await http.start()
-    click.echo(f"open: {http.url}/ui#{app.code}")
+    echo(f"open: {http.url}/ui#{app.code}")
     await over.wait()
     await http.stop()

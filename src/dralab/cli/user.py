@@ -10,6 +10,7 @@ import click
 
 from dralab.cli._components import duration_of
 from dralab.cli._connection import ClusterConnection, cluster_options
+from dralab.cli._terminal import echo
 from dralab.cli.apiserver import note
 from dralab.cli.errors import UnusableInput
 from dralab.cli.main import LazyGroup
@@ -94,7 +95,7 @@ def add(
         insecure=access.insecure,
     )
     if output is None:
-        click.echo(text, nl=False)
+        echo(text, nl=False)
     else:
         write_privately(output, text)
         note(f"wrote {output}: try kubectl --kubeconfig {output} auth whoami")

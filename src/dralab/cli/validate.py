@@ -11,6 +11,7 @@ import click
 from dralab.cli import generations
 from dralab.cli._output import echo_json, output_option, yaml_texts
 from dralab.cli._own_generation import generation_option
+from dralab.cli._terminal import echo
 from dralab.cli.generations import InputDocument
 from dralab.prototypes.findings import Finding
 
@@ -60,9 +61,7 @@ def validate(
         for each in read:
             _print(each)
         counts = Counter(each.report.state for each in read)
-        click.echo(
-            ", ".join(f"{counts[state]} {state}" for state in ("valid", "legacy", "invalid"))
-        )
+        echo(", ".join(f"{counts[state]} {state}" for state in ("valid", "legacy", "invalid")))
     if repair is not None:
         _repair(read, repair, api)
     refused = {"invalid", "legacy"} if strict else {"invalid"}
@@ -81,8 +80,8 @@ def _validate_today(names: Sequence[str], output: str) -> int:
         echo_json(entries)
     else:
         for problem in found.problems:
-            click.echo(str(problem))
-        click.echo(f"{len(found.objects)} valid, {len(found.problems)} problems")
+            echo(str(problem))
+        echo(f"{len(found.objects)} valid, {len(found.problems)} problems")
     return 1 if found.problems else 0
 
 
@@ -102,14 +101,14 @@ def _entry(each: InputDocument) -> dict[str, Any]:
 
 def _print(each: InputDocument) -> None:
     colour = {"valid": "green", "legacy": "yellow", "invalid": "red"}[each.report.state]
-    state = click.style(each.report.state, fg=colour)
-    click.echo(f"{each.origin.file}:{each.origin.line}: {each.title}: {state}")
+    echo(f"{each.origin.file}:{each.origin.line}: {each.title}: ", nl=False)
+    echo(each.report.state, colour=colour)
     shown = _grouped(each.report.findings)
     for finding, count in shown[:MOST_SHOWN]:
         again = f" (and {count - 1} more of this kind)" if count > 1 else ""
-        click.echo(f"  {each.line(finding)}: {finding.level}: {finding}{again}")
+        echo(f"  {each.line(finding)}: {finding.level}: {finding}{again}")
     if len(shown) > MOST_SHOWN:
-        click.echo(f"  … {len(shown) - MOST_SHOWN} more kinds of findings: see -o json")
+        echo(f"  … {len(shown) - MOST_SHOWN} more kinds of findings: see -o json")
 
 
 def _grouped(findings: Sequence[Finding]) -> list[tuple[Finding, int]]:
@@ -133,8 +132,8 @@ def _repair(read: Sequence[InputDocument], folder: Path, api: str) -> None:
         objects, left = repaired(each.item, each.report, api)
         by_file.setdefault(Path(each.origin.file).name, []).extend(objects)
         for finding in left:
-            click.echo(f"not repaired: {each.title}: {finding}", err=True)
+            echo(f"not repaired: {each.title}: {finding}", err=True)
     for name, objects in by_file.items():
         target = folder / name
         target.write_text("".join(yaml_texts(objects)))
-        click.echo(f"wrote {target}: {len(objects)} objects", err=True)
+        echo(f"wrote {target}: {len(objects)} objects", err=True)

@@ -25,6 +25,7 @@ from dralab.cli import objects
 from dralab.cli._inventory import InventorySource, inventory_options
 from dralab.cli._output import echo_json, echo_table, output_option, refuse
 from dralab.cli._taints import node_taint
+from dralab.cli._terminal import echo
 from dralab.objects.metadata import NamespacedName
 from dralab.scheduling.model import ClusterModel
 
@@ -168,7 +169,7 @@ def _ending(text: str) -> Without:
 
 
 def _print(result: WhatIf, most: int) -> None:
-    click.echo(_headline(result))
+    echo(_headline(result))
     titles: Mapping[Fate, str] = {
         "starts": "starts",
         "moves": "moves",
@@ -180,7 +181,7 @@ def _print(result: WhatIf, most: int) -> None:
     for fate, title in titles.items():
         pods = result.with_fate(fate)
         if pods:
-            click.echo(f"\n{title}:")
+            echo(f"\n{title}:")
             _pods(pods, most)
     _fragmentation(result)
 
@@ -212,18 +213,18 @@ def _pods(pods: Sequence[PodComparison], most: int) -> None:
     for why, members in reasons.items():
         for each in members[: max(0, most - shown)]:
             where = " -> ".join(filter(None, (each.before, each.after)))
-            click.echo(f"  {each.pod}  {where}".rstrip())
+            echo(f"  {each.pod}  {where}".rstrip())
         if len(members) > max(0, most - shown):
-            click.echo(f"  and {len(members) - max(0, most - shown)} more (--all lists them)")
+            echo(f"  and {len(members) - max(0, most - shown)} more (--all lists them)")
         shown += len(members)
         if why:
-            click.echo(f"    {why}")
+            echo(f"    {why}")
 
 
 def _fragmentation(result: WhatIf) -> None:
     if not result.before:
         return
-    click.echo("\nfree devices, and those stranded on nodes where such a pod does not fit:")
+    echo("\nfree devices, and those stranded on nodes where such a pod does not fit:")
     rows = [("PODS", "ASK FOR", "LIKE", "FREE", "STRANDED", "NODES WHERE IT FITS")]
     for before, after in zip(result.before, result.after, strict=True):
         rows.append(
@@ -240,4 +241,4 @@ def _fragmentation(result: WhatIf) -> None:
     shares = [stranded_share(found) for found in (result.before, result.after)]
     if any(share is not None for share in shares):
         told = ["none free" if share is None else f"{100 * share:.0f} %" for share in shares]
-        click.echo(f"fragmentation: {told[0]} before, {told[1]} after")
+        echo(f"fragmentation: {told[0]} before, {told[1]} after")
