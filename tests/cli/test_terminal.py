@@ -12,8 +12,9 @@ from click.testing import CliRunner
 import builders
 from builders import claim, device, device_class, node, pod, pool, request
 from dralab.cli import kubectl_dra
+from dralab.cli._logs import LogFormatter
 from dralab.cli._output import table_lines
-from dralab.cli._terminal import UNSAFE, LogFormatter, echo_json_text, escaped
+from dralab.cli._terminal import UNSAFE, echo_json_text, escaped
 from dralab.cli.main import main
 
 CLI = Path(__file__).parents[2] / "src" / "dralab" / "cli"
@@ -67,7 +68,8 @@ def objects():
 
 
 @pytest.fixture(params=["as objects", "with a raw string in CEL"])
-def file(tmp_path, request):
+def file(tmp_path, monkeypatch, request):
+    monkeypatch.chdir(tmp_path)  # where a snapshot is written
     found = objects()
     if request.param != "as objects":
         found = found[:5]

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dralab.cli._terminal import LogFormatter, echo
+from dralab.cli._logs import LogFormatter
+from dralab.cli._terminal import echo
 from dralab.cli.errors import UnusableInput
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from dralab.cli._terminal import LogFormatter
+from dralab.cli._logs import LogFormatter
 
 if TYPE_CHECKING:
     from dralab.cli._connection import ClusterConnection

@@ -5,7 +5,6 @@ escape sequence in one of them could move the cursor, hide lines or answer for t
 right-to-left mark could show another text than the one that is there.
 """
 
-import logging
 import re
 from typing import Final
 
@@ -49,11 +48,3 @@ def echo_over(text: str) -> None:
 def write_file(content: bytes) -> None:
     """Write a file to stdout, for a pipe: what is in it is kept as it is."""
     click.echo(content, nl=False)
-
-
-class LogFormatter(logging.Formatter):
-    """Lines of a log, for people."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Return a record as text."""
-        return escaped(super().format(record))

@@ -4,14 +4,12 @@ Commands are imported only when they are run: `dralab up` promises to be ready i
 """
 
 import importlib
-import logging
 from collections.abc import Mapping
 from typing import Final
 
 import click
 
 from dralab import __version__
-from dralab.cli._terminal import LogFormatter, escaped
 from dralab.cli.errors import UnusableInput
 
 # name → (module:attribute, one line for `dralab --help`), in the order in which help shows them.
@@ -102,8 +100,10 @@ class LazyGroup(click.Group):
 
     def invoke(self, ctx: click.Context) -> object:
         """Run a command; report an OSError, such as a full disk, in one line."""
-        if logging.lastResort is not None:  # prints what is logged where no command sets it up
-            logging.lastResort.setFormatter(LogFormatter())
+        from dralab.cli._logs import escape_unconfigured
+        from dralab.cli._terminal import escaped
+
+        escape_unconfigured()
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
