@@ -6,6 +6,7 @@ from typing import Any, Final
 import click
 
 from dralab.api.status import ApiError
+from dralab.cli._terminal import echo
 from dralab.cli.errors import UnusableInput
 from dralab.objects.claims import pod_claims
 from dralab.objects.metadata import annotations_of, status_of
@@ -65,7 +66,7 @@ class Server:
         self.refused = [report for report in reports if report.state == "invalid"]
         for report in self.refused:
             title = "/".join(filter(None, identity(report.document)[2:]))
-            click.echo(
+            echo(
                 f"Error: {report.document.get('kind')} {title} is left out: {report.problem}",
                 err=True,
             )
