@@ -52,13 +52,17 @@ class WebSocket:
 
     def receive(self):
         """Return the next message, or CLOSED."""
+        opcode, payload = self.receive_frame()
+        return CLOSED if opcode == Opcode.CLOSE else payload
+
+    def receive_frame(self):
+        """Return the opcode and the payload of the next frame."""
         first, size = self.file.read(2)
         if size == 126:
             size = int.from_bytes(self.file.read(2), "big")
         elif size == 127:
             size = int.from_bytes(self.file.read(8), "big")
-        payload = self.file.read(size)
-        return CLOSED if first & 0x0F == Opcode.CLOSE else payload
+        return first & 0x0F, self.file.read(size)
 
     def all(self):
         """Return the bytes of each channel, up to the close."""

@@ -152,6 +152,19 @@ def loads(data: bytes) -> Any:
     return value
 
 
+def sequence(data: bytes) -> list[bytes]:
+    r"""Return the encoded items of a CBOR sequence (RFC 8742). CborError.
+
+    >>> sequence(b"\x01\x61a\x80")
+    [b'\x01', b'aa', b'\x80']
+    """
+    reader, found = _CborReader(data), []
+    while (begin := reader.at) < len(data):
+        reader.value(0)
+        found.append(data[begin : reader.at])
+    return found
+
+
 class _CborReader:
     """Reads one value after the other."""
 

@@ -5,13 +5,14 @@ page but one word, and a stream tells its user no more than that something may h
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Protocol, runtime_checkable
 
 from dralab.api.status import ApiError
 from dralab.apiserver.http.asgi_base import AsgiBase, Outcome, disconnected
+from dralab.apiserver.http.messages import Upgrade
 from dralab.apiserver.http.sending import Message, Receive, Send, started
 from dralab.apiserver.http.trying import refusal
 from dralab.kernel.clock import SECOND
@@ -108,6 +109,11 @@ class LiveStream:
         self._news = asyncio.Event()
         self._told = False
         self._over = False
+
+    def over_socket(self, headers: Mapping[str, str], offered: Sequence[str]) -> Upgrade:
+        """Pages read it as an EventSource. ApiError."""
+        del headers, offered
+        raise ApiError.bad_request("this path does not support WebSockets")
 
     async def answer(
         self,

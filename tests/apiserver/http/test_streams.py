@@ -191,12 +191,18 @@ def test_messages_go_both_ways(server: Running) -> None:
 
 
 @pytest.mark.parametrize(
-    ("protocol", "first"), [("binary.k8s.io", b"first\n"), ("base64.binary.k8s.io", b"Zmlyc3QK")]
+    ("protocol", "first"),
+    [
+        ("binary.k8s.io", (BINARY, b"first\n")),
+        ("base64.binary.k8s.io", (Opcode.TEXT, b"Zmlyc3QK")),
+    ],
 )
-def test_a_log_can_be_read_over_a_websocket(server: Running, protocol: str, first: bytes) -> None:
+def test_a_log_can_be_read_over_a_websocket(
+    server: Running, protocol: str, first: tuple[int, bytes]
+) -> None:
     client = WebSocket(server.port, "/log", protocol)
     assert (client.status, client.headers["sec-websocket-protocol"]) == (101, protocol)
-    assert client.receive() == (BINARY, first)
+    assert client.receive() == first
     server.tiny.feed.end()
     assert client.receive() == (CLOSE, (1000).to_bytes(2, "big"))
     client.close()
@@ -205,6 +211,11 @@ def test_a_log_can_be_read_over_a_websocket(server: Running, protocol: str, firs
 def test_a_log_is_not_read_by_a_protocol_of_commands(server: Running) -> None:
     client = WebSocket(server.port, "/log", "v5.channel.k8s.io")
     assert client.status == 403
+    refusal = json.loads(client.file.read(int(client.headers["content-length"])))
+    assert refusal["message"] == (
+        "a log is read with the WebSocket protocol binary.k8s.io or base64.binary.k8s.io, not "
+        "v5.channel.k8s.io, other"
+    )
     client.close()
     assert server.tiny.closed.wait(150)
 
@@ -212,9 +223,10 @@ def test_a_log_is_not_read_by_a_protocol_of_commands(server: Running) -> None:
 def test_a_whole_text_can_be_read_over_a_websocket() -> None:
     text = HttpResponse(headers=[("Content-Type", "text/plain")], body=b"all")
     found = read_socket(text, [])
-    assert found is not None
+    assert isinstance(found, Upgrade)
     assert (list(found.source.take_items()), found.source.done) == ([b"all"], True)
-    assert read_socket(HttpResponse(body=b"{}"), []) is None
+    plain = HttpResponse(body=b"{}")
+    assert read_socket(plain, []) is plain
 
 
 def test_a_client_that_leaves_ends_the_session(server: Running) -> None:

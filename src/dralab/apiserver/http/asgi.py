@@ -7,16 +7,17 @@ here runs in parallel; other threads of the process share the store through its 
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from time import thread_time
 from typing import Final, Protocol
 
 from dralab.api.status import ApiError
 from dralab.apiserver.fairness.flow_control import Flow
 from dralab.apiserver.fairness.queues import QueueFull
-from dralab.apiserver.http.asgi_base import AsgiBase, AsgiLimits, Outcome, abandon
+from dralab.apiserver.http.asgi_base import LAST_WORDS, AsgiBase, AsgiLimits, Outcome, abandon
 from dralab.apiserver.http.lanes import Lane
 from dralab.apiserver.http.messages import (
     HEAVY,
@@ -24,9 +25,11 @@ from dralab.apiserver.http.messages import (
     HttpRequest,
     HttpResponse,
     TakesLong,
+    Upgrade,
     WatchStream,
 )
 from dralab.apiserver.http.promises import Promise
+from dralab.apiserver.http.read_sockets import watch_socket
 from dralab.apiserver.http.sending import (
     Message,
     Receive,
@@ -44,7 +47,6 @@ logger = logging.getLogger(__name__)
 
 SHORT: Final = 2.0  # seconds: so short a watch ends without a bookmark, as a real server's does
 BOOKMARKS_EVERY: Final = 5.0  # seconds between looks at which bookmarks are due
-LAST_WORDS: Final = 10.0  # seconds to read what is left when a watch's time is over
 LARGE: Final = 1024 * 1024  # bytes of JSON that may take a second
 # Seconds after which a batch lets the loop have a turn: where others wait, they wait for two
 # batches. It may be as long as the store took to write the last one, so that this does not double.
@@ -378,6 +380,20 @@ class _Watch:
         self, answering: AsgiBase, scope: Message, receive: Receive, send: Send
     ) -> None:
         """Send the changes until the timeout."""
+        start = started(self.stream.status, self.stream.headers, self.audit_id)
+        with self._timed():
+            await answering.stream(
+                start, self.subscription, scope=scope, receive=receive, send=send
+            )
+
+    def over_socket(self, headers: Mapping[str, str], offered: Sequence[str]) -> Upgrade:
+        """Return the changes until the timeout, each as a message of a WebSocket. ApiError."""
+        upgrade = watch_socket(self.subscription, self.stream.encoding, headers, offered)
+        return replace(upgrade, lasting=self._timed)
+
+    @contextmanager
+    def _timed(self) -> Iterator[None]:
+        """Have the watch end at its timeout."""
         edge, watch, loop = self.edge, self.subscription, asyncio.get_running_loop()
         timeout = self.stream.watching.timeout or edge.limits.watch_time
         hub, ends = edge.served.hub, list[asyncio.TimerHandle]()
@@ -387,8 +403,7 @@ class _Watch:
             last = timeout + LAST_WORDS
             ends.append(loop.call_later(last, watch.end, "its timeout has expired"))
         try:
-            start = started(self.stream.status, self.stream.headers, self.audit_id)
-            await answering.stream(start, watch, scope=scope, receive=receive, send=send)
+            yield
         finally:
             for end in ends:
                 end.cancel()

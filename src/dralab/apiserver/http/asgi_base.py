@@ -4,6 +4,7 @@ Subclasses of `AsgiBase` answer the requests: the API server's application and a
 """
 
 import asyncio
+import contextlib
 import logging
 import threading
 from abc import ABC, abstractmethod
@@ -22,10 +23,15 @@ from dralab.apiserver.http.messages import (
     Proxied,
     Source,
     Upgrade,
+    WatchError,
     program_of,
 )
 from dralab.apiserver.http.promises import DirectPromise, Promise
-from dralab.apiserver.http.read_sockets import read_socket
+from dralab.apiserver.http.read_sockets import (
+    NORMAL_CLOSURE,
+    failed_watch_socket,
+    read_socket,
+)
 from dralab.apiserver.http.scopes import request_of
 from dralab.apiserver.http.sending import (
     CLOSE,
@@ -55,6 +61,7 @@ logger = logging.getLogger(__name__)
 # to be waited for.
 WHOLE_BODY: Final = "dralab.whole_body"
 SMALL: Final = 64 * 1024  # bytes: bodies up to here are not counted
+LAST_WORDS: Final = 10.0  # seconds to read what is left of an answer that is over
 WholeBody = Callable[[], bytes | None]
 Answering = Callable[[Message, Receive, Send], Awaitable[None]]
 
@@ -83,6 +90,10 @@ class Opened(Protocol):
         self, answering: "AsgiBase", scope: Message, receive: Receive, send: Send
     ) -> None:
         """Send it all."""
+        ...
+
+    def over_socket(self, headers: Mapping[str, str], offered: Sequence[str]) -> Upgrade:
+        """Return it as a WebSocket; `offered` are the client's protocols. ApiError: it can't be."""
         ...
 
     def close(self) -> None:
@@ -410,37 +421,57 @@ class AsgiBase(ABC):
         except ApiError as error:
             await deny(scope, refused(error), send)
             return
+        # Without the token that stands beside them.
+        protocols = request.headers.get("sec-websocket-protocol", "")
+        offered = [each for part in protocols.split(",") if (each := part.strip())]
         outcome = await self._outcome(request)
-        if not isinstance(outcome, Upgrade):
-            outcome = read_socket(outcome, scope["subprotocols"]) or outcome
-        if not isinstance(outcome, Upgrade):
-            if isinstance(outcome, HttpResponse) and outcome.status < HTTPStatus.BAD_REQUEST:
-                outcome = refused(ApiError.bad_request("this path does not support WebSockets"))
-            if isinstance(outcome, HttpResponse):
-                await deny(scope, outcome, send)
-            else:
-                abandon(outcome)
-                await send({"type": "websocket.close", "code": 1008})
+        try:
+            if isinstance(outcome, WatchError):
+                outcome = failed_watch_socket(outcome, request.headers, offered)
+            elif isinstance(outcome, (HttpResponse, ByteStream)):
+                outcome = read_socket(outcome, offered)
+            elif not isinstance(outcome, Upgrade):
+                outcome = outcome.over_socket(request.headers, offered)
+        except ApiError as error:
+            abandon(outcome)
+            outcome = refused(error)
+        if isinstance(outcome, HttpResponse):
+            # As a real server, which serves what needs no WebSocket without one.
+            await deny(scope, outcome, send, request.audit_id)
             return
-        source = outcome.source
-        # Nothing is named that the client has not: some speak a protocol and name none.
-        named = outcome.protocol if outcome.protocol in scope["subprotocols"] else None
-        await send({"type": "websocket.accept", "subprotocol": named})
         self.began(request, HTTPStatus.SWITCHING_PROTOCOLS)
-        listening = asyncio.get_running_loop().create_task(_listen(receive, outcome.receive))
+        try:
+            with outcome.lasting():
+                await self._serve_socket(outcome, offered, receive, send)
+        finally:
+            self.ended(request, HTTPStatus.SWITCHING_PROTOCOLS)
+
+    async def _serve_socket(
+        self, upgrade: Upgrade, offered: Sequence[str], receive: Receive, send: Send
+    ) -> None:
+        """Open a WebSocket and pass messages on, both ways, until one side is done."""
+        source = upgrade.source
+        # Nothing is named that the client has not: some speak a protocol and name none.
+        named = upgrade.protocol if upgrade.protocol in offered else None
+        await send({"type": "websocket.accept", "subprotocol": named})
+        listening = asyncio.get_running_loop().create_task(_listen(receive, upgrade.receive))
         listening.add_done_callback(lambda _: source.close())
 
         async def pass_on(items: Sequence[bytes]) -> None:
             for item in items:
-                await send({"type": "websocket.send", "bytes": item})
+                content = {"text": item.decode()} if upgrade.text else {"bytes": item}
+                await send({"type": "websocket.send", **content})
 
         try:
             whole = await self.pump(source, pass_on)
             if not listening.done():
-                await send({"type": "websocket.close", "code": 1000 if whole else 1011})
+                code = NORMAL_CLOSURE if whole else upgrade.code_if_cut
+                # A client that was cut off may read nothing at all.
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(None if whole else LAST_WORDS):
+                        await send({"type": "websocket.close", "code": code})
         finally:
             listening.cancel()
-            self.ended(request, HTTPStatus.SWITCHING_PROTOCOLS)
 
     def _wake(self, news: "asyncio.Event | DirectStream") -> None:
         if threading.get_ident() == self._thread:

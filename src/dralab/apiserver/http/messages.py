@@ -4,10 +4,12 @@ The application is a function on these; the transport handles sockets, TLS and f
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Protocol
 
 from dralab.apiserver.authorization.attributes import Attributes
+from dralab.apiserver.http.negotiation import Encoding
 from dralab.apiserver.resources.watches import Watching
 from dralab.apiserver.users import User
 from dralab.apiserver.watching.interfaces import Spelling
@@ -104,6 +106,13 @@ class HttpResponse:
         return self.body if isinstance(self.body, bytes) else b"".join(self.body)
 
 
+@dataclass(slots=True, kw_only=True)
+class WatchError(HttpResponse):
+    """A watch that cannot begin where it wants to: its one event, an error, is the body."""
+
+    encoding: Encoding = "json"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchStream:
     """An answer that continues: the changes that `watching` describes, as `encoder` spells them.
@@ -115,6 +124,7 @@ class WatchStream:
 
     watching: Watching
     encoder: Spelling[bytes]
+    encoding: Encoding = "json"
     status: int = 200
     headers: Sequence[tuple[str, str]] = ()
 
@@ -156,16 +166,21 @@ class ByteStream:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upgrade:
-    """A WebSocket: exec, attach, port-forward. Each item of `source` is one binary message.
+    """A WebSocket: exec, attach, port-forward, a watch. Each item of `source` is one message.
 
     `receive` gets each message of the client, in the server's thread: hand it over and return,
     or return what to wait for before the next message.
     `protocol` is the one chosen of those that the client offers in Sec-WebSocket-Protocol.
+    Messages are binary, or `text`; `code_if_cut` closes it where the source ends too early.
+    It is served within `lasting`.
     """
 
     source: Source
     receive: Callable[[bytes], Awaitable[None] | None]
     protocol: str
+    text: bool = False
+    code_if_cut: int = 1011
+    lasting: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,10 +199,6 @@ Answer = HttpResponse | WatchStream | ByteStream | Upgrade | Proxied
 
 def with_headers(answer: Answer, headers: Sequence[tuple[str, str]]) -> Answer:
     """Return an answer with more headers; what others will answer keeps its own."""
-    if isinstance(answer, HttpResponse):
-        return HttpResponse(
-            status=answer.status, headers=(*answer.headers, *headers), body=answer.body
-        )
-    if isinstance(answer, (WatchStream, ByteStream)):
+    if isinstance(answer, (HttpResponse, WatchStream, ByteStream)):
         return replace(answer, headers=(*answer.headers, *headers))
     return answer

@@ -15,7 +15,13 @@ from dralab.apiserver.admission.chain import unnoted
 from dralab.apiserver.http import bodies, weighing
 from dralab.apiserver.http.bodies import Body
 from dralab.apiserver.http.encoders import Encoders
-from dralab.apiserver.http.messages import Answer, HttpRequest, HttpResponse, WatchStream
+from dralab.apiserver.http.messages import (
+    Answer,
+    HttpRequest,
+    HttpResponse,
+    WatchError,
+    WatchStream,
+)
 from dralab.apiserver.http.negotiation import (
     CBOR,
     CBOR_SEQUENCE,
@@ -237,7 +243,9 @@ class ResourceRequests:
         self.resources.prepare(route.kind, watching.initial)
         encoder = self.encoders.whole(route.kind, form, query, watching=True)
         headers = STREAM_HEADERS.get(form.encoding, JSON)
-        return WatchStream(watching=watching, encoder=encoder, headers=headers)
+        return WatchStream(
+            watching=watching, encoder=encoder, encoding=form.encoding, headers=headers
+        )
 
     def _is_plain(self, route: Route, form: AnswerForm) -> bool:
         """Whether objects are sent as they are stored."""
@@ -465,7 +473,7 @@ def agent_of(request: HttpRequest) -> str:
     return request.headers.get("user-agent", "")
 
 
-def watch_error(form: AnswerForm, error: ApiError) -> HttpResponse:
+def watch_error(form: AnswerForm, error: ApiError) -> WatchError:
     """Return the answer to a watch that cannot begin where it wants to: clients list again.
 
     An error event and not an error (k8s.io/apiserver `storage/cacher`, newErrWatcher).
@@ -473,10 +481,10 @@ def watch_error(form: AnswerForm, error: ApiError) -> HttpResponse:
     if form.encoding == "protobuf":
         from dralab.apiserver.http.protobuf_answers import error_frame
 
-        return HttpResponse(headers=FRAMES, body=error_frame(error))
+        return WatchError(headers=FRAMES, body=error_frame(error), encoding=form.encoding)
     if form.encoding == "cbor":
         from dralab.apiserver.http.cbor_messages import error_event
 
-        return HttpResponse(headers=SEQUENCE, body=error_event(error))
+        return WatchError(headers=SEQUENCE, body=error_event(error), encoding=form.encoding)
     line = orjson.dumps({"type": "ERROR", "object": error.status()}) + b"\n"
-    return HttpResponse(headers=JSON, body=line)
+    return WatchError(headers=JSON, body=line)

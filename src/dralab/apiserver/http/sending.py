@@ -48,14 +48,14 @@ def started(status: int, headers: Iterable[tuple[str, str]], audit_id: str = "")
     return {"type": "http.response.start", "status": status, "headers": raw}
 
 
-async def deny(scope: Message, answer: HttpResponse, send: Send) -> None:
-    """Refuse a WebSocket, with the whole answer where the ASGI server can send it."""
+async def deny(scope: Message, answer: HttpResponse, send: Send, audit_id: str = "") -> None:
+    """Answer without a WebSocket, with the whole answer where the ASGI server can send it."""
     if "websocket.http.response" not in (scope.get("extensions") or {}):
         await send({"type": "websocket.close", "code": 1008})
         return
     content = answer.content
     headers = [*answer.headers, ("content-length", str(len(content)))]
-    start = started(answer.status, headers)
+    start = started(answer.status, headers, audit_id)
     await send({**start, "type": "websocket.http.response.start"})
     await send({"type": "websocket.http.response.body", "body": content})
 

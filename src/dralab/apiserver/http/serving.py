@@ -280,8 +280,7 @@ class _Server(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         if counter % 10 == 0:
             for connection in list(self.server_state.connections):
-                if isinstance(connection, _LimitedProtocol):
-                    connection.look()
+                connection.look()  # type: ignore[union-attr]  # all are of the classes below
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -304,9 +303,9 @@ class _Server(uvicorn.Server):
 
 def _websocket(**options: Any) -> asyncio.Protocol:
     """Return uvicorn's WebSockets, imported with the first of them: 0.1 s that few servers need."""
-    from uvicorn.protocols.websockets.wsproto_impl import WSProtocol
+    from dralab.apiserver.http.websocket_connections import LimitedSocket
 
-    return WSProtocol(**options)
+    return LimitedSocket(**options)
 
 
 class _LimitedProtocol(HttpToolsProtocol):
