@@ -6,12 +6,8 @@ from dralab.api.status import ApiError
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import MemoryStore
 from dralab.apiserver.users import user_named
-from dralab.components import control_plane, nodes, profiles, roles
-from dralab.controllers import volume_folders
-from dralab.controllers.volume_folders import VolumeFolders
-from dralab.kernel.randomness import Randomness
+from dralab.components import control_plane, nodes, roles
 from dralab.runtime.local import LocalClient
-from dralab.runtime.manager import Manager
 from dralab.runtime.resources import (
     CLAIM_TEMPLATES,
     CLASSIC_TEMPLATES,
@@ -32,66 +28,7 @@ from dralab.runtime.resources import (
     VOLUME_CLAIMS,
     VOLUMES,
 )
-from dralab.runtime.simulated import SimulatedEngine
-from labs import START
-
-SECOND = 10**9
-
-
-class Guarded:
-    """A cluster in simulated time whose server writes down what it refuses."""
-
-    def __init__(self, *, classic=False, without=(), folders=None):
-        self.engine = SimulatedEngine()
-        self.engine.clock.advance_to(START)
-        clock = self.engine.clock
-        self.server = ApiServer(
-            MemoryStore(), clock=clock, randomness=Randomness(1), authorization=("Node", "RBAC")
-        )
-        profiles.install(self.server.resources, ["v1", "classic"] if classic else ["v1", "k8srm"])
-        self.refused = []
-        context = self.server.resources.context
-        self.inner, context.authorizer = context.authorizer, self
-        self.client = LocalClient(self.server.resources, self.server.hub)
-        roles.install(self.client, classic=classic)
-        kinds = self.server.resources.kinds
-        alone = "controllers" in without
-        plane = self.manager(control_plane.SCHEDULER_USER if alone else control_plane.READER)
-        control_plane.assemble(plane, kinds=kinds, classic=classic, without=without).lead()
-        drivers = ("fake",) if classic else ("gpu",)
-        node_manager = self.manager(nodes.NODES_USER)
-        wanted = nodes.NodeOptions(nodes=2, drivers=drivers, classic=classic)
-        also = []
-        if folders is not None:
-            VolumeFolders(node_manager.acting_as(volume_folders.ACCOUNT), folders)
-            also.append(volume_folders.default_class(volume_folders.FOLDERS))
-        nodes.assemble(node_manager, wanted, also=also)
-        plane.start()
-        node_manager.start()
-        self.wait(5)
-
-    def manager(self, user):
-        return Manager(self.engine, self.of(user), Randomness(2), client_of=self.of)
-
-    def of(self, user):
-        return LocalClient(self.server.resources, self.server.hub, user=user_named(user))
-
-    def authorize(self, wanted):
-        decision = self.inner.authorize(wanted)
-        if not decision.allowed:
-            self.refused.append(str(wanted))
-        return decision
-
-    def wait(self, seconds):
-        self.engine.run(self.engine.clock.now() + seconds * SECOND)
-
-    def running(self):
-        pods = self.client.list(PODS).items
-        return sorted(
-            pod["metadata"]["name"].partition("-")[0]
-            for pod in pods
-            if pod["status"]["phase"] in {"Running", "Succeeded"}
-        )
+from guardedlab import Guarded
 
 
 def template(label):
@@ -179,7 +116,7 @@ def test_nothing_that_a_cluster_does_is_refused():
 
 
 def test_nothing_that_a_cluster_of_classic_dra_does_is_refused():
-    cluster = Guarded(classic=True)
+    cluster = Guarded(("v1", "classic"))
     spec = {"spec": {"resourceClassName": "fake.3-shake.com"}}
     cluster.client.create(CLASSIC_TEMPLATES, {"metadata": {"name": "t"}, "spec": spec}, "default")
     source = {"source": {"resourceClaimTemplateName": "t"}}
@@ -194,7 +131,7 @@ def test_nothing_that_a_cluster_of_classic_dra_does_is_refused():
 
 @pytest.mark.parametrize("classic", [False, True])
 def test_nothing_that_a_scheduler_without_controllers_does_is_refused(classic):
-    cluster = Guarded(classic=classic, without=["controllers"])
+    cluster = Guarded(["v1", "classic" if classic else "k8srm"], without=["controllers"])
     for node in ("node-0", "node-1"):
         cluster.client.patch(NODES, node, {"spec": {"taints": None}})
     pod = {"metadata": {"name": "plain"}, "spec": template("x")[1]["spec"]}

@@ -155,7 +155,7 @@ class ApiServer:
         def pods_on(node: str, namespace: str) -> Sequence[Stored]:
             return context.indexes.candidates("pods", "spec.nodeName", node, namespace) or ()
 
-        found = authorization_of(modes, self.store, pods_on)
+        found = authorization_of(modes, self.store, pods_on, context.rules.claims_of_pods)
         context.authorizer = found.authorizer
         context.admission.extend(found.admission)
         context.connecting.extend(found.connecting)

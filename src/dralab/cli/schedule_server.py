@@ -32,11 +32,7 @@ KINDS: Final[Mapping[str, Sequence[Mapping[str, Any]]]] = {
 }
 ENTRY: Final = "resource.kubernetes.io/pod-claim-name"
 PODS: Final = Resource("", "v1", "pods")
-CORE: Final = (
-    Resource("", "v1", "nodes", namespaced=False),
-    Resource("", "v1", "configmaps"),
-    PODS,
-)
+NODES: Final = Resource("", "v1", "nodes", namespaced=False)
 
 
 class Server:
@@ -57,10 +53,9 @@ class Server:
         found: list[JsonDict] = []
         for kind, resource in self.resources.items():
             found += self._all(resource, kind)
-        core = CORE[:1] if self.generation.name == "evolution" else CORE
-        for resource in core:
-            kind = {"nodes": "Node", "configmaps": "ConfigMap", "pods": "Pod"}[resource.plural]
-            found += self._all(resource, kind)
+        found += self._all(NODES, "Node")
+        if "Pod" not in self.resources:
+            found += self._all(PODS, "Pod")
         found += self._configs(found)
         reports = self.generation.read_all(found)
         self.refused = [report for report in reports if report.state == "invalid"]
@@ -151,9 +146,9 @@ class Server:
         known = {identity(item) for item in objects}
         found = []
         for key in sorted(_named(objects)):
-            if key in known or "/" not in key[0]:
+            if key in known:
                 continue
-            group, _, version = key[0].partition("/")
+            group, _, version = key[0].rpartition("/")
             resource = Resource(group, version, _plural(key[1]), namespaced=bool(key[2]))
             try:
                 found.append(self.client.get(resource, key[3], key[2]))

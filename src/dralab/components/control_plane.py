@@ -182,7 +182,7 @@ def assemble(
     are told of the server's certificate authority; `signing_files` are the certificate and the
     private key of the one that signs requests for certificates; `load_balancers` is where Services
     of that type get their addresses. On a server without today's device
-    API run only the controllers that need nothing of it, and no scheduler.
+    API run the controllers that need nothing of it, and no scheduler.
     """
     from dralab.allocation.selectors import CelSelectorCompiler
     from dralab.controllers import registry
@@ -190,7 +190,7 @@ def assemble(
 
     older = kinds is not None and not is_served(CLAIMS, kinds)
     if CONTROLLERS not in without:
-        left_out = set(registry.CONTROLLERS) - registry.FOR_ANY_PROFILE if older else ()
+        left_out = registry.OF_TODAYS_DEVICES if older else ()
         registry.assemble(
             manager, without=left_out, kinds=kinds, ca=ca, signing_files=signing_files
         )

@@ -4,7 +4,7 @@ A profile is a set of kinds with their rules. They are not built into the server
 like custom resources, without definitions in the store.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
 from dralab.api.fields import OMITTED, FieldError, invalid_value
@@ -15,7 +15,7 @@ from dralab.apiserver.resources.server import Resources
 from dralab.objects.claims import has_device_claims
 from dralab.prototypes.findings import NormalizedDocument
 from dralab.prototypes.spelling import respell
-from dralab.values.json_types import JsonDict
+from dralab.values.json_types import JsonDict, JsonObject
 from dralab.values.names import subdomain_problems
 
 DEFAULT: Final = ("v1",)
@@ -111,6 +111,16 @@ def _k8srm(resources: Resources) -> None:
         },
         check=_device_claim_errors,
     )
+    context.rules.claims_of_pods[f"{kinds.GROUP}/deviceclaims"] = _device_claims
+
+
+def _device_claims(pod: JsonObject) -> Collection[str]:
+    """Return the names of the DeviceClaims that a pod uses."""
+    if not has_device_claims(pod):
+        return ()
+    from dralab.prototypes.k8srm.pod_claims import claim_names  # with the first such pod: large
+
+    return claim_names(pod)
 
 
 def _device_claim_errors(pod: JsonDict) -> list[FieldError]:

@@ -64,6 +64,12 @@ ACCOUNTS: Final[Mapping[str, Sequence[Rule]]] = {
 SCHEDULER: Final[Sequence[Rule]] = [
     (READ, DEVICES, ("devicetaintrules",)),
     (READ, "scheduling.k8s.io", ("podgroups",)),
+    # `dralab schedule` for pods of k8srm: it copies what claims and classes name as their configs.
+    (READ, K8SRM, ("*",)),
+    (("create",), K8SRM, ("deviceclaims",)),
+    (("update",), K8SRM, ("deviceclaims/status",)),
+    (("get",), "", ("configmaps",)),
+    (("get",), "foozer.example.com", ("foozerconfigs",)),
 ]
 # With classic DRA: the scheduler, and the driver with its controller.
 CLASSIC_SCHEDULER: Final[Sequence[Rule]] = [

@@ -84,12 +84,13 @@ def account_of(controller: str) -> str:
     return f"system:serviceaccount:kube-system:{ACCOUNTS.get(controller, controller)}"
 
 
-# Those that have something to do where only older device APIs are served.
-FOR_ANY_PROFILE: Final = frozenset(
+# Those that watch kinds of today's device API: they cannot run where only older ones are served.
+OF_TODAYS_DEVICES: Final = frozenset(
     {
-        "garbage-collector-controller",
-        "namespace-controller",
-        "pod-garbage-collector-controller",
+        CLAIMS,
+        "device-taint-eviction-controller",
+        "resourcepoolstatus-controller",
+        "resourcequota-controller",
     }
 )
 

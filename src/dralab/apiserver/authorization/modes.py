@@ -19,7 +19,7 @@ from dralab.apiserver.authorization.attributes import (
 )
 from dralab.apiserver.authorization.escalation import RoleEscalation
 from dralab.apiserver.authorization.node_restriction import NodeRestriction
-from dralab.apiserver.authorization.nodes import NodeAuthorizer, PodsOn
+from dralab.apiserver.authorization.nodes import ClaimsOfPods, NodeAuthorizer, PodsOn
 from dralab.apiserver.authorization.rbac import COLLECTIONS, RbacAuthorizer, RoleIndex
 from dralab.apiserver.authorization.signers import CertificateApproval, CertificateSigning
 from dralab.apiserver.storage import Store
@@ -97,10 +97,12 @@ class Authorization:
     connecting: Sequence[Admission] = ()
 
 
-def authorization_of(modes: Sequence[str], store: Store, pods_on: PodsOn) -> Authorization:
+def authorization_of(
+    modes: Sequence[str], store: Store, pods_on: PodsOn, more_claims: ClaimsOfPods | None = None
+) -> Authorization:
     """Return the authorizer of these modes, which follows the objects of a store.
 
-    `pods_on` finds the pods of a node. ModeError. There is no authorizer where every user may do
+    `pods_on` finds the pods of a node, `more_claims` what they use of other APIs. ModeError. There is no authorizer where every user may do
     everything.
     """
     if parse_modes(",".join(modes)) == ("AlwaysAllow",):
@@ -111,7 +113,7 @@ def authorization_of(modes: Sequence[str], store: Store, pods_on: PodsOn) -> Aut
     made: dict[str, Callable[[], Authorizer]] = {
         "AlwaysAllow": AlwaysAllow,
         "AlwaysDeny": AlwaysDeny,
-        "Node": lambda: NodeAuthorizer(store, pods_on),
+        "Node": lambda: NodeAuthorizer(store, pods_on, more_claims),
         "RBAC": lambda: RbacAuthorizer(index),
     }
     union = Union([made[mode]() for mode in modes])

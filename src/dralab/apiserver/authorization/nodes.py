@@ -7,7 +7,7 @@ Source: k8s.io/kubernetes `plugin/pkg/auth/authorizer/node`. What a pod refers t
 the pods of the node whenever it is asked for; upstream keeps a graph of it.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from dralab.apiserver.authorization.attributes import (
@@ -28,7 +28,7 @@ from dralab.objects.metadata import spec_of
 from dralab.objects.pods import is_mirror
 from dralab.objects.references import config_map_names, secret_names, secrets_of_volume
 from dralab.objects.volumes import claims_of
-from dralab.values.json_types import JsonDict
+from dralab.values.json_types import JsonDict, JsonObject
 
 ROLE: Final = "system:node"
 LEASES: Final = "kube-node-lease"
@@ -39,14 +39,22 @@ OWN_VERBS: Final = frozenset({"get", "create", "update", "patch", "delete"})
 READ: Final = frozenset({"get", "list", "watch"})
 # (node, namespace) → the pods of a node in a namespace, of all where it is empty.
 PodsOn = Callable[[str, str], Sequence[Stored]]
+# `group/resource` → the names of those claims that a pod uses.
+ClaimsOfPods = Mapping[str, Callable[[JsonObject], Collection[str]]]
 
 
 class NodeAuthorizer:
-    """Decides about users `system:node:NAME` in the group `system:nodes`."""
+    """Decides about users `system:node:NAME` in the group `system:nodes`.
 
-    def __init__(self, store: Store, pods_on: PodsOn) -> None:
+    `more_claims` are those of other device APIs than Kubernetes' own; they may be added later.
+    """
+
+    def __init__(
+        self, store: Store, pods_on: PodsOn, more_claims: ClaimsOfPods | None = None
+    ) -> None:
         self.store = store
         self.pods_on = pods_on
+        self.more_claims = {} if more_claims is None else more_claims
         (role,) = (each for each in expected()["clusterroles"] if each["metadata"]["name"] == ROLE)
         self._grants = Grants([(rule, "") for rule in read_rules(role)])
         self._by_resource: Mapping[str, Callable[[str, Attributes], Decision]] = {
@@ -74,7 +82,10 @@ class NodeAuthorizer:
         if not node:
             return _no(f"unknown node for user {quoted(attributes.user.name)}")
         if not attributes.path:
-            decide = self._by_resource.get(f"{attributes.group}/{attributes.resource}")
+            resource = f"{attributes.group}/{attributes.resource}"
+            decide = self._by_resource.get(resource)
+            if decide is None and resource in self.more_claims:
+                decide = self._gettable(self._other_claim)
             if decide is not None:
                 return decide(node, attributes)
         allowed = self._grants.decide(attributes).allowed
@@ -213,6 +224,10 @@ class NodeAuthorizer:
 
     def _claim(self, node: str, wanted: Attributes) -> bool:
         return any(wanted.name in claim_names(pod) for pod in self._pods_of(node, wanted.namespace))
+
+    def _other_claim(self, node: str, wanted: Attributes) -> bool:
+        names_of = self.more_claims[f"{wanted.group}/{wanted.resource}"]
+        return any(wanted.name in names_of(pod) for pod in self._pods_of(node, wanted.namespace))
 
     def _account(self, node: str, wanted: Attributes) -> bool:
         pods = self._pods_of(node, wanted.namespace)

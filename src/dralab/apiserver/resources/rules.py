@@ -1,6 +1,6 @@
 """The strategy of each kind, and the conversion between versions of one store."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from dralab.api.core import definitions
@@ -15,7 +15,7 @@ from dralab.apiserver.resources.checked_policies import CheckedBindings, Checked
 from dralab.apiserver.resources.checked_webhooks import CheckedWebhooks
 from dralab.apiserver.resources.custom_rules import CheckedDefinitions
 from dralab.apiserver.storage import Stored
-from dralab.values.json_types import JsonDict
+from dralab.values.json_types import JsonDict, JsonObject
 
 if TYPE_CHECKING:
     from dralab.apiserver.resources.conversion_webhooks import ConversionWebhook
@@ -46,6 +46,9 @@ class Rules:
         # Collections whose objects may have been stored by another schema: they are pruned and get
         # their defaults when they are read, as in a real server.
         self.outdated: set[str] = set()
+        # Claims of other device APIs, as `group/plural` → those that a pod uses, by name. The node
+        # of the pod may get them.
+        self.claims_of_pods: dict[str, Callable[[JsonObject], Collection[str]]] = {}
         self._observers: dict[str, list[Observer]] = {}
         self._writers: dict[str, list[Observer]] = {}
         self._of_all: list[ObserverOfAll] = []

@@ -20,6 +20,12 @@ def claim_name(entry: PodEntry, pod: str, namespace: str) -> str:
     return "-".join(part for part in (pod, entry.name, suffix(namespace, pod)) if part)
 
 
+def claim_names(pod: JsonObject) -> list[str]:
+    """Return the names of all claims of a pod."""
+    read = reading.read_pod(pod)
+    return [claim_name(entry, read.name, read.namespace) for entry in read.entries]
+
+
 def unready(pod: JsonObject, find: Callable[[str, str], JsonObject | None]) -> str:
     """Return why a pod must not start yet; empty if all its claims have their devices.
 
