@@ -102,8 +102,8 @@ def authorization_of(
 ) -> Authorization:
     """Return the authorizer of these modes, which follows the objects of a store.
 
-    `pods_on` finds the pods of a node, `more_claims` what they use of other APIs. ModeError. There is no authorizer where every user may do
-    everything.
+    `pods_on` finds the pods of a node, `more_claims` what they use of other APIs. ModeError. There
+    is no authorizer where every user may do everything.
     """
     if parse_modes(",".join(modes)) == ("AlwaysAllow",):
         return Authorization()
