@@ -19,6 +19,30 @@ spec:
   containers: [{{name: c, image: x, command: {COMMAND}, devices: [{{name: toy}}]}}]
   deviceClaims: {{devices: [{{name: toy, class: toy}}]}}
 """
+EVOLUTION = f"""\
+apiVersion: resource.k8s.io/v1alpha2
+kind: ResourcePool
+metadata: {{name: toys}}
+spec: {{nodeName: node-0, driverName: toys.example.com, devices: [{{name: d0}}]}}
+---
+apiVersion: resource.k8s.io/v1alpha2
+kind: DeviceClass
+metadata: {{name: toy}}
+requirements: [{{deviceSelector: "device.driverName == 'toys.example.com'"}}]
+---
+apiVersion: resource.k8s.io/v1alpha2
+kind: ResourceClaimTemplate
+metadata: {{name: t, namespace: default}}
+spec: {{spec: {{requests: [{{name: fast, deviceClassName: toy}}]}}}}
+---
+apiVersion: resource.k8s.io/v1alpha2
+kind: Pod
+metadata: {{name: p, namespace: default}}
+spec:
+  containers:
+  - {{name: c, image: x, command: {COMMAND}, resources: {{claims: [{{name: gpu}}]}}}}
+  resourceClaims: [{{name: gpu, resourceClaimTemplateName: t}}]
+"""
 CLASSIC = f"""\
 apiVersion: resource.k8s.io/v1alpha2
 kind: ResourceClaimTemplate

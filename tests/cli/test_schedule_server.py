@@ -283,3 +283,38 @@ def test_a_claim_that_an_older_server_let_in_stops_only_its_own_pod(monkeypatch)
     assert f'DeviceClaim "default/bad" is invalid: {why}\n' in result.stdout
     assert "pod default/p: node node-a" in result.stdout
     assert result.exit_code == 1
+
+
+def test_what_a_server_serves_says_whose_pods_are_meant():
+    with Cluster(Options(profiles=("evolution",))) as cluster:
+        apply(cluster.client, EVOLUTION, PLURALS)
+        where = ["--kubeconfig", str(cluster.kubeconfig)]
+        for command, answer in [
+            ("explain", "fits on node node-a"),
+            ("allocate", "pool-a"),
+            ("schedule", "pod default/p: node node-a"),
+        ]:
+            result = run(command, *where)
+            assert result.exit_code == 0, result.output
+            assert answer in result.stdout
+
+
+def test_where_pods_of_two_generations_wait_the_other_one_is_named():
+    with Cluster(Options(profiles=("evolution",))) as cluster:
+        where = ["--kubeconfig", str(cluster.kubeconfig)]
+        apply(cluster.client, K8SRM.replace("name: p}", "name: older}"), PLURALS)
+        result = run("schedule", *where)
+        assert "pod default/older: node node-a" in result.stdout, result.output
+        more = K8SRM.split("---\n")[2].replace("name: p}", "name: another}")
+        apply(cluster.client, more, PLURALS)
+        apply(cluster.client, EVOLUTION, PLURALS)
+        result = run("schedule", *where)
+        assert "pod default/p: node node-a" in result.stdout
+        assert "pods of k8srm wait too: add --api k8srm" in result.stderr
+
+
+def test_today_is_explained_where_it_is_served():
+    with Cluster(Options(profiles=("v1", "k8srm"))) as cluster:
+        apply(cluster.client, K8SRM, PLURALS)
+        result = run("explain", "--kubeconfig", str(cluster.kubeconfig))
+        assert "nothing in the input asks for devices" in result.stderr

@@ -3,13 +3,16 @@
 import pytest
 
 from devicelab import create_all
+from dralab.api.resource.features import DEFAULT_1_36
 from dralab.api.status import ApiError
 from dralab.cli.schedule_server import Server
 from dralab.components.control_plane import SCHEDULER_USER
+from dralab.components.nodes import equip
+from dralab.node.node_spec import NodeSpec
 from dralab.prototypes.generations import GENERATIONS
 from dralab.prototypes.placement import PlacedPod
-from dralab.runtime.resources import DEVICE_CLAIMS, PODS
-from generationpods import CLASSIC, K8SRM, TODAY
+from dralab.runtime.resources import DEVICE_CLAIMS, EVOLUTION_CLAIMS, EVOLUTION_PODS, PODS
+from generationpods import CLASSIC, EVOLUTION, K8SRM, TODAY
 from guardedlab import Guarded
 
 
@@ -70,3 +73,69 @@ def test_a_pod_that_the_cluster_itself_schedules_starts_on_its_node(profiles, te
     assert cluster.running() == ["p"]
     assert "ready" in log(cluster)
     assert cluster.refused == []
+
+
+@pytest.fixture
+def evolution():
+    cluster = Guarded(("evolution",), drivers=())
+    create_all(cluster.client, cluster.server.resources.kinds, EVOLUTION)
+    return cluster
+
+
+def status(cluster, resource, name):
+    return cluster.client.get(resource, name, "default").get("status") or {}
+
+
+def test_a_pod_of_dra_evolution_runs_with_its_devices_until_it_is_deleted(evolution):
+    scheduled(evolution, "evolution")
+    evolution.wait(10)
+    assert evolution.running() == ["p"]
+    assert status(evolution, EVOLUTION_PODS, "p")["phase"] == "Running"
+    assert status(evolution, EVOLUTION_PODS, "p")["podIP"]
+    assert {"ready", "export DEVICE_FAST='toys.example.com/node-0/d0'"} <= set(log(evolution))
+    evolution.client.delete(EVOLUTION_PODS, "p", "default")
+    # Until its container has ended, nobody else may have the device.
+    assert evolution.client.get(EVOLUTION_PODS, "p", "default")["metadata"]["deletionTimestamp"]
+    evolution.wait(60)
+    assert evolution.client.list(EVOLUTION_PODS).items == []
+    assert evolution.client.list(PODS).items == []
+    assert evolution.client.list(EVOLUTION_CLAIMS).items == []
+    assert evolution.kubelets.nodes["node-0"].directory.texts() == {}
+    assert evolution.refused == []
+
+
+def test_a_pod_of_dra_evolution_that_is_over_gives_its_devices_back(evolution):
+    scheduled(evolution, "evolution")
+    evolution.wait(10)
+    # As after an eviction.
+    evolution.client.patch(
+        PODS, "p", {"status": {"phase": "Failed"}}, "default", subresource="status"
+    )
+    evolution.wait(40)
+    assert status(evolution, EVOLUTION_PODS, "p")["phase"] == "Failed"
+    [claim] = evolution.client.list(EVOLUTION_CLAIMS).items
+    assert not claim["status"]
+
+
+def test_a_pod_of_dra_evolution_on_a_node_that_only_a_pool_names_waits_for_it():
+    cluster = Guarded(("evolution",), drivers=())
+    text = EVOLUTION.replace("nodeName: node-0", "nodeName: later")
+    create_all(cluster.client, cluster.server.resources.kinds, text)
+    scheduled(cluster, "evolution")
+    cluster.wait(60)
+    assert status(cluster, EVOLUTION_PODS, "p") == {}
+    assert cluster.client.list(PODS).items == []
+    equip(cluster.kubelets.add_node(NodeSpec(name="later")), DEFAULT_1_36)
+    cluster.wait(10)
+    assert cluster.running() == ["p"]
+
+
+def test_a_pod_of_dra_evolution_says_that_its_name_is_taken(evolution):
+    other = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    evolution.client.create(PODS, other, "default")
+    scheduled(evolution, "evolution")
+    evolution.wait(5)
+    assert status(evolution, EVOLUTION_PODS, "p")["reason"] == "NameTaken"
+    evolution.client.delete(PODS, "p", "default")
+    evolution.wait(60)
+    assert status(evolution, EVOLUTION_PODS, "p")["phase"] == "Running"

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from generationpods import CLASSIC, K8SRM, TODAY
+from generationpods import CLASSIC, EVOLUTION, K8SRM, TODAY
 from processes import Processes
 from transcripts import kubectls
 
@@ -21,6 +21,7 @@ pytestmark = [
 CASES = {
     "k8srm": ([], K8SRM, True),
     "k8srm alone": (["--profile", "k8srm"], K8SRM, True),
+    "evolution": (["--profile", "evolution"], EVOLUTION, True),
     "classic": (["--profile", "v1,classic", "--driver", "fake"], CLASSIC, False),
     "v1": (["--driver", "gpu"], TODAY, False),
 }

@@ -54,6 +54,19 @@ class InventorySource:
         finally:
             client.close()
 
+    def older_generation(self) -> str:
+        """Return the generation of a cluster that does not serve today's; empty if it does."""
+        if not self.connection:
+            return ""
+        from dralab.cli.schedule_server import chosen_for_scheduling, served
+
+        client = self._client()
+        try:
+            found = served(client)
+            return "" if "v1" in found or not found else chosen_for_scheduling(client)
+        finally:
+            client.close()
+
     def cluster_of(self, generation: "Generation") -> "GenerationCluster":
         """Return what one generation of the device API has, the cluster's objects first."""
         found: list[JsonDict] = []

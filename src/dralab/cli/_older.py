@@ -37,19 +37,17 @@ COLUMNS: Final = ("NAMESPACE", "POD", "CLAIM", "NODE", "REQUEST", "DEVICE", "POO
 def older_generation(source: InventorySource, api: str | None) -> str:
     """Return the generation of the input that is not today's; empty for today's.
 
-    A cluster may serve several: without --api, only today's objects are read from it.
+    A cluster may serve several: without --api, today's objects are read from it, where it has them.
     """
     files = source.files
     if source.connection and own() is not None:
         raise click.UsageError("--generation reads files: give them with -f, without --kubeconfig")
-    if api == "v1" or not (files or (api and source.connection)):
+    if api == "v1":
         return ""
-    if not files:
-        return api or ""
-    if api or own() is not None or generations.holds(files, MARKS):
+    if files and (api or own() is not None or generations.holds(files, MARKS)):
         found = generations.chosen((item for _, item, _ in generations.raw(files)), api)
         return "" if found == "v1" else found
-    return ""
+    return api or source.older_generation()
 
 
 def allocate_older(

@@ -144,7 +144,7 @@ def node(
         endpoint = EndpointServer(kubelets, name, root / "pki", host, port)
     except (CheckpointError, ServingError) as error:
         raise UnusableInput(str(error)) from error
-    nodes.set_features(kubelet, features)
+    nodes.equip(kubelet, features)
     kubelet.serve(endpoint)
     kubelet.paths = paths if namespaces else NodePaths()
     endpoint.start()

@@ -8,14 +8,22 @@ import click
 from dralab.api.status import ApiError
 from dralab.cli._terminal import echo
 from dralab.cli.errors import UnusableInput
-from dralab.objects.claims import pod_claims
-from dralab.objects.metadata import annotations_of, status_of
+from dralab.objects.claims import has_device_claims, pod_claims
+from dralab.objects.metadata import annotations_of, spec_of, status_of
 from dralab.prototypes.evolution import kinds as evolution
 from dralab.prototypes.findings import NormalizedDocument, identity
 from dralab.prototypes.k8srm import kinds as k8srm
 from dralab.prototypes.placement import Generation, PlacedPod
-from dralab.runtime.client import Client, Resource, amend
+from dralab.runtime.client import Client, Resource, amend, serves
 from dralab.runtime.reading import ReadingError, listed
+from dralab.runtime.resources import (
+    DEVICE_POOLS,
+    EVOLUTION_PODS,
+    EVOLUTION_POOLS,
+    NODES,
+    PODS,
+    SLICES,
+)
 from dralab.values.json_types import JsonDict
 
 TODAY: Final = (
@@ -31,8 +39,48 @@ KINDS: Final[Mapping[str, Sequence[Mapping[str, Any]]]] = {
     "v1": TODAY,
 }
 ENTRY: Final = "resource.kubernetes.io/pod-claim-name"
-PODS: Final = Resource("", "v1", "pods")
-NODES: Final = Resource("", "v1", "nodes", namespaced=False)
+
+
+# What a server lists that serves a generation, the oldest first.
+SIGNS: Final = {"evolution": EVOLUTION_POOLS, "k8srm": DEVICE_POOLS, "v1": SLICES}
+
+
+def served(client: Client) -> list[str]:
+    """Return the generations that a server serves and lets this user list, the oldest first."""
+    return [name for name, resource in SIGNS.items() if _may_list(client, resource)]
+
+
+def chosen_for_scheduling(client: Client) -> str:
+    """Return the generation whose pods wait for `dralab schedule` on a server.
+
+    Where pods of two of them wait, the other one is named on stderr. Today's pods have a scheduler
+    that runs: theirs is the last choice.
+    """
+    found = served(client)
+    older = [name for name in found if name != "v1"]
+    waiting = [name for name in older if len(older) > 1 and _waits(client, name)]
+    for name in waiting[1:]:
+        echo(f"pods of {name} wait too: add --api {name}", err=True)
+    return next(iter([*waiting, *older, *found]), "k8srm")
+
+
+def _may_list(client: Client, resource: Resource) -> bool:
+    try:
+        return serves(client, resource)
+    except ApiError:
+        return False  # authorization comes first: what does not exist is forbidden, too
+
+
+def _waits(client: Client, name: str) -> bool:
+    resource = EVOLUTION_PODS if name == "evolution" else PODS
+    try:
+        pods = client.list(resource).items
+    except ApiError:
+        return False
+    return any(
+        not spec_of(pod).get("nodeName") and (name == "evolution" or has_device_claims(pod))
+        for pod in pods
+    )
 
 
 class Server:

@@ -200,8 +200,10 @@ def assemble(
             DeviceClaims(manager.acting_as(registry.account_of("device-claim-controller")))
         if is_served(EVOLUTION_POOLS, kinds):
             from dralab.controllers.evolution_claims import EvolutionClaims
+            from dralab.controllers.evolution_pods import EvolutionPods
 
             EvolutionClaims(manager.acting_as(registry.account_of("evolution-claim-controller")))
+            EvolutionPods(manager.acting_as(registry.account_of("evolution-pod-controller")))
         if load_balancers is not None:
             from dralab.controllers.load_balancers import ACCOUNT, LoadBalancers
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from dralab.drivers.classic.plugin import ClassicPlugin
     from dralab.drivers.driver import Driver
     from dralab.drivers.publishing import SlicePublisher
+    from dralab.drivers.stand_in import StandIn
     from dralab.node.containers import ContainerRuntime
     from dralab.node.kubelets import Kubelet, Kubelets
     from dralab.node.mount_namespaces import NodePaths
@@ -256,15 +257,22 @@ def assemble(
     for spec in _specs(wanted):
         root = wanted.root / spec.name if wanted.root is not None else None
         kubelet = add(kubelets, spec, root)
-        set_features(kubelet, features)
+        equip(kubelet, features)
         if wanted.network is not None:
             kubelet.join(wanted.network.add_node(spec.name), wanted.dns)
     return kubelets
 
 
-def set_features(kubelet: "Kubelet", features: Features) -> None:
-    """Let a node have the feature gates that are on."""
+def equip(kubelet: "Kubelet", features: Features) -> None:
+    """Let a node have the feature gates that are on, and stand-ins for drivers that do not run."""
     kubelet.claims.of_containers.reports_health = RESOURCE_HEALTH in features
+
+    def stand_in(driver: str) -> "StandIn":
+        from dralab.drivers.stand_in import StandIn
+
+        return StandIn(driver, kubelet.name, kubelet.directory)
+
+    kubelet.plugins.new_stand_in = stand_in
 
 
 def install(kubelet: "Kubelet", driver: "Driver", publisher: "SlicePublisher") -> None:

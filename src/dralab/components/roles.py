@@ -53,6 +53,10 @@ ACCOUNTS: Final[Mapping[str, Sequence[Rule]]] = {
         (("get", "update"), DEVICES, ("resourceclaims", "resourceclaims/status")),
         (("update",), DEVICES, ("resourceclaims/binding",)),
     ],
+    "evolution-pod-controller": [
+        (("get", "update"), DEVICES, ("pods", "pods/status")),
+        (("create", "delete"), "", ("pods",)),
+    ],
     "job-controller": [(("update",), "", ("pods",))],
     "resourcepoolstatus-controller": [
         (("delete",), DEVICES, ("resourcepoolstatusrequests",)),
@@ -64,7 +68,12 @@ ACCOUNTS: Final[Mapping[str, Sequence[Rule]]] = {
 SCHEDULER: Final[Sequence[Rule]] = [
     (READ, DEVICES, ("devicetaintrules",)),
     (READ, "scheduling.k8s.io", ("podgroups",)),
-    # `dralab schedule` for pods of k8srm: it copies what claims and classes name as their configs.
+    # `dralab schedule` for pods of dra-evolution.
+    (READ, DEVICES, ("resourceclaims", "resourceclaimtemplates", "deviceclasses", "resourcepools")),
+    (READ, DEVICES, ("pods", "quotas")),
+    (("create",), DEVICES, ("resourceclaims",)),
+    (("patch",), DEVICES, ("pods",)),
+    # The same for pods of k8srm: it copies what claims and classes name as their configs.
     (READ, K8SRM, ("*",)),
     (("create",), K8SRM, ("deviceclaims",)),
     (("update",), K8SRM, ("deviceclaims/status",)),

@@ -1,10 +1,11 @@
-"""dra-evolution: claims whose pods are gone give their devices back, and may be deleted then.
+"""dra-evolution: claims of pods that are gone or over give their devices back, then may be deleted.
 
 `dralab schedule` allocates and reserves; a finalizer keeps a claim while it is in use.
 """
 
 from dralab.api.status import ApiError
 from dralab.objects.metadata import NamespacedName, key_of, status_of, uid_of
+from dralab.objects.pods import is_finished
 from dralab.prototypes.evolution.kinds import FINALIZER
 from dralab.runtime.client import amend, drop_finalizer
 from dralab.runtime.manager import Manager
@@ -28,7 +29,7 @@ class EvolutionClaims:
             self.queue.add(key_of(new))
 
     def _pod(self, _: JsonDict | None, new: JsonDict | None) -> None:
-        if new is None:
+        if new is None or is_finished(new):
             for claim in self.claims:
                 self.queue.add(key_of(claim))
 
@@ -59,11 +60,11 @@ class EvolutionClaims:
         return None
 
     def _is_gone(self, namespace: str, user: JsonDict) -> bool:
-        """Return whether a pod is gone; the cache may not have a new one yet."""
+        """Return whether a pod is gone or over; the cache may not have a new one yet."""
         try:
             pod = self.client.get(EVOLUTION_PODS, user["name"], namespace)
         except ApiError as error:
             if error.reason != "NotFound":
                 raise
             return True
-        return bool(user.get("uid")) and uid_of(pod) != user["uid"]
+        return is_finished(pod) or (bool(user.get("uid")) and uid_of(pod) != user["uid"])

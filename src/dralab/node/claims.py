@@ -26,9 +26,11 @@ from dralab.objects.claims import (
     results_of,
 )
 from dralab.objects.metadata import key_of, owner_uids, owners_of, status_of, uid_of
+from dralab.prototypes.evolution.on_nodes import handles as handles_of_evolution
+from dralab.prototypes.evolution.on_nodes import user_of_claims
 from dralab.runtime.client import Client
 from dralab.runtime.engine import Engine
-from dralab.runtime.resources import CLAIMS, CLASSIC_CLAIMS, DEVICE_CLAIMS
+from dralab.runtime.resources import CLAIMS, CLASSIC_CLAIMS, DEVICE_CLAIMS, EVOLUTION_CLAIMS
 from dralab.values.json_types import JsonDict, JsonObject
 
 Done = Callable[[str], None]
@@ -312,8 +314,10 @@ class ClaimsOfNode:
 
     def _checked(self, pod: JsonDict, name: str, *, generated: bool, classic: bool) -> _Wanted:
         key, uid = key_of(pod), uid_of(pod)
+        evolution = user_of_claims(pod)
+        uid = evolution or uid
         try:
-            resource = CLASSIC_CLAIMS if classic else CLAIMS
+            resource = EVOLUTION_CLAIMS if evolution else CLASSIC_CLAIMS if classic else CLAIMS
             claim = self.client.get(resource, name, key.namespace)
         except ApiError as error:
             raise _Refused(f"fetch ResourceClaim {name}: {error.message}") from error
@@ -340,6 +344,10 @@ class ClaimsOfNode:
         if classic:
             told = allocation.get("resourceHandles") or [{}]
             handles = {one.get("driverName") or status.get("driverName", ""): one for one in told}
+        if evolution:
+            handles = handles_of_evolution(allocation)
+            for driver in handles:
+                self.plugins.stand_in(driver)
         for driver in handles:
             if self.plugins.get(driver) is None:
                 raise _Refused(f"DRA driver {driver} is not registered")

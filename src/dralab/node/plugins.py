@@ -42,6 +42,9 @@ class Plugins:
         # Told of a driver's name when its first plugin connected, when its last one went, and when
         # one registers that has not connected yet.
         self.changed: Callable[[str, bool], None] = lambda _driver, _there: None
+        # Makes a plugin for a driver that does not run: only for claims of dra-evolution.
+        self.new_stand_in: Callable[[str], Plugin] | None = None
+        self._stand_ins: dict[str, Plugin] = {}
 
     @property
     def drivers(self) -> list[str]:
@@ -53,7 +56,12 @@ class Plugins:
         """Return the plugin to ask; None if the driver is not registered."""
         with self._lock:
             found = self._drivers.get(driver)
-            return found.latest if found is not None else None
+            return found.latest if found is not None else self._stand_ins.get(driver)
+
+    def stand_in(self, driver: str) -> None:
+        """Have a driver that is not registered be replaced by a plugin in this process."""
+        if self.get(driver) is None and self.new_stand_in is not None:
+            self._stand_ins[driver] = self.new_stand_in(driver)
 
     def reachable(self, driver: str) -> bool:
         """Return whether a driver has a plugin that is connected."""

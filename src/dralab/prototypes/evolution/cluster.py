@@ -13,10 +13,11 @@ from dralab.allocation import problem as core
 from dralab.allocation.outcome import ClaimAllocation
 from dralab.allocation.problem import DeviceId, InUse, Problem
 from dralab.objects.metadata import spec_of, status_of
+from dralab.prototypes.claim_names import evolution_claim
 from dralab.prototypes.evolution.expressions import EvolutionExpressions
 from dralab.prototypes.evolution.kinds import API_VERSION, FINALIZER, MAX_RESERVED_FOR
 from dralab.prototypes.findings import NormalizedDocument, copied
-from dralab.prototypes.k8srm.claim_reader import UnallocatableError, suffix
+from dralab.prototypes.k8srm.claim_reader import UnallocatableError
 from dralab.prototypes.placement import PlacedDevice, PlacedPod, PlacementResult, UnplacedPod
 from dralab.prototypes.searching import SearchedCluster
 from dralab.values.json_types import JsonDict
@@ -139,7 +140,7 @@ class EvolutionCluster(SearchedCluster):
         template = self._named(
             "ResourceClaimTemplate", namespace, entry["resourceClaimTemplateName"]
         )
-        name = f"{pod['name']}-{entry['name']}-{suffix(namespace, pod['name'])}"
+        name = evolution_claim(entry, pod["name"], namespace)
         metadata = {
             key: value
             for key, value in (template["spec"].get("metadata") or {}).items()

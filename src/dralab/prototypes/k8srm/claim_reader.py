@@ -4,7 +4,6 @@ Every detail is a request. A number of devices that may vary becomes alternative
 first; `oneOf` becomes alternatives in the order of priority; totals become constraints.
 """
 
-import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -344,9 +343,3 @@ class _Writer:
                 f"{detail.class_name} asks for"
             )
         return least, least if most is None else most
-
-
-def suffix(namespace: str, pod: str) -> str:
-    """Return five letters for the claims of a pod: the same every time, others for other pods."""
-    digest = hashlib.sha256(f"{namespace}/{pod}".encode()).digest()
-    return "".join("bcdfghjklmnpqrstvwxz2456789"[byte % 27] for byte in digest[:5])

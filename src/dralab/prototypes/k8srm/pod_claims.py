@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 from dralab.objects.metadata import owner_uids, status_of, uid_of
+from dralab.prototypes.claim_names import suffix
 from dralab.prototypes.k8srm import reading
-from dralab.prototypes.k8srm.claim_reader import suffix
 from dralab.prototypes.k8srm.model import PodEntry
 from dralab.values.json_types import JsonObject
 

@@ -1,0 +1,72 @@
+"""A plugin for drivers that exist only in a ResourcePool: it prepares what their claims name.
+
+Containers see each device of theirs as a variable: `DEVICE_FAST=toys.example.com/node-0/d0` for
+the request `fast`, `DEVICE_0` for the first one without a name.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from dralab.contracts.cdi import CdiDevice, CdiError, CdiSpec, ContainerEdits, file_name, qualified
+from dralab.contracts.cdi_cache import CdiDirectory
+from dralab.contracts.plugin import ClaimRef, DeviceHealth, PreparedDevice, PrepareResult
+
+
+class StandIn:
+    """Any driver's part on one node, for claims whose allocation says all that is needed."""
+
+    def __init__(self, driver: str, node: str, directory: CdiDirectory) -> None:
+        self.driver = driver
+        self.node = node
+        self.directory = directory
+
+    @property
+    def kind(self) -> str:
+        """The CDI kind of its devices."""
+        return f"dralab.dev/{re.sub('[^A-Za-z0-9_.-]', '-', self.driver)}"
+
+    def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, PrepareResult]:
+        """Write the CDI files of claims."""
+        return {ref.uid: self._prepare(ref) for ref in claims}
+
+    def unprepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, str]:
+        """Take the files away."""
+        for ref in claims:
+            self.directory.remove(file_name(self.kind, ref.uid))
+        return {ref.uid: "" for ref in claims}
+
+    def health(self) -> Sequence[DeviceHealth]:
+        """Return nothing: nobody looks at the devices."""
+        return ()
+
+    def _prepare(self, ref: ClaimRef) -> PrepareResult:
+        results = orjson.loads((ref.handle or {}).get("data") or "{}").get("results") or ()
+        names = [f"{ref.uid}-{number}" for number in range(len(results))]
+        devices = tuple(
+            CdiDevice(name, ContainerEdits(env=(self._variable(number, result),)))
+            for number, (name, result) in enumerate(zip(names, results, strict=True))
+        )
+        try:
+            if devices:
+                spec = CdiSpec(kind=self.kind, devices=devices)
+                self.directory.write(file_name(self.kind, ref.uid), spec)
+        except (CdiError, OSError) as error:
+            return PrepareResult(error=f"unable to create CDI spec file for claim: {error}")
+        return PrepareResult(
+            devices=tuple(
+                PreparedDevice(
+                    requests=(result["requestName"],) if result.get("requestName") else (),
+                    pool=self.node,
+                    device=result["deviceName"],
+                    cdi_ids=(qualified(self.kind, name),),
+                )
+                for name, result in zip(names, results, strict=True)
+            )
+        )
+
+    def _variable(self, number: int, result: Mapping[str, Any]) -> str:
+        name = re.sub("[^A-Z0-9]", "_", (result.get("requestName") or str(number)).upper())
+        return f"DEVICE_{name}={self.driver}/{self.node}/{result['deviceName']}"
