@@ -82,17 +82,17 @@ def schedule(
         api = generations.chosen((item for _, item, _ in generations.raw(files)), api)
     if connection and own() is not None:
         raise click.UsageError("--generation reads files: give them with -f, without --kubeconfig")
-    server = client = None
+    server = None
     if connection:
         from dralab.cli.schedule_server import Server, chosen_for_scheduling
 
         client = connection.client()
         api = api or chosen_for_scheduling(client)
+        server = Server(client, named(api))
     api = api or "k8srm"
     generation = named(api)
     objects = generations.objects(files, api)
-    if client is not None:
-        server = Server(client, generation)
+    if server is not None:
         objects = [*server.objects(), *objects]
     cluster = generation.cluster(objects, server.refused if server else ())
     wanted = _wanted(cluster, pods, namespace)

@@ -59,13 +59,13 @@ class EvolutionPods:
         if is_deleting(pod):
             self._end(pod, core if mine else None)
         elif core is not None and mine:
-            self._tell(pod, status_of(core))
+            self._tell(pod, dict(status_of(core)))
         elif not is_finished(pod) and self._has_node(pod):
             self._run(pod)
         return None
 
     def _has_node(self, pod: JsonDict) -> bool:
-        name = spec_of(pod).get("nodeName")
+        name = spec_of(pod).get("nodeName") or ""
         return bool(name) and self.nodes.get(NamespacedName("", name)) is not None
 
     def _run(self, pod: JsonDict) -> None:

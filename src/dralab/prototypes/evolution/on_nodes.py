@@ -23,7 +23,7 @@ AMOUNTS: Final = ("limits", "requests")
 def core_pod(pod: JsonObject) -> JsonDict:
     """Return the pod that runs a bound pod of dra-evolution on its node."""
     key, spec = key_of(pod), spec_of(pod)
-    metadata = {
+    metadata: JsonDict = {
         "name": key.name,
         "namespace": key.namespace,
         "ownerReferences": [owner_reference(pod, api_version=API_VERSION, kind="Pod")],
