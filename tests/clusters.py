@@ -52,6 +52,10 @@ PARTS = {
     "init": 6,
     "image": 4,
 }
+# What keeps no pod from a node.
+PREFERENCES = frozenset(
+    {"prefer-taint", "preferred-nodes", "preferred-pods", "soft-spread", "running-wish", "image"}
+)
 # Why a pod is not tried at all.
 HELD = {"gated": 20, "other-scheduler": 25, "deleted": 30}
 DEVICES = {
@@ -121,6 +125,8 @@ class _Maker:
     def __init__(self, seed: int, without: frozenset[str]) -> None:
         self.chance = random.Random(f"clusters/{seed}")
         self.without = without
+        # Every other cluster has few obstacles: there, what pods prefer decides.
+        self.calm = seed % 2 == 1
         self.made = RandomCluster(seed)
         self.free: dict[str, list[tuple[str, str]]] = {}
         self.zones = self.chance.choice([["a", "b"], ["a", "b", "c"], ["a"]])
@@ -142,6 +148,8 @@ class _Maker:
 
     def some(self, name: str, number: int) -> bool:
         """One in so many; noted as a feature where it comes out so."""
+        if self.calm and name not in PREFERENCES:
+            number *= 4
         found = self.one_in(number) and name not in self.without
         if found:
             self.made.features.add(name)
@@ -162,7 +170,7 @@ class _Maker:
         )
 
     def nodes(self) -> None:
-        for number in range(self.chance.choice([1, 2, 3, 3, 4, 5])):
+        for number in range(self.chance.choice([4, 5, 6, 7] if self.calm else [1, 2, 3, 3, 4, 5])):
             name = f"n{number}"
             labels = {"disk": self.chance.choice(["ssd", "hdd"])}
             if not self.some("no-zone", 8):
@@ -320,7 +328,7 @@ class _Maker:
             _affinity(made, kind, [wish], preferred=True)
         if self.some("running-port", 6):
             _port(made, self.chance.choice([8080, 9090]))
-        if self.some("running-volume", 12):
+        if self.some("running-volume", 4):
             _mount(made, "single")
         if self.some("leaving-pod", 15):
             _delete(made)
@@ -346,6 +354,7 @@ class _Maker:
             "allocation": {
                 "devices": {"results": results},
                 "nodeSelector": _only(holder["spec"]["nodeName"]),
+                "allocationTimestamp": "2026-01-01T00:00:00Z",
             },
             "reservedFor": [user],
         }
@@ -596,7 +605,11 @@ class _Maker:
 
     def use_held(self, made: JsonDict) -> None:
         """Let a pod use a claim that a pod on a node has; one of its own where there is none."""
-        held = [item for item in self.made.of("ResourceClaim") if item.get("status")]
+        held = [
+            item
+            for item in self.made.of("ResourceClaim")
+            if item["metadata"]["name"].startswith("run-")
+        ]
         if not held:
             self.ask_for("one", made)
             return
@@ -665,6 +678,7 @@ def _volume(name: str, affinity: JsonDict, **more: Any) -> JsonDict:
         "capacity": {"storage": "10Gi"},
         "accessModes": ["ReadWriteOnce"],
         "persistentVolumeReclaimPolicy": "Retain",
+        "volumeMode": "Filesystem",
         "csi": {"driver": "disk.example.com", "volumeHandle": name},
         **more,
     }
@@ -673,6 +687,7 @@ def _volume(name: str, affinity: JsonDict, **more: Any) -> JsonDict:
         name,
         api="v1",
         spec=spec | ({"nodeAffinity": affinity} if affinity else {}),
+        status={"phase": "Available"},
     )
 
 
@@ -680,9 +695,13 @@ def _volume_claim(name: str, storage: str, mode: str = "ReadWriteOnce") -> JsonD
     spec = {
         "accessModes": [mode],
         "storageClassName": storage,
+        "volumeMode": "Filesystem",
         "resources": {"requests": {"storage": "5Gi"}},
     }
-    return obj("PersistentVolumeClaim", name, api="v1", namespace="default", spec=spec)
+    status = {"phase": "Pending"}
+    return obj(
+        "PersistentVolumeClaim", name, api="v1", namespace="default", spec=spec, status=status
+    )
 
 
 def _bound_volume(name: str, affinity: JsonDict, mode: str = "ReadWriteOnce") -> list[JsonDict]:

@@ -243,6 +243,6 @@ def test_a_pod_that_names_its_node_goes_there_and_nowhere_else(lab):
     assert lab.node_of("p") == "b"
     assert lab.why("q") == (
         "0/3 nodes are available: 1 Too many pods, "
-        "2 node(s) didn't match Pod's node affinity/selector."
+        "2 node(s) didn't satisfy plugin(s) [NodeAffinity]."
     )
-    assert "3 node(s) didn't match Pod's node affinity/selector" in lab.why("r")
+    assert "3 node(s) didn't satisfy plugin(s) [NodeAffinity]" in lab.why("r")

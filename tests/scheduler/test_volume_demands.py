@@ -7,7 +7,14 @@ from dralab.objects import volumes as rules
 from dralab.objects.metadata import NamespacedName, key_of
 from dralab.scheduling.nodes import NodeTable
 from dralab.scheduling.pods import pod_info
-from dralab.scheduling.volumes import ELSEWHERE, NONE_FREE, UNBOUND, Volumes
+from dralab.scheduling.volumes import (
+    ELSEWHERE,
+    IN_USE,
+    NO_ZONE,
+    NONE_FREE,
+    UNBOUND,
+    Volumes,
+)
 
 OWNER = {"uid": "u"}
 
@@ -115,6 +122,42 @@ class Bench:
 )
 def test_a_pod_is_not_tried_before_its_claims_are_ready(claims, why):
     assert Bench(claims, [volume("v")]).demand("c") == why
+
+
+def test_a_missing_claim_is_told_before_one_that_is_not_bound():
+    found = Bench([volume_claim("c", storage="now")]).demand("c", "none")
+    assert found == 'persistentvolumeclaim "none" not found'
+
+
+def test_a_claim_for_one_pod_alone_is_not_shared():
+    bench = Bench([volume_claim("c", bound="v", accessModes=["ReadWriteOncePod"])], [volume("v")])
+    assert bench.left("c") == {}
+    used = [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]
+    elsewhere = pod("other", namespace="elsewhere", volumes=used)
+    bench.table.add_pod("n-a", pod_info(elsewhere))
+    assert bench.left("c") == {}
+    other = pod("other", volumes=used)
+    other["metadata"]["uid"] = "other"
+    bench.table.add_pod("n-a", pod_info(other))
+    assert bench.left("c") == {IN_USE: [False, False]}
+
+
+@pytest.mark.parametrize(
+    ("labels", "left"),
+    [
+        ({"topology.kubernetes.io/zone": "a"}, [True, False, True]),
+        ({"failure-domain.beta.kubernetes.io/zone": "b"}, [False, True, True]),
+        ({"topology.kubernetes.io/zone": "a__b"}, [True, True, True]),
+        ({"topology.kubernetes.io/region": "r"}, [False, False, True]),
+        ({"rack": "a"}, None),
+    ],
+)
+def test_labels_of_a_volume_name_its_zone(labels, left):
+    bench = Bench([volume_claim("c", bound="v")], [volume("v", labels=labels)], zones=())
+    for zone in ("a", "b"):
+        bench.table.put_node(worker(f"n-{zone}", labels={"topology.kubernetes.io/zone": zone}))
+    bench.table.put_node(worker("n-bare"))  # in a cluster of one zone nodes may not say so
+    assert bench.left("c") == ({} if left is None else {NO_ZONE: left})
 
 
 def test_a_claim_that_is_deleted_is_not_used():

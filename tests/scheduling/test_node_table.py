@@ -189,10 +189,10 @@ def test_a_pod_that_names_its_nodes_is_asked_about_them_alone():
         reasons = [found.reason(wanted, row) for row in range(3)]
         return found.mask(wanted).tolist(), reasons
 
-    elsewhere = "node(s) didn't match Pod's node affinity/selector"
+    elsewhere = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
     tainted = "node(s) had untolerated taint {t: }"
     assert asked("n0", "n1", "no") == ([True, False, False], ["", tainted, elsewhere])
-    assert asked("n2") == ([False, False, True], [elsewhere, tainted, ""])
+    assert asked("n2") == ([False, False, True], [elsewhere, elsewhere, ""])
 
 
 def test_what_is_lacking_is_named():

@@ -17,7 +17,7 @@ from dralab.scheduling.nodes import Mask, NodeTable
 from dralab.scheduling.pod_rules import BrokenRule
 from dralab.scheduling.pods import AffinityTerm, PodInfo, SpreadRule
 from dralab.scheduling.reading import ClusterObjects
-from dralab.scheduling.volumes import ELSEWHERE
+from dralab.scheduling.volumes import IN_USE, NONE_FREE
 from dralab.values import labels
 from dralab.values.json_types import JsonObject
 
@@ -176,11 +176,13 @@ class RuleTeller:
     def _volumes(self, pod: PodInfo, reason: UnfitReason) -> BrokenRule:
         claims = [name for name, _ in pod.volume_claims]
         field, name = _volume_field(pod.obj, claims)
-        if reason.subject != ELSEWHERE:
-            return BrokenRule(
-                reason=reason, clause=f"no volume there suits claim {name}", field=field, text=name
-            )
-        mask = next(mask for sentence, mask in self.rules(pod) if sentence == ELSEWHERE)
+        clause = {
+            NONE_FREE: f"no volume there suits claim {name}",
+            IN_USE: "another pod uses a claim that only one pod may use (ReadWriteOncePod)",
+        }.get(reason.subject)
+        if clause:
+            return BrokenRule(reason=reason, clause=clause, field=field, text=name)
+        mask = next(mask for sentence, mask in self.rules(pod) if sentence == reason.subject)
         reached = [node for node, at in sorted(self.table.row_of.items()) if mask[at]]
         where = f"on {listed(reached, 2)}" if reached else "where no node reaches it"
         whose = f"claim {name} has its volume" if len(claims) == 1 else "its volumes are"

@@ -24,14 +24,19 @@ from dralab.scheduling.nodes import Mask, NodeTable
 from dralab.scheduling.pod_rules import BrokenRule, GangRefusal, RoomRefusal
 from dralab.scheduling.pods import PodInfo
 from dralab.scheduling.reading import ClusterObjects
-from dralab.scheduling.volumes import ELSEWHERE, NONE_FREE, Volumes
+from dralab.scheduling.volumes import ELSEWHERE, IN_USE, NO_ZONE, NONE_FREE, Volumes
 from dralab.values.json_types import JsonDict, JsonObject
 
-FilterName = Literal["NodePorts", "VolumeBinding", "PodTopologySpread", "InterPodAffinity"]
+FilterName = Literal[
+    "NodePorts", "VolumeRestrictions", "VolumeBinding", "VolumeZone", "PodTopologySpread",
+    "InterPodAffinity",
+]  # fmt: skip
 FILTERS: Final[Mapping[str, FilterName]] = {
     NO_PORTS: "NodePorts",
+    IN_USE: "VolumeRestrictions",
     ELSEWHERE: "VolumeBinding",
     NONE_FREE: "VolumeBinding",
+    NO_ZONE: "VolumeZone",
     topology.NO_LABEL: "PodTopologySpread",
     topology.NO_SPREAD: "PodTopologySpread",
     topology.NO_AFFINITY: "InterPodAffinity",

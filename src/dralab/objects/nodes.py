@@ -26,6 +26,10 @@ REQUESTING: Final = ("containers", "initContainers", "overhead", "resources")
 """The fields of a pod's spec that its requests are computed from."""
 
 
+# Of nodes that a pod does not name whose affinity names nodes: they are not looked at.
+NOT_NAMED: Final = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
+
+
 @dataclass(frozen=True, slots=True)
 class UnfitReason:
     """Why a node may not run a pod: the filter, and the taint or resource that it is about.
@@ -38,7 +42,8 @@ class UnfitReason:
 
     filter: Literal[
         "NodeName", "NodeUnschedulable", "TaintToleration", "NodeAffinity", "NodeResourcesFit",
-        "NodePorts", "VolumeBinding", "PodTopologySpread", "InterPodAffinity",
+        "NodePorts", "VolumeRestrictions", "VolumeBinding", "VolumeZone", "PodTopologySpread",
+        "InterPodAffinity",
     ]  # fmt: skip
     subject: str = ""
 
@@ -50,6 +55,8 @@ class UnfitReason:
                 return "node(s) were unschedulable"
             case "TaintToleration":
                 return f"node(s) had untolerated taint {{{self.subject}}}"
+            case "NodeAffinity" if self.subject:
+                return self.subject
             case "NodeAffinity":
                 return "node(s) didn't match Pod's node affinity/selector"
             case "NodeResourcesFit":

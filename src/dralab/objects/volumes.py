@@ -3,7 +3,7 @@
 Source: k8s.io/component-helpers `storage/volume` (FindMatchingVolume).
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
 from dralab.objects.metadata import annotations_of, is_deleting, labels_of
@@ -17,6 +17,13 @@ BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
 NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
 # The index of caches of volumes, by `place_of`.
 PLACE: Final = "place"
+# Labels that tie a volume to zones or regions, and the names that they have on nodes today.
+ZONES: Final = {
+    "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
+    "topology.kubernetes.io/zone": "topology.kubernetes.io/zone",
+    "topology.kubernetes.io/region": "topology.kubernetes.io/region",
+}
 OLD_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
 
 
@@ -58,6 +65,26 @@ def serves(volume: JsonObject, claim: JsonObject) -> bool:
     if selector is not None and not labels.from_mapping(selector).accepts(own):
         return False
     return bool(size_of(volume) >= parse_any(asked(claim)))
+
+
+def is_exclusive(claim: JsonObject) -> bool:
+    """Return whether one pod alone may use a claim."""
+    return "ReadWriteOncePod" in (claim["spec"].get("accessModes") or ())
+
+
+def reaches_zone(volume: JsonObject, node: Mapping[str, str]) -> bool:
+    """Return whether a node with these labels is where a volume's labels say that it is.
+
+    A label may name several zones, with `__` between them. Source: VolumeZone.
+    """
+    if not any(key in node for key in ZONES):
+        return True
+    own = labels_of(volume)
+    return all(
+        node.get(key, node.get(today)) in own[key].split("__")
+        for key, today in ZONES.items()
+        if key in own
+    )
 
 
 def size_of(volume: JsonObject) -> Any:

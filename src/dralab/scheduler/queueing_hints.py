@@ -8,6 +8,7 @@ from dralab.scheduler.queue import ClusterChange
 from dralab.scheduling.cycle import Refusal
 from dralab.scheduling.demands import ClaimDemand
 from dralab.scheduling.topology import NO_AFFINITY, NO_ANTI_AFFINITY, NO_SPREAD, REPELLED
+from dralab.scheduling.volumes import IN_USE, NO_ZONE
 from dralab.values.json_types import JsonDict
 
 # What a pod's status says of its claims, and what an attempt left behind of their costs.
@@ -42,7 +43,13 @@ def awaited(refusal: Refusal) -> ClusterChange:
             if "/" in reason:
                 # Of an extended resource: a class may come that provides it.
                 found |= ClusterChange.DEVICES
-        elif "persistentvolume" in reason.lower() or "persistent volumes" in reason:
+        elif reason == IN_USE:
+            found |= ClusterChange.POD_GONE
+        elif (
+            reason == NO_ZONE
+            or "persistentvolume" in reason.lower()
+            or "persistent volumes" in reason
+        ):
             found |= ClusterChange.VOLUMES
         elif reason in {NO_AFFINITY, NO_SPREAD}:
             found |= ClusterChange.POD_GONE | ClusterChange.POD_PLACED

@@ -126,6 +126,12 @@ class DemandReader:
         """Return what a pod demands, or why it cannot be tried."""
         if has_device_claims(pod.obj):
             return BlockedPod(NOT_OURS.format(pod.key.namespace, pod.key.name))
+        entries = list(pod_claims(pod.obj))
+        for item in entries:
+            # A pod is not even queued before its claims are there (PreEnqueue).
+            unready = self._unready(pod, item)
+            if unready is not None:
+                return unready
         extended = self._extended(pod)
         volumes: VolumeDemand | None = None
         if pod.volume_claims and self._volumes is not None:
@@ -136,7 +142,7 @@ class DemandReader:
         if not pod.has_claims and not extended:
             return NOTHING_WANTED if volumes is None else PodDemand(volumes=volumes)
         claims: list[ClaimDemand] = []
-        for item in pod_claims(pod.obj):
+        for item in entries:
             found = self._entry(pod, item)
             if isinstance(found, BlockedPod):
                 return found
@@ -168,7 +174,8 @@ class DemandReader:
                 found[resource] = self._by_resource[resource]
         return found
 
-    def _entry(self, pod: PodInfo, item: PodClaim) -> ClaimDemand | BlockedPod | None:
+    def _unready(self, pod: PodInfo, item: PodClaim) -> BlockedPod | None:
+        """Return why an entry of a pod has no claim yet; None if it has one, or needs none."""
         namespace, name = pod.key.namespace, item.name
         if name is None:
             return BlockedPod(f'pod "{pod.key}": {NOT_CREATED_YET}')
@@ -179,21 +186,26 @@ class DemandReader:
             return BlockedPod(f'resourceclaim.resource.k8s.io "{name}" not found')
         if is_deleting(claim):
             return BlockedPod(f'resourceclaim "{name}" is being deleted')
-        consumer = self._consumer(pod, item)
-        if isinstance(consumer, BlockedPod):
-            return consumer
-        if not item.claim and consumer["uid"] not in owner_uids(claim):
+        if not item.claim and self._consumer(pod, item)["uid"] not in owner_uids(claim):
             return BlockedPod(
                 f"ResourceClaim {namespace}/{name} was not created for Pod {pod.key} "
                 "(Pod is not owner)"
             )
+        return None
+
+    def _entry(self, pod: PodInfo, item: PodClaim) -> ClaimDemand | BlockedPod | None:
+        """Return what an entry whose claim is there demands; None: nothing."""
+        consumer = self._consumer(pod, item)
+        claim = self._claim(NamespacedName(pod.key.namespace, item.name)) if item.name else None
+        if claim is None:
+            return None
         full = len(consumers_of(claim)) >= MOST_CONSUMERS
         if full and not is_reserved_for(claim, consumer["uid"]):
             return BlockedPod("resourceclaim in use")
         allocation = allocation_of(claim) or self._in_flight(uid_of(claim))
         return ClaimDemand(claim, consumer, allocation)
 
-    def _consumer(self, pod: PodInfo, item: PodClaim) -> dict[str, str] | BlockedPod:
+    def _consumer(self, pod: PodInfo, item: PodClaim) -> dict[str, str]:
         if pod.group:
             group = self._group(NamespacedName(pod.key.namespace, pod.group))
             if group is not None and is_shared(item, group):
@@ -210,7 +222,8 @@ class DemandReader:
             for alternative in alternatives_of(request):
                 name = alternative.get("deviceClassName") or ""
                 if name not in self.classes:
-                    return BlockedPod(
-                        f"request {request['name']}: device class {name} does not exist"
-                    )
+                    asked = request["name"]
+                    if request.get("firstAvailable"):
+                        asked += f"/{alternative['name']}"
+                    return BlockedPod(f"request {asked}: device class {name} does not exist")
         return None

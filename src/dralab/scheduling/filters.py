@@ -11,7 +11,7 @@ import numpy as np
 
 from dralab.objects import taints
 from dralab.objects.host_ports import collide
-from dralab.objects.nodes import PODS, UnfitReason, placement_refusal
+from dralab.objects.nodes import NOT_NAMED, PODS, UnfitReason, placement_refusal
 from dralab.objects.taints import tolerates
 from dralab.scheduling.nodes import REMEMBERED, Mask, NodeAnswerCache, NodeTable, Numbers
 from dralab.scheduling.pods import PodInfo
@@ -45,8 +45,10 @@ class NodeFilter:
 
     def reason(self, pod: PodInfo, row: int) -> str:
         """Return why the pod may not use a node for the node's own sake; empty if it may."""
-        if _named(pod) is not None:
-            return self._verdict(pod, row)
+        names = _named(pod)
+        if names is not None:
+            named = self.table.names[row] in names
+            return self._verdict(pod, row) if named else NOT_NAMED
         return self.reasons[int(self._of(pod)[0].answers(self.table)[row])]
 
     def avoided_taints(self, pod: PodInfo, among: Mask) -> Numbers:

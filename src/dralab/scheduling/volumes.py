@@ -1,18 +1,26 @@
 """Pods and their persistent volumes: which nodes they allow, and what is to be bound first.
 
-Source: kube-scheduler's VolumeBinding. A claim whose class binds at once must be bound before its
-pod is tried. One that waits for its first consumer gets, with the pod's node, a volume that is
-there, or is left to its provisioner by the annotation `selected-node`.
+Sources: kube-scheduler's VolumeRestrictions, VolumeBinding and VolumeZone. A claim whose class
+binds at once must be bound before its pod is tried. One that waits for its first consumer gets,
+with the pod's node, a volume that is there, or is left to its provisioner by the annotation
+`selected-node`.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 
 from dralab.objects import volumes as rules
-from dralab.objects.metadata import NamespacedName, is_deleting, key_of, owner_uids, status_of
+from dralab.objects.metadata import (
+    NamespacedName,
+    is_deleting,
+    key_of,
+    labels_of,
+    owner_uids,
+    status_of,
+)
 from dralab.scheduling.nodes import Mask, NodeTable
 from dralab.scheduling.pods import PodInfo
 from dralab.values import labels
@@ -21,6 +29,11 @@ from dralab.values.quantity import parse_any
 
 UNBOUND: Final = "pod has unbound immediate PersistentVolumeClaims"
 ELSEWHERE: Final = "node(s) didn't match PersistentVolume's node affinity"
+IN_USE: Final = (
+    "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already "
+    "in-use by another pod"
+)
+NO_ZONE: Final = "node(s) had no available volume zone"
 NONE_FREE: Final = "node(s) didn't find available persistent volumes to bind"
 
 
@@ -33,10 +46,14 @@ class VolumePlan(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class VolumeDemand:
-    """The volumes that a pod has, and the claims that wait for its node."""
+    """The volumes that a pod has, and the claims that wait for its node.
+
+    `exclusive` are claims that no other pod may use.
+    """
 
     bound: tuple[JsonDict, ...] = ()
     unbound: tuple[JsonDict, ...] = ()
+    exclusive: tuple[NamespacedName, ...] = ()
 
 
 class IndexedObjects(Protocol):
@@ -76,24 +93,15 @@ class Volumes:
         """Return what a pod needs in volumes, or why it cannot be tried, in upstream's words."""
         bound: list[JsonDict] = []
         waiting: list[JsonDict] = []
+        claims: list[JsonDict] = []
         for name, made_for_it in pod.volume_claims:
-            claim = self._claims.get(NamespacedName(pod.key.namespace, name))
-            if claim is None:
-                if made_for_it:
-                    return (
-                        "waiting for ephemeral volume controller to create the "
-                        f'persistentvolumeclaim "{name}"'
-                    )
-                return f'persistentvolumeclaim "{name}" not found'
-            if made_for_it and pod.uid not in owner_uids(claim):
-                return f"PVC {pod.key.namespace}/{name} was not created for pod {pod.key}"
-            if is_deleting(claim):
-                return f'persistentvolumeclaim "{name}" is being deleted'
+            claim = self._claim_of(pod, name, made_for_it=made_for_it)
+            if isinstance(claim, str):
+                return claim
+            claims.append(claim)
+        for claim in claims:
             volume = claim["spec"].get("volumeName")
             found = self._volumes.get(NamespacedName("", volume)) if volume else None
-            if status_of(claim).get("phase") == "Lost":
-                lost = f'bound to non-existent persistentvolume "{volume}"'
-                return f'persistentvolumeclaim "{name}" {lost}'
             if found is not None and rules.is_bound(claim):
                 bound.append(found)
             elif volume or not self._waits(claim):
@@ -102,11 +110,33 @@ class Volumes:
                 waiting.append(claim)
         # The largest first: a small claim may do with what is left.
         waiting.sort(key=lambda claim: (-_asked(claim), key_of(claim)))
-        return VolumeDemand(tuple(bound), tuple(waiting))
+        alone = (key_of(claim) for claim in claims if rules.is_exclusive(claim))
+        return VolumeDemand(tuple(bound), tuple(waiting), tuple(alone))
+
+    def _claim_of(self, pod: PodInfo, name: str, *, made_for_it: bool) -> JsonDict | str:
+        """Return a claim of a pod, or why the pod cannot have it."""
+        claim = self._claims.get(NamespacedName(pod.key.namespace, name))
+        if claim is None:
+            if made_for_it:
+                return (
+                    "waiting for ephemeral volume controller to create the "
+                    f'persistentvolumeclaim "{name}"'
+                )
+            return f'persistentvolumeclaim "{name}" not found'
+        if status_of(claim).get("phase") == "Lost":
+            lost = f'bound to non-existent persistentvolume "{claim["spec"].get("volumeName")}"'
+            return f'persistentvolumeclaim "{name}" {lost}'
+        if is_deleting(claim):
+            return f'persistentvolumeclaim "{name}" is being deleted'
+        if made_for_it and pod.uid not in owner_uids(claim):
+            return f"PVC {pod.key.namespace}/{name} was not created for pod {pod.key}"
+        return claim
 
     def restrictions(self, demand: VolumeDemand) -> list[tuple[str, Mask]]:
         """Return, for what a pod needs in volumes, the sentences and the nodes that are left."""
         table, found = self._table, list[tuple[str, Mask]]()
+        if demand.exclusive and self._is_used(demand.exclusive):
+            found.append((IN_USE, np.zeros(table.size, dtype=bool)))
         selectors = [
             required
             for volume in demand.bound
@@ -125,6 +155,12 @@ class Volumes:
             for row in table.row_of.values():
                 served[row] = self.plans(demand, row) is not None
             found.append((NONE_FREE, served))
+        if any(key in labels_of(volume) for volume in demand.bound for key in rules.ZONES):
+            near: Mask = np.zeros(table.size, dtype=bool)
+            for row in table.row_of.values():
+                own = table.labels[row]
+                near[row] = all(rules.reaches_zone(volume, own) for volume in demand.bound)
+            found.append((NO_ZONE, near))
         return found
 
     def plans(self, demand: VolumeDemand | None, row: int) -> tuple[VolumePlan, ...] | None:
@@ -164,6 +200,15 @@ class Volumes:
         """Record a new, changed or deleted volume: assumptions about it end."""
         if volume is None or volume["spec"].get("claimRef") is not None:
             self._taken.discard(name)
+
+    def _is_used(self, claims: Collection[NamespacedName]) -> bool:
+        """Return whether a pod on some node uses one of these claims."""
+        return any(
+            NamespacedName(pod.key.namespace, name) in claims
+            for pods in self._table.pods
+            for pod in pods.values()
+            for name, _ in pod.volume_claims
+        )
 
     def _waits(self, claim: JsonDict) -> bool:
         found = self._classes.get(NamespacedName("", rules.class_of(claim))) or {}

@@ -206,11 +206,12 @@ def nodes_named_by(term: Mapping[str, Any]) -> Sequence[str] | None:
     >>> nodes_named_by({"matchFields": [item]})
     ['node-1']
     """
+    found: Sequence[str] | None = None
     for item in term.get("matchFields") or ():
         if item.get("key") == "metadata.name" and item.get("operator") == "In":
-            found: Sequence[str] = item.get("values") or ()
-            return found
-    return None
+            values: Sequence[str] = item.get("values") or ()
+            found = values if found is None else [name for name in found if name in values]
+    return found
 
 
 def _all_accept(items: Iterable[Mapping[str, Any]], labels: Mapping[str, str]) -> bool:

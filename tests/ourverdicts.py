@@ -1,0 +1,124 @@
+"""What dralab decides about one pod in a given state, in the form of `stockverdicts`."""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from dralab.objects.metadata import is_deleting
+from dralab.scheduling import scores
+from dralab.scheduling.cycle import ClusterState, PodPlacement, fits, on_node
+from dralab.scheduling.demands import BlockedPod
+from dralab.scheduling.model import ClusterModel
+from dralab.scheduling.pods import DEFAULT_SCHEDULER, PodInfo
+from dralab.values.json_types import JsonDict
+from stockverdicts import Points, StockVerdict
+
+TAINT = re.compile(r"untolerated taint \{.*\}")
+
+
+@dataclass
+class OurVerdict:
+    """Where a pod goes, or why nowhere; the weighted points of the nodes that could run it."""
+
+    node: str = ""
+    message: str = ""
+    blocked: str = ""
+    fatal: str = ""
+    reasons: dict[str, int] = field(default_factory=dict)
+    points: Points = field(default_factory=dict)
+
+    @property
+    def best(self) -> set[str]:
+        """The nodes with the highest score."""
+        totals = {node: sum(points.values()) for node, points in self.points.items()}
+        return {node for node, points in totals.items() if points == max(totals.values())}
+
+
+def our_verdict(objects: Sequence[JsonDict], name: str) -> OurVerdict:
+    model = ClusterModel(objects)
+    pod = next(each for each in model.waiting if each.key.name == name)
+    decided = model.try_pod(pod)
+    if isinstance(decided, PodPlacement):
+        return OurVerdict(node=decided.node, points=judged(model.state, pod))
+    return OurVerdict(
+        message=decided.message,
+        blocked=decided.blocked,
+        fatal=decided.fatal,
+        reasons=dict(decided.reasons),
+    )
+
+
+def judged(state: ClusterState, pod: PodInfo) -> Points:
+    """Return the points of every node that could run a pod, devices included."""
+    demand = state.demands.demand_of(pod)
+    assert not isinstance(demand, BlockedPod)
+    left = fits(state, pod, demand)
+    ranks: dict[int, int] = {}
+    for row in np.flatnonzero(left):
+        tried = on_node(state, pod, demand, int(row))
+        if tried.placement is None:
+            left[row] = False
+        else:
+            ranks[int(row)] = tried.points or 0
+    points = {
+        plugin.name: (plugin.weight, plugin.points(state, pod, left)) for plugin in scores.PLUGINS
+    }
+    more = dict(zip(ranks, scores.devices_points(list(ranks.values())), strict=True))
+    return {
+        state.table.names[row]: {
+            name: weight * int(column[row])
+            for name, (weight, column) in points.items()
+            if column is not None
+        }
+        | {"DynamicResources": more[row]}
+        for row in ranks
+    }
+
+
+def is_tried(pod: JsonDict) -> bool:
+    """Whether the default scheduler looks for a node for a pod at all."""
+    spec = pod["spec"]
+    ours = (spec.get("schedulerName") or DEFAULT_SCHEDULER) == DEFAULT_SCHEDULER
+    return ours and not spec.get("schedulingGates") and not is_deleting(pod)
+
+
+def difference(stock: StockVerdict, ours: OurVerdict) -> str:
+    """Return what kube-scheduler decided otherwise; empty: nothing."""
+    if not (stock.node and ours.node):
+        return "" if stock.node == ours.node and _same_reasons(stock, ours) else _told(stock, ours)
+    if stock.points and _steps(stock.points) != _steps(ours.points):
+        return f"points {stock.points}, ours {ours.points}"
+    return "" if stock.node in ours.best else _told(stock, ours)
+
+
+def _same_reasons(stock: StockVerdict, ours: OurVerdict) -> bool:
+    if ours.fatal:
+        # An error of the plugin ends the attempt; what other nodes say is not told.
+        return stock.message.startswith('running "DynamicResources" filter plugin: ')
+    if not stock.message:
+        # It is not queued before its claims are there.
+        return "resourceclaim" in ours.blocked.lower()
+    found: Counter[str] = Counter()
+    for reason, count in (ours.reasons or {ours.blocked: 0}).items():
+        # We name the taint.
+        found[TAINT.sub("untolerated taint(s)", reason)] += count
+    return dict(found) == stock.reasons
+
+
+def _steps(points: Points) -> dict[str, dict[str, int]]:
+    """Return by how much nodes differ, by plugin: what all get alike decides nothing."""
+    plugins = {plugin for each in points.values() for plugin in each}
+    least = {name: min(each.get(name, 0) for each in points.values()) for name in plugins}
+    return {
+        node: {
+            name: each.get(name, 0) - low for name, low in least.items() if each.get(name, 0) > low
+        }
+        for node, each in points.items()
+    }
+
+
+def _told(stock: StockVerdict, ours: OurVerdict) -> str:
+    return f"{stock.node or stock.message!r}, ours {ours.node or ours.message!r}"
