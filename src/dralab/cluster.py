@@ -6,9 +6,7 @@ True
 """
 
 import ipaddress
-import shutil
 import socket
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -32,6 +30,7 @@ from dralab.apiserver.storage import MemoryStore, Store
 from dralab.apiserver.users import user_named
 from dralab.apiserver.watching import WatchLimits
 from dralab.components import profiles
+from dralab.files.owned import OwnedDirectory, sweep
 from dralab.files.reading import read_own
 from dralab.kernel.clock import SECOND, Clock, WallClock
 from dralab.kernel.randomness import Randomness
@@ -158,7 +157,7 @@ class Cluster:
         self._http: HttpServer | None = None
         self._thread: ServingThread | None = None
         self._started: list[Component] = []
-        self._place: Path | None = None
+        self._place: OwnedDirectory | None = None
         self._token = ""
         self._ca: Path | None = None
         self._trusted: Path | None = None
@@ -310,6 +309,7 @@ class Cluster:
         from dralab.apiserver.http.serving import HttpServer, ServingError, address, listen
 
         options = self.options
+        sweep()
         if not (options.tls or is_loopback(options.host)):
             raise ServingError(
                 f"without TLS and a token, the server listens only on the loopback, not on "
@@ -502,14 +502,14 @@ class Cluster:
             self._server.close()
         self._server = self._http = self._thread = None
         if self._place is not None:
-            shutil.rmtree(self._place, ignore_errors=True)
+            self._place.close()
             self._place = None
 
     def _directory(self) -> Path:
         """Return a directory that lives as long as the cluster runs."""
         if self._place is None:
-            self._place = Path(tempfile.mkdtemp(prefix="dralab-"))
-        return self._place
+            self._place = OwnedDirectory.new()
+        return self._place.path
 
 
 def open_store(data: str | Path, durability: "Durability" = "fsync") -> Store:

@@ -33,6 +33,7 @@ ALLOWED = {
     "node/listening_ports.py": "what the kernel tells of sockets and processes",
     "node/mount_launcher.py": "a program of its own, which imports nothing; the node wrote the file",
     "node/network/namespaces.py": "a namespace, which is no regular file",
+    "node/orphan_guard.py": "a program of its own, which reads what the kernel tells of processes",
     "simulation/engines/external/schedulers.py": "what the kernel tells of the schedulers' threads",
     "virtualtime/": "what the kernel tells of the traced processes, and the files of the host's libc",
 }

@@ -458,19 +458,21 @@ from node.test_process_runtime import Bench, lines, until
 from dralab.runtime.live import LiveEngine
 engine = LiveEngine(); engine.start()
 bench = Bench(engine)
-container, log, exit_of = bench.run("sh", "-c", "sleep 300 & echo $! $PWD; wait")
-until(log, "/")
-print(lines(log)[0], flush=True)
+daemon = "setsid sh -c 'echo daemon $$; cd /; exec sleep 300' & wait"
+container, log, exit_of = bench.run("sh", "-c", "sleep 300 & echo $! $PWD; " + daemon)
+until(log, "daemon")
+print(*lines(log), flush=True)
 exit_of()
 """
     tests = str(Path(__file__).parents[1])
     with subprocess.Popen(
         [sys.executable, "-c", script, tests], stdout=subprocess.PIPE, text=True, cwd=tmp_path
     ) as server:
-        pid, directory = server.stdout.readline().split()
+        pid, directory, _, daemon = server.stdout.readline().split()
         server.send_signal(signal.SIGKILL)
         server.wait()
         assert gone(int(pid))
+        assert gone(int(daemon))
     waiting.until(lambda: not Path(directory).exists())
 
 

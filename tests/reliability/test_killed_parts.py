@@ -134,7 +134,7 @@ class Parts(Asked):
         found = []
         for name in self.nodes:
             place = self.root / name / "tmp"
-            found += [str(path) for path in place.glob("dralab-pods-*/*")]
+            found += [str(path) for path in place.glob("dralab-pods-*/*-*")]
             found += [f"process {number}" for number in processes_in(place)]
             files = (self.root / name / "cdi").glob("*")
             found += [path.name for path in files if "common" not in path.name]

@@ -386,10 +386,18 @@ def _run(serving: Coroutine[Any, Any, None]) -> None:
 async def _serve(
     cluster: "Cluster", kubeconfig: Path | None, begin: "Callable[[Cluster], None]"
 ) -> None:
+    from dralab.cluster import MEMORY
+    from dralab.node.orphans import OrphanGuard
+
     loop, over = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, over.set)
-    async with cluster:
+    async with contextlib.AsyncExitStack() as stack:
+        await stack.enter_async_context(cluster)
+        if str(cluster.options.data) == MEMORY and cluster.options.tls:
+            guard = OrphanGuard()
+            stack.callback(guard.close)
+            guard.cover([cluster.kept])  # its keys are nobody's any more if this process is killed
         path = kubeconfig or cluster.kubeconfig
         try:
             cluster.write_kubeconfig(path)

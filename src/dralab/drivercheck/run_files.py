@@ -22,6 +22,7 @@ class RunFiles:
 
     def __enter__(self) -> Self:
         self._directory = Path(tempfile.mkdtemp(prefix="dc-"))
+        self._orphans.cover([self._directory])
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -37,9 +38,9 @@ class RunFiles:
     def started(self, driver: RunningDriver) -> None:
         """Note a process that has to end with this one."""
         if driver.group:
-            self._orphans.watch(driver.group, self._directory)
+            self._orphans.watch(driver.group)
 
     def ended(self, driver: RunningDriver) -> None:
         """Note that a process has ended: its number may soon be another's."""
         if driver.group:
-            self._orphans.watch(driver.group, self._directory, there=False)
+            self._orphans.watch(driver.group, there=False)

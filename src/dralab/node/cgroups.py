@@ -1,19 +1,20 @@
 """Limits that hold for a container as a whole: control groups of the kernel, of version 1 or 2.
 
-Each container of the process runtime has a group below `dralab-PID` of this server, where the
-machine lets it have one. What is not managed here, such as devices, stays the machine's. Sources:
-kubelet 1.36 (`pkg/kubelet/cm/helpers_linux.go`) and runc (`ConvertCPUSharesToCgroupV2Value`).
+Each container of the process runtime has a group below this server's own, where the machine lets
+it have one. Servers remove those of servers that were killed. What is not managed here, such as
+devices, stays the machine's. Sources: kubelet 1.36 (`pkg/kubelet/cm/helpers_linux.go`) and runc
+(`ConvertCPUSharesToCgroupV2Value`).
 """
 
 import contextlib
 import math
 import os
-import signal
 import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from dralab.node.orphan_guard import BETWEEN, TRIES, removed
 from dralab.objects.requests import base_units
 from dralab.values.json_types import JsonObject
 
@@ -25,8 +26,6 @@ MOST_SHARES: Final = 262144
 SHARES_PER_CPU: Final = 1024
 PERIOD: Final = 100_000  # microseconds
 LEAST_QUOTA: Final = 1_000
-TRIES: Final = 50  # times that a group is tried to be removed, each after some milliseconds
-BETWEEN: Final = 0.01
 
 
 def cpu_shares(resources: JsonObject) -> int:
@@ -137,18 +136,7 @@ class ContainerGroup:
     def remove(self) -> None:
         """Kill what is left in the group, and remove it."""
         for _ in range(TRIES):
-            left = False
-            for directory in dict.fromkeys(self._all()):
-                for pid in _pids(directory):
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(pid, signal.SIGKILL)
-                try:
-                    directory.rmdir()
-                except FileNotFoundError:
-                    continue
-                except OSError:
-                    left = True
-            if not left:
+            if all(list(map(removed, dict.fromkeys(self._all())))):
                 return
             threading.Event().wait(BETWEEN)
 
@@ -190,10 +178,10 @@ class ControlGroups:
         """
         unified = (machine / "cgroup.controllers").exists()
         roots = {name: machine if unified else machine / name for name in CONTROLLERS}
-        parents = {name: root / f"{PREFIX}{os.getpid()}" for name, root in roots.items()}
+        parents = {name: root / f"{PREFIX}{_identity(os.getpid())}" for name, root in roots.items()}
         try:
             for name, parent in parents.items():
-                _sweep(parent.parent)
+                sweep(parent.parent)
                 if unified:
                     (parent.parent / "cgroup.subtree_control").write_text(f"+{name}")
                 parent.mkdir(exist_ok=True)
@@ -215,25 +203,39 @@ class ControlGroups:
             directory.mkdir(exist_ok=True)
         return ContainerGroup(made, self._machine, unified=self._unified)
 
+    @property
+    def directories(self) -> list[Path]:
+        """The server's own groups, one for each hierarchy."""
+        return list(dict.fromkeys(self._parents.values()))
+
     def close(self) -> None:
         """Remove the server's own group; those of containers are gone by then."""
-        for parent in dict.fromkeys(self._parents.values()):
+        for parent in self.directories:
             with contextlib.suppress(OSError):
                 parent.rmdir()
 
 
-def _pids(directory: Path) -> list[int]:
-    try:
-        return [int(each) for each in (directory / "cgroup.procs").read_text().split()]
-    except OSError:
-        return []
-
-
-def _sweep(root: Path) -> None:
-    """Remove the empty groups of servers that ended without doing so."""
+def sweep(root: Path) -> None:
+    """Remove the groups of servers that were killed, with the processes that are left in them."""
     for each in root.glob(f"{PREFIX}*"):
-        number = each.name.removeprefix(PREFIX)
-        if number.isdigit() and not Path("/proc", number).exists():
-            for group in [*each.glob("*/"), each]:
-                with contextlib.suppress(OSError):
-                    group.rmdir()
+        number, _, known = each.name.removeprefix(PREFIX).partition("-")
+        # Of another PID namespace nothing is known here: its server may well live.
+        is_ours = number.isdigit() and known.partition("-")[0] == _namespace()
+        if is_ours and _identity(int(number)) != f"{number}-{known}":
+            for _ in range(TRIES):
+                if removed(each):
+                    break
+                threading.Event().wait(BETWEEN)
+
+
+def _identity(pid: int) -> str:
+    """Return what no other process has, while this machine runs; empty if there is none."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return f"{pid}-{_namespace()}-{fields[19]}"  # field 22 is when it started
+
+
+def _namespace() -> str:
+    return str(Path("/proc/self/ns/pid").stat().st_ino)

@@ -8,7 +8,6 @@ a mount namespace (`mount_namespaces`).
 import contextlib
 import os
 import shutil
-import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +19,8 @@ from dralab.node.containers import ContainerStart, ContainerStartError, VolumeFi
 from dralab.node.mount_namespaces import SPEC as NAMESPACE
 from dralab.node.mount_namespaces import NodePaths, launching, spec_of
 
+MEMORY: Final = "memory"
+"""The link beside the directories of the pods that leads to those of their volumes in memory."""
 SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108 - a file system in memory, as the volume wants
 OPEN_TO_ALL: Final = 0o777  # kubelet: a pod's users are not known
 
@@ -47,10 +48,7 @@ def refresh(
 
 def forget_volumes(pod: Path) -> None:
     """Remove those volumes of a pod that are not below its directory."""
-    with contextlib.suppress(OSError):
-        for each in (pod / "volumes").iterdir():
-            if each.is_symlink() and (there := each.readlink().parent).parent == SHARED_MEMORY:
-                shutil.rmtree(there, ignore_errors=True)
+    shutil.rmtree(pod.parent / MEMORY / pod.name, ignore_errors=True)
 
 
 def namespace_of(
@@ -106,11 +104,11 @@ def _volume(start: ContainerStart, mount: Mapping[str, Any], directory: Path) ->
 def _make(target: Path, start: ContainerStart, group: int | None, *, in_memory: bool) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     made = target
-    if in_memory and SHARED_MEMORY.is_dir():
-        # In a directory that is this user's alone.
-        made = Path(tempfile.mkdtemp(prefix=f"dralab-{start.pod_uid}-", dir=SHARED_MEMORY)) / "v"
+    pods = target.parents[2]
+    if in_memory and (pods / MEMORY).is_dir():
+        made = (pods / MEMORY).resolve() / start.pod_uid / target.name
         target.symlink_to(made)
-    made.mkdir()
+    made.mkdir(parents=True)
     made.chmod(OPEN_TO_ALL)
     if group is not None:
         with contextlib.suppress(PermissionError):

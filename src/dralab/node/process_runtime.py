@@ -22,9 +22,12 @@ from typing import Final
 
 import orjson
 
+from dralab.files.owned import OwnedDirectory, sweep
 from dralab.kernel.clock import SECOND
 from dralab.node.cgroups import ContainerGroup, ControlGroups
 from dralab.node.container_volumes import (
+    MEMORY,
+    SHARED_MEMORY,
     below,
     forget_volumes,
     link_mounts,
@@ -96,8 +99,13 @@ class ProcessRuntime:
         self.images = dict(images or {})
         self.told = told
         self._lock = threading.Lock()
+        for place in (None, SHARED_MEMORY):
+            sweep(place)
         self._orphans = OrphanGuard()
-        self._root: Path | None = None
+        if groups is not None:
+            self._orphans.cover(controls=groups.directories)
+        self._root: OwnedDirectory | None = None
+        self._memory: OwnedDirectory | None = None
         self._running: dict[str, set[ProcessContainer]] = {}
 
     def start(self, start: ContainerStart, ended: Callable[[ContainerExit], None]) -> Container:
@@ -144,19 +152,20 @@ class ProcessRuntime:
             running = [each.start for each in self._running.get(pod_uid, ())]
             root = self._root
         if root is not None and running:
-            refresh(root / pod_uid, volume, files, running[0].privileges.fs_group)
+            refresh(root.path / pod_uid, volume, files, running[0].privileges.fs_group)
 
     def forget_pod(self, pod_uid: str) -> None:
         """Remove the directory of a pod that is gone, and with it its volumes."""
         if self._root is not None:
-            forget_volumes(self._root / pod_uid)
-            shutil.rmtree(self._root / pod_uid, ignore_errors=True)
+            forget_volumes(self._root.path / pod_uid)
+            shutil.rmtree(self._root.path / pod_uid, ignore_errors=True)
 
     def stop(self) -> None:
         """End what runs, with little time to do so itself, and remove what it left."""
         with self._lock:
             running = [each for group in self._running.values() for each in group]
-            root, self._root = self._root, None
+            directories = [each for each in (self._root, self._memory) if each is not None]
+            self._root = self._memory = None
         for each in running:
             each.terminate()
         clock = self.engine.clock
@@ -169,14 +178,12 @@ class ProcessRuntime:
         self._orphans.close()
         if self.groups is not None:
             self.groups.close()
-        if root is not None:
-            for pod in root.glob("*"):
-                forget_volumes(pod)
-            shutil.rmtree(root, ignore_errors=True)
+        for owned in directories:
+            owned.close()
 
     def watch(self, group: int, *, there: bool = True) -> None:
         """Add or remove a process group that is killed if this process ends."""
-        self._orphans.watch(group, self._root, there=there)
+        self._orphans.watch(group, there=there)
 
     def forget_container(self, container: "ProcessContainer") -> None:
         """Forget a container; volumes of its pod stay until `forget_pod`."""
@@ -191,8 +198,14 @@ class ProcessRuntime:
     def _directory(self, start: ContainerStart) -> Path:
         with self._lock:
             if self._root is None:
-                self._root = Path(tempfile.mkdtemp(prefix="dralab-pods-"))
-            pod = self._root / start.pod_uid
+                self._root = OwnedDirectory.new("pods")
+                owned = [self._root.path]
+                if SHARED_MEMORY.is_dir():
+                    self._memory = OwnedDirectory.new("pods", SHARED_MEMORY)
+                    (self._root.path / MEMORY).symlink_to(self._memory.path)
+                    owned.append(self._memory.path)
+                self._orphans.cover(owned)
+            pod = self._root.path / start.pod_uid
         pod.mkdir(mode=0o700, exist_ok=True)
         return Path(tempfile.mkdtemp(prefix=f"{start.name}-", dir=pod))
 

@@ -163,7 +163,7 @@ class SchedulerProcesses:
                 raise DecisionError(
                     f"cannot be started: {problem}: {words[0]}", scheduler=command.name
                 ) from None
-        self.orphans.watch(process.pid, None)
+        self.orphans.watch(process.pid)
         return SchedulerProcess(command, process, log)
 
     def _environment(self, values: Mapping[str, str]) -> Mapping[str, str]:
@@ -229,7 +229,7 @@ class SchedulerProcesses:
         """Start those that have ended again; return how many."""
         ended = [one for one in self.running if one.process.poll() is not None]
         for one in ended:
-            self.orphans.watch(one.process.pid, None, there=False)
+            self.orphans.watch(one.process.pid, there=False)
             self.running[self.running.index(one)] = self.start(one.command)
         return len(ended)
 
