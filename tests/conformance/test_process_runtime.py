@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import urllib.request
+from contextlib import suppress
 
 import pytest
 
@@ -246,6 +247,33 @@ def test_run_shows_what_a_pod_says_and_ends_as_it_does(kubectl):
     words = ["run", "once", "--image=x", "--restart=Never", "--rm", "-i", "--quiet"]
     done = kubectl(*words, "--command", "--", "sh", "-c", "sleep 2; echo done; exit 0")
     assert (done.stdout.splitlines()[:1], done.returncode) == (["done"], 0), done.stderr
+
+
+def test_run_types_into_a_pod(kubectl):
+    words = ["run", "fed", "--image=x", "--restart=Never", "--rm", "-i", "--quiet"]
+    text = "line\n" * 20_000
+    done = kubectl(*words, "--command", "--", "wc", "-c", stdin=text)
+    assert (done.stdout.strip(), done.returncode) == (str(len(text)), 0), done.stderr
+
+
+def test_attach_types_into_a_terminal(kubectl, start):
+    start("p", "read line; stty size; exit 4", container={"stdin": True, "tty": True},
+          restartPolicy="Never")  # fmt: skip
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [*kubectl.words, "attach", "-it", "p"],
+        env=kubectl.environment, stdin=theirs, stdout=theirs, stderr=theirs,
+    )  # fmt: skip
+    os.close(theirs)
+    threading.Event().wait(0.5)  # its terminal is what it asks for first
+    os.write(ours, b"go\n")
+    process.wait(30)
+    seen = ""
+    with suppress(OSError):  # the end of a terminal
+        while data := os.read(ours, 65536):
+            seen += data.decode()
+    os.close(ours)
+    assert re.search(r"go\r\n\d+ \d+\r\n", seen), seen
 
 
 def test_copies_go_in_and_out(kubectl, start, tmp_path):

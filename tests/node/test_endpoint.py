@@ -1,6 +1,7 @@
 """A node far from the server: what the server gets from it, and what nobody else does."""
 
 import base64
+import hashlib
 import http.client
 import json
 import socket
@@ -9,8 +10,10 @@ import sys
 import threading
 import urllib.error
 import urllib.request
+from urllib.parse import quote
 
 import pytest
+from wsproto.frame_protocol import Opcode
 
 from dralab.cluster import Cluster, Options
 from dralab.kernel.randomness import Randomness
@@ -77,9 +80,9 @@ class Lab:
         nodes = {node["metadata"]["name"]: node for node in self.client.list(NODES).items}
         return "nodeInfo" in (nodes.get(name, {}).get("status") or {})
 
-    def run(self, name, script, *, node="real", phase="Running"):
+    def run(self, name, script, *, node="real", phase="Running", **fields):
         """Create a pod on a node; returns when it has got so far."""
-        container = {"name": "c", "image": "x", "command": ["sh", "-c", script]}
+        container = {"name": "c", "image": "x", "command": ["sh", "-c", script], **fields}
         spec = {
             "nodeName": node,
             "restartPolicy": "Never",
@@ -152,6 +155,86 @@ def test_a_command_gets_its_input_and_tells_its_code(lab):
         found = session.all()
     assert (found[1], found[2]) == (b"some\n", b"oh\n")
     assert json.loads(found[3])["details"]["causes"] == [{"reason": "ExitCode", "message": "3"}]
+
+
+@pytest.mark.parametrize("protocol", ["v4.channel.k8s.io", "v5.channel.k8s.io"])
+def test_a_client_that_closes_after_its_input_has_written_all_of_it(lab, protocol):
+    name = f"copied-{protocol[:2]}"
+    lab.run(name, "sleep 60")
+    query = "command=sh&command=-c&command=sleep+0.1;cat+>copy;mv+copy+copied&stdin=true&stdout=1"
+    piece = bytes(range(256)) * 1024
+    with lab.open(f"{name}/exec?{query}", protocol) as session:
+        for _ in range(12):  # 3 MiB
+            session.send(b"\0" + piece)
+        session.send((1000).to_bytes(2, "big"), Opcode.CLOSE)
+    check = "command=sh&command=-c&command=wc+-c+<+copied;+md5sum+<+copied&stdout=true"
+
+    def copied():
+        with lab.open(f"{name}/exec?{check}") as session:
+            return session.all().get(1)
+
+    until(lambda: copied() is not None)
+    digest = hashlib.md5(piece * 12, usedforsecurity=False).hexdigest()
+    assert copied().split() == [str(12 * len(piece)).encode(), digest.encode(), b"-"]
+
+
+def test_what_a_command_says_while_its_client_leaves_loses_no_input(lab):
+    lab.run("loud", "sleep 60")
+    script = "while read line; do echo $line; echo $line >>all; done; mv all heard"
+    query = f"command=sh&command=-c&command={quote(script)}&stdin=true&stdout=true"
+    with lab.open(f"loud/exec?{query}") as session:
+        for number in range(500):
+            session.send(b"\0%d\n" % number)
+        session.send((1000).to_bytes(2, "big"), Opcode.CLOSE)
+
+    def heard():
+        with lab.open("loud/exec?command=cat&command=heard&stdout=true") as session:
+            return session.all().get(1)
+
+    until(lambda: heard() is not None)
+    assert heard() == b"".join(b"%d\n" % number for number in range(500))
+
+
+@pytest.mark.parametrize("protocol", ["v4.base64.channel.k8s.io", "base64.channel.k8s.io"])
+def test_channels_can_be_spelled_in_base64(lab, protocol):
+    name = f"spelled-{protocol[:2]}"
+    lab.run(name, "sleep 60")
+    query = "command=sh&command=-c&command=read+line;echo+$line;echo+oh+>%262&stdin=true&stdout=1"
+    with lab.open(f"{name}/exec?{query}", protocol) as session:
+        assert session.headers["sec-websocket-protocol"] == protocol
+        session.send(b"0" + base64.b64encode(b"here\n"), Opcode.TEXT)
+        opcode, first = session.receive_frame()
+        assert opcode == Opcode.TEXT
+        found = {first[0]: first[1:]} | session.all()
+    said = {chr(each): base64.b64decode(text) for each, text in found.items()}
+    status = {"3": SUCCESS} if protocol.startswith("v4") else {}
+    assert said == {"1": b"here\n", "2": b"oh\n"} | status
+
+
+def test_a_client_that_names_no_protocol_speaks_the_oldest(lab):
+    lab.run("none", "sleep 60")
+    with lab.open("none/exec?command=echo&command=hi&stdout=true", "") as session:
+        assert "sec-websocket-protocol" not in session.headers
+        assert session.all() == {1: b"hi\n"}
+
+
+def test_attached_one_types_into_a_container(lab):
+    spec = {"stdin": True, "stdinOnce": True}
+    lab.run("typed", "read name; echo hello $name; cat", **spec)
+    with lab.open("typed/attach?stdin=true&stdout=true") as session:
+        session.send(b"\0you\n")
+        session.send(b"\0rest\n")
+        session.send(b"\xff\0")
+        assert session.all() == {1: b"hello you\nrest\n", 3: SUCCESS}
+
+
+def test_a_terminal_is_closed_by_no_message_of_v4(lab):
+    lab.run("v4", "sleep 60")
+    query = "command=sh&command=-c&command=read+line;echo+$line&stdin=true&stdout=true"
+    with lab.open(f"v4/exec?{query}", "v4.channel.k8s.io") as session:
+        session.send(b"\xff\0")  # it means something in v5 alone
+        session.send(b"\0here\n")
+        assert session.all() == {1: b"here\n", 3: SUCCESS}
 
 
 def test_the_oldest_protocol_says_nothing_of_a_command_that_was_good(lab):
@@ -381,7 +464,8 @@ REFUSED = [
     (
         "acted/exec?command=echo",
         "v9",
-        "exec speaks v5.channel.k8s.io or v4.channel.k8s.io or channel.k8s.io, not v9",
+        "exec speaks v5.channel.k8s.io or v4.channel.k8s.io or v4.base64.channel.k8s.io or "
+        "channel.k8s.io or base64.channel.k8s.io, not v9",
     ),
     ("acted/exec", "v5.channel.k8s.io", "you must specify at least one command"),
     ("acted/attach?container=x", "v5.channel.k8s.io", "container x is not valid for pod acted"),
@@ -517,8 +601,17 @@ def test_what_listens_in_the_node_s_place_gets_no_token(lab, tmp_path):
     assert not [each for each in heard if isinstance(each, bytes) and each]
 
 
-def test_a_session_ends_where_its_client_leaves(lab):
+def test_a_command_goes_on_where_its_client_leaves(lab):
     lab.run("left", "sleep 60")
-    with lab.open("left/exec?command=sleep&command=33") as session:
-        session.send(b"")
+    script = quote("echo up; while [ ! -e go ]; do sleep 0.02; done; echo on; touch done")
+    with lab.open(f"left/exec?command=sh&command=-c&command={script}&stdout=true") as session:
+        assert session.receive() == b"\1up\n"
+    with lab.open("left/exec?command=touch&command=go") as other:
+        other.all()
+
+    def done():
+        with lab.open("left/exec?command=ls&command=done&stdout=true") as session:
+            return session.all().get(1)
+
+    until(done)
     until(lambda: not any(each.name == "exec" for each in threading.enumerate()))

@@ -394,12 +394,93 @@ def hold(session, data):
     return session
 
 
-def test_a_command_ends_with_whoever_asked_for_it(bench):
+def test_a_command_goes_on_without_whoever_asked_for_it(bench):
     container, _, _ = bench.run("sleep", "60")
-    session = ExecSession()
-    code = container.run(["sh", "-c", "echo up; sleep 60"], lambda *_: session.leave(), session)
-    assert code == 137
+    session = ExecSession(stdin=True)
+    script = "echo up; cat; echo on; exit 3"
+    assert container.run(["sh", "-c", script], lambda *_: session.leave(), session) == 3
     container.stop(0)
+
+
+def test_a_client_that_is_gone_before_its_command_runs_has_left_its_input(bench):
+    container, _, _ = bench.run("sleep", "60")
+    session, found = ExecSession(stdin=True), []
+    session.typed(b"one\n")
+    session.leave()
+    assert container.run(["cat"], lambda *each: found.append(each), session) == 0
+    assert found == [(1, b"one\n")]
+    container.stop(0)
+
+
+def test_few_commands_go_on_without_their_clients(bench, monkeypatch):
+    monkeypatch.setattr("dralab.node.process_runtime.MOST_UNATTENDED", 1)
+    container, _, _ = bench.run("sleep", "60")
+    first, codes = ExecSession(), []
+    first.leave()
+    one = threading.Thread(
+        target=lambda: codes.append(container.run(["sleep", "60.375"], lambda *_: None, first))
+    )
+    one.start()
+    waiting.until(lambda: runs(b"sleep\0" + b"60.375\0"))
+    second = ExecSession()
+    script = ["sh", "-c", "echo up; sleep 60"]
+    assert container.run(script, lambda *_: second.leave(), second) == 137
+    assert not codes
+    container.stop(0)
+    one.join(LONG)
+    assert codes == [137], "it ended with its container"
+
+
+def test_a_container_reads_what_attached_ones_type_until_the_first_leaves(bench):
+    container, log, exit_of = bench.run(
+        "sh", "-c", "printf 'name? '; read name; echo hello $name; cat; echo over",
+        stdin=True, stdin_once=True,
+    )  # fmt: skip
+    session, found = ExecSession(stdin=True), []
+    container.attach(lambda *each: found.append(each), session)
+    session.typed(b"you\n")
+    session.typed(b"rest\n")
+    session.leave()
+    assert exit_of().code == 0
+    assert b"".join(data for _, data in found).endswith(b"hello you\nrest\nover\n")
+    assert [line for _, line in log.read()[0]] == ["name? hello you", "rest", "over"]
+
+
+def test_a_container_whose_input_is_not_for_one_client_goes_on(bench):
+    container, log, _ = bench.run("cat", stdin=True)
+    for word in ("one", "two"):
+        session = ExecSession(stdin=True)
+        container.attach(lambda *_: None, session)
+        session.typed(word.encode() + b"\n")
+        session.leave()
+        until(log, word)
+    container.stop(0)
+
+
+def test_a_container_can_have_a_terminal(bench):
+    container, log, exit_of = bench.run(
+        "sh", "-c", "read line; stty size; tty", stdin=True, stdin_once=True, tty=True
+    )
+    session, found = ExecSession(stdin=True), []
+    forget = container.attach(lambda *each: found.append(each), session)
+    session.resize(91, 17)
+    session.typed(b"go\n")
+    assert exit_of().code == 0
+    text = b"".join(data for _, data in found).decode()
+    assert "17 91" in text
+    assert "/dev/pts/" in text
+    forget()
+    assert "17 91\r" in [line for _, line in log.read()[0]]
+
+
+def test_a_long_line_is_cut_into_parts(bench):
+    _, log, exit_of = bench.run(
+        "sh", "-c", "head -c 40000 /dev/zero | tr '\\0' x; echo; printf end"
+    )
+    exit_of()
+    lines = [line for _, line in log.read()[0]]
+    assert [len(line) for line in lines] == [16384, 16384, 7232, 3]
+    assert log.unfinished
 
 
 def test_a_command_that_takes_too_long_is_given_up(bench):

@@ -10,13 +10,14 @@ sent only after that check.
 import base64
 import binascii
 import ipaddress
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import quote, urlencode
 
 from dralab.api.status import ApiError
-from dralab.apiserver.http.messages import Answer, HttpRequest, HttpResponse, Proxied
+from dralab.apiserver.http.messages import Answer, HttpRequest, HttpResponse, Proxied, Upgrade
+from dralab.apiserver.http.read_sockets import EachItem
 from dralab.apiserver.http.resource_requests import Connector
 from dralab.apiserver.http.routing import Route, query_of
 from dralab.apiserver.resources.log_options import check_log_options
@@ -45,6 +46,9 @@ VERBS: Final[Mapping[str, str]] = {
 # Parameters of a client of the server, and those of a client of a kubelet.
 STREAMS: Final = {"stdin": "input", "stdout": "output", "stderr": "error", "tty": "tty"}
 PORTS: Final = {"ports": "port"}
+# What is in the name of a protocol of channels that is spelled in base64, and its channel 0.
+BASE64: Final = "base64."
+ZERO: Final = ord("0")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,6 +243,32 @@ def chosen(wanted: NodeRequest, known: Sequence[str]) -> str:
     return found
 
 
+def connected(protocol: str, connect: Callable[[str], Upgrade]) -> Upgrade:
+    """Return a WebSocket of channels in a protocol; `connect` makes it in a binary one.
+
+    In base64, a message is text: the digit of its channel, and its content.
+    Source: k8s.io/streaming `pkg/wsstream/conn.go` (base64Codec).
+    """
+    if BASE64 not in protocol:
+        return connect(protocol)
+    upgrade = connect(protocol.replace(BASE64, ""))
+
+    def shown(message: bytes) -> list[bytes]:
+        return [b"%c" % (message[0] + ZERO) + base64.b64encode(message[1:])]
+
+    def receive(message: bytes) -> Awaitable[None] | None:
+        if not message:
+            return None
+        try:
+            content = base64.b64decode(message[1:], validate=True)
+        except binascii.Error:
+            return None  # as a real server, which tells its log alone
+        return upgrade.receive(bytes([(message[0] - ZERO) % 256]) + content)
+
+    source = EachItem(upgrade.source, shown)
+    return replace(upgrade, source=source, receive=receive, protocol=protocol, text=True)
+
+
 def container_of(pod: Mapping[str, Any], query: Query) -> str:
     """Return the container that a request is about. ApiError.
 
@@ -267,8 +297,8 @@ def container_of(pod: Mapping[str, Any], query: Query) -> str:
 def _offered(request: HttpRequest, name: str) -> str:
     """Return the protocols of a WebSocket; without any, kubelets take it for the oldest one."""
     offered = request.headers.get("sec-websocket-protocol", "")
-    if not offered and name == "portforward" and "websocket" in request.headers.get("upgrade", ""):
-        return "portforward.k8s.io"
+    if not offered and "websocket" in request.headers.get("upgrade", ""):
+        return "portforward.k8s.io" if name == "portforward" else "channel.k8s.io"
     return offered
 
 

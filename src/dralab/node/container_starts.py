@@ -46,4 +46,7 @@ def start_of(
         etc=etc_files(pod, sandbox.ip, node.dns),
         hostname=hostname_of(pod, node.name if node.network is not None else ""),
         sandbox=sandbox,
+        stdin=bool(each.spec.get("stdin")),
+        stdin_once=bool(each.spec.get("stdinOnce")),
+        tty=bool(each.spec.get("tty")),
     )

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from queue import SimpleQueue
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, runtime_checkable
 
 from dralab.contracts.cdi_cache import ContainerConfig
 from dralab.node.logs import ContainerLog
@@ -66,6 +66,10 @@ class ContainerStart:
     hostname: str = ""
     # What it shares with the other containers of its pod.
     sandbox: Sandbox = ON_MACHINE
+    # Whether it can be typed into, by the first client alone, and whether that is a terminal.
+    stdin: bool = False
+    stdin_once: bool = False
+    tty: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,10 +144,10 @@ class ExecSession:
             told(width, height)
 
     def leave(self) -> None:
-        """Signal that the command's client is gone."""
+        """Signal that the command's client is gone: that ends its input, and not the command."""
         with self._lock:
             self._gone, told = True, self._leave
-        self._typed.put(None)
+        self.typed(None)
         self._make_room()
         if told is not None:
             told()
@@ -154,7 +158,10 @@ class ExecSession:
         resize: Callable[[int, int], None],
         leave: Callable[[], None],
     ) -> None:
-        """Send all input to a command, including the input that came before it."""
+        """Send all input to a command, including the input that came before it.
+
+        `leave` is called when the client is gone.
+        """
         with self._lock:
             self._resize, self._leave = resize, leave
             size, gone = self._size, self._gone
@@ -213,6 +220,17 @@ class Container(Protocol):
         It is given up after `timeout` seconds, with code 124. ContainerStartError: this runtime
         cannot.
         """
+        ...
+
+
+@runtime_checkable
+class Attachable(Protocol):
+    """A container whose input and output, as it is written, a client can have."""
+
+    def attach(
+        self, output: Callable[[int, bytes], None], session: ExecSession
+    ) -> Callable[[], None]:
+        """Hand on what it writes from now on, and what a client types; returns what ends that."""
         ...
 
 

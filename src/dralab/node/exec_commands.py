@@ -1,4 +1,4 @@
-"""Additional commands in a container: `kubectl exec` and probes."""
+"""Additional commands in a container, `kubectl exec` and probes; and the input of processes."""
 
 import contextlib
 import fcntl
@@ -10,6 +10,7 @@ import termios
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import IO
 
 from dralab.node.containers import ContainerStartError, ExecSession
 
@@ -17,8 +18,48 @@ Output = Callable[[int, bytes], None]
 TIMED_OUT = 124
 
 
+class ProcessInput:
+    """What is typed into a process, by a pipe or a terminal (our side of it); in any thread."""
+
+    def __init__(self, pipe: IO[bytes] | None, terminal: int | None) -> None:
+        self._pipe, self._terminal = pipe, terminal
+        self._writing = threading.Lock()  # held while the process does not read
+        self._sizing = threading.Lock()
+
+    def take(self, data: bytes | None) -> None:
+        """Take input; None ends it."""
+        with self._writing, contextlib.suppress(OSError, ValueError):
+            if self._terminal is not None:
+                os.write(self._terminal, data if data is not None else b"\x04")
+            elif self._pipe is not None:
+                if data is None:
+                    self._pipe.close()
+                else:
+                    self._pipe.write(data)
+                    self._pipe.flush()
+
+    def resize(self, width: int, height: int) -> None:
+        """Set the size of the terminal."""
+        with self._sizing, contextlib.suppress(OSError):
+            if self._terminal is not None:
+                size = struct.pack("HHHH", height, width, 0, 0)
+                fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, size)
+
+    def close(self) -> None:
+        """Close it: the process is over."""
+        with self._writing, self._sizing, contextlib.suppress(OSError, ValueError):
+            if self._terminal is not None:
+                os.close(self._terminal)
+                self._terminal = None
+            if self._pipe is not None:
+                self._pipe.close()
+
+
 class CommandProcess:
-    """One command as its own process group; `terminal` is (ours, its)."""
+    """One command as its own process group; `terminal` is (ours, its).
+
+    It goes on where its client leaves; `left` is called then.
+    """
 
     def __init__(
         self,
@@ -29,9 +70,10 @@ class CommandProcess:
         *,
         session: ExecSession,
         terminal: tuple[int, int] | None,
+        left: "Callable[[CommandProcess], None]" = lambda _command: None,
     ) -> None:
         self._output = output
-        self._lock = threading.Lock()
+        self.is_attended = True
         self._handing = 0  # chunks that a reader of the output has not taken yet
         pipe = subprocess.PIPE
         theirs = terminal[1] if terminal is not None else None
@@ -52,20 +94,26 @@ class CommandProcess:
             if terminal is not None:
                 os.close(terminal[0])
             raise ContainerStartError(f"exec: {error}") from error
-        self._ours = terminal[0] if terminal is not None else None
+        ours = terminal[0] if terminal is not None else None
+        self._input = ProcessInput(self._process.stdin, ours)
         sources = [
             (channel, stream.fileno())
             for channel, stream in ((1, self._process.stdout), (2, self._process.stderr))
             if stream is not None
         ]
-        if self._ours is not None:
-            sources = [(1, self._ours)]
+        if ours is not None:
+            sources = [(1, ours)]
         self._readers = [
             threading.Thread(target=self._read, args=source, daemon=True) for source in sources
         ]
         for reader in self._readers:
             reader.start()
-        session.connect(self._take, self._resize, self.kill)
+
+        def leave() -> None:
+            self.is_attended = False
+            left(self)
+
+        session.connect(self._input.take, self._input.resize, leave)
 
     @property
     def group(self) -> int:
@@ -86,14 +134,11 @@ class CommandProcess:
             reader.join(1)
             while reader.is_alive() and self._handing:
                 reader.join(0.1)
-        with self._lock:
-            for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
-                if stream is not None and not any(each.is_alive() for each in self._readers):
-                    with contextlib.suppress(OSError):
-                        stream.close()
-            if self._ours is not None:
-                os.close(self._ours)
-                self._ours = None
+        for stream in (self._process.stdout, self._process.stderr):
+            if stream is not None and not any(each.is_alive() for each in self._readers):
+                with contextlib.suppress(OSError):
+                    stream.close()
+        self._input.close()
         return code
 
     def kill(self) -> None:
@@ -111,21 +156,3 @@ class CommandProcess:
                     self._output(channel, data)
                 finally:
                     self._handing -= 1
-
-    def _take(self, data: bytes | None) -> None:
-        """Take input; None ends it."""
-        with self._lock, contextlib.suppress(OSError, ValueError):
-            if self._ours is not None:
-                os.write(self._ours, data if data is not None else b"\x04")
-            elif self._process.stdin is not None:
-                if data is None:
-                    self._process.stdin.close()
-                else:
-                    self._process.stdin.write(data)
-                    self._process.stdin.flush()
-
-    def _resize(self, width: int, height: int) -> None:
-        with self._lock, contextlib.suppress(OSError):
-            if self._ours is not None:
-                size = struct.pack("HHHH", height, width, 0, 0)
-                fcntl.ioctl(self._ours, termios.TIOCSWINSZ, size)

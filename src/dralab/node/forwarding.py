@@ -15,11 +15,11 @@ from typing import Final, Protocol
 from dralab.api.status import ApiError
 from dralab.apiserver.http.byte_feeds import Feed
 from dralab.apiserver.http.messages import Answer, Upgrade
-from dralab.apiserver.nodes import NodeRequest, chosen
+from dralab.apiserver.nodes import NodeRequest, chosen, connected
 from dralab.node.spdy import CANCEL, REFUSED, Frame, FrameReader, FrameType, FrameWriter, SpdyError
 
 TUNNEL: Final = "SPDY/3.1+portforward.k8s.io"
-CHANNELS: Final = ("v4.channel.k8s.io", "portforward.k8s.io")
+CHANNELS: Final = ("v4.channel.k8s.io", "v4.base64.channel.k8s.io", "portforward.k8s.io")
 MOST_CONNECTIONS: Final = 256  # of one client at a time
 MOST_PORTS: Final = 64
 CONNECT_TIME: Final = 10.0
@@ -41,7 +41,7 @@ def forwarded(
     target = _Target(host, owns, new_socket)
     if protocol == TUNNEL:
         return _Tunnel(target).upgrade(protocol)
-    return _Channels(target, _ports(wanted)).upgrade(protocol)
+    return connected(protocol, _Channels(target, _ports(wanted)).upgrade)
 
 
 def _ports(wanted: NodeRequest) -> list[int]:

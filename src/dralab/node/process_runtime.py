@@ -46,7 +46,7 @@ from dralab.node.containers import (
     VolumeFile,
 )
 from dralab.node.cpu_lists import cpus_of
-from dralab.node.exec_commands import CommandProcess
+from dralab.node.exec_commands import CommandProcess, ProcessInput
 from dralab.node.images import Mapped, in_folder, mapped, with_image_volumes
 from dralab.node.listening_ports import reaches_only
 from dralab.node.mount_namespaces import NOT_STARTED, NodePaths, joining, with_environment
@@ -61,6 +61,8 @@ from dralab.values.json_types import JsonObject
 LONGEST_LINE: Final = 16 * 1024
 # How long output may trail behind the end of a process (a child may still hold the pipe).
 TRAILING: Final = 2.0
+# Commands of a container whose clients are gone: each has a process and some threads.
+MOST_UNATTENDED: Final = 32
 # What is left for a clean end when the server stops.
 LAST_GRACE: Final = 2.0
 # What a shell sets before it becomes the command: `preexec_fn` is not safe beside threads.
@@ -272,20 +274,34 @@ class ProcessContainer:
         self._cpus: Collection[int] = ()
         with contextlib.suppress(ValueError):  # what is not a list of CPUs confines nothing
             self._cpus = cpus_of(start.cpus)
+        self._attached: list[Callable[[int, bytes], None]] = []
+        ours, theirs = os.openpty() if start.tty else (None, None)
+        given = subprocess.PIPE if start.stdin else subprocess.DEVNULL
+        name = os.ttyname(theirs) if theirs is not None else ""
+        env = self._env if theirs is None else {"TERM": "xterm", **self._env}
         try:
             with confined(self._cpus), inside(self.sandbox):
                 self._process = subprocess.Popen(  # noqa: S603 - what the operator opted into
-                    self._launched(program.argv, self._launcher),
+                    self._launched(program.argv, self._launcher, name),
                     cwd=self._cwd,
-                    env=self._env,
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.PIPE,
+                    env=env,
+                    stdin=given if theirs is None else theirs,
+                    stdout=subprocess.PIPE if theirs is None else theirs,
                     stderr=subprocess.STDOUT,
                     start_new_session=True,
                 )
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, ContainerStartError) as error:
             self._forget_group()
+            if ours is not None:
+                os.close(ours)
+            if isinstance(error, ContainerStartError):
+                raise
             raise ContainerStartError(f'exec: "{program.argv[0]}": {error}') from error
+        finally:
+            if theirs is not None:
+                os.close(theirs)
+        self._terminal = ours
+        self._input = ProcessInput(self._process.stdin, ours)
         runtime.watch(self._process.pid)
 
     def resize(self, resources: JsonObject) -> str:
@@ -359,7 +375,13 @@ class ProcessContainer:
             words = self._launched(argv, launcher, os.ttyname(terminal[1]) if terminal else "")
             with confined(self._cpus), inside(self.sandbox):
                 command = CommandProcess(
-                    words, self._cwd, self._env, output, session=session, terminal=terminal
+                    words,
+                    self._cwd,
+                    self._env,
+                    output,
+                    session=session,
+                    terminal=terminal,
+                    left=self._left,
                 )
         finally:
             if terminal is not None:
@@ -369,6 +391,8 @@ class ProcessContainer:
             too_late = self._killed
         if too_late:
             command.kill()
+        elif not command.is_attended:
+            self._left(command)
         self.runtime.watch(command.group)
         try:
             return command.wait(timeout)
@@ -376,6 +400,36 @@ class ProcessContainer:
             with self._lock:
                 self._commands.discard(command)
             self.runtime.watch(command.group, there=False)
+
+    def attach(
+        self, output: Callable[[int, bytes], None], session: ExecSession
+    ) -> Callable[[], None]:
+        """Hand on what it writes from now on, and what a client types; returns what ends that.
+
+        The first client that leaves, or ends its input, ends that of the container where it
+        is to be given once (containerd: StdinOnce, for what is no terminal).
+        """
+        once = self.start.stdin_once and not self.start.tty
+
+        def take(data: bytes | None) -> None:
+            if data is not None or once:
+                self._input.take(data)
+
+        def forget() -> None:
+            with self._lock, contextlib.suppress(ValueError):
+                self._attached.remove(output)
+
+        with self._lock:
+            self._attached.append(output)
+        session.connect(take, self._input.resize, lambda: None)
+        return forget
+
+    def _left(self, command: CommandProcess) -> None:
+        """Let a command go on whose client is gone, as a kubelet does; end it if there are many."""
+        with self._lock:
+            unattended = sum(not each.is_attended for each in self._commands)
+        if unattended > MOST_UNATTENDED:
+            command.kill()
 
     def _launched(
         self, argv: Sequence[str], launcher: Sequence[str] = (), terminal: str = ""
@@ -413,14 +467,35 @@ class ProcessContainer:
             each.kill()
 
     def _read(self) -> None:
-        pipe = self._process.stdout
-        if pipe is None:
+        pipe, source = self._process.stdout, self._terminal
+        if pipe is not None:
+            source = pipe.fileno()
+        if source is None:
             return
         clock, log = self.runtime.engine.clock, self.start.log
-        with contextlib.suppress(OSError, ValueError), pipe:
-            while line := pipe.readline(LONGEST_LINE):
-                text = line.removesuffix(b"\n").decode(errors="replace")
-                log.write(clock.now(), text, whole=line.endswith(b"\n"))
+        rest = b""
+        # A terminal whose other side is closed answers with EIO instead of an end.
+        with contextlib.suppress(OSError, ValueError), pipe or contextlib.nullcontext():
+            while data := os.read(source, LONGEST_LINE):
+                with self._lock:
+                    attached = list(self._attached)
+                for output in attached:
+                    output(1, data)
+                *lines, rest = (rest + data).split(b"\n")
+                for line in lines:
+                    log.write(clock.now(), self._cut(line).decode(errors="replace"))
+                rest = self._cut(rest)
+        if rest:
+            log.write(clock.now(), rest.decode(errors="replace"), whole=False)
+        self._input.close()
+
+    def _cut(self, line: bytes) -> bytes:
+        """Write all but the last part of a line that is too long; return that part."""
+        clock, log = self.runtime.engine.clock, self.start.log
+        while len(line) >= LONGEST_LINE:
+            log.write(clock.now(), line[:LONGEST_LINE].decode(errors="replace"), whole=False)
+            line = line[LONGEST_LINE:]
+        return line
 
     def _await(self, reader: threading.Thread) -> None:
         pid = self._process.pid

@@ -3,6 +3,7 @@
 import contextlib
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import orjson
@@ -11,11 +12,16 @@ from dralab.api.status import ApiError
 from dralab.apiserver.http.byte_feeds import Feed
 from dralab.apiserver.http.messages import Answer, ByteStream, HttpResponse, Upgrade
 from dralab.apiserver.http.responses import TEXT
-from dralab.apiserver.nodes import NodeRequest, chosen
+from dralab.apiserver.nodes import NodeRequest, chosen, connected
 from dralab.apiserver.resources.options import Query
 from dralab.kernel.clock import SECOND, from_rfc3339
 from dralab.node.container_runs import RunningContainer
-from dralab.node.containers import ContainerRuntime, ContainerStartError, ExecSession
+from dralab.node.containers import (
+    Attachable,
+    ContainerRuntime,
+    ContainerStartError,
+    ExecSession,
+)
 from dralab.node.forwarding import forwarded
 from dralab.node.log_files import RuntimeWithLogFiles
 from dralab.node.logs import ContainerLog, shown
@@ -27,11 +33,20 @@ if TYPE_CHECKING:
     from dralab.node.kubelets import Kubelet, Kubelets
     from dralab.node.pods import PodLife
 
-# Channels of v4 and v5: the first byte of each message. The last says that one is closed.
-STDIN, STDOUT, STATUS, RESIZE, CLOSE = 0, 1, 3, 4, 255
+# Channels of v4 and v5: the first byte of each message.
+STDIN, STDOUT, STATUS, RESIZE = 0, 1, 3, 4
+# v5: that channel 0 is closed.
+CLOSED_STDIN: Final = bytes([255, STDIN])
+CLOSING: Final = frozenset({"v5.channel.k8s.io"})
 # The oldest says nothing of a command that was good, and of others in plain words.
 OLDEST: Final = "channel.k8s.io"
-PROTOCOLS: Final = ("v5.channel.k8s.io", "v4.channel.k8s.io", OLDEST)
+PROTOCOLS: Final = (
+    "v5.channel.k8s.io",
+    "v4.channel.k8s.io",
+    "v4.base64.channel.k8s.io",
+    OLDEST,
+    "base64.channel.k8s.io",
+)
 SUCCESS: Final[dict[str, object]] = {"metadata": {}, "status": "Success"}
 
 
@@ -61,9 +76,11 @@ class PodStreams:
                 "InternalError", "Internal error occurred: container not found", code=500
             )
         if wanted.verb == "attach":
-            return _attach(run.log, protocol)
+            session = ExecSession(stdin=_true(query, "stdin"))
+            return connected(protocol, partial(_attach, run, session))
         session = ExecSession(stdin=_true(query, "stdin"), tty=_true(query, "tty"))
-        return _exec(run, list(query.get("command") or ()), session, protocol)
+        argv = list(query.get("command") or ())
+        return connected(protocol, partial(_exec, run, argv, session))
 
 
 # --- logs ---------------------------------------------------------------------------------------
@@ -159,63 +176,83 @@ class _End:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._over = False
-        self._call: Callable[[], None] = lambda: None
+        self._calls: list[Callable[[], None]] = []
 
     def add_callback(self, call: Callable[[], None]) -> None:
         """Have a function called at the end."""
         with self._lock:
-            over, self._call = self._over, call
+            over = self._over
+            self._calls.append(call)
         if over:
             call()
 
     def __call__(self) -> None:
         with self._lock:
-            self._over, call = True, self._call
-        call()
+            self._over, calls = True, list(self._calls)
+        for call in calls:
+            call()
 
 
 # --- attach and exec --------------------------------------------------------------------------
 
 
-def _attach(log: ContainerLog, protocol: str) -> Answer:
+def _attach(run: RunningContainer, session: ExecSession, protocol: str) -> Upgrade:
     """Show what a container writes from now on; its end is the end of the session."""
-    end = _End()
-    feed = Feed(on_close=end)
+    log, end = run.log, _End()
+    running: object = run.container
+    container = running if isinstance(running, Attachable) else None
 
-    def put(found: list[tuple[int, str]]) -> None:
-        lines = b"".join(shown(entry, timestamps=False) for entry in found)
-        feed.put(bytes([STDOUT]) + lines)
+    def leave() -> None:
+        session.leave()
+        end()
+
+    feed = Feed(on_close=leave)
+
+    def output(channel: int, data: bytes) -> None:
+        feed.put(bytes([channel]) + data)
+
+    def lines(found: list[tuple[int, str]]) -> None:
+        if container is None:
+            output(STDOUT, b"".join(shown(entry, timestamps=False) for entry in found))
 
     def over() -> None:
         _conclude(feed, SUCCESS, protocol)
 
-    end.add_callback(_follow(log, log.read()[1], put, over))
-    # Containers have no input of their own: what is typed goes nowhere, as without `stdin: true`.
-    return Upgrade(source=feed, receive=lambda _: None, protocol=protocol)
+    if container is not None:
+        end.add_callback(container.attach(output, session))
+    else:  # what is typed goes nowhere
+        session.connect(lambda _: None, lambda *_: None, lambda: None)
+    end.add_callback(_follow(log, log.read()[1], lines, over))
+    return Upgrade(source=feed, receive=_receiver(session, protocol), protocol=protocol)
 
 
-def _exec(
-    run: RunningContainer, argv: Sequence[str], session: ExecSession, protocol: str
-) -> Answer:
-    container = run.container
-    feed = Feed(on_close=session.leave)
-
-    def output(channel: int, data: bytes) -> None:
-        if not feed.offer(bytes([channel]) + data):
-            session.leave()
+def _receiver(session: ExecSession, protocol: str) -> Callable[[bytes], Awaitable[None] | None]:
+    """Return what takes the messages of a client: input, its end, the size of its terminal."""
 
     def receive(message: bytes) -> Awaitable[None] | None:
         if not message:
             return None
         if message[0] == STDIN and len(message) > 1:
             session.typed(message[1:])
-        elif message[0] == CLOSE and message[1:2] == bytes([STDIN]):
+        elif message == CLOSED_STDIN and protocol in CLOSING:
             session.typed(None)
         elif message[0] == RESIZE:
             with contextlib.suppress(ValueError, KeyError, TypeError):
                 size = orjson.loads(message[1:])
                 session.resize(int(size["Width"]), int(size["Height"]))
         return session.room()
+
+    return receive
+
+
+def _exec(
+    run: RunningContainer, argv: Sequence[str], session: ExecSession, protocol: str
+) -> Upgrade:
+    container = run.container
+    feed = Feed(on_close=session.leave)
+
+    def output(channel: int, data: bytes) -> None:
+        feed.offer(bytes([channel]) + data)  # nobody reads it where the client is gone
 
     def work() -> None:
         status = SUCCESS
@@ -235,7 +272,7 @@ def _exec(
         _conclude(feed, status, protocol)
 
     threading.Thread(target=work, name="exec", daemon=True).start()
-    return Upgrade(source=feed, receive=receive, protocol=protocol)
+    return Upgrade(source=feed, receive=_receiver(session, protocol), protocol=protocol)
 
 
 def _conclude(feed: Feed, status: Mapping[str, object], protocol: str) -> None:

@@ -460,7 +460,9 @@ class AsgiBase(ABC):
         async def pass_on(items: Sequence[bytes]) -> None:
             for item in items:
                 content = {"text": item.decode()} if upgrade.text else {"bytes": item}
-                await send({"type": "websocket.send", **content})
+                # Where the client is gone, what it sent before is still passed on.
+                with contextlib.suppress(OSError):
+                    await send({"type": "websocket.send", **content})
 
         try:
             whole = await self.pump(source, pass_on)

@@ -49,7 +49,7 @@ def read_socket(
     source = answer.source if isinstance(answer, ByteStream) else _whole(answer.content)
     text = protocol == BASE64
     if text:
-        source = _EachItem(source, lambda data: [base64.b64encode(data)])
+        source = EachItem(source, lambda data: [base64.b64encode(data)])
     return Upgrade(source=source, receive=_ignore, protocol=protocol, text=text)
 
 
@@ -63,7 +63,7 @@ def watch_socket(
     """
     _check_handshake(headers, offered)
     return Upgrade(
-        source=_EachItem(events, EVENTS[encoding]),
+        source=EachItem(events, EVENTS[encoding]),
         receive=_ignore,
         protocol=offered[0] if offered else "",
         text=encoding == "json",
@@ -139,7 +139,7 @@ def _is_text(answer: HttpResponse) -> bool:
     return answer.status == HTTPStatus.OK and media.startswith(TEXT)
 
 
-class _EachItem:
+class EachItem:
     """A source whose items are each made into others."""
 
     def __init__(self, source: Source, made: Callable[[bytes], Sequence[bytes]]) -> None:
@@ -148,17 +148,22 @@ class _EachItem:
 
     @property
     def done(self) -> bool:
+        """Whether nothing more will come."""
         return self._source.done
 
     @property
     def cut(self) -> str | None:
+        """Why it has ended before its end; None while it has not."""
         return self._source.cut
 
     def take_items(self) -> Sequence[bytes]:
+        """Return what has come."""
         return [made for each in self._source.take_items() for made in self._made(each)]
 
     def notify(self, ready: Callable[[], None]) -> None:
+        """Call `ready` each time something may have come."""
         self._source.notify(ready)
 
     def close(self) -> None:
+        """Stop."""
         self._source.close()

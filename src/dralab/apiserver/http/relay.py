@@ -185,7 +185,9 @@ class _Link:
         """Return the WebSocket, with what comes out of it."""
         feed = Feed(on_close=self.close, on_room=self._room.set)
         self._copying = asyncio.create_task(self._messages(feed))
-        return Upgrade(source=feed, receive=self._send, protocol=protocol)
+        return Upgrade(
+            source=feed, receive=self._send, protocol=protocol, text="base64." in protocol
+        )
 
     def close(self) -> None:
         """Close it: the client is gone, or everything was sent."""
