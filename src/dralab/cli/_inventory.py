@@ -58,7 +58,8 @@ class InventorySource:
         """Return the generation of a cluster that does not serve today's; empty if it does."""
         if not self.connection:
             return ""
-        from dralab.cli.schedule_server import chosen_for_scheduling, served
+        from dralab.cli.schedule_server import chosen_for_scheduling
+        from dralab.runtime.generations import served
 
         client = self._client()
         try:

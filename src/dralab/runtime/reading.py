@@ -61,12 +61,16 @@ COLLECTIONS: Final = (
 
 
 class ReadingError(Exception):
-    """A collection that cannot be read; `resource` names it, `why` is one line."""
+    """A collection that cannot be read; `resource` names it, `why` is one line.
 
-    def __init__(self, resource: Resource, why: str) -> None:
+    `missing`: the cluster does not serve it.
+    """
+
+    def __init__(self, resource: Resource, why: str, *, missing: bool = False) -> None:
         super().__init__(f"cannot list {resource.plural}: {why}")
         self.resource = resource
         self.why = why
+        self.missing = missing
 
 
 def read_cluster(
@@ -103,7 +107,8 @@ def read_collection(client: Lister, collection: ServedKind) -> ServedCollection:
     if collection.needed:
         first = collection.resource
         versions = ", ".join(each.version for each in collection.places())
-        raise ReadingError(first, f"the cluster serves none of {first.group or 'v1'} {versions}")
+        why = f"the cluster serves none of {first.group or 'v1'} {versions}"
+        raise ReadingError(first, why, missing=True)
     return ServedCollection(())
 
 

@@ -17,12 +17,11 @@ from dralab.runtime.reading import (
     ReadingError,
     ServedKind,
     in_hub,
-    read_cluster,
     read_collection,
 )
 from dralab.runtime.resources import CLASSES
 from dralab.values.json_types import JsonDict
-from dralab.web.sources import EventLister, events_about, unreadable
+from dralab.web.sources import EventLister, events_about, read_any, unreadable
 
 # A watch is silent while its server is away, or after rights were withdrawn: a short list tells.
 CHECK_EVERY: Final = 10 * SECOND
@@ -102,11 +101,12 @@ class FollowedSource:
         """Return the objects. UnreadableClusterError."""
         try:
             self._open = bool(self._listeners) and all(map(self._update, self._collections))
-            if not self._open:
-                return list(read_cluster(self._client))
         except ReadingError as error:
             self._close()
-            raise unreadable(str(error), error.__cause__) from error
+            if not error.missing:
+                raise unreadable(str(error), error.__cause__) from error
+        if not self._open:
+            return read_any(self._client)
         return [item for each in self._collections for item in _in_order(each)]
 
     def events(self, kind: str, namespace: str, name: str) -> Sequence[JsonDict]:

@@ -10,8 +10,11 @@ from typing import Final, Protocol
 
 from dralab.api.status import ApiError
 from dralab.apiserver.storage import Change
+from dralab.prototypes.evolution.on_nodes import user_of_claims
+from dralab.prototypes.findings import identity
 from dralab.runtime.client import ObjectList, Resource
-from dralab.runtime.reading import COLLECTIONS, Lister, ReadingError, read_cluster
+from dralab.runtime.generations import Reader, objects_of, served
+from dralab.runtime.reading import COLLECTIONS, ReadingError, read_cluster
 from dralab.runtime.resources import EVENTS
 from dralab.values.json_types import JsonDict
 from dralab.values.names import subdomain_problems
@@ -21,6 +24,8 @@ from dralab.web.pod_events import is_about
 FOLLOWED: Final = frozenset(
     f"{each.resource.group}/{each.resource.plural}".lstrip("/") for each in COLLECTIONS
 )
+# Those of older generations begin so.
+OLDER: Final = ("devmgmtproto.k8s.io/", "evolution.")
 
 
 class UnreadableClusterError(Exception):
@@ -61,8 +66,8 @@ class ObjectSource(Protocol):
         ...
 
 
-class EventLister(Lister, Protocol):
-    """The verb of a client that a source needs, with the selector by which it finds events."""
+class EventLister(Reader, Protocol):
+    """The verbs of a client that a source needs, with the selector by which it finds events."""
 
     def list(
         self, resource: Resource, namespace: str = "", *, field_selector: str = ""
@@ -138,7 +143,8 @@ class ListedSource:
         """Call `changed`, in the thread of the writer, after each change; return how to stop."""
 
         def of_batch(changes: Sequence[Change]) -> None:
-            if any(each.key.resource in FOLLOWED for each in changes):
+            names = {each.key.resource for each in changes}
+            if names & FOLLOWED or any(name.startswith(OLDER) for name in names):
                 changed()
 
         return self.store.subscribe(of_batch)
@@ -155,14 +161,49 @@ class ListedSource:
 
         UnreadableClusterError: 403 where some may not be listed, 502 without an answer.
         """
-        try:
-            return list(read_cluster(self.client))
-        except ReadingError as error:
-            raise unreadable(str(error), error.__cause__) from error
+        return read_any(self.client)
 
     def events(self, kind: str, namespace: str, name: str) -> Sequence[JsonDict]:
         """Return the events about an object. UnreadableClusterError, as for `read`."""
         return events_about(self.client, kind, namespace, name)
+
+
+def read_any(client: Reader) -> list[JsonDict]:
+    """Return the objects of a cluster; of older generations where it does not serve today's.
+
+    UnreadableClusterError.
+    """
+    try:
+        try:
+            return list(read_cluster(client))
+        except ReadingError as error:
+            older = served(client) if error.missing else []
+            if not older or "v1" in older:
+                raise
+            return _of_older(client, older)
+    except ReadingError as error:
+        raise unreadable(str(error), error.__cause__) from error
+    except ApiError as error:
+        raise unreadable(error.message, error) from error
+
+
+def _of_older(client: Reader, names: Sequence[str]) -> list[JsonDict]:
+    """Return the objects of several older generations as today's, each once."""
+    from dralab.prototypes.conversion.as_today import as_today
+    from dralab.prototypes.generations import GENERATIONS
+
+    found: dict[object, JsonDict] = {}
+    for name in names:
+        # What runs a pod of dra-evolution is not a second pod.
+        objects = [
+            each
+            for each in objects_of(client, GENERATIONS[name])
+            if each["kind"] != "Pod" or not user_of_claims(each)
+        ]
+        reports = GENERATIONS[name].read_all(objects)
+        for item in as_today([r.document for r in reports if r.state != "invalid"], name):
+            found.setdefault(identity(item), item)
+    return list(found.values())
 
 
 def events_about(client: EventLister, kind: str, namespace: str, name: str) -> Sequence[JsonDict]:

@@ -1,0 +1,149 @@
+"""Which generations of the device API a server serves, and the objects of one of them.
+
+Objects are returned as they are stored; a `Generation` reads them.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Protocol
+
+from dralab.api.status import ApiError
+from dralab.objects.claims import has_device_claims
+from dralab.objects.metadata import spec_of
+from dralab.prototypes.evolution import kinds as evolution
+from dralab.prototypes.findings import identity
+from dralab.prototypes.k8srm import kinds as k8srm
+from dralab.prototypes.placement import Generation
+from dralab.runtime.client import Resource
+from dralab.runtime.reading import Lister, listed
+from dralab.runtime.resources import (
+    DEVICE_POOLS,
+    EVOLUTION_PODS,
+    EVOLUTION_POOLS,
+    NODES,
+    PODS,
+    SLICES,
+)
+from dralab.values.json_types import JsonDict
+
+TODAY: Final = (
+    {"kind": "DeviceClass", "plural": "deviceclasses", "namespaced": False},
+    {"kind": "ResourceSlice", "plural": "resourceslices", "namespaced": False},
+    {"kind": "DeviceTaintRule", "plural": "devicetaintrules", "namespaced": False},
+    {"kind": "ResourceClaim", "plural": "resourceclaims", "namespaced": True},
+    {"kind": "ResourceClaimTemplate", "plural": "resourceclaimtemplates", "namespaced": True},
+)
+KINDS: Final[Mapping[str, Sequence[Mapping[str, Any]]]] = {
+    "evolution": evolution.KINDS,
+    "k8srm": k8srm.KINDS,
+    "v1": TODAY,
+}
+# What a server lists that serves a generation.
+SIGNS: Final = {"evolution": EVOLUTION_POOLS, "k8srm": DEVICE_POOLS, "v1": SLICES}
+
+
+class Reader(Lister, Protocol):
+    """The verbs of a client that reading a generation needs; every client has them."""
+
+    def get(self, resource: Resource, name: str, namespace: str = "") -> JsonDict:
+        """Return one object. ApiError."""
+        ...
+
+
+def served(client: Lister) -> list[str]:
+    """Return the generations that a server serves and lets this user list, as in `KINDS`."""
+    return [name for name, resource in SIGNS.items() if _may_list(client, resource)]
+
+
+def older_with_pods(client: Lister, among: Sequence[str]) -> list[str]:
+    """Return those of the older generations that have pods without a node on a server."""
+    return [name for name in among if name != "v1" and _waits(client, name)]
+
+
+def resources_of(generation: Generation) -> dict[str, Resource]:
+    """Return the collections of a generation by kind."""
+    group, _, version = generation.api_version.partition("/")
+    return {
+        kind["kind"]: Resource(group, version, kind["plural"], kind["namespaced"])
+        for kind in KINDS[generation.name]
+    }
+
+
+def objects_of(client: Reader, generation: Generation) -> list[JsonDict]:
+    """Return all objects of a generation, with nodes and pods. ApiError, ReadingError."""
+    found: list[JsonDict] = []
+    resources = resources_of(generation)
+    for kind, resource in {"Pod": PODS, "Node": NODES, **resources}.items():
+        items = listed(client, resource, kind)
+        found += sorted(items, key=_age) if kind == "Pod" else items
+    return found + _configs(client, found)
+
+
+def _may_list(client: Lister, resource: Resource) -> bool:
+    try:
+        client.list(resource)
+    except ApiError:
+        return False  # authorization comes first: what does not exist is forbidden, too
+    return True
+
+
+def _waits(client: Lister, name: str) -> bool:
+    own_kind = name == "evolution"
+    try:
+        pods = client.list(EVOLUTION_PODS if own_kind else PODS).items
+    except ApiError:
+        return False
+    return any(
+        not spec_of(pod).get("nodeName") and (own_kind or has_device_claims(pod)) for pod in pods
+    )
+
+
+def _configs(client: Reader, objects: list[JsonDict]) -> list[JsonDict]:
+    """Return the objects that claims and classes name as configs."""
+    known = {identity(item) for item in objects}
+    found = []
+    for key in sorted(_named(objects) - known):
+        group, _, version = key[0].rpartition("/")
+        resource = Resource(group, version, _plural(key[1]), namespaced=bool(key[2]))
+        try:
+            found.append(client.get(resource, key[3], key[2]))
+        except ApiError:
+            continue  # The claim that refers to it reports that it is missing.
+    return found
+
+
+def _named(value: object, namespace: str = "") -> set[tuple[str, str, str, str]]:
+    """Return the references of all `configs` entries in some objects."""
+    found: set[tuple[str, str, str, str]] = set()
+    if isinstance(value, list):
+        for item in value:
+            found |= _named(item, namespace)
+    elif isinstance(value, dict):
+        metadata = value.get("metadata")
+        if isinstance(metadata, dict):
+            namespace = metadata.get("namespace") or namespace
+        for key, part in value.items():
+            if key in {"configs", "config"} and isinstance(part, list):
+                found |= {
+                    (c["apiVersion"], c["kind"], c.get("namespace") or namespace, c["name"])
+                    for c in part
+                    if isinstance(c, dict) and {"apiVersion", "kind", "name"} <= c.keys()
+                }
+            elif key != "status":
+                found |= _named(part, namespace)
+    return found
+
+
+def _age(pod: JsonDict) -> tuple[str, int, str]:
+    """Return a sort key: oldest pod first.
+
+    Of those that were created in the same second, the one that was written first.
+    """
+    metadata = pod["metadata"]
+    version = metadata.get("resourceVersion") or ""
+    written = int(version) if version.isdecimal() else 0
+    return metadata.get("creationTimestamp") or "", written, metadata["name"]
+
+
+def _plural(kind: str) -> str:
+    lower = kind.lower()
+    return lower + ("es" if lower.endswith(("s", "x", "ch")) else "s")

@@ -1,0 +1,48 @@
+"""The page of a server that serves only older generations shows them as today's objects."""
+
+import orjson
+import pytest
+
+from devicelab import create_all
+from dralab.cli.schedule_server import Server
+from dralab.components.simulated import SimulatedCluster
+from dralab.prototypes.generations import GENERATIONS
+from dralab.prototypes.placement import PlacedPod
+from dralab.runtime.resources import NODES
+from dralab.web.desk import Desk
+from dralab.web.sources import ListedSource
+from generationpods import EVOLUTION, K8SRM
+from web.test_desk import devices
+
+NODE = "apiVersion: v1\nkind: Node\nmetadata: {name: node-0}\nstatus: {allocatable: {cpu: 4, memory: 8Gi, pods: 9}}\n"
+
+
+@pytest.mark.parametrize(
+    ("api", "text"), [("k8srm", K8SRM), ("evolution", EVOLUTION)], ids=["k8srm", "evolution"]
+)
+def test_devices_and_pods_are_there_before_and_after_scheduling(api, text):
+    cluster = SimulatedCluster(profiles=(api,))
+    more = text.rpartition("---\n")[2].replace("name: p,", "name: q,")
+    for part in (NODE, text, more):
+        create_all(cluster.client, cluster.server.resources.kinds, part)
+    source = ListedSource(cluster.client, cluster.server.store)
+    desk = Desk(source, cluster.engine.clock, "this server", live=True)
+
+    def shown():
+        fleet, waiting = orjson.loads(desk.fleet()), orjson.loads(desk.waiting())
+        return devices(fleet), sorted(each["name"] for each in waiting["items"])
+
+    heard = []
+    source.follow(lambda: heard.append(1))
+    assert shown() == ([("node-0", "d0", "free", [], "")], ["p", "q"])
+    cluster.client.patch(NODES, "node-0", {"spec": {"taints": None}})
+    server = Server(cluster.client, GENERATIONS[api])
+    world = GENERATIONS[api].cluster(server.objects())
+    placed = next(world.place(pod) for pod in world.pods() if pod["metadata"]["name"] == "p")
+    assert isinstance(placed, PlacedPod)
+    server.write(placed)
+    cluster.wait(10)
+    assert heard
+    assert shown() == ([("node-0", "d0", "used", ["pod default/p"], "")], ["q"])
+    told = orjson.loads(desk.explanation("pod", "default", "q"))
+    assert not told["fits"]
