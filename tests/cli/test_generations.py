@@ -308,3 +308,33 @@ def test_explain_says_why_a_pod_of_an_older_generation_waits(files):
     [answer] = json.loads(told.stdout)
     assert (answer["object"], answer["fits"]) == ("pod default/p", False)
     assert answer["reason"]
+
+
+@pytest.mark.parametrize(
+    ("device", "expression", "answer"),
+    [
+        (
+            "capacity: {memory: {value: 40Gi}}",
+            "device.capacity['toys.example.com'].memory.isGreaterThan(quantity('20Gi'))",
+            "true",
+        ),
+        ("allowMultipleAllocations: true", "device.allowMultipleAllocations", "true"),
+        # Attributes that are called like fields of a device.
+        (
+            "capacity: {string: large}",
+            "device.attributes['toys.example.com'].capacity == 'large'",
+            "true",
+        ),
+        (
+            "attributes: {model: {string: a}}\ncapacity: {memory: {value: 1Gi}}",
+            "device.attributes['toys.example.com'].model == 'b'",
+            "false",
+        ),
+    ],
+)
+def test_cel_sees_all_that_a_selector_of_v1_sees(device, expression, answer, tmp_path):
+    file = tmp_path / "device.yaml"
+    file.write_text(device)
+    where = ["--driver", "toys.example.com", "--attributes", str(file)]
+    result = CliRunner().invoke(main, ["cel", *where, expression])
+    assert result.stdout == f"{answer}\n", result.output

@@ -318,3 +318,38 @@ def test_today_is_explained_where_it_is_served():
         apply(cluster.client, K8SRM, PLURALS)
         result = run("explain", "--kubeconfig", str(cluster.kubeconfig))
         assert "nothing in the input asks for devices" in result.stderr
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("api", "profiles", "text"),
+    [
+        ("k8srm", ("k8srm",), K8SRM),
+        ("evolution", ("evolution",), EVOLUTION),
+        ("v1", ("v1",), TODAY),
+    ],
+    ids=["k8srm", "evolution", "v1"],
+)
+def test_allocations_and_partitions_read_a_cluster(api, profiles, text, tmp_path):
+    with Cluster(Options(profiles=profiles)) as cluster:
+        apply(cluster.client, text, PLURALS)
+        where = ["--kubeconfig", str(cluster.kubeconfig)]
+        counted = run("allocations", *where, "--pod", "p", "--count")
+        assert counted.stdout == "1\n", counted.output
+        unknown = run("allocations", *where, "--pod", "ml/q")
+        assert unknown.exit_code == 2
+        assert "no file and no pod ml/q; known pods: default/p" in unknown.stderr
+        nothing = run("partitions", *where)
+        assert (nothing.exit_code, nothing.stdout) == (1, "")
+        pools = run("generate", "a100", "--nodes", "1", "--api", api).stdout
+        pools = [
+            each
+            for each in yaml.safe_load_all(pools)
+            if "Pool" in each["kind"] or "Slice" in each["kind"]
+        ]
+        apply(cluster.client, yaml.safe_dump_all(pools), PLURALS)
+        assert run("partitions", *where, "--count", "--gpu", "0").stdout == "2319\n"
+        # What files add counts as applied to the cluster.
+        file = tmp_path / "pod.yaml"
+        file.write_text(text.rpartition("---\n")[2].replace("name: p}", "name: q}"))
+        assert run("allocations", *where, "--pod", str(file), "--count").stdout == "1\n"

@@ -16,7 +16,7 @@ import orjson
 from dralab.cli import generations
 from dralab.cli._inventory import InventorySource
 from dralab.cli._output import echo_json, echo_objects, echo_table
-from dralab.cli._own_generation import named, own
+from dralab.cli._own_generation import found, named, own
 from dralab.cli._terminal import echo
 from dralab.objects.metadata import spec_of
 from dralab.objects.nodes import unavailable
@@ -48,6 +48,19 @@ def older_generation(source: InventorySource, api: str | None) -> str:
         found = generations.chosen((item for _, item, _ in generations.raw(files)), api)
         return "" if found == "v1" else found
     return api or source.older_generation()
+
+
+def chosen_generation(source: InventorySource, api: str | None) -> str:
+    """Return the generation to read files and a cluster as: what the files are, else the server.
+
+    UsageError if it is not clear.
+    """
+    if api or not source.files:
+        return api or source.older_generation() or "v1"
+    items = [item for _, item, _ in generations.raw(source.files)]
+    if source.connection and not (found(items) or own()):
+        return source.older_generation() or "v1"
+    return generations.chosen(items, None)
 
 
 def allocate_older(

@@ -2,15 +2,20 @@
 
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import click
 
 from dralab.cli import generations
+from dralab.cli._inventory import InventorySource, inventory_options
+from dralab.cli._older import chosen_generation
 from dralab.cli._output import echo_json, output_option
 from dralab.cli._own_generation import generation_option, named
 from dralab.cli._terminal import echo
 from dralab.cli.errors import UnusableInput
+from dralab.files.sources import STDIN
 
 BUDGET = 50_000_000
 
@@ -18,10 +23,15 @@ BUDGET = 50_000_000
 @click.command(
     epilog="Example: dralab allocations -f pools.yaml -f classes.yaml --pod pod.yaml --count"
 )
-@generations.files_option
+@inventory_options
 @generation_option
 @click.option(
-    "--pod", "pod_file", required=True, metavar="FILE", help="A file with the pod and its claims."
+    "--pod",
+    "wanted",
+    required=True,
+    metavar="FILE|NAME",
+    help="A file with the pod and its claims, or with --kubeconfig the name of a pod, with its "
+    "namespace if that is not default: ml/train.",
 )
 @click.option("--api", type=click.Choice(generations.API_NAMES))
 @click.option("--count", "what", flag_value="count", help="Print the number of different sets.")
@@ -37,8 +47,8 @@ BUDGET = 50_000_000
 )
 @output_option("table", "json")
 def allocations(
-    files: tuple[str, ...],
-    pod_file: str,
+    source: InventorySource,
+    wanted: str,
     api: str | None,
     what: str,
     node: str | None,
@@ -47,14 +57,16 @@ def allocations(
 ) -> None:
     """Count or list the valid device sets of a pod, on every node that could run it.
 
-    Exit code 1 if there is none.
+    Devices come from files, a cluster, or both. Exit code 1 if there is none.
     """
     from dralab.allocation.search.backtracking import BudgetError
 
-    names = (*files, pod_file)
-    api = generations.chosen((item for _, item, _ in generations.raw(names)), api)
-    cluster = named(api).cluster(generations.objects(names, api))
-    pod = _pod(cluster, pod_file, api)
+    in_file = not source.connection or wanted == STDIN or Path(wanted).exists()
+    if in_file:
+        source = replace(source, files=(*source.files, wanted))
+    api = chosen_generation(source, api)
+    cluster = source.cluster_of(named(api))
+    pod = _pod_of(cluster, wanted, api) if in_file else _pod_named(cluster, wanted)
     try:
         sets = list(_sets(cluster, pod, node, budget))
     except BudgetError:
@@ -70,7 +82,18 @@ def allocations(
     sys.exit(0 if sets else 1)
 
 
-def _pod(cluster: Any, file: str, api: str) -> Any:
+def _pod_named(cluster: Any, name: str) -> Any:
+    """Return a pod of a cluster. UsageError."""
+    namespace, _, short = name.rpartition("/")
+    key = (namespace or "default", short)
+    by_key = {_key(pod): pod for pod in cluster.pods()}
+    if key not in by_key:
+        known = ", ".join(sorted("/".join(each) for each in by_key)) or "none"
+        raise click.UsageError(f"no file and no pod {'/'.join(key)}; known pods: {known}")
+    return by_key[key]
+
+
+def _pod_of(cluster: Any, file: str, api: str) -> Any:
     """Return the first pod of a file."""
     keys = [_key(item) for _, item, _ in generations.raw([file]) if item.get("kind") == "Pod"]
     by_key = {_key(pod): pod for pod in cluster.pods()}

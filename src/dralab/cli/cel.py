@@ -26,6 +26,7 @@ The file holds a device's attributes in the form of its pool:
     k8srm       - {name: memory, quantityValue: 10Gi}
     evolution   - {name: memory, quantity: 10Gi}
     v1          memory: {string: big}
+                or a device: {attributes: {…}, capacity: {memory: {value: 40Gi}}}
 """
 )
 @click.argument("expression")
@@ -91,7 +92,7 @@ def _evolution_sample(items: Any, driver: str) -> dict[str, Any]:
 
 
 def _v1_sample(items: Any, driver: str) -> dict[str, Any]:
-    device = items if isinstance(items, dict) and "attributes" in items else {"attributes": items}
+    device = items if _is_device(items) else {"attributes": items}
     pool = {"name": "p", "generation": 1, "resourceSliceCount": 1}
     spec = {"driver": driver, "nodeName": "n", "pool": pool, "devices": [{**device, "name": "d"}]}
     return {
@@ -102,6 +103,22 @@ def _v1_sample(items: Any, driver: str) -> dict[str, Any]:
     }
 
 
+def _is_device(items: Any) -> bool:
+    """Return whether a file holds a device of v1, and not its attributes alone."""
+    return isinstance(items, dict) and bool(
+        DEVICE_FIELDS.intersection(items)
+        and not any(
+            isinstance(value, dict) and TYPES.issuperset(value) and value
+            for value in items.values()
+        )
+    )
+
+
+# What an expression of v1 can see of a device.
+DEVICE_FIELDS: Final = frozenset({"attributes", "capacity", "allowMultipleAllocations"})
+TYPES: Final = frozenset(
+    {"string", "int", "bool", "version", "strings", "ints", "bools", "versions"}
+)
 PLACE: Final = "spec.devices[0]."
 SAMPLES: Final[Mapping[str, Callable[[Any, str], dict[str, Any]]]] = {
     "k8srm": _k8srm_sample,
@@ -135,8 +152,7 @@ def _evolution(expression: str, items: Any, driver: str, strict: bool) -> bool:
 def _v1(expression: str, items: Any, driver: str, strict: bool) -> bool:
     from dralab.cel import CelError, compile_selector, device_value
 
-    items = items or {}
-    device = items if "attributes" in items else {"attributes": items}
+    device = items if _is_device(items) else {"attributes": items}
     try:
         return compile_selector(expression).evaluate(
             device_value(

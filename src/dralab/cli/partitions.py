@@ -7,9 +7,12 @@ from typing import Any
 import click
 
 from dralab.allocation import partitions as core
-from dralab.allocation.problem import Derivation, DeviceSelector, Slice
+from dralab.allocation.problem import Slice
 from dralab.cli import generations
-from dralab.cli._output import echo_json, output_option, refuse
+from dralab.cli._inventory import InventorySource, inventory_options
+from dralab.cli._older import chosen_generation
+from dralab.cli._output import echo_json, output_option
+from dralab.cli._own_generation import generation_option, named
 from dralab.cli._terminal import echo
 from dralab.cli.errors import UnusableInput
 
@@ -19,7 +22,8 @@ BIG = 1_000_000
 @click.command(
     epilog="Example: dralab generate a100 --nodes 1 | dralab partitions -f - --gpu 0 | wc -l"
 )
-@generations.files_option
+@inventory_options
+@generation_option
 @click.option("--api", type=click.Choice(generations.API_NAMES))
 @click.option("--node", help="Only on this node.")
 @click.option("--gpu", type=click.IntRange(0), help="Only the card with this number on its node.")
@@ -33,7 +37,7 @@ BIG = 1_000_000
 )
 @output_option("table", "json")
 def partitions(
-    files: tuple[str, ...],
+    source: InventorySource,
     api: str | None,
     node: str | None,
     gpu: int | None,
@@ -43,12 +47,12 @@ def partitions(
 ) -> None:
     """Print every set of partitions of each partitionable card, one per line.
 
-    Reads pools of every generation. Exit code 1 if no card is partitionable.
+    Reads pools of every generation, from files, a cluster, or both. Exit code 1 if no card is
+    partitionable.
     """
-    if not files:
-        raise click.UsageError("nothing to read: give files with -f")
-    api = generations.chosen((item for _, item, _ in generations.raw(files)), api)
-    chosen = _cards(files, api, node, gpu)
+    if not source:
+        raise click.UsageError("nothing to read: give files with -f, or --kubeconfig")
+    chosen = _cards(source, chosen_generation(source, api), node, gpu)
     if not chosen:
         echo("the input has no partitionable device", err=True)
         sys.exit(1)
@@ -81,12 +85,15 @@ def partitions(
 
 
 def _cards(
-    files: Sequence[str], api: str, node: str | None, gpu: int | None
+    source: InventorySource, api: str, node: str | None, gpu: int | None
 ) -> list[tuple[str, core.Card]]:
     """Return (node, card) pairs; cards are numbered per node in the order of the input."""
+    by_node: dict[str, list[Slice]] = {}
+    for each in _slices(source, api):
+        by_node.setdefault(each.node_scope.node, []).append(each)
     numbers: dict[str, int] = {}
     found = []
-    for place, slices in _pools(files, api).items():
+    for place, slices in by_node.items():
         for card in core.cards(slices):
             number = numbers.get(place, 0)
             numbers[place] = number + 1
@@ -95,35 +102,11 @@ def _cards(
     return found
 
 
-def _pools(files: Sequence[str], api: str) -> dict[str, list[Slice]]:
-    """Return the slices of all pools by node; "" holds those of no single node."""
-    if api == "v1":
-        slices = _today(files)
-    elif api == "k8srm":
-        from dralab.prototypes.k8srm import pool_reader, reading
-
-        objects = generations.good(generations.read(files, api))
-        pools = [reading.read_pool(item) for item in objects if item["kind"] == "DevicePool"]
-        slices = list(pool_reader.slices(pools))
-    else:
-        slices = _evolution(files)
-    by_node: dict[str, list[Slice]] = {}
-    for each in slices:
-        by_node.setdefault(each.node_scope.node, []).append(each)
-    return by_node
-
-
-def _today(files: Sequence[str]) -> list[Slice]:
-    from dralab.allocation.v1 import V1Reader
-    from dralab.api.manifests import load
-    from dralab.api.resource.files import ResourceCheck, add_pool_problems
-    from dralab.kernel.clock import WallClock, rfc3339
-
-    read = load(files, [ResourceCheck(now=rfc3339(WallClock().now()))], stdin=generations.stdin)
-    add_pool_problems(read)
-    refuse(read.problems)
-    reader = V1Reader(_NoExpressions())
-    return [reader.slice(item.object) for item in read.of_kind("ResourceSlice")]
+def _slices(source: InventorySource, api: str) -> Sequence[Slice]:
+    """Return the slices of all pools."""
+    if api == "evolution" and not source.connection:
+        return _evolution(source.files)
+    return source.cluster_of(named(api)).fleet().slices
 
 
 def _evolution(files: Sequence[str]) -> list[Slice]:
@@ -142,15 +125,3 @@ def _evolution(files: Sequence[str]) -> list[Slice]:
                 f"{origin}: not a ResourcePool of dra-evolution: {error!r}; see `dralab validate`"
             ) from None
     return list(EvolutionCluster(objects).slices)
-
-
-class _NoExpressions:
-    """Slices hold no expressions."""
-
-    def selector(self, text: str) -> DeviceSelector:
-        """Refuse: never asked."""
-        raise LookupError(text)
-
-    def derivation(self, text: str) -> Derivation:
-        """Refuse: never asked."""
-        raise LookupError(text)

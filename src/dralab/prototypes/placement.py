@@ -102,6 +102,10 @@ class GenerationCluster(Protocol):
         """Return the allocation problem of a pod on every node; ValueError if it has none."""
         ...
 
+    def fleet(self) -> Problem:
+        """Return a problem without claims: all devices, and which of them are in use."""
+        ...
+
     def shown(self, pool: str, device: str) -> str:
         """Return a device of a problem as people name it."""
         ...

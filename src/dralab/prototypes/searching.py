@@ -85,6 +85,14 @@ class SearchedCluster(ABC):
             (Node(name), problem) for name in self.nodes() if not self.filters.refusals(pod, name)
         ]
 
+    def fleet(self) -> Problem:
+        """Return a problem without claims: all devices, and which of them are in use."""
+        return self._problem(())
+
+    @abstractmethod
+    def _problem(self, asked: Sequence[Any], /) -> Problem:
+        """Return the problem of a pod's claims, in the form that the generation reads them in."""
+
     @abstractmethod
     def pods(self) -> list[JsonDict]:
         """Return the pods, in the order in which they came."""

@@ -131,6 +131,17 @@ class V1Cluster:
         problem = self.snapshot.problem(pending)
         return [(node, problem) for node in self.snapshot.candidates(pending)]
 
+    def fleet(self) -> Problem:
+        """Return a problem without claims: all devices, and which of them are in use."""
+        snapshot = self.snapshot
+        return Problem(
+            claims=(),
+            classes=snapshot.fleet.classes,
+            slices=snapshot.slices,
+            in_use=snapshot.in_use,
+            features=snapshot.features,
+        )
+
     def shown(self, pool: str, device: str) -> str:
         """Return a device of a problem as people name it."""
         return f"{pool}/{device}"
