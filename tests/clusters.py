@@ -25,6 +25,7 @@ from builders import (
     taint,
     worker,
 )
+from dralab.objects.claims import claim_names
 from dralab.values.json_types import JsonDict
 
 GI = 1024**3
@@ -100,18 +101,21 @@ class RandomCluster:
     def alone(self, name: str) -> list[JsonDict]:
         """The objects with one waiting pod: the others, and what is only theirs, are left out."""
         kept = next(item for item in self.waiting() if item["metadata"]["name"] == name)
-        group = (kept["spec"].get("schedulingGroup") or {}).get("podGroupName")
+        group = _group_of(kept)
+        gone = [
+            item
+            for item in self.waiting()
+            if item is not kept and not (group and _group_of(item) == group)
+        ]
+        unused = {claim for item in gone for claim in _claims_of(item)} - {
+            claim for item in self.of("Pod") if item not in gone for claim in _claims_of(item)
+        }
         return copy.deepcopy(
             [
                 item
                 for item in self.objects
-                if item["kind"] != "Pod"
-                or item["spec"].get("nodeName")
-                or item is kept
-                or (
-                    group
-                    and (item["spec"].get("schedulingGroup") or {}).get("podGroupName") == group
-                )
+                if item not in gone
+                and not (item["kind"] == "ResourceClaim" and item["metadata"]["name"] in unused)
             ]
         )
 
@@ -503,7 +507,7 @@ class _Maker:
 
     def with_volume(self, made: JsonDict) -> None:
         names = ["zonal", "single", "labelled", "unbound", "provisioned", "local"]
-        name = self.chance.choice(names)
+        name = self.chance.choice([each for each in names if f"volume-{each}" not in self.without])
         self.made.features.add(f"volume-{name}")
         _mount(made, name)
 
@@ -634,6 +638,14 @@ class _Maker:
             made["spec"]["schedulingGroup"] = {"podGroupName": "gang"}
             made["spec"]["priority"] = 0
             self.add(made)
+
+
+def _group_of(made: JsonDict) -> str:
+    return (made["spec"].get("schedulingGroup") or {}).get("podGroupName") or ""
+
+
+def _claims_of(made: JsonDict) -> list[str]:
+    return [item for item in claim_names(made) if item]
 
 
 def _term(app: str, key: str) -> JsonDict:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import stockparts
+from dralab.api.resource.conversion import convert, hub_version
 from dralab.apiserver.storage import Key
 from dralab.cluster import Cluster, Options
 from dralab.kernel.clock import SECOND, ManualClock
@@ -197,6 +198,8 @@ def as_stored(item: JsonDict) -> JsonDict:
         "creationTimestamp": "2026-01-01T00:00:00Z",
         **item["metadata"],
     }
+    if item["kind"] == "DeviceTaintRule":
+        return convert({**item, "metadata": metadata}, hub_version(item["kind"]))
     if item["kind"] != "Pod":
         return {**item, "metadata": metadata}
     return {**item, "metadata": metadata, "spec": {**OWN, **item["spec"]}}

@@ -1,0 +1,287 @@
+"""Every way to ask where a pod goes: what each door says of a pod, in one form.
+
+A door is asked about the objects of a cluster in which one pod waits (or one group). What it does
+not tell is None.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from dralab.api.status import ApiError
+from dralab.apiserver.storage import Key
+from dralab.capacity.relocation import devices_of
+from dralab.cli.main import main
+from dralab.cluster import Cluster
+from dralab.components.simulated import SimulatedCluster
+from dralab.kernel.clock import ManualClock
+from dralab.objects.claims import allocation_of, claim_names, results_of
+from dralab.objects.metadata import annotations_of
+from dralab.objects.volumes import SELECTED_NODE
+from dralab.objects.volumes import claims_of as volume_claims_of
+from dralab.scheduling.cycle import PodPlacement
+from dralab.scheduling.model import ClusterModel
+from dralab.values.json_types import JsonDict
+from dralab.web.desk import Desk
+from dralab.web.sources import FixedSource
+from ourverdicts import is_tried
+
+NAMESPACE = "default"
+# A change that makes no difference.
+NOTHING = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    "metadata": {"name": "nothing", "namespace": NAMESPACE},
+}
+
+
+@dataclass(frozen=True)
+class DoorAnswer:
+    """What a door says: the node (empty: none), the devices as POOL/DEVICE, and why it waits.
+
+    `known` is false where the door says nothing of the pod at all.
+    """
+
+    node: str | None = None
+    devices: tuple[str, ...] | None = None
+    code: str | None = None
+    fits: bool | None = None
+    known: bool = True
+
+
+UNKNOWN = DoorAnswer(known=False)
+Door = Callable[[Path, Sequence[JsonDict], str], DoorAnswer]
+
+
+def model(_: Path, objects: Sequence[JsonDict], name: str) -> DoorAnswer:
+    """The one model, which all others should agree with; a pod that nobody tries goes nowhere."""
+    own = next(
+        item for item in objects if item["kind"] == "Pod" and item["metadata"]["name"] == name
+    )
+    if not is_tried(own):
+        return DoorAnswer("", (), None, fits=False)
+    cluster = ClusterModel(objects)
+    pod = next(each for each in cluster.waiting if each.key.name == name)
+    decided = cluster.run(cluster.waiting)[pod.uid]
+    if not isinstance(decided, PodPlacement):
+        return DoorAnswer("", (), None, fits=False)
+    return DoorAnswer(decided.node, tuple(sorted(devices_of(decided))), "", fits=True)
+
+
+def explain(place: Path, objects: Sequence[JsonDict], name: str) -> DoorAnswer:
+    code, out = _run("explain", "-f", _file(place, objects), "-o", "json", name)
+    return UNKNOWN if code == 2 else _explained(json.loads(out)[0])
+
+
+def page(_: Path, objects: Sequence[JsonDict], name: str) -> DoorAnswer:
+    desk = Desk(FixedSource(objects), ManualClock(0), "test", live=False)
+    try:
+        return _explained(json.loads(desk.explanation("pod", NAMESPACE, name)))
+    except ApiError:
+        return UNKNOWN
+
+
+def allocate(place: Path, objects: Sequence[JsonDict], name: str) -> DoorAnswer:
+    """Nodes are in the table; a pod without claims is in none."""
+    code, out = _run("allocate", "-f", _file(place, objects))
+    rows = [line.split() for line in out.splitlines()]
+    own = [row for row in rows if len(row) > 5 and row[:2] == [NAMESPACE, name]]
+    if code == 2 or not own:
+        return UNKNOWN
+    if own[0][3] == "-":
+        return DoorAnswer("", (), fits=False)
+    given = tuple(sorted(f"{row[6]}/{row[5]}" for row in own if row[5] not in {"-", "(allocated)"}))
+    return DoorAnswer(own[0][3], given or None, fits=True)
+
+
+def schedule(place: Path, objects: Sequence[JsonDict], name: str) -> DoorAnswer:
+    words = ("schedule", "--api", "v1", "-f", _file(place, objects), "-o", "json", name)
+    code, out = _run(*words)
+    return UNKNOWN if code == 2 else _scheduled(json.loads(out)["items"], name)
+
+
+def schedule_on_server(place: Path, objects: Sequence[JsonDict], name: str) -> DoorAnswer:
+    """`dralab schedule --kubeconfig` writes to a server: what it wrote is read from there."""
+    with _stored(_server(place), objects) as cluster:
+        words = ("schedule", "--api", "v1", "--kubeconfig", str(cluster.kubeconfig), name)
+        code, _ = _run(*words)
+        return UNKNOWN if code == 2 else _written(cluster.server.store, name)
+
+
+def what_if(place: Path, objects: Sequence[JsonDict], name: str) -> DoorAnswer:
+    patch = place / "nothing.json"
+    patch.write_text(json.dumps(NOTHING))
+    words = ("what-if", "-f", _file(place, objects), "--patch", str(patch), "--all", "-o", "json")
+    _, out = _run(*words)
+    own = [each for each in json.loads(out)["pods"] if each["name"] == name]
+    if not own:
+        return UNKNOWN
+    told = own[0]
+    return DoorAnswer(
+        told["after"] or "", tuple(sorted(told["devices"])), told.get("code"), bool(told["after"])
+    )
+
+
+def plan(place: Path, objects: Sequence[JsonDict], name: str) -> DoorAnswer:
+    """It says whether a pod fits as things are; nodes to add are another question."""
+    node = next(item for item in objects if item["kind"] == "Node")["metadata"]["name"]
+    words = ("plan", "-f", _file(place, objects), "--shapes", node, "--budget", "0", "-o", "json")
+    _, out = _run(*words)
+    told, key = json.loads(out), f"{NAMESPACE}/{name}"
+    if key in told["fitting"]:
+        return DoorAnswer(fits=True)
+    waits = [each for each in told["waiting"] if each["pod"] == key]
+    return DoorAnswer(fits=False, code=waits[0].get("code")) if waits else UNKNOWN
+
+
+def live_scheduler(_: Path, objects: Sequence[JsonDict], name: str) -> DoorAnswer:
+    """The scheduler of a simulated cluster: what it wrote."""
+    cluster = SimulatedCluster(without=("controllers",))
+    with cluster.server.store.lock, cluster.server.store.batch():
+        for item in objects:
+            key = _key(cluster.server.resources.kinds, item)
+            if cluster.server.store.get(key) is None:
+                cluster.server.store.create(key, item)
+    cluster.wait(5)
+    return _written(cluster.server.store, name)
+
+
+DOORS: dict[str, Door] = {
+    "allocate": allocate,
+    "schedule": schedule,
+    "schedule on a server": schedule_on_server,
+    "explain": explain,
+    "what-if": what_if,
+    "plan": plan,
+    "page": page,
+    "live scheduler": live_scheduler,
+}
+
+_servers: dict[Path, Cluster] = {}
+
+
+@contextmanager
+def serving(place: Path) -> Iterator[None]:
+    """Keep a server for the doors that need one."""
+    with Cluster() as cluster:
+        _servers[place] = cluster
+        try:
+            yield
+        finally:
+            del _servers[place]
+
+
+def _server(place: Path) -> Cluster:
+    return _servers[place]
+
+
+@contextmanager
+def _stored(cluster: Cluster, objects: Sequence[JsonDict]) -> Iterator[Cluster]:
+    store, kinds = cluster.server.store, cluster.server.resources.kinds
+    keys = [_key(kinds, item) for item in objects]
+    # A command makes claims of templates.
+    used = {"resource.k8s.io/resourceclaims", *(key.resource for key in keys)}
+    before = {each.key for kind in used for each in store.list(kind).items}
+    try:
+        for key, item in zip(keys, objects, strict=True):
+            store.create(key, item)
+        yield cluster
+    finally:
+        for kind in used:
+            for each in list(store.list(kind).items):
+                if each.key not in before:
+                    store.delete(each.key)
+
+
+def _key(kinds, item: JsonDict) -> Key:
+    kind = next(
+        each
+        for each in kinds
+        if (each.api_version, each.kind) == (item["apiVersion"], item["kind"])
+    )
+    return Key(kind.hub, item["metadata"].get("namespace") or "", item["metadata"]["name"])
+
+
+def _file(place: Path, objects: Sequence[JsonDict]) -> str:
+    path = place / "objects.json"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)}))
+    return str(path)
+
+
+def _run(*words: str) -> tuple[int, str]:
+    result = CliRunner().invoke(main, list(words))
+    assert result.exit_code in {0, 1, 2}, (words, result.output, result.exception)
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.exit_code, result.stdout
+
+
+def _explained(told: JsonDict) -> DoorAnswer:
+    if told["fits"]:
+        return DoorAnswer(told.get("node"), None, "", fits=True)
+    return DoorAnswer("", (), told["code"], fits=False)
+
+
+def _scheduled(items: Sequence[JsonDict], name: str) -> DoorAnswer:
+    pod = next(i for i in items if i["kind"] == "Pod" and i["metadata"]["name"] == name)
+    node = pod["spec"].get("nodeName") or ""
+    given = [each for item in items if item["kind"] == "ResourceClaim" for each in _given(item)]
+    return DoorAnswer(node, tuple(sorted(given)) if node else (), fits=bool(node))
+
+
+def _written(store, name: str) -> DoorAnswer:
+    stored = store.get(Key("pods", NAMESPACE, name))
+    pod = stored.value
+    status = pod.get("status") or {}
+    node = pod["spec"].get("nodeName") or _selected(store, pod)
+    extended = (status.get("extendedResourceClaimStatus") or {}).get("resourceClaimName")
+    names = dict.fromkeys(each for each in (*claim_names(pod), extended) if each)
+    claims = [
+        item.value
+        for each in names
+        if (item := store.get(Key("resource.k8s.io/resourceclaims", NAMESPACE, each))) is not None
+    ]
+    given = [each for item in claims for each in _given(item)]
+    return DoorAnswer(node, tuple(sorted(given)) if node else (), fits=bool(node))
+
+
+def _selected(store, pod: JsonDict) -> str:
+    """The node for which a volume is being made: the pod is bound once the volume is there."""
+    for name, _ in volume_claims_of(pod):
+        found = store.get(Key("persistentvolumeclaims", NAMESPACE, name))
+        if found is not None and (node := annotations_of(found.value).get(SELECTED_NODE)):
+            return node
+    return ""
+
+
+def _given(claim: JsonDict) -> list[str]:
+    return [f"{each['pool']}/{each['device']}" for each in results_of(allocation_of(claim))]
+
+
+def differences(place: Path, objects: Sequence[JsonDict], name: str) -> dict[tuple[str, str], str]:
+    """Return where doors say another thing of a pod than the model: by door and aspect."""
+    own = next(
+        item for item in objects if item["kind"] == "Pod" and item["metadata"]["name"] == name
+    )
+    expected = model(place, objects, name)
+    told = {door: ask(place, objects, name) for door, ask in DOORS.items()}
+    found: dict[tuple[str, str], str] = {}
+    for door, answer in told.items():
+        if not answer.known:
+            found[door, "told"] = "nothing is told of the pod"
+            continue
+        if answer.fits != expected.fits:
+            aspect = "fits" if is_tried(own) else "fits, although nobody schedules it"
+            found[door, aspect] = f"fits: {answer.fits}, the model: {expected.fits}"
+            continue
+        for aspect in ("node", "devices"):
+            one, other = getattr(answer, aspect), getattr(expected, aspect)
+            if one not in {None, other}:
+                found[door, aspect] = f"{one}, the model: {other}"
+        if not expected.fits and answer.code != told["explain"].code:
+            found[door, "code"] = f"{answer.code}, explain: {told['explain'].code}"
+    return found
