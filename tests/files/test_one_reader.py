@@ -87,6 +87,21 @@ def test_files_are_read_in_one_way():
     assert not others, "read files with dralab.files.reading, or say in ALLOWED why not"
 
 
+def test_no_file_is_read_as_code():
+    """Pickles and their like run what their author wants."""
+    formats = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib"}
+    imported = {
+        (str(path.relative_to(ROOT)), name)
+        for path in sorted(ROOT.rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in [getattr(node, "module", None), *(each.name for each in node.names)]
+        if name is not None
+    }
+    assert len(imported) > 1000
+    assert not [each for each in imported if each[1].partition(".")[0] in formats]
+
+
 def test_what_is_allowed_is_needed():
     read = {name for name, _, what in places() if not what.startswith(OURS)}
     assert not [each for each in ALLOWED if not any(name.startswith(each) for name in read)]

@@ -2,8 +2,9 @@
 
 import json
 import os
-import pickle
 import signal
+import threading
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -14,6 +15,7 @@ from dralab.simulation import checkpoints
 from dralab.simulation.engines.batch import outputs, runs
 from dralab.simulation.errors import InputError
 
+BATCH = "dralab.simulation.engines.batch"
 JOBS = {
     "nb_res": 4,
     "jobs": [
@@ -154,15 +156,32 @@ def test_a_checkpoint_of_another_input_is_refused(files, monkeypatch):
     assert "r_checkpoint: belongs to another scenario, seed or scheduler" in again.stderr
 
 
+def document(state, *objects, key="key"):
+    found = {"kind": checkpoints.KIND, "format": checkpoints.FORMAT, "key": key}
+    return json.dumps(found | {"state": state, "objects": objects}).encode()
+
+
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
         (b"", "is not a checkpoint"),
-        (b"zip", "is not a checkpoint"),
-        (checkpoints.MAGIC, "cannot be read"),
-        (checkpoints.MAGIC + b"\x80\x05garbage", "cannot be read"),
-        (checkpoints.MAGIC + pickle.dumps(7), "cannot be read"),
-        (checkpoints.MAGIC + pickle.dumps(("key", "text")), "belongs to another"),
+        (b"\x80\x05K\x07.", "is not a checkpoint"),
+        (b"[]", "is not a checkpoint"),
+        (document(7, key="other"), "belongs to another"),
+        (document("text"), "belongs to another"),
+        (document([0]), "cannot be read"),
+        (document([0], ["tuple", [0]]), "is a part of itself"),
+        (document([0], ["magic"]), "unknown kind"),
+        (document([0], ["object", "subprocess:Popen", "args", "true"]), "not a class of a state"),
+        (document([0], ["object", "dralab.cluster:Cluster"]), "not a class of a state"),
+        (document([0], ["object", f"{BATCH}.remote:RemoteScheduler"]), "not a class of a state"),
+        (document([0], ["object", "dralab.kernel.clock:time.struct_time"]), "not a class of"),
+        (document([0], ["object", "dralab.kernel.events:heapq"]), "not a class of a state"),
+        (document([0], ["object", "dralab.kernel.events:Events", "__class__", 1]), "not an attri"),
+        (document([1], ["list"], ["method", [0], "append"]), "no method 'append'"),
+        (document([1], ["list"], ["partial", [0], [], []]), "list is not a method"),
+        (document([0], ["array", "|O", [1], "AAAAAAAAAAA="]), "cannot be read"),
+        (document([0], ["array", "<f8", [1 << 40], "AAAAAAAAAAA="]), "cannot be read"),
     ],
 )
 def test_what_is_no_checkpoint_is_refused(tmp_path, content, problem):
@@ -172,6 +191,36 @@ def test_what_is_no_checkpoint_is_refused(tmp_path, content, problem):
         checkpoints.read(path, "key", int)
     with pytest.raises(InputError, match="cannot be read"):
         checkpoints.read(tmp_path / "none", "key", int)
+
+
+@pytest.mark.parametrize("state", [print, lambda: 1, threading.Lock(), Path(), [object()]])
+def test_what_is_no_state_cannot_be_written(tmp_path, state):
+    with pytest.raises(InputError, match="cannot be written"):
+        checkpoints.write(tmp_path / "checkpoint", "key", state)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_users_scheduler_keeps_of_its_own_is_in_a_checkpoint(files, monkeypatch):
+    (files / "own.py").write_text(
+        "from collections import deque\n"
+        "class Kept:\n"
+        "    def __init__(self): self.order, self.back = deque(maxlen=99), self\n"
+        "class Own:\n"
+        "    def __init__(self): self.kept = Kept()\n"
+        "    def prefer(self, pod, node):\n"
+        "        self.kept.back.order.append(pod.cpu)\n"
+        "        return (len(self.kept.order) + len(node.name)) % 7\n"
+    )
+    text = (files / "pods.yaml").read_text().replace("bestfit", "own.py:Own")
+    (files / "pods.yaml").write_text(text)
+    command, checkpoint = COMMANDS["pods"]
+    whole = call(*(part.format("whole") for part in command))
+    assert whole.exit_code == 0, whole.output
+    with monkeypatch.context() as patch:
+        patch.setattr(_progress.ProgressWatcher, "stop", lambda _self: True)
+        assert call(*(part.format("part") for part in command)).exit_code == 1
+    rest = call(*(part.format("rest") for part in command), "--resume", checkpoint.format("part"))
+    assert rest.stdout == whole.stdout
 
 
 @pytest.mark.thorough

@@ -1,23 +1,26 @@
 """Checkpoints of runs that were stopped: a state, and the digest of all that it depends on.
 
-A state is pickled. Loading one runs code from the file, as pickle does: load only your own.
+A state is data (`state_graphs`): to read one from somebody else runs none of their code.
 """
 
 import hashlib
-import pickle
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
+
+import orjson
 
 from dralab import __version__
 from dralab.simulation.errors import InputError, content_of
+from dralab.simulation.state_graphs import NoStateError, decoded, encoded
 
-MAGIC: Final = b"dralab checkpoint 1\n"
+KIND: Final = "dralab checkpoint"
+FORMAT: Final = 2
 State = TypeVar("State")
-# Errors of loading a pickle of another version, or a truncated file.
+# Errors of reading what another version wrote, or somebody changed.
 BROKEN: Final = (
-    pickle.UnpicklingError, EOFError, AttributeError, ImportError, IndexError, KeyError, TypeError,
-    ValueError,
+    ArithmeticError, AttributeError, ImportError, LookupError, MemoryError, RecursionError,
+    TypeError, ValueError,
 )  # fmt: skip
 
 
@@ -35,23 +38,32 @@ def digest(parts: Iterable[object], files: Iterable[Path] = ()) -> str:
 
 
 def write(path: Path, key: str, state: object) -> None:
-    """Write a state atomically."""
+    """Write a state atomically. InputError: it holds what is no data."""
+    try:
+        found = {"kind": KIND, "format": FORMAT, "key": key, **encoded(state)}
+        content = orjson.dumps(found)
+    except (NoStateError, orjson.JSONEncodeError) as error:
+        raise InputError(path, f"cannot be written: {error}") from None
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(f"{path.name}.part")
-    aside.write_bytes(MAGIC + pickle.dumps((key, state)))
+    aside.write_bytes(content)
     aside.replace(path)
 
 
 def read(path: Path, key: str, kind: type[State]) -> State:
     """Return the state that `write` wrote; InputError if the file is not one, or of another run."""
-    raw = content_of(path)
-    if not raw.startswith(MAGIC):
-        raise InputError(path, "is not a checkpoint of this version")
     try:
-        found: Any = pickle.loads(raw[len(MAGIC) :])  # noqa: S301 - the user's own file
-        known, state = found
+        found = orjson.loads(content_of(path))
+    except orjson.JSONDecodeError:
+        found = None
+    if not isinstance(found, dict) or (found.get("kind"), found.get("format")) != (KIND, FORMAT):
+        raise InputError(path, "is not a checkpoint of this version")
+    if found.get("key") != key:
+        raise InputError(path, "belongs to another scenario, seed or scheduler")
+    try:
+        state = decoded(found)
     except BROKEN as error:
         raise InputError(path, f"cannot be read: {error!r}") from None
-    if known != key or not isinstance(state, kind):
+    if not isinstance(state, kind):
         raise InputError(path, "belongs to another scenario, seed or scheduler")
     return state

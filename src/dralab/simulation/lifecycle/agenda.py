@@ -64,7 +64,7 @@ class Agenda:
 
 @dataclass(slots=True)
 class _Due:
-    """The call of an entry; an object and not a closure, so that a run can be pickled."""
+    """The call of an entry; an object and not a closure, so that a run can be saved."""
 
     agenda: Agenda
     number: int = 0
