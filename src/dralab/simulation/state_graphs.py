@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from functools import partial
 from types import FunctionType, MethodType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
@@ -55,24 +55,27 @@ PLAIN: Final = frozenset({type(None), bool, str})
 SMALLEST, LARGEST = -(1 << 63), (1 << 64) - 1
 
 
+Named = TypeVar("Named", type, FunctionType)
+
+
 class NoStateError(TypeError):
     """Something that cannot be written: it is code, or a part of this process."""
 
 
 def encoded(state: object) -> dict[str, Any]:
     """Return a state as values of JSON. NoStateError."""
-    return _Encoder().document(state)
+    return _GraphWriter().document(state)
 
 
 def decoded(document: Any) -> Any:
     """Return the state of a document. ValueError, TypeError and their like: it is none."""
-    return _Decoder(document["objects"]).state(document["state"])
+    return _GraphReader(document["objects"]).state(document["state"])
 
 
 # --- writing ------------------------------------------------------------------------------------
 
 
-class _Encoder:
+class _GraphWriter:
     """Numbers objects in the order in which they are met; a reference is `[number]`."""
 
     def __init__(self) -> None:
@@ -111,6 +114,8 @@ class _Encoder:
                 return ["enum", _named(type(value)), value.name]
             case type():
                 return ["class", _named(value)]
+            case FunctionType():
+                return ["function", _named(value)]
             case MethodType():
                 return ["method", self._value(value.__self__), value.__name__]
             case partial():
@@ -172,11 +177,11 @@ def _array(value: "np.ndarray[Any, Any] | np.generic") -> list[Any]:
     return [kind, array.dtype.str, list(array.shape), content]
 
 
-def _named(kind: type) -> str:
-    """Return the name of a class that may be in a state. NoStateError."""
-    name = f"{kind.__module__}:{kind.__qualname__}"
-    if not _is_state(kind.__module__) or "<" in name:
-        raise NoStateError(f"{kind.__module__}.{kind.__qualname__} cannot be saved")
+def _named(item: type | FunctionType) -> str:
+    """Return the name of a class or function that may be in a state. NoStateError."""
+    name = f"{item.__module__}:{item.__qualname__}"
+    if not _is_state(item.__module__) or "<" in name:
+        raise NoStateError(f"{item.__module__}.{item.__qualname__} cannot be saved")
     return name
 
 
@@ -187,7 +192,7 @@ def _is_state(module: str) -> bool:
 # --- reading ------------------------------------------------------------------------------------
 
 
-class _Decoder:
+class _GraphReader:
     """Makes what can be filled later, then the rest, then fills it: objects before their hashes."""
 
     def __init__(self, objects: Sequence[Sequence[Any]]) -> None:
@@ -255,7 +260,7 @@ class _Decoder:
         values = self._values(given)
         return list(zip(values[::2], values[1::2], strict=True))
 
-    def _complete(self, kind: str, *rest: Any) -> Any:
+    def _complete(self, kind: str, *rest: Any) -> Any:  # noqa: PLR0911 - one line for each kind
         """Return what is made with all its parts at once."""
         match kind:
             case "tuple":
@@ -270,6 +275,8 @@ class _Decoder:
                 return self._class(rest[0])[rest[1]]  # type: ignore[index]  # an error otherwise
             case "class":
                 return self._class(rest[0])
+            case "function":
+                return self._named(rest[0], FunctionType)
             case "method":
                 return self._method(self._value(rest[0]), rest[1])
             case "partial":
@@ -313,17 +320,19 @@ class _Decoder:
 
     def _class(self, name: str) -> type:
         if name not in self._classes:
-            module, _, path = name.partition(":")
-            if not _is_state(module):
-                raise ValueError(f"{name} is not a class of a state")
+            self._classes[name] = self._named(name, type)
+        return self._classes[name]
+
+    def _named(self, name: str, kind: type[Named]) -> Named:
+        module, _, path = name.partition(":")
+        if _is_state(module):
             found: Any = sys.modules.get(module) or importlib.import_module(module)
             for part in path.split("."):
                 found = found.__dict__[part]
-            # Not a class that it has only imported.
-            if not isinstance(found, type) or found.__module__ != module:
-                raise ValueError(f"{name} is not a class of a state")
-            self._classes[name] = found
-        return self._classes[name]
+            # Not one that it has only imported.
+            if isinstance(found, kind) and found.__module__ == module:
+                return found
+        raise ValueError(f"{name} is not a {kind.__name__} of a state")
 
 
 def _set_all(made: object, pairs: Iterable[tuple[Any, Any]]) -> None:
@@ -338,6 +347,6 @@ def _set_all(made: object, pairs: Iterable[tuple[Any, Any]]) -> None:
 
 
 def _callable(value: Any) -> Callable[..., Any]:
-    if not isinstance(value, MethodType | partial):
-        raise TypeError(f"{type(value).__name__} is not a method")
+    if not isinstance(value, MethodType | FunctionType | partial):
+        raise TypeError(f"{type(value).__name__} is not a function")
     return value
