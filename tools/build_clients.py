@@ -8,6 +8,7 @@ that lead the tests to what was built.
 """
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -151,13 +152,23 @@ OWN = {
     "merging": "DRALAB_MERGING",
     "nriplugin": "DRALAB_NRI_PLUGIN",
 }
+# Programs in other languages, below tests/conformance/languages: what builds each where it is
+# copied to. One variable names the folder of all.
+MAVEN = ("mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=lib")
+LANGUAGES = {
+    "fabric8": MAVEN,
+    "javaclient": MAVEN,
+    "clientnode": ("npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", "--silent"),
+    "kubers": ("cargo", "install", "--quiet", "--path", ".", "--root", "installed"),
+}
 
 
 def main(arguments: list[str]) -> int:
-    """Build the programs named, or all but the end-to-end suite."""
+    """Build the programs named, or those in Go but the end-to-end suite."""
     usual = [*OWN, *PROGRAMS, *COMMANDS, *SUITES, *OPERATORS]
-    if not arguments or set(arguments[1:]) - {*usual, *E2E}:
-        print(__doc__, f"NAME is one of {', '.join([*usual, *E2E])}.", file=sys.stderr)
+    named = [*usual, *E2E, *LANGUAGES]
+    if not arguments or set(arguments[1:]) - set(named):
+        print(__doc__, f"NAME is one of {', '.join(named)}.", file=sys.stderr)
         return 2
     folder = Path(arguments[0]).resolve()
     folder.mkdir(parents=True, exist_ok=True)
@@ -166,6 +177,10 @@ def main(arguments: list[str]) -> int:
         if name in OWN:
             variable = OWN[name]
             _go(TESTS / name, "build", "-o", str(target), ".")
+        elif name in LANGUAGES:
+            variable = "DRALAB_LANGUAGES"
+            shutil.copytree(TESTS / "languages" / name, target, dirs_exist_ok=True)
+            subprocess.run(LANGUAGES[name], cwd=target, check=True)
         elif name in OPERATORS:
             variable = "DRALAB_OPERATORS"
             _build_package(*OPERATORS[name], target, "build")
@@ -179,7 +194,8 @@ def main(arguments: list[str]) -> int:
         else:
             variable = PROGRAMS[name][0]
             _build(name, folder / f"{name}.source", target)
-        print(f"export {variable}={folder if name in {*OPERATORS, *E2E} else target}", flush=True)
+        of_many = name in {*OPERATORS, *E2E, *LANGUAGES}
+        print(f"export {variable}={folder if of_many else target}", flush=True)
     return 0
 
 
