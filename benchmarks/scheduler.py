@@ -29,7 +29,8 @@ from dralab.runtime.manager import Manager
 from dralab.runtime.resources import CLAIMS, CLASSES, NODES, PODS, SLICES
 from dralab.runtime.simulated import SimulatedEngine
 from dralab.scheduler.scheduler import Scheduler
-from dralab.scheduling.cycle import ClusterState, PodPlacement, schedule
+from dralab.scheduling.cycle import schedule
+from dralab.scheduling.state import ClusterState, PodPlacement
 from dralab.scheduling.demands import DemandReader
 from dralab.scheduling.devices import ClusterDevices
 from dralab.scheduling.nodes import NodeTable

@@ -9,10 +9,12 @@ import numpy as np
 
 from dralab.objects.metadata import is_deleting
 from dralab.scheduling import scores
-from dralab.scheduling.cycle import ClusterState, PodPlacement, fits, on_node
+from dralab.scheduling.cycle import on_node
 from dralab.scheduling.demands import BlockedPod
+from dralab.scheduling.filters import passing
 from dralab.scheduling.model import ClusterModel
 from dralab.scheduling.pods import DEFAULT_SCHEDULER, PodInfo
+from dralab.scheduling.state import ClusterState, PodPlacement
 from dralab.values.json_types import JsonDict
 from stockverdicts import Points, StockVerdict
 
@@ -45,9 +47,9 @@ def our_verdict(objects: Sequence[JsonDict], name: str) -> OurVerdict:
         return OurVerdict(node=decided.node, points=judged(model.state, pod))
     return OurVerdict(
         message=decided.message,
-        blocked=decided.blocked,
-        fatal=decided.fatal,
-        reasons=dict(decided.reasons),
+        blocked=str(decided.blocked or ""),
+        fatal=str(decided.fatal or ""),
+        reasons={str(reason): count for reason, count in decided.reasons.items()},
     )
 
 
@@ -55,7 +57,7 @@ def judged(state: ClusterState, pod: PodInfo) -> Points:
     """Return the points of every node that could run a pod, devices included."""
     demand = state.demands.demand_of(pod)
     assert not isinstance(demand, BlockedPod)
-    left = fits(state, pod, demand)
+    left = passing(state, pod, demand)
     ranks: dict[int, int] = {}
     for row in np.flatnonzero(left):
         tried = on_node(state, pod, demand, int(row))

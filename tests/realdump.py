@@ -128,13 +128,12 @@ def _workloads(objects):
 
 def _given(snapshot, asked, user):
     (waiting,) = Snapshot([asked, user]).pending()
-    placed = snapshot.place(waiting, snapshot.candidates(waiting))
+    placed = snapshot.place(waiting)
     if placed is None:
         return asked
     (given,) = placed.objects()
     given["status"]["reservedFor"] = [consumer_of(user)]
-    snapshot.note_claims([given])
-    snapshot.note_pod(user, placed.node)
+    snapshot.accept(placed)
     user["spec"]["nodeName"] = placed.node
     user["status"] = {"phase": "Running", "podIP": "10.1.2.3"}
     return given

@@ -3,8 +3,8 @@
 import pytest
 
 from builders import claim, obj, pod, request
-from dralab.allocation.backlog import Backlog
 from dralab.objects.extended_resources import classes_by_resource
+from dralab.scheduling.backlog import Backlog
 
 
 def stored(item, uid=None, created="2026-01-01T00:00:00Z", **metadata):

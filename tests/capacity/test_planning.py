@@ -13,8 +13,8 @@ from dralab.capacity.changes import AddNodes
 from dralab.capacity.move_costs import MoveCosts
 from dralab.capacity.planning import plan, removable
 from dralab.cli.main import main
-from dralab.scheduling.cycle import PodPlacement
 from dralab.scheduling.model import ClusterModel
+from dralab.scheduling.state import PodPlacement
 
 
 def full(*, sizes):

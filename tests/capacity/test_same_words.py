@@ -6,7 +6,6 @@ import pytest
 
 from crowded import flat, gpu_node, holder, waiter
 from dralab.capacity.page_words import PageWords
-from dralab.capacity.placement_rules import PlacementRules
 from dralab.explanation.diagnose import diagnose
 from dralab.explanation.refusals import ReasonWriter
 from dralab.explanation.why import why
@@ -35,7 +34,7 @@ def told(objects):
     model = ClusterModel(objects)
     (pod,) = model.waiting
     refusal = model.try_pod(pod)
-    cluster = Snapshot(objects, rules=PlacementRules(objects))
+    cluster = Snapshot(objects)
     pending = next(each for each in cluster.pending() if each.name == "train")
     return {
         "event": ReasonWriter(lambda: 0)(refusal, model.state),

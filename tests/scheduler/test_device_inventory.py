@@ -85,7 +85,7 @@ class Cluster:
     def find(self, claim, row):
         wanted = ClaimDemand(claim, {"resource": "pods", "name": "p", "uid": "p"}, None)
         demand = PodDemand(claims=(wanted,), signature=orjson.dumps(claim["spec"]))
-        worth_asking = self.devices.candidates(demand)[row]
+        worth_asking = self.devices.feasible(demand)[row]
         found = self.devices.plans(None, demand, row)
         problem = Problem(
             claims=(self.reader.claim(claim),),
@@ -105,7 +105,7 @@ class Cluster:
             expected.error, expected.fatal, expected.facts,
         )  # fmt: skip
         # Where a selector fails, the pod has to be told again.
-        assert found.refused.fatal or not self.devices.candidates(demand)[row]
+        assert found.refused.fatal or not self.devices.feasible(demand)[row]
         return None
 
 

@@ -7,9 +7,10 @@ import pytest
 
 from builders import obj
 from crowded import flat, gpu_node, holder, waiter
-from dralab.scheduling.cycle import NominatedPod
 from dralab.scheduling.model import ClusterModel
 from dralab.scheduling.preemption import eviction_for
+from dralab.scheduling.reasons import NO_DEVICES, Reason
+from dralab.scheduling.state import NominatedPod
 
 
 def evicted(objects, **more):
@@ -18,7 +19,7 @@ def evicted(objects, **more):
     before = model.devices.version
     found = eviction_for(model.state, waiting, **more)
     assert model.devices.version == before
-    assert model.try_pod(waiting).reasons == {"cannot allocate all claims": model.state.table.count}
+    assert model.try_pod(waiting).reasons == {Reason(NO_DEVICES): model.state.table.count}
     return None if found is None else (found.node, sorted(v.key.name for v in found.victims))
 
 

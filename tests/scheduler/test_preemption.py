@@ -16,12 +16,12 @@ from dralab.runtime.resources import (
     PODS,
     SLICES,
 )
-from dralab.scheduling.cycle import ClusterState
 from dralab.scheduling.demands import DemandReader
 from dralab.scheduling.devices import ClusterDevices
 from dralab.scheduling.nodes import NodeTable
 from dralab.scheduling.pods import pod_info
 from dralab.scheduling.preemption import eviction_for
+from dralab.scheduling.state import ClusterState
 from smallselectors import SmallEnvironment
 
 

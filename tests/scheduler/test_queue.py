@@ -4,8 +4,9 @@ import pytest
 
 from builders import pod
 from dralab.kernel.clock import SECOND, ManualClock
-from dralab.scheduler.queue import ClusterChange, SchedulingQueue
+from dralab.scheduler.queue import SchedulingQueue
 from dralab.scheduling.pods import pod_info
+from dralab.scheduling.reasons import ClusterChange
 
 
 @pytest.fixture

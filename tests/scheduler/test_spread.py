@@ -9,7 +9,7 @@ import pytest
 
 from builders import pod, worker
 from dralab.scheduling import scores, topology
-from dralab.scheduling.filters import NodeFilter
+from dralab.scheduling.node_rules import NodeRules
 from dralab.scheduling.nodes import NodeTable
 from dralab.scheduling.pods import pod_info
 
@@ -89,7 +89,7 @@ def test_hard_spread_is_what_a_loop_says(seed):
         asked["spec"]["nodeSelector"] = {"gpu": "y"}
     if tolerant := chance.random() < 0.3:
         asked["spec"]["tolerations"] = [{"operator": "Exists"}]
-    found = topology.restrictions(cluster.table, NodeFilter(cluster.table), pod_info(asked))
+    found = topology.spread_rules(cluster.table, NodeRules(cluster.table), pod_info(asked))
     allowed = np.all([mask for _, mask in found], axis=0).tolist()
 
     def is_allowed(node):
@@ -133,7 +133,7 @@ def test_points_for_closeness_are_what_a_loop_says(seed):
     asked = pod("new", labels={"app": own}, topologySpreadConstraints=rules)
     asked["spec"]["affinity"] = {"podAffinity": {SOFT: [wished(*each) for each in wishes]}}
     among = [chance.random() < 0.8 for _ in range(size)]
-    state = SimpleNamespace(table=cluster.table, filters=NodeFilter(cluster.table))
+    state = SimpleNamespace(table=cluster.table, node_rules=NodeRules(cluster.table))
     plugins = {each.name: each for each in scores.PLUGINS}
     wanted, fitting = pod_info(asked), np.array(among)
     close = plugins["InterPodAffinity"].points(state, wanted, fitting)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from builders import pod, worker
 from dralab.runtime.resources import NODES, PODS
 from dralab.scheduling import topology
-from dralab.scheduling.filters import NodeFilter
+from dralab.scheduling.node_rules import NodeRules
 from dralab.scheduling.nodes import NodeTable
 from dralab.scheduling.pods import pod_info
 
@@ -204,7 +204,7 @@ def test_soft_spread_evens_out_without_forbidding(lab):
 )
 def test_columns_say_what_a_loop_over_nodes_and_pods_says(zones, there, app, skew):
     table = NodeTable()
-    filters = NodeFilter(table)
+    filters = NodeRules(table)
     nodes = {}
     for number, zone in enumerate(zones):
         name = f"n{number}"
@@ -224,7 +224,7 @@ def test_columns_say_what_a_loop_over_nodes_and_pods_says(zones, there, app, ske
         topologySpreadConstraints=[rule(skew)],
     )
     info = pod_info(asked)
-    found = topology.restrictions(table, filters, info)
+    found = [*topology.spread_rules(table, filters, info), *topology.affinity_rules(table, info)]
     allowed = {name: all(bool(mask[table.row_of[name]]) for _, mask in found) for name in nodes}
     count = Counter(zone for zone, other, _ in placed if other == "x" and zone)
     present = {zone for zone in zones if zone}

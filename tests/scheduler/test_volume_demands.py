@@ -7,14 +7,14 @@ from dralab.objects import volumes as rules
 from dralab.objects.metadata import NamespacedName, key_of
 from dralab.scheduling.nodes import NodeTable
 from dralab.scheduling.pods import pod_info
-from dralab.scheduling.volumes import (
-    ELSEWHERE,
-    IN_USE,
-    NO_ZONE,
-    NONE_FREE,
-    UNBOUND,
-    Volumes,
+from dralab.scheduling.reasons import (
+    NO_VOLUME,
+    NO_VOLUME_ZONE,
+    VOLUME_ELSEWHERE,
+    VOLUME_IN_USE,
+    Reason,
 )
+from dralab.scheduling.volumes import Volumes
 
 OWNER = {"uid": "u"}
 
@@ -110,10 +110,13 @@ class Bench:
     ("claims", "why"),
     [
         ([], 'persistentvolumeclaim "c" not found'),
-        ([volume_claim("c", storage="now")], UNBOUND),
-        ([volume_claim("c", storage="unknown")], UNBOUND),
-        ([volume_claim("c", bound="gone")], UNBOUND),
-        ([volume_claim("c", volumeName="v")], UNBOUND),
+        ([volume_claim("c", storage="now")], "pod has unbound immediate PersistentVolumeClaims"),
+        (
+            [volume_claim("c", storage="unknown")],
+            "pod has unbound immediate PersistentVolumeClaims",
+        ),
+        ([volume_claim("c", bound="gone")], "pod has unbound immediate PersistentVolumeClaims"),
+        ([volume_claim("c", volumeName="v")], "pod has unbound immediate PersistentVolumeClaims"),
         (
             [volume_claim("c", bound="gone", phase="Lost")],
             'persistentvolumeclaim "c" bound to non-existent persistentvolume "gone"',
@@ -121,12 +124,12 @@ class Bench:
     ],
 )
 def test_a_pod_is_not_tried_before_its_claims_are_ready(claims, why):
-    assert Bench(claims, [volume("v")]).demand("c") == why
+    assert str(Bench(claims, [volume("v")]).demand("c")) == why
 
 
 def test_a_missing_claim_is_told_before_one_that_is_not_bound():
     found = Bench([volume_claim("c", storage="now")]).demand("c", "none")
-    assert found == 'persistentvolumeclaim "none" not found'
+    assert str(found) == 'persistentvolumeclaim "none" not found'
 
 
 def test_a_claim_for_one_pod_alone_is_not_shared():
@@ -139,7 +142,7 @@ def test_a_claim_for_one_pod_alone_is_not_shared():
     other = pod("other", volumes=used)
     other["metadata"]["uid"] = "other"
     bench.table.add_pod("n-a", pod_info(other))
-    assert bench.left("c") == {IN_USE: [False, False]}
+    assert bench.left("c") == {Reason(VOLUME_IN_USE): [False, False]}
 
 
 @pytest.mark.parametrize(
@@ -157,20 +160,20 @@ def test_labels_of_a_volume_name_its_zone(labels, left):
     for zone in ("a", "b"):
         bench.table.put_node(worker(f"n-{zone}", labels={"topology.kubernetes.io/zone": zone}))
     bench.table.put_node(worker("n-bare"))  # in a cluster of one zone nodes may not say so
-    assert bench.left("c") == ({} if left is None else {NO_ZONE: left})
+    assert bench.left("c") == ({} if left is None else {Reason(NO_VOLUME_ZONE): left})
 
 
 def test_a_claim_that_is_deleted_is_not_used():
     going = volume_claim("c")
     going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    assert Bench([going]).demand("c") == 'persistentvolumeclaim "c" is being deleted'
+    assert str(Bench([going]).demand("c")) == 'persistentvolumeclaim "c" is being deleted'
 
 
 def test_a_claim_made_for_a_pod_must_be_its_own():
     waits = 'waiting for ephemeral volume controller to create the persistentvolumeclaim "p-e"'
-    assert Bench([]).demand(own=["e"]) == waits
+    assert str(Bench([]).demand(own=["e"])) == waits
     other = "PVC default/p-e was not created for pod default/p"
-    assert Bench([volume_claim("p-e")]).demand(own=["e"]) == other
+    assert str(Bench([volume_claim("p-e")]).demand(own=["e"])) == other
     mine = Bench([volume_claim("p-e", owner=OWNER)]).demand(own=["e"])
     assert [each["metadata"]["name"] for each in mine.unbound] == ["p-e"]
 
@@ -187,9 +190,9 @@ def test_nodes_are_those_that_all_volumes_reach():
     volumes = [volume("va", zone="a"), volume("vb", zone="b"), volume("free")]
     claims = [volume_claim(name, bound=f"v{name}") for name in "ab"]
     bench = Bench([*claims, volume_claim("f", bound="free")], volumes)
-    assert bench.left("a") == {ELSEWHERE: [True, False]}
-    assert bench.left("a", "b") == {ELSEWHERE: [False, False]}
-    assert bench.left("b", "f") == {ELSEWHERE: [False, True]}
+    assert bench.left("a") == {Reason(VOLUME_ELSEWHERE): [True, False]}
+    assert bench.left("a", "b") == {Reason(VOLUME_ELSEWHERE): [False, False]}
+    assert bench.left("b", "f") == {Reason(VOLUME_ELSEWHERE): [False, True]}
     assert bench.left("f") == {}
 
 
@@ -197,11 +200,11 @@ def test_nodes_are_those_where_a_volume_is_left_or_made():
     claims = [volume_claim("c"), volume_claim("m", storage="made")]
     claims += [volume_claim("b", storage="in-b"), volume_claim("x", storage="any")]
     bench = Bench(claims, [volume("va", zone="a")])
-    assert bench.left("c") == {NONE_FREE: [True, False]}
-    assert bench.left("m") == {NONE_FREE: [True, True]}
-    assert bench.left("b") == {NONE_FREE: [False, True]}
-    assert bench.left("x") == {NONE_FREE: [False, False]}
-    assert bench.left("c", "b") == {NONE_FREE: [False, False]}
+    assert bench.left("c") == {Reason(NO_VOLUME): [True, False]}
+    assert bench.left("m") == {Reason(NO_VOLUME): [True, True]}
+    assert bench.left("b") == {Reason(NO_VOLUME): [False, True]}
+    assert bench.left("x") == {Reason(NO_VOLUME): [False, False]}
+    assert bench.left("c", "b") == {Reason(NO_VOLUME): [False, False]}
 
 
 def test_a_plan_names_a_volume_or_leaves_it_to_the_provisioner():

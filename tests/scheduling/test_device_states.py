@@ -45,7 +45,7 @@ def test_devices_are_sorted_by_driver_and_node_and_keep_their_order_in_the_pool(
         *pool("n2", device("z"), device("a"), node="n2"),
         *pool("net", device("m"), node=None),
         *pool("n1", device("b"), node="n1"),
-        *pool("n1", device("k"), node="n1", driver="a.example.com"),
+        *pool("a-n1", device("k"), node="n1", driver="a.example.com"),
     ]
     assert [row.device for row in rows(*slices)] == ["k", "m", "b", "z", "a"]
 

@@ -8,10 +8,13 @@ import pytest
 
 from builders import pod, worker
 from dralab.objects.host_ports import TakenPort, collide
-from dralab.scheduling import filters, scores
-from dralab.scheduling.filters import NodeFilter, lacking, room
+from dralab.scheduling import scores
+from dralab.scheduling.demands import PodDemand
+from dralab.scheduling.filters import NodePorts, lacking, room
+from dralab.scheduling.node_rules import NodeRules
 from dralab.scheduling.nodes import NodeTable
 from dralab.scheduling.pods import pod_info, with_claimed
+from dralab.scheduling.reasons import NOT_NAMED, TAINTED, Reason
 
 MIB = 1024 * 1024
 EVERY = "0.0.0.0"  # noqa: S104 - the word of the API for every address
@@ -66,7 +69,7 @@ def some_pod(chance, number):
 def said(table, probes):
     """Return all that a table says, by the names of nodes."""
     rows = table.row_of
-    asked = NodeFilter(table)
+    asked = NodeRules(table)
     found = {
         "count": table.count,
         "live": int(table.live.sum()),
@@ -101,14 +104,14 @@ def said(table, probes):
         ]
         found["mask", number] = by_name(table, asked.mask(probe))
         found["reason", number] = {name: asked.reason(probe, row) for name, row in rows.items()}
-        state = SimpleNamespace(table=table, filters=asked)
+        state = SimpleNamespace(table=table, node_rules=asked)
         for plugin in scores.PLUGINS:
             points = plugin.points(state, probe, table.live)
             told = None if points is None else by_name(table, points)
             found[plugin.name, number] = told
         found["room", number] = by_name(table, room(table, probe))
-        ports = filters.ports_free(table, probe)
-        found["ports free", number] = None if ports is None else by_name(table, ports)
+        ports = NodePorts().judged(SimpleNamespace(table=table), probe, PodDemand())
+        found["ports free", number] = None if ports is None else by_name(table, ports.mask)
     return found
 
 
@@ -121,7 +124,7 @@ def test_a_table_that_saw_changes_says_what_one_made_anew_says(seed):
     chance = random.Random(seed)
     probes = [some_pod(chance, 1000 + number) for number in range(6)]
     table, nodes, placed = NodeTable(), {}, {}
-    filters_ = NodeFilter(table)
+    filters_ = NodeRules(table)
     for number in range(chance.choice((40, 200))):
         name = f"n{chance.randrange(5 if seed % 3 else 100)}"
         match chance.randrange(6):
@@ -153,7 +156,7 @@ def test_a_table_that_saw_changes_says_what_one_made_anew_says(seed):
     assert said(table, probes) == said(anew, probes)
     for probe in probes:
         kept = filters_.mask(probe)
-        assert by_name(table, kept) == by_name(anew, NodeFilter(anew).mask(probe))
+        assert by_name(table, kept) == by_name(anew, NodeRules(anew).mask(probe))
 
 
 def test_a_change_tells_whether_it_may_help_a_pod():
@@ -185,14 +188,13 @@ def test_a_pod_that_names_its_nodes_is_asked_about_them_alone():
         ]
         required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
         wanted = pod_info(pod("p", affinity={"nodeAffinity": required}))
-        found = NodeFilter(table)
+        found = NodeRules(table)
         reasons = [found.reason(wanted, row) for row in range(3)]
         return found.mask(wanted).tolist(), reasons
 
-    elsewhere = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
-    tainted = "node(s) had untolerated taint {t: }"
-    assert asked("n0", "n1", "no") == ([True, False, False], ["", tainted, elsewhere])
-    assert asked("n2") == ([False, False, True], [elsewhere, elsewhere, ""])
+    elsewhere, tainted = Reason(NOT_NAMED), Reason(TAINTED, ("t", ""))
+    assert asked("n0", "n1", "no") == ([True, False, False], [None, tainted, elsewhere])
+    assert asked("n2") == ([False, False, True], [elsewhere, elsewhere, None])
 
 
 def test_what_is_lacking_is_named():
@@ -200,15 +202,15 @@ def test_what_is_lacking_is_named():
     table.put_node(worker("n", cpu="1", pods="1"))
     requests = {"cpu": "2", "memory": "9Gi", "example.com/gpu": "1"}
     wanted = pod_info(pod("p", requests=requests))
-    short = ["Insufficient cpu", "Insufficient example.com/gpu", "Insufficient memory"]
+    short = ["cpu", "example.com/gpu", "memory"]
     assert lacking(table, wanted, 0, frozenset()) == short
     provided = frozenset({"example.com/gpu", "cpu"})
-    assert lacking(table, wanted, 0, provided) == ["Insufficient cpu", "Insufficient memory"]
+    assert lacking(table, wanted, 0, provided) == ["cpu", "memory"]
     exact = pod_info(pod("q", requests={"cpu": "1"}))
     assert lacking(table, exact, 0, frozenset()) == []
     assert room(table, exact).tolist() == [True]
     table.add_pod("n", exact)
-    assert lacking(table, exact, 0, frozenset()) == ["Too many pods", "Insufficient cpu"]
+    assert lacking(table, exact, 0, frozenset()) == ["pods", "cpu"]
     assert room(table, pod_info(pod("r"))).tolist() == [False]
 
 

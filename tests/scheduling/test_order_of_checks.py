@@ -3,8 +3,8 @@
 import pytest
 
 from builders import ask, claim, device_class, first_of, pod, worker
-from dralab.scheduling.cycle import Refusal
 from dralab.scheduling.model import ClusterModel
+from dralab.scheduling.state import Refusal
 
 VOLUME = [{"name": "v", "persistentVolumeClaim": {"claimName": "none"}}]
 OTHER = {
@@ -19,7 +19,7 @@ def blocked(*objects, **spec):
     model = ClusterModel([worker("n"), OTHER, *objects, pod("p", claims={"d": "c"}, **spec)])
     decided = model.try_pod(model.waiting[0])
     assert isinstance(decided, Refusal)
-    return decided.blocked
+    return str(decided.blocked)
 
 
 @pytest.mark.parametrize(

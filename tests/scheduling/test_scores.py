@@ -7,11 +7,11 @@ import pytest
 
 from builders import claim, device, device_class, pod, pool, request, worker
 from dralab.scheduling import scores
-from dralab.scheduling.cycle import PodPlacement
-from dralab.scheduling.filters import NodeFilter
 from dralab.scheduling.model import ClusterModel
+from dralab.scheduling.node_rules import NodeRules
 from dralab.scheduling.nodes import NodeTable
 from dralab.scheduling.pods import pod_info
+from dralab.scheduling.state import PodPlacement
 
 MIB = 1024 * 1024
 SOFT = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -25,7 +25,7 @@ def points(name, nodes, wanted, *, there=(), among=None):
     for node, other in there:
         other["metadata"]["uid"] = other["metadata"]["name"]
         table.add_pod(node, pod_info(other))
-    state = SimpleNamespace(table=table, filters=NodeFilter(table))
+    state = SimpleNamespace(table=table, node_rules=NodeRules(table))
     plugin = next(each for each in scores.PLUGINS if each.name == name)
     fitting = table.live if among is None else np.array(among)
     found = plugin.points(state, pod_info(wanted), fitting)

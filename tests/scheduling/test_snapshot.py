@@ -4,8 +4,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from builders import claim, device, device_class, node, pod, pool, request, worker
-from dralab.allocation.backlog import Backlog
+from builders import claim, device, device_class, node, pool, request
 from dralab.allocation.check.verification import Verifier, held_by
 from dralab.allocation.policy.policies import POLICIES
 from dralab.scheduling.snapshot import Snapshot
@@ -44,16 +43,15 @@ def test_every_placement_of_every_policy_passes_the_verifier(policy):
         snapshot = Snapshot(objects)
         for pending in snapshot.pending():
             held = held_by(list(snapshot.claims.values()))
-            nodes = snapshot.candidates(pending)
-            placed = snapshot.place(pending, nodes, POLICIES[policy])
-            again = snapshot.place(pending, nodes, POLICIES[policy])
+            placed = snapshot.place(pending, POLICIES[policy])
+            again = snapshot.place(pending, POLICIES[policy])
             # Looking for a place takes nothing: the answer is the same again.
             assert (placed is None) == (again is None)
             if placed is None:
                 continue
             assert placed.node == again.node
             assert verified(snapshot, objects, placed, held) == []
-            snapshot.note_claims(placed.objects())
+            snapshot.accept(placed)
             placements += 1
 
     look()
@@ -75,15 +73,4 @@ def test_a_batch_is_served_and_taken():
             assert verified(snapshot, objects, place, held) == []
             held += held_by(place.objects())
     (left,) = snapshot.pending()
-    assert snapshot.place(left, snapshot.candidates(left)) is None
-
-
-def test_pods_are_looked_at_once_for_all_cordoned_nodes(monkeypatch):
-    looks = []
-    templates = Backlog.templates
-    monkeypatch.setattr(Backlog, "templates", lambda backlog: looks.append(1) or templates(backlog))
-    cordoned = [worker(f"n{at}") | {"spec": {"unschedulable": True}} for at in range(5)]
-    Snapshot([*cordoned[:1], pod("p")])
-    once = len(looks)
-    Snapshot([*cordoned, pod("p")])
-    assert len(looks) == 2 * once > 0
+    assert snapshot.place(left) is None

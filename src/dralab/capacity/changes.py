@@ -14,9 +14,9 @@ from dralab.fleet.model import SampleFleet
 from dralab.objects.claims import results_of
 from dralab.objects.metadata import NamespacedName, controller_of, labels_of, metadata_of, spec_of
 from dralab.objects.taints import NO_EXECUTE, taints_of, untolerated
-from dralab.scheduling.cycle import PodPlacement
 from dralab.scheduling.model import ClusterModel
 from dralab.scheduling.pods import PodInfo
+from dralab.scheduling.state import PodPlacement
 from dralab.values import patches
 from dralab.values.json_types import JsonDict, JsonObject
 

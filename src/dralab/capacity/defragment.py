@@ -16,10 +16,10 @@ from dralab.capacity.move_costs import MoveCosts
 from dralab.capacity.moves import SETS, TRIES, Clearing, clear_for
 from dralab.capacity.need import PodToPlace
 from dralab.objects.metadata import NamespacedName
-from dralab.scheduling.cycle import PodPlacement, Refusal
 from dralab.scheduling.demands import BlockedPod
 from dralab.scheduling.model import ClusterModel
 from dralab.scheduling.pods import PodInfo
+from dralab.scheduling.state import PodPlacement, Refusal
 from dralab.values.json_types import JsonDict, JsonObject
 
 # For many pods at once, each gets less effort.

@@ -13,8 +13,8 @@ from typing import NamedTuple
 from dralab.allocation.releasing import WantedDevices
 from dralab.capacity.move_costs import MoveCosts
 from dralab.capacity.need import PodToPlace
-from dralab.scheduling.cycle import PodPlacement
 from dralab.scheduling.model import ClusterModel
+from dralab.scheduling.state import PodPlacement
 
 
 class Departure(NamedTuple):

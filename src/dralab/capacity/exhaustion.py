@@ -9,7 +9,7 @@ from typing import Final
 
 from dralab.capacity.need import PodToPlace
 from dralab.capacity.relocation import Move, Relocation
-from dralab.scheduling.cycle import PodPlacement
+from dralab.scheduling.state import PodPlacement
 
 # Beyond so many pods times nodes nothing is tried.
 SMALL: Final = 3_000

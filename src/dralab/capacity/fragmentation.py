@@ -14,10 +14,10 @@ import orjson
 from dralab.objects.claims import alternatives_of, requests_of
 from dralab.objects.extended_resources import synthetic_claim
 from dralab.scheduling import filters
-from dralab.scheduling.cycle import PodPlacement
 from dralab.scheduling.demands import BlockedPod
 from dralab.scheduling.model import ClusterModel
 from dralab.scheduling.pods import PodInfo
+from dralab.scheduling.state import PodPlacement
 from dralab.values.json_types import JsonDict, JsonObject
 
 MOST_KINDS: Final = 6
@@ -69,7 +69,7 @@ def fragmentation(model: ClusterModel, kinds: Iterable[PodKind]) -> list[KindFra
     found = []
     for kind in kinds:
         pod = model.unbound(kind.pod)
-        allowed = table.live & model.state.filters.mask(pod)
+        allowed = table.live & model.state.node_rules.mask(pod)
         room = filters.room(table, pod, {name: table.live for name in pod.requests if "/" in name})
         free = stranded = nodes = 0
         rows = allowed.nonzero()[0].tolist()

@@ -8,9 +8,9 @@ from dralab.capacity.changes import of_daemon_set
 from dralab.controllers.workloads import percentage
 from dralab.objects.budgets import covers, disruptions_allowed
 from dralab.objects.metadata import is_deleting, spec_of
-from dralab.scheduling.cycle import PodPlacement
 from dralab.scheduling.model import ClusterModel
 from dralab.scheduling.pods import PodInfo
+from dralab.scheduling.state import PodPlacement
 from dralab.values.json_types import JsonDict
 
 By = Literal["moves", "cost"]

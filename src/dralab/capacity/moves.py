@@ -19,9 +19,9 @@ from dralab.capacity.departures import Departure, Departures, Tries
 from dralab.capacity.exhaustion import cheaper
 from dralab.capacity.need import PodToPlace
 from dralab.capacity.relocation import Move, Relocation
-from dralab.scheduling.cycle import PodPlacement
 from dralab.scheduling.demands import BlockedPod
 from dralab.scheduling.pods import PodInfo
+from dralab.scheduling.state import PodPlacement
 
 # Sets of pods looked at, and places tried, for one waiting pod; and the longest chain.
 SETS: Final = 3_000_000
@@ -76,7 +76,7 @@ def clear_for(
         return Clearing(pod=pod, placement=found)
     demand = model.state.demands.demand_of(pod)
     if pod.gates or isinstance(demand, BlockedPod):
-        why = demand.why if isinstance(demand, BlockedPod) else GATED
+        why = str(demand.reason) if isinstance(demand, BlockedPod) else GATED
         return Clearing(pod=pod, impossible=True, why=why)
     need = PodToPlace(model, pod, demand)
     cleared = _MoveSearch(departures, need, most, Tries(sets), Tries(tries)).run()

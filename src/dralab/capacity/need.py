@@ -10,10 +10,12 @@ from collections.abc import Sequence
 from dralab.objects.claims import alternatives_of, requests_of
 from dralab.objects.extended_resources import synthetic_claim
 from dralab.objects.nodes import PODS
-from dralab.scheduling.cycle import PodPlacement, fits, on_node
+from dralab.scheduling.cycle import on_node
 from dralab.scheduling.demands import PodDemand
+from dralab.scheduling.filters import passing, possible
 from dralab.scheduling.model import ClusterModel
 from dralab.scheduling.pods import PodInfo
+from dralab.scheduling.state import PodPlacement
 from dralab.values.json_types import JsonDict
 
 
@@ -40,15 +42,7 @@ class PodToPlace:
 
     def rows(self) -> list[int]:
         """Return the nodes that the pod may use, regardless of other pods."""
-        state = self.model.state
-        possible = state.table.live & state.filters.mask(self.pod)
-        for _, mask in state.volume_rules(self.demand):
-            possible &= mask
-        held = tuple(item for item in self.demand.claims if item.allocation is not None)
-        reached = state.devices.candidates(PodDemand(claims=held))
-        if reached is not None:
-            possible &= reached
-        found: list[int] = possible.nonzero()[0].tolist()
+        found: list[int] = possible(self.model.state, self.pod, self.demand).nonzero()[0].tolist()
         return found
 
     def lacking(self, row: int) -> int:
@@ -80,6 +74,6 @@ class PodToPlace:
     def placement_on(self, row: int) -> PodPlacement | None:
         """Return the pod's place on a node as things are; None if it does not fit there."""
         state = self.model.state
-        if not fits(state, self.pod, self.demand)[row]:
+        if not passing(state, self.pod, self.demand)[row]:
             return None
         return on_node(state, self.pod, self.demand, row).placement

@@ -16,11 +16,11 @@ from dralab.explanation.names import shortened
 from dralab.explanation.questions import FleetQuestions
 from dralab.explanation.refusals import ReasonWriter
 from dralab.explanation.text import Names, brief
-from dralab.explanation.unfit import code_of
 from dralab.objects.metadata import key_of
-from dralab.scheduling.cycle import CANNOT_ALLOCATE, Refusal
 from dralab.scheduling.demands import BlockedPod, PodDemand
 from dralab.scheduling.model import ClusterModel
+from dralab.scheduling.reasons import NO_DEVICES, Reason
+from dralab.scheduling.state import Refusal
 
 # Questions to the allocator for one explanation: enough for a cause and the cheapest helps.
 QUESTIONS: Final = 2_000
@@ -40,7 +40,7 @@ class PageWords:
         demand = self._model.state.demands.demand_of(refusal.pod)
         if refusal.blocked or refusal.shortages or isinstance(demand, BlockedPod):
             return self._writer(replace(refusal, repeated=False), self._model.state)
-        key = demand.signature, refusal.pod.placement, tuple(sorted(refusal.reasons.items()))
+        key = demand.signature, refusal.pod.placement, tuple(refusal.reasons.items())
         found = self._told.get(key)
         if found is None:
             diagnosis = self._diagnosis(refusal, demand)
@@ -49,16 +49,19 @@ class PageWords:
         return found
 
     def _diagnosis(self, refusal: Refusal, demand: PodDemand) -> Diagnosis | None:
-        others = tuple(item for item in refusal.reasons.items() if item[0] != CANNOT_ALLOCATE)
+        none = Reason(NO_DEVICES)
+        others = tuple(item for item in refusal.reasons.items() if item[0] != none)
         subject = f"pod {refusal.pod.key}"
-        if CANNOT_ALLOCATE not in refusal.reasons:
-            ordered = tuple(sorted(others, key=lambda item: (-item[1], item[0])))
-            code = code_of(ordered[0][0] if ordered else "")
+        if none not in refusal.reasons:
+            ordered = tuple(sorted(others, key=lambda item: (-item[1], str(item[0]))))
+            code = ordered[0][0].code if ordered else "DRA059"
             cause = NodesUnfit(code=code, total=refusal.nodes, reasons=ordered, able=())
             return Diagnosis(subject=subject, cause=cause)
         state = self._model.state
         rows = [
-            row for row in state.table.row_of.values() if not state.filters.reason(refusal.pod, row)
+            row
+            for row in state.table.row_of.values()
+            if state.node_rules.reason(refusal.pod, row) is None
         ]
         catalog, problem = state.devices.everywhere(state.devices.claims_of(refusal.pod, demand))
         problem = replace(problem, in_use=self._in_use)
@@ -74,7 +77,7 @@ class PageWords:
             refused=bool(refusal.fatal),
             earlier=self._asked[placement],
         )
-        return None if found is None else found.beside(others)
+        return None if found is None else replace(found, unfit=others)
 
     @cached_property
     def _in_use(self) -> InUse:

@@ -17,10 +17,10 @@ from dralab.capacity.move_costs import BELONGS
 from dralab.capacity.need import PodToPlace
 from dralab.capacity.page_words import PageWords
 from dralab.objects.nodes import PODS
-from dralab.scheduling.cycle import PodPlacement, Refusal
 from dralab.scheduling.demands import BlockedPod
 from dralab.scheduling.model import ClusterModel
 from dralab.scheduling.pods import PodInfo
+from dralab.scheduling.state import PodPlacement, Refusal
 from dralab.values.json_types import JsonDict
 
 # Nodes that a plan has at most.

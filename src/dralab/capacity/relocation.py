@@ -15,9 +15,11 @@ from dralab.capacity.departures import Departures, Tries
 from dralab.capacity.need import PodToPlace
 from dralab.objects.claims import results_of
 from dralab.objects.metadata import NamespacedName, spec_of
-from dralab.scheduling.cycle import PodPlacement, fits, on_node
+from dralab.scheduling.cycle import on_node
 from dralab.scheduling.demands import BlockedPod
+from dralab.scheduling.filters import passing
 from dralab.scheduling.pods import PodInfo
+from dralab.scheduling.state import PodPlacement
 
 # Nodes tried as targets of one pod, and sets of pods that make way for it, in a chain.
 TARGETS: Final = 4
@@ -90,7 +92,7 @@ class Relocation:
             if isinstance(demand, BlockedPod):
                 return []
             seen: set[object] = set()
-            for row in fits(state, pod, demand).nonzero()[0].tolist():
+            for row in passing(state, pod, demand).nonzero()[0].tolist():
                 kind = self._kind_of_node(row, each)
                 if kind in seen:
                     continue

@@ -12,8 +12,8 @@ from typing import Final
 from dralab.capacity.defragment import Defragmentation
 from dralab.capacity.relocation import Move
 from dralab.objects.nodes import is_unschedulable
-from dralab.scheduling.cycle import PodPlacement
 from dralab.scheduling.model import ClusterModel
+from dralab.scheduling.state import PodPlacement
 
 # At most so many nodes are cordoned for one move. If that is not enough, `certain` is false.
 MOST_CORDONS: Final = 20

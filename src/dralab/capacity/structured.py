@@ -7,7 +7,7 @@ from dralab.capacity.defragment import Defragmentation
 from dralab.capacity.fragmentation import KindFragmentation, stranded_share
 from dralab.capacity.relocation import Move, devices_of
 from dralab.capacity.what_if import WhatIf
-from dralab.scheduling.cycle import PodPlacement
+from dralab.scheduling.state import PodPlacement
 
 
 def structured_what_if(result: WhatIf) -> dict[str, Any]:

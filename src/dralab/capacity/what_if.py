@@ -9,9 +9,9 @@ from dralab.capacity.fragmentation import KindFragmentation, fragmentation, pod_
 from dralab.capacity.page_words import PageWords
 from dralab.capacity.relocation import devices_of
 from dralab.objects.metadata import NamespacedName
-from dralab.scheduling.cycle import PodPlacement, Refusal
 from dralab.scheduling.model import ClusterModel, Decision
 from dralab.scheduling.pods import PodInfo
+from dralab.scheduling.state import PodPlacement, Refusal
 
 Fate = Literal[
     "starts",

@@ -158,7 +158,7 @@ def _diagnosis(cluster: GenerationCluster, placement: PlacementResult) -> "Diagn
     found = diagnose(problems[0][1], nodes, subject=_title(placement.pod))
     if found is None:
         return "no result within the search budget"
-    return replace(found, unfit=tuple(Counter(map(str, unfit)).most_common()))
+    return replace(found, unfit=tuple(Counter(unfit).most_common()))
 
 
 def _placed(

@@ -7,7 +7,6 @@ from typing import Any, Final
 
 import click
 
-from dralab.allocation.backlog import Pending
 from dralab.allocation.optimum import MissingSolverError
 from dralab.allocation.policy.policies import POLICIES, Policy
 from dralab.cli import objects
@@ -19,6 +18,7 @@ from dralab.cli._terminal import echo
 from dralab.cli.generations import API_NAMES
 from dralab.explanation.answers import placed_on
 from dralab.explanation.why import why
+from dralab.scheduling.backlog import Pending
 from dralab.scheduling.snapshot import Placed, Snapshot
 
 OPTIMAL: Final = "optimal"

@@ -19,9 +19,9 @@ from dralab.cli._execution import apply_steps
 from dralab.cli._inventory import InventorySource, inventory_options
 from dralab.cli._output import echo_json, echo_table, output_option
 from dralab.cli._terminal import echo
-from dralab.scheduling.cycle import PodPlacement
 from dralab.scheduling.model import ClusterModel
 from dralab.scheduling.pods import PodInfo
+from dralab.scheduling.state import PodPlacement
 
 
 @click.command(

@@ -10,7 +10,6 @@ from typing import Final
 import click
 
 from dralab.allocation import v1
-from dralab.allocation.backlog import Pending
 from dralab.allocation.cel_compiler import compiled
 from dralab.allocation.problem import Device
 from dralab.allocation.selectors import CelSelectorCompiler
@@ -20,7 +19,6 @@ from dralab.api.resource.files import ResourceCheck, add_pool_problems
 from dralab.api.resource.structure import problems
 from dralab.api.resource.types import GROUP
 from dralab.api.standard_checks import standard_check
-from dralab.capacity.placement_rules import PlacementRules
 from dralab.cli._inventory import InventorySource, merged
 from dralab.cli._output import refuse
 from dralab.cli._spots import FileSpots
@@ -34,6 +32,7 @@ from dralab.kernel.clock import WallClock, rfc3339
 from dralab.objects.claims import claim_names
 from dralab.objects.metadata import key_of, spec_of, uid_of
 from dralab.objects.pods import is_finished
+from dralab.scheduling.backlog import Pending
 from dralab.scheduling.snapshot import Snapshot
 from dralab.values.json_types import JsonDict
 
@@ -55,7 +54,7 @@ def with_spots(source: InventorySource) -> tuple[Snapshot, Spots]:
     """Return the objects of files and of a cluster, and where those of files are written."""
     with _without_collector():
         found, written = _read(source)
-        cluster = Snapshot(found, rules=PlacementRules(found))
+        cluster = Snapshot(found)
         templates = templates_of(cluster)
         return cluster, FileSpots(written, templates) if written else ObjectFields(templates)
 
@@ -218,6 +217,6 @@ def _has_claim(each: Pending, name: str) -> bool:
 
 def check_node(cluster: Snapshot, node: str) -> None:
     """Raise UsageError if the named node is not in the input; "" names none."""
-    known = list(cluster.filters.nodes)
+    known = list(cluster.nodes)
     if node and node not in known:
         raise click.UsageError(f"no node {node!r}; known nodes: {', '.join(known) or 'none'}")

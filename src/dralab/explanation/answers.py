@@ -6,15 +6,14 @@ Commands and the page show these answers. The reasons themselves come from `why`
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from dralab.allocation.backlog import Pending
 from dralab.allocation.policy.policies import Policy
 from dralab.allocation.problem import Node
-from dralab.explanation.after_devices import refused_late
 from dralab.explanation.text import Spots, short_subject
 from dralab.explanation.why import why
 from dralab.explanation.why_chosen import why_these
 from dralab.objects.claims import allocation_of, results_of
 from dralab.objects.metadata import spec_of, uid_of
+from dralab.scheduling.backlog import Pending
 from dralab.scheduling.snapshot import Placed, Snapshot
 from dralab.values.json_types import JsonDict
 
@@ -100,11 +99,9 @@ def placed_on(
     cluster: Snapshot, pending: Pending, node: str = "", policy: Policy | None = None
 ) -> Placed | None:
     """Place one pod or claim and take its devices; None if it cannot be placed."""
-    nodes = [] if pending.missing else cluster.candidates(pending, node)
-    if nodes and not node and refused_late(cluster, pending) is not None:
+    if pending.missing is not None:
         return None
-    found = cluster.place(pending, nodes, policy) if nodes else None
+    found = cluster.place(pending, policy, node)
     if found is not None:
-        cluster.note_claims(found.objects())
-        cluster.note_pod(pending.pod, found.node)
+        cluster.accept(found)
     return found

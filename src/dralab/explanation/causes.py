@@ -8,13 +8,15 @@
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
 
 from dralab.allocation.problem import Constraint
 from dralab.cel.conjuncts import Comparison, Span
 from dralab.explanation.conditions import Condition
 from dralab.explanation.explain import NodeGroup
+from dralab.objects.nodes import UnfitReason
+from dralab.scheduling.reasons import Reason
 from dralab.values.quantity import Number
 
 Owner = tuple[Literal["claim", "class", "pod"], str]
@@ -248,21 +250,22 @@ class NoAlternative:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodesUnfit:
-    """Nodes are ruled out by their own state: `reasons` in kube-scheduler's words, with counts.
+    """Nodes are ruled out by rules about them: `reasons` with counts of nodes.
 
     `able` nodes have the devices and are ruled out; the first of `reasons` is theirs. `facts` are
-    lines about what there is.
+    lines about what there is. `wants_devices`: the pod has claims.
     """
 
     code: str
     total: int
-    reasons: tuple[tuple[str, int], ...]
+    reasons: tuple[tuple[Reason, int], ...]
     able: tuple[str, ...]
     detail: str = ""
     mark: MarkedField | None = None
     facts: tuple[str, ...] = ()
+    wants_devices: bool = True
 
-    def each_reason(self) -> Iterator[str]:
+    def each_reason(self) -> Iterator[Reason]:
         """Yield the reason of every node."""
         for reason, count in self.reasons:
             yield from [reason] * count
@@ -356,7 +359,7 @@ class Help:
 class Diagnosis:
     """Why something waits: the cause, what would help, and what every group of nodes lacks.
 
-    `unfit` counts nodes that are ruled out by their own state, in kube-scheduler's words.
+    `unfit` counts nodes that are ruled out by rules about them.
     """
 
     subject: str
@@ -364,7 +367,7 @@ class Diagnosis:
     helps: tuple[Help, ...] = ()
     nodes: int = 0
     grouped: Callable[[], tuple[NodeGroup, ...]] = tuple
-    unfit: tuple[tuple[str, int], ...] = ()
+    unfit: tuple[tuple[Reason | UnfitReason, int], ...] = ()
     error: str = ""
     settled: bool = True
 
@@ -372,10 +375,6 @@ class Diagnosis:
     def code(self) -> str:
         """The stable code of the cause."""
         return self.cause.code
-
-    def beside(self, unfit: tuple[tuple[str, int], ...]) -> "Diagnosis":
-        """Return the same beside nodes that are ruled out by their own state."""
-        return replace(self, unfit=unfit)
 
     @property
     def groups(self) -> tuple[NodeGroup, ...]:

@@ -252,8 +252,8 @@ _ALL: Final = (
     ReasonCode(
         "DRA054", "A claim has its devices on another node",
         "A claim of the pod is allocated already, and its devices cannot be used from other nodes.",
-        "train waits: no node may run it: node(s) cannot use the devices of an allocated claim",
-        "Delete the pod that holds the claim, or use a claim of its own.",
+        "train waits: claim train-gpu has its devices on node-3, which the pod does not select",
+        "Let the pod go where its claim is, or give it another claim.",
     ),
     ReasonCode(
         "DRA055", "A host port is taken",
@@ -324,6 +324,55 @@ _ALL: Final = (
         "train waits: node-7 has the devices, but with them the pod needs 6 cpu (4 of it for its "
         "devices), and 5 is free",
         "Request less, choose devices that take less, or free the node.",
+    ),
+    ReasonCode(
+        "DRA065", "The pod has scheduling gates",
+        "No scheduler looks at a pod before all of its scheduling gates are removed.",
+        "train waits: Scheduling is blocked due to non-empty scheduling gates",
+        "Wait for the controller that set the gate, or remove it.",
+    ),
+    ReasonCode(
+        "DRA066", "A claim is not created yet",
+        "The pod uses a template, and the resource claim controller has not made its claim.",
+        'train waits: pod "ml/train": ResourceClaim not created yet',
+        "Wait a moment; if it lasts, look at the events of the pod and at kube-controller-manager.",
+    ),
+    ReasonCode(
+        "DRA067", "A claim is being deleted",
+        "A claim that is being deleted gets no devices, and no further pod may use it.",
+        'train waits: resourceclaim "gpu" is being deleted',
+        "Wait until it is gone, then create it again.",
+    ),
+    ReasonCode(
+        "DRA068", "A claim belongs to another pod",
+        "The claim has the name of one that is made for the pod, and another pod owns it.",
+        "train waits: ResourceClaim ml/train-gpu was not created for Pod ml/train",
+        "Delete the claim that is in the way, or rename the pod.",
+    ),
+    ReasonCode(
+        "DRA069", "A claim has too many users",
+        "At most 256 pods may use one claim at a time.",
+        "train waits: resourceclaim in use",
+        "Wait until another pod ends, or use a claim of its own.",
+    ),
+    ReasonCode(
+        "DRA070", "Another scheduler serves the pod",
+        "The pod names another scheduler in spec.schedulerName, which decides by its own rules.",
+        "train waits: it is left to scheduler volcano",
+        "Look at that scheduler's events and log.",
+    ),
+    ReasonCode(
+        "DRA071", "The pod is being deleted",
+        "A pod that is being deleted is not scheduled any more.",
+        "train waits: the pod is being deleted",
+        "Nothing: it will be gone.",
+    ),
+    ReasonCode(
+        "DRA072", "Devices are not ready to be used",
+        "A claim has its devices, and the pod is bound once conditions that the driver named are "
+        "met.",
+        "train waits: it waits on node n1 for binding conditions dra.example.com/attached",
+        "Look at status.devices of the claim, and at the controller that sets the conditions.",
     ),
 )  # fmt: skip
 

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dralab.allocation import v1
-from dralab.allocation.backlog import Pending
 from dralab.allocation.problem import Node, Problem
 from dralab.explanation.why_chosen import ChosenDevice, chosen_devices
 from dralab.objects.claims import allocation_of
 from dralab.objects.metadata import key_of, spec_of
+from dralab.scheduling.backlog import Pending
 from dralab.scheduling.snapshot import Snapshot
 
 
@@ -54,5 +54,5 @@ def _home(cluster: Snapshot, found: Pending) -> Node | None:
     """Return the node of a pod; for a claim alone the first one that can use its devices."""
     if found.kind == "pod":
         name = str(spec_of(found.pod).get("nodeName") or "")
-        return cluster.node(name) if name in cluster.filters.nodes else None
+        return cluster.node(name) if name in cluster.nodes else None
     return next(iter(cluster.candidates(replace(found, claims=()))), None)

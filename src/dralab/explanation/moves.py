@@ -5,13 +5,13 @@ from dataclasses import replace
 from typing import Final
 
 from dralab.allocation.allocator import numbered_shares, place
-from dralab.allocation.backlog import Pending
 from dralab.allocation.outcome import Allocated
 from dralab.allocation.problem import DeviceId, Node, Problem
 from dralab.explanation.causes import Help
 from dralab.explanation.conditions import holding, released
 from dralab.objects.claims import results_of
 from dralab.objects.metadata import spec_of
+from dralab.scheduling.backlog import Pending
 from dralab.scheduling.snapshot import Snapshot
 from dralab.values.json_types import JsonDict, JsonObject
 

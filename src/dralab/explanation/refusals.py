@@ -16,9 +16,10 @@ from dralab.explanation.text import EVENT_BYTES, brief
 from dralab.kernel.clock import SECOND
 from dralab.objects.event_texts import shortened
 from dralab.objects.requests import amount_of
-from dralab.scheduling.cycle import CANNOT_ALLOCATE, ClusterState, Refusal
 from dralab.scheduling.demands import BlockedPod
 from dralab.scheduling.nodes import REMEMBERED
+from dralab.scheduling.reasons import NO_DEVICES, Reason
+from dralab.scheduling.state import ClusterState, Refusal
 
 MOMENT: Final = 1 * SECOND
 # What is said of many nodes costs more, and is kept for as many moments as they have so many.
@@ -45,7 +46,7 @@ class ReasonWriter:
             message += f" On {undecided} of them the search for devices was given up."
         if refusal.shortages:
             message += _shortest(refusal)
-        if refusal.blocked or CANNOT_ALLOCATE not in refusal.reasons:
+        if refusal.blocked or Reason(NO_DEVICES) not in refusal.reasons:
             return message
         why = self._devices(refusal, state)
         return shortened(f"{message} {why}") if why else message
@@ -74,7 +75,9 @@ class ReasonWriter:
         anonymous = [
             replace(claim, name=_token(number), namespace="") for number, claim in enumerate(claims)
         ]
-        rows = [row for row in state.table.row_of.values() if not state.filters.reason(pod, row)]
+        rows = [
+            row for row in state.table.row_of.values() if state.node_rules.reason(pod, row) is None
+        ]
         nodes = [state.devices.node(row) for row in rows]
         catalog, problem = state.devices.everywhere(anonymous)
         found = diagnose(

@@ -42,7 +42,7 @@ def structured(found: Diagnosis, names: Names | None = None) -> dict[str, Any]:
         **_cause(found.cause, names.spots),
         "helps": [_help(each, names) for each in found.helps],
         "nodes": found.nodes,
-        "unfit": [{"reason": reason, "nodes": count} for reason, count in found.unfit],
+        "unfit": [{"reason": str(reason), "nodes": count} for reason, count in found.unfit],
         "settled": found.settled,
     }
 

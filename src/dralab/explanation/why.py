@@ -5,20 +5,20 @@ themselves say (cordon, taints, labels, room), and knows the names that people u
 claims that hold devices, templates for claims made from them.
 """
 
-import re
 from collections import Counter
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Final
 
-from dralab.allocation.backlog import Pending, key
 from dralab.allocation.problem import Problem
-from dralab.explanation.after_devices import after_devices
+from dralab.explanation.after_devices import of_gang, of_room
 from dralab.explanation.causes import (
     Cause,
     Diagnosis,
     Help,
     MarkedField,
+    NodesUnfit,
     NothingThere,
     Refused,
 )
@@ -26,33 +26,42 @@ from dralab.explanation.diagnose import diagnose
 from dralab.explanation.endings import UNKNOWN, HolderEnd, end_of
 from dralab.explanation.helps import ordered
 from dralab.explanation.moves import claim_name, move_for, preemption_for
-from dralab.explanation.names import shortened, similar
+from dralab.explanation.names import listed, shortened, similar
 from dralab.explanation.questions import FleetQuestions
 from dralab.explanation.structured import structured
 from dralab.explanation.text import EVENT_BYTES, Names, ObjectFields, Spots, brief, page
-from dralab.explanation.unfit import node_helps, nodes_unfit
+from dralab.explanation.unfit import OF_NODES, Unfit, nearest, node_helps, nodes_unfit
 from dralab.objects.claims import consumers_of, pod_claims
 from dralab.objects.extended_resources import SYNTHETIC
 from dralab.objects.metadata import spec_of, status_of
 from dralab.objects.quota import CLASS_SUFFIX
+from dralab.scheduling.backlog import Pending, key
+from dralab.scheduling.reasons import (
+    CLAIM_ELSEWHERE,
+    CLAIM_NOT_FOUND,
+    CLASS_NOT_FOUND,
+    NO_DEVICES,
+    OTHER_NODE,
+    QUOTA_EXCEEDED,
+    TEMPLATE_NOT_FOUND,
+    UNSELECTED,
+    VOLUME_CLAIM_NOT_FOUND,
+    Reason,
+)
 from dralab.scheduling.snapshot import Snapshot
+from dralab.scheduling.state import PodPlacement
 from dralab.values.json_types import JsonDict
 
-MISSING: Final = re.compile(
-    r'(resourceclaim|resourceclaimtemplate|persistentvolumeclaim) "(.*)" not found'
-)
-EXCEEDED: Final = re.compile(
-    r"exceeded quota: (.*), requested: (.*)=(.*), used: .*=(.*), limited: .*=(.*)"
-)
 KINDS: Final = {
-    "resourceclaim": "ResourceClaim",
-    "resourceclaimtemplate": "ResourceClaimTemplate",
-    "persistentvolumeclaim": "PersistentVolumeClaim",
+    CLAIM_NOT_FOUND: "ResourceClaim",
+    TEMPLATE_NOT_FOUND: "ResourceClaimTemplate",
+    VOLUME_CLAIM_NOT_FOUND: "PersistentVolumeClaim",
 }
-SCATTERED: Final = frozenset({"DRA030", "DRA032", "DRA033", "DRA038", "DRA039", "DRA041"})
-"""Causes that end by themselves once others release their devices."""
-CANNOT_ALLOCATE: Final = "cannot allocate all claims"
-"""kube-scheduler's words for nodes that may run a pod and lack its devices."""
+"""The kinds of objects that are missing, by the rule that says so."""
+PASSING: Final = frozenset(
+    {"DRA008", "DRA030", "DRA032", "DRA033", "DRA038", "DRA039", "DRA040", "DRA041", "DRA044"}
+)
+"""Causes that end without a change of the pod: the nodes it is meant for can serve it."""
 MOST_UNFIT: Final = 2000
 
 
@@ -120,52 +129,157 @@ def why(
 
 
 def _diagnosis(cluster: Snapshot, pending: Pending, node: str) -> Diagnosis | None:
-    if pending.missing:
-        return _missing(cluster, pending)
-    nodes = cluster.candidates(pending, node)
+    """Return what keeps it from being tried, what no node can give, or what is short now."""
+    if pending.missing is not None:
+        return _refused(cluster, pending, pending.missing)
+    decided = cluster.decide(pending, node)
+    if isinstance(decided, PodPlacement):
+        return None
+    if (gang := of_gang(cluster, pending)) is not None and not node:
+        return gang
+    if decided.blocked is not None and decided.blocked.rule is not CLASS_NOT_FOUND:
+        return _refused(cluster, pending, decided.blocked)
     unfit = cluster.unfit_nodes(pending, node)
-    problem = _without_own(cluster.problem(pending), pending)
-    ends = ends_of(cluster)
-    found = None
-    if nodes or not unfit:
-        found = diagnose(problem, nodes, subject=pending.title, catalog=cluster.catalog, ends=ends)
-        if found is None:
-            if pending.claims and nodes and cluster.place(pending, nodes) is None:
-                # An expression that fails for some device ends the search on all nodes.
-                found = diagnose(
-                    problem,
-                    nodes,
-                    subject=pending.title,
-                    catalog=cluster.catalog,
-                    refused=True,
-                    ends=ends,
-                )
-            return found or (after_devices(cluster, pending, nodes) if not node else None)
-        if isinstance(found.cause, Refused) or not unfit:
-            return found
-    reasons = Counter(str(each) for several in unfit.values() for each in several)
-    others = tuple(reasons.most_common())
-    outside = [cluster.node(name) for name in list(unfit)[:MOST_UNFIT]]
-    asking = FleetQuestions(problem, outside, catalog=cluster.catalog)
-    able = [name for place in asking.servers() for name in place.names]
-    helps = tuple(node_helps(cluster, pending, unfit, able))
-    if found is not None and (not able or found.code in SCATTERED):
-        return replace(found, unfit=others, helps=ordered([*found.helps[:3], *helps[:1]]))
-    cause = nodes_unfit(cluster, pending, unfit, able)
-    if nodes:
-        without = (*cause.reasons, (CANNOT_ALLOCATE, len(nodes)))
-        cause = replace(cause, total=cause.total + len(nodes), reasons=without)
-    if not able and not pending.allocated:
-        inside = diagnose(
-            problem, outside, subject=pending.title, catalog=cluster.catalog, ends=ends
-        )
+    every = cluster.unfit_nodes(pending, node, every=True)
+    if elsewhere := _claim_elsewhere(cluster, pending, unfit, every):
+        return elsewhere
+    asking = _Nodes(cluster, pending, unfit, every)
+    if (fatal := decided.fatal) is not None or decided.blocked is not None:
+        found = asking.diagnosed(refused=fatal is not None)
+        return found or _refused(cluster, pending, decided.blocked or fatal)
+    if decided.shortages and not asking.able_here:
+        return of_room(cluster, pending, decided)
+    return asking.diagnosis()
+
+
+class _Nodes:
+    """The nodes of a cluster, by what keeps a pod from them.
+
+    A pod is meant for nodes that it selects and whose taints it tolerates; those that lack
+    something for it are told of before nodes that it is not meant for.
+    """
+
+    def __init__(self, cluster: Snapshot, pending: Pending, unfit: Unfit, every: Unfit) -> None:
+        self.cluster = cluster
+        self.pending = pending
+        self.unfit = unfit
+        self.every = every
+        self.problem = _without_own(cluster.problem(pending), pending)
+        # What a pod has already is not to be had on other nodes.
+        near = {n: why for n, why in unfit.items() if Reason(CLAIM_ELSEWHERE) not in every[n]}
+        self.short = {n: why for n, why in near.items() if why[0].rule.plugin not in OF_NODES}
+        self.closed = {name: why for name, why in near.items() if name not in self.short}
+        self.candidates = [each.name for each in cluster.candidates(pending)]
+        self.candidates = [name for name in self.candidates if name not in unfit]
+
+    @cached_property
+    def able_here(self) -> list[str]:
+        """The nodes that have the devices and lack something else, the nearest first."""
+        return nearest(self.cluster, self.pending, self._able(self.short), self.every)
+
+    @cached_property
+    def able_elsewhere(self) -> list[str]:
+        """The nodes that have the devices and that the pod is not meant for, the nearest first."""
+        return nearest(self.cluster, self.pending, self._able(self.closed), self.every)
+
+    def _able(self, unfit: Unfit) -> list[str]:
+        outside = [self.cluster.node(name) for name in list(unfit)[:MOST_UNFIT]]
+        if not outside:
+            return []
+        asking = FleetQuestions(self.problem, outside, catalog=self.cluster.catalog)
+        return [name for place in asking.servers() for name in place.names]
+
+    def diagnosis(self) -> Diagnosis | None:
+        """Return the cause among the nodes, with the changes that are enough."""
+        reasons = Counter(each for several in self.unfit.values() for each in several)
+        others = tuple(reasons.most_common())
+        beside = list(self._helps(self.closed, self.able_elsewhere))
+        if self.able_here:
+            return self._ruled_out(self.short, self.able_here, beside)
+        if self.candidates or self.short:
+            found = self.diagnosed()
+            if found is None:
+                return self._ruled_out(self.unfit, (), beside) if self.unfit else None
+            if isinstance(found.cause, Refused):
+                return found
+            if found.code in PASSING or not self.able_elsewhere:
+                return replace(found, unfit=others, helps=ordered([*found.helps, *beside[:1]]))
+        if self.able_elsewhere:
+            return self._ruled_out(self.closed, self.able_elsewhere, beside)
+        inside = self.diagnosed()
         if inside is not None and isinstance(inside.cause, Refused):
             return inside
         if inside is not None and not isinstance(inside.cause, NothingThere):
-            return replace(inside, unfit=others, helps=inside.helps)
-    return Diagnosis(
-        subject=pending.title, cause=cause, helps=helps, nodes=len(unfit), unfit=(),
-    )  # fmt: skip
+            return replace(inside, unfit=others)
+        return self._ruled_out(self.unfit, (), [])
+
+    def diagnosed(self, *, refused: bool = False) -> Diagnosis | None:
+        """Return what is wrong with the devices of the nodes that count for the pod."""
+        names = self.candidates or list(self.short) or list(self.closed)
+        found = diagnose(
+            self.problem,
+            [self.cluster.node(name) for name in names[: max(MOST_UNFIT, len(self.candidates))]],
+            subject=self.pending.title,
+            catalog=self.cluster.catalog,
+            ends=ends_of(self.cluster),
+            refused=refused,
+        )
+        if found is None or self.candidates:
+            return found
+        # No node would do with other devices alone: that was confirmed for the devices only.
+        helps = (replace(each, now=False) if each.now else each for each in found.helps)
+        return replace(found, helps=tuple(helps))
+
+    def _ruled_out(
+        self, unfit: Unfit, able: Sequence[str], beside: Sequence[Help]
+    ) -> Diagnosis | None:
+        cause = nodes_unfit(self.cluster, self.pending, unfit, able)
+        rest = {name: why for name, why in self.unfit.items() if name not in unfit}
+        reasons = Counter(each for several in rest.values() for each in several)
+        if self.candidates:
+            reasons[Reason(NO_DEVICES)] += len(self.candidates)
+        cause = replace(
+            cause,
+            total=cause.total + len(rest) + len(self.candidates),
+            reasons=(*cause.reasons, *reasons.most_common()),
+        )
+        own = list(self._helps(unfit, able)) if unfit is not self.closed else []
+        return Diagnosis(
+            subject=self.pending.title,
+            cause=cause,
+            helps=(*own, *beside),
+            nodes=len(self.unfit) + len(self.candidates),
+        )
+
+    def _helps(self, unfit: Unfit, able: Sequence[str]) -> Iterator[Help]:
+        return node_helps(self.cluster, self.pending, unfit, able)
+
+
+def _claim_elsewhere(
+    cluster: Snapshot, pending: Pending, unfit: Unfit, every: Unfit
+) -> Diagnosis | None:
+    """Return that claims of a pod have devices where the pod does not select any node."""
+    away = Reason(CLAIM_ELSEWHERE)
+    reached = [name for name in cluster.nodes if away not in every.get(name, ())]
+    if not pending.allocated or len(reached) == len(cluster.nodes):
+        return None
+    if any(
+        unfit[n][0].rule not in {UNSELECTED, OTHER_NODE} if n in unfit else True for n in reached
+    ):
+        return None
+    reasons = Counter(each for several in unfit.values() for each in several[:1])
+    reasons[away] = len(cluster.nodes) - len(reached)
+    order = sorted(reasons.items(), key=lambda item: (item[0] != away, -item[1], str(item[0])))
+    names = listed([shortened(claim_name(claim)) for claim in pending.allocated])
+    where = f"on {listed(reached, 2)}, which the pod does not select" if reached else "on no node"
+    cause = NodesUnfit(
+        code=away.code,
+        total=len(cluster.nodes),
+        reasons=tuple(order),
+        able=(),
+        detail=f"claim {names} has its devices {where}",
+    )
+    return Diagnosis(subject=pending.title, cause=cause, nodes=len(cluster.nodes))
 
 
 def _without_own(problem: Problem, pending: Pending) -> Problem:
@@ -185,21 +299,22 @@ def _without_own(problem: Problem, pending: Pending) -> Problem:
     return replace(problem, in_use=replace(problem.in_use, holders=holders))
 
 
-def _missing(cluster: Snapshot, pending: Pending) -> Diagnosis:
-    match = MISSING.fullmatch(pending.missing)
-    if exceeded := EXCEEDED.fullmatch(pending.missing):
-        name, resource, asked, used, limit = exceeded.groups()
+def _refused(cluster: Snapshot, pending: Pending, reason: Reason | None) -> Diagnosis:
+    """Return that something cannot be tried on any node, and what would be right."""
+    if reason is None:
+        cause: Cause = NothingThere(code="DRA059", detail="no node may run it")
+        return Diagnosis(subject=pending.title, cause=cause)
+    if reason.rule is QUOTA_EXCEEDED:
+        name, resource, asked, used, limit = reason.fields
         what = resource.removesuffix(CLASS_SUFFIX)
         text = f"quota {name} allows {limit} of {what}, {used} in use and {asked} more asked for"
         mark = _entry_mark(pending, [entry.template for entry in pod_claims(pending.pod)])
         return Diagnosis(subject=pending.title, cause=Refused(code="DRA061", text=text, mark=mark))
-    if match is None:
-        about_volumes = cluster.rules is not None and cluster.rules.blocked(pending.pod)
-        code = "DRA062" if about_volumes == pending.missing else "DRA003"
-        mark = _unbound_mark(cluster, pending) if code == "DRA062" else None
-        cause: Cause = Refused(code=code, text=pending.missing, mark=mark)
+    if reason.rule not in KINDS:
+        mark = _unbound_mark(cluster, pending) if reason.rule.plugin == "VolumeBinding" else None
+        cause = Refused(code=reason.code, text=str(reason), mark=mark)
         return Diagnosis(subject=pending.title, cause=cause)
-    kind, name = KINDS[match[1]], match[2]
+    kind, name = KINDS[reason.rule], reason.subject
     every = [key(item) for item in cluster.by_kind.get(kind, ())]
     known = tuple(each for space, each in every if space == pending.namespace)
     elsewhere = tuple(sorted({space for space, each in every if each == name}))
@@ -209,7 +324,7 @@ def _missing(cluster: Snapshot, pending: Pending) -> Diagnosis:
     if near:
         helps = (Help(kind="spelling", now=False, to=f"'{near}'", mark=mark),)
     cause = Refused(
-        code="DRA001", text=pending.missing, missing=kind, name=name, known=known,
+        code="DRA001", text=str(reason), missing=kind, name=name, known=known,
         elsewhere=elsewhere, mark=mark,
     )  # fmt: skip
     return Diagnosis(subject=pending.title, cause=cause, helps=helps)

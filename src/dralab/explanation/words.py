@@ -1,7 +1,7 @@
 """The sentences of a diagnosis, without layout: headline, asks, offers and helps."""
 
 from collections.abc import Iterator, Sequence
-from typing import assert_never
+from typing import Final, assert_never
 
 from dralab.allocation.problem import Constraint
 from dralab.explanation.causes import (
@@ -31,6 +31,14 @@ from dralab.explanation.names import (
     plural,
     short_path,
     shown_value,
+)
+from dralab.scheduling.reasons import (
+    CORDONED,
+    INSUFFICIENT,
+    TAINTED,
+    TOO_MANY_PODS,
+    UNSELECTED,
+    Reason,
 )
 
 Line = tuple[str, str]
@@ -222,27 +230,47 @@ def _gang(cause: GangTooLarge) -> str:
 def _unfit(cause: NodesUnfit) -> str:
     if cause.detail:
         return cause.detail
-    reason = cause.reasons[0][0] if cause.reasons else "no node may run it"
+    reason = cause.reasons[0][0]
     if cause.able:
-        nodes = listed(cause.able, 2)
-        have = "has" if len(cause.able) == 1 else "have"
-        return f"{nodes} {have} the devices, but {_reason(reason, len(cause.able))}"
+        nodes, count = listed(cause.able, 2), len(cause.able)
+        if not cause.wants_devices:
+            return f"{nodes} {_reason(reason, count)}"
+        have = "has" if count == 1 else "have"
+        return f"{nodes} {have} the devices, but {_reason(reason, count)}"
     return f"no node may run it: {reason}"
 
 
-def _reason(reason: str, count: int) -> str:
-    """Return a reason of kube-scheduler's as what nodes do: `is cordoned`."""
+STATES: Final = {
+    "node.kubernetes.io/not-ready": "not ready",
+    "node.kubernetes.io/unreachable": "lost: its kubelet does not report",
+    "node.kubernetes.io/memory-pressure": "short of memory",
+    "node.kubernetes.io/disk-pressure": "short of disk space",
+    "node.kubernetes.io/pid-pressure": "short of process ids",
+    "node.kubernetes.io/network-unavailable": "without a network",
+    "node.kubernetes.io/unschedulable": "cordoned",
+}
+"""What the control plane says of a node by its taints."""
+
+
+def _reason(reason: Reason, count: int) -> str:
+    """Return a reason as what nodes do: `is cordoned`."""
     be = "is" if count == 1 else "are"
-    if reason == "node(s) were unschedulable":
-        return f"{be} cordoned"
-    if reason.startswith("node(s) had untolerated taint "):
-        key, _, value = reason.removeprefix("node(s) had untolerated taint ")[1:-1].partition(": ")
-        return f"{'has' if count == 1 else 'have'} taint {f'{key}={value}' if value else key}"
-    if reason.startswith("node(s) didn't match Pod's node affinity"):
-        return f"{'does' if count == 1 else 'do'} not match its node selector"
-    if reason.startswith("Insufficient "):
-        return f"{'lacks' if count == 1 else 'lack'} {reason.removeprefix('Insufficient ')}"
-    return f"{be} ruled out: {reason}"
+    match reason.rule:
+        case rule if rule is CORDONED:
+            return f"{be} cordoned"
+        case rule if rule is TAINTED:
+            key, value = reason.fields
+            if key in STATES:
+                return f"{be} {STATES[key]}"
+            return f"{'has' if count == 1 else 'have'} taint {f'{key}={value}' if value else key}"
+        case rule if rule is UNSELECTED:
+            return f"{'does' if count == 1 else 'do'} not match its node selector"
+        case rule if rule is INSUFFICIENT:
+            return f"{'lacks' if count == 1 else 'lack'} {reason.subject}"
+        case rule if rule is TOO_MANY_PODS:
+            return f"{'has' if count == 1 else 'have'} no room for one more pod"
+        case _:
+            return f"{be} ruled out: {reason}"
 
 
 # --- what is asked

@@ -33,6 +33,14 @@ def taints_of(node: JsonObject) -> Sequence[JsonObject]:
     return found
 
 
+def is_of_control_plane(key: str) -> bool:
+    """Return whether a taint is set by the control plane from the state of the node.
+
+    Removing such a taint by hand helps nobody: it comes back, or the node is not usable.
+    """
+    return key.startswith(("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/"))
+
+
 def tolerates(tolerations: Iterable[JsonObject], taint: JsonObject) -> bool:
     """Return whether some toleration covers a taint of a node.
 

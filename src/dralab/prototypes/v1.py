@@ -7,12 +7,10 @@ face, so that one command schedules and compares every generation.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from dralab.allocation.backlog import Pending
 from dralab.allocation.cel_compiler import compiled
 from dralab.allocation.problem import Node, Problem
 from dralab.api.resource.files import ResourceCheck
 from dralab.objects.claims import allocation_of, pod_claims, results_of, uses_of
-from dralab.objects.metadata import status_of, uid_of
 from dralab.prototypes.findings import NormalizedDocument, copied, invalid
 from dralab.prototypes.placement import (
     PlacedDevice,
@@ -21,9 +19,9 @@ from dralab.prototypes.placement import (
     UnplacedPod,
 )
 from dralab.prototypes.shape import checked, standard
-from dralab.scheduling.cycle import PodPlacement, Refusal
-from dralab.scheduling.model import ClusterModel, Decision, same_group
-from dralab.scheduling.snapshot import Snapshot
+from dralab.scheduling.backlog import key
+from dralab.scheduling.snapshot import Placed, Snapshot
+from dralab.scheduling.state import Refusal
 from dralab.values.json_types import JsonDict
 
 API_VERSION: Final = "resource.k8s.io/v1"
@@ -68,26 +66,23 @@ class V1Cluster:
     """What v1 objects describe. Pods go where the scheduler would bind them."""
 
     def __init__(self, objects: Iterable[JsonDict]) -> None:
-        given = list(objects)
-        self.snapshot = Snapshot(given)
-        self.model = ClusterModel(given)
-        self._decided: dict[str, Decision] = {}
+        self.snapshot = Snapshot(objects)
+        self._placed: dict[tuple[str, str], Placed] = {}
 
     def pods(self) -> list[JsonDict]:
         """Return the pods, in the order in which they came."""
         return list(self.snapshot.by_kind.get("Pod", ()))
 
     def place(self, pod: JsonDict) -> PlacementResult:
-        """Return where the scheduler would bind a pod, the members of a gang as a whole."""
-        pending = self._pending(pod)
-        if pending is not None and pending.missing:
-            return UnplacedPod(pod=pod, reason=pending.missing)
-        decision = self._decision(pod)
+        """Return where the scheduler would bind a pod, with the others of its gang."""
+        pending = self.snapshot.pending_of(pod)
+        if pending.missing is not None:
+            return UnplacedPod(pod=pod, reason=str(pending.missing))
+        decision = self.snapshot.decide(pending)
         if isinstance(decision, Refusal):
             return UnplacedPod(pod=pod, reason=decision.message)
-        found = () if pending is None else _with_allocations(pending, decision)
-        kept = () if pending is None else pending.allocated
-        claims = [*found, *(dict(claim) for claim in kept)]
+        found = self._placed[key(pod)] = self.snapshot.placed(pending, decision)
+        claims = [*found.objects(), *(dict(claim) for claim in pending.allocated)]
         for claim in claims:
             _reserve(claim, pod)
             _own(claim, pod)
@@ -96,38 +91,20 @@ class V1Cluster:
         return PlacedPod(
             pod=bound,
             node=decision.node,
-            devices=tuple(_devices(found)),
+            devices=tuple(_devices(found.objects())),
             claims=tuple(claims),
             containers=_containers(pod, claims),
         )
 
-    def _decision(self, pod: JsonDict) -> Decision:
-        info = self.model.info(self.model.objects.pod(pod))
-        if info.uid in self.model.running:
-            return self.model.running[info.uid]
-        if info.uid not in self._decided:
-            gang = [
-                each
-                for each in self.model.waiting
-                if info.group and same_group(info, each) and each.uid not in self.model.running
-            ]
-            with self.model.tentatively():
-                self._decided = self.model.run(gang or [info])
-        return self._decided[info.uid]
-
     def apply(self, placed: PlacedPod) -> None:
         """Apply a placement: its claims hold their devices from now on."""
-        self.snapshot.note_claims(placed.claims)
-        self.snapshot.note_pod(placed.pod, placed.node)
-        decision = self._decided.pop(uid_of(self.model.objects.pod(placed.pod)), None)
-        if isinstance(decision, PodPlacement):
-            self.model.place(decision)
+        self.snapshot.accept(self._placed.pop(key(placed.pod)))
 
     def problems(self, pod: JsonDict) -> list[tuple[Node, Problem]]:
         """Return the allocation problem of a pod on every node that it may run on."""
-        pending = self._pending(pod)
-        if pending is None or pending.missing:
-            raise ValueError(pending.missing if pending else "the pod requests no devices")
+        pending = self.snapshot.pending_of(pod)
+        if pending.missing is not None:
+            raise ValueError(str(pending.missing))
         problem = self.snapshot.problem(pending)
         return [(node, problem) for node in self.snapshot.candidates(pending)]
 
@@ -145,26 +122,6 @@ class V1Cluster:
     def shown(self, pool: str, device: str) -> str:
         """Return a device of a problem as people name it."""
         return f"{pool}/{device}"
-
-    def _pending(self, pod: JsonDict) -> Pending | None:
-        found = self.snapshot.backlog.of_pod(pod)
-        return None if found is None else self.snapshot.refreshed(found)
-
-
-def _with_allocations(pending: Pending, decision: PodPlacement) -> list[JsonDict]:
-    """Return the claims of a pod with the allocations that were decided for them."""
-    decided = {plan.claim["metadata"].get("name"): plan.allocation for plan in decision.plans}
-    return [
-        claim
-        | {
-            "status": {
-                **status_of(claim),
-                # The claim for extended resources is named when it is made.
-                "allocation": decided.get(claim["metadata"]["name"], decided.get(None)),
-            }
-        }
-        for claim in pending.claims
-    ]
 
 
 def _devices(claims: Iterable[JsonDict]) -> Iterable[PlacedDevice]:

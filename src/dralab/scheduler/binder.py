@@ -25,8 +25,8 @@ from dralab.scheduler.pod_reports import PodReports
 from dralab.scheduler.precedence import AllocationOrder, AllocationVerdict, Precedence
 from dralab.scheduler.queue import QueuedPod
 from dralab.scheduler.withdrawal import withdraw, withdrawal_of
-from dralab.scheduling.cycle import PodPlacement
 from dralab.scheduling.devices import ClusterDevices
+from dralab.scheduling.state import PodPlacement
 from dralab.values.json_types import JsonDict
 
 AGAIN: Final = SECOND // 5  # until a server that did not answer is asked once more

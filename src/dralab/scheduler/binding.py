@@ -22,8 +22,8 @@ from dralab.runtime.client import Client, PatchType, add_finalizer, amend
 from dralab.runtime.resources import BINDINGS, CLAIMS, PODS, VOLUME_CLAIMS, VOLUMES
 from dralab.scheduler.withdrawal import ATTEMPTS, marks_of
 from dralab.scheduling.allocatable import EXTENDED_CLAIM, ClaimPlan
-from dralab.scheduling.cycle import PodPlacement
 from dralab.scheduling.pods import PodInfo
+from dralab.scheduling.state import PodPlacement
 from dralab.values.json_types import JsonDict
 
 T = TypeVar("T")

@@ -13,11 +13,11 @@ from dralab.runtime.client import Resource
 from dralab.runtime.manager import Manager
 from dralab.scheduler.binder import Binder
 from dralab.scheduler.pod_reports import PodReports
-from dralab.scheduler.queue import ClusterChange
 from dralab.scheduler.queueing_hints import matters
 from dralab.scheduler.waiting_pods import WaitingPods
-from dralab.scheduling.cycle import ClusterState
 from dralab.scheduling.pods import DEFAULT_SCHEDULER, PodInfo
+from dralab.scheduling.reasons import ClusterChange
+from dralab.scheduling.state import ClusterState
 from dralab.scheduling.topology import is_awaited
 from dralab.values.json_types import JsonDict
 

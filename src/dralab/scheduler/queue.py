@@ -12,27 +12,15 @@ wait for it.
 import heapq
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
-from enum import Flag, auto
 from typing import Final
 
 from dralab.kernel.clock import SECOND
 from dralab.scheduling.pods import PodInfo
+from dralab.scheduling.reasons import ClusterChange
 
 FIRST_BACKOFF: Final = 1 * SECOND
 LONGEST_BACKOFF: Final = 10 * SECOND
 FORGOTTEN_AFTER: Final = 300 * SECOND
-
-
-class ClusterChange(Flag):
-    """A kind of cluster event that may help a waiting pod."""
-
-    NOTHING = 0
-    NODE = auto()
-    POD_GONE = auto()
-    POD_PLACED = auto()
-    DEVICES = auto()
-    VOLUMES = auto()
-    ANY = NODE | POD_GONE | POD_PLACED | DEVICES | VOLUMES
 
 
 @dataclass(slots=True)

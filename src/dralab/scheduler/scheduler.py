@@ -26,26 +26,18 @@ from dralab.scheduler import binding, withdrawal
 from dralab.scheduler.binder import Binder
 from dralab.scheduler.cluster_events import ClusterEvents
 from dralab.scheduler.pod_reports import PodReports
-from dralab.scheduler.queue import ClusterChange, QueuedPod, SchedulingQueue
-from dralab.scheduler.queueing_hints import (
-    awaited,
-    is_given_up,
-)
+from dralab.scheduler.queue import QueuedPod, SchedulingQueue
+from dralab.scheduler.queueing_hints import is_given_up
 from dralab.scheduler.waiting_pods import WaitingPods
 from dralab.scheduling import gangs
-from dralab.scheduling.cycle import (
-    ClusterState,
-    NominatedPod,
-    PodPlacement,
-    Refusal,
-    ranked,
-    schedule,
-)
-from dralab.scheduling.demands import NOT_CREATED_YET, BlockedPod, DemandReader
+from dralab.scheduling.cycle import ranked, schedule
+from dralab.scheduling.demands import BlockedPod, DemandReader
 from dralab.scheduling.devices import ClusterDevices
 from dralab.scheduling.nodes import NodeTable
 from dralab.scheduling.pods import DEFAULT_SCHEDULER, PodInfo, pod_info
 from dralab.scheduling.preemption import eviction_for
+from dralab.scheduling.reasons import CLAIM_NOT_CREATED, ClusterChange
+from dralab.scheduling.state import ClusterState, NominatedPod, PodPlacement, Refusal
 from dralab.scheduling.volumes import Volumes
 from dralab.values import labels
 from dralab.values.json_types import JsonDict
@@ -55,6 +47,10 @@ EARLY: Final = SECOND  # a pod's claims may come so much later than the pod
 FLUSH_PERIOD: Final = 30 * SECOND
 
 Explain = Callable[[Refusal, ClusterState], str]
+
+
+def _awaits_its_claim(refusal: Refusal) -> bool:
+    return refusal.blocked is not None and refusal.blocked.rule is CLAIM_NOT_CREATED
 
 
 def briefly(refusal: Refusal, state: ClusterState) -> str:  # noqa: ARG001 - the seam's shape
@@ -294,7 +290,7 @@ class Scheduler:
 
     def _refuse(self, item: QueuedPod, refusal: Refusal, *, preempt: bool = True) -> None:
         message = shortened(self._explain(refusal, self.state))
-        self.queue.add_unschedulable(item, awaited(refusal), refusal.kind)
+        self.queue.add_unschedulable(item, refusal.lifted_by, refusal.kind)
         pod = item.pod
         nominated = ""
         if preempt and not (refusal.blocked or refusal.fatal or refusal.repeated):
@@ -310,7 +306,7 @@ class Scheduler:
                 )
                 for victim in eviction.victims:
                     self._evict(victim, pod, eviction.node)
-        if item.attempts == 1 and refusal.blocked.endswith(NOT_CREATED_YET):
+        if item.attempts == 1 and _awaits_its_claim(refusal):
             # Its controller is about to make the claim: two writes less for most pods.
             since = item.failed_at
 

@@ -19,6 +19,7 @@ from dralab.objects.claims import claims_by_entry, consumers_of, results_of, use
 from dralab.objects.pods import containers_of
 from dralab.objects.requests import requests_of_containers, requests_of_pod
 from dralab.scheduling.pods import PodInfo, with_claimed
+from dralab.scheduling.reasons import MAPPED_DEVICE_SHARED, POD_BUDGET, Reason
 from dralab.values.json_types import JsonObject
 from dralab.values.quantity import Format, Number, form_of, parse_any, render
 
@@ -55,7 +56,7 @@ class InsufficientResource(NamedTuple):
 class NodeShortage(NamedTuple):
     """A pod has its devices on a node, and yet cannot go there: why, as counted and in numbers."""
 
-    reasons: tuple[str, ...]
+    reasons: tuple[Reason, ...]
     lacks: tuple[InsufficientResource, ...] = ()
 
 
@@ -202,8 +203,7 @@ def _is_used_by_others(plan: ClaimPlan) -> bool:
 
 def shared(name: str) -> NodeShortage:
     """Return why a second pod may not have a claim."""
-    why = f"node allocatable resource claim {name} has a mapped device and cannot be shared"
-    return NodeShortage((f"{why} across pods",))
+    return NodeShortage((Reason(MAPPED_DEVICE_SHARED, (name,)),))
 
 
 def _containers(pod: PodInfo, plan: ClaimPlan) -> list[str]:
@@ -255,8 +255,7 @@ def _beyond_budget(pod: PodInfo, claimed: list[JsonObject]) -> NodeShortage | No
         return None
     needed = requests_of_containers(spec, claimed)
     reasons = tuple(
-        f"pod level request for {resource} is insufficient to cover the aggregated container and "
-        "node-allocatable DRA requests"
+        Reason(POD_BUDGET, (resource,))
         for resource, most in sorted(budget.items())
         if needed.get(resource, 0) > most
     )

@@ -27,11 +27,20 @@ from dralab.objects.claims import (
 from dralab.objects.extended_resources import classes_by_resource
 from dralab.objects.metadata import NamespacedName, is_deleting, key_of, owner_uids, uid_of
 from dralab.scheduling.pods import PodInfo
+from dralab.scheduling.reasons import (
+    CLAIM_DELETED,
+    CLAIM_IN_USE,
+    CLAIM_NOT_CREATED,
+    CLAIM_NOT_FOUND,
+    CLAIM_NOT_OWNED,
+    CLASS_NOT_FOUND,
+    OTHER_API,
+    Reason,
+)
 from dralab.scheduling.volumes import VolumeDemand
 from dralab.values.json_types import JsonDict, JsonObject
 
 MOST_CONSUMERS: Final = 256
-NOT_CREATED_YET: Final = "ResourceClaim not created yet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,16 +80,12 @@ class PodDemand:
 
 @dataclass(frozen=True, slots=True)
 class BlockedPod:
-    """A pod cannot be tried at all, whatever the nodes: `why` in upstream's words."""
+    """A pod cannot be tried at all, whatever the nodes."""
 
-    why: str
+    reason: Reason
 
 
 NOTHING_WANTED: Final = PodDemand()
-NOT_OURS: Final = (
-    "spec.deviceClaims: this scheduler does not allocate devices of devmgmtproto.k8s.io; "
-    "run `dralab schedule --kubeconfig FILE --namespace {} {}`"
-)
 
 
 class DemandReader:
@@ -95,7 +100,7 @@ class DemandReader:
         claim: Callable[[NamespacedName], JsonDict | None],
         group: Callable[[NamespacedName], JsonDict | None],
         in_flight: Callable[[str], JsonObject | None],
-        volumes: Callable[[PodInfo], VolumeDemand | str] | None = None,
+        volumes: Callable[[PodInfo], VolumeDemand | Reason] | None = None,
     ) -> None:
         self.classes: dict[str, JsonDict] = {}
         self._claim = claim
@@ -125,7 +130,7 @@ class DemandReader:
     def demand_of(self, pod: PodInfo) -> PodDemand | BlockedPod:
         """Return what a pod demands, or why it cannot be tried."""
         if has_device_claims(pod.obj):
-            return BlockedPod(NOT_OURS.format(pod.key.namespace, pod.key.name))
+            return BlockedPod(Reason(OTHER_API, (pod.key.namespace, pod.key.name)))
         entries = list(pod_claims(pod.obj))
         for item in entries:
             # A pod is not even queued before its claims are there (PreEnqueue).
@@ -136,7 +141,7 @@ class DemandReader:
         volumes: VolumeDemand | None = None
         if pod.volume_claims and self._volumes is not None:
             found_volumes = self._volumes(pod)
-            if isinstance(found_volumes, str):
+            if isinstance(found_volumes, Reason):
                 return BlockedPod(found_volumes)
             volumes = found_volumes
         if not pod.has_claims and not extended:
@@ -178,19 +183,16 @@ class DemandReader:
         """Return why an entry of a pod has no claim yet; None if it has one, or needs none."""
         namespace, name = pod.key.namespace, item.name
         if name is None:
-            return BlockedPod(f'pod "{pod.key}": {NOT_CREATED_YET}')
+            return BlockedPod(Reason(CLAIM_NOT_CREATED, (str(pod.key),)))
         if not name:
             return None
         claim = self._claim(NamespacedName(namespace, name))
         if claim is None:
-            return BlockedPod(f'resourceclaim.resource.k8s.io "{name}" not found')
+            return BlockedPod(Reason(CLAIM_NOT_FOUND, (name,)))
         if is_deleting(claim):
-            return BlockedPod(f'resourceclaim "{name}" is being deleted')
+            return BlockedPod(Reason(CLAIM_DELETED, (name,)))
         if not item.claim and self._consumer(pod, item)["uid"] not in owner_uids(claim):
-            return BlockedPod(
-                f"ResourceClaim {namespace}/{name} was not created for Pod {pod.key} "
-                "(Pod is not owner)"
-            )
+            return BlockedPod(Reason(CLAIM_NOT_OWNED, (f"{namespace}/{name}", str(pod.key))))
         return None
 
     def _entry(self, pod: PodInfo, item: PodClaim) -> ClaimDemand | BlockedPod | None:
@@ -201,7 +203,7 @@ class DemandReader:
             return None
         full = len(consumers_of(claim)) >= MOST_CONSUMERS
         if full and not is_reserved_for(claim, consumer["uid"]):
-            return BlockedPod("resourceclaim in use")
+            return BlockedPod(Reason(CLAIM_IN_USE))
         allocation = allocation_of(claim) or self._in_flight(uid_of(claim))
         return ClaimDemand(claim, consumer, allocation)
 
@@ -225,5 +227,5 @@ class DemandReader:
                     asked = request["name"]
                     if request.get("firstAvailable"):
                         asked += f"/{alternative['name']}"
-                    return BlockedPod(f"request {asked}: device class {name} does not exist")
+                    return BlockedPod(Reason(CLASS_NOT_FOUND, (asked, name)))
         return None

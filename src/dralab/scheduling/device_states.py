@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Final
 
-from dralab.allocation.backlog import key
 from dralab.allocation.inventory.pool_records import PoolRecord
 from dralab.allocation.problem import Device, DeviceId
 from dralab.objects.claims import allocation_of, claims_by_entry, consumers_of, results_of
 from dralab.objects.metadata import status_of
 from dralab.objects.nodes import is_unschedulable
+from dralab.scheduling.backlog import key
 from dralab.scheduling.snapshot import Snapshot
 from dralab.values.quantity import Number
 
@@ -55,7 +55,7 @@ def device_rows(cluster: Snapshot) -> Iterator[DeviceRow]:
     for number in numbers:
         record = fleet.pools.records[number]
         state, held = fleet.use.states[number], fleet.use.held[number]
-        home = cluster.filters.nodes.get(record.home)
+        home = cluster.nodes.get(record.home)
         cordoned = home is not None and is_unschedulable(home)
         devices = [device for each in record.current for device in each.devices]
         for inside, device in enumerate(devices):

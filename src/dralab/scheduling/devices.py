@@ -18,7 +18,7 @@ from dralab.allocation.free_devices import FreeDeviceCounter, FreeDevices
 from dralab.allocation.inventory.holdings import Holdings, device_of
 from dralab.allocation.outcome import Unknown, Unsatisfiable
 from dralab.allocation.pools import PoolId, SliceCatalog
-from dralab.allocation.problem import Claim, Node, Problem, Slice
+from dralab.allocation.problem import AllocationFeatures, Claim, Node, Problem, Slice
 from dralab.allocation.releasing import (
     WantedDevices,
     fits_without,
@@ -81,10 +81,13 @@ class ClusterDevices:
         *,
         share_ids: ShareIds | None = None,
         budget: int = DEFAULT_BUDGET,
+        features: AllocationFeatures | None = None,
     ) -> None:
         self._table = table
         self._reader = reader
-        self._fleet = Fleet((), (), budget=budget, share_ids=share_ids, reader=reader)
+        self._fleet = Fleet(
+            (), (), features=features, budget=budget, share_ids=share_ids, reader=reader
+        )
         self._free = FreeDeviceCounter(self._fleet)
         self._holdings = Holdings()
         # Counts the changes, as `NodeTable.version` does; those of slices and classes alone.
@@ -229,21 +232,23 @@ class ClusterDevices:
 
     # --- allocation
 
-    def candidates(self, demand: PodDemand) -> Mask | None:
-        """Return the nodes that devices do not rule out so far; None if none is ruled out."""
+    def reached(self, demand: PodDemand) -> Mask | None:
+        """Return the nodes that reach the devices of allocated claims; None if all do."""
         found: Mask | None = None
         for item in demand.claims:
             selector = (item.allocation or {}).get("nodeSelector")
             if selector is not None:
                 mask = self._selected(selector)
                 found = mask if found is None else found & mask
-        if demand.signature:
-            self._catch_up()
-            feasible = _mask_of(
-                self._fleet.feasible_nodes.of_kind(demand.signature).nodes, self._table
-            )
-            found = feasible if found is None else found & feasible
         return found
+
+    def feasible(self, demand: PodDemand) -> Mask | None:
+        """Return the nodes on which the other claims did not fail so far; None without such."""
+        if not demand.signature:
+            return None
+        self._catch_up()
+        kept = self._fleet.feasible_nodes.of_kind(demand.signature)
+        return _mask_of(kept.nodes, self._table)
 
     def plans(self, pod: PodInfo, demand: PodDemand, row: int) -> DevicePlans:
         """Return what to write where the pod goes to a node, or why its claims cannot be met."""
@@ -350,16 +355,36 @@ class ClusterDevices:
 
     def everywhere(self, claims: Iterable[Claim]) -> tuple[SliceCatalog, Problem]:
         """Return the problem of claims on the whole cluster, with its slices in order."""
+        return self.catalog, Problem(
+            claims=tuple(claims),
+            classes=self._fleet.classes,
+            slices=self.slices,
+            in_use=self._holdings.in_use(),
+            features=self._fleet.features,
+        )
+
+    @property
+    def fleet(self) -> Fleet:
+        """The fleet as it is now; nodes have the numbers of their rows."""
+        self._catch_up()
+        return self._fleet
+
+    @property
+    def slices(self) -> tuple[Slice, ...]:
+        """The slices by name, with the taints of DeviceTaintRules."""
+        return self._published[1]
+
+    @property
+    def catalog(self) -> SliceCatalog:
+        """The slices by pool."""
+        return self._published[0]
+
+    @property
+    def _published(self) -> tuple[SliceCatalog, tuple[Slice, ...]]:
         if self._catalog is None:
             slices = tuple(self._slices[name] for name in sorted(self._slices))
             self._catalog = SliceCatalog(slices), slices
-        catalog, slices = self._catalog
-        return catalog, Problem(
-            claims=tuple(claims),
-            classes=self._fleet.classes,
-            slices=slices,
-            in_use=self._holdings.in_use(),
-        )
+        return self._catalog
 
     def node(self, row: int) -> Node:
         """Return a node as the allocator sees it."""

@@ -1,135 +1,333 @@
-"""Which nodes a pod may use: the node's own conditions, room, ports.
+"""The filters: which nodes may run a pod, and for what reason a node may not, one value a plugin.
 
-Order and texts are those of kube-scheduler's plugins (NodeUnschedulable, NodeName,
-TaintToleration, NodeAffinity, NodePorts, NodeResourcesFit).
+`FILTERS` is the one list of them, in the order of kube-scheduler's default profile. The cycle,
+refusals, preemption, gangs, questions and retries go through it; a rule that is added here is
+known everywhere. How good a node is, is left to `scores`; which devices are taken, to `devices`.
+
+Sources: kube-scheduler's plugins of the same names.
 """
 
-from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final, Protocol
 
 import numpy as np
 
-from dralab.objects import taints
-from dralab.objects.host_ports import collide
-from dralab.objects.nodes import NOT_NAMED, PODS, UnfitReason, placement_refusal
-from dralab.objects.taints import tolerates
-from dralab.scheduling.nodes import REMEMBERED, Mask, NodeAnswerCache, NodeTable, Numbers
+from dralab.objects.host_ports import TakenPort, collide
+from dralab.scheduling import topology
+from dralab.scheduling.demands import PodDemand
+from dralab.scheduling.node_rules import (
+    AFFINITY_RULE,
+    TAINT_RULE,
+    UNSCHEDULABLE_RULE,
+    NodeRule,
+    nodes_named,
+)
+from dralab.scheduling.nodes import Mask, NodeTable
 from dralab.scheduling.pods import PodInfo
-from dralab.values import labels
+from dralab.scheduling.reasons import (
+    CLAIM_ELSEWHERE,
+    NO_DEVICES,
+    NOT_NAMED,
+    OTHER_NODE,
+    PODS,
+    PORT_TAKEN,
+    Reason,
+    insufficient,
+)
+from dralab.scheduling.state import ClusterState
 
-_Kept = tuple[NodeAnswerCache, NodeAnswerCache, NodeAnswerCache]
-
-
-class NodeFilter:
-    """Answers that depend on the node and on the kind of pod alone."""
-
-    def __init__(self, table: NodeTable) -> None:
-        self.table = table
-        self.reasons: list[str] = [""]
-        self._numbers: dict[str, int] = {"": 0}
-        self._kept: OrderedDict[bytes, _Kept] = OrderedDict()
-
-    def mask(self, pod: PodInfo) -> Mask:
-        """Return the nodes that the pod's selector, affinity and tolerations let it use."""
-        names = _named(pod)
-        if names is not None:
-            # A pod that names its nodes (a DaemonSet's does) is not asked about the others.
-            chosen = np.zeros(self.table.size, dtype=bool)
-            for name in names:
-                row = self.table.row_of.get(name)
-                if row is not None:
-                    chosen[row] = not self._verdict(pod, row)
-            return chosen
-        found: Mask = self._of(pod)[0].answers(self.table) == 0
-        return found
-
-    def reason(self, pod: PodInfo, row: int) -> str:
-        """Return why the pod may not use a node for the node's own sake; empty if it may."""
-        names = _named(pod)
-        if names is not None:
-            named = self.table.names[row] in names
-            return self._verdict(pod, row) if named else NOT_NAMED
-        return self.reasons[int(self._of(pod)[0].answers(self.table)[row])]
-
-    def avoided_taints(self, pod: PodInfo, among: Mask) -> Numbers:
-        """Return how many PreferNoSchedule taints of each node the pod does not tolerate."""
-        return self._answers(pod, among, 1, self._avoided)
-
-    def preferred_weights(self, pod: PodInfo, among: Mask) -> Numbers:
-        """Return the weights of the pod's preferred node affinity that each node meets."""
-        return self._answers(pod, among, 2, self._preferred)
-
-    def _answers(
-        self, pod: PodInfo, among: Mask, which: int, ask: Callable[[PodInfo, int], int]
-    ) -> Numbers:
-        if _named(pod) is None:
-            return self._of(pod)[which].answers(self.table).astype(np.int64)
-        found = np.zeros(self.table.size, dtype=np.int64)
-        for row in np.flatnonzero(among):
-            found[row] = ask(pod, int(row))
-        return found
-
-    def _of(self, pod: PodInfo) -> _Kept:
-        found = self._kept.get(pod.placement)
-        if found is None:
-            found = (
-                NodeAnswerCache(lambda row: self._number(self._verdict(pod, row))),
-                NodeAnswerCache(lambda row: self._avoided(pod, row)),
-                NodeAnswerCache(lambda row: self._preferred(pod, row)),
-            )
-            self._kept[pod.placement] = found
-            if len(self._kept) > REMEMBERED:
-                self._kept.popitem(last=False)
-        else:
-            self._kept.move_to_end(pod.placement)
-        return found
-
-    def _number(self, reason: str) -> int:
-        number = self._numbers.get(reason)
-        if number is None:
-            number = self._numbers[reason] = len(self.reasons)
-            self.reasons.append(reason)
-        return number
-
-    def _verdict(self, pod: PodInfo, row: int) -> str:
-        node = self.table.objects[row]
-        if node is None:
-            return ""
-        refusal = placement_refusal(
-            node,
-            tolerations=pod.tolerations,
-            selector=pod.node_selector,
-            affinity=pod.node_affinity,
-        )
-        return "" if refusal is None else str(refusal)
-
-    def _avoided(self, pod: PodInfo, row: int) -> int:
-        return sum(
-            taint.get("effect") == taints.PREFER_NO_SCHEDULE
-            and not tolerates(pod.tolerations, taint)
-            for taint in taints.taints_of(self.table.objects[row] or {})
-        )
-
-    def _preferred(self, pod: PodInfo, row: int) -> int:
-        name, own = self.table.names[row], self.table.labels[row]
-        return sum(
-            item["weight"]
-            for item in pod.preferred_nodes
-            if labels.node_term_accepts(item["preference"], own, name)
-        )
+Reasons = tuple[Reason, ...]
 
 
-def _named(pod: PodInfo) -> list[str] | None:
-    """Return the nodes that a pod's affinity names; None if some term names none."""
-    if pod.node_affinity is None:
-        return None
-    found: list[str] = []
-    for term in pod.node_affinity.get("nodeSelectorTerms") or ():
-        names = labels.nodes_named_by(term)
-        if names is None:
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What a filter says of every node for one pod: those that pass, and why the others do not.
+
+    `why` gets the row of a node that does not pass.
+    """
+
+    mask: Mask
+    why: Callable[[int], Reasons]
+
+
+class Filter(Protocol):
+    """One plugin. Where pods decide, their end may change the answer: preemption asks again."""
+
+    @property
+    def plugin(self) -> str:
+        """The plugin's name."""
+        ...
+
+    @property
+    def by_pods(self) -> bool:
+        """Whether pods on a node decide."""
+        ...
+
+    def judged(self, state: ClusterState, pod: PodInfo, demand: PodDemand) -> Judgement | None:
+        """Return what the filter says; None where it does not concern the pod."""
+        ...
+
+    def at(self, state: ClusterState, pod: PodInfo, demand: PodDemand, row: int) -> Reasons:
+        """Return why one node does not pass; empty where it does."""
+        ...
+
+
+class NodeName:
+    """A pod that names its node goes there and nowhere else."""
+
+    plugin = "NodeName"
+    by_pods = False
+
+    def judged(self, state: ClusterState, pod: PodInfo, demand: PodDemand) -> Judgement | None:  # noqa: ARG002 - the seam's shape
+        """Return the one node, for a pod that names it."""
+        if not pod.node_name:
             return None
-        found += names
+        named = np.zeros(state.table.size, dtype=bool)
+        row = state.table.row_of.get(pod.node_name)
+        if row is not None:
+            named[row] = True
+        return Judgement(named, lambda _: (Reason(OTHER_NODE),))
+
+    def at(self, state: ClusterState, pod: PodInfo, demand: PodDemand, row: int) -> Reasons:  # noqa: ARG002
+        """Return that it is another node."""
+        other = pod.node_name and state.table.names[row] != pod.node_name
+        return (Reason(OTHER_NODE),) if other else ()
+
+
+@dataclass(frozen=True)
+class OfNode:
+    """A rule about the node alone."""
+
+    rule: NodeRule
+    by_pods: bool = False
+
+    @property
+    def plugin(self) -> str:
+        """The plugin's name."""
+        return self.rule.plugin
+
+    def judged(self, state: ClusterState, pod: PodInfo, demand: PodDemand) -> Judgement | None:
+        """Return the nodes that pass; those that a pod does not name are not asked."""
+        names = nodes_named(pod)
+        if names is None:
+            mask = state.node_rules.passed(self.rule, pod)
+        else:
+            rows = [state.table.row_of[name] for name in names if name in state.table.row_of]
+            mask = np.zeros(state.table.size, dtype=bool) | (self.rule is not AFFINITY_RULE)
+            mask[rows] = [state.node_rules.refusal(self.rule, pod, row) is None for row in rows]
+        return Judgement(mask, lambda row: self.at(state, pod, demand, row))
+
+    def at(self, state: ClusterState, pod: PodInfo, demand: PodDemand, row: int) -> Reasons:  # noqa: ARG002
+        """Return the rule's reason."""
+        names = nodes_named(pod) if self.rule is AFFINITY_RULE else None
+        if names is not None and state.table.names[row] not in names:
+            return (Reason(NOT_NAMED),)
+        found = state.node_rules.refusal(self.rule, pod, row)
+        return () if found is None else (found,)
+
+
+class NodePorts:
+    """Host ports of the pod are free."""
+
+    plugin = "NodePorts"
+    by_pods = True
+
+    def judged(self, state: ClusterState, pod: PodInfo, demand: PodDemand) -> Judgement | None:  # noqa: ARG002
+        """Return the nodes where its ports are free; None if it needs none."""
+        if not pod.ports:
+            return None
+        free = np.ones(state.table.size, dtype=bool)
+        for row, taken in state.table.ports_taken().items():
+            free[row] = not _collides(pod, taken)
+        return Judgement(free, lambda _: (Reason(PORT_TAKEN),))
+
+    def at(self, state: ClusterState, pod: PodInfo, demand: PodDemand, row: int) -> Reasons:  # noqa: ARG002
+        """Return that a port is taken."""
+        taken = state.table.ports_taken().get(row)
+        return (Reason(PORT_TAKEN),) if taken and _collides(pod, taken) else ()
+
+
+class NodeResourcesFit:
+    """There is room for what the pod requests, beside what was promised to nominated pods."""
+
+    plugin = "NodeResourcesFit"
+    by_pods = True
+
+    def judged(self, state: ClusterState, pod: PodInfo, demand: PodDemand) -> Judgement | None:
+        """Return the nodes with room."""
+        mask = room(state.table, pod, provided_elsewhere(state, demand))
+        if state.nominees:
+            for row, others in _promises(state, pod):
+                if mask[row]:
+                    with _beside(state.table, row, others):
+                        mask[row] = not lacking(state.table, pod, row, demand.extended)
+        return Judgement(mask, lambda row: self.at(state, pod, demand, row))
+
+    def at(self, state: ClusterState, pod: PodInfo, demand: PodDemand, row: int) -> Reasons:
+        """Return what there is too little of; what is kept for nominated pods is lacking, too."""
+        with _beside(state.table, row, promised(state, pod, state.table.names[row])):
+            short = lacking(state.table, pod, row, demand.extended)
+        return tuple(map(insufficient, short))
+
+
+@dataclass(frozen=True)
+class ByRules:
+    """A filter of several rules, each with the nodes it leaves; the first that fails is told."""
+
+    plugin: str
+    by_pods: bool
+    rules: Callable[[ClusterState, PodInfo, PodDemand], Sequence[tuple[Reason, Mask]]]
+
+    def judged(self, state: ClusterState, pod: PodInfo, demand: PodDemand) -> Judgement | None:
+        """Return the nodes that every rule leaves; None without rules."""
+        rules = self.rules(state, pod, demand)
+        if not rules:
+            return None
+        mask = rules[0][1].copy()
+        for _, left in rules[1:]:
+            mask &= left
+
+        def why(row: int) -> Reasons:
+            return tuple(reason for reason, left in rules if not left[row])[:1]
+
+        return Judgement(mask, why)
+
+    def at(self, state: ClusterState, pod: PodInfo, demand: PodDemand, row: int) -> Reasons:
+        """Return the first rule that fails."""
+        found = self.judged(state, pod, demand)
+        return () if found is None or found.mask[row] else found.why(row)
+
+
+class DynamicResources:
+    """The devices of allocated claims can be used there, and others are not known to be lacking.
+
+    Whether all claims can be had on a node is found out by the cycle, node by node.
+    """
+
+    plugin = "DynamicResources"
+    by_pods = True
+
+    def judged(self, state: ClusterState, pod: PodInfo, demand: PodDemand) -> Judgement | None:
+        """Return the nodes that devices do not rule out so far."""
+        held = state.devices.reached(demand)
+        feasible = state.devices.feasible(demand)
+        if feasible is not None and state.nominees and demand.signature:
+            # Which of the devices that are cleared for another pod it will need is known once
+            # they are all free.
+            feasible = feasible.copy()
+            for row, others in _promises(state, pod):
+                feasible[row] &= not _awaits_devices(state, others)
+        if held is None or feasible is None:
+            mask = held if feasible is None else feasible
+            if mask is None:
+                return None
+        else:
+            mask = held & feasible
+
+        def why(row: int) -> Reasons:
+            elsewhere = held is not None and not held[row]
+            lacks = feasible is not None and not feasible[row]
+            return (Reason(CLAIM_ELSEWHERE if elsewhere and not lacks else NO_DEVICES),)
+
+        return Judgement(mask, why)
+
+    def at(self, state: ClusterState, pod: PodInfo, demand: PodDemand, row: int) -> Reasons:
+        """Return whether devices or claims are elsewhere."""
+        found = self.judged(state, pod, demand)
+        return () if found is None or found.mask[row] else found.why(row)
+
+
+def _volumes(plugin: str, *, by_pods: bool = False) -> ByRules:
+    """Return the filter of one of the plugins about volumes."""
+
+    def rules(state: ClusterState, _: PodInfo, demand: PodDemand) -> list[tuple[Reason, Mask]]:
+        if state.volumes is None or demand.volumes is None:
+            return []
+        found = state.volumes.restrictions(demand.volumes)
+        return [(reason, mask) for reason, mask in found if reason.rule.plugin == plugin]
+
+    return ByRules(plugin, by_pods, rules)
+
+
+FILTERS: Final[tuple[Filter, ...]] = (
+    OfNode(UNSCHEDULABLE_RULE),
+    NodeName(),
+    OfNode(TAINT_RULE),
+    OfNode(AFFINITY_RULE),
+    NodePorts(),
+    NodeResourcesFit(),
+    _volumes("VolumeRestrictions", by_pods=True),
+    _volumes("VolumeBinding"),
+    _volumes("VolumeZone"),
+    ByRules(
+        "PodTopologySpread",
+        by_pods=True,
+        rules=lambda state, pod, _: topology.spread_rules(state.table, state.node_rules, pod),
+    ),
+    ByRules(
+        "InterPodAffinity",
+        by_pods=True,
+        rules=lambda state, pod, _: topology.affinity_rules(state.table, pod),
+    ),
+    DynamicResources(),
+)
+"""Every filter, in the order of kube-scheduler's default profile."""
+PAST_THE_SCHEDULER: Final = tuple(
+    each for each in FILTERS if each.plugin in {"NodeName", "DynamicResources"}
+)
+"""What counts for a pod that names its node: the kubelet admits it, whatever others need."""
+
+
+def filters_of(pod: PodInfo) -> tuple[Filter, ...]:
+    """Return the filters that decide about a pod."""
+    return PAST_THE_SCHEDULER if pod.node_name else FILTERS
+
+
+def judgements(
+    state: ClusterState, pod: PodInfo, demand: PodDemand, among: Iterable[Filter] | None = None
+) -> Iterator[tuple[Filter, Judgement]]:
+    """Yield what each filter says that concerns a pod; `among` are all that decide about it."""
+    for each in filters_of(pod) if among is None else among:
+        found = each.judged(state, pod, demand)
+        if found is not None:
+            yield each, found
+
+
+def passing(
+    state: ClusterState, pod: PodInfo, demand: PodDemand, among: Iterable[Filter] | None = None
+) -> Mask:
+    """Return the nodes that pass every filter, as far as that is known without allocating."""
+    found = state.table.live.copy()
+    for _, judgement in judgements(state, pod, demand, among):
+        found &= judgement.mask
     return found
+
+
+def possible(state: ClusterState, pod: PodInfo, demand: PodDemand) -> Mask:
+    """Return the nodes that a pod may use, whichever pods are on them."""
+    found = passing(state, pod, demand, [each for each in filters_of(pod) if not each.by_pods])
+    reached = state.devices.reached(demand)
+    return found if reached is None else found & reached
+
+
+def reasons_by_node(
+    state: ClusterState, pod: PodInfo, demand: PodDemand, *, every: bool = False
+) -> dict[str, Reasons]:
+    """Return why nodes do not pass, by name; of the first filter that fails, or of `every` one."""
+    found: dict[str, Reasons] = {}
+    judged = list(judgements(state, pod, demand))
+    for name, row in state.table.row_of.items():
+        for _, judgement in judged:
+            if not judgement.mask[row]:
+                found[name] = found.get(name, ()) + judgement.why(row)
+                if not every:
+                    break
+    return found
+
+
+# --- room and ports, for one node or all
 
 
 def room(table: NodeTable, pod: PodInfo, elsewhere: Mapping[str, Mask] | None = None) -> Mask:
@@ -147,28 +345,68 @@ def room(table: NodeTable, pod: PodInfo, elsewhere: Mapping[str, Mask] | None = 
     return found
 
 
-def lacking(table: NodeTable, pod: PodInfo, row: int, provided: frozenset[str]) -> list[str]:
-    """Return what a node has too little of, in the words of NodeResourcesFit.
+def lacking(table: NodeTable, pod: PodInfo, row: int, provided: Iterable[str] = ()) -> list[str]:
+    """Return the resources of which a node has too little, the number of pods first.
 
-    `provided` are resources that devices provide where the node itself offers none.
+    `provided` are those that devices provide where the node itself offers none.
     """
     short = [PODS] if table.free(PODS)[row] < 1 else []
-    short += [
+    return short + [
         resource
         for resource, amount in sorted(pod.requests.items())
         if amount
         and table.free(resource)[row] < amount
         and not (resource in provided and table.allocatable(resource)[row] == 0)
     ]
-    return [str(UnfitReason("NodeResourcesFit", resource)) for resource in short]
 
 
-def ports_free(table: NodeTable, pod: PodInfo) -> Mask | None:
-    """Return the nodes where the pod's host ports are free; None if it needs none."""
-    if not pod.ports:
+def provided_elsewhere(state: ClusterState, demand: PodDemand) -> dict[str, Mask] | None:
+    """Return, by extended resource that devices can provide, the nodes that do not offer it."""
+    if not demand.extended:
         return None
-    found = np.ones(table.size, dtype=bool)
-    for row, taken in table.ports_taken().items():
-        if any(collide(mine, other) for mine in pod.ports for other in taken):
-            found[row] = False
-    return found
+    return {name: state.table.allocatable(name) == 0 for name in demand.extended}
+
+
+def _collides(pod: PodInfo, taken: Iterable[TakenPort]) -> bool:
+    return any(collide(mine, other) for mine in pod.ports for other in taken)
+
+
+# --- nominated pods
+
+
+def promised(state: ClusterState, pod: PodInfo, node: str) -> list[PodInfo]:
+    """Return the pods of no lower priority for which room was cleared on a node."""
+    return [
+        nominee.pod
+        for nominee in state.nominees.values()
+        if nominee.node == node
+        and nominee.pod.uid != pod.uid
+        and nominee.pod.priority >= pod.priority
+    ]
+
+
+def _promises(state: ClusterState, pod: PodInfo) -> Iterator[tuple[int, list[PodInfo]]]:
+    for node in sorted({nominee.node for nominee in state.nominees.values()}):
+        row = state.table.row_of.get(node)
+        others = promised(state, pod, node)
+        if row is not None and others:
+            yield row, others
+
+
+def _awaits_devices(state: ClusterState, pods: Iterable[PodInfo]) -> bool:
+    return any(
+        nominee.claims for pod in pods if (nominee := state.nominees.get(pod.uid)) is not None
+    )
+
+
+@contextmanager
+def _beside(table: NodeTable, row: int, others: Sequence[PodInfo]) -> Iterator[None]:
+    """Count others on a node in between."""
+    name = table.names[row]
+    for other in others:
+        table.add_pod(name, other)
+    try:
+        yield
+    finally:
+        for other in others:
+            table.remove_pod(name, other.uid)

@@ -13,11 +13,13 @@ from typing import Final
 import numpy as np
 
 from dralab.objects.metadata import spec_of
-from dralab.scheduling import filters
 from dralab.scheduling.allocatable import ClaimPlan, NodeShortage
-from dralab.scheduling.cycle import ClusterState, PodPlacement, Refusal, fits, on_node, schedule
+from dralab.scheduling.cycle import on_node, schedule
 from dralab.scheduling.demands import BlockedPod, PodDemand
+from dralab.scheduling.filters import lacking, passing
 from dralab.scheduling.pods import PodInfo, with_claimed
+from dralab.scheduling.reasons import GANG_EMPTY, GANG_INCOMPLETE, GROUP_NOT_FOUND, Reason
+from dralab.scheduling.state import ClusterState, PodPlacement, Refusal
 from dralab.values.json_types import JsonDict
 
 # Places tried for one gang before it is put off: members times nodes, not time, so runs repeat.
@@ -53,7 +55,7 @@ def schedule_gang(
         for placement in reversed(placements):
             state.forget_placement(placement)
         return tuple(placements)
-    return failed or Refusal(pod=members[0], nodes=state.table.count, blocked="the gang is empty")
+    return failed or Refusal(pod=members[0], nodes=state.table.count, blocked=Reason(GANG_EMPTY))
 
 
 def least_members(group: JsonDict) -> int | None:
@@ -73,14 +75,14 @@ def placed_members(state: ClusterState, pod: PodInfo) -> int:
 
 def not_found(state: ClusterState, pod: PodInfo) -> Refusal:
     """Return that a pod's group does not exist."""
-    why = f'podgroup.scheduling.k8s.io "{pod.group}" not found'
-    return Refusal(pod=pod, nodes=state.table.count, blocked=why)
+    missing = Reason(GROUP_NOT_FOUND, (pod.group,))
+    return Refusal(pod=pod, nodes=state.table.count, blocked=missing)
 
 
 def too_few(state: ClusterState, pod: PodInfo, least: int, count: int) -> Refusal:
     """Return that not all members of a gang exist yet."""
-    why = f"waiting for {least} pods of gang {pod.group}: {count} exist"
-    return Refusal(pod=pod, nodes=state.table.count, blocked=why)
+    few = Reason(GANG_INCOMPLETE, (str(least), pod.group, str(count)))
+    return Refusal(pod=pod, nodes=state.table.count, blocked=few)
 
 
 @dataclass
@@ -149,12 +151,12 @@ class _GangSearch:
 
     def _rows(self, pod: PodInfo, demand: PodDemand) -> list[int]:
         """Return the nodes worth a try: devices that others of the gang hold may be given up."""
-        possible = fits(self.state, pod, demand)
+        possible = passing(self.state, pod, demand)
         table = self.state.table
         ours = {table.row_of[placement.node] for placement in self.placed}
         held = tuple(item for item in demand.claims if item.allocation is not None)
         without = PodDemand(claims=held, volumes=demand.volumes)
-        relaxed = fits(self.state, pod, without) if ours else possible
+        relaxed = passing(self.state, pod, without) if ours else possible
         found: list[int] = np.nonzero(possible)[0].tolist()
         if any(self._holds_network(placement) for placement in self.placed):
             # A network-attached device that is held anywhere is held on all nodes.
@@ -216,7 +218,7 @@ class _GangSearch:
         if isinstance(demand, BlockedPod):
             return None
         provided = frozenset(demand.extended)
-        if filters.lacking(state.table, with_claimed(holder.pod, ()), row, provided):
+        if lacking(state.table, with_claimed(holder.pod, ()), row, provided):
             return None
         placement = on_node(state, holder.pod, demand, row).placement
         if placement is not None:
@@ -253,7 +255,7 @@ class _GangSearch:
                 charged = state.devices.charged(pod, plans)
                 if isinstance(charged, NodeShortage):
                     return None
-                if filters.lacking(state.table, charged, row, frozenset()):
+                if lacking(state.table, charged, row, frozenset()):
                     return None
                 volumes = state.volume_plans(demand, row)
                 if volumes is None:

@@ -11,29 +11,29 @@ from typing import Final
 
 from dralab.allocation import v1
 from dralab.allocation.allocator import numbered_shares
-from dralab.allocation.backlog import Key
+from dralab.allocation.problem import AllocationFeatures
 from dralab.allocation.selectors import CelSelectorCompiler
-from dralab.api.core.pods import GATED
-from dralab.objects.claims import allocation_of, claim_names, consumer_of, consumers_of
+from dralab.objects.claims import (
+    allocation_of,
+    claim_names,
+    consumer_of,
+    consumers_of,
+    results_of,
+)
 from dralab.objects.extended_resources import classes_by_resource
 from dralab.objects.metadata import NamespacedName, key_of, spec_of, status_of, uid_of
 from dralab.objects.taints import UNSCHEDULABLE, taints_of
 from dralab.scheduling import gangs
 from dralab.scheduling.allocatable import ClaimPlan
-from dralab.scheduling.cycle import (
-    ClusterState,
-    PodPlacement,
-    Refusal,
-    kind_of,
-    on_node,
-    placement,
-    schedule,
-)
+from dralab.scheduling.backlog import Key
+from dralab.scheduling.cycle import kind_of, on_node, placement, schedule
 from dralab.scheduling.demands import BlockedPod, DemandReader
 from dralab.scheduling.devices import ClusterDevices
 from dralab.scheduling.nodes import NodeTable
 from dralab.scheduling.pods import PodInfo
 from dralab.scheduling.reading import ClusterObjects
+from dralab.scheduling.reasons import GATED, Reason
+from dralab.scheduling.state import ClusterState, PodPlacement, Refusal
 from dralab.scheduling.volumes import Volumes
 from dralab.values.json_types import JsonDict, JsonObject
 
@@ -44,15 +44,25 @@ class ClusterModel:
     """Nodes, devices and pods. `running` holds the pods on nodes by uid, `waiting` the others.
 
     `waiting` is in the order in which the scheduler tries pods: by priority, then by age, then as
-    they were given.
+    they were given. Pods that name their node and have no devices yet get some there at the
+    beginning, unless `completing` is switched off.
     """
 
-    def __init__(self, objects: Iterable[JsonObject]) -> None:
+    def __init__(
+        self,
+        objects: Iterable[JsonObject],
+        *,
+        features: AllocationFeatures | None = None,
+        completing: bool = True,
+    ) -> None:
         self.objects = ClusterObjects(objects)
         self.claims = dict(self.objects.claims)
+        self.provided = classes_by_resource(self.objects.of("DeviceClass"))
+        self.reader = v1.V1Reader(CelSelectorCompiler(), keeps=True)
+        self._completing = completing
         table = NodeTable()
         self.devices = ClusterDevices(
-            table, v1.V1Reader(CelSelectorCompiler()), share_ids=numbered_shares()
+            table, self.reader, share_ids=self._share_ids(), features=features
         )
         volumes = self.objects.volumes(table)
         demands = DemandReader(
@@ -84,9 +94,8 @@ class ClusterModel:
             self.devices.put_class(item["metadata"]["name"], item)
         for item in objects.of("PersistentVolume"):
             volumes.put_volume(item["metadata"]["name"], item)
-        provided = classes_by_resource(objects.of("DeviceClass"))
         for node in objects.nodes:
-            table.put_node(objects.with_room(node, provided))
+            table.put_node(objects.with_room(node, self.provided))
         self.slices = {item["metadata"]["name"]: item for item in objects.of("ResourceSlice")}
         for name, item in self.slices.items():
             self.devices.put_slice(name, item)
@@ -97,7 +106,7 @@ class ClusterModel:
         for pod in pods:
             if not pod.node_name:
                 self.waiting.append(pod)
-            elif self._lacks_devices(pod):
+            elif self._completing and self._lacks_devices(pod):
                 late.append(pod)
         for key, claim in list(self.claims.items()):
             if key in users and _is_used_only_by(claim, users[key]):
@@ -111,6 +120,22 @@ class ClusterModel:
         for pod in late:
             self._note(self._on_its_node(pod))
         self.waiting = self.ordered(self.waiting)
+
+    def _share_ids(self) -> Callable[[], str]:
+        """Return a source of share ids that no object has."""
+        given = {
+            item.get("shareID")
+            for claim in self.claims.values()
+            for item in results_of(allocation_of(claim))
+        }
+        numbered = numbered_shares()
+
+        def next_one() -> str:
+            while (share := numbered()) in given:
+                pass
+            return share
+
+        return next_one
 
     def info(self, pod: JsonDict) -> PodInfo:
         """Read a pod."""
@@ -247,11 +272,15 @@ class ClusterModel:
         self.put_node({**node, "spec": {**spec_of(node), "unschedulable": True}})
 
     def uncordon(self, name: str) -> None:
-        """Let a node take new pods again, as `kubectl uncordon` and the node controller do."""
+        """Let a node take new pods again."""
+        self.put_node(self.uncordoned(name))
+
+    def uncordoned(self, name: str) -> JsonDict:
+        """Return a node as `kubectl uncordon` and the node controller make it."""
         node = self.node(name) or {}
         spec = {key: value for key, value in spec_of(node).items() if key != "unschedulable"}
         spec["taints"] = [item for item in taints_of(node) if item["key"] != UNSCHEDULABLE["key"]]
-        self.put_node({**node, "spec": spec})
+        return {**node, "spec": spec}
 
     def remove_node(self, name: str) -> None:
         """Remove a node; its pods must have been taken away, and its slices are removed apart."""
@@ -349,8 +378,16 @@ class ClusterModel:
     def try_pod(self, pod: PodInfo) -> Decision:
         """Return where a pod would go now, or why it would go nowhere."""
         if pod.gates:
-            return Refusal(pod=pod, nodes=self.state.table.count, blocked=GATED)
+            return Refusal(pod=pod, nodes=self.state.table.count, blocked=Reason(GATED))
         return schedule(self.state, pod)
+
+    def decide_with_group(self, pod: PodInfo) -> Decision:
+        """Return what would be decided of a pod together with the others of its group."""
+        members = [
+            each for each in self.waiting if same_group(pod, each) and each.uid not in self.running
+        ]
+        with self.tentatively():
+            return self.run(members or [pod])[pod.uid]
 
     def find_place(self, pod: PodInfo) -> PodPlacement | None:
         """Return where a pod would go now; None: nowhere."""

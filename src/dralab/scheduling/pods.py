@@ -75,8 +75,8 @@ class SpreadRule:
 class PodInfo:
     """One pod. `requests` are in base units: millicores, bytes, pieces.
 
-    `placement` names everything that decides which nodes the pod may use for the nodes' own
-    sake (selector, affinity, tolerations): pods that agree on it get the same answer.
+    Pods that agree on `tolerating` tolerate the same taints, those that agree on `selecting` select
+    the same nodes; `placement` adds what they prefer.
     """
 
     obj: JsonDict
@@ -88,6 +88,8 @@ class PodInfo:
     requests: Mapping[str, int]
     scored: tuple[int, int]
     placement: bytes
+    tolerating: bytes
+    selecting: bytes
     node_selector: Mapping[str, str]
     node_affinity: JsonObject | None
     preferred_nodes: tuple[JsonObject, ...]
@@ -150,6 +152,7 @@ def pod_info(
         *(read.term(t["podAffinityTerm"], t["weight"]) for t in near.get(wished) or ()),
         *(read.term(t["podAffinityTerm"], -t["weight"]) for t in far.get(wished) or ()),
     )
+    selecting, tolerating = _bytes([selector, required]), _bytes(tolerations)
     return PodInfo(
         obj=obj,
         key=key,
@@ -159,9 +162,9 @@ def pod_info(
         created=_time(metadata.get("creationTimestamp")),
         requests=requests,
         scored=_scored(spec, claimed),
-        placement=orjson.dumps(
-            [selector, required, preferred, tolerations], option=orjson.OPT_SORT_KEYS
-        ),
+        placement=b"\n".join((selecting, tolerating, _bytes(preferred))),
+        tolerating=tolerating,
+        selecting=selecting,
         node_selector=selector,
         node_affinity=required,
         preferred_nodes=tuple(preferred),
@@ -241,6 +244,10 @@ class _TermReader:
             if name in self.labels
         ]
         return labels.Selector((*found.requirements, *own)) if own else found
+
+
+def _bytes(value: object) -> bytes:
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
 
 
 # A term without a selector selects no pod.

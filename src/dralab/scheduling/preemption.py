@@ -13,15 +13,18 @@ from dralab.kernel.clock import from_rfc3339
 from dralab.objects.budgets import covers, disruptions_allowed
 from dralab.objects.claims import allocation_of, consumers_of
 from dralab.objects.metadata import NamespacedName, is_deleting, key_of, status_of, uid_of
-from dralab.scheduling import filters, topology
-from dralab.scheduling.cycle import ClusterState, NominatedPod, on_node
+from dralab.scheduling.cycle import on_node
 from dralab.scheduling.demands import BlockedPod, PodDemand
 from dralab.scheduling.devices import LentDevices
+from dralab.scheduling.filters import FILTERS, possible
 from dralab.scheduling.pods import PodInfo
+from dralab.scheduling.state import ClusterState, NominatedPod
 from dralab.values.json_types import JsonDict
 
 # Upstream compares 10 % of the nodes, at least 100 of them.
 LEAST_CANDIDATES: Final = 100
+# What victims may change; their devices are lent, and the allocator is asked.
+BY_PODS: Final = [each for each in FILTERS if each.by_pods and each.plugin != "DynamicResources"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,18 +60,11 @@ def eviction_for(
         _still_leaving(state, pod, promised.node) or _still_held(state, promised)
     ):
         return None
-    possible = table.live & state.filters.mask(pod)
-    for _, mask in state.volume_rules(demand):
-        possible &= mask
-    held = tuple(item for item in demand.claims if item.allocation is not None)
-    reached = state.devices.candidates(PodDemand(claims=held))
-    if reached is not None:
-        possible = possible & reached
-    free = state.devices.candidates(demand)
+    free = state.devices.feasible(demand)
     allowed = [(budget, disruptions_allowed(budget)) for budget in budgets]
     most = max(LEAST_CANDIDATES, table.count // 10)
     found: list[tuple[tuple[int, ...], Eviction]] = []
-    for row in possible.nonzero()[0].tolist():
+    for row in possible(state, pod, demand).nonzero()[0].tolist():
         if free is not None and not free[row] and not _hold_devices(state, pod, row):
             continue
         eviction = _on_node(state, pod, demand, row, allowed)
@@ -119,15 +115,7 @@ def _on_node(
 
 def _fitting(state: ClusterState, pod: PodInfo, demand: PodDemand, row: int) -> PodInfo | None:
     """Return a pod with what its devices take of a node, if it fits there; else None."""
-    table = state.table
-    if filters.lacking(table, pod, row, frozenset(demand.extended)):
-        return None
-    ports = filters.ports_free(table, pod)
-    if ports is not None and not ports[row]:
-        return None
-    if topology.is_bound_by_pods(table, pod) and not all(
-        bool(mask[row]) for _, mask in topology.restrictions(table, state.filters, pod)
-    ):
+    if any(each.at(state, pod, demand, row) for each in BY_PODS):
         return None
     if not (demand.claims or demand.extended):
         return pod

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from dralab.allocation.backlog import DEFAULT_NAMESPACE, Backlog, Key
 from dralab.objects.claims import PodClaim, is_shared, pod_claims
 from dralab.objects.extended_resources import classes_by_resource
 from dralab.objects.metadata import (
@@ -27,8 +26,10 @@ from dralab.objects.nodes import PODS, offered
 from dralab.objects.pods import is_finished
 from dralab.objects.requests import pod_requests
 from dralab.objects.slices import devices_of
+from dralab.scheduling.backlog import DEFAULT_NAMESPACE, Backlog, Key
 from dralab.scheduling.nodes import NodeTable
 from dralab.scheduling.pods import PodInfo, pod_info
+from dralab.scheduling.reasons import Reason
 from dralab.scheduling.volumes import Volumes
 from dralab.values import labels
 from dralab.values.json_types import JsonDict, JsonObject
@@ -142,7 +143,7 @@ class ClusterObjects:
         namespace = key_of(pod).namespace
         name = self._backlog.owner_of_claim(item, pod, namespace)
         found = self._backlog.claim_of(item, namespace, name)
-        if found is None or isinstance(found, str):
+        if found is None or isinstance(found, Reason):
             return ""
         group = self._groups.get(NamespacedName(namespace, name))
         shared = group is not None and is_shared(item, group)

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from dralab.scheduling.filters import NodeFilter
+from dralab.scheduling.node_rules import NodeRules
 from dralab.scheduling.nodes import Mask, NodeTable, Numbers, Scores
 from dralab.scheduling.pods import PodInfo, SpreadRule
 from dralab.scheduling.topology import counted_nodes, per_domain, spread_out
@@ -37,7 +37,7 @@ class ScoredNodes(Protocol):
         ...
 
     @property
-    def filters(self) -> NodeFilter:
+    def node_rules(self) -> NodeRules:
         """What depends on the node and the kind of pod alone."""
         ...
 
@@ -120,7 +120,7 @@ def _evenness(used: Numbers, offer: Numbers) -> Numbers:
 
 def _taints(state: ScoredNodes, pod: PodInfo, fitting: Mask) -> Numbers | None:
     """Return points for few taints that the pod would rather avoid."""
-    avoided = state.filters.avoided_taints(pod, fitting)
+    avoided = state.node_rules.avoided_taints(pod, fitting)
     most = int(avoided[fitting].max(initial=0))
     return None if not most else MOST - MOST * avoided // most
 
@@ -129,7 +129,7 @@ def _node_affinity(state: ScoredNodes, pod: PodInfo, fitting: Mask) -> Numbers |
     """Return points for the weights of the preferred terms that a node meets."""
     if not pod.preferred_nodes:
         return None
-    weights = state.filters.preferred_weights(pod, fitting)
+    weights = state.node_rules.preferred_weights(pod, fitting)
     most = int(weights[fitting].max(initial=0))
     return None if not most else MOST * weights // most
 
@@ -165,7 +165,7 @@ def _crowd(
     if rule.key == HOSTNAME:
         return matching, int(among.sum())
     count, ids = table.domains(rule.key)
-    counted = labelled & counted_nodes(table, state.filters, pod, rule)
+    counted = labelled & counted_nodes(table, state.node_rules, pod, rule)
     sums = per_domain(count, ids, np.where(counted, matching, 0))
     return spread_out(sums, ids), len(np.unique(ids[among]))
 

@@ -1,39 +1,44 @@
-"""A set of Kubernetes objects as a cluster: pending claims, and the devices they may get.
+"""A set of Kubernetes objects as a cluster: what waits for devices, where it would go, or why not.
 
 For commands that answer questions about files or about a cluster that is only read: pods (and those
 of workloads) with claims and templates, also those of their PodGroup, claims alone, extended
-resources of pods, nodes or what slices say of them, DeviceTaintRules. Allocations that are found
-become part of the snapshot. In a live cluster the scheduler does this; it shares the allocator but
-not this module. What waits is left to `backlog`.
+resources of pods, nodes or what slices say of them, DeviceTaintRules. Which node, which devices and
+why not is the answer of the model, the same as the live scheduler's; what was placed stays placed.
+What waits is left to `backlog`.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Final
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
 
 from dralab.allocation import v1
-from dralab.allocation.allocator import numbered_shares
-from dralab.allocation.backlog import Backlog, Pending, key
 from dralab.allocation.fleet import Fleet
 from dralab.allocation.inventory.placements import DevicePlacement
 from dralab.allocation.optimum import Optimum, allocate_batch
 from dralab.allocation.policy.policies import Policy
 from dralab.allocation.pools import SliceCatalog
-from dralab.allocation.problem import AllocationFeatures, InUse, Node, Problem
-from dralab.allocation.selectors import CelSelectorCompiler
-from dralab.objects.claims import allocation_of
-from dralab.objects.device_taints import rule_selects
-from dralab.objects.extended_resources import classes_by_resource
-from dralab.objects.metadata import spec_of, status_of
-from dralab.objects.nodes import NodeFilters, UnfitReason, is_unschedulable
-from dralab.objects.slices import devices_of, pool_of
-from dralab.objects.taints import UNSCHEDULABLE, tolerates
-from dralab.scheduling.pod_rules import PodRules
-from dralab.values.json_types import JsonDict
-from dralab.values.labels import node_selector_accepts
+from dralab.allocation.problem import AllocationFeatures, InUse, Node, Problem, Slice
+from dralab.objects.claims import allocation_of, consumer_of
+from dralab.objects.extended_resources import synthetic_claim
+from dralab.objects.metadata import NamespacedName, status_of
+from dralab.objects.nodes import is_unschedulable
+from dralab.scheduling.allocatable import ClaimPlan
+from dralab.scheduling.backlog import Backlog, Pending, key
+from dralab.scheduling.cycle import schedule
+from dralab.scheduling.demands import BlockedPod, PodDemand
+from dralab.scheduling.filters import FILTERS, Reasons, filters_of, passing, reasons_by_node
+from dralab.scheduling.model import ClusterModel
+from dralab.scheduling.nodes import Mask
+from dralab.scheduling.pods import PodInfo
+from dralab.scheduling.reasons import Reason
+from dralab.scheduling.state import PodPlacement, Refusal
+from dralab.values.json_types import JsonDict, JsonObject
 
-CLAIM_ELSEWHERE: Final = "node(s) cannot use the devices of an allocated claim"
+ENTRY: Final = "claim"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +48,7 @@ class Placed:
     pending: Pending
     node: str
     allocations: Sequence[JsonDict]
+    decision: PodPlacement
 
     def objects(self) -> list[JsonDict]:
         """Return the claims with their `status.allocation`."""
@@ -53,50 +59,50 @@ class Placed:
 
 
 class Snapshot:
-    """Objects of resource.k8s.io/v1 and core/v1, checked and defaulted, as one cluster.
-
-    With `rules` other pods and volumes decide, too, which nodes a pod may use.
-    """
+    """Objects of resource.k8s.io/v1 and core/v1, checked and defaulted, as one cluster."""
 
     def __init__(
-        self,
-        objects: Iterable[JsonDict],
-        features: AllocationFeatures | None = None,
-        *,
-        rules: PodRules | None = None,
+        self, objects: Iterable[JsonDict], features: AllocationFeatures | None = None
     ) -> None:
         self.features = features or AllocationFeatures()
-        self.rules = rules
+        given = list(objects)
         self.by_kind: dict[str, list[JsonDict]] = {}
-        for item in objects:
+        for item in given:
             self.by_kind.setdefault(str(item.get("kind")), []).append(item)
-        self.reader = v1.V1Reader(CelSelectorCompiler(), keeps=True)
-        taints = self.by_kind.get("DeviceTaintRule", [])
-        published = [_tainted(item, taints) for item in self.by_kind.get("ResourceSlice", ())]
-        self.slices = tuple(self.reader.slice(item) for item in published)
-        self.catalog = SliceCatalog(self.slices)
         self.claims = {key(item): item for item in self.by_kind.get("ResourceClaim", ())}
-        self._shares = numbered_shares()
+        self.model = ClusterModel(given, features=self.features, completing=False)
+        self.provided = self.model.provided
+        self.backlog = Backlog(self.by_kind, self.claims, self.provided)
         self._in_use: InUse | None = None
         self._users: list[tuple[JsonDict, Pending]] | None = None
-        self._given = {share.share for share in self.in_use.shares}
-        self.provided = classes_by_resource(self.by_kind.get("DeviceClass", ()))
-        nodes = self._nodes()
-        self.backlog = Backlog(self.by_kind, self.claims, self.provided)
-        self.filters = NodeFilters(nodes, self.by_kind.get("Pod", ()), provided=self.provided)
-        self.fleet = Fleet(
-            self._with_cordoned(nodes),
-            self.slices,
-            self.by_kind.get("DeviceClass", ()),
-            features=self.features,
-            reader=self.reader,
-            share_ids=self._new_share,
-        )
-        self.fleet.mark_all_in_use(
-            allocation
-            for claim in self.claims.values()
-            if (allocation := allocation_of(claim)) is not None
-        )
+        self._infos: dict[int, tuple[JsonObject, PodInfo]] = {}
+
+    # --- what is there
+
+    @property
+    def reader(self) -> v1.V1Reader:
+        """The reader of claims, classes and slices; it keeps their wire forms."""
+        return self.model.reader
+
+    @property
+    def fleet(self) -> Fleet:
+        """The devices and what is in use of them."""
+        return self.model.devices.fleet
+
+    @property
+    def catalog(self) -> SliceCatalog:
+        """The slices by pool."""
+        return self.model.devices.catalog
+
+    @property
+    def slices(self) -> tuple[Slice, ...]:
+        """The slices, with the taints of DeviceTaintRules."""
+        return self.model.devices.slices
+
+    @cached_property
+    def nodes(self) -> dict[str, JsonDict]:
+        """The nodes by name; without Node objects those that slices and pods name."""
+        return {node["metadata"]["name"]: node for node in self.model.objects.nodes}
 
     @property
     def in_use(self) -> InUse:
@@ -107,20 +113,20 @@ class Snapshot:
 
     def pending(self) -> list[Pending]:
         """Return everything that wants devices: pods in their order, then claims of no pod."""
-        found = self.backlog.pending(list(self.fleet.number_of))
-        if self.rules is None:
-            return found
-        return [
-            replace(each, missing=self.rules.blocked(each.pod))
-            if each.kind == "pod" and not each.missing
-            else each
-            for each in found
-        ]
+        return self.backlog.pending(list(self.nodes))
+
+    def pending_of(self, pod: JsonDict) -> Pending:
+        """Return a pod with what it wants, whether it waits or not."""
+        found = self.backlog.of_pod(pod)
+        if found is not None:
+            return self.refreshed(found)
+        namespace, name = key(pod)
+        return Pending(kind="pod", namespace=namespace, name=name, claims=(), pod=pod)
 
     def users(self) -> Sequence[tuple[JsonDict, Pending]]:
         """Return the pods that have claims, running ones too, with their claims."""
         if self._users is None:
-            pods = self.backlog.pods(list(self.fleet.number_of))
+            pods = self.backlog.pods(list(self.nodes))
             found = ((pod, self.backlog.of_pod(pod)) for pod in pods)
             self._users = [(pod, user) for pod, user in found if user is not None]
         return self._users
@@ -150,74 +156,210 @@ class Snapshot:
             features=self.features,
         )
 
-    def candidates(self, pending: Pending, only: str = "") -> list[Node]:
-        """Return the nodes that may run a pod, as the scheduler filters them, with its claims."""
-        return [
-            node
-            for node in self.fleet.nodes
-            if (not only or node.name == only)
-            and not self.refusals(pending, node.name)
-            and all(_reaches(claim, node) for claim in pending.allocated)
-        ]
+    # --- which node, and why not
 
-    def unfit(self, pending: Pending, only: str = "") -> list[str]:
-        """Return why nodes may not run a pod whatever their devices, node by node.
+    def info(self, pending: Pending) -> PodInfo:
+        """Return what is pending as the scheduler reads it.
 
-        A node that lacks several resources has a reason for each, as with kube-scheduler.
+        A claim alone stands for a pod of its name that requests nothing and tolerates nothing.
         """
-        nodes = self.unfit_nodes(pending, only)
-        return [str(reason) for reasons in nodes.values() for reason in reasons]
+        pod: JsonObject = pending.pod if pending.kind == "pod" else _pod_of(pending)
+        known = self._infos.get(id(pending.pod))
+        if known is None or known[0] is not pod:
+            known = (pod, self.model.info(self.model.objects.pod(pod)))
+            if pending.kind == "pod":
+                self._infos[id(pod)] = known
+        return known[1]
 
-    def unfit_nodes(self, pending: Pending, only: str = "") -> dict[str, list[UnfitReason | str]]:
-        """Return the nodes that may not run a pod whatever their devices, each with its reasons."""
-        reached = {node.name: node for node in self.fleet.nodes}
-        found: dict[str, list[UnfitReason | str]] = {}
-        for name in self.filters.nodes:
-            if only and name != only:
-                continue
-            refusals: list[UnfitReason | str] = list(self.refusals(pending, name))
-            if not refusals and name in reached:
-                node = reached[name]
-                if not all(_reaches(claim, node) for claim in pending.allocated):
-                    refusals.append(CLAIM_ELSEWHERE)
-            if refusals:
-                found[name] = refusals
+    def demand(self, pending: Pending) -> PodDemand | BlockedPod:
+        """Return what is demanded, or why it cannot be tried on any node."""
+        return self.model.state.demands.demand_of(self.info(pending))
+
+    def blocked(self, pending: Pending) -> Reason | None:
+        """Return why something cannot be tried on any node; None where it can."""
+        found = self.demand(pending)
+        return found.reason if isinstance(found, BlockedPod) else None
+
+    def candidates(self, pending: Pending, only: str = "") -> list[Node]:
+        """Return the nodes that may run a pod, whatever their free devices are."""
+        mask = self._usable(pending, only)
+        return [self.node(name) for name, row in self.model.state.table.row_of.items() if mask[row]]
+
+    def _usable(self, pending: Pending, only: str = "") -> Mask:
+        state = self.model.state
+        mask = passing(state, self.info(pending), self._held(pending))
+        if only:
+            mask &= self._named(only)
+        return mask
+
+    def _held(self, pending: Pending) -> PodDemand:
+        """Return what is demanded besides new devices: nobody is asked for those."""
+        found = self.demand(pending)
+        if isinstance(found, BlockedPod):
+            return PodDemand()
+        names = {key(claim) for claim in pending.allocated}
+        held = tuple(
+            item for item in found.claims if item.allocation is not None and item.key in names
+        )
+        return PodDemand(claims=held, extended=found.extended, volumes=found.volumes)
+
+    def _named(self, name: str) -> Mask:
+        found = np.zeros(self.model.state.table.size, dtype=bool)
+        row = self.model.state.table.row_of.get(name)
+        if row is not None:
+            found[row] = True
         return found
+
+    def unfit_nodes(
+        self, pending: Pending, only: str = "", *, every: bool = False
+    ) -> dict[str, Reasons]:
+        """Return the nodes that may not run a pod whatever their free devices, each with why.
+
+        The reasons are those of the first filter that a node fails, as kube-scheduler tells them,
+        or of `every` filter.
+        """
+        found = reasons_by_node(
+            self.model.state, self.info(pending), self._held(pending), every=every
+        )
+        return {name: why for name, why in found.items() if not only or name == only}
+
+    def refusals(self, pending: Pending, node: str) -> Reasons:
+        """Return why one node may not run a pod whatever its free devices: the first filter's."""
+        state, info, held = self.model.state, self.info(pending), self._held(pending)
+        row = state.table.row_of[node]
+        for each in filters_of(info):
+            if found := each.at(state, info, held, row):
+                return found
+        return ()
+
+    def shortages(self, pending: Pending, node: str) -> list[tuple[str, int, int]]:
+        """Return what a node has too little of for a pod: (resource, needed, free), base units."""
+        state, info, held = self.model.state, self.info(pending), self._held(pending)
+        row = state.table.row_of[node]
+        fit = next(each for each in FILTERS if each.plugin == "NodeResourcesFit")
+        short = [each.subject or "pods" for each in fit.at(state, info, held, row)]
+        needed = {"pods": 1, **info.requests}
+        return [(name, needed[name], int(state.table.free(name)[row])) for name in short]
 
     def node(self, name: str) -> Node:
         """Return a node as far as devices care, cordoned ones too."""
-        return v1.node(self.filters.nodes[name])
+        return self.model.devices.node(self.model.state.table.row_of[name])
 
-    def refusals(self, pending: Pending, node: str) -> list[UnfitReason]:
-        """Return why a node may not run a pod whatever its devices: the first rule that it breaks.
+    # --- placing
 
-        A node that lacks several resources has a reason for each.
+    def decide(self, pending: Pending, only: str = "") -> PodPlacement | Refusal:
+        """Return what the scheduler would decide now; with `only`, were there only that node.
+
+        A pod of a gang is decided with the others of its gang.
         """
-        if pending.kind == "pod":
-            found = self.filters.refusals(pending.pod, node)
-            if found or self.rules is None:
-                return found
-            broken = self.rules.refusal(pending.pod, node)
-            return [] if broken is None else [broken]
-        # A claim alone stands for a pod that tolerates nothing.
-        cordoned = is_unschedulable(self.filters.nodes[node])
-        return [UnfitReason("NodeUnschedulable")] if cordoned else []
+        info = self.info(pending)
+        if info.uid in self.model.running:
+            with self.model.tentatively():
+                self.model.take_away(info.uid)
+                return schedule(self.model.state, info)
+        if info.group and not only:
+            return self.model.decide_with_group(info)
+        return schedule(self.model.state, info, self._named(only) if only else None)
 
     def place(
-        self, pending: Pending, nodes: Sequence[Node], policy: Policy | None = None
+        self, pending: Pending, policy: Policy | None = None, only: str = ""
     ) -> Placed | None:
-        """Return where what is pending can be served, None if it cannot be; take nothing yet.
+        """Return where what is pending goes, None if nowhere; take nothing yet.
 
-        Without a policy the first of the nodes that fits is taken, with Kubernetes' choice of
-        devices there.
+        Without a policy that is the scheduler's decision. A policy chooses node and devices by
+        their cost, among the nodes that the filters leave.
         """
-        candidates = self.fleet.candidates_of(node.name for node in nodes)
+        if policy is None:
+            decided = self.decide(pending, only)
+            return self.placed(pending, decided) if isinstance(decided, PodPlacement) else None
+        mask = self._usable(pending, only)
+        candidates = int.from_bytes(np.packbits(mask, bitorder="little").tobytes(), "little")
         found = self.fleet.allocate(pending.claims, candidates, policy)
         if not isinstance(found, DevicePlacement):
             return None
         for allocation in found.allocations:
             self.fleet.release(allocation)
-        return Placed(pending=pending, node=found.node, allocations=found.allocations)
+        return self._with_devices(pending, found)
+
+    def placed(self, pending: Pending, decided: PodPlacement) -> Placed:
+        """Return a decision with the claims as they are written."""
+        by_name = {plan.claim["metadata"].get("name"): plan.allocation for plan in decided.plans}
+        # The claim for extended resources is named when it is made.
+        allocations = [
+            dict(by_name.get(claim["metadata"]["name"]) or by_name[None])
+            for claim in pending.claims
+        ]
+        return Placed(pending=pending, node=decided.node, allocations=allocations, decision=decided)
+
+    def _with_devices(self, pending: Pending, found: DevicePlacement) -> Placed | None:
+        """Return a place with devices that a policy chose; None where they take too much."""
+        info, demand = self.info(pending), self.demand(pending)
+        extended = {} if isinstance(demand, BlockedPod) else demand.extended
+        wire, mappings = synthetic_claim(info.obj, extended)
+        plans = []
+        for claim, allocation in zip(pending.claims, found.allocations, strict=True):
+            known = self.model.claims.get(NamespacedName(*key(claim)))
+            # The claim for extended resources is named when it is made.
+            chosen = (wire, tuple(mappings)) if known is None else (known, ())
+            plans.append(ClaimPlan(chosen[0], consumer_of(info.obj), allocation, chosen[1]))
+        plans += [
+            ClaimPlan(item.claim, item.consumer, item.allocation)
+            for item in self._held(pending).claims
+            if item.allocation is not None
+        ]
+        charged = self.model.devices.charged(info, plans)
+        if not isinstance(charged, PodInfo):
+            return None
+        decision = PodPlacement(charged, found.node, tuple(plans))
+        return Placed(
+            pending=pending, node=found.node, allocations=found.allocations, decision=decision
+        )
+
+    def accept(self, placed: Placed) -> None:
+        """Let a place be taken from now on, with its devices."""
+        for claim in placed.objects():
+            self.claims[key(claim)] = claim
+        self._in_use = None
+        self._users = None
+        if placed.decision.pod.uid in self.model.running:
+            self.model.take_away(placed.decision.pod.uid)
+        self.model.place(placed.decision)
+
+    def alone(self) -> list[Pending]:
+        """Return what is pending that shares no claim with others and may go to every node.
+
+        Cordoned nodes do not count. All of them together may go to any node: none keeps another
+        from its room.
+        """
+        pending = self.pending()
+        uses = Counter(key(claim) for each in pending for claim in each.claims)
+        table = self.model.state.table
+        everywhere = self._open()
+        found: list[Pending] = []
+        total: Counter[str] = Counter()
+        for each in pending:
+            if (
+                not each.claims
+                or each.missing
+                or each.allocated
+                or any(uses[key(claim)] > 1 for claim in each.claims)
+                or self.blocked(each) is not None
+                or self.info(each).group
+                or not (self._usable(each) >= everywhere).all()
+            ):
+                continue
+            more = total + Counter({"pods": 1, **self.info(each).requests})
+            if all((table.free(name)[everywhere] >= n).all() for name, n in more.items() if n):
+                total = more
+                found.append(each)
+        return found
+
+    def _open(self) -> Mask:
+        table = self.model.state.table
+        found = table.live.copy()
+        for row in table.row_of.values():
+            found[row] &= not is_unschedulable(table.objects[row] or {})
+        return found
 
     def place_batch(self, batch: Sequence[Pending]) -> tuple[list[Placed | None], Optimum]:
         """Serve as many of a batch as possible and take their devices; any node will do for each.
@@ -225,122 +367,29 @@ class Snapshot:
         Returns per pending its place, None if it has none, and the proof of how good that is.
         MissingSolverError without OR-Tools.
         """
-        optimum = allocate_batch(self.fleet, [each.claims for each in batch])
+        fleet, everywhere = self.fleet.copied(), self._open()
+        for row in self.model.state.table.row_of.values():
+            if not everywhere[row]:
+                fleet.remove_node(row)
+        optimum = allocate_batch(fleet, [each.claims for each in batch])
         places: list[Placed | None] = []
         for each, found in zip(batch, optimum.placements, strict=True):
-            if found is None:
-                places.append(None)
-                continue
-            placed = Placed(pending=each, node=found.node, allocations=found.allocations)
-            self.claims.update((key(claim), claim) for claim in placed.objects())
-            self._in_use = None
-            self._users = None
-            self.note_pod(each.pod, found.node)
+            placed = None if found is None else self._with_devices(each, found)
+            if placed is not None:
+                self.accept(placed)
             places.append(placed)
         return places, optimum
 
-    def alone(self) -> list[Pending]:
-        """Return what is pending that shares no claim with others and may go to every node.
 
-        All of them together may go to any node: none keeps another from its room.
-        """
-        pending = self.pending()
-        uses = Counter(key(claim) for each in pending for claim in each.claims)
-        found: list[Pending] = []
-        for each in pending:
-            if (
-                each.claims
-                and not each.missing
-                and not each.allocated
-                and all(uses[key(claim)] == 1 for claim in each.claims)
-                and len(self.candidates(each)) == len(self.fleet.nodes)
-                and self._have_room([*found, each])
-            ):
-                found.append(each)
-        return found
-
-    def _have_room(self, batch: Sequence[Pending]) -> bool:
-        pods = [each.pod for each in batch if each.kind == "pod"]
-        return all(self.filters.fits_beside(pods, node.name) for node in self.fleet.nodes)
-
-    def note_pod(self, pod: Mapping[str, Any], node: str) -> None:
-        """Take it that a pod runs on a node; nothing is noted of a claim that has no pod."""
-        if pod:
-            self.filters.count_pod(pod, node)
-            if self.rules is not None:
-                self.rules.note_pod(pod, node)
-
-    def note_claims(self, claims: Iterable[JsonDict]) -> None:
-        """Take it that these claims are as they are now: what they were given is in use."""
-        for claim in claims:
-            known = self.claims.get(key(claim))
-            if known is None or not allocation_of(known):
-                self._hold(claim)
-            self.claims[key(claim)] = claim
-            self._in_use = None
-            self._users = None
-
-    def _hold(self, claim: JsonDict) -> None:
-        """Mark what an allocated claim of the input holds; devices of no pool here hold nothing."""
-        allocation = allocation_of(claim)
-        if allocation is not None and allocation.get("devices"):
-            self.fleet.mark_in_use(allocation)
-
-    def _new_share(self) -> str:
-        """Return the next share id that no object has."""
-        while True:
-            share = self._shares()
-            if share not in self._given:
-                return share
-
-    def _nodes(self) -> list[JsonDict]:
-        given = self.by_kind.get("Node", [])
-        if given:
-            return given
-        names = {each.node_scope.node for each in self.slices if each.node_scope.node}
-        names |= {
-            device.node_scope.node
-            for each in self.slices
-            if each.per_device_scope
-            for device in each.devices
-            if device.node_scope.node
-        }
-        if not names and self.slices:
-            # Only devices of the network: any node would do, so there is one.
-            names = {"any-node"}
-        return [{"metadata": {"name": name}} for name in sorted(names)]
-
-    def _with_cordoned(self, nodes: list[JsonDict]) -> list[JsonDict]:
-        """Return the nodes of the fleet: cordoned ones only where some pod goes to such."""
-        taking = [node for node in nodes if not is_unschedulable(node)]
-        # All pods are looked at, so once: not for each cordoned node.
-        if len(taking) == len(nodes) or any(
-            tolerates(spec_of(pod).get("tolerations") or (), UNSCHEDULABLE)
-            for pod in self.backlog.templates()
-        ):
-            return nodes
-        return taking
-
-
-def _tainted(item: JsonDict, rules: Sequence[JsonDict]) -> JsonDict:
-    """Return a slice with the taints of DeviceTaintRules among those of its devices."""
-    spec, pool = item["spec"], pool_of(item)
-    added: dict[str, list[JsonDict]] = {}
-    for rule in rules:
-        for device in devices_of(item):
-            if rule_selects(rule, *pool, device["name"]):
-                added.setdefault(device["name"], []).append(rule["spec"]["taint"])
-    if not added:
-        return item
-    devices = [
-        device | {"taints": [*(device.get("taints") or ()), *added[device["name"]]]}
-        if device["name"] in added
-        else device
-        for device in spec["devices"]
-    ]
-    return item | {"spec": spec | {"devices": devices}}
-
-
-def _reaches(claim: JsonDict, node: Node) -> bool:
-    selector = (allocation_of(claim) or {}).get("nodeSelector")
-    return selector is None or node_selector_accepts(selector, node.labels, node.name)
+def _pod_of(pending: Pending) -> JsonDict:
+    """Return the pod that a claim alone stands for."""
+    [claim] = (*pending.claims, *pending.allocated)
+    name = claim["metadata"]["name"]
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": pending.namespace,
+            "uid": f"claim/{pending.namespace}/{name}",
+        },
+        "spec": {"resourceClaims": [{"name": ENTRY, "resourceClaimName": name}]},
+    }

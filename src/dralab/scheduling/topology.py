@@ -11,37 +11,49 @@ from numpy.typing import NDArray
 
 from dralab.objects.nodes import selects
 from dralab.objects.taints import REPELLING, taints_of, untolerated
-from dralab.scheduling.filters import NodeFilter
+from dralab.scheduling.node_rules import NodeRules
 from dralab.scheduling.nodes import Mask, NodeTable, Numbers
 from dralab.scheduling.pods import PodInfo, SpreadRule
+from dralab.scheduling.reasons import (
+    NO_SPREAD_LABEL,
+    NOT_NEAR,
+    REPELLED,
+    TOO_NEAR,
+    TOO_UNEVEN,
+    Reason,
+)
 
-NO_AFFINITY = "node(s) didn't match pod affinity rules"
-NO_ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"
-REPELLED = "node(s) didn't satisfy existing pods anti-affinity rules"
-NO_SPREAD = "node(s) didn't match pod topology spread constraints"
-NO_LABEL = "node(s) didn't match pod topology spread constraints (missing required label)"
 
-
-def restrictions(table: NodeTable, filters: NodeFilter, pod: PodInfo) -> list[tuple[str, Mask]]:
-    """Return, for each rule that binds the pod, its sentence and the nodes that it leaves."""
-    found = _spread(table, filters, pod)
+def affinity_rules(table: NodeTable, pod: PodInfo) -> list[tuple[Reason, Mask]]:
+    """Return, for each rule about pods beside it that binds a pod, the nodes that it leaves."""
+    found: list[tuple[Reason, Mask]] = []
     if pod.affinity:
-        found.append((NO_AFFINITY, _near(table, pod)))
+        found.append((Reason(NOT_NEAR), _near(table, pod)))
     for term in pod.anti_affinity:
         count, ids = table.domains(term.key)
         taken = per_domain(count, ids, table.matching(term.matcher)) > 0
-        found.append((NO_ANTI_AFFINITY, ~spread_out(taken, ids)))
+        found.append((Reason(TOO_NEAR), ~spread_out(taken, ids)))
     for (matcher, key), carried in list(table.repelling.items()):
         if matcher.accepts(pod):
             count, ids = table.domains(key)
             taken = per_domain(count, ids, carried[: table.size]) > 0
-            found.append((REPELLED, ~spread_out(taken, ids)))
+            found.append((Reason(REPELLED), ~spread_out(taken, ids)))
     return found
 
 
-def is_bound_by_pods(table: NodeTable, pod: PodInfo) -> bool:
-    """Return whether other pods restrict where the pod may go."""
-    return bool(pod.affinity or pod.anti_affinity or pod.spread or table.repelling)
+def spread_rules(table: NodeTable, rules: NodeRules, pod: PodInfo) -> list[tuple[Reason, Mask]]:
+    """Return, for each spread constraint that binds a pod, the nodes that it leaves."""
+    hard = [rule for rule in pod.spread if rule.hard]
+    if not hard:
+        return []
+    labelled = np.ones(table.size, dtype=bool)
+    for rule in hard:
+        labelled &= table.domains(rule.key)[1] >= 0
+    found = [(Reason(NO_SPREAD_LABEL), labelled)]
+    found += [
+        (Reason(TOO_UNEVEN), _within_skew(table, rules, pod, rule, labelled)) for rule in hard
+    ]
+    return found
 
 
 def is_awaited(pod: PodInfo, newcomer: PodInfo) -> bool:
@@ -66,23 +78,11 @@ def _near(table: NodeTable, pod: PodInfo) -> Mask:
     return found
 
 
-def _spread(table: NodeTable, filters: NodeFilter, pod: PodInfo) -> list[tuple[str, Mask]]:
-    hard = [rule for rule in pod.spread if rule.hard]
-    if not hard:
-        return []
-    labelled = np.ones(table.size, dtype=bool)
-    for rule in hard:
-        labelled &= table.domains(rule.key)[1] >= 0
-    found = [(NO_LABEL, labelled)]
-    found += [(NO_SPREAD, _within_skew(table, filters, pod, rule, labelled)) for rule in hard]
-    return found
-
-
 def _within_skew(
-    table: NodeTable, filters: NodeFilter, pod: PodInfo, rule: SpreadRule, labelled: Mask
+    table: NodeTable, rules: NodeRules, pod: PodInfo, rule: SpreadRule, labelled: Mask
 ) -> Mask:
     count, ids = table.domains(rule.key)
-    eligible = table.live & labelled & counted_nodes(table, filters, pod, rule)
+    eligible = table.live & labelled & counted_nodes(table, rules, pod, rule)
     counts = per_domain(count, ids, np.where(eligible, table.matching(rule.matcher), 0))
     present = np.bincount(ids[eligible], minlength=count)[:count] > 0
     domains = int(present.sum())
@@ -93,10 +93,10 @@ def _within_skew(
     return spread_out(counts + own - least <= rule.max_skew, ids)
 
 
-def counted_nodes(table: NodeTable, filters: NodeFilter, pod: PodInfo, rule: SpreadRule) -> Mask:
+def counted_nodes(table: NodeTable, rules: NodeRules, pod: PodInfo, rule: SpreadRule) -> Mask:
     """Return the nodes whose pods count for a rule: by default those the affinity accepts."""
     if rule.honor_affinity and rule.honor_taints:
-        return filters.mask(pod)
+        return rules.mask(pod)
     chooses = rule.honor_affinity and (pod.node_selector or pod.node_affinity is not None)
     if not rule.honor_taints and not chooses:
         return np.ones(table.size, dtype=bool)

@@ -8,7 +8,7 @@ with the pod's node, a volume that is there, or is left to its provisioner by th
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -23,18 +23,22 @@ from dralab.objects.metadata import (
 )
 from dralab.scheduling.nodes import Mask, NodeTable
 from dralab.scheduling.pods import PodInfo
+from dralab.scheduling.reasons import (
+    NO_VOLUME,
+    NO_VOLUME_ZONE,
+    VOLUME_CLAIM_DELETED,
+    VOLUME_CLAIM_NOT_CREATED,
+    VOLUME_CLAIM_NOT_FOUND,
+    VOLUME_CLAIM_NOT_OWNED,
+    VOLUME_ELSEWHERE,
+    VOLUME_IN_USE,
+    VOLUME_LOST,
+    VOLUME_UNBOUND,
+    Reason,
+)
 from dralab.values import labels
 from dralab.values.json_types import JsonDict
 from dralab.values.quantity import parse_any
-
-UNBOUND: Final = "pod has unbound immediate PersistentVolumeClaims"
-ELSEWHERE: Final = "node(s) didn't match PersistentVolume's node affinity"
-IN_USE: Final = (
-    "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already "
-    "in-use by another pod"
-)
-NO_ZONE: Final = "node(s) had no available volume zone"
-NONE_FREE: Final = "node(s) didn't find available persistent volumes to bind"
 
 
 class VolumePlan(NamedTuple):
@@ -89,14 +93,14 @@ class Volumes:
         self._classes = classes
         self._taken: set[str] = set()
 
-    def demand_of(self, pod: PodInfo) -> VolumeDemand | str:
-        """Return what a pod needs in volumes, or why it cannot be tried, in upstream's words."""
+    def demand_of(self, pod: PodInfo) -> VolumeDemand | Reason:
+        """Return what a pod needs in volumes, or why it cannot be tried."""
         bound: list[JsonDict] = []
         waiting: list[JsonDict] = []
         claims: list[JsonDict] = []
         for name, made_for_it in pod.volume_claims:
             claim = self._claim_of(pod, name, made_for_it=made_for_it)
-            if isinstance(claim, str):
+            if isinstance(claim, Reason):
                 return claim
             claims.append(claim)
         for claim in claims:
@@ -105,7 +109,7 @@ class Volumes:
             if found is not None and rules.is_bound(claim):
                 bound.append(found)
             elif volume or not self._waits(claim):
-                return UNBOUND
+                return Reason(VOLUME_UNBOUND)
             else:
                 waiting.append(claim)
         # The largest first: a small claim may do with what is left.
@@ -113,30 +117,26 @@ class Volumes:
         alone = (key_of(claim) for claim in claims if rules.is_exclusive(claim))
         return VolumeDemand(tuple(bound), tuple(waiting), tuple(alone))
 
-    def _claim_of(self, pod: PodInfo, name: str, *, made_for_it: bool) -> JsonDict | str:
+    def _claim_of(self, pod: PodInfo, name: str, *, made_for_it: bool) -> JsonDict | Reason:
         """Return a claim of a pod, or why the pod cannot have it."""
-        claim = self._claims.get(NamespacedName(pod.key.namespace, name))
+        key = NamespacedName(pod.key.namespace, name)
+        claim = self._claims.get(key)
         if claim is None:
-            if made_for_it:
-                return (
-                    "waiting for ephemeral volume controller to create the "
-                    f'persistentvolumeclaim "{name}"'
-                )
-            return f'persistentvolumeclaim "{name}" not found'
+            missing = VOLUME_CLAIM_NOT_CREATED if made_for_it else VOLUME_CLAIM_NOT_FOUND
+            return Reason(missing, (name,))
         if status_of(claim).get("phase") == "Lost":
-            lost = f'bound to non-existent persistentvolume "{claim["spec"].get("volumeName")}"'
-            return f'persistentvolumeclaim "{name}" {lost}'
+            return Reason(VOLUME_LOST, (name, str(claim["spec"].get("volumeName"))))
         if is_deleting(claim):
-            return f'persistentvolumeclaim "{name}" is being deleted'
+            return Reason(VOLUME_CLAIM_DELETED, (name,))
         if made_for_it and pod.uid not in owner_uids(claim):
-            return f"PVC {pod.key.namespace}/{name} was not created for pod {pod.key}"
+            return Reason(VOLUME_CLAIM_NOT_OWNED, (str(key), str(pod.key)))
         return claim
 
-    def restrictions(self, demand: VolumeDemand) -> list[tuple[str, Mask]]:
-        """Return, for what a pod needs in volumes, the sentences and the nodes that are left."""
-        table, found = self._table, list[tuple[str, Mask]]()
+    def restrictions(self, demand: VolumeDemand) -> list[tuple[Reason, Mask]]:
+        """Return, for what a pod needs in volumes, the reasons and the nodes that are left."""
+        table, found = self._table, list[tuple[Reason, Mask]]()
         if demand.exclusive and self._is_used(demand.exclusive):
-            found.append((IN_USE, np.zeros(table.size, dtype=bool)))
+            found.append((Reason(VOLUME_IN_USE), np.zeros(table.size, dtype=bool)))
         selectors = [
             required
             for volume in demand.bound
@@ -149,18 +149,18 @@ class Volumes:
                     labels.node_selector_accepts(each, table.labels[row], name)
                     for each in selectors
                 )
-            found.append((ELSEWHERE, reached))
+            found.append((Reason(VOLUME_ELSEWHERE), reached))
         if demand.unbound:
             served: Mask = np.zeros(table.size, dtype=bool)
             for row in table.row_of.values():
                 served[row] = self.plans(demand, row) is not None
-            found.append((NONE_FREE, served))
+            found.append((Reason(NO_VOLUME), served))
         if any(key in labels_of(volume) for volume in demand.bound for key in rules.ZONES):
             near: Mask = np.zeros(table.size, dtype=bool)
             for row in table.row_of.values():
                 own = table.labels[row]
                 near[row] = all(rules.reaches_zone(volume, own) for volume in demand.bound)
-            found.append((NO_ZONE, near))
+            found.append((Reason(NO_VOLUME_ZONE), near))
         return found
 
     def plans(self, demand: VolumeDemand | None, row: int) -> tuple[VolumePlan, ...] | None:

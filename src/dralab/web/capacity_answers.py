@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from dralab.allocation.backlog import DEFAULT_NAMESPACE
 from dralab.api.status import ApiError
 from dralab.capacity.changes import (
     AddNodes,
@@ -23,6 +22,7 @@ from dralab.capacity.steps import steps
 from dralab.capacity.structured import structured_moves, structured_what_if
 from dralab.capacity.what_if import what_if
 from dralab.objects.metadata import NamespacedName, key_of
+from dralab.scheduling.backlog import DEFAULT_NAMESPACE
 from dralab.scheduling.model import ClusterModel
 from dralab.scheduling.snapshot import Snapshot
 from dralab.values.json_types import JsonDict

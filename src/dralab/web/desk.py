@@ -12,14 +12,13 @@ from typing import Any, Final
 import orjson
 
 from dralab import __version__
-from dralab.allocation.backlog import Pending
 from dralab.api.status import ApiError
-from dralab.capacity.placement_rules import PlacementRules
 from dralab.explanation.answers import NoResult, already_allocated, answers
 from dralab.explanation.text import ObjectFields
 from dralab.explanation.why import templates_of
 from dralab.kernel.clock import SECOND, Clock, rfc3339
 from dralab.objects.metadata import metadata_of
+from dralab.scheduling.backlog import Pending
 from dralab.scheduling.model import ClusterModel
 from dralab.scheduling.snapshot import Snapshot
 from dralab.values.json_types import JsonDict
@@ -200,8 +199,7 @@ class Desk:
             return already_allocated(reading.cluster, f"{namespace}/{name}")
         place = next(at for at, each in enumerate(reading.walk) if each is asked[0])
         if reading.walker is None or place < reading.walked:
-            rules = PlacementRules(reading.objects)
-            reading.walker, reading.walked = Snapshot(reading.objects, rules=rules), 0
+            reading.walker, reading.walked = Snapshot(reading.objects), 0
         left = reading.walk[reading.walked :]
         reading.walked = place + 1
         spots = ObjectFields(templates_of(reading.walker))
@@ -232,7 +230,7 @@ class Desk:
         if known is not None and known.version == version:
             known.revision, known.when = revision, now
             return known
-        cluster = Snapshot(objects, rules=PlacementRules(objects))
+        cluster = Snapshot(objects)
         cost = self._clock.now() - now
         self._reading = Reading(objects, version, revision, now, cost, cluster)
         return self._reading

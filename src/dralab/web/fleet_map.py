@@ -56,7 +56,7 @@ def fleet_map(cluster: Snapshot) -> dict[str, Any]:
     """
     names, drivers, pools, holders = NameList(), NameList(), NameList(), NameList()
     zones, racks = NameList(), NameList()
-    by_node: dict[str, list[DeviceColumns]] = {name: [] for name in cluster.filters.nodes}
+    by_node: dict[str, list[DeviceColumns]] = {name: [] for name in cluster.nodes}
     for row in device_rows(cluster):
         by_node.setdefault(row.node, []).append(
             (
@@ -81,7 +81,7 @@ def fleet_map(cluster: Snapshot) -> dict[str, Any]:
         "share": [], "fill": [], "flags": [],
     }  # fmt: skip
     for name, found in by_node.items():
-        node = cluster.filters.nodes.get(name, {})
+        node = cluster.nodes.get(name, {})
         labels = labels_of(node)
         nodes["name"].append(name)
         nodes["zone"].append(zones.place(str(labels.get(ZONE) or "")))

@@ -4,10 +4,10 @@ Then what its node made of them: the ids and the health that the kubelet reports
 (KEP-4680). Events are left to the source: they are read when someone asks.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from dralab.allocation.backlog import Pending, key
 from dralab.allocation.problem import DeviceId
 from dralab.explanation.funnel import funnels
 from dralab.explanation.hindsight import asked_again, why_held
@@ -15,6 +15,7 @@ from dralab.explanation.usable import usable_devices
 from dralab.explanation.why_chosen import ChosenDevice
 from dralab.objects.claims import allocation_of, claims_by_entry, consumers_of, results_of
 from dralab.objects.metadata import metadata_of, owners_of, spec_of, status_of
+from dralab.scheduling.backlog import Pending, key
 from dralab.scheduling.snapshot import Snapshot
 from dralab.values.json_types import JsonDict, JsonObject
 
@@ -43,7 +44,7 @@ def story(cluster: Snapshot, kind: str, namespace: str, name: str) -> dict[str, 
         "since": str(metadata_of(owner).get("creationTimestamp") or ""),
         "node": str(spec_of(owner).get("nodeName") or "") if found.kind == "pod" else "",
         "phase": str(status_of(owner).get("phase") or ""),
-        "missing": found.missing,
+        "missing": str(found.missing or ""),
         "owners": [f"{each.get('kind')} {each.get('name')}" for each in owners_of(owner)],
         "conditions": [_condition(each) for each in status_of(owner).get("conditions") or ()],
         "entries": claims_by_entry(owner) if found.kind == "pod" else {},
@@ -179,7 +180,8 @@ def _condition(each: JsonObject) -> dict[str, str]:
 
 
 def _unfit(cluster: Snapshot, found: Pending) -> list[dict[str, Any]]:
-    counted: dict[str, int] = {}
-    for reason in cluster.unfit(found):
-        counted[reason] = counted.get(reason, 0) + 1
-    return [{"reason": reason, "nodes": count} for reason, count in counted.items()]
+    reasons = Counter(each for why in cluster.unfit_nodes(found).values() for each in why)
+    return [
+        {"reason": str(reason), "code": reason.code, "nodes": count}
+        for reason, count in reasons.items()
+    ]

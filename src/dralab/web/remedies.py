@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from dralab.allocation.backlog import DEFAULT_NAMESPACE, key
 from dralab.capacity.changes import AddNodes, MovePod, SupposedChange, Uncordon, Without
 from dralab.explanation.why import templates_of
 from dralab.objects.claims import consumers_of
 from dralab.objects.metadata import NamespacedName
+from dralab.scheduling.backlog import DEFAULT_NAMESPACE, key
 from dralab.scheduling.snapshot import Snapshot
 from dralab.values.json_patches import json_patch
 from dralab.values.json_types import JsonDict

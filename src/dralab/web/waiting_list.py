@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from dralab.allocation.backlog import Pending
 from dralab.objects.claims import requests_of
 from dralab.objects.metadata import metadata_of, spec_of, status_of
+from dralab.scheduling.backlog import Pending
 from dralab.scheduling.snapshot import Snapshot
 from dralab.values.json_types import JsonDict
 
@@ -46,7 +46,7 @@ def _item(each: Pending) -> dict[str, Any]:
             for claim in each.claims
         ],
         "allocated": [claim["metadata"]["name"] for claim in each.allocated],
-        "missing": each.missing,
+        "missing": str(each.missing or ""),
         "message": _message(owner) if each.kind == "pod" else "",
     }
 

@@ -28,14 +28,14 @@ def renamed():
 def answers(objects):
     """What every waiting pod gets when all are served in turn: a node's number, and devices."""
     snapshot = Snapshot(objects)
-    nodes = {name: number for number, name in enumerate(sorted(snapshot.filters.nodes))}
+    nodes = {name: number for number, name in enumerate(sorted(snapshot.nodes))}
     found = []
     for each in snapshot.pending():
-        placed = snapshot.place(each, snapshot.candidates(each))
+        placed = snapshot.place(each)
         if placed is None:
             found.append(None)
             continue
-        snapshot.note_claims(placed.objects())
+        snapshot.accept(placed)
         found.append(
             (
                 nodes[placed.node],

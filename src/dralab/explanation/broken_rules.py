@@ -4,57 +4,84 @@ Every remedy is tried: the rules are asked again with the pod changed, or with o
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from dralab.explanation.names import listed, shortened
 from dralab.objects import host_ports
 from dralab.objects.metadata import NamespacedName, spec_of
-from dralab.objects.nodes import UnfitReason
-from dralab.scheduling import topology
-from dralab.scheduling.nodes import Mask, NodeTable
-from dralab.scheduling.pod_rules import BrokenRule
+from dralab.scheduling.demands import PodDemand
+from dralab.scheduling.filters import FILTERS, Judgement, judgements
 from dralab.scheduling.pods import AffinityTerm, PodInfo, SpreadRule
-from dralab.scheduling.reading import ClusterObjects
-from dralab.scheduling.volumes import IN_USE, NONE_FREE
+from dralab.scheduling.reasons import NO_VOLUME, NOT_NEAR, TOO_NEAR, VOLUME_IN_USE, Reason
+from dralab.scheduling.state import ClusterState
+from dralab.scheduling.volumes import VolumeDemand
 from dralab.values import labels
 from dralab.values.json_types import JsonObject
 
-Rules = Callable[[PodInfo], list[tuple[str, Mask]]]
 REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 MOST_BLOCKERS: Final = 24
 MOST_SKEW: Final = 10
+OF_PODS: Final = (
+    "NodePorts", "VolumeRestrictions", "VolumeBinding", "VolumeZone", "PodTopologySpread",
+    "InterPodAffinity",
+)  # fmt: skip
+"""The filters whose rules are about other pods and about volumes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokenRule:
+    """A rule that keeps a pod from a node, and what would lift it.
+
+    `clause` is a sentence about the node, in which `{have}` stands for "has" or "have". `field` is
+    where the pod states the rule, `text` what it says there (both are empty where another pod
+    states it). `facts` are lines about what there is. `blockers` are the pods, as namespace/name,
+    that are in the way: once all of them have ended, the rule is met. Each of `remedies` is a
+    change of the pod after which the node may run it.
+    """
+
+    reason: Reason
+    clause: str
+    field: str = ""
+    text: str = ""
+    facts: Sequence[str] = ()
+    blockers: Sequence[str] = ()
+    remedies: Sequence[str] = ()
 
 
 class RuleTeller:
-    """Tells one broken rule; `rules` are the masks of a pod on the table as it is."""
+    """Tells a broken rule about other pods or volumes, on a state as it is."""
 
-    def __init__(self, objects: ClusterObjects, table: NodeTable, rules: Rules) -> None:
-        self.objects = objects
-        self.table = table
-        self.rules = rules
+    def __init__(self, state: ClusterState) -> None:
+        self.state = state
+        self.table = state.table
 
-    def told(self, pod: PodInfo, row: int, reason: UnfitReason) -> BrokenRule:
-        """Return a broken rule of a node with its clause, its place and its remedies."""
-        match reason.subject:
-            case host_ports.NO_PORTS:
+    def told(self, pod: PodInfo, row: int, reason: Reason) -> BrokenRule | None:
+        """Return a broken rule with its clause, its place and its remedies.
+
+        None for a rule about the node alone.
+        """
+        match reason.rule.plugin:
+            case "NodePorts":
                 return self._ports(pod, row, reason)
-            case topology.NO_AFFINITY:
+            case "InterPodAffinity" if reason.rule is NOT_NEAR:
                 return self._affinity(pod, row, reason)
-            case topology.NO_ANTI_AFFINITY:
+            case "InterPodAffinity" if reason.rule is TOO_NEAR:
                 return self._anti_affinity(pod, row, reason)
-            case topology.REPELLED:
+            case "InterPodAffinity":
                 return self._repelled(pod, row, reason)
-            case topology.NO_SPREAD | topology.NO_LABEL:
+            case "PodTopologySpread":
                 return self._spread(pod, row, reason)
-            case _:
+            case "VolumeRestrictions" | "VolumeBinding" | "VolumeZone":
                 return self._volumes(pod, reason)
+            case _:
+                return None
 
     # --- by rule
 
-    def _ports(self, pod: PodInfo, row: int, reason: UnfitReason) -> BrokenRule:
+    def _ports(self, pod: PodInfo, row: int, reason: Reason) -> BrokenRule:
         others = [
             each for each in self.table.pods[row].values()
             if any(host_ports.collide(mine, other) for mine in pod.ports for other in each.ports)
@@ -76,7 +103,7 @@ class RuleTeller:
             remedies=remedies if self._accepted(without, row) else (),
         )
 
-    def _affinity(self, pod: PodInfo, row: int, reason: UnfitReason) -> BrokenRule:
+    def _affinity(self, pod: PodInfo, row: int, reason: Reason) -> BrokenRule:
         number, term = next(
             (number, term)
             for number, term in enumerate(pod.affinity)
@@ -99,7 +126,7 @@ class RuleTeller:
             remedies=self._preferred("pod affinity", without, row),
         )
 
-    def _anti_affinity(self, pod: PodInfo, row: int, reason: UnfitReason) -> BrokenRule:
+    def _anti_affinity(self, pod: PodInfo, row: int, reason: Reason) -> BrokenRule:
         number, term, others = next(
             (number, term, others)
             for number, term in enumerate(pod.anti_affinity)
@@ -119,7 +146,7 @@ class RuleTeller:
             remedies=self._preferred("pod anti-affinity", without, row),
         )
 
-    def _repelled(self, pod: PodInfo, row: int, reason: UnfitReason) -> BrokenRule:
+    def _repelled(self, pod: PodInfo, row: int, reason: Reason) -> BrokenRule:
         others = [
             other
             for node, other in self._placed()
@@ -134,7 +161,7 @@ class RuleTeller:
             blockers=self._enough(pod, row, others),
         )
 
-    def _spread(self, pod: PodInfo, row: int, reason: UnfitReason) -> BrokenRule:
+    def _spread(self, pod: PodInfo, row: int, reason: Reason) -> BrokenRule:
         number, rule = next(
             (number, rule)
             for number, rule in enumerate(pod.spread)
@@ -173,17 +200,18 @@ class RuleTeller:
             remedies=[*self._wider(pod, rule, row), *remedies],
         )
 
-    def _volumes(self, pod: PodInfo, reason: UnfitReason) -> BrokenRule:
+    def _volumes(self, pod: PodInfo, reason: Reason) -> BrokenRule:
         claims = [name for name, _ in pod.volume_claims]
         field, name = _volume_field(pod.obj, claims)
         clause = {
-            NONE_FREE: f"no volume there suits claim {name}",
-            IN_USE: "another pod uses a claim that only one pod may use (ReadWriteOncePod)",
-        }.get(reason.subject)
+            NO_VOLUME: f"no volume there suits claim {name}",
+            VOLUME_IN_USE: "another pod uses a claim that only one pod may use (ReadWriteOncePod)",
+        }.get(reason.rule)
         if clause:
             return BrokenRule(reason=reason, clause=clause, field=field, text=name)
-        mask = next(mask for sentence, mask in self.rules(pod) if sentence == reason.subject)
-        reached = [node for node, at in sorted(self.table.row_of.items()) if mask[at]]
+        plugin = reason.rule.plugin
+        volumes = next(found for each, found in self._judged(pod) if each == plugin)
+        reached = [node for node, at in sorted(self.table.row_of.items()) if volumes.mask[at]]
         where = f"on {listed(reached, 2)}" if reached else "where no node reaches it"
         whose = f"claim {name} has its volume" if len(claims) == 1 else "its volumes are"
         return BrokenRule(reason=reason, clause=f"{whose} {where}", field=field, text=name)
@@ -217,13 +245,22 @@ class RuleTeller:
 
     def _spreads(self, pod: PodInfo, rule: SpreadRule, row: int) -> bool:
         """Return whether a node meets one spread constraint by itself."""
-        return self._accepted(_changed(pod, spread=(rule,)), row, topology.NO_SPREAD) and (
+        return self._accepted(_changed(pod, spread=(rule,)), row, "PodTopologySpread") and (
             self._has_label(rule.key, row)
         )
 
+    def _judged(self, pod: PodInfo) -> Iterator[tuple[str, Judgement]]:
+        volumes = self.state.volumes.demand_of(pod) if self.state.volumes is not None else None
+        demand = PodDemand(volumes=volumes if isinstance(volumes, VolumeDemand) else None)
+        among = [each for each in FILTERS if each.plugin in OF_PODS]
+        for each, judgement in judgements(self.state, pod, demand, among):
+            yield each.plugin, judgement
+
     def _accepted(self, pod: PodInfo, row: int, only: str = "") -> bool:
-        """Return whether the rules, or those of one sentence, let a pod onto a node."""
-        return all(mask[row] for sentence, mask in self.rules(pod) if only in {"", sentence})
+        """Return whether the rules, or those of one plugin, let a pod onto a node."""
+        return all(
+            judgement.mask[row] for plugin, judgement in self._judged(pod) if only in {"", plugin}
+        )
 
     def _preferred(self, what: str, without: PodInfo, row: int) -> list[str]:
         text = f"make the {what} a preference ({PREFERRED})"

@@ -24,6 +24,13 @@ from dralab.objects.metadata import controller_of, is_deleting, metadata_of, spe
 from dralab.objects.pods import group_of, is_finished
 from dralab.objects.requests import pod_requests
 from dralab.objects.workloads import KINDS, job_end, pods_of
+from dralab.scheduling.reasons import (
+    BAD_QUANTITY,
+    CLAIM_NOT_FOUND,
+    QUOTA_EXCEEDED,
+    TEMPLATE_NOT_FOUND,
+    Reason,
+)
 from dralab.values.json_types import JsonDict
 from dralab.values.quantity import QuantityError, parse_any
 
@@ -46,7 +53,7 @@ class Pending:
     claims: tuple[JsonDict, ...]
     allocated: tuple[JsonDict, ...] = ()
     pod: Mapping[str, Any] = field(default_factory=dict)
-    missing: str = ""
+    missing: Reason | None = None
 
     @property
     def title(self) -> str:
@@ -108,10 +115,10 @@ class Backlog:
                 pod=pod,
             )
         claims: list[JsonDict] = []
-        missing = ""
+        missing: Reason | None = None
         for item in pod_claims(pod):
             found = self.claim_of(item, namespace, self.owner_of_claim(item, pod, namespace))
-            if isinstance(found, str):
+            if isinstance(found, Reason):
                 missing = missing or found
             elif found is not None:
                 claims.append(found)
@@ -121,7 +128,7 @@ class Backlog:
             claims.append(extended)
         if not claims and not missing:
             return None
-        missing = missing or bad or _gates(pod)
+        missing = missing or bad
         return Pending(
             kind="pod",
             namespace=namespace,
@@ -143,13 +150,6 @@ class Backlog:
         claims = [self._claims.get((namespace, name)) or {} for name in names]
         whole = len(names) >= len(spec_of(pod).get("resourceClaims") or ())
         return claims if whole and all(allocation_of(claim) for claim in claims) else []
-
-    def templates(self) -> Iterator[Mapping[str, Any]]:
-        """Yield the pods, and what workloads make their pods from."""
-        yield from self._by_kind.get("Pod", ())
-        for kind in sorted(KINDS):
-            for workload in self._by_kind.get(kind, ()):
-                yield spec_of(workload).get("template") or {}
 
     def pods(self, nodes: Sequence[str]) -> list[JsonDict]:
         """Return the pods of the input and those that its workloads ask for beside them."""
@@ -183,17 +183,17 @@ class Backlog:
         item = self._groups.get((namespace, group)) if group else None
         return group if item is not None and is_shared(entry, item) else own
 
-    def claim_of(self, entry: PodClaim, namespace: str, owner: str) -> JsonDict | str | None:
+    def claim_of(self, entry: PodClaim, namespace: str, owner: str) -> JsonDict | Reason | None:
         """Return the claim of a pod's entry, what is missing, or None if it needs no claim."""
         if entry.made == "":
             return None
         named = entry.claim or entry.made
         if named:
             found = self._claims.get((namespace, named))
-            return found or f'resourceclaim "{named}" not found'
+            return found or Reason(CLAIM_NOT_FOUND, (named,))
         template = self._templates.get((namespace, entry.template))
         if template is None:
-            return f'resourceclaimtemplate "{entry.template}" not found'
+            return Reason(TEMPLATE_NOT_FOUND, (entry.template,))
         spec = template["spec"]
         made: JsonDict = {
             "apiVersion": "resource.k8s.io/v1",
@@ -206,8 +206,8 @@ class Backlog:
         stored = self._claims.get(key(made))
         return stored or self._exceeded(made, namespace) or made
 
-    def _exceeded(self, claim: JsonDict, namespace: str) -> str:
-        """Return which ResourceQuota keeps a claim from being made, in the words of admission."""
+    def _exceeded(self, claim: JsonDict, namespace: str) -> Reason | None:
+        """Return which ResourceQuota keeps a claim from being made."""
         for item in self._by_kind.get("ResourceQuota", ()):
             if key(item)[0] != namespace:
                 continue
@@ -220,11 +220,10 @@ class Backlog:
             used = quota.total(spec, stored, [name for name in hard if asked.get(name)])
             for name, amount in used.items():
                 if amount + asked[name] > hard[name]:
-                    return (
-                        f"exceeded quota: {item['metadata']['name']}, requested: {name}="
-                        f"{asked[name]}, used: {name}={amount}, limited: {name}={hard[name]}"
-                    )
-        return ""
+                    counts = (asked[name], amount, hard[name])
+                    quota_name = item["metadata"]["name"]
+                    return Reason(QUOTA_EXCEEDED, (quota_name, name, *map(str, counts)))
+        return None
 
     def _extended(self, pod: JsonDict, namespace: str) -> JsonDict | None:
         """Return the claim that stands for a pod's extended resources (KEP-5004), if it has any."""
@@ -247,13 +246,13 @@ def key(item: Mapping[str, Any]) -> Key:
     return metadata.get("namespace") or DEFAULT_NAMESPACE, metadata["name"]
 
 
-def bad_quantity(pod: Mapping[str, Any]) -> str:
-    """Return what keeps a pod's requests from being counted; empty if they are quantities."""
+def bad_quantity(pod: Mapping[str, Any]) -> Reason | None:
+    """Return what keeps a pod's requests from being counted; None if they are quantities."""
     try:
         pod_requests(spec_of(pod))
     except QuantityError as error:
-        return f"it requests {error.text!r}, which is not a quantity"
-    return ""
+        return Reason(BAD_QUANTITY, (error.text,))
+    return None
 
 
 def _waits(pod: JsonDict, claims: Pending) -> bool:
@@ -279,9 +278,3 @@ def _queued(pod: JsonDict) -> tuple[int, str, str, str]:
     metadata = pod["metadata"]
     created = str(metadata["creationTimestamp"])
     return -int(spec_of(pod).get("priority") or 0), created, *key(pod)
-
-
-def _gates(pod: JsonDict) -> str:
-    """Return what holds a pod back before any scheduler looks at it; empty for most."""
-    gates = ", ".join(gate["name"] for gate in spec_of(pod).get("schedulingGates") or ())
-    return f"it is not scheduled before its scheduling gates are removed: {gates}" if gates else ""

@@ -1,0 +1,269 @@
+"""Why a pod is refused, as data: each reason with its plugin, its code and what may lift it.
+
+kube-scheduler's sentence is one rendering of a reason, printed last and never read back. Longer
+words, values on offer and remedies are left to `explanation`.
+
+Sources: the statuses of kube-scheduler 1.36's plugins; the extension point and the plugin of each
+are its `filter`.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Flag, auto
+from typing import Final
+
+PODS: Final = "pods"
+
+
+class ClusterChange(Flag):
+    """A kind of cluster event that may help a waiting pod."""
+
+    NOTHING = 0
+    NODE = auto()
+    POD_GONE = auto()
+    POD_PLACED = auto()
+    DEVICES = auto()
+    VOLUMES = auto()
+    ANY = NODE | POD_GONE | POD_PLACED | DEVICES | VOLUMES
+
+
+@dataclass(frozen=True, slots=True)
+class RefusalRule:
+    """A way in which a plugin refuses a pod, or a node to it.
+
+    `sentence` is kube-scheduler's, with the fields of a reason by position. `lifted_by` are the
+    changes after which the pod may be tried again; what happens to its own claims and its group
+    reaches a pod by name.
+    """
+
+    plugin: str
+    code: str
+    sentence: str
+    lifted_by: ClusterChange = ClusterChange.NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """A rule that refuses, and what it is about.
+
+    >>> print(Reason(INSUFFICIENT, ("cpu",)))
+    Insufficient cpu
+    """
+
+    rule: RefusalRule
+    fields: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return self.rule.sentence.format(*self.fields)
+
+    @property
+    def code(self) -> str:
+        """The stable code of the cause, such as DRA053."""
+        return self.rule.code
+
+    @property
+    def subject(self) -> str:
+        """What the reason is about: a resource, the key of a taint, a name; maybe nothing."""
+        return self.fields[0] if self.fields else ""
+
+    @property
+    def lifted_by(self) -> ClusterChange:
+        """The changes that may lift it."""
+        if self.rule is INSUFFICIENT and "/" in self.subject:
+            # A class may come whose devices provide the resource.
+            return self.rule.lifted_by | ClusterChange.DEVICES
+        return self.rule.lifted_by
+
+
+_NODE = ClusterChange.NODE
+_PODS = _NODE | ClusterChange.POD_GONE
+_NEAR = _PODS | ClusterChange.POD_PLACED
+_DEVICES = _NODE | ClusterChange.DEVICES
+_VOLUMES = _NODE | ClusterChange.VOLUMES
+_SPREAD = "node(s) didn't match pod topology spread constraints"
+
+# --- Filter: a node is refused
+
+CORDONED: Final = RefusalRule("NodeUnschedulable", "DRA050", "node(s) were unschedulable", _NODE)
+OTHER_NODE: Final = RefusalRule(
+    "NodeName", "DRA052", "node(s) didn't match the requested node name", _NODE
+)
+TAINTED: Final = RefusalRule(
+    "TaintToleration", "DRA051", "node(s) had untolerated taint {{{0}: {1}}}", _NODE
+)
+UNSELECTED: Final = RefusalRule(
+    "NodeAffinity", "DRA052", "node(s) didn't match Pod's node affinity/selector", _NODE
+)
+# Of nodes that a pod does not name whose affinity names nodes: they are not looked at.
+NOT_NAMED: Final = RefusalRule(
+    "NodeAffinity", "DRA052", "node(s) didn't satisfy plugin(s) [NodeAffinity]", _NODE
+)
+PORT_TAKEN: Final = RefusalRule(
+    "NodePorts",
+    "DRA055",
+    "node(s) didn't have free ports for the requested pod ports",
+    _PODS,
+)
+INSUFFICIENT: Final = RefusalRule("NodeResourcesFit", "DRA053", "Insufficient {0}", _PODS)
+TOO_MANY_PODS: Final = RefusalRule("NodeResourcesFit", "DRA053", "Too many pods", _PODS)
+VOLUME_IN_USE: Final = RefusalRule(
+    "VolumeRestrictions",
+    "DRA062",
+    "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already "
+    "in-use by another pod",
+    _PODS,
+)
+VOLUME_ELSEWHERE: Final = RefusalRule(
+    "VolumeBinding",
+    "DRA062",
+    "node(s) didn't match PersistentVolume's node affinity",
+    _VOLUMES,
+)
+NO_VOLUME: Final = RefusalRule(
+    "VolumeBinding",
+    "DRA062",
+    "node(s) didn't find available persistent volumes to bind",
+    _VOLUMES,
+)
+NO_VOLUME_ZONE: Final = RefusalRule(
+    "VolumeZone", "DRA062", "node(s) had no available volume zone", _VOLUMES
+)
+NO_SPREAD_LABEL: Final = RefusalRule(
+    "PodTopologySpread", "DRA058", f"{_SPREAD} (missing required label)", _DEVICES
+)
+TOO_UNEVEN: Final = RefusalRule("PodTopologySpread", "DRA058", _SPREAD, _NEAR)
+NOT_NEAR: Final = RefusalRule(
+    "InterPodAffinity", "DRA056", "node(s) didn't match pod affinity rules", _NEAR
+)
+TOO_NEAR: Final = RefusalRule(
+    "InterPodAffinity",
+    "DRA057",
+    "node(s) didn't match pod anti-affinity rules",
+    _PODS,
+)
+REPELLED: Final = RefusalRule(
+    "InterPodAffinity",
+    "DRA057",
+    "node(s) didn't satisfy existing pods anti-affinity rules",
+    _PODS,
+)
+CLAIM_ELSEWHERE: Final = RefusalRule(
+    "DynamicResources", "DRA054", "resourceclaim not available on the node", _DEVICES
+)
+NO_DEVICES: Final = RefusalRule(
+    "DynamicResources", "DRA030", "cannot allocate all claims", _DEVICES
+)
+SELECTOR_FAILS: Final = RefusalRule("DynamicResources", "DRA006", "{0}", _DEVICES)
+MAPPED_DEVICE_SHARED: Final = RefusalRule(
+    "DynamicResources",
+    "DRA064",
+    "node allocatable resource claim {0} has a mapped device and cannot be shared across pods",
+    _DEVICES,
+)
+POD_BUDGET: Final = RefusalRule(
+    "DynamicResources",
+    "DRA064",
+    "pod level request for {0} is insufficient to cover the aggregated container and "
+    "node-allocatable DRA requests",
+    _DEVICES,
+)
+
+# --- before any node is looked at
+
+GATED: Final = RefusalRule(
+    "SchedulingGates", "DRA065", "Scheduling is blocked due to non-empty scheduling gates"
+)
+CLAIM_NOT_CREATED: Final = RefusalRule(
+    "DynamicResources", "DRA066", 'pod "{0}": ResourceClaim not created yet'
+)
+CLAIM_NOT_FOUND: Final = RefusalRule(
+    "DynamicResources", "DRA001", 'resourceclaim.resource.k8s.io "{0}" not found'
+)
+TEMPLATE_NOT_FOUND: Final = RefusalRule(
+    "DynamicResources", "DRA001", 'resourceclaimtemplate "{0}" not found'
+)
+QUOTA_EXCEEDED: Final = RefusalRule(
+    "",
+    "DRA061",
+    "exceeded quota: {0}, requested: {1}={2}, used: {1}={3}, limited: {1}={4}",
+)
+BAD_QUANTITY: Final = RefusalRule("", "DRA003", "it requests {0!r}, which is not a quantity")
+CLAIM_DELETED: Final = RefusalRule(
+    "DynamicResources", "DRA067", 'resourceclaim "{0}" is being deleted'
+)
+CLAIM_NOT_OWNED: Final = RefusalRule(
+    "DynamicResources",
+    "DRA068",
+    "ResourceClaim {0} was not created for Pod {1} (Pod is not owner)",
+)
+CLAIM_IN_USE: Final = RefusalRule("DynamicResources", "DRA069", "resourceclaim in use")
+CLASS_NOT_FOUND: Final = RefusalRule(
+    "DynamicResources",
+    "DRA002",
+    "request {0}: device class {1} does not exist",
+    ClusterChange.DEVICES,
+)
+OTHER_API: Final = RefusalRule(
+    "DynamicResources",
+    "DRA003",
+    "spec.deviceClaims: this scheduler does not allocate devices of devmgmtproto.k8s.io; "
+    "run `dralab schedule --kubeconfig FILE --namespace {0} {1}`",
+)
+VOLUME_CLAIM_NOT_CREATED: Final = RefusalRule(
+    "VolumeBinding",
+    "DRA062",
+    'waiting for ephemeral volume controller to create the persistentvolumeclaim "{0}"',
+    ClusterChange.VOLUMES,
+)
+VOLUME_CLAIM_NOT_FOUND: Final = RefusalRule(
+    "VolumeBinding", "DRA001", 'persistentvolumeclaim "{0}" not found', ClusterChange.VOLUMES
+)
+VOLUME_CLAIM_NOT_OWNED: Final = RefusalRule(
+    "VolumeBinding", "DRA062", "PVC {0} was not created for pod {1}", ClusterChange.VOLUMES
+)
+VOLUME_CLAIM_DELETED: Final = RefusalRule(
+    "VolumeBinding",
+    "DRA062",
+    'persistentvolumeclaim "{0}" is being deleted',
+    ClusterChange.VOLUMES,
+)
+VOLUME_LOST: Final = RefusalRule(
+    "VolumeBinding",
+    "DRA062",
+    'persistentvolumeclaim "{0}" bound to non-existent persistentvolume "{1}"',
+    ClusterChange.VOLUMES,
+)
+VOLUME_UNBOUND: Final = RefusalRule(
+    "VolumeBinding",
+    "DRA062",
+    "pod has unbound immediate PersistentVolumeClaims",
+    ClusterChange.VOLUMES,
+)
+GROUP_NOT_FOUND: Final = RefusalRule(
+    "GangScheduling", "DRA063", 'podgroup.scheduling.k8s.io "{0}" not found'
+)
+GANG_INCOMPLETE: Final = RefusalRule(
+    "GangScheduling", "DRA063", "waiting for {0} pods of gang {1}: {2} exist"
+)
+GANG_EMPTY: Final = RefusalRule("GangScheduling", "DRA063", "the gang is empty")
+
+# --- outside the scheduling of one pod
+
+OTHER_SCHEDULER: Final = RefusalRule("", "DRA070", "it is left to scheduler {0}")
+POD_DELETED: Final = RefusalRule("", "DRA071", "the pod is being deleted")
+BINDING_CONDITIONS: Final = RefusalRule(
+    "DynamicResources", "DRA072", "it waits on node {0} for binding conditions {1} of {2}"
+)
+
+
+def lifted_by(reasons: Iterable[Reason]) -> ClusterChange:
+    """Return the changes of which each may lift one of several reasons."""
+    found = ClusterChange.NOTHING
+    for reason in reasons:
+        found |= reason.lifted_by
+    return found
+
+
+def insufficient(resource: str) -> Reason:
+    """Return that a node has too little of a resource, or too many pods."""
+    return Reason(TOO_MANY_PODS) if resource == PODS else Reason(INSUFFICIENT, (resource,))

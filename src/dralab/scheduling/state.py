@@ -1,0 +1,166 @@
+"""Nodes, pods and devices as the next scheduling cycle sees them, and what a cycle decided.
+
+A reader fills the state; `assume_placement` records a decision and `forget_placement` removes it.
+Nothing is decided here: that is left to `cycle`, `filters` and `scores`.
+"""
+
+from collections import OrderedDict
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+
+from dralab.allocation.outcome import Outcome
+from dralab.objects.metadata import NamespacedName
+from dralab.scheduling.allocatable import ClaimPlan, NodeShortage
+from dralab.scheduling.demands import DemandReader, PodDemand
+from dralab.scheduling.devices import ClusterDevices
+from dralab.scheduling.node_rules import NodeRules
+from dralab.scheduling.nodes import REMEMBERED, NodeTable
+from dralab.scheduling.pods import PodInfo
+from dralab.scheduling.reasons import ClusterChange, Reason, lifted_by
+from dralab.scheduling.volumes import VolumePlan, Volumes
+
+
+@dataclass(frozen=True, slots=True)
+class PodPlacement:
+    """A pod goes to a node, and these claims are to be written for it.
+
+    `pod` asks for all that it takes of the node there, its devices included (`PodInfo.claimed`).
+    """
+
+    pod: PodInfo
+    node: str
+    plans: tuple[ClaimPlan, ...] = ()
+    volumes: tuple[VolumePlan, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """A pod fits nowhere.
+
+    `reasons` counts nodes by reason; `outcomes` are the allocator's answers by node name, for
+    explanations, `shortages` the nodes that have the devices and lack something else. `blocked`
+    is set where the pod could not be tried at all, `fatal` where its claims cannot be met on any
+    node. `kind` names the pods that would be refused likewise; `repeated` is what another pod of
+    the kind was told a moment ago.
+    """
+
+    pod: PodInfo
+    nodes: int
+    reasons: Mapping[Reason, int] = field(default_factory=dict)
+    outcomes: Mapping[str, Outcome] = field(default_factory=dict)
+    shortages: Mapping[str, NodeShortage] = field(default_factory=dict)
+    blocked: Reason | None = None
+    fatal: Reason | None = None
+    kind: Hashable = None
+    repeated: bool = False
+
+    @property
+    def message(self) -> str:
+        """The sentence of kube-scheduler's FitError."""
+        if self.blocked:
+            return f"0/{self.nodes} nodes are available: {self.blocked}."
+        if not self.nodes:
+            return "no nodes available to schedule pods"
+        if self.fatal:
+            return f"0/{self.nodes} nodes are available: {self.fatal}."
+        counted = sorted(f"{count} {reason}" for reason, count in self.reasons.items())
+        return f"0/{self.nodes} nodes are available: {', '.join(counted)}."
+
+    @property
+    def lifted_by(self) -> ClusterChange:
+        """The changes after which the pod may be tried again.
+
+        Changes of its claims and its group reach a pod by name.
+        """
+        if self.blocked is not None:
+            return self.blocked.lifted_by
+        if self.fatal is not None:
+            return ClusterChange.DEVICES
+        late = ClusterChange.DEVICES if self.shortages else ClusterChange.NOTHING
+        return ClusterChange.NODE | lifted_by(self.reasons) | late
+
+
+@dataclass(slots=True)
+class NominatedPod:
+    """A pod for which others are being evicted from a node: the victims, by uid.
+
+    `claims` are those of victims whose devices it awaits.
+    """
+
+    pod: PodInfo
+    node: str
+    victims: frozenset[str] = frozenset()
+    claims: tuple[NamespacedName, ...] = ()
+
+
+class ClusterState:
+    """Nodes, pods and devices as the next cycle sees them."""
+
+    def __init__(
+        self,
+        table: NodeTable,
+        devices: ClusterDevices,
+        demands: DemandReader,
+        volumes: Volumes | None = None,
+    ) -> None:
+        self.table = table
+        self.volumes = volumes
+        self.devices = devices
+        self.demands = demands
+        self.node_rules = NodeRules(table)
+        self.nominees: dict[str, NominatedPod] = {}
+        # The nodes of pods that are bound, or about to be, by uid.
+        self.placed: dict[str, str] = {}
+        self._refusals: OrderedDict[Hashable, tuple[tuple[int, int], Refusal]] = OrderedDict()
+        # Demands whose selectors failed on no node, as long as the inventory is the same.
+        self._sound: set[bytes] = set()
+        self._sound_at = -1
+
+    def is_sound(self, signature: bytes) -> bool:
+        """Return whether the selectors of a demand are known to fail on no node."""
+        if self._sound_at != self.devices.inventory_version:
+            self._sound.clear()
+            self._sound_at = self.devices.inventory_version
+        return signature in self._sound
+
+    def note_sound(self, signature: bytes) -> None:
+        """Remember that the selectors of a demand fail on no node."""
+        if len(self._sound) >= REMEMBERED:
+            self._sound.clear()
+        self._sound.add(signature)
+
+    @property
+    def versions(self) -> tuple[int, int]:
+        """What was found out stays true while these do."""
+        return self.table.version, self.devices.version
+
+    def refused(self, kind: Hashable) -> Refusal | None:
+        """Return the refusal of another pod of a kind, if it still holds."""
+        found = self._refusals.get(kind)
+        return found[1] if found is not None and found[0] == self.versions else None
+
+    def remember(self, refusal: Refusal) -> None:
+        """Keep a refusal for the other pods of its kind."""
+        self._refusals[refusal.kind] = self.versions, refusal
+        if len(self._refusals) > REMEMBERED:
+            self._refusals.popitem(last=False)
+
+    def assume_placement(self, placement: PodPlacement) -> None:
+        """Count a pod and its devices as placed."""
+        self.table.add_pod(placement.node, placement.pod)
+        if placement.plans:
+            self.devices.assume_plans(placement.plans, placement.pod)
+        if placement.volumes and self.volumes is not None:
+            self.volumes.assume(placement.volumes)
+
+    def forget_placement(self, placement: PodPlacement) -> None:
+        """Take a placement back."""
+        self.table.remove_pod(placement.node, placement.pod.uid)
+        if placement.plans:
+            self.devices.forget_plans(placement.plans, placement.pod)
+        if placement.volumes and self.volumes is not None:
+            self.volumes.forget_plans(placement.volumes)
+
+    def volume_plans(self, demand: PodDemand, row: int) -> tuple[VolumePlan, ...] | None:
+        """Return what to write for the pod's volumes on a node; None: it cannot go there."""
+        return () if self.volumes is None else self.volumes.plans(demand.volumes, row)
