@@ -112,7 +112,7 @@ def test_what_waits_comes_oldest_first():
     assert [each["name"] for each in found["items"]] == ["waits", "later"]
     assert found["total"] == 2
     assert found["items"][0]["claims"] == [{"name": "wants", "requests": ["r0"]}]
-    assert found["items"][1]["missing"] == 'resourceclaim "none" not found'
+    assert found["items"][1]["missing"] == 'resourceclaim.resource.k8s.io "none" not found'
 
 
 def test_an_explanation_is_that_of_the_command():

@@ -19,7 +19,9 @@ def test_a_story_counts_what_each_condition_leaves():
     assert funnel["steps"][-1] == {"what": "free", "text": "", "devices": 1}
     assert (funnel["count"], funnel["blocked"], funnel["where"]) == (2, {"in-use": 1}, "n1")
     assert found["candidates"] == 1
-    assert found["unfit"] == [{"reason": "node(s) were unschedulable", "nodes": 1}]
+    assert found["unfit"] == [
+        {"reason": "node(s) were unschedulable", "code": "DRA050", "nodes": 1}
+    ]
 
 
 def test_the_story_of_a_pod_that_runs_tells_its_devices():

@@ -383,13 +383,11 @@ class Snapshot:
 
 def _pod_of(pending: Pending) -> JsonDict:
     """Return the pod that a claim alone stands for."""
-    [claim] = (*pending.claims, *pending.allocated)
-    name = claim["metadata"]["name"]
     return {
         "metadata": {
-            "name": name,
+            "name": pending.name,
             "namespace": pending.namespace,
-            "uid": f"claim/{pending.namespace}/{name}",
+            "uid": f"claim/{pending.namespace}/{pending.name}",
         },
-        "spec": {"resourceClaims": [{"name": ENTRY, "resourceClaimName": name}]},
+        "spec": {"resourceClaims": [{"name": ENTRY, "resourceClaimName": pending.name}]},
     }
