@@ -30,11 +30,11 @@ from dralab.runtime.resources import CLAIMS, CLASSES, NODES, PODS, SLICES
 from dralab.runtime.simulated import SimulatedEngine
 from dralab.scheduler.scheduler import Scheduler
 from dralab.scheduling.cycle import schedule
-from dralab.scheduling.state import ClusterState, PodPlacement
 from dralab.scheduling.demands import DemandReader
 from dralab.scheduling.devices import ClusterDevices
 from dralab.scheduling.nodes import NodeTable
 from dralab.scheduling.pods import pod_info
+from dralab.scheduling.state import ClusterState, PodPlacement
 
 UPSTREAM_LOOP, UPSTREAM_API = 174, 240.8
 
