@@ -1,11 +1,14 @@
 """What is wrong with a text that is no JSON, in Go's words."""
 
 import json
+import sys
+import threading
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dralab.values import json_syntax
 from dralab.values.json_syntax import duplicate_fields, go_error, may_have_duplicates, strict_errors
 
 CASES = [
@@ -95,3 +98,40 @@ def test_strict_errors_know_keys_with_dots_and_what_is_in_lists():
         ("duplicate", "c[0].d"),
         ("unknown", "c[0].x.y"),
     ]
+
+
+def test_other_threads_have_turns_while_repeated_keys_are_looked_for():
+    data = b"[" + b",".join([b'{"a":1,"a":2}'] * 50_000) + b"]"
+    before, turns, over = sys.getswitchinterval(), [0], threading.Event()
+
+    def count():
+        while not over.is_set():
+            turns[0] += 1
+
+    other = threading.Thread(target=count)
+    sys.setswitchinterval(1e-6)
+    try:
+        other.start()
+        began = turns[0]
+        json.loads(data, object_pairs_hook=json_syntax._as_pairs)
+        assert turns[0] - began > 10
+    finally:
+        sys.setswitchinterval(before)
+        over.set()
+        other.join()
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("[1, 2, 3, 4, 5]", 5),
+        ('{"a": 1, "b": [{}, {}]}', 6),
+        ('["a,b,c", "[[[", "{\\"{", "\\\\"]', 4),
+        ('["' + "," * 50, 1),
+        ('["\\', 1),
+    ],
+)
+def test_values_are_counted_outside_of_texts(text, count):
+    text += " " * 50
+    assert json_syntax.has_more_values(text.encode(), count - 1)
+    assert not json_syntax.has_more_values(text.encode(), count)

@@ -14,12 +14,12 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from dralab.values.json_syntax import MOST_VALUES
+
 SELF_DESCRIBED: Final = b"\xd9\xd9\xf7"
 LATER_BASE64: Final = 0xD6
 # JSON that nests more deeply could not be written again; upstream's limit is 10,000.
 DEEPEST: Final = 200
-# A byte may be a value, which takes fifty times as much memory.
-MOST_VALUES: Final = 1_000_000
 LEAST: Final = -(1 << 63)
 MOST: Final = (1 << 63) - 1
 TYPES: Final = (

@@ -4,6 +4,7 @@ from collections import Counter
 
 import pytest
 
+from dralab.apiserver.fairness.cpu_use import KEPT, CpuUse
 from dralab.apiserver.fairness.queues import PROGRAMS, FairQueue, PriorityLevel, QueueFull
 
 LOW = PriorityLevel("low", 100)
@@ -72,3 +73,44 @@ def test_a_flow_and_a_level_hold_no_more_than_they_may():
     assert queue.take_batch(5) == [1, 4, 2]
     queue.push(6, level, "a")
     assert queue.take_batch(1) == [6]
+
+
+def test_who_has_used_more_cpu_time_waits_until_others_have_used_as_much():
+    use = CpuUse()
+    queue = FairQueue(use)
+    for number in range(3):
+        queue.push(("heavy", number), LOW, "heavy")
+        queue.push(("light", number), LOW, "light")
+    use.charge(("low", "heavy"), 0.25)
+    assert queue.take_batch(2) == [("light", 0), ("light", 1)]
+    use.charge(("low", "light"), 0.5)
+    assert queue.take_batch(2) == [("heavy", 0), ("heavy", 1)]
+
+
+def test_what_was_used_is_forgotten_and_never_counts_for_more_than_two_seconds():
+    now = [0.0]
+    use = CpuUse(lambda: now[0])
+    use.charge("jane", 60)
+    assert use.of("jane") == 2.0
+    now[0] = 4
+    assert use.of("jane") == 1.0
+    now[0] = 60
+    assert use.of("jane") == 0.0
+
+
+def test_flows_that_used_nothing_of_late_are_not_kept():
+    now = [0.0]
+    use = CpuUse(lambda: now[0])
+    for number in range(3 * KEPT):
+        now[0] += 1
+        use.charge(number, 0.1)
+    assert len(use) <= KEPT
+
+
+def test_what_is_put_back_has_used_nothing():
+    use = CpuUse()
+    queue = FairQueue(use)
+    queue.push("a", LOW, "jane")
+    assert queue.take_batch(1) == ["a"]
+    queue.put_back("a", LOW, "jane")
+    assert use.of(("low", "jane")) == 0

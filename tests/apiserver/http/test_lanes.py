@@ -2,9 +2,11 @@
 
 import asyncio
 import threading
+import time
 
 import pytest
 
+from dralab.apiserver.fairness.cpu_use import CpuUse
 from dralab.apiserver.fairness.flow_control import Flow
 from dralab.apiserver.fairness.queues import PriorityLevel, QueueFull
 from dralab.apiserver.http.lanes import Lane
@@ -17,17 +19,24 @@ def asked(user: str, program: str = "load") -> HttpRequest:
     return HttpRequest(method="PUT", path=f"/{user}", headers={"user-agent": program})
 
 
-def lane_that_waits(order: list[str], go_on: threading.Event) -> Lane[str]:
+def flow_of(request: HttpRequest) -> Flow:
+    return Flow(LEVEL, request.path)
+
+
+def finish(_: HttpRequest, future: asyncio.Future[str], answered: str) -> None:
+    if not future.done():
+        future.set_result(answered)
+
+
+def lane_that_waits(
+    order: list[str], go_on: threading.Event, use: CpuUse | None = None
+) -> Lane[str]:
     def answer(request: HttpRequest) -> str:
         assert go_on.wait(150)
         order.append(request.path[1:])
         return request.path
 
-    def finish(_: HttpRequest, future: asyncio.Future[str], answered: str) -> None:
-        if not future.done():
-            future.set_result(answered)
-
-    return Lane("test", 1, lambda request: Flow(LEVEL, request.path), answer, finish)
+    return Lane("test", 1, flow_of, answer, finish, use=use)
 
 
 def submitted(lane: Lane[str], request: HttpRequest) -> asyncio.Future[str]:
@@ -49,7 +58,45 @@ def test_large_requests_of_one_client_do_not_keep_others_waiting():
         lane.close()
         return order
 
-    assert asyncio.run(main()).index("jane") == 2
+    # What has been answered for the greedy one counts.
+    assert asyncio.run(main()).index("jane") == 1
+
+
+def test_who_has_used_most_cpu_time_waits_longest():
+    async def main() -> list[str]:
+        order: list[str] = []
+        go_on = threading.Event()
+        use = CpuUse()
+        lane = lane_that_waits(order, go_on, use)
+        answers = [submitted(lane, asked("first"))]
+        for user, seconds in (("heavy", 1.5), ("medium", 0.5), ("light", 0.01)):
+            use.charge((LEVEL.name, f"/{user}"), seconds)
+            answers.append(submitted(lane, asked(user)))
+        go_on.set()
+        await asyncio.gather(*answers)
+        lane.close()
+        return order
+
+    assert asyncio.run(main()) == ["first", "light", "medium", "heavy"]
+
+
+def test_the_cpu_time_of_an_answer_is_charged_to_who_asked():
+    def work(request: HttpRequest) -> str:
+        until = time.thread_time() + 0.01
+        while time.thread_time() < until:
+            pass
+        return request.path
+
+    async def main() -> tuple[float, float]:
+        use = CpuUse()
+        lane = Lane("test", 1, flow_of, work, finish, use=use)
+        await submitted(lane, asked("jane"))
+        lane.close()
+        return use.of((LEVEL.name, "/jane")), use.of((LEVEL.name, "/joe"))
+
+    used, other = asyncio.run(main())
+    assert used >= 0.01
+    assert other == 0
 
 
 def test_a_flow_that_has_too_many_waiting_is_told_so():
@@ -87,7 +134,7 @@ def test_what_a_thread_fails_with_is_told():
         raise ValueError(request.path)
 
     async def main() -> None:
-        lane = Lane("test", 2, lambda request: Flow(LEVEL, request.path), answer, pytest.fail)
+        lane = Lane("test", 2, flow_of, answer, pytest.fail)
         found = await asyncio.gather(
             *(submitted(lane, asked(user)) for user in ("jane", "joe")), return_exceptions=True
         )

@@ -99,6 +99,12 @@ def duplicates(depth, count):
     return head + b'{"a":' * depth + inner + b"}" * depth + b"}"
 
 
+def many(part):
+    """Return an object with a list of as many parts as a body has room for."""
+    head = b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c"},"x":['
+    return head + b",".join([part] * (3_000_000 // (len(part) + 1))) + b"]}"
+
+
 def run(*requests):
     """Return the answers of a server, asked over its loop, which has turns all the while."""
     store = MemoryStore()
@@ -121,7 +127,7 @@ ENV = [{"name": f"e{at}", "value": "x"} for at in range(5000)]
 ATTACKS = {
     "nested repeated keys": [request("POST", CONFIG_MAPS, duplicates(150, 300_000))],
     "a large YAML": [
-        request("POST", CONFIG_MAPS, b"a: 1\nx: [" + b"a," * 250_000 + b"]", YAML),
+        request("POST", CONFIG_MAPS, b"a: 1\nx: [" + b"a," * 200_000 + b"]", YAML),
     ],
     "many owners of fields": [
         request("POST", CONFIG_MAPS, config_map("m", managedFields=entries(15_000))),
@@ -150,6 +156,10 @@ ATTACKS = {
             *({"op": "copy", "from": "/data", "path": f"/data/x{n}"} for n in range(30)),
         ], JSON_PATCH),
     ],
+    "empty maps": [request("POST", CONFIG_MAPS, many(b"{}"))],
+    "lists in lists": [request("POST", CONFIG_MAPS, many(b"[[[[[[[[]]]]]]]]"))],
+    "objects with keys twice": [request("POST", CONFIG_MAPS, many(b'{"a":1,"a":2}'))],
+    "texts full of commas": [request("POST", CONFIG_MAPS, many(b'"' + b"," * 50 + b'"'))],
     "a deep JSON": [request("POST", CONFIG_MAPS, b'{"a":' * 400_000)],
     "a huge number": [request("POST", CONFIG_MAPS, b'{"a":' + b"9" * 1_000_000 + b"}")],
     "terms of a field selector": [
@@ -166,6 +176,36 @@ ATTACKS = {
 @pytest.mark.parametrize("requests", ATTACKS.values(), ids=ATTACKS)
 def test_the_loop_is_never_held(requests):
     assert all(answer.status < 500 for answer in run(*requests))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [many(b"{}"), many(b"1"), many(b'{"a":1,"a":2}'), b" " + many(b"[]"), many(b"{}")[:-2]],
+    ids=["objects", "numbers", "keys twice", "after a space", "no JSON"],
+)
+@pytest.mark.parametrize("media", [JSON, MERGE, APPLY])
+def test_a_body_of_very_many_values_is_refused_before_it_is_read(body, media):
+    server = ApiServer(MemoryStore())
+    server.handle(request("POST", CONFIG_MAPS, config_map("warm")))
+    if media == JSON:
+        answer = server.handle(request("POST", CONFIG_MAPS, body))
+    else:
+        path, query = f"{CONFIG_MAPS}/warm", "fieldManager=m"
+        answer = server.handle(request("PATCH", path, body, media, query))
+    if media == APPLY and body[:1] == b" ":
+        assert b"contains more than 250000 values" in answer.content
+    else:
+        assert answer.status == 413
+        assert b"the body has more than 250000 objects, lists and items" in answer.content
+
+
+def test_a_large_text_is_not_taken_for_many_values():
+    table = '1,2,[3],{4}\n"\\"' * 60_000
+    answer = ApiServer(MemoryStore()).handle(
+        request("POST", CONFIG_MAPS, config_map(data={"table": table}))
+    )
+    assert answer.status == 201
+    assert orjson.loads(answer.content)["data"]["table"] == table
 
 
 def test_the_watchdog_barks():

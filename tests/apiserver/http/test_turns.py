@@ -43,7 +43,7 @@ def test_users_take_turns_when_more_wait():
     assert paths(taken) == ["/0", "/once", "/1", "/2"]
     assert not refused
     waiting.add_request(asked("joe", "/also"))
-    assert paths(waiting.take_batch()[0]) == ["/3", "/also", "/4", "/5"]
+    assert paths(waiting.take_batch()[0]) == ["/also", "/3", "/4", "/5"]
 
 
 def test_what_had_no_time_is_first_of_its_program_and_not_of_all():

@@ -2,17 +2,22 @@
 
 Upstream gives each priority level seats and shuffles flows into queues, because its requests run
 side by side. Here they are answered one after the other, in batches; so a level gets its share of
-each batch, every flow of the level has its own queue, and flows take turns. Within a flow the
-programs of one user take turns as well: upstream does not tell them apart.
+each batch, every flow of the level has its own queue, and the flow that has used least CPU time of
+late comes first: those that ask for as much take turns. Within a flow the programs of one user take
+turns as well: upstream does not tell them apart.
 """
 
 from collections import OrderedDict, deque
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
+from heapq import heappop, heappush, heapreplace
 from typing import Final, Generic, TypeVar
+
+from dralab.apiserver.fairness.cpu_use import CpuUse
 
 Item = TypeVar("Item")
 
+EACH: Final = 1e-4  # seconds of CPU time that a request is taken for before it is measured
 PROGRAMS: Final = 32  # queues of one flow; programs beyond share the last one
 
 
@@ -66,18 +71,30 @@ class _Flow(Generic[Item]):
 
 @dataclass(slots=True)
 class _Waiting(Generic[Item]):
-    """The waiting items of one level."""
+    """The waiting items of one level, and in which order their flows are looked at."""
 
     level: PriorityLevel
-    flows: OrderedDict[Hashable, _Flow[Item]] = field(default_factory=OrderedDict)
+    flows: dict[Hashable, _Flow[Item]] = field(default_factory=dict)
+    order: list[tuple[float, int, Hashable]] = field(default_factory=list)
     count: int = 0
     credit: float = 0.0
 
-    def pop(self) -> Item:
-        name, flow = self.flows.popitem(last=False)
+    def pop(self, use: CpuUse, number: int) -> Item:
+        """Take an item of the flow that has used least CPU time, and count it as used."""
+        while True:
+            known, _, name = self.order[0]
+            used = use.of((self.level.name, name))
+            if used <= known:
+                break
+            heapreplace(self.order, (used, number, name))  # it has used more meanwhile
+        flow = self.flows[name]
         item = flow.pop()
+        heappop(self.order)
         if flow.count:
-            self.flows[name] = flow
+            heappush(self.order, (used + EACH, number, name))
+        else:
+            del self.flows[name]
+        use.charge((self.level.name, name), EACH)
         self.count -= 1
         return item
 
@@ -94,9 +111,11 @@ class FairQueue(Generic[Item]):
     ['a1', 'b1', 'a2']
     """
 
-    def __init__(self) -> None:
+    def __init__(self, use: CpuUse | None = None) -> None:
         self._levels: dict[str, _Waiting[Item]] = {}
         self._count = 0
+        self._use = CpuUse() if use is None else use
+        self._number = 0  # of the last flow that was put in order
 
     def __len__(self) -> int:
         return self._count
@@ -119,6 +138,7 @@ class FairQueue(Generic[Item]):
 
     def put_back(self, item: Item, level: PriorityLevel, flow: Hashable, program: str = "") -> None:
         """Put back an item that was taken, in front; of several, the last first."""
+        self._use.charge((level.name, flow), -EACH)
         self._add(self._at(level), item, flow, program, first=True)
 
     def _at(self, level: PriorityLevel) -> _Waiting[Item]:
@@ -134,8 +154,9 @@ class FairQueue(Generic[Item]):
         found = waiting.flows.get(flow)
         if found is None:
             found = waiting.flows[flow] = _Flow()
-        if first:
-            waiting.flows.move_to_end(flow, last=False)
+            self._number += 1
+            used = self._use.of((waiting.level.name, flow))
+            heappush(waiting.order, (used, -self._number if first else self._number, flow))
         found.push(program, item, first=first)
         waiting.count += 1
         self._count += 1
@@ -145,7 +166,8 @@ class FairQueue(Generic[Item]):
         taken: list[Item] = []
         while self._count and len(taken) < most:
             waiting = self._next_level()
-            taken.append(waiting.pop())
+            self._number += 1
+            taken.append(waiting.pop(self._use, self._number))
             self._count -= 1
             if not waiting.count:
                 del self._levels[waiting.level.name]

@@ -15,6 +15,7 @@ from time import thread_time
 from typing import Final, Protocol
 
 from dralab.api.status import ApiError
+from dralab.apiserver.fairness.cpu_use import CpuUse
 from dralab.apiserver.fairness.flow_control import Flow
 from dralab.apiserver.fairness.queues import QueueFull
 from dralab.apiserver.http.asgi_base import LAST_WORDS, AsgiBase, AsgiLimits, Outcome, abandon
@@ -111,10 +112,12 @@ class AsgiApp(AsgiBase):
     def __init__(self, served: Served, limits: AsgiLimits | None = None) -> None:
         super().__init__(limits)
         self.served = served
+        self._use = CpuUse(self._seconds)
         self._turns: Turns[Promise[Outcome]] = Turns(
             self._flow_of,
             batch=self.limits.batch,
             records=self.limits.records,
+            use=self._use,
         )
         self._bookmarks: asyncio.TimerHandle | None = None
         self._apart: dict[str, Lane[Outcome | None]] = {}
@@ -123,6 +126,9 @@ class AsgiApp(AsgiBase):
         self._outdated: list[Asked] = []
         self._refreshing = False
         self._held = HELD
+
+    def _seconds(self) -> float:
+        return self.loop.time() if self.loop is not None and self.limits.timers else 0.0
 
     def _flow_of(self, request: HttpRequest) -> Flow:
         return self.served.flow_of(request)  # of the server that is served now
@@ -227,7 +233,7 @@ class AsgiApp(AsgiBase):
     def _lane(self, name: str) -> Lane[Outcome | None]:
         if name not in self._apart:
             self._apart[name] = Lane(
-                name, LANES[name], self._flow_of, self._answer_apart, self._finish
+                name, LANES[name], self._flow_of, self._answer_apart, self._finish, use=self._use
             )
         return self._apart[name]
 
@@ -292,17 +298,20 @@ class AsgiApp(AsgiBase):
         # First the loop's time: that of the CPU takes a call of the system.
         now = asyncio.get_running_loop().time if self.limits.timers else None
         until, worked = (now() + self._held, thread_time()) if now is not None else (0.0, 0.0)
-        last = 0.0
+        last = until - self._held
+        crowded = bool(self._turns)
         try:
             with self.served.store.batch():
                 for one in waiting:
                     answered.append((one, self._answer(one[0])))
+                    if now is None:
+                        continue
+                    before, last = last, now()
+                    if crowded:
+                        flow = self._flow_of(one[0])
+                        self._use.charge((flow.level.name, flow.name), last - before)
                     # What other programs on this core take helps no client that waits.
-                    if (
-                        now is not None
-                        and (last := now()) > until
-                        and thread_time() - worked > self._held
-                    ):
+                    if last > until and thread_time() - worked > self._held:
                         break
             if now is not None:
                 self._held = min(max(HELD, now() - last), LONGEST_HELD)

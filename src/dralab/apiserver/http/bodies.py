@@ -10,7 +10,13 @@ from dralab.api import fields
 from dralab.api.kinds import Kind, Kinds
 from dralab.api.status import ApiError
 from dralab.apiserver.resources.options import NO_REPEATS, Repeats
-from dralab.values.json_syntax import duplicate_fields, go_error, may_have_duplicates
+from dralab.values.json_syntax import (
+    MOST_VALUES,
+    duplicate_fields,
+    go_error,
+    has_more_values,
+    may_have_duplicates,
+)
 
 MAX_BODY: Final = 3 * 1024 * 1024
 SHOWN: Final = 30
@@ -20,7 +26,6 @@ UNRECOGNIZED: Final = re.compile(
     r"the object provided is unrecognized \(must be of type \w+\): (?P<why>.*) \(.*\)", re.DOTALL
 )
 ORDERED: Final = 64 * 1024
-MAX_NODES: Final = 1_000_000
 MAX_DEPTH: Final = 200
 JSON_TYPES: Final = frozenset({"", "application/json", "*/*"})
 YAML_TYPES: Final = frozenset({"application/yaml", "application/x-yaml"})
@@ -71,6 +76,8 @@ def decode(
             f"Request entity too large: limit is {MAX_BODY}",
             details={},
         )
+    if media in JSON_TYPES or (media in YAML_TYPES and data[:1] == b"{"):
+        _check_values(data)
     if media in JSON_TYPES:
         return _json(data, expected, count_repeats=count_repeats)
     if media in YAML_TYPES:
@@ -118,6 +125,17 @@ def unknown_format(accepted: str) -> ApiError:
         "the body of the request was in an unknown format - accepted media types include: "
         f"{accepted}",
     )
+
+
+def _check_values(data: bytes) -> None:
+    """Refuse JSON that would take long to read: a real server reads it. ApiError."""
+    if has_more_values(data):
+        raise ApiError(
+            "RequestEntityTooLarge",
+            f"Request entity too large: the body has more than {MOST_VALUES} objects, lists and "
+            "items",
+            details={},
+        )
 
 
 def _json(data: bytes, expected: str, *, count_repeats: bool) -> Body:

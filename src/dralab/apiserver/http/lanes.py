@@ -1,7 +1,8 @@
 """Threads beside that of the loop, and the requests that wait for one: clients take turns.
 
 A lane has so many threads. Where more requests come, they wait by user and program, as in `turns`:
-one client's large requests do not keep those of others waiting.
+one client's large requests do not keep those of others waiting, and who has used most CPU time of
+late waits longest.
 """
 
 import asyncio
@@ -9,8 +10,10 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from time import thread_time
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
+from dralab.apiserver.fairness.cpu_use import CpuUse
 from dralab.apiserver.fairness.flow_control import Flow
 from dralab.apiserver.fairness.queues import FairQueue
 from dralab.apiserver.http.messages import HttpRequest, program_of
@@ -26,10 +29,20 @@ class _WaitingRequest(NamedTuple):
     future: Promise[Any]
 
 
+class _Done(NamedTuple, Generic[Answered]):
+    """What a thread has done: the answer of a request, or why there is none."""
+
+    waiting: _WaitingRequest
+    answered: Answered | None
+    error: BaseException | None
+    seconds: float  # of CPU time
+
+
 class Lane(Generic[Answered]):
     """Some threads that `answer` requests; to be used in the thread of the loop alone.
 
-    `finish` is called there with each request, its future and its answer.
+    `finish` is called there with each request, its future and its answer. What a request has cost
+    in CPU time is charged to its flow.
     """
 
     def __init__(
@@ -39,13 +52,16 @@ class Lane(Generic[Answered]):
         flow_of: Callable[[HttpRequest], Flow],
         answer: Callable[[HttpRequest], Answered],
         finish: Callable[[HttpRequest, Promise[Any], Answered], None],
+        *,
+        use: CpuUse | None = None,
     ) -> None:
         self._free = threads
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._flow_of, self._answer, self._finish = flow_of, answer, finish
-        self._queue: FairQueue[_WaitingRequest] = FairQueue()
+        self._use = CpuUse() if use is None else use
+        self._queue: FairQueue[_WaitingRequest] = FairQueue(self._use)
         # What threads have done, and whether the loop knows that there is something.
-        self._done: deque[tuple[_WaitingRequest, Answered | None, BaseException | None]] = deque()
+        self._done: deque[_Done[Answered]] = deque()
         self._told = False
 
     def submit(self, request: HttpRequest, future: Promise[Any]) -> None:
@@ -73,10 +89,12 @@ class Lane(Generic[Answered]):
         The loop is woken once for all that is done by then: that takes a call of the system, and
         with a future of each thread three turns of the loop.
         """
+        began = thread_time()
         try:
-            self._done.append((waiting, self._answer(waiting.request), None))
-        except BaseException as error:  # noqa: BLE001 - it is told to who awaits the future
-            self._done.append((waiting, None, error))
+            answered, error = self._answer(waiting.request), None
+        except BaseException as raised:  # noqa: BLE001 - it is told to who awaits the future
+            answered, error = None, raised
+        self._done.append(_Done(waiting, answered, error, thread_time() - began))
         if not self._told:
             self._told = True
             with suppress(RuntimeError):  # the loop is closed
@@ -86,8 +104,10 @@ class Lane(Generic[Answered]):
         # First: who appends from here on tells again.
         self._told = False
         while self._done:
-            waiting, answered, error = self._done.popleft()
+            waiting, answered, error, seconds = self._done.popleft()
             self._free += 1
+            flow = self._flow_of(waiting.request)
+            self._use.charge((flow.level.name, flow.name), seconds)
             if error is None:
                 self._finish(waiting.request, waiting.future, cast("Answered", answered))
             elif not waiting.future.done():

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
+from dralab.apiserver.fairness.cpu_use import CpuUse
 from dralab.apiserver.fairness.flow_control import Flow
 from dralab.apiserver.fairness.queues import FairQueue, QueueFull
 from dralab.apiserver.http.messages import HttpRequest, program_of
@@ -35,12 +36,19 @@ class Turns(Generic[Answered]):
     would wait behind records that no client waits for.
     """
 
-    def __init__(self, flow_of: Callable[[HttpRequest], Flow], *, batch: int, records: int) -> None:
+    def __init__(
+        self,
+        flow_of: Callable[[HttpRequest], Flow],
+        *,
+        batch: int,
+        records: int,
+        use: CpuUse | None = None,
+    ) -> None:
         self._flow_of = flow_of
         self._most, self._most_records = batch, records
         self._new: list[Asked[Answered]] = []
-        self._queue: FairQueue[_Placed[Answered]] = FairQueue()
-        self._records: FairQueue[_Placed[Answered]] = FairQueue()
+        self._queue: FairQueue[_Placed[Answered]] = FairQueue(use)
+        self._records: FairQueue[_Placed[Answered]] = FairQueue(use)
 
     def __len__(self) -> int:
         return len(self._new) + len(self._queue) + len(self._records)

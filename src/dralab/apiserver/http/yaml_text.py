@@ -1,16 +1,13 @@
 """YAML requests and responses; imported when the first client uses YAML."""
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 import orjson
 import yaml
 
 from dralab.api.yaml_documents import YamlError, only_document
-from dralab.values.json_syntax import may_have_duplicates
-
-MOST: Final = 300_000
-"""Scalars, lists and mappings of a body; one of 3 MiB that people wrote has half of that."""
+from dralab.values.json_syntax import MOST_VALUES, may_have_duplicates
 
 
 class NoYamlError(ValueError):
@@ -31,7 +28,7 @@ def load(data: bytes, *, count_repeats: bool = False) -> tuple[Any, Sequence[str
         except (orjson.JSONDecodeError, orjson.JSONEncodeError):
             pass
     try:
-        found = only_document(data, most=MOST)
+        found = only_document(data, most=MOST_VALUES)
         # Written and read once more, aliases share nothing: what is stored may be changed in place.
         # Sorted, as Go writes it: complaints of unknown fields come in that order.
         text = orjson.dumps(found.value, option=orjson.OPT_SORT_KEYS)

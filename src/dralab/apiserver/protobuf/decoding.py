@@ -14,10 +14,10 @@ import orjson
 
 from dralab.apiserver.protobuf.plans import FieldPlan, MessagePlan, plan_of_object
 from dralab.kernel.times import EARLIEST, LATEST, SECOND, rfc3339, rfc3339_micro
+from dralab.values.json_syntax import MOST_VALUES
 
 MAGIC: Final = b"k8s\x00"
 MAX_DEPTH: Final = 100
-MAX_VALUES: Final = 500_000
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 
 
@@ -135,8 +135,8 @@ class _Decoder:
 
     def count(self) -> None:
         self.values += 1
-        if self.values > MAX_VALUES:
-            raise ProtobufError(f"the body holds more than {MAX_VALUES} values")
+        if self.values > MOST_VALUES:
+            raise ProtobufError(f"the body holds more than {MOST_VALUES} values")
 
     # --- messages -----------------------------------------------------------------------
 
@@ -148,8 +148,8 @@ class _Decoder:
             raise ProtobufError(f"the body is nested more than {MAX_DEPTH} deep")
         fields, data = plan.fields, self.data
         self.values += 1
-        if self.values > MAX_VALUES:
-            raise ProtobufError(f"the body holds more than {MAX_VALUES} values")
+        if self.values > MOST_VALUES:
+            raise ProtobufError(f"the body holds more than {MOST_VALUES} values")
         while at < end:
             byte = data[at]
             if byte < 0x80:
