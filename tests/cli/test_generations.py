@@ -338,3 +338,84 @@ def test_cel_sees_all_that_a_selector_of_v1_sees(device, expression, answer, tmp
     where = ["--driver", "toys.example.com", "--attributes", str(file)]
     result = CliRunner().invoke(main, ["cel", *where, expression])
     assert result.stdout == f"{answer}\n", result.output
+
+
+TODAY_ALL = """\
+apiVersion: resource.k8s.io/v1
+kind: ResourceSlice
+metadata: {name: s}
+spec:
+  driver: toys.example.com
+  nodeName: n
+  pool: {name: p, generation: 1, resourceSliceCount: 1}
+  devices: [{name: d0}, {name: d1}]
+---
+apiVersion: resource.k8s.io/v1
+kind: DeviceClass
+metadata: {name: toy}
+spec: {selectors: [{cel: {expression: "device.driver == 'toys.example.com'"}}]}
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaimTemplate
+metadata: {name: all}
+spec: {spec: {devices: {requests: [{name: r, exactly: {deviceClassName: toy, allocationMode: All}}]}}}
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaimTemplate
+metadata: {name: first}
+spec:
+  spec:
+    devices:
+      requests:
+      - {name: r, firstAvailable: [{name: a, deviceClassName: toy, count: 2}, {name: b, deviceClassName: toy}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: p}
+spec:
+  containers: [{name: c, image: i, resources: {claims: [{name: x}]}}]
+  resourceClaims: [{name: x, resourceClaimTemplateName: all}]
+"""
+
+
+@pytest.mark.parametrize("command", ["compare", "convert"])
+@pytest.mark.parametrize(
+    ("target", "lost"),
+    [
+        ("evolution", ["claim default/all: all devices", "claim default/first: r"]),
+        ("k8srm", ["claim default/all: allocationMode All"]),
+    ],
+)
+def test_each_loss_of_a_conversion_has_a_word(command, target, lost, tmp_path):
+    (tmp_path / "v1.yaml").write_text(TODAY_ALL)
+    option = "--with" if command == "compare" else "--to"
+    result = run(command, str(tmp_path / "v1.yaml"), option, target)
+    assert result.exit_code == 1
+    told = [line for line in result.stderr.splitlines() if line.startswith("lost: ")]
+    assert [line.rpartition(": ")[0] for line in told] == [f"lost: {each}" for each in lost]
+
+
+def test_a_pod_of_one_input_alone_is_not_unschedulable(files, tmp_path):
+    (tmp_path / "both.yaml").write_text(f"{POOLS}---\n{POD}")
+    converted = run("convert", "--to", "evolution", *files).stdout
+    (tmp_path / "evolution.yaml").write_text(converted.replace("name: p\n", "name: q\n"))
+    result = run("compare", str(tmp_path / "both.yaml"), str(tmp_path / "evolution.yaml"))
+    assert result.exit_code == 1
+    rows = {line.split()[0]: line for line in result.stdout.splitlines()}
+    assert rows["p"].endswith("not in the input")
+    assert " ".join(rows["q"].split()) == "q NO not in the input node-a: pool-a/d0"
+    assert "unschedulable" not in result.stdout
+
+
+def test_a_score_is_a_table_json_and_a_picture(files, tmp_path):
+    drawn = tmp_path / "score.svg"
+    options = ["--with", "v1", "--with", "evolution", "--score", "--times", "3"]
+    result = run("compare", *files, *options, "--picture", str(drawn))
+    assert result.exit_code == 0, result.output
+    assert result.stdout.splitlines()[0].split() == ["K8SRM", "V1", "EVOLUTION"]
+    assert result.stdout.splitlines()[1].startswith("pods placed")
+    assert drawn.read_text().startswith("<svg")
+    told = json.loads(run("compare", *files, *options, "-o", "json").stdout)
+    assert told["generations"]["k8srm"]["pods"] == 3
+    assert {each["field"] for each in told["lost"]} >= {"requests memory: 100Mi"}
+    assert run("compare", *files, "--with", "v1", "--times", "2").exit_code == 2

@@ -48,7 +48,7 @@ def _cards(pool: str, parts: Sequence[Slice]) -> Iterator[Card]:
     groups: list[tuple[set[Counter], list[Device]]] = []
     for part in parts:
         for device in part.devices:
-            needs = set(_needs(device))
+            needs = set(needs_of(device))
             if not needs:
                 continue
             joined = [group for group in groups if group[0] & needs]
@@ -72,7 +72,7 @@ def partition_sets(card: Card) -> Iterator[tuple[Device, ...]]:
 
     Depth first, devices in published order, each set before its extensions.
     """
-    needs = [_needs(device) for device in card.devices]
+    needs = [needs_of(device) for device in card.devices]
     left = dict(card.left)
     chosen: list[int] = []
 
@@ -92,7 +92,8 @@ def partition_sets(card: Card) -> Iterator[tuple[Device, ...]]:
     yield from extended(0)
 
 
-def _needs(device: Device) -> dict[Counter, Number]:
+def needs_of(device: Device) -> dict[Counter, Number]:
+    """Return what a device draws from its pool's counters."""
     return {
         (drawn.counter_set, counter): amount
         for drawn in device.consumes

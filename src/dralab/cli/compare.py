@@ -1,18 +1,26 @@
-"""`dralab compare`: whether two API generations give the same pods the same devices."""
+"""`dralab compare`: whether API generations give the same pods the same devices, and how well."""
 
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Final
 
 import click
 
 from dralab.cli import generations
 from dralab.cli._output import echo_json, echo_table, output_option
 from dralab.cli._own_generation import generation_option, named
+from dralab.cli._terminal import echo
 from dralab.cli.convert import WRITERS, check_target, scene_of, written
+from dralab.cli.errors import UnusableInput
+from dralab.prototypes.conversion.neutral import Note
 from dralab.prototypes.placement import PlacedPod
+from dralab.prototypes.scoring import DesignScore, repeated
+from dralab.prototypes.scoring import score as score_of
 from dralab.values.json_types import JsonDict
+
+ABSENT: Final = "not in the input"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +40,7 @@ class PodAnswer:
 \b
   dralab compare old.yaml today.yaml            (two generations, one file each or mixed)
   dralab compare -f k8srm/ --with v1            (convert, then compare)
+  dralab compare -f k8srm/ --with v1 --with evolution --score --times 20 --picture score.svg
 """
 )
 @generations.files_option
@@ -39,34 +48,81 @@ class PodAnswer:
 @click.argument("more", nargs=-1, metavar="[FILE]...")
 @click.option(
     "--with",
-    "other",
+    "others",
+    multiple=True,
     metavar=f"{'|'.join(WRITERS)}|NAME",
-    help="Convert the input to this generation and compare with it.",
+    help="Convert the input to this generation and compare with it. May be repeated.",
+)
+@click.option(
+    "--score",
+    is_flag=True,
+    help="Print numbers of each generation instead; one generation is enough.",
+)
+@click.option(
+    "--times",
+    type=click.IntRange(1, 1_000),
+    default=1,
+    show_default=True,
+    help="With --score: the load has each pod of the input so often.",
+)
+@click.option(
+    "--picture",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="With --score: draw the numbers into this SVG file.",
 )
 @output_option("table", "json")
-def compare(files: tuple[str, ...], more: tuple[str, ...], other: str | None, output: str) -> None:
-    """Schedule the same pods in two API generations and compare their devices.
+def compare(
+    files: tuple[str, ...],
+    more: tuple[str, ...],
+    others: tuple[str, ...],
+    *,
+    score: bool,
+    times: int,
+    picture: Path | None,
+    output: str,
+) -> None:
+    r"""Schedule the same pods in several API generations and compare their devices.
 
-    Exit code 0: the devices are the same; 1: they differ; 2: bad input.
+    What a conversion loses is listed on stderr, with a suggestion.
+
+    \b
+    --score measures how each API serves the pods without a node, in their order:
+      pods placed    of those that ask for devices
+      capacity left  devices that can still be given; a card that is cut into
+                     partitions counts as one, and what is left of it is the
+                     share of its partitions that can still be given
+      ways           sets of devices that a pod could get from the fleet as it
+                     was in the beginning: the least and the median
+      oversized      the part of what was given that the smallest possible
+                     choice would have left
+      useless        the part of what is left that no further pod of the load
+                     could use
+
+    Exit code 0: the devices are the same, or --score; 1: they differ; 2: bad input.
     """
     names = (*files, *more)
     if not names:
         raise click.UsageError("nothing to compare: give files")
+    if not score and (times > 1 or picture is not None):
+        raise click.UsageError("--times and --picture need --score")
     inputs = _inputs(names)
-    if other is not None:
-        check_target(other)
-        if len(inputs) != 1 or other in inputs:
-            found = ", ".join(sorted(inputs))
-            raise click.UsageError(
-                f"--with {other} needs input of exactly one other generation, not {found}"
-            )
-        [(source, objects)] = inputs.items()
-        inputs[other] = _normalized(written(scene_of(objects, source), other), other)
-    if len(inputs) != 2:
-        found = ", ".join(sorted(inputs)) or "none"
-        raise click.UsageError(f"need input of two generations, found {found}; or add --with")
-    answers = {name: _answers(name, objects) for name, objects in inputs.items()}
-    same = _print(answers, output)
+    lost = _converted(inputs, others)
+    if len(inputs) < 2 and not score:
+        read = ", ".join(sorted(inputs)) or "none"
+        raise click.UsageError(f"need input of two generations, found {read}; or add --with")
+    if score:
+        scores = {
+            name: score_of(named(name).cluster(repeated(objects, times)))
+            for name, objects in inputs.items()
+        }
+        _print_scores(scores, lost, output)
+        if picture is not None:
+            _draw(scores, picture)
+        same = True
+    else:
+        same = _print({name: _answers(name, objects) for name, objects in inputs.items()}, output)
+    for note in lost:
+        echo(f"{note.level}: {note}", err=True)
     sys.exit(0 if same else 1)
 
 
@@ -77,6 +133,25 @@ def _inputs(names: Sequence[str]) -> dict[str, list[JsonDict]]:
         api = generations.chosen((item for _, item, _ in generations.raw([name])), None)
         found.setdefault(api, []).extend(generations.objects([name], api))
     return found
+
+
+def _converted(inputs: dict[str, list[JsonDict]], targets: Sequence[str]) -> list[Note]:
+    """Add the input in other generations; return what is lost on the way."""
+    if not targets:
+        return []
+    read = ", ".join(sorted(inputs))
+    if len(inputs) != 1 or set(targets) & set(inputs):
+        raise click.UsageError(
+            f"--with {targets[0]} needs input of exactly one other generation, not {read}"
+        )
+    [(source, objects)] = inputs.items()
+    lost: list[Note] = []
+    for target in targets:
+        check_target(target)
+        scene = scene_of(objects, source)
+        inputs[target] = _normalized(written(scene, target), target)
+        lost += [note for note in scene.notes if note.level == "lost"]
+    return list(dict.fromkeys(lost))
 
 
 def _normalized(objects: Sequence[JsonDict], api: str) -> list[JsonDict]:
@@ -119,19 +194,60 @@ def _key(claim: JsonDict) -> tuple[str, str]:
 
 
 def _print(answers: Mapping[str, Mapping[str, PodAnswer]], output: str) -> bool:
-    first, second = answers
-    pods = list(dict.fromkeys([*answers[first], *answers[second]]))
-    nothing = PodAnswer("", ())
-    rows = [
-        (pod, answers[first].get(pod, nothing), answers[second].get(pod, nothing)) for pod in pods
-    ]
+    pods = list(dict.fromkeys(pod for each in answers.values() for pod in each))
+    rows = [(pod, [each.get(pod) for each in answers.values()]) for pod in pods]
     if output == "json":
-        found: Any = [
-            {"pod": pod, "same": a == b, first: str(a), second: str(b)} for pod, a, b in rows
-        ]
-        echo_json(found)
+        echo_json(
+            [
+                {"pod": pod, "same": _same(found), **dict(zip(answers, _told(found), strict=True))}
+                for pod, found in rows
+            ]
+        )
     else:
-        table = [("POD", "SAME", first.upper(), second.upper())]
-        table += [(pod, "yes" if a == b else "NO", str(a), str(b)) for pod, a, b in rows]
+        table = [("POD", "SAME", *(name.upper() for name in answers))]
+        table += [(pod, "yes" if _same(found) else "NO", *_told(found)) for pod, found in rows]
         echo_table(table)
-    return all(a == b for _, a, b in rows)
+    return all(_same(found) for _, found in rows)
+
+
+def _same(found: Sequence[PodAnswer | None]) -> bool:
+    return len(set(found)) == 1
+
+
+def _told(found: Sequence[PodAnswer | None]) -> list[str]:
+    return [ABSENT if each is None else str(each) for each in found]
+
+
+def _print_scores(scores: Mapping[str, DesignScore], lost: Sequence[Note], output: str) -> None:
+    if output == "json":
+        told = [
+            {"object": note.object, "field": note.field, "message": note.message} for note in lost
+        ]
+        numbers = {name: each.document() for name, each in scores.items()}
+        echo_json({"generations": numbers, "lost": told})
+        return
+    found = list(scores.values())
+    echo_table(
+        [
+            ("", *(name.upper() for name in scores)),
+            ("pods placed", *(f"{each.placed} of {each.pods}" for each in found)),
+            ("capacity left", *(f"{float(each.left):.1f} of {each.units}" for each in found)),
+            ("ways, least", *(_ways(each, each.least_ways) for each in found)),
+            ("ways, median", *(_ways(each, each.median_ways) for each in found)),
+            ("oversized", *(f"{float(each.oversized):.0%}" for each in found)),
+            ("useless", *(f"{float(each.useless):.0%}" for each in found)),
+        ]
+    )
+
+
+def _ways(score: DesignScore, count: int) -> str:
+    return f"{count} or more" if count >= score.most_ways else str(count)
+
+
+def _draw(scores: Mapping[str, DesignScore], path: Path) -> None:
+    from dralab.prototypes.score_picture import picture
+
+    try:
+        path.write_text(picture(scores), encoding="utf-8")
+    except OSError as error:
+        raise UnusableInput(f"{path}: cannot be written: {error.strerror}") from None
