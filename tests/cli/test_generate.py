@@ -69,6 +69,12 @@ def test_the_sysfs_of_nodes_is_written_beside_the_manifests(tmp_path):
     assert "kind: ResourceSlice" in found.stdout
     assert (tmp_path / "trees" / "fpga-000" / "sys" / "bus" / "pci" / "devices").is_dir()
     again = run("fpga", "--nodes", "1", "--sysfs", str(tmp_path / "trees"))
+    (tmp_path / "links").mkdir()
+    for node in (tmp_path / "trees").iterdir():
+        (tmp_path / "links" / node.name).symlink_to(tmp_path / "elsewhere")
+    linked = run("fpga", "--nodes", "1", "--sysfs", str(tmp_path / "links"))
+    assert "exists: use another one" in linked.output
+    assert not (tmp_path / "elsewhere").exists()
     assert again.exit_code == 2
     assert "exists: use another one" in again.output
     many = run("fpga", "--nodes", "65", "--sysfs", str(tmp_path / "more"))

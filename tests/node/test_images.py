@@ -1,5 +1,7 @@
 """What the image map makes of a container's command and arguments."""
 
+import os
+
 import pytest
 
 from dralab.node.containers import ContainerConfig, ContainerStart
@@ -53,3 +55,21 @@ def test_a_default_command_gives_way_to_arguments_an_entry_point_takes_them(
 def test_a_default_command_has_words(tmp_path):
     with pytest.raises(ImageMapError, match=r"box: no command after --: write .*/\. -- COMMAND"):
         image_map([f"box={tmp_path}/. --"])
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link", "device"])
+def test_a_directory_of_maps_has_files_alone(tmp_path, kind):
+    folder, secret = tmp_path / "maps", tmp_path / "secret.yaml"
+    folder.mkdir()
+    secret.write_text("x: [sh]")
+    if kind == "pipe":
+        os.mkfifo(folder / "a.yaml")
+    else:
+        (folder / "a.yaml").symlink_to(secret if kind == "link" else "/dev/zero")
+    with pytest.raises(ImageMapError, match=r"a\.yaml: it is a"):
+        image_map([f"@{folder}"])
+    if kind == "link":
+        (folder / "a.yaml").unlink()
+        (folder / "a.yaml").symlink_to("b.yaml")
+        (folder / "b.yaml").write_text("x: [sh]")
+        assert image_map([f"@{folder}"]) == {"x": ["sh"]}

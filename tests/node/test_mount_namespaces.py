@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from dralab.contracts.cdi_cache import ContainerConfig
+from dralab.node import mount_launcher
 from dralab.node.cgroups import ControlGroups
 from dralab.node.containers import ContainerExit, ContainerStart, ContainerStartError, VolumeFile
 from dralab.node.images import image_map
@@ -247,6 +248,40 @@ def test_a_container_has_the_name_and_the_files_of_its_pod(bench):
     assert written == "web\n10.0.0.7\tweb\nnameserver 5.6.7.8"
 
 
+@needs_namespaces
+@pytest.mark.parametrize("sub_path", ["out", "out/etc", "in/out"])
+def test_a_part_of_a_volume_is_not_one_of_the_machine(bench, tmp_path, sub_path):
+    """CVE-2017-1002101: a first container leaves a link, a second one mounts what it leads to."""
+    volume = {"hostPath": "", "containerPath": "/v", "volume": "v"}
+    (tmp_path / "secret").mkdir()
+    script = f"ln -s {tmp_path}/secret /v/out; mkdir /v/in; ln -s ../out /v/in/out"
+    assert bench.run(script, mounts=[volume])[0] == 0
+    with pytest.raises(ContainerStartError, match="leads out of"):
+        bench.run("touch /p/new", mounts=[{**volume, "containerPath": "/p", "subPath": sub_path}])
+    assert list((tmp_path / "secret").iterdir()) == []
+
+
+@needs_namespaces
+def test_a_link_within_a_volume_is_followed(bench):
+    volume = {"hostPath": "", "containerPath": "/v", "volume": "v"}
+    assert bench.run("mkdir /v/a; echo x > /v/a/x; ln -s a /v/b", mounts=[volume])[0] == 0
+    part = {**volume, "containerPath": "/p", "subPath": "b"}
+    assert bench.run("cat /p/x", mounts=[part]) == (0, "x")
+
+
+@needs_namespaces
+def test_a_part_that_becomes_a_link_before_it_is_mounted_is_refused(tmp_path):
+    """CVE-2021-25741: what was looked at is exchanged before the mount."""
+    (tmp_path / "v" / "a").mkdir(parents=True)
+    bind = {"source": f"{tmp_path}/v/a/b", "within": f"{tmp_path}/v", "target": "/p"}
+    (tmp_path / "v" / "a").rmdir()
+    (tmp_path / "v" / "a").symlink_to("/")
+    with pytest.raises(OSError, match="has become a link"):
+        mount_launcher.pinned(bind)
+    with pytest.raises(OSError, match="has become a link"):
+        mount_launcher.pinned({**bind, "source": f"{tmp_path}/v/a"})
+
+
 @needs_root
 def test_a_container_runs_as_the_user_and_with_the_groups_of_its_pod(bench):
     volume = {"hostPath": "", "containerPath": "/v", "volume": "v"}
@@ -333,6 +368,9 @@ def test_a_volume_of_an_image_has_its_files_to_be_read(bench, image):
     assert not (image / "new").exists()
     with pytest.raises(ContainerStartError, match="volume v has no none"):
         bench.run("true", mounts=[{**mount, "subPath": "none"}])
+    (image / "out").symlink_to("/etc")
+    with pytest.raises(ContainerStartError, match="leads out of"):
+        bench.run("true", mounts=[{**mount, "subPath": "out"}])
     with pytest.raises(ContainerStartError, match='image "other" of volume v has no files on this'):
         bench.run("true", mounts=[{**mount, "image": "other"}])
 

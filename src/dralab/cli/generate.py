@@ -104,10 +104,13 @@ def _write_sysfs(sample: SampleFleet, directory: Path) -> None:
         )
     for node in sample.nodes:
         place = directory / node.name
-        if place.exists():
-            raise click.BadParameter(f"{place} exists: use another one", param_hint="--sysfs")
         try:
+            place.mkdir(parents=True)
             count = write(tree(sample, node), place)
+        except FileExistsError:
+            raise click.BadParameter(
+                f"{place} exists: use another one", param_hint="--sysfs"
+            ) from None
         except OSError as error:
             raise UnusableInput(f"{place} cannot be written: {error.strerror}") from error
         echo(f"wrote {count} files and links of {node.name} to {place}", err=True)

@@ -8,10 +8,12 @@ wrote, `read_own` and `open_own` for those that dralab keeps for itself.
 Every OSError has the path as its `filename` and says in `strerror` what is there instead.
 """
 
+import contextlib
 import errno
 import io
 import os
 import stat
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -54,23 +56,28 @@ def open_within(directory: Path, path: Path) -> io.BufferedReader:
 
     No directory can be replaced by a link meanwhile: each is opened in the one before.
     """
-    root = directory.resolve()
+    real = real_within(directory, path)
+    *inner, name = real.relative_to(directory.resolve()).parts or (".",)
+    with _directory_within(directory, inner) as place:
+        _check_kind(os.stat(name, dir_fd=place, follow_symlinks=False), path)
+        return _opened(os.open(name, FLAGS | os.O_NOFOLLOW, dir_fd=place), path)
+
+
+def real_within(directory: Path, path: Path) -> Path:
+    """Return a path without links, which need not exist. OSError: one leads out of a directory."""
     real = path.resolve()
-    if not real.is_relative_to(root):
+    if not real.is_relative_to(directory.resolve()):
         raise PermissionError(
             errno.EPERM, f"it is a link that leads out of {directory}, to {real}", str(path)
         )
-    *inner, name = real.relative_to(root).parts or (".",)
-    place = os.open(root, DIRECTORY)
-    try:
-        for part in inner:
-            below = os.open(part, DIRECTORY | os.O_NOFOLLOW, dir_fd=place)
-            os.close(place)
-            place = below
-        _check_kind(os.stat(name, dir_fd=place, follow_symlinks=False), path)
-        return _opened(os.open(name, FLAGS | os.O_NOFOLLOW, dir_fd=place), path)
-    finally:
-        os.close(place)
+    return real
+
+
+def make_within(directory: Path, path: Path) -> Path:
+    """Make a directory below another one, with those between; return it without links. OSError."""
+    real = real_within(directory, path)
+    with _directory_within(directory, real.relative_to(directory.resolve()).parts, make=True):
+        return real
 
 
 def read_within(directory: Path, path: Path, most: int = MOST) -> bytes:
@@ -126,6 +133,25 @@ def check_own(path: Path) -> None:
     if stat.S_ISLNK(found.st_mode):
         raise _linked(path)
     _check_written(found, path)
+
+
+@contextlib.contextmanager
+def _directory_within(
+    directory: Path, parts: Iterable[str], *, make: bool = False
+) -> Iterator[int]:
+    """Open a directory below another one: no part of the way is a link, also not meanwhile."""
+    place = os.open(directory.resolve(), DIRECTORY)
+    try:
+        for part in parts:
+            if make:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(part, dir_fd=place)
+            below = os.open(part, DIRECTORY | os.O_NOFOLLOW, dir_fd=place)
+            os.close(place)
+            place = below
+        yield place
+    finally:
+        os.close(place)
 
 
 def _opened(handle: int, path: str | Path) -> io.BufferedReader:

@@ -17,7 +17,7 @@ import orjson
 from dralab.node.atomic_files import write_files
 from dralab.node.containers import ContainerStart, ContainerStartError, VolumeFile
 from dralab.node.mount_namespaces import SPEC as NAMESPACE
-from dralab.node.mount_namespaces import NodePaths, launching, spec_of
+from dralab.node.mount_namespaces import NodePaths, launching, part_of, spec_of
 
 MEMORY: Final = "memory"
 """The link beside the directories of the pods that leads to those of their volumes in memory."""
@@ -78,9 +78,7 @@ def link_mounts(start: ContainerStart, directory: Path) -> None:
         host = mount["hostPath"]
         target = Path(host) if host else _volume(start, mount, directory)
         if mount.get("subPath"):
-            target = below(target, mount["subPath"])
-            with contextlib.suppress(OSError):
-                target.mkdir(parents=True, exist_ok=True)
+            target = part_of(target, mount["subPath"], start)
         parents = [parent for parent in link.parents if parent.is_relative_to(directory)]
         if any(parent.is_symlink() for parent in parents):
             continue  # Inside another mount: a link there would be written onto the machine.

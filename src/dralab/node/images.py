@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dralab.api.yaml_documents import YamlError, single
-from dralab.files.reading import read, read_within
+from dralab.files.reading import read, read_within, real_within
 from dralab.node.containers import ContainerStart, ContainerStartError
 
 FILES: Final = "/."
@@ -115,6 +115,12 @@ def with_image_volumes(
                 f"the server `--image-map {image}=/DIRECTORY/.`"
             )
         found = Path(images[key][0], os.path.normpath(f"/{mount.get('subPath') or ''}").lstrip("/"))
+        try:
+            found = real_within(Path(images[key][0]), found)
+        except OSError as error:
+            raise ContainerStartError(
+                f'image "{image}" of volume {mount["volume"]}: {mount["subPath"]}: {error.strerror}'
+            ) from error
         if not found.exists():
             raise ContainerStartError(
                 f'image "{image}" of volume {mount["volume"]} has no {mount["subPath"]}'

@@ -12,6 +12,7 @@ that is missing, an empty file system takes the place of its parent, with the pa
 
 import contextlib
 import ctypes
+import errno
 import json
 import os
 import shutil
@@ -327,11 +328,29 @@ def root_of(path: str, image: str) -> Root:
     return Root(path)  # a kernel without overlays
 
 
+def pinned(bind: "dict[str, Any]") -> str:
+    """Return where the source of a mount is; one within a volume can't be exchanged any more.
+
+    It was looked at before: since then no part of the way may have become a link.
+    """
+    if "within" not in bind:
+        return str(bind["source"])
+    handle = os.open(bind["within"], os.O_PATH | os.O_DIRECTORY)
+    for part in os.path.relpath(bind["source"], bind["within"]).split("/"):
+        handle = os.open(part, os.O_PATH | os.O_NOFOLLOW, dir_fd=handle)
+        if stat.S_ISLNK(os.fstat(handle).st_mode):
+            raise OSError(errno.ELOOP, f"{bind['source']} has become a link")
+    return f"/proc/self/fd/{handle}"
+
+
 def enter(spec: "dict[str, Any]") -> None:
     """Make the namespace of a container, and be in it."""
     unshare()
     root = root_of(spec["root"], spec.get("image") or "")
-    binds = [{**each, "target": root.real(each["target"])} for each in spec["binds"]]
+    binds = [
+        {**each, "target": root.real(each["target"]), "source": pinned(each)}
+        for each in spec["binds"]
+    ]
     binds.sort(key=lambda each: each["target"].count("/"))
     # Its parents are mounted too: their directories are created there.
     root.targets = {each["target"] for each in binds}

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from dralab.node.containers import ContainerStart
+from dralab.files.reading import make_within, real_within
+from dralab.node.containers import ContainerStart, ContainerStartError
 from dralab.values.json_types import JsonDict, JsonObject
 
 SPEC: Final = "mounts.json"
@@ -120,13 +121,12 @@ def spec_of(
                 source.mkdir(parents=True, exist_ok=True)
         else:
             source = volumes[mount["volume"]]
+        bind = _bind(source, mount["containerPath"])
+        bind["readonly"] = bool(mount.get("readOnly")) or "ro" in (mount.get("options") or ())
         if mount.get("subPath"):
-            source /= mount["subPath"]
-            if not source.exists():
-                source.mkdir(parents=True)
-                source.chmod(source.parent.stat().st_mode & 0o7777)
-        readonly = bool(mount.get("readOnly")) or "ro" in (mount.get("options") or ())
-        binds.append(_bind(source, mount["containerPath"], readonly=readonly))
+            part = part_of(source, mount["subPath"], start)
+            bind |= {"source": str(part), "within": str(source.resolve())}
+        binds.append(bind)
     taken = {each["target"] for each in binds}
     if start.message_path:
         message = directory / "termination-log"
@@ -151,8 +151,26 @@ def spec_of(
     }
 
 
-def _bind(source: Path, target: str, *, readonly: bool = False) -> dict[str, Any]:
-    return {"source": str(source), "target": target, "readonly": readonly}
+def part_of(volume: Path, sub_path: str, start: ContainerStart) -> Path:
+    """Return a part of a volume without links, made if it is missing. ContainerStartError.
+
+    Containers write into volumes: a link of theirs must not lead to files of the machine.
+    """
+    part = volume / sub_path
+    try:
+        if part.exists():
+            return real_within(volume, part)
+        made = make_within(volume, part)
+        made.chmod(made.parent.stat().st_mode & 0o7777)
+    except OSError as error:
+        raise ContainerStartError(
+            f'failed to prepare subPath "{sub_path}" of container "{start.name}": {error.strerror}'
+        ) from error
+    return made
+
+
+def _bind(source: Path, target: str) -> dict[str, Any]:
+    return {"source": str(source), "target": target, "readonly": False}
 
 
 def _device(node: JsonObject, paths: NodePaths) -> JsonDict:
