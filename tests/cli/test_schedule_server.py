@@ -253,6 +253,8 @@ def test_pods_with_claims_of_today_are_left_to_todays_scheduler():
         named = run("schedule", "--kubeconfig", str(cluster.kubeconfig), "today")
         assert named.exit_code == 1
         assert "spec.resourceClaims are not claims of k8srm" in named.stdout
+        again = run("schedule", "--kubeconfig", str(cluster.kubeconfig))
+        assert "; 1 with other claims wait for another scheduler" in again.stderr
 
 
 UNREADABLE = """\

@@ -4,12 +4,16 @@ import orjson
 import pytest
 
 from devicelab import create_all
+from dralab.cli import ui
+from dralab.cli._connection import ClusterConnection
+from dralab.cli._inventory import InventorySource
 from dralab.cli.schedule_server import Server
 from dralab.components.simulated import SimulatedCluster
 from dralab.prototypes.generations import GENERATIONS
 from dralab.prototypes.placement import PlacedPod
 from dralab.runtime.resources import NODES
 from dralab.web.desk import Desk
+from dralab.web.followed_source import FollowedSource
 from dralab.web.sources import ListedSource
 from generationpods import EVOLUTION, K8SRM
 from web.test_desk import devices
@@ -17,15 +21,18 @@ from web.test_desk import devices
 NODE = "apiVersion: v1\nkind: Node\nmetadata: {name: node-0}\nstatus: {allocatable: {cpu: 4, memory: 8Gi, pods: 9}}\n"
 
 
+@pytest.mark.parametrize("far", [False, True], ids=["near", "far"])
 @pytest.mark.parametrize(
     ("api", "text"), [("k8srm", K8SRM), ("evolution", EVOLUTION)], ids=["k8srm", "evolution"]
 )
-def test_devices_and_pods_are_there_before_and_after_scheduling(api, text):
+def test_devices_and_pods_are_there_before_and_after_scheduling(api, text, far):
     cluster = SimulatedCluster(profiles=(api,))
     more = text.rpartition("---\n")[2].replace("name: p,", "name: q,")
     for part in (NODE, text, more):
         create_all(cluster.client, cluster.server.resources.kinds, part)
-    source = ListedSource(cluster.client, cluster.server.store)
+    clock = cluster.engine.clock
+    near = ListedSource(cluster.client, cluster.server.store)
+    source = FollowedSource(cluster.client, clock) if far else near
     desk = Desk(source, cluster.engine.clock, "this server", live=True)
 
     def shown():
@@ -42,7 +49,17 @@ def test_devices_and_pods_are_there_before_and_after_scheduling(api, text):
     assert isinstance(placed, PlacedPod)
     server.write(placed)
     cluster.wait(10)
-    assert heard
+    assert far or heard
     assert shown() == ([("node-0", "d0", "used", ["pod default/p"], "")], ["q"])
     told = orjson.loads(desk.explanation("pod", "default", "q"))
     assert not told["fits"]
+
+
+@pytest.mark.parametrize("text", [K8SRM, EVOLUTION], ids=["k8srm", "evolution"])
+def test_files_of_an_older_generation_are_shown_too(text, tmp_path):
+    file = tmp_path / "cluster.yaml"
+    file.write_text(f"{NODE}---\n{text}")
+    connection = ClusterConnection(kubeconfig=None)
+    desk = ui._desk(InventorySource(files=(str(file),), connection=connection), None)
+    assert devices(orjson.loads(desk.fleet())) == [("node-0", "d0", "free", [], "")]
+    assert [each["name"] for each in orjson.loads(desk.waiting())["items"]] == ["p"]

@@ -63,6 +63,15 @@ def chosen_generation(source: InventorySource, api: str | None) -> str:
     return generations.chosen(items, None)
 
 
+def as_today(source: InventorySource, api: str) -> list[JsonDict]:
+    """Return the objects of files of an older generation as today's, for views. UsageError."""
+    from dralab.prototypes.conversion.as_today import as_today as converted
+
+    if own() is not None:
+        raise click.UsageError("--generation has no page: convert it with `dralab convert --to v1`")
+    return converted(generations.objects(source.files, api), api)
+
+
 def allocate_older(
     source: InventorySource, api: str, *, node: str, policy: str, output: str
 ) -> int:

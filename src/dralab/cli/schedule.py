@@ -96,9 +96,12 @@ def schedule(
         objects = [*server.objects(), *objects]
     cluster = generation.cluster(objects, server.refused if server else ())
     wanted = _wanted(cluster, pods, namespace)
+    others = 0
     if api == "k8srm" and not pods:
         # Beside today's pods: theirs is another scheduler.
+        waiting = len(wanted)
         wanted = [pod for pod in wanted if has_device_claims(pod) or not uses_claims(pod)]
+        others = waiting - len(wanted)
     results: list[tuple[PlacementResult, str]] = []
     for pod in wanted:
         placement = cluster.place(pod)
@@ -108,7 +111,8 @@ def schedule(
             if server is not None:
                 server.write(placement, bind=not spec_of(pod).get("nodeName"))
     if not wanted:
-        echo("there are no pods to schedule", err=True)
+        left = f"; {others} with other claims wait for another scheduler" if others else ""
+        echo(f"there are no pods to schedule{left}", err=True)
     _report(results, output)
     sys.exit(0 if all(isinstance(each, PlacedPod) for each, _ in results) else 1)
 

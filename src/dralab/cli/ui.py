@@ -11,6 +11,7 @@ import click
 from dralab.cli import objects
 from dralab.cli._connection import ClusterConnection
 from dralab.cli._inventory import InventorySource, default_inventory_options
+from dralab.cli._older import as_today, older_generation
 from dralab.cli._terminal import echo
 from dralab.cli.errors import UnusableInput
 
@@ -72,7 +73,9 @@ def _desk(source: InventorySource, path: Path | None) -> "PageAnswers":
         return Desk(FixedSource(objects.inventory(source)), clock, path.name, live=False)
     if source.files or not source.connection:
         title = ", ".join(Path(name).name for name in source.files)
-        return Desk(FixedSource(objects.inventory(source)), clock, title, live=False)
+        older = older_generation(source, None)
+        found = as_today(source, older) if older else objects.inventory(source)
+        return Desk(FixedSource(found), clock, title, live=False)
     client = source.connection.client()
     return Desk(FollowedSource(client, clock), clock, source.connection.access().server, live=True)
 

@@ -174,8 +174,7 @@ def up(
         )
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--without") from error
-    if "v1" not in profiles:
-        note("without v1, no scheduler runs: use `dralab schedule --kubeconfig`")
+    _tell_without_today(profiles, drivers)
     components: list[Component] = [running]
     if wanted and "nodes" not in left_out:
         components.append(Nodes(replace(wanted, classic="classic" in profiles)))
@@ -216,6 +215,17 @@ def _profiles(text: str) -> "Sequence[str]":
         return checked([name.strip() for name in text.split(",") if name.strip()])
     except ProfileError as error:
         raise click.BadParameter(str(error), param_hint="--profile") from error
+
+
+def _tell_without_today(profiles: "Sequence[str]", drivers: "Sequence[str]") -> None:
+    """Say what does not run in a cluster without today's device API."""
+    if "v1" in profiles:
+        return
+    note("without v1, no scheduler runs: use `dralab schedule --kubeconfig`")
+    if "classic" in profiles:
+        note("pods of classic DRA need kube-scheduler of 1.27 to 1.30, or --profile v1,classic")
+    if idle := [name for name in drivers if (name, "classic" in profiles) != ("fake", True)]:
+        note(f"the devices of --driver {idle[0]} need v1: other generations do not see them")
 
 
 def _load_example(cluster: "Cluster") -> None:
