@@ -19,9 +19,9 @@ from dralab.cli._output import echo_json, echo_objects, echo_table
 from dralab.cli._own_generation import found, named, own
 from dralab.cli._terminal import echo
 from dralab.objects.metadata import spec_of
-from dralab.objects.nodes import unavailable
 from dralab.prototypes.findings import copied
 from dralab.prototypes.placement import GenerationCluster, PlacedPod, PlacementResult
+from dralab.scheduling.reasons import unavailable
 from dralab.values.json_types import JsonDict
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ def _diagnosis(cluster: GenerationCluster, placement: PlacementResult) -> "Diagn
     unfit = [reason for each in placement.nodes for reason in each.unfit]
     closed = sum(bool(each.unfit) for each in placement.nodes)
     if not problems:
-        return unavailable(closed, unfit) if unfit else "no node can run it"
+        return unavailable(closed, Counter(unfit).items()) if unfit else "no node can run it"
     nodes = [node for node, _ in problems]
     found = diagnose(problems[0][1], nodes, subject=_title(placement.pod))
     if found is None:

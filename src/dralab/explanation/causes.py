@@ -7,7 +7,7 @@
 `diagnose` finds them, `text` and `structured` tell them to people and to programs.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -15,7 +15,6 @@ from dralab.allocation.problem import Constraint
 from dralab.cel.conjuncts import Comparison, Span
 from dralab.explanation.conditions import Condition
 from dralab.explanation.explain import NodeGroup
-from dralab.objects.nodes import UnfitReason
 from dralab.scheduling.reasons import Reason
 from dralab.values.quantity import Number
 
@@ -265,11 +264,6 @@ class NodesUnfit:
     facts: tuple[str, ...] = ()
     wants_devices: bool = True
 
-    def each_reason(self) -> Iterator[Reason]:
-        """Yield the reason of every node."""
-        for reason, count in self.reasons:
-            yield from [reason] * count
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GangTooLarge:
@@ -367,7 +361,7 @@ class Diagnosis:
     helps: tuple[Help, ...] = ()
     nodes: int = 0
     grouped: Callable[[], tuple[NodeGroup, ...]] = tuple
-    unfit: tuple[tuple[Reason | UnfitReason, int], ...] = ()
+    unfit: tuple[tuple[Reason, int], ...] = ()
     error: str = ""
     settled: bool = True
 

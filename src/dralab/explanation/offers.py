@@ -33,7 +33,7 @@ from dralab.explanation.names import (
     taint_text,
 )
 from dralab.explanation.words import Line, condition_text, headline, last
-from dralab.objects.nodes import unavailable
+from dralab.scheduling.reasons import unavailable
 
 BLOCKED: Final = {
     "in-use": "in use", "taint": "tainted", "capacity": "without the room",
@@ -222,7 +222,7 @@ def _nodes(cause: NodesUnfit | NothingThere) -> Iterator[Line]:
         return
     yield from ((fact, "") for fact in cause.facts)
     # The sentence that kube-scheduler writes into events.
-    yield unavailable(cause.total, cause.each_reason()), ""
+    yield unavailable(cause.total, cause.reasons), ""
 
 
 def conflict_lines(conflict: Sequence[Condition]) -> Iterator[str]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from dralab.objects.claims import extended_claim
-from dralab.objects.host_ports import NO_PORTS, TakenPort, collide, host_ports
+from dralab.objects.host_ports import TakenPort, collide, host_ports
 from dralab.objects.metadata import (
     NamespacedName,
     is_deleting,
@@ -17,12 +17,13 @@ from dralab.objects.metadata import (
     status_of,
     uid_of,
 )
-from dralab.objects.nodes import PODS, UnfitReason, offered, required_affinity, selects
+from dralab.objects.nodes import PODS, offered, required_affinity, selects
 from dralab.objects.requests import base_units, pod_requests
 from dralab.objects.taints import NO_EXECUTE, taints_of, untolerated
 from dralab.runtime.cache import Cache
 from dralab.runtime.client import Client
 from dralab.runtime.resources import NODES
+from dralab.scheduling.reasons import PORT_TAKEN, UNSELECTED, Reason
 from dralab.values.json_types import JsonObject
 
 CONTAINERS: Final = ("containers", "initContainers")
@@ -111,14 +112,14 @@ class PodAdmission:
                 f"used: {used}, capacity: {capacity}",
             )
         if not selects(node, spec.get("nodeSelector") or {}, required_affinity(spec)):
-            return _failed("NodeAffinity", str(UnfitReason("NodeAffinity")))
+            return _failed("NodeAffinity", str(Reason(UNSELECTED)))
         if share.ports and any(
             collide(mine, other)
             for taken in self._shares.values()
             for other in taken.ports
             for mine in share.ports
         ):
-            return _failed("NodePorts", NO_PORTS)
+            return _failed("NodePorts", str(Reason(PORT_TAKEN)))
         tolerations: Sequence[JsonObject] = spec.get("tolerations") or ()
         if untolerated(tolerations, taints_of(node), {NO_EXECUTE}) is not None:
             return _failed("TaintToleration", UNTOLERATED)

@@ -7,7 +7,6 @@ from typing import Final, NamedTuple
 
 from dralab.values.json_types import JsonObject
 
-NO_PORTS: Final = "node(s) didn't have free ports for the requested pod ports"
 EVERY_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - the API's word for every address
 
 

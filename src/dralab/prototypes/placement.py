@@ -10,8 +10,8 @@ from typing import Any, Protocol
 
 from dralab.allocation.outcome import Outcome
 from dralab.allocation.problem import Node, Problem
-from dralab.objects.nodes import NodeFilters, UnfitReason
 from dralab.prototypes.findings import NormalizedDocument
+from dralab.scheduling.reasons import Reason
 from dralab.values.json_types import JsonDict
 
 
@@ -57,14 +57,8 @@ class NodeRefusal:
     """Why one node cannot run a pod: `unfit` for its own sake, or `outcome` of the search there."""
 
     node: str
-    unfit: tuple[UnfitReason, ...] = ()
+    unfit: tuple[Reason, ...] = ()
     outcome: Outcome | None = None
-
-
-def refused(filters: NodeFilters, pod: JsonDict) -> tuple[NodeRefusal, ...]:
-    """Return the nodes that may not run a pod, whatever their devices."""
-    found = ((name, filters.refusals(pod, name)) for name in sorted(filters.nodes))
-    return tuple(NodeRefusal(node=name, unfit=tuple(unfit)) for name, unfit in found if unfit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +85,7 @@ class GenerationCluster(Protocol):
         ...
 
     def place(self, pod: JsonDict) -> PlacementResult:
-        """Return where a pod can run: the first node by name, with the first devices."""
+        """Return where a pod can run: the node that scores best, with the first devices."""
         ...
 
     def apply(self, placed: PlacedPod) -> None:

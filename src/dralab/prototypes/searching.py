@@ -5,10 +5,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from dralab.allocation.allocator import allocate
 from dralab.allocation.outcome import Allocated, ClaimAllocation
 from dralab.allocation.problem import Node, Problem
-from dralab.objects.nodes import NodeFilters
 from dralab.prototypes.findings import NormalizedDocument, identity
 from dralab.prototypes.placement import (
     ExpressionFailure,
@@ -17,6 +18,12 @@ from dralab.prototypes.placement import (
     PlacementResult,
     UnplacedPod,
 )
+from dralab.scheduling import scores
+from dralab.scheduling.demands import NOTHING_WANTED
+from dralab.scheduling.filters import passing, reasons_by_node
+from dralab.scheduling.model import ClusterModel
+from dralab.scheduling.pods import PodInfo
+from dralab.scheduling.state import PodPlacement
 from dralab.values.json_types import JsonDict
 
 Key = tuple[str, str, str, str]
@@ -41,9 +48,18 @@ class SearchedCluster(ABC):
         self.refused = {self.key(report.document): report for report in refused}
 
     @cached_property
-    def filters(self) -> NodeFilters:
-        """The nodes, with the room that bound pods leave."""
-        return NodeFilters(self.objects_of_kind("v1", "Node"), self.pods())
+    def model(self) -> ClusterModel:
+        """The nodes with the pods on them; devices are the generation's own business."""
+        given = {node["metadata"]["name"]: node for node in self.objects_of_kind("v1", "Node")}
+        nodes: list[JsonDict] = [
+            {"metadata": {"name": name}, **given.get(name, {}), "kind": "Node"}
+            for name in self.nodes()
+            if name
+        ]
+        return ClusterModel([*nodes, *map(_without_claims, self.pods())])
+
+    def _info(self, pod: JsonDict) -> PodInfo:
+        return self.model.info(self.model.objects.pod(_without_claims(pod)))
 
     def key(self, item: Mapping[str, Any]) -> Key:
         """Return apiVersion, kind, namespace and name of an object."""
@@ -76,14 +92,24 @@ class SearchedCluster(ABC):
         """Apply a placement."""
         for item in (*placed.claims, placed.pod):
             self.objects[self.key(item)] = item
-        self.filters.count_pod(placed.pod, placed.node)
+        info = self._info(placed.pod)
+        if info.uid not in self.model.running:
+            self.model.place(PodPlacement(info, placed.node))
 
     def problems(self, pod: JsonDict) -> list[tuple[Node, Problem]]:
         """Return the allocation problem of a pod on every node that may run it."""
         problem = self.problem(pod)
-        return [
-            (Node(name), problem) for name in self.nodes() if not self.filters.refusals(pod, name)
-        ]
+        return [(Node(name), problem) for name in self._candidates(self._info(pod))]
+
+    def _candidates(self, info: PodInfo) -> list[str]:
+        """Return the nodes that may run a pod, the best first, as kube-scheduler scores them."""
+        state = self.model.state
+        if not state.table.count:
+            return [""]
+        fitting = passing(state, info, NOTHING_WANTED)
+        points = scores.total(state, info, fitting)[0]
+        ordered = np.argsort(-points, kind="stable")
+        return [state.table.names[row] for row in ordered if fitting[row]]
 
     def fleet(self) -> Problem:
         """Return a problem without claims: all devices, and which of them are in use."""
@@ -116,7 +142,7 @@ class SearchedCluster(ABC):
         fixed: Sequence[str],
         placed: Callable[[str, Sequence[ClaimAllocation]], PlacedPod],
     ) -> PlacementResult:
-        """Return the first node by name that can run a pod, or why none can.
+        """Return the best node that can run a pod, or why none can.
 
         `fixed` are the nodes of claims that are allocated already: more than one is a reason.
         """
@@ -125,19 +151,27 @@ class SearchedCluster(ABC):
             return UnplacedPod(pod=pod, reason=reason)
         if problem.claims and not self.pool_nodes():
             return UnplacedPod(pod=pod, reason=f"there are no devices: no {self.pool_kind}")
-        refusals = []
-        for name in fixed or self.nodes():
-            unfit = self.filters.refusals(pod, name)
-            if unfit:
-                refusals.append(NodeRefusal(node=name, unfit=tuple(unfit)))
+        info = self._info(pod)
+        unfit = reasons_by_node(self.model.state, info, NOTHING_WANTED)
+        refusals = [NodeRefusal(node=name, unfit=why) for name, why in sorted(unfit.items())]
+        for name in self._candidates(info):
+            if fixed and name not in fixed:
                 continue
             outcome = allocate(problem, Node(name))
             if isinstance(outcome, Allocated):
                 return placed(name, outcome.claims)
             refusals.append(NodeRefusal(node=name, outcome=outcome))
+        refusals.sort(key=lambda refusal: refusal.node)
         failures = sorted(self.failures().items())
         return UnplacedPod(
             pod=pod,
             nodes=tuple(refusals),
             failures=tuple(ExpressionFailure(text, message) for text, message in failures),
         )
+
+
+def _without_claims(pod: JsonDict) -> JsonDict:
+    """Return a pod as far as nodes care: its claims are read by its generation alone."""
+    left = {"resourceClaims", "deviceClaims"}
+    spec = {name: part for name, part in pod["spec"].items() if name not in left}
+    return {**pod, "kind": "Pod", "spec": spec}

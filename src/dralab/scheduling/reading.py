@@ -26,7 +26,7 @@ from dralab.objects.nodes import PODS, offered
 from dralab.objects.pods import is_finished
 from dralab.objects.requests import pod_requests
 from dralab.objects.slices import devices_of
-from dralab.scheduling.backlog import DEFAULT_NAMESPACE, Backlog, Key
+from dralab.scheduling.backlog import DEFAULT_NAMESPACE, Backlog, Key, bad_quantity
 from dralab.scheduling.nodes import NodeTable
 from dralab.scheduling.pods import PodInfo, pod_info
 from dralab.scheduling.reasons import Reason
@@ -81,7 +81,7 @@ class ClusterObjects:
         self._backlog = Backlog(self.by_kind, self.claims, provided)
         names = [node["metadata"]["name"] for node in self.nodes]
         pods = self._backlog.pods(names)
-        self.pods = [self.pod(item) for item in pods if not is_finished(item)]
+        self.pods = [self.pod(item) for item in pods if _counts(item)]
 
     def of(self, kind: str) -> Sequence[JsonDict]:
         """Return the objects of a kind."""
@@ -230,3 +230,8 @@ def _identified(kind: str, item: JsonObject) -> JsonDict:
         name = f"{where}/{metadata['name']}" if where else metadata["name"]
         metadata["uid"] = f"{kind.lower()}/{name}"
     return {**item, "metadata": metadata}
+
+
+def _counts(pod: JsonObject) -> bool:
+    """Return whether a pod takes anything: one whose requests cannot be read counts for nothing."""
+    return not is_finished(pod) and bad_quantity(pod) is None

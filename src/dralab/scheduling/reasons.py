@@ -7,6 +7,7 @@ Sources: the statuses of kube-scheduler 1.36's plugins; the extension point and 
 are its `filter`.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Flag, auto
@@ -267,3 +268,16 @@ def lifted_by(reasons: Iterable[Reason]) -> ClusterChange:
 def insufficient(resource: str) -> Reason:
     """Return that a node has too little of a resource, or too many pods."""
     return Reason(TOO_MANY_PODS) if resource == PODS else Reason(INSUFFICIENT, (resource,))
+
+
+def unavailable(nodes: int, counts: Iterable[tuple[Reason, int]]) -> str:
+    """Return kube-scheduler's sentence on nodes of which none can run a pod (FitError).
+
+    >>> unavailable(3, [(insufficient("cpu"), 2), (Reason(CORDONED), 1)])
+    '0/3 nodes are available: 1 node(s) were unschedulable, 2 Insufficient cpu.'
+    """
+    total: Counter[str] = Counter()
+    for reason, count in counts:
+        total[str(reason)] += count
+    told = sorted(f"{count} {reason}" for reason, count in total.items())
+    return f"0/{nodes} nodes are available: {', '.join(told)}."

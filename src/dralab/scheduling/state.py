@@ -16,7 +16,7 @@ from dralab.scheduling.devices import ClusterDevices
 from dralab.scheduling.node_rules import NodeRules
 from dralab.scheduling.nodes import REMEMBERED, NodeTable
 from dralab.scheduling.pods import PodInfo
-from dralab.scheduling.reasons import ClusterChange, Reason, lifted_by
+from dralab.scheduling.reasons import ClusterChange, Reason, lifted_by, unavailable
 from dralab.scheduling.volumes import VolumePlan, Volumes
 
 
@@ -63,8 +63,7 @@ class Refusal:
             return "no nodes available to schedule pods"
         if self.fatal:
             return f"0/{self.nodes} nodes are available: {self.fatal}."
-        counted = sorted(f"{count} {reason}" for reason, count in self.reasons.items())
-        return f"0/{self.nodes} nodes are available: {', '.join(counted)}."
+        return unavailable(self.nodes, self.reasons.items())
 
     @property
     def lifted_by(self) -> ClusterChange:

@@ -2,8 +2,10 @@
 
 import pytest
 
-from dralab.objects.nodes import NodeFilters, unavailable
+from builders import device_class
 from dralab.objects.taints import UNSCHEDULABLE
+from dralab.scheduling.filters import reasons_by_node
+from dralab.scheduling.model import ClusterModel
 
 
 def node(name="n", labels=None, taints=(), cordoned=False, **allocatable):
@@ -62,36 +64,35 @@ NO_MATCH = ["node(s) didn't match Pod's node affinity/selector"]
     ],
 )
 def test_a_node_says_why_it_may_not_run_a_pod(of, wanted, why):
-    assert [str(reason) for reason in NodeFilters([of]).refusals(wanted, "n")] == why
+    assert refusals([of], wanted) == why
+
+
+def refusals(nodes, wanted, running=(), more=()):
+    """Return why the first node may not run a pod, as kube-scheduler says it."""
+    made = [
+        *({"kind": "Node", **each} for each in nodes),
+        *({"kind": "Pod", **each} for each in running),
+    ]
+    model = ClusterModel([*made, *more])
+    info = model.info(model.objects.pod(wanted))
+    demand = model.state.demands.demand_of(info)
+    found = reasons_by_node(model.state, info, demand).get(nodes[0]["metadata"]["name"], ())
+    return [str(reason) for reason in found]
 
 
 def test_bound_pods_take_room_until_they_are_finished():
-    bound = [pod("a", "1", on="n"), pod("b", "1", on="n", phase="Succeeded")]
-    filters = NodeFilters([node(cpu="2", pods="2")], bound)
-    assert filters.refusals(pod("c", "1"), "n") == []
-    filters.count_pod(pod("c", "1"), "n")
-    filters.count_pod(pod("c", "1"), "n")
-    reasons = filters.refusals(pod("d", "1"), "n")
-    assert [str(reason) for reason in reasons] == ["Too many pods", "Insufficient cpu"]
+    running = [pod("a", "1", on="n"), pod("b", "1", on="n", phase="Succeeded")]
+    small = node(cpu="2", pods="2")
+    assert refusals([small], pod("c", "1"), running) == []
+    running.append(pod("c", "1", on="n"))
+    assert refusals([small], pod("d", "1"), running) == ["Too many pods", "Insufficient cpu"]
 
 
 @pytest.mark.parametrize(("offered", "fits"), [({}, True), ({"g": "0"}, True), ({"g": "1"}, False)])
 def test_devices_provide_what_the_node_itself_does_not_have(offered, fits):
-    filters = NodeFilters([node(cpu="1", **offered)], provided=["g"])
+    offered = {f"example.com/{name}": amount for name, amount in offered.items()}
     wanted = pod()
-    wanted["spec"]["containers"][0]["resources"] = {"limits": {"g": "2"}}
-    assert (not filters.refusals(wanted, "n")) is fits
-
-
-def test_pods_that_fit_one_by_one_may_not_fit_together():
-    filters = NodeFilters([node(cpu="2")])
-    assert filters.fits_beside([pod("a", "1"), pod("b", "1")], "n")
-    assert not filters.fits_beside([pod("a", "1"), pod("b", "1"), pod("c", "1")], "n")
-    assert filters.fits_beside([pod("a", "9")], "elsewhere")
-
-
-def test_the_sentence_is_that_of_kube_scheduler():
-    reasons = ["Insufficient cpu", "node(s) were unschedulable", "Insufficient cpu"]
-    assert unavailable(3, reasons) == (
-        "0/3 nodes are available: 1 node(s) were unschedulable, 2 Insufficient cpu."
-    )
+    wanted["spec"]["containers"][0]["resources"] = {"limits": {"example.com/g": "2"}}
+    kind = device_class("g") | {"spec": {"extendedResourceName": "example.com/g"}}
+    short = refusals([node(cpu="1", **offered)], wanted, more=[kind])
+    assert short == ([] if fits else ["Insufficient example.com/g"])
