@@ -1,5 +1,21 @@
 """A pod is judged by what its own spec says, though most are copies of one that was judged."""
 
+from dataclasses import fields, replace
+
+import pytest
+
+from dralab.api.core import pods
+from dralab.api.core.pod_rules.facts import (
+    APPARMOR,
+    DELETION_COST,
+    MIRROR,
+    OLD_ANNOTATIONS,
+    READ,
+    READ_PREFIXES,
+    SECCOMP_CONTAINER,
+    SECCOMP_POD,
+    PodFacts,
+)
 from dralab.api.core.pods import PodStrategy
 
 STRATEGY = PodStrategy()  # one for all: what other tests left must not count either
@@ -82,3 +98,58 @@ def test_long_lists_are_judged_item_by_item_and_warned_of_a_bounded_number_of_ti
         f"spec.topologySpreadConstraints[{index}].{{topologyKey, whenUnsatisfiable}}"
         for index in (0, 1)
     ]
+
+
+# Of each annotation that a rule reads, one that changes the verdict about a pod of a known spec.
+TELLING = {
+    MIRROR: "x",
+    DELETION_COST: "much",
+    SECCOMP_POD: "runtime/default",
+    f"{APPARMOR}none": "unconfined",
+    f"{SECCOMP_CONTAINER}c": "runtime/default",
+    **dict.fromkeys(OLD_ANNOTATIONS, "x"),
+}
+
+
+def test_there_is_a_telling_value_of_each_annotation_that_rules_read():
+    assert {key for key in TELLING if not key.startswith(READ_PREFIXES)} == READ
+    assert all(any(key.startswith(prefix) for key in TELLING) for prefix in READ_PREFIXES)
+
+
+@pytest.mark.parametrize("key", TELLING)
+def test_an_annotation_that_rules_read_counts_for_the_second_pod_of_a_spec(key):
+    strategy = PodStrategy()
+    plain, telling = made(), made(annotations={key: TELLING[key]})
+    assert (strategy.validate(plain), strategy.warnings(plain)) == ([], [])
+    assert (strategy.validate(telling), strategy.warnings(telling)) != ([], [])
+
+
+def test_rules_are_told_nothing_that_is_not_in_the_key_of_the_cache(monkeypatch):
+    told = []
+
+    def remember(spec, path, *, comparing, pod):
+        told.append(pod)
+        return []
+
+    monkeypatch.setattr(pods, "pod_spec_problems", remember)
+    monkeypatch.setattr(pods, "pod_annotation_problems", lambda pod: told.append(pod) or [])
+    monkeypatch.setattr(pods, "pod_warnings", lambda pod: told.append(pod) or [])
+    strategy = PodStrategy()
+    for number in range(3):
+        value = made(annotations={"example.com/a": str(number)})
+        value["metadata"] |= {"name": f"p{number}", "labels": {"a": str(number)}, "uid": number}
+        strategy.validate(value)
+        assert strategy.warnings(value) == []
+    first, *others = told
+    assert others  # asked about the first pod, and of nothing else about the others
+    assert all(each == first for each in others)
+    assert len({each.key() for each in told}) == 1
+
+
+def test_each_fact_is_in_the_key():
+    spec = {"volumes": [{"name": "v", "ephemeral": {}}]}
+    facts = PodFacts(spec, {MIRROR: "a"}, "p")
+    others = {"spec": {}, "annotations": {MIRROR: "b"}, "name": "q"}
+    assert set(others) == {each.name for each in fields(PodFacts)}
+    for name, other in others.items():
+        assert replace(facts, **{name: other}).key() != facts.key()

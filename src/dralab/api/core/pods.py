@@ -12,7 +12,8 @@ from dralab.api.core.pod_rules.annotations import (
     take_over_profiles,
 )
 from dralab.api.core.pod_rules.ephemeral import ephemeral_problems
-from dralab.api.core.pod_rules.known import KnownSpecs
+from dralab.api.core.pod_rules.facts import PodFacts
+from dralab.api.core.pod_rules.known import KnownPods
 from dralab.api.core.pod_rules.resizes import resize_problems
 from dralab.api.core.pod_rules.spec import pod_spec_problems
 from dralab.api.core.pod_rules.updates import pod_update_problems
@@ -51,7 +52,7 @@ class WithPods(Strategy):
         if old and old["metadata"].get("generation") == value["metadata"].get("generation"):
             return []
         meta = template.get("metadata") or {}
-        return pod_warnings(template.get("spec") or {}, meta, f"{path}.")
+        return pod_warnings(PodFacts.of(template.get("spec") or {}, meta), f"{path}.")
 
     def template_problems(
         self,
@@ -85,7 +86,7 @@ class PodStrategy(WithPods):
 
     def __init__(self, features: Features = DEFAULT_1_36) -> None:
         super().__init__(features)
-        self._known = KnownSpecs()
+        self._known = KnownPods(self._problems, pod_warnings)
 
     def default(self, value: JsonDict) -> None:
         """Fill in what the client left out."""
@@ -127,47 +128,42 @@ class PodStrategy(WithPods):
 
     def validate(self, value: JsonDict) -> list[FieldError]:
         """Return what is wrong with a new pod."""
-        return self._judged(value)[0]
+        return self._known.judged(PodFacts.of(value["spec"], value["metadata"]))[0]
 
     def warnings(self, value: JsonDict, old: JsonDict | None = None) -> list[str]:
         """Return what does nothing in a new pod, or not what it seems to."""
-        return [] if old is not None else list(self._judged(value)[1])
+        if old is not None:
+            return []
+        return list(self._known.judged(PodFacts.of(value["spec"], value["metadata"]))[1])
 
-    def _judged(self, value: JsonDict) -> tuple[list[FieldError], tuple[str, ...]]:
-        spec, meta = value["spec"], value["metadata"]
-
-        def problems() -> list[FieldError]:
-            comparing = self.may_compare(None)
-            errors = pod_spec_problems(spec, "spec", comparing=comparing, meta=meta)
-            errors += pod_annotation_problems(meta, spec)
-            if spec.get("ephemeralContainers"):
-                errors.append(
-                    fields.forbidden("spec.ephemeralContainers", "cannot be set on create")
-                )
-            return errors
-
-        return self._known.judged(value, problems, lambda: pod_warnings(spec, meta))
+    def _problems(self, pod: PodFacts) -> list[FieldError]:
+        comparing = self.may_compare(None)
+        errors = pod_spec_problems(pod.spec, "spec", comparing=comparing, pod=pod)
+        errors += pod_annotation_problems(pod)
+        if pod.spec.get("ephemeralContainers"):
+            errors.append(fields.forbidden("spec.ephemeralContainers", "cannot be set on create"))
+        return errors
 
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """Return what a change may not do."""
         comparing = self.may_compare(old["spec"])
-        spec, meta = new["spec"], new["metadata"]
+        spec, pod = new["spec"], PodFacts.of(new["spec"], new["metadata"])
         noted = [
-            *pod_annotation_problems(meta, spec),
-            *annotation_change_problems(meta, old["metadata"]),
+            *pod_annotation_problems(pod),
+            *annotation_change_problems(new["metadata"], old["metadata"]),
         ]
         errors = pod_update_problems(spec, old["spec"])
         if errors and spec.get("containers"):
             return [*noted, *errors]
-        judged = pod_spec_problems(spec, "spec", comparing=comparing, meta=meta)
+        judged = pod_spec_problems(spec, "spec", comparing=comparing, pod=pod)
         return [*judged, *noted, *errors]
 
     def validate_part(self, subresource: str, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """Return what a change of ephemeral containers, or a resize, may not do."""
         if subresource not in {"ephemeralcontainers", "resize"}:
             return []
-        comparing, meta = self.may_compare(old["spec"]), new["metadata"]
-        errors = pod_spec_problems(new["spec"], "spec", comparing=comparing, meta=meta)
+        comparing, pod = self.may_compare(old["spec"]), PodFacts.of(new["spec"], new["metadata"])
+        errors = pod_spec_problems(pod.spec, "spec", comparing=comparing, pod=pod)
         if subresource == "resize":
             return errors + resize_problems(new, old)
         return ephemeral_problems(new, old, errors)

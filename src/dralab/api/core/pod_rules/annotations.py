@@ -5,16 +5,14 @@ Source: k8s.io/kubernetes `pkg/apis/core/validation` (ValidatePodSpecificAnnotat
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final
 
 from dralab.api import fields
-from dralab.api.core.pod_rules.claims import MIRROR
+from dralab.api.core.pod_rules.facts import APPARMOR, DELETION_COST, MIRROR, PodFacts
 from dralab.api.fields import FieldError
 from dralab.values.json_types import JsonDict, JsonObject
 
-DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
-APPARMOR: Final = "container.apparmor.security.beta.kubernetes.io/"
 LOCALHOST: Final = "localhost/"
 PROFILES: Final = {"unconfined": "Unconfined", "runtime/default": "RuntimeDefault"}
 COST: Final = re.compile(r"0|-?[1-9][0-9]{0,9}|-0[0-9]*")
@@ -22,9 +20,9 @@ KINDS: Final = ("initContainers", "containers", "ephemeralContainers")
 PATH: Final = "metadata.annotations"
 
 
-def pod_annotation_problems(meta: JsonObject, spec: JsonObject) -> Iterator[FieldError]:
+def pod_annotation_problems(pod: PodFacts) -> Iterator[FieldError]:
     """Yield what is wrong with the annotations of a pod."""
-    annotations: Mapping[str, str] = meta.get("annotations") or {}
+    spec, annotations = pod.spec, pod.annotations
     mirrored = annotations.get(MIRROR)
     if mirrored is not None and not spec.get("nodeName"):
         why = "must set spec.nodeName if mirror pod annotation is set"

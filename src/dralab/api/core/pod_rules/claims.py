@@ -1,14 +1,15 @@
 """Which ResourceClaims a pod uses."""
 
+from collections.abc import Mapping
 from typing import Final
 
 from dralab.api import fields
+from dralab.api.core.pod_rules.facts import MIRROR
 from dralab.api.core.pod_rules.parts import label, subdomain
 from dralab.api.fields import FieldError
 from dralab.values.json_types import JsonObject
 
 NAMES: Final = ("resourceClaimName", "resourceClaimTemplateName")
-MIRROR: Final = "kubernetes.io/config.mirror"
 BOTH: Final = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
 NEITHER: Final = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
 
@@ -23,7 +24,7 @@ def _is_classic(claim: JsonObject) -> bool:
 
 
 def resource_claims(
-    spec: JsonObject, path: str, annotations: JsonObject
+    spec: JsonObject, path: str, annotations: Mapping[str, str]
 ) -> tuple[frozenset[str], list[FieldError]]:
     """Return the names by which containers know the claims, and what is wrong with them."""
     given = spec.get("resourceClaims")

@@ -6,7 +6,7 @@ Source: k8s.io/kubernetes `pkg/apis/core/validation` (ValidatePodEphemeralContai
 from collections.abc import Sequence
 
 from dralab.api import fields
-from dralab.api.core.pod_rules.claims import MIRROR
+from dralab.api.core.pod_rules.facts import MIRROR
 from dralab.api.fields import FieldError
 from dralab.values.json_types import JsonObject
 

@@ -11,6 +11,7 @@ from dralab.api.core.pod_rules.containers import (
     containers,
     image_problems,
 )
+from dralab.api.core.pod_rules.facts import PodFacts
 from dralab.api.core.pod_rules.parts import (
     MOST_SECONDS,
     NOTHING,
@@ -33,15 +34,15 @@ HOST_PARTS: Final = {"hostPID": "HostPID", "hostIPC": "HostIPC"}
 
 
 def pod_spec_problems(
-    spec: JsonObject, path: str, *, comparing: bool, meta: JsonObject | None = None
+    spec: JsonObject, path: str, *, comparing: bool, pod: PodFacts | None = None
 ) -> list[FieldError]:
-    """Return what is wrong with the spec of a pod.
+    """Return what is wrong with the spec of a `pod`; of a template if there is none.
 
-    `meta` is the pod's metadata, None for a template; `comparing` allows Lt and Gt in tolerations.
+    `comparing` allows Lt and Gt in tolerations.
     """
     errors: list[FieldError] = []
-    pod_name = None if meta is None else meta.get("name") or ""
-    annotations = (meta or NOTHING).get("annotations") or NOTHING
+    pod_name = None if pod is None else pod.name
+    annotations = NOTHING if pod is None else pod.annotations
     host_users = spec.get("hostUsers") is not False
     good, found = volumes(spec, path, pod_name) if spec.get("volumes") else (NOTHING, [])
     errors += found
@@ -56,7 +57,7 @@ def pod_spec_problems(
     )
     errors += containers(spec, around, path)
     errors += pod_resources(spec, path)
-    errors += network.on_host_network(spec, path, template=meta is None)
+    errors += network.on_host_network(spec, path, template=pod is None)
     errors += choice(spec, "restartPolicy", RESTARTS, path)
     errors += choice(spec, "dnsPolicy", DNS_POLICIES, path)
     errors += label_problems(spec.get("nodeSelector") or NOTHING, f"{path}.nodeSelector")
@@ -66,7 +67,7 @@ def pod_spec_problems(
     if not host_users:
         errors += _own_users(spec, path)
     errors += _named(spec, path, comparing=comparing)
-    if meta is not None:
+    if pod is not None:
         errors += _only_of_pods(spec, path)
     return errors
 

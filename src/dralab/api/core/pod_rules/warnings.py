@@ -9,6 +9,12 @@ from typing import Final
 
 from dralab.api.core.addresses import address_warning
 from dralab.api.core.pod_rules.affinity import PREFERRED, REQUIRED
+from dralab.api.core.pod_rules.facts import (
+    OLD_ANNOTATIONS,
+    SECCOMP_CONTAINER,
+    SECCOMP_POD,
+    PodFacts,
+)
 from dralab.api.core.pod_rules.parts import NOTHING, containers_of
 from dralab.values import names, quantity
 from dralab.values.json_types import JsonObject
@@ -31,17 +37,6 @@ OLD_LABELS: Final = {
     ),
     "node-role.kubernetes.io/master": 'use "node-role.kubernetes.io/control-plane" instead',
 }
-OLD_ANNOTATIONS: Final = {
-    "scheduler.alpha.kubernetes.io/critical-pod": (
-        'non-functional in v1.16+; use the "priorityClassName" field instead'
-    ),
-    "security.alpha.kubernetes.io/sysctls": (
-        'non-functional in v1.11+; use the "sysctls" field instead'
-    ),
-    "security.alpha.kubernetes.io/unsafe-sysctls": (
-        'non-functional in v1.11+; use the "sysctls" field instead'
-    ),
-}
 OLD_VOLUMES: Final = {
     "photonPersistentDisk": (
         "photonPersistentDisk",
@@ -57,22 +52,20 @@ OLD_VOLUMES: Final = {
     "rbd": ("rbd", "deprecated in v1.28, non-functional in v1.31+"),
 }
 SECCOMP: Final = 'non-functional in v1.27+; use the "seccompProfile" field instead'
-SECCOMP_POD: Final = "seccomp.security.alpha.kubernetes.io/pod"
-SECCOMP_CONTAINER: Final = "container.seccomp.security.alpha.kubernetes.io/"
 MATCHES_NOTHING: Final = "a null labelSelector results in matching no pod"
 MOST: Final = 100  # warnings: each is a header
 MOST_COMPARED: Final = 200  # each is compared with all before it
 WHOLE_BYTES: Final = ("memory", "ephemeral-storage")
 
 
-def pod_warnings(spec: JsonObject, meta: JsonObject, path: str = "") -> list[str]:
+def pod_warnings(pod: PodFacts, path: str = "") -> list[str]:
     """Return what to warn of in a pod, or in the template at a path that ends with a dot."""
-    found = [f"{path}{warning}" for warning in islice(_in_object(spec, meta), MOST)]
-    return (found + _overlaps(spec))[:MOST]
+    found = [f"{path}{warning}" for warning in islice(_in_object(pod), MOST)]
+    return (found + _overlaps(pod.spec))[:MOST]
 
 
-def _in_object(spec: JsonObject, meta: JsonObject) -> Iterator[str]:
-    annotations = meta.get("annotations") or NOTHING
+def _in_object(pod: PodFacts) -> Iterator[str]:
+    spec, annotations = pod.spec, pod.annotations
     yield from _placement(spec)
     for key, why in OLD_ANNOTATIONS.items() if annotations else ():
         if key in annotations:
@@ -109,7 +102,7 @@ def _placement(spec: JsonObject) -> Iterator[str]:
             yield f"{at}.labelSelector: {MATCHES_NOTHING}"
 
 
-def _containers(spec: JsonObject, annotations: JsonObject) -> Iterator[str]:
+def _containers(spec: JsonObject, annotations: Mapping[str, str]) -> Iterator[str]:
     if SECCOMP_POD in annotations and not _has_profile(spec):
         yield f"metadata.annotations[{SECCOMP_POD}]: {SECCOMP}"
     for container, at in containers_of(spec, "spec"):
