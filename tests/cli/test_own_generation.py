@@ -122,12 +122,12 @@ def test_a_second_pod_does_not_get_what_the_first_one_has():
     ("old", "new", "message"),
     [
         ("import OwnGeneration", "import Nothing", "mine.py:3: ImportError"),
-        ("    def pools(self, objects):", "    def pools(self, objects:", "mine.py:27: "),
+        ("    def pools(self, objects):", "    def pools(self, objects:", "mine.py:28: "),
         ("    def pools(", "    def pool_s(", "mine.py: Gadgets does not define pools"),
         ("(OwnGeneration)", "", "expected one class derived from OwnGeneration, found none"),
         ('name = "gadgets"', "name = 1", "Gadgets needs a name, which is a string"),
         ('name = "gadgets"', 'name = "v1"', '"v1" is the name of a built-in generation'),
-        ('rack["spec"]["node"]', 'rack["spec"]["nod"]', "mine.py:34: KeyError: 'nod'"),
+        ('rack["spec"]["node"]', 'rack["spec"]["nod"]', "mine.py:35: KeyError: 'nod'"),
     ],
 )
 def test_a_mistake_in_the_file_is_one_line_with_its_place(old, new, message):

@@ -97,7 +97,7 @@ def test_a_limit_may_be_written_as_any_quantity():
     assert devices(cluster(pool("40Gi", "40Gi"), device_class(), wanted, pod())) == ["d0", "d1"]
 
 
-@pytest.mark.parametrize("count", [-1, 0, "1500m", "-1", "x"])
+@pytest.mark.parametrize("count", [-1, 0, "1500m", "-1"])
 @pytest.mark.parametrize("field", ["requests", "limits"])
 def test_a_number_of_devices_is_a_whole_number_from_one(field, count):
     name = "devices" if field == "requests" else "count"
@@ -245,7 +245,7 @@ TYPO = 'Forbidden: unknown field, did you mean "'
         ({"claims": [], "devices": [{"name": "x", "class": "toy"}]}, "claims: has no place beside devices: write it into an entry of devices"),
         ({"deviceClass": "toy", "distinctAttributes": ["a"]}, "distinctAttributes: has no place in a claim without devices"),
         ({"deviceClass": "toy", "minDeviceCount": 2, "maxDeviceCount": 1}, "maxDeviceCount: 1 is less than the 2 requested"),
-        ({"devices": [{"name": "x", "requests": {"count": "x"}, "class": "toy"}]}, 'devices[0].requests.count: "x" is not a quantity'),
+        ({"devices": [{"name": "x", "requests": {"count": "x"}, "class": "toy"}]}, 'devices[0].requests.count: Invalid value: "x": must be a quantity, such as'),
     ],
 )  # fmt: skip
 def test_a_claim_of_any_stage_is_refused_by_the_path_that_its_author_wrote(spec, finding):

@@ -250,7 +250,7 @@ def _structural(raw: Mapping[str, Any]) -> dict[str, Any]:
     if "x-kubernetes-patch-strategy" in raw:
         found["strategy"] = raw["x-kubernetes-patch-strategy"].split(",")
     if raw.get("x-kubernetes-int-or-string"):
-        found["format"] = "int-or-string"
+        found.setdefault("format", "int-or-string")
         found.pop("type", None)
     if "properties" in raw:
         found["properties"] = {key: _structural(item) for key, item in raw["properties"].items()}

@@ -1,7 +1,7 @@
 """What the commands about API generations share: reading documents and finding their generation."""
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -42,12 +42,16 @@ class InputDocument:
 
     def line(self, finding: Finding) -> int:
         """Return the line of a finding's field, or of the nearest enclosing field."""
-        path = finding.field
-        while path:
-            if path in self.lines:
-                return self.lines[path]
-            path = path[: max(path.rfind("."), path.rfind("["), 0)]
-        return self.origin.line
+        return nearest_line(self.lines, finding.field) or self.origin.line
+
+
+def nearest_line(lines: Mapping[str, int], path: str) -> int:
+    """Return the line of a field, or of the nearest field around it; 0 if there is none."""
+    while path:
+        if path in lines:
+            return lines[path]
+        path = path[: max(path.rfind("."), path.rfind("["), 0)]
+    return 0
 
 
 def files_option(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -156,11 +160,11 @@ def _native(item: Any, report: NormalizedDocument, api: str) -> NormalizedDocume
     others = found_in([item]) - {api}
     if api == "evolution":
         others.discard("k8srm")  # legacy there: `objects` converts it
-    if not others or report.state == "invalid":
+    if not others:
         return report
     other = others.pop()
     text = f"of {other}, not of {api}: convert it with `dralab convert --to {api}`"
-    return replace(report, findings=(*report.findings, invalid("apiVersion", text)))
+    return replace(report, findings=(invalid("apiVersion", text),))
 
 
 def objects(files: Sequence[str], api: str) -> list[JsonDict]:

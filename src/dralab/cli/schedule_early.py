@@ -1,15 +1,18 @@
 """`dralab schedule --nodes FILE --claim FILE`: the file format of k8srm's first stages."""
 
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from dralab.api.yaml_documents import YamlError, single
+from dralab.api.yaml_documents import YamlError, only_document
 from dralab.cli._terminal import echo
+from dralab.cli.generations import nearest_line
 from dralab.files.reading import read
-from dralab.prototypes.k8srm.early import model, scheduling, tree
-from dralab.prototypes.k8srm.early.capacities import CapacityError
+from dralab.prototypes.findings import Finding
+from dralab.prototypes.k8srm.early import checking, model, scheduling, tree
 from dralab.prototypes.k8srm.expressions import K8srmExpressions
 from dralab.prototypes.k8srm.reading import attributes
 
@@ -19,15 +22,8 @@ def schedule_early(nodes: Path, claim: Path, *, verbose: bool) -> int:
 
     Returns 0 if it fits, 1 if it does not.
     """
-    try:
-        read_nodes = model.read_nodes(_loaded(nodes, list))
-        pod = model.read_pod(_loaded(claim, dict))
-    except (KeyError, TypeError, AttributeError) as error:
-        raise click.UsageError(
-            f"{nodes} or {claim}: not in the format of the first stages: {error}"
-        ) from None
-    except CapacityError as error:
-        raise click.UsageError(str(error)) from None
+    read_nodes = model.read_nodes(_loaded(nodes, checking.nodes_problems))
+    pod = model.read_pod(_loaded(claim, checking.pod_problems))
     expressions = K8srmExpressions()
 
     def meets(text: str, values: Any) -> bool:
@@ -50,14 +46,18 @@ def schedule_early(nodes: Path, claim: Path, *, verbose: bool) -> int:
     return 0 if winner is not None else 1
 
 
-def _loaded(path: Path, wanted: type) -> Any:
+def _loaded(path: Path, problems: Callable[[Any], Sequence[Finding]]) -> Any:
     try:
-        value = single(read(path))
+        document = only_document(read(path), positions=True)
     except OSError as error:
         raise click.UsageError(f"{path}: {error.strerror}") from None
     except YamlError as error:
         place = f"{path}:{error.line}" if error.line else path
         raise click.UsageError(f"{place}: {error.message}") from None
-    if not isinstance(value, wanted):
-        raise click.UsageError(f"{path}: expected a YAML {wanted.__name__}")
-    return value
+    found = problems(document.value)
+    for finding in found:
+        line = nearest_line(document.positions, finding.field) or document.line
+        echo(f"Error: {path}:{line}: {finding}", err=True)
+    if found:
+        sys.exit(2)
+    return document.value

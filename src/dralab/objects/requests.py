@@ -16,6 +16,7 @@ from dralab.values.json_types import JsonDict, JsonObject
 from dralab.values.quantity import Number
 
 _NONE: Final[JsonObject] = {}
+MOST: Final = 1 << 56
 
 
 def requested(resources: JsonObject | None) -> JsonDict:
@@ -106,9 +107,12 @@ def exact_limits(spec: JsonObject) -> dict[str, Number]:
 
 
 def base_units(resource: str, text: Any) -> int:
-    """Return an amount of a resource as an integer: millicores of cpu, else whole units."""
+    """Return an amount of a resource as an integer: millicores of cpu, else whole units.
+
+    It is capped, as a Kubernetes quantity is at 2^63-1; lower, so that sums fit into 64 bits too.
+    """
     value = quantity.parse_any(text)
-    return math.ceil(value * 1000) if resource == "cpu" else math.ceil(value)
+    return min(math.ceil(value * 1000) if resource == "cpu" else math.ceil(value), MOST)
 
 
 def amount_of(resource: str, units: int) -> str:

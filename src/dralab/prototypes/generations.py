@@ -49,8 +49,8 @@ class Evolution:
         return checked(item, evolution_normalize.normalize)
 
     def read_all(self, items: Sequence[Mapping[str, Any]]) -> list[NormalizedDocument]:
-        """Return documents as dra-evolution reads them, each by itself."""
-        return [self.read(item) for item in items]
+        """Return documents as dra-evolution reads them together: pods name requests of claims."""
+        return evolution_normalize.with_requests([self.read(item) for item in items])
 
     def cluster(
         self, objects: Sequence[JsonDict], refused: Sequence[NormalizedDocument] = ()

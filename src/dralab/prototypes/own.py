@@ -214,16 +214,16 @@ class OwnGeneration(ABC):
     """A device API; `name` is how commands call it, `cluster_kinds` have no namespace.
 
     `schemas` are structural schemas by kind: what they do not allow is invalid. `pod_fields` and
-    `container_fields` are those that the API adds to pods and their containers: no other API gets
-    them.
+    `container_fields` are those, with their schemas, that the API adds to pods and to their
+    containers: no other API gets them.
     """
 
     name: str
     api_version: str
     cluster_kinds: Sequence[str] = ()
     schemas: Mapping[str, Mapping[str, Any]] = {}
-    pod_fields: Sequence[str] = ()
-    container_fields: Sequence[str] = ()
+    pod_fields: Mapping[str, dict[str, Any]] = {}
+    container_fields: Mapping[str, dict[str, Any]] = {}
 
     @abstractmethod
     def pools(self, objects: Objects) -> Iterable[core.Slice]:
@@ -263,23 +263,24 @@ class OwnGeneration(ABC):
 
     def _read(self, item: Mapping[str, Any]) -> NormalizedDocument:
         document: JsonDict = copied(dict(item))
-        api_version, kind, _, name = identity(item)
+        api_version, kind, *_ = identity(item)
         found: list[Finding] = []
         if api_version == self.api_version:
-            found = list(self._shape(document, kind, name))
+            found = list(self._shape(document, kind))
             if not any(each.level == "invalid" for each in found):
                 found += self.check(document)
         elif api_version.partition("/")[0] == self.api_version.partition("/")[0]:
             found = [invalid("apiVersion", f'"{api_version}" must be {self.api_version}')]
         else:
-            added = [f"spec.{field}" for field in self.pod_fields]
-            added += [f"spec.containers[].{field}" for field in self.container_fields]
-            found = standard(document, added)
+            pods = {f"spec.{field}": self.pod_fields[field] for field in self.pod_fields}
+            pods |= {
+                f"spec.containers[].{field}": self.container_fields[field]
+                for field in self.container_fields
+            }
+            found = standard(document, pods)
         return NormalizedDocument(document=document, findings=tuple(found))
 
-    def _shape(self, document: JsonDict, kind: str, name: str) -> Iterable[Finding]:
-        if not name:
-            yield invalid("metadata.name", "an object needs a name")
+    def _shape(self, document: JsonDict, kind: str) -> Iterable[Finding]:
         schema = self.schemas.get(kind)
         if schema is not None:
             yield from Shape(_whole(schema), whole=True).findings(document)

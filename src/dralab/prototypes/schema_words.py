@@ -1,9 +1,10 @@
 """Words for writing structural schemas: `struct({"name": text("Unique.")}, ("name",))`."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 Schema = dict[str, Any]
+NOT_EMPTY: Final[Schema] = {"minLength": 1}
 
 
 def text(description: str = "") -> Schema:
@@ -23,7 +24,7 @@ def integer(description: str = "", **limits: int) -> Schema:
 
 def quantity(description: str = "") -> Schema:
     """A Kubernetes quantity, as text or number."""
-    return _described({"x-kubernetes-int-or-string": True}, description)
+    return _described({"x-kubernetes-int-or-string": True, "format": "quantity"}, description)
 
 
 def array(items: Schema, description: str = "", **rules: Any) -> Schema:
@@ -62,6 +63,7 @@ def kind(
     *,
     namespaced: bool,
     properties: Mapping[str, Schema],
+    required: tuple[str, ...] = (),
     columns: tuple[tuple[str, str, str], ...] = (),
 ) -> Schema:
     """A kind, with what a server needs to serve it: names, scope, schema, printer columns."""
@@ -72,7 +74,7 @@ def kind(
         "shortNames": list(short),
         "namespaced": namespaced,
         "schema": struct(
-            {"apiVersion": text(), "kind": text(), "metadata": anything(), **properties}
+            {"apiVersion": text(), "kind": text(), "metadata": anything(), **properties}, required
         ),
         "columns": [
             {"name": title, "type": type_, "jsonPath": path} for title, type_, path in columns

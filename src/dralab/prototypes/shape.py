@@ -11,16 +11,19 @@ from typing import Any, Final
 
 from dralab.api import structural
 from dralab.api.fields import FieldError
-from dralab.api.manifests import INDEX, as_stored
-from dralab.api.schemas import Schema, Schemas, part
-from dralab.api.standard_checks import shape_errors
+from dralab.api.manifests import INDEX
+from dralab.api.schemas import Schema as TypedSchema
+from dralab.api.schemas import part
+from dralab.api.standard_checks import shape_errors, standard_check
 from dralab.objects.metadata import spec_of
 from dralab.objects.nodes import offered
 from dralab.objects.requests import base_units, pod_requests
 from dralab.prototypes.findings import Finding, NormalizedDocument, invalid
+from dralab.prototypes.schema_words import NOT_EMPTY, Schema, anything, struct, text
 from dralab.values.json_types import JsonDict
 from dralab.values.quantity import QuantityError
 
+NOTHING: Final[Mapping[str, Schema]] = {}
 TYPE: Final = "FieldValueTypeInvalid"
 BLOCKING: Final = frozenset({TYPE, "FieldValueRequired"})
 
@@ -38,7 +41,7 @@ class Shape:
         self.whole = whole
 
     @cached_property
-    def _typed(self) -> Schema:
+    def _typed(self) -> TypedSchema:
         return part(self.raw, whole=self.whole)
 
     def findings(self, value: Any, path: str = "") -> list[Finding]:
@@ -50,17 +53,41 @@ class Shape:
         return _findings(found)
 
 
-def standard(item: Mapping[str, Any], added: Iterable[str] = ()) -> list[Finding]:
+NAMES: Final[dict[str, Any]] = {"name": text() | NOT_EMPTY, "namespace": text()}
+IDENTITY: Final = Shape(
+    struct({"apiVersion": text() | NOT_EMPTY, "kind": text() | NOT_EMPTY}, ("apiVersion", "kind"))
+)
+
+METADATA: Final = anything() | {"properties": NAMES, "required": ["name"]}
+NAMED: Final = Shape(struct({"metadata": METADATA}, ("metadata",)))
+POD: Final = Shape(struct({"metadata": METADATA, "spec": anything()}, ("metadata", "spec")))
+
+
+def standard(item: JsonDict, added: Mapping[str, Schema] = NOTHING) -> list[Finding]:
     """Return what is wrong with the shape of a kind of Kubernetes; nothing for other kinds.
 
-    `added` are fields that an older API adds, such as `spec.containers[].devices`.
+    `added` are fields that an older API adds to pods, such as `spec.containers[].devices`, with
+    their schemas.
     """
-    schema = Schemas.standard().schema_of(str(item.get("apiVersion")), str(item.get("kind")))
-    if schema is None:
-        return []
-    errors, _ = as_stored(item, shape_errors(schema, item))
-    known = frozenset(added)
-    return _findings(error for error in errors if INDEX.sub("[]", error.field) not in known)
+    found = standard_check(item)
+    errors = found.errors if found is not None else ()
+    findings = _findings(error for error in errors if INDEX.sub("[]", error.field) not in added)
+    if misshapen(findings) or item.get("kind") != "Pod":
+        return findings
+    spec: JsonDict = item.get("spec") or {}
+    holders = [("spec.", "spec.", spec)]
+    for index, container in enumerate(spec.get("containers") or ()):
+        holders.append(("spec.containers[].", f"spec.containers[{index}].", container))
+    for pattern, path, holder in holders:
+        for field, schema in added.items():
+            name = field.removeprefix(pattern)
+            if not field.startswith(pattern) or name not in holder:
+                continue
+            if holder[name] is None:
+                del holder[name]
+            else:
+                findings += Shape(schema).findings(holder[name], f"{path}{name}")
+    return findings
 
 
 def checked(
@@ -79,6 +106,15 @@ def checked(
     if not isinstance(item, Mapping):
         text = "a document must be an object with apiVersion, kind and metadata"
         return NormalizedDocument(document={}, findings=(invalid("", text),))
+    wrong = IDENTITY.findings({key: item[key] for key in ("apiVersion", "kind") if key in item})
+    if wrong:
+        return NormalizedDocument(document=dict(item), findings=tuple(wrong))
+    # Whatever their case, which is for the reader to judge.
+    parts = {str(key).lower(): value for key, value in item.items() if value is not None}
+    needed = POD if item["kind"] == "Pod" else NAMED
+    wrong = needed.findings({key: parts[key] for key in needed.raw["properties"] if key in parts})
+    if wrong:
+        return NormalizedDocument(document=dict(item), findings=tuple(wrong))
     report = read(item)
     return report if report.state == "invalid" else _with_amounts(report)
 

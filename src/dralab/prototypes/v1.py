@@ -55,9 +55,10 @@ class V1:
 
 
 def _read(item: Mapping[str, Any]) -> NormalizedDocument:
-    found = CHECK(dict(item))
+    document = dict(item)
+    found = CHECK(document)
     if found is None:
-        return NormalizedDocument(document=dict(item), findings=tuple(standard(item)))
+        return NormalizedDocument(document=document, findings=tuple(standard(document)))
     errors = tuple(invalid(error.field, error.body) for error in found.errors)
     return NormalizedDocument(document=dict(found.object), findings=errors)
 

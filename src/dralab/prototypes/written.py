@@ -1,7 +1,20 @@
 """A part of a document whose fields may be written otherwise; findings name them as written."""
 
+from collections.abc import Iterable
+
 from dralab.prototypes.findings import Finding, invalid, legacy, warning
 from dralab.values.json_types import JsonDict
+
+
+def unique(parts: "Iterable[Written]", field: str) -> None:
+    """Say of a value that an earlier part has too."""
+    seen: set[str] = set()
+    for part in parts:
+        value = part.fields.get(field)
+        if value in seen:
+            part.invalid(field, f'"{value}" appears twice')
+        elif value is not None:
+            seen.add(value)
 
 
 class Written:

@@ -9,7 +9,6 @@ from dralab.prototypes.classic.structured import HANDLE
 from dralab.prototypes.schema_words import (
     AGE,
     Schema,
-    anything,
     array,
     boolean,
     integer,
@@ -32,7 +31,25 @@ MAX_RESERVED_FOR: Final = 32
 MAX_HANDLES: Final = 32
 MAX_HANDLE: Final = 16 * 1024
 
-NODE_SELECTOR: Final = anything("A NodeSelector.")
+REQUIREMENTS: Final = array(
+    struct(
+        {
+            "key": text(),
+            "operator": text() | {"enum": ["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]},
+            "values": array(text()),
+        },
+        ("key", "operator"),
+    )
+)
+NODE_SELECTOR: Final = struct(
+    {
+        "nodeSelectorTerms": array(
+            struct({"matchExpressions": REQUIREMENTS, "matchFields": REQUIREMENTS})
+        )
+    },
+    ("nodeSelectorTerms",),
+    "A NodeSelector.",
+)
 NODES: Final = array(text(), maxItems=MAX_NODES)
 PARAMETERS: Final = struct(
     {"apiGroup": text(), "kind": text(), "name": text()}, ("kind", "name"), "For the driver."
@@ -109,6 +126,7 @@ RESOURCE_KINDS: Final[tuple[Schema, ...]] = (
         "resourceclaims",
         (),
         namespaced=True,
+        required=("spec",),
         properties={"spec": CLAIM_SPEC, "status": CLAIM_STATUS},
         columns=(
             ("ResourceClassName", "string", ".spec.resourceClassName"),
@@ -122,6 +140,7 @@ RESOURCE_KINDS: Final[tuple[Schema, ...]] = (
         "resourceclaimtemplates",
         (),
         namespaced=True,
+        required=("spec",),
         properties={
             "spec": struct(
                 {

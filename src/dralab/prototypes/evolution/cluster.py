@@ -16,8 +16,9 @@ from dralab.objects.metadata import spec_of, status_of
 from dralab.prototypes.claim_names import evolution_claim
 from dralab.prototypes.evolution.expressions import EvolutionExpressions
 from dralab.prototypes.evolution.kinds import API_VERSION, FINALIZER, MAX_RESERVED_FOR
+from dralab.prototypes.evolution.normalize import unknown_requests
 from dralab.prototypes.findings import NormalizedDocument, copied
-from dralab.prototypes.k8srm.claim_reader import UnallocatableError
+from dralab.prototypes.k8srm.claim_reader import ANY_CLASS, UnallocatableError
 from dralab.prototypes.placement import PlacedDevice, PlacedPod, PlacementResult, UnplacedPod
 from dralab.prototypes.searching import SearchedCluster
 from dralab.values.json_types import JsonDict
@@ -68,7 +69,7 @@ class EvolutionCluster(SearchedCluster):
             )
             for item in self._of("DeviceClass")
         }
-        self.classes[""] = core.DeviceClass(name="")
+        self.classes[ANY_CLASS] = core.DeviceClass(name=ANY_CLASS)
 
     def pods(self) -> list[JsonDict]:
         """Return the pods, in the order in which they came."""
@@ -132,6 +133,9 @@ class EvolutionCluster(SearchedCluster):
             found.append(
                 PodClaimInProblem(entry=entry["name"], item=item, wanted=self._wanted(item))
             )
+        unknown = unknown_requests(pod["spec"], {each.entry: each.item["spec"] for each in found})
+        if unknown:
+            raise UnallocatableError(str(unknown[0]))
         return found
 
     def _claim(self, entry: Mapping[str, Any], pod: Mapping[str, Any], namespace: str) -> JsonDict:
@@ -172,7 +176,7 @@ class EvolutionCluster(SearchedCluster):
         namespace = metadata.get("namespace") or "default"
         requests = []
         for number, request in enumerate(spec.get("requests") or ()):
-            name = request.get("deviceClassName") or ""
+            name = request.get("deviceClassName") or ANY_CLASS
             if name not in self.classes:
                 absent = self.absent((API_VERSION, "DeviceClass", "", name))
                 raise UnallocatableError(f"claim {namespace}/{metadata['name']}: {absent}")
@@ -243,7 +247,7 @@ class EvolutionCluster(SearchedCluster):
                     key = (data["driverName"], allocation.get("nodeName", ""), result["deviceName"])
                     if key in places and (result.get("requestName") or "") not in admin:
                         device = DeviceId(EVERYBODY, f"{places[key]:06d}", result["deviceName"])
-                        held[device] = (item["metadata"]["name"],)
+                        held[device] = (self.key(item)[3],)
         return InUse(exclusive=frozenset(held), holders=held)
 
     def _placed(

@@ -107,7 +107,8 @@ CLAIM_STATUS: Final = struct(
                                                     "config": ALLOCATED_CONFIG,
                                                     "requestName": text(),
                                                     "deviceName": text(),
-                                                }
+                                                },
+                                                ("deviceName",),
                                             )
                                         ),
                                     }
@@ -184,6 +185,7 @@ KINDS: Final[tuple[Schema, ...]] = (
         "resourceclaims",
         ("rc",),
         namespaced=True,
+        required=("spec",),
         properties={"spec": CLAIM_SPEC, "status": CLAIM_STATUS},
         columns=(
             ("Node", "string", ".status.allocation.nodeName"),
@@ -196,6 +198,7 @@ KINDS: Final[tuple[Schema, ...]] = (
         "resourceclaimtemplates",
         ("rct",),
         namespaced=True,
+        required=("spec",),
         properties={
             "spec": struct(
                 {
@@ -212,6 +215,7 @@ KINDS: Final[tuple[Schema, ...]] = (
         "resourcepools",
         ("rp",),
         namespaced=False,
+        required=("spec",),
         properties={
             "spec": struct(
                 {
@@ -258,6 +262,7 @@ KINDS: Final[tuple[Schema, ...]] = (
         "pods",
         (),
         namespaced=True,
+        required=("spec",),
         properties={"spec": POD_SPEC, "status": anything()},
         columns=(
             ("Status", "string", ".status.phase"),

@@ -4,7 +4,8 @@ Documents of k8srm that lie beside them (most of the prototype's own folder) are
 read as k8srm, and `prototypes.conversion` turns them into this generation.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from dralab.objects.metadata import spec_of
@@ -17,17 +18,18 @@ from dralab.prototypes.findings import (
     identity,
     invalid,
     legacy,
-    warning,
 )
 from dralab.prototypes.k8srm import normalize as k8srm
 from dralab.prototypes.k8srm.kinds import API_VERSION as K8SRM
 from dralab.prototypes.shape import Shape, misshapen, standard
+from dralab.prototypes.written import Written, unique
 from dralab.values.json_types import JsonDict
 from dralab.values.names import c_identifier_problems, label_problems, subdomain_problems
-from dralab.values.quantity import is_quantity
-from dralab.values.version import Version
+from dralab.values.quantity import parse_any
+from dralab.values.version import is_version
 
 SHAPES: Final = {kind["kind"]: Shape(kind["schema"], whole=True) for kind in KINDS}
+SOURCES: Final = frozenset({"resourceClaimName", "resourceClaimTemplateName"})
 VALUES: Final = ("quantity", "bool", "string", "version")
 # Fields of drafts before the last one that its files still carry.
 DROPPED: Final[Mapping[str, tuple[str, ...]]] = {"ResourcePool": ("distributedAllocation",)}
@@ -107,19 +109,16 @@ def _requirements(part: Mapping[str, Any], path: str) -> list[Finding]:
 
 
 def _claim_spec(spec: Mapping[str, Any], path: str) -> list[Finding]:
-    found = []
-    seen: set[str] = set()
-    for index, request in enumerate(spec.get("requests") or ()):
-        where = f"{path}.requests[{index}]"
-        name = request.get("name")
-        if not name:
-            found.append(warning(f"{where}.name", "absent: the result's requestName stays empty"))
-        elif name in seen:
-            found.append(invalid(f"{where}.name", f'"{name}" appears twice'))
+    found: list[Finding] = []
+    requests = Written(dict(spec), path, found).each("requests")
+    unique(requests, "name")
+    for request in requests:
+        name = request.fields.get("name")
+        if name:
+            found += [invalid(request.at("name"), text) for text in label_problems(name)]
         else:
-            found += [invalid(f"{where}.name", text) for text in label_problems(name)]
-            seen.add(name)
-        found += _requirements(request, where)
+            request.warn("name", "absent: the result's requestName stays empty")
+        found += _requirements(request.fields, request.path)
     for index, constraint in enumerate(spec.get("constraints") or ()):
         if "matchAttribute" not in constraint:
             found.append(invalid(f"{path}.constraints[{index}]", "matchAttribute is required"))
@@ -129,65 +128,54 @@ def _claim_spec(spec: Mapping[str, Any], path: str) -> list[Finding]:
     return found
 
 
-def _pool(spec: Mapping[str, Any]) -> list[Finding]:
-    found = [
-        invalid("spec.driverName", problem)
-        for problem in subdomain_problems(spec.get("driverName") or "")
-    ]
-    shared: set[str] = set()
-    for index, capacity in enumerate(spec.get("sharedCapacity") or ()):
-        found += _capacity(capacity, f"spec.sharedCapacity[{index}]")
-        shared.add(capacity.get("name", ""))
-    names: set[str] = set()
-    for index, device in enumerate(spec.get("devices") or ()):
-        path = f"spec.devices[{index}]"
-        name = device.get("name") or ""
-        found += [invalid(f"{path}.name", f'"{name}": {text}') for text in label_problems(name)]
-        if name in names:
-            found.append(invalid(f"{path}.name", f'"{name}" appears twice'))
-        names.add(name)
-        found += _attributes(device, path)
-        for number, capacity in enumerate(device.get("sharedCapacityConsumed") or ()):
-            where = f"{path}.sharedCapacityConsumed[{number}]"
-            found += _capacity(capacity, where)
-            if capacity.get("name") not in shared:
-                found.append(invalid(f"{where}.name", "the pool has no such shared capacity"))
+def _pool(spec: JsonDict) -> list[Finding]:
+    found: list[Finding] = []
+    pool = Written(spec, "spec", found)
+    for problem in subdomain_problems(spec["driverName"]):
+        pool.invalid("driverName", problem)
+    shared = _capacities(pool, "sharedCapacity")
+    unique(pool.each("devices"), "name")
+    for device in pool.each("devices"):
+        name = device.fields["name"]
+        for text in label_problems(name):
+            device.invalid("name", f'"{name}": {text}')
+        _attributes(device)
+        consumed = device.each("sharedCapacityConsumed")
+        for name, part in zip(_capacities(device, "sharedCapacityConsumed"), consumed, strict=True):
+            if name not in shared:
+                known = ", ".join(shared) or "none"
+                part.invalid(
+                    "name", f'"{name}": the pool has no such shared capacity; it has {known}'
+                )
     return found
 
 
-def _capacity(capacity: Mapping[str, Any], path: str) -> list[Finding]:
-    name = capacity.get("name") or ""
-    found = [invalid(f"{path}.name", f'"{name}": {text}') for text in c_identifier_problems(name)]
-    if len(name) > MAX_ID:
-        found.append(invalid(f"{path}.name", f'"{name}": at most {MAX_ID} characters'))
-    if not is_quantity(str(capacity.get("capacity"))):
-        found.append(invalid(f"{path}.capacity", f'"{capacity.get("capacity")}" is not a quantity'))
-    return found
+def _capacities(part: Written, field: str) -> list[str]:
+    """Check capacities; return their names."""
+    capacities = part.each(field)
+    unique(capacities, "name")
+    for capacity in capacities:
+        name = capacity.fields["name"]
+        for text in c_identifier_problems(name):
+            capacity.invalid("name", f'"{name}": {text}')
+        if len(name) > MAX_ID:
+            capacity.invalid("name", f'"{name}": at most {MAX_ID} characters')
+        if parse_any(capacity.fields["capacity"]) < 0:
+            amount = capacity.fields["capacity"]
+            capacity.invalid("capacity", f'"{amount}" must not be negative')
+    return [capacity.fields["name"] for capacity in capacities]
 
 
-def _attributes(device: Mapping[str, Any], path: str) -> list[Finding]:
-    found = []
-    seen: set[str] = set()
-    for number, attribute in enumerate(device.get("attributes") or ()):
-        where = f"{path}.attributes[{number}]"
-        name = attribute.get("name") or ""
-        found += _attribute_name(name, f"{where}.name")
-        if name in seen:
-            found.append(invalid(f"{where}.name", f'"{name}" appears twice'))
-        seen.add(name)
-        given = [value for value in VALUES if value in attribute]
-        if len(given) != 1:
-            found.append(invalid(where, f"exactly one of {', '.join(VALUES)} is required"))
-        if "quantity" in attribute and not is_quantity(str(attribute["quantity"])):
-            found.append(
-                invalid(f"{where}.quantity", f'"{attribute["quantity"]}" is not a quantity')
-            )
-        if "version" in attribute:
-            try:
-                Version.parse(str(attribute["version"]))
-            except ValueError as error:
-                found.append(invalid(f"{where}.version", str(error)))
-    return found
+def _attributes(device: Written) -> None:
+    attributes = device.each("attributes")
+    unique(attributes, "name")
+    for attribute in attributes:
+        device.found += _attribute_name(attribute.fields["name"], attribute.at("name"))
+        if sum(value in attribute.fields for value in VALUES) != 1:
+            attribute.invalid("", f"exactly one of {', '.join(VALUES)} is required")
+        version = attribute.fields.get("version")
+        if version is not None and not is_version(version):
+            attribute.invalid("version", f'"{version}" is not a semantic version such as 1.2.3')
 
 
 def _attribute_name(name: str, path: str) -> list[Finding]:
@@ -202,19 +190,69 @@ def _attribute_name(name: str, path: str) -> list[Finding]:
     return found
 
 
-def _pod(spec: Mapping[str, Any]) -> list[Finding]:
-    found = []
-    names: set[str] = set()
-    for index, entry in enumerate(spec.get("resourceClaims") or ()):
-        path = f"spec.resourceClaims[{index}]"
-        names.add(entry.get("name", ""))
-        if ("resourceClaimName" in entry) == ("resourceClaimTemplateName" in entry):
-            found.append(
-                invalid(path, "one of resourceClaimName and resourceClaimTemplateName is required")
-            )
-    for index, container in enumerate(spec.get("containers") or ()):
-        for number, claim in enumerate((container.get("resources") or {}).get("claims") or ()):
-            if claim.get("name") not in names:
-                where = f"spec.containers[{index}].resources.claims[{number}].name"
-                found.append(invalid(where, f'the pod has no claim "{claim.get("name")}"'))
+def _pod(spec: JsonDict) -> list[Finding]:
+    found: list[Finding] = []
+    pod = Written(spec, "spec", found)
+    entries = pod.each("resourceClaims")
+    for field in ("name", "resourceClaimName"):
+        unique(entries, field)
+    for entry in entries:
+        if len(SOURCES & entry.fields.keys()) != 1:
+            entry.invalid("", f"one of {' and '.join(sorted(SOURCES))} is required")
+    names = [entry.fields["name"] for entry in entries]
+    for claim in _uses(pod):
+        name = claim.fields["name"]
+        if name not in names:
+            known = ", ".join(names) or "none"
+            claim.invalid("name", f'the pod has no claim "{name}"; it has {known}')
     return found
+
+
+def unknown_requests(spec: JsonDict, claims: Mapping[str, Mapping[str, Any]]) -> list[Finding]:
+    """Return the requests that containers of a pod name and its claims do not have.
+
+    `claims` maps entries of the pod to the specs of their claims, as far as known.
+    """
+    found: list[Finding] = []
+    for claim in _uses(Written(spec, "spec", found)):
+        wanted, known = claim.fields.get("requestName"), claims.get(claim.fields["name"])
+        if not wanted or known is None:
+            continue
+        names = [each.get("name", "") for each in known.get("requests") or ()]
+        if wanted not in names:
+            has = ", ".join(filter(None, names)) or "none with a name"
+            claim.invalid("requestName", f'the claim has no request "{wanted}"; it has {has}')
+    return found
+
+
+def _uses(pod: Written) -> Iterator[Written]:
+    for container in pod.each("containers"):
+        yield from container.below("resources").each("claims")
+
+
+def with_requests(reports: Sequence[NormalizedDocument]) -> list[NormalizedDocument]:
+    """Return documents that belong together, with the requests that pods name and no claim has."""
+    specs: dict[tuple[str, str, str], Any] = {}
+    for report in reports:
+        if report.state != "invalid":
+            _, kind, namespace, name = identity(report.document)
+            specs[kind, namespace or "default", name] = spec_of(report.document)
+    return [
+        replace(report, findings=(*report.findings, *_unknown(report.document, specs)))
+        if report.state != "invalid" and report.document.get("kind") == "Pod"
+        else report
+        for report in reports
+    ]
+
+
+def _unknown(pod: JsonDict, specs: Mapping[tuple[str, str, str], Any]) -> list[Finding]:
+    namespace = identity(pod)[2] or "default"
+    claims = {}
+    for entry in spec_of(pod).get("resourceClaims") or ():
+        spec = specs.get(("ResourceClaim", namespace, entry.get("resourceClaimName", "")))
+        template = entry.get("resourceClaimTemplateName", "")
+        made = specs.get(("ResourceClaimTemplate", namespace, template)) or {}
+        spec = spec or made.get("spec")
+        if spec:
+            claims[entry["name"]] = spec
+    return unknown_requests(pod["spec"], claims)

@@ -4,14 +4,14 @@ Three forms were written: one detail as the whole spec (K1, K2), `claims` (K3) a
 Shapes were checked before.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 from dralab.prototypes.findings import Finding, copied
 from dralab.prototypes.k8srm import expressions
-from dralab.prototypes.written import Written
+from dralab.prototypes.written import Written, unique
 from dralab.values.json_types import JsonDict
-from dralab.values.quantity import is_quantity, parse_any
+from dralab.values.quantity import parse_any
 
 MAX_CONFIGS: Final = 32
 NO_MAXIMUM: Final = (1 << 31) - 1
@@ -69,8 +69,6 @@ def whole_number(amount: Any) -> int | None:
     >>> whole_number("2k"), whole_number("1500m"), whole_number(0)
     (2000, None, None)
     """
-    if not is_quantity(str(amount)):
-        return None
     number = parse_any(amount)
     return int(number) if number >= 1 and number == int(number) else None
 
@@ -112,14 +110,17 @@ def _of_stage_3(spec: Written, name: str) -> JsonDict:
         for detail in entry.each("oneOf"):
             _open_detail(detail)
         instances.append({"name": label, "oneOf": entry.fields["oneOf"]})
-    _names(instances, spec.each("claims"))
+    names = [each["name"] for each in instances]
+    for index, entry in enumerate(spec.each("claims")):
+        if names[index] in names[:index]:
+            entry.invalid("name", f'"{names[index]}" appears twice')
     return {**{k: v for k, v in spec.fields.items() if k != "claims"}, "devices": instances}
 
 
 def _of_stage_4(spec: Written) -> JsonDict:
     """Stage K4: instances with allOf and oneOf."""
     instances = spec.each("devices")
-    _names(spec.fields["devices"], instances)
+    unique(instances, "name")
     for instance in instances:
         inline = {k: instance.fields.pop(k) for k in sorted(instance.fields.keys() - INSTANCE)}
         both = instance.fields.get("allOf") or instance.fields.get("oneOf")
@@ -137,14 +138,6 @@ def _of_stage_4(spec: Written) -> JsonDict:
             for detail in instance.each(field):
                 _detail(detail, detail.below("requests"), "class")
     return spec.fields
-
-
-def _names(instances: Sequence[Mapping[str, Any]], written: Sequence[Written]) -> None:
-    seen: set[str] = set()
-    for instance, part in zip(instances, written, strict=True):
-        if instance["name"] in seen:
-            part.invalid("name", f'"{instance["name"]}" appears twice')
-        seen.add(instance["name"])
 
 
 def _open_detail(detail: Written) -> None:
@@ -199,9 +192,7 @@ def _amounts(detail: Written, requests: Written) -> None:
             limits.fields["count"] = most
             detail.take("maxDevices", limits, "count", "read as maxDevices")
     for name, amount in requests.fields.items():
-        if not is_quantity(str(amount)):
-            requests.invalid(name, f'"{amount}" is not a quantity')
-        elif name == "devices" and whole_number(amount) is None:
+        if name == "devices" and whole_number(amount) is None:
             requests.invalid(name, _not_a_count(amount))
         elif parse_any(amount) < 0:
             requests.invalid(name, f'"{amount}" must not be negative')

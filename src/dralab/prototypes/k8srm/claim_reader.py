@@ -16,8 +16,8 @@ from dralab.values.json_types import JsonDict
 from dralab.values.quantity import Number
 
 # A detail without a class is of one of these: the blank keeps the names apart from DeviceClasses'.
-ANY_CLASS: Final = "of any kind"
-TYPE: Final = "of type {}"
+ANY_CLASS: Final = "published device"
+TYPE: Final = "{}-type device"
 MANY = 1 << 20
 
 

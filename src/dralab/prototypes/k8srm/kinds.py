@@ -8,6 +8,7 @@ from typing import Final
 
 from dralab.prototypes.schema_words import (
     AGE,
+    NOT_EMPTY,
     Schema,
     anything,
     array,
@@ -25,7 +26,7 @@ VERSION: Final = "v1alpha1"
 API_VERSION: Final = f"{GROUP}/{VERSION}"
 
 
-NOT_EMPTY: Final[Schema] = {"minLength": 1}
+MAX_COUNT: Final = 10_000
 
 
 # A list of capacities, or (in some of the prototype's files) a map from name to quantity.
@@ -173,6 +174,7 @@ CLAIM_SPEC: Final = struct(
         **EARLY_CLAIM_FIELDS,
     }
 )
+OPERATOR: Final = text() | {"enum": ["In", "NotIn", "Exists", "DoesNotExist"]}
 CLASS_SPEC: Final = struct(
     {
         "selector": struct(
@@ -180,7 +182,7 @@ CLASS_SPEC: Final = struct(
                 "matchLabels": mapping(text()),
                 "matchExpressions": array(
                     struct(
-                        {"key": text(), "operator": text(), "values": array(text())},
+                        {"key": text(), "operator": OPERATOR, "values": array(text())},
                         ("key", "operator"),
                     )
                 ),
@@ -213,7 +215,7 @@ POOL_SPEC: Final = struct(
         "attributes": array(ATTRIBUTE, "Common to all devices."),
         "sharedResources": capacities("Resources that all devices of the pool share."),
         "resources": capacities("Stage K3 spelling of sharedResources."),
-        "count": integer("Stage K2: number of equal devices.", minimum=0),
+        "count": integer("Stage K2: number of equal devices.", minimum=0, maximum=MAX_COUNT),
         "devices": array(
             struct(
                 {
@@ -248,6 +250,7 @@ KINDS: Final[tuple[Schema, ...]] = (
         "deviceclasses",
         ("dcl",),
         namespaced=False,
+        required=("spec",),
         properties={
             "spec": CLASS_SPEC,
             "status": struct({"conditions": array(CONDITION), "drivers": array(text())}),
@@ -263,6 +266,7 @@ KINDS: Final[tuple[Schema, ...]] = (
         "deviceclaims",
         ("dc",),
         namespaced=True,
+        required=("spec",),
         properties={"spec": CLAIM_SPEC, "status": CLAIM_STATUS},
         columns=(
             ("Devices", "string", ".status.allocations[*].deviceName"),
@@ -275,6 +279,7 @@ KINDS: Final[tuple[Schema, ...]] = (
         "deviceprivilegedclaims",
         ("dpc",),
         namespaced=True,
+        required=("spec",),
         properties={
             "spec": struct(
                 {"driver": text(), "constraints": CONSTRAINTS, "configs": array(CONFIG)},
@@ -289,6 +294,7 @@ KINDS: Final[tuple[Schema, ...]] = (
         "devicepools",
         ("dp",),
         namespaced=False,
+        required=("spec",),
         properties={
             "spec": POOL_SPEC,
             "status": struct(

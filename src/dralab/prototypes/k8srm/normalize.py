@@ -33,12 +33,13 @@ from dralab.prototypes.k8srm.kinds import (
     KINDS,
     POD_CLAIMS_STRUCT,
 )
+from dralab.prototypes.schema_words import Schema
 from dralab.prototypes.shape import Shape, misshapen, standard
 from dralab.prototypes.spelling import respell
-from dralab.prototypes.written import Written
+from dralab.prototypes.written import Written, unique
 from dralab.values.json_types import JsonDict
 from dralab.values.names import subdomain_problems
-from dralab.values.quantity import is_quantity, parse_any
+from dralab.values.quantity import parse_any
 from dralab.values.version import is_version
 
 SCHEMAS: Final[Mapping[str, JsonDict]] = {kind["kind"]: kind["schema"] for kind in KINDS}
@@ -46,8 +47,10 @@ SHAPES: Final = {kind: Shape(schema, whole=True) for kind, schema in SCHEMAS.ite
 CAPACITIES: Final = Shape({"type": "array", "items": CAPACITY})
 POD_STRUCT: Final = Shape(POD_CLAIMS_STRUCT)
 EARLY_CLAIMS: Final = Shape(EARLY_POD_CLAIMS)
-CONTAINER: Final = Shape(CONTAINER_DEVICES)
-POD_FIELDS: Final = ("spec.deviceClaims", "spec.containers[].devices")
+POD_FIELDS: Final[Mapping[str, Schema]] = {
+    "spec.deviceClaims": {"x-kubernetes-preserve-unknown-fields": True},  # of two shapes
+    "spec.containers[].devices": CONTAINER_DEVICES,
+}
 WAYS: Final = frozenset({"devices", "claimName", "template"})
 EARLY_WAYS: Final = frozenset({"claim", "claimName", "claimTemplateName", "template"})
 VALUES: Final = ("stringValue", "intValue", "quantityValue", "semVerValue")
@@ -86,17 +89,16 @@ def with_types(reports: Sequence[NormalizedDocument]) -> list[NormalizedDocument
     listed = {
         name
         for report in reports
-        if report.document.get("kind") == "DeviceDriver"
+        if report.document.get("kind") == "DeviceDriver" and report.state != "invalid"
         for name in report.document.get("deviceTypes") or ()
     }
     found = []
     for report in reports:
         findings: list[Finding] = []
         for each in report.findings:
-            wanted = spec_of(report.document).get("deviceType")
             if (each.level, each.field) != ("warning", "spec.deviceType"):
                 findings.append(each)
-            elif wanted not in listed:
+            elif (wanted := spec_of(report.document).get("deviceType")) not in listed:
                 text = f'no DeviceDriver here lists "{wanted}": the class matches nothing'
                 findings.append(warning(each.field, text))
         found.append(replace(report, findings=tuple(findings)))
@@ -105,9 +107,7 @@ def with_types(reports: Sequence[NormalizedDocument]) -> list[NormalizedDocument
 
 def named(name: str) -> list[Finding]:
     """Return what is wrong with a name; the prototypes' own files use upper case."""
-    if not name:
-        return [invalid("metadata.name", "an object needs a name")]
-    problems = subdomain_problems(name)
+    problems = subdomain_problems(name) if name else []
     if problems and not subdomain_problems(name.lower()):
         return [warning("metadata.name", f'"{name}": a server requires lower case; kept here')]
     return [invalid("metadata.name", problem) for problem in problems]
@@ -186,7 +186,7 @@ def _mend_pool(item: JsonDict, found: list[Finding]) -> None:
     spec = Written(item["spec"], "spec", found)
     spec.rename("resources", "sharedResources")
     _mend_capacities(spec, "sharedResources")
-    _check_attributes(spec)
+    check_attributes(spec)
     if "count" in spec.fields and not spec.fields.get("devices"):
         count = spec.fields.pop("count")
         spec.fields["devices"] = [{"name": f"device-{index}"} for index in range(count)]
@@ -194,17 +194,13 @@ def _mend_pool(item: JsonDict, found: list[Finding]) -> None:
     elif "count" in spec.fields:
         spec.invalid("count", "has no place beside devices: remove it")
     names = [part["name"] for part in spec.fields.get("sharedResources") or ()]
-    seen: set[str] = set()
+    unique(spec.each("devices"), "name")
     for device in spec.each("devices"):
         device.rename("requests", "sharedResourcesConsumed")
         device.rename("resources", "claimResourcesProvided")
         _mend_capacities(device, "claimResourcesProvided")
-        _check_attributes(device)
+        check_attributes(device)
         _mend_consumed(device.below("sharedResourcesConsumed"), names)
-        name = device.fields["name"]
-        if name in seen:
-            device.invalid("name", f'"{name}" appears twice')
-        seen.add(name)
 
 
 def _mend_capacities(part: Written, field: str) -> None:
@@ -217,17 +213,13 @@ def _mend_capacities(part: Written, field: str) -> None:
     if wrong:
         part.fields[field] = []
         return
+    unique(part.each(field), "name")
     for entry in part.each(field):
         part.found += _wrong_capacity(entry.fields, entry.path)
 
 
 def _wrong_capacity(entry: JsonDict, path: str) -> Iterator[Finding]:
     """Yield what is wrong with one capacity and its block."""
-    wrong = [key for key in ("capacity", "blockSize") if not is_quantity(str(entry.get(key, 1)))]
-    for key in wrong:
-        yield invalid(f"{path}.{key}", f'"{entry[key]}" is not a quantity')
-    if wrong:
-        return
     capacity, block = parse_any(entry["capacity"]), parse_any(entry.get("blockSize", 1))
     if capacity < 0:
         yield invalid(f"{path}.capacity", f'"{entry["capacity"]}" must not be negative')
@@ -241,28 +233,24 @@ def _wrong_capacity(entry: JsonDict, path: str) -> Iterator[Finding]:
         )
 
 
-def _check_attributes(part: Written) -> None:
-    seen: set[str] = set()
+def check_attributes(part: Written) -> None:
+    """Check the attributes of a pool or device."""
+    unique(part.each("attributes"), "name")
     for each in part.each("attributes"):
         item = each.fields
         if sum(name in item for name in VALUES) != 1:
             each.invalid("", f"exactly one of {', '.join(VALUES)} is required")
-        if "quantityValue" in item and not is_quantity(str(item["quantityValue"])):
-            each.invalid("quantityValue", f'"{item["quantityValue"]}" is not a quantity')
         if "semVerValue" in item and not is_version(item["semVerValue"]):
             text = f'"{item["semVerValue"]}" is not a semantic version: only == and != compare it'
             each.warn("semVerValue", text)
-        if item["name"] in seen:
-            each.invalid("name", f'"{item["name"]}" appears twice')
-        seen.add(item["name"])
 
 
 def _mend_consumed(consumed: Written, names: list[str]) -> None:
     """Match consumers' names with the pool's: the A100 data write memory-slices-00 for -0."""
     for name in list(consumed.fields):
         amount = consumed.fields[name]
-        if not is_quantity(str(amount)) or parse_any(amount) < 0:
-            consumed.invalid(name, f'"{amount}" is not a non-negative quantity')
+        if parse_any(amount) < 0:
+            consumed.invalid(name, f'"{amount}" must not be negative')
         prefix, dash, number = name.rpartition("-")
         plain = f"{prefix}{dash}{int(number)}" if number.isdecimal() else name
         if name in names:
@@ -283,9 +271,6 @@ def _normalize_pod(item: JsonDict, found: list[Finding]) -> None:
         return
     early = isinstance(claims, list)
     wrong = (EARLY_CLAIMS if early else POD_STRUCT).findings(claims, "spec.deviceClaims")
-    for index, container in enumerate(spec_of(item).get("containers") or ()):
-        devices, where = container.get("devices"), f"spec.containers[{index}].devices"
-        wrong += [] if devices is None else CONTAINER.findings(devices, where)
     found += wrong
     if wrong:
         return
@@ -297,6 +282,8 @@ def _normalize_pod(item: JsonDict, found: list[Finding]) -> None:
                 entry.invalid("", f"one of {', '.join(sorted(EARLY_WAYS))} is required")
             for field in {"claim", "template"} & set(how):
                 normalized_claim_spec(entry.fields[field], "claim", entry.at(field), found)
+        for field in ("name", "claimName"):
+            unique(Written(item["spec"], "spec", found).each("deviceClaims"), field)
         return
     struct = Written(claims, "spec.deviceClaims", found)
     if len(WAYS & claims.keys()) != 1:
@@ -307,6 +294,7 @@ def _normalize_pod(item: JsonDict, found: list[Finding]) -> None:
         if not entry.fields.get("name"):
             entry.fields["name"] = f"device-{index}"
             entry.legacy("name", "absent: a name was generated")
+    unique(struct.each("devices"), "name")
 
 
 def _normalize_config_map(item: JsonDict, found: list[Finding]) -> None:

@@ -1,0 +1,78 @@
+"""What requests of dra-evolution mean, on a few devices of our own."""
+
+from dralab.cli._older import why_not
+from dralab.prototypes.evolution.kinds import API_VERSION
+from dralab.prototypes.generations import GENERATIONS
+from dralab.prototypes.placement import PlacedPod
+
+GENERATION = GENERATIONS["evolution"]
+
+
+def item(kind, name, **fields):
+    metadata = {"name": name, "namespace": "default"}
+    return {"apiVersion": API_VERSION, "kind": kind, "metadata": metadata, **fields}
+
+
+def pool(*models):
+    devices = [
+        {"name": f"d{n}", "attributes": [{"name": "model", "string": model}]}
+        for n, model in enumerate(models)
+    ]
+    spec = {"driverName": "toys.example.com", "nodeName": "node-a", "devices": devices}
+    return item("ResourcePool", "pool", spec=spec)
+
+
+def claim(*requests, name="shape"):
+    return item("ResourceClaim", name, spec={"requests": list(requests)})
+
+
+def of_model(model, name="a"):
+    text = f"device.stringAttributes['toys.example.com/model'] == '{model}'"
+    return {"name": name, "requirements": [{"deviceSelector": text}]}
+
+
+def pod(request="", entries=("shape",)):
+    uses = [{"name": entries[0]} | ({"requestName": request} if request else {})]
+    container = {"name": "c", "resources": {"claims": uses}}
+    claims = [{"name": name, "resourceClaimName": name} for name in entries]
+    return item("Pod", "p", spec={"containers": [container], "resourceClaims": claims})
+
+
+def answer(*objects):
+    reports = [GENERATION.read(each) for each in objects]
+    assert [str(f) for r in reports for f in r.findings if f.level == "invalid"] == []
+    world = GENERATION.cluster([report.document for report in reports])
+    placed = world.place(world.pods()[0])
+    if isinstance(placed, PlacedPod):
+        return [device.device for device in placed.devices]
+    return placed.reason or why_not(world, placed)
+
+
+def findings(*objects):
+    reports = GENERATION.read_all(objects)
+    return [str(f) for r in reports for f in r.findings if f.level == "invalid"]
+
+
+def test_a_request_of_requirements_alone_gets_a_device_of_any_class():
+    assert answer(pool("a", "b"), claim(of_model("b")), pod()) == ["d1"]
+    refused = answer(pool("a", "b"), claim(of_model("c")), pod())
+    assert refused.startswith('p waits: no published device has toys.example.com/model "c"')
+
+
+def test_a_request_that_a_container_names_must_be_in_its_claim():
+    objects = (pool("a"), claim(of_model("a", name="first")))
+    assert answer(*objects, pod("first")) == ["d0"]
+    path = "spec.containers[0].resources.claims[0].requestName"
+    text = f'{path}: the claim has no request "second"; it has first'
+    assert answer(*objects, pod("second")) == text
+    assert findings(*objects, pod("second")) == [text]
+    spec = {"spec": {"requests": [{"name": "first", "deviceClassName": "toy"}]}}
+    made = pod("second")
+    made["spec"]["resourceClaims"] = [{"name": "shape", "resourceClaimTemplateName": "shape"}]
+    assert findings(item("ResourceClaimTemplate", "shape", spec=spec), made) == [text]
+
+
+def test_a_claim_is_named_once_by_a_pod():
+    twice = pod()
+    twice["spec"]["resourceClaims"].append({"name": "again", "resourceClaimName": "shape"})
+    assert findings(twice) == ['spec.resourceClaims[1].resourceClaimName: "shape" appears twice']
