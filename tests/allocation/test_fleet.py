@@ -16,7 +16,7 @@ from dralab.allocation.inventory.placements import DevicePlacement
 from dralab.allocation.outcome import Allocated, Unknown, Unsatisfiable
 from dralab.allocation.problem import Problem
 from dralab.allocation.selectors import CelSelectorCompiler
-from dralab.objects.claims import allocation_of, results_of
+from dralab.objects.claims import allocation_of, holds
 from dralab.values.json_types import JsonDict
 
 CLASSES: list[JsonDict] = [
@@ -193,10 +193,7 @@ def publish(
     """Let these pools be made of those of the slices that are theirs; the living claims hold on."""
     holdings = Holdings()
     for number, claim in enumerate(living):
-        results = results_of(allocation_of(claim))
-        # Administrators look at devices without holding them.
-        held = [each for each in results if not each.get("adminAccess")]
-        holdings.add_claim(str(number), "", held)
+        holdings.add_claim(str(number), "", holds(allocation_of(claim)))
     for pool in sorted(pools):
         parts = [fleet.reader.slice(each) for each in slices if pool_of(each) == pool]
         fleet.replace_pool(pool, parts, holdings.pool_use(pool))

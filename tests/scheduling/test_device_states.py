@@ -4,6 +4,7 @@ import pytest
 
 from builders import claim, counter_set, device, device_class, node, pod, pool, request, taint
 from dralab.allocation.contention import fit_together
+from dralab.objects.claims import holds
 from dralab.scheduling.device_states import DeviceRow, device_rows, unhealthy_devices
 from dralab.scheduling.snapshot import Snapshot
 
@@ -209,4 +210,5 @@ def test_what_several_claims_hold_fits_together_or_not(claims, fits):
     devices += [device("shared", shared=True, capacity={"memory": "10Gi"})]
     slices = pool("n1", *devices, counters=[counter_set("s", m=4)], node="n1")
     cluster = Snapshot([device_class("gpu"), node("n1"), node("n2"), *slices])
-    assert fit_together(cluster.fleet, claims) is fits
+    held = [holds({"devices": {"results": results}}) for results in claims]
+    assert fit_together(cluster.fleet, held) is fits

@@ -8,11 +8,12 @@ for the scheduler to decide (`scheduler.precedence`).
 from collections.abc import Iterable, Sequence
 
 from dralab.allocation.fleet import Fleet
-from dralab.allocation.inventory.holdings import Holdings, Result, device_of
+from dralab.allocation.inventory.holdings import Holdings, device_of
 from dralab.allocation.inventory.pool_records import PoolRecord
 from dralab.allocation.pools import PoolId
 from dralab.allocation.problem import DeviceId
 from dralab.allocation.search.node_devices import DeviceState, Remaining, bits
+from dralab.objects.claims import Holding
 from dralab.values.quantity import Number, parse_any
 
 
@@ -22,38 +23,38 @@ def rivals(holdings: Holdings, fleet: Fleet, uid: str) -> list[str]:
     Almost always there are none, and little is looked at.
     """
     scarce: set[DeviceId] = set()
-    for item in holdings.results_of(uid):
+    for item in holdings.parts_of(uid):
         device = device_of(item)
         if holdings.is_contested(device):
             scarce.add(device)
         elif (at := _published(fleet, device)) is not None:
             index, inside = at
-            if item.get("shareID") and _is_overbooked(holdings, fleet.pools.records[index], device):
+            if item.share and _is_overbooked(holdings, fleet.pools.records[index], device):
                 scarce.add(device)
             scarce |= _overdrawn_group(fleet, index, inside)
     return [other for other in holdings.claims_with(scarce) if other != uid] if scarce else []
 
 
-def fit_together(fleet: Fleet, held: Iterable[Sequence[Result]]) -> bool:
+def fit_together(fleet: Fleet, held: Iterable[Sequence[Holding]]) -> bool:
     """Return whether what several claims hold can be held at once; `held` has a list for each.
 
     Of devices that no slice publishes only double use counts.
     """
-    by_pool: dict[PoolId, list[Result]] = {}
+    by_pool: dict[PoolId, list[Holding]] = {}
     for results in held:
         for item in results:
-            by_pool.setdefault((item["driver"], item["pool"]), []).append(item)
+            by_pool.setdefault((item.driver, item.pool), []).append(item)
     return all(_fits(fleet, results) for results in by_pool.values())
 
 
-def _fits(fleet: Fleet, results: Sequence[Result]) -> bool:
+def _fits(fleet: Fleet, results: Sequence[Holding]) -> bool:
     """Return whether results of one pool can be held at once."""
     whole, shared = set[DeviceId](), set[DeviceId]()
     for item in results:
         device = device_of(item)
-        if device in whole or (device in shared and not item.get("shareID")):
+        if device in whole or (device in shared and not item.share):
             return False
-        (shared if item.get("shareID") else whole).add(device)
+        (shared if item.share else whole).add(device)
     state: DeviceState | None = None
     for item in results:
         at = _published(fleet, device_of(item))
@@ -64,11 +65,8 @@ def _fits(fleet: Fleet, results: Sequence[Result]) -> bool:
         if state is None:
             state = DeviceState(0, 0, tuple(each.total for each in devices.counter_groups), {})
         amounts: tuple[Number, ...] | None = None
-        if item.get("shareID"):
-            consumed = {
-                name: parse_any(value)
-                for name, value in (item.get("consumedCapacity") or {}).items()
-            }
+        if item.share:
+            consumed = {name: parse_any(value) for name, value in item.consumed.items()}
             amounts = devices.offers[inside].device.amounts_of(consumed)
         state = devices.take_device(state, inside, amounts)
         if state is None:

@@ -36,6 +36,7 @@ from dralab.allocation.problem import (
 from dralab.allocation.results import ShareIds
 from dralab.allocation.search.node_devices import bits
 from dralab.allocation.selectors import CelSelectorCompiler
+from dralab.objects.claims import Holding, holds
 from dralab.values.json_types import JsonObject
 from dralab.values.labels import SelectorError
 
@@ -367,15 +368,23 @@ class Fleet:
 
         Devices of pools that are not here hold nothing.
         """
-        self._touch(self.use.mark(allocation))
+        self.hold(holds(allocation))
 
     def mark_all_in_use(self, allocations: Iterable[JsonObject]) -> None:
         """Do what `mark_in_use` does for each of many; equal pools in equal use cost little."""
-        self._touch(self.use.mark_all(allocations))
+        self._touch(self.use.mark_all(map(holds, allocations)))
 
     def release(self, allocation: JsonObject) -> None:
         """Give back the devices of an allocation."""
-        nodes = self.use.release(allocation)
+        self.give_back(holds(allocation))
+
+    def hold(self, held: Iterable[Holding]) -> None:
+        """Mark devices as in use."""
+        self._touch(self.use.mark(held))
+
+    def give_back(self, held: Iterable[Holding]) -> None:
+        """Let devices be free again."""
+        nodes = self.use.release(held)
         self.feasible_nodes.add_released(nodes)
         self._touch(nodes)
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from dralab.allocation.fleet import Fleet
 from dralab.allocation.inventory.plan_results import Plan
 from dralab.allocation.inventory.pool_states import PoolState
+from dralab.objects.claims import holds
 from dralab.values.json_types import JsonObject
 
 
@@ -40,7 +41,7 @@ def _states_without(
     whole = {index: fleet.use.whole[index] for index in seen}
     sharers: dict[tuple[int, int], int] = {}
     for allocation in allocations:
-        for index, taken in fleet.use.devices_of(allocation).items():
+        for index, taken in fleet.use.devices_of(holds(allocation)).items():
             if index not in held:
                 continue  # another node's
             for inside, amounts in taken:
@@ -105,7 +106,7 @@ def freed_at_most(fleet: Fleet, number: int, allocations: Iterable[JsonObject]) 
     seen = fleet.sees[number]
     mask = 0
     for allocation in allocations:
-        for index, taken in fleet.use.devices_of(allocation).items():
+        for index, taken in fleet.use.devices_of(holds(allocation)).items():
             if index not in seen:
                 continue
             offset = offsets[seen.index(index)]

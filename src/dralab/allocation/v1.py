@@ -38,7 +38,7 @@ from dralab.allocation.problem import (
     Slice,
     SubRequest,
 )
-from dralab.objects.claims import results_of
+from dralab.objects.claims import holds
 from dralab.objects.device_taints import DeviceTaint, DeviceToleration, rule_selects
 from dralab.values.json_types import JsonObject
 from dralab.values.quantity import Number, form_of, parse_any, render
@@ -318,15 +318,12 @@ def in_use(claims: Iterable[JsonObject]) -> InUse:
         allocation = (wire.get("status") or NOTHING).get("allocation") or NOTHING
         meta = wire["metadata"]
         name = f"{meta['namespace']}/{meta['name']}" if meta.get("namespace") else meta["name"]
-        for item in results_of(allocation):
-            # Admin access watches a device, it does not hold it.
-            if item.get("adminAccess"):
-                continue
-            device = DeviceId(item["driver"], item["pool"], item["device"])
+        for item in holds(allocation):
+            device = DeviceId(item.driver, item.pool, item.device)
             holders.setdefault(device, []).append(name)
-            if item.get("shareID"):
-                shares.add(ShareId(device, item["shareID"]))
-                add_amounts(consumed.setdefault(device, {}), item.get("consumedCapacity"))
+            if item.share:
+                shares.add(ShareId(device, item.share))
+                add_amounts(consumed.setdefault(device, {}), item.consumed)
             else:
                 exclusive.add(device)
     return InUse(

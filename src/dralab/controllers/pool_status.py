@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from dralab.api.status import ApiError
 from dralab.kernel.clock import SECOND, from_rfc3339
-from dralab.objects.claims import allocation_of, results_of
+from dralab.objects.claims import Holding, allocation_of, holds
 from dralab.objects.conditions import condition_of, with_condition
 from dralab.objects.device_taints import rule_selects
 from dralab.objects.metadata import NamespacedName, key_of, uid_of
@@ -112,13 +112,10 @@ def pool_status(
         for name, found in by_pool(slices).items()
         if name.driver == spec["driver"] and spec.get("poolName") in {None, name.pool}
     }
-    held: dict[tuple[str, str], dict[str, list[JsonObject]]] = defaultdict(
-        lambda: defaultdict(list)
-    )
+    held: dict[tuple[str, str], dict[str, list[Holding]]] = defaultdict(lambda: defaultdict(list))
     for claim in claims:
-        for result in results_of(allocation_of(claim)):
-            if not result.get("adminAccess"):
-                held[result["driver"], result["pool"]][result["device"]].append(result)
+        for part in holds(allocation_of(claim)):
+            held[part.driver, part.pool][part.device].append(part)
     all_rules = list(rules)
     limit = spec.get("limit") or 100
     attribute = spec.get("defaultPartitionTypeAttribute")
@@ -134,7 +131,7 @@ def pool_status(
 def _pool(
     key: PoolName,
     slices: Sequence[JsonObject],
-    held: Mapping[str, list[JsonObject]],
+    held: Mapping[str, list[Holding]],
     rules: Sequence[JsonObject],
     attribute: str | None,
 ) -> dict[str, Any]:
@@ -185,7 +182,7 @@ def _is_tainted(device: JsonObject, key: PoolName, rules: Sequence[JsonObject]) 
 
 
 def _partitions(
-    slices: list[JsonObject], held: Mapping[str, list[JsonObject]], default: str | None
+    slices: list[JsonObject], held: Mapping[str, list[Holding]], default: str | None
 ) -> list[dict[str, Any]]:
     """Return, per type of partition, how many there are and how many could still be had."""
     left: dict[tuple[str, str], Number] = {}
@@ -239,14 +236,14 @@ def _attribute(device: JsonObject, name: str, driver: str) -> str | None:
     return text
 
 
-def _shareable(devices: list[JsonObject], held: Mapping[str, list[JsonObject]]) -> dict[str, Any]:
+def _shareable(devices: list[JsonObject], held: Mapping[str, list[Holding]]) -> dict[str, Any]:
     total: dict[str, Number] = defaultdict(int)
     consumed: dict[str, Number] = defaultdict(int)
     for device in devices:
         for name, capacity in (device.get("capacity") or {}).items():
             total[name] += quantity.parse_any(capacity["value"])
-        for result in held.get(device["name"], ()):
-            for name, amount in (result.get("consumedCapacity") or {}).items():
+        for part in held.get(device["name"], ()):
+            for name, amount in part.consumed.items():
                 consumed[name] += quantity.parse_any(amount)
     used = sum(device["name"] in held for device in devices)
 

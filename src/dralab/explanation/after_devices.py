@@ -9,7 +9,7 @@ from dralab.explanation.causes import Diagnosis, GangTooLarge, Help, NodesUnfit
 from dralab.explanation.conditions import holding
 from dralab.explanation.diagnose import diagnose
 from dralab.explanation.names import counted, joined, shortened
-from dralab.objects.claims import results_of
+from dralab.objects.claims import holds
 from dralab.objects.metadata import NamespacedName
 from dralab.objects.requests import amount_of
 from dralab.scheduling import gangs
@@ -135,10 +135,10 @@ def _of_member(
     if member is None:
         return None
     taken = {
-        DeviceId(item["driver"], item["pool"], item["device"])
+        DeviceId(item.driver, item.pool, item.device)
         for allocation in allocations
-        for item in results_of(allocation)
-        if not item.get("adminAccess") and not item.get("shareID")
+        for item in holds(allocation)
+        if not item.share
     }
     problem = cluster.problem(member)
     problem = replace(problem, in_use=holding(problem.in_use, taken))

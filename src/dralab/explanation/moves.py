@@ -9,7 +9,7 @@ from dralab.allocation.outcome import Allocated
 from dralab.allocation.problem import DeviceId, Node, Problem
 from dralab.explanation.causes import Help
 from dralab.explanation.conditions import holding, released
-from dralab.objects.claims import results_of
+from dralab.objects.claims import holds
 from dralab.objects.metadata import spec_of
 from dralab.scheduling.backlog import Pending
 from dralab.scheduling.snapshot import Snapshot
@@ -109,9 +109,9 @@ def _target(
 ) -> str:
     """Return where the holder could go; empty if nowhere."""
     devices = {
-        DeviceId(item["driver"], item["pool"], item["device"])
+        DeviceId(item.driver, item.pool, item.device)
         for claim in user.allocated
-        for item in results_of(claim["status"]["allocation"])
+        for item in holds(claim["status"]["allocation"])
     }
     here = [each for each in cluster.candidates(pending) if each.name == node]
     freed = released(problem.in_use, devices)

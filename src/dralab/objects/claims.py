@@ -4,8 +4,9 @@ Sources: k8s.io/dynamic-resource-allocation `resourceclaim` (Name, IsReservedFor
 claims of pod groups, KEP-5004 for the claim of extended resources.
 """
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from dralab.objects.metadata import key_of, spec_of, status_of, uid_of
 from dralab.values.json_types import JsonObject
@@ -152,6 +153,42 @@ def results_of(allocation: JsonObject | None) -> Sequence[JsonObject]:
     """Return the devices of an allocation."""
     found: Sequence[JsonObject] = ((allocation or {}).get("devices") or {}).get("results") or ()
     return found
+
+
+class Holding(NamedTuple):
+    """What one result of an allocation keeps from other claims: a device, or a part of it.
+
+    `share` is the id of the part, empty where the device is held whole; a part takes `consumed` of
+    the device's capacities, as quantities.
+    """
+
+    driver: str
+    pool: str
+    device: str
+    share: str = ""
+    consumed: Mapping[str, Any] = MappingProxyType({})
+
+
+def holds(allocation: JsonObject | None) -> list[Holding]:
+    """Return what an allocation keeps from others.
+
+    Admin access watches a device and does not hold it.
+
+    >>> device = {"driver": "d", "pool": "p", "device": "x", "request": "r"}
+    >>> holds({"devices": {"results": [device, device | {"adminAccess": True}]}})
+    [Holding(driver='d', pool='p', device='x', share='', consumed=mappingproxy({}))]
+    """
+    return [
+        Holding(
+            item["driver"],
+            item["pool"],
+            item["device"],
+            item.get("shareID") or "",
+            item.get("consumedCapacity") or MappingProxyType({}),
+        )
+        for item in results_of(allocation)
+        if not item.get("adminAccess")
+    ]
 
 
 def consumers_of(claim: JsonObject) -> Sequence[JsonObject]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from dralab.allocation.inventory.holdings import device_of
-from dralab.objects.claims import allocation_of, claim_names, consumers_of, results_of
+from dralab.objects.claims import allocation_of, claim_names, consumers_of, holds, results_of
 from dralab.objects.metadata import NamespacedName, key_of, revision_of, uid_of
 from dralab.objects.pods import group_of
 from dralab.runtime.cache import Cache
@@ -192,9 +192,9 @@ class Precedence:
 
     def _text(self, mine: SeenAllocation, rivals: Iterable[str], how: str) -> str:
         seen = [its for rival in rivals if (its := self.order.get(rival)) is not None]
-        own = [device_of(item) for item in results_of(mine.allocation)]
+        own = [device_of(item) for item in holds(mine.allocation)]
         for its in seen:
-            theirs = {device_of(item) for item in results_of(its.allocation)}
+            theirs = {device_of(item) for item in holds(its.allocation)}
             common = next((device for device in own if device in theirs), None)
             if common is not None:
                 device = f"{common.driver}/{common.pool}/{common.device}"

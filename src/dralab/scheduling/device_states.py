@@ -11,7 +11,7 @@ from typing import Final
 
 from dralab.allocation.inventory.pool_records import PoolRecord
 from dralab.allocation.problem import Device, DeviceId
-from dralab.objects.claims import allocation_of, claims_by_entry, consumers_of, results_of
+from dralab.objects.claims import allocation_of, claims_by_entry, consumers_of, holds, results_of
 from dralab.objects.metadata import status_of
 from dralab.objects.nodes import is_unschedulable
 from dralab.scheduling.backlog import key
@@ -157,8 +157,7 @@ def _holders(cluster: Snapshot) -> dict[DeviceId, list[str]]:
             f"{item['resource'].removesuffix('s')} {namespace}/{item['name']}"
             for item in consumers_of(claim)
         ]
-        for result in results_of(allocation_of(claim)):
-            if not result.get("adminAccess"):
-                device = DeviceId(result["driver"], result["pool"], result["device"])
-                found.setdefault(device, []).extend(users or [f"claim {namespace}/{name}"])
+        for held in holds(allocation_of(claim)):
+            device = DeviceId(held.driver, held.pool, held.device)
+            found.setdefault(device, []).extend(users or [f"claim {namespace}/{name}"])
     return found

@@ -26,7 +26,14 @@ from dralab.allocation.releasing import (
     wanted_devices,
 )
 from dralab.allocation.results import ShareIds
-from dralab.objects.claims import consumer_of, consumers_of, requests_of, results_of
+from dralab.objects.claims import (
+    Holding,
+    consumer_of,
+    consumers_of,
+    holds,
+    requests_of,
+    results_of,
+)
 from dralab.objects.extended_resources import synthetic_claim
 from dralab.objects.metadata import key_of, status_of, uid_of
 from dralab.scheduling.allocatable import (
@@ -64,7 +71,7 @@ class LentDevices(NamedTuple):
 
     claim: str
     holder: str
-    results: Sequence[JsonObject]
+    parts: Sequence[Holding]
 
 
 class ClusterDevices:
@@ -198,11 +205,11 @@ class ClusterDevices:
         found = {}
         for claim in claims:
             uid = uid_of(claim)
-            if self._holdings.results_of(uid):
+            if self._holdings.parts_of(uid):
                 known = {str(user.get("uid")) for user in consumers_of(claim)}
                 found[uid] = known | self._counting_on.get(uid, set())
         pending = _pending_uid(pod)
-        if self._holdings.results_of(pending):
+        if self._holdings.parts_of(pending):
             found[pending] = {pod.uid}
         return found
 
@@ -213,13 +220,12 @@ class ClusterDevices:
     def lend(self, uid: str) -> LentDevices:
         """Take it that a claim holds nothing, until `take_back`; versions stay as they are."""
         holder = self._holdings.holder_of(uid)
-        results = self._give_back(uid)
-        return LentDevices(uid, holder, results)
+        return LentDevices(uid, holder, self._give_back(uid))
 
     def take_back(self, lent: LentDevices) -> None:
         """Let a claim hold again what it held."""
-        self._holdings.add_claim(lent.claim, lent.holder, lent.results)
-        self._fleet.mark_in_use({"devices": {"results": lent.results}})
+        self._holdings.add_claim(lent.claim, lent.holder, lent.parts)
+        self._fleet.hold(lent.parts)
 
     def rivals(self, uid: str) -> list[str]:
         """Return the claims that compete with one for devices of which not all can be held."""
@@ -228,7 +234,7 @@ class ClusterDevices:
 
     def can_all_hold(self, uids: Iterable[str]) -> bool:
         """Return whether what these claims hold can be held at once."""
-        return fit_together(self._fleet, map(self._holdings.results_of, uids))
+        return fit_together(self._fleet, map(self._holdings.parts_of, uids))
 
     # --- allocation
 
@@ -427,33 +433,33 @@ class ClusterDevices:
 
     def _hold(self, claim: JsonDict, allocation: JsonObject, uid: str = "") -> None:
         uid = uid or uid_of(claim)
-        results = [item for item in results_of(allocation) if not item.get("adminAccess")]
+        parts = holds(allocation)
         if self._holdings.has(uid):
-            if self._holdings.results_of(uid) == results:
+            if self._holdings.parts_of(uid) == parts:
                 return
             self._release(uid)
         self.version += 1
         name = str(key_of(claim)) if claim["metadata"].get("name") else EXTENDED_CLAIM
-        self._holdings.add_claim(uid, name, results)
-        self._fleet.mark_in_use({"devices": {"results": results}})
+        self._holdings.add_claim(uid, name, parts)
+        self._fleet.hold(parts)
 
     def _release(self, uid: str) -> bool:
-        results = self._give_back(uid)
-        self.version += bool(results)
-        return bool(results)
+        parts = self._give_back(uid)
+        self.version += bool(parts)
+        return bool(parts)
 
-    def _give_back(self, uid: str) -> Sequence[JsonObject]:
+    def _give_back(self, uid: str) -> Sequence[Holding]:
         contested = any(
-            self._holdings.is_contested(device_of(item)) for item in self._holdings.results_of(uid)
+            self._holdings.is_contested(device_of(item)) for item in self._holdings.parts_of(uid)
         )
-        results = self._holdings.remove_claim(uid)
+        parts = self._holdings.remove_claim(uid)
         if contested:
             # Other claims hold some of these still: what is in use is counted anew.
-            used = {(item["driver"], item["pool"]) for item in results}
+            used = {(item.driver, item.pool) for item in parts}
             self._changed_pools |= used & self._pools.keys()
-        elif results:
-            self._fleet.release({"devices": {"results": results}})
-        return results
+        elif parts:
+            self._fleet.give_back(parts)
+        return parts
 
     def _selected(self, selector: JsonObject) -> Mask:
         found = np.zeros(self._table.size, dtype=bool)

@@ -378,7 +378,7 @@ class ClusterModel:
     def try_pod(self, pod: PodInfo) -> Decision:
         """Return where a pod would go now, or why it would go nowhere."""
         if pod.gates:
-            return Refusal(pod=pod, nodes=self.state.table.count, blocked=Reason(GATED))
+            return Refusal(pod=pod, nodes=self.state.table.count, blocked=Reason(GATED, pod.gates))
         return schedule(self.state, pod)
 
     def decide_with_group(self, pod: PodInfo) -> Decision:

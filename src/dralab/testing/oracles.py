@@ -16,7 +16,7 @@ from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import Change, Stored
 from dralab.cel import types
 from dralab.cel.json_values import from_json
-from dralab.objects.claims import allocation_of, results_of
+from dralab.objects.claims import allocation_of, holds
 from dralab.objects.metadata import is_deleting, metadata_of, owner_uids, spec_of, uid_of
 from dralab.testing.final_state import IGNORED, UID
 from dralab.testing.history import TrialHistory
@@ -140,11 +140,10 @@ class Watchdog:
     def _devices(self) -> None:
         held: dict[tuple[str, str, str], str] = {}
         for claim in self.server.store.list(CLAIMS).items:
-            for result in results_of(allocation_of(claim.value)):
-                # An administrator's access and a share of a device leave it to others.
-                if result.get("adminAccess") or result.get("shareID"):
+            for part in holds(allocation_of(claim.value)):
+                if part.share:
                     continue
-                device = (result["driver"], result["pool"], result["device"])
+                device = (part.driver, part.pool, part.device)
                 other = held.setdefault(device, _title(claim))
                 if other != _title(claim):
                     name = "/".join(device)

@@ -7,19 +7,18 @@ and their claims.
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from dralab.allocation import v1
 from dralab.allocation.pools import PoolId
 from dralab.allocation.problem import DeviceId, InUse, ShareId
+from dralab.objects.claims import Holding
 from dralab.values.quantity import Number
 
-Result = Mapping[str, Any]
 
-
-def device_of(result: Result) -> DeviceId:
-    """Return the device of a result of an allocation."""
-    return DeviceId(result["driver"], result["pool"], result["device"])
+def device_of(held: Holding) -> DeviceId:
+    """Return the device of which a claim holds all or a part."""
+    return DeviceId(held.driver, held.pool, held.device)
 
 
 @dataclass(slots=True)
@@ -33,7 +32,7 @@ class PoolUse:
 
 class _HeldByClaim(NamedTuple):
     holder: str
-    results: Sequence[Result]
+    parts: Sequence[Holding]
 
 
 class Holdings:
@@ -50,10 +49,10 @@ class Holdings:
         """Return whether a claim holds devices, or is known to hold none."""
         return uid in self._held
 
-    def results_of(self, uid: str) -> Sequence[Result]:
-        """Return the results of a claim's allocation that hold devices; none if it has none."""
+    def parts_of(self, uid: str) -> Sequence[Holding]:
+        """Return what a claim holds."""
         held = self._held.get(uid)
-        return held.results if held is not None else ()
+        return held.parts if held is not None else ()
 
     def holder_of(self, uid: str) -> str:
         """Return a claim's name in explanations; empty if it is not known to hold anything."""
@@ -64,34 +63,34 @@ class Holdings:
         """Return what is held of a pool."""
         return self._use.get(pool) or PoolUse()
 
-    def add_claim(self, uid: str, holder: str, results: Sequence[Result]) -> None:
+    def add_claim(self, uid: str, holder: str, parts: Sequence[Holding]) -> None:
         """Note what a claim holds; `holder` is its name in explanations."""
-        self._held[uid] = _HeldByClaim(holder, results)
-        for item in results:
+        self._held[uid] = _HeldByClaim(holder, parts)
+        for item in parts:
             device = device_of(item)
             use = self._use.setdefault((device.driver, device.pool), PoolUse())
-            if device in use.exclusive or (device in use.consumed and not item.get("shareID")):
+            if device in use.exclusive or (device in use.consumed and not item.share):
                 self._contested[device] = set(self.claims_with({device}))
-            if item.get("shareID"):
-                use.shares[ShareId(device, item["shareID"])] = holder
+            if item.share:
+                use.shares[ShareId(device, item.share)] = holder
                 total = use.consumed.setdefault(device, {})
-                v1.add_amounts(total, item.get("consumedCapacity"))
+                v1.add_amounts(total, item.consumed)
             else:
                 use.exclusive[device] = holder
 
-    def remove_claim(self, uid: str) -> Sequence[Result]:
+    def remove_claim(self, uid: str) -> Sequence[Holding]:
         """Forget what a claim holds, and return it."""
         held = self._held.pop(uid, None)
         if held is None:
             return ()
-        for item in held.results:
+        for item in held.parts:
             device = device_of(item)
             use = self._use[device.driver, device.pool]
-            share = item.get("shareID")
+            share = item.share
             if share:
                 use.shares.pop(ShareId(device, share), None)
                 total, less = use.consumed[device], dict[str, Number]()
-                v1.add_amounts(less, item.get("consumedCapacity"))
+                v1.add_amounts(less, item.consumed)
                 for name, amount in less.items():
                     total[name] -= amount
                 if not any(other.device == device for other in use.shares):
@@ -100,14 +99,14 @@ class Holdings:
                 use.exclusive.pop(device, None)
             if device in self._contested:
                 self._settle(device, use)
-        return held.results
+        return held.parts
 
     def _settle(self, device: DeviceId, use: PoolUse) -> None:
         """Leave a contested device to those that still hold it."""
         holders = self._contested[device] = set(self.claims_with({device}))
         for uid in sorted(holders):
             held = self._held[uid]
-            if any(device_of(item) == device and not item.get("shareID") for item in held.results):
+            if any(device_of(item) == device and not item.share for item in held.parts):
                 use.exclusive[device] = held.holder
         if len(holders) < 2:
             del self._contested[device]
@@ -121,7 +120,7 @@ class Holdings:
         return [
             uid
             for uid, held in self._held.items()
-            if any(device_of(item) in devices for item in held.results)
+            if any(device_of(item) in devices for item in held.parts)
         ]
 
     def replace_claim(self, uid: str, new: str, holder: str) -> None:

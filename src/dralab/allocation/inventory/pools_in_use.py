@@ -23,8 +23,7 @@ from dralab.allocation.problem import (
     Slice,
 )
 from dralab.allocation.search.node_devices import bits
-from dralab.objects.claims import results_of
-from dralab.values.json_types import JsonObject
+from dralab.objects.claims import Holding
 from dralab.values.quantity import Number, parse_any
 
 # Devices of a pool by number, with the amounts taken of each capacity; None: the whole device.
@@ -114,10 +113,10 @@ class PoolsInUse:
             self.whole[key[0]] &= ~(1 << inside)
             self.sharers[key] = self.sharers.get(key, 0) + 1
 
-    def mark(self, allocation: JsonObject) -> int:
+    def mark(self, held: Iterable[Holding]) -> int:
         """Mark the devices of an allocation as in use; return the nodes that see their pools."""
         nodes = 0
-        for index, taken in self.devices_of(allocation).items():
+        for index, taken in self.devices_of(held).items():
             record = self.pools.records[index]
             for inside, amounts in taken:
                 self.held[index] |= 1 << inside
@@ -132,11 +131,11 @@ class PoolsInUse:
             nodes |= record.nodes
         return nodes
 
-    def mark_all(self, allocations: Iterable[JsonObject]) -> int:
+    def mark_all(self, allocations: Iterable[Iterable[Holding]]) -> int:
         """Do what `mark` does for each of many; equal pools in equal use cost little."""
         taken: dict[int, Taking] = {}
-        for allocation in allocations:
-            for index, part in self.devices_of(allocation).items():
+        for parts in allocations:
+            for index, part in self.devices_of(parts).items():
                 taken.setdefault(index, []).extend(part)
         known: dict[object, PoolState] = {}
         nodes = 0
@@ -158,10 +157,10 @@ class PoolsInUse:
             nodes |= record.nodes
         return nodes
 
-    def release(self, allocation: JsonObject) -> int:
+    def release(self, held: Iterable[Holding]) -> int:
         """Give back the devices of an allocation; return the nodes that see their pools."""
         nodes = 0
-        for index, taken in self.devices_of(allocation).items():
+        for index, taken in self.devices_of(held).items():
             record = self.pools.records[index]
             last = 0
             for inside, amounts in taken:
@@ -181,25 +180,23 @@ class PoolsInUse:
             nodes |= record.nodes
         return nodes
 
-    def devices_of(self, allocation: JsonObject) -> dict[int, Taking]:
-        """Return per pool the devices of an allocation, with amounts where they are shared."""
+    def devices_of(self, held: Iterable[Holding]) -> dict[int, Taking]:
+        """Return per pool the devices that are held, with amounts where they are shared."""
         found: dict[int, Taking] = {}
-        for item in results_of(allocation):
-            if item.get("adminAccess"):
-                continue
-            index = self.pools.pool_number(item["driver"], item["pool"])
+        for item in held:
+            index = self.pools.pool_number(item.driver, item.pool)
             if index is None:
                 continue
             record = self.pools.records[index]
-            if not record.has(item["device"]):
+            if not record.has(item.device):
                 continue
-            inside = record.number_of(item["device"])
+            inside = record.number_of(item.device)
             amounts: tuple[Number, ...] | None = None
-            if item.get("shareID"):
-                consumed = item.get("consumedCapacity") or {}
+            if item.share:
                 device = record.shape.node_devices.offers[inside].device
                 amounts = tuple(
-                    parse_any(consumed.get(device.written(name), 0)) for name in device.capacity
+                    parse_any(item.consumed.get(device.written(name), 0))
+                    for name in device.capacity
                 )
             found.setdefault(index, []).append((inside, amounts))
         return found

@@ -5,6 +5,8 @@ import pytest
 from builders import claim, obj, pod, request
 from dralab.objects.extended_resources import classes_by_resource
 from dralab.scheduling.backlog import Backlog
+from dralab.scheduling.model import ClusterModel
+from dralab.scheduling.reasons import CLAIM_NOT_FOUND, GATED, Reason
 
 
 def stored(item, uid=None, created="2026-01-01T00:00:00Z", **metadata):
@@ -94,9 +96,9 @@ def test_a_claim_made_from_a_template_has_the_name_that_the_status_says():
     )
     item["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": "t"}]
     (found,) = backlog(stored(item), made).pending([])
-    assert (found.claims, found.missing) == ((made,), "")
+    assert (found.claims, found.missing) == ((made,), None)
     (found,) = backlog(stored(item)).pending([])
-    assert found.missing == 'resourceclaim "p-gpu-x7k2p" not found'
+    assert found.missing == Reason(CLAIM_NOT_FOUND, ("p-gpu-x7k2p",))
 
 
 def test_an_entry_that_needs_no_claim_wants_nothing():
@@ -119,8 +121,9 @@ def test_the_claim_for_extended_resources_is_the_one_that_the_status_names():
 
 
 def test_a_pod_with_scheduling_gates_waits_for_them():
-    (found,) = backlog(of("p", schedulingGates=[{"name": "a/x"}, {"name": "b"}]), FREE).pending([])
-    assert found.missing == ("it is not scheduled before its scheduling gates are removed: a/x, b")
+    gated = of("p", schedulingGates=[{"name": "a/x"}, {"name": "b"}])
+    model = ClusterModel([gated, FREE])
+    assert model.try_pod(model.waiting[0]).blocked == Reason(GATED, ("a/x", "b"))
 
 
 def workload(kind, name, **spec):
