@@ -3,7 +3,7 @@
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import MemoryStore
 from dralab.apiserver.users import user_named
-from dralab.components import control_plane, nodes, profiles, roles
+from dralab.components import control_plane, nodes, older_parts, profiles, roles
 from dralab.controllers import volume_folders
 from dralab.controllers.volume_folders import VolumeFolders
 from dralab.kernel.randomness import Randomness
@@ -35,11 +35,11 @@ class Guarded:
         context = self.server.resources.context
         self.inner, context.authorizer = context.authorizer, self
         self.client = LocalClient(self.server.resources, self.server.hub)
-        roles.install(self.client, classic=classic)
         kinds = self.server.resources.kinds
+        roles.install(self.client, older_parts.served(kinds))
         alone = "controllers" in without
         plane = self.manager(control_plane.SCHEDULER_USER if alone else control_plane.READER)
-        scheduler = control_plane.assemble(plane, kinds=kinds, classic=classic, without=without)
+        scheduler = control_plane.assemble(plane, kinds=kinds, without=without)
         if scheduler is not None:
             scheduler.lead()
         if drivers is None:

@@ -104,7 +104,7 @@ def cluster_of_one_node():
     nodes = Nodes(wanted)
     try:
         options = Options(tls=True, profiles=("v1", "classic"))
-        with Cluster(options, components=[ControlPlane(classic=True), nodes]) as cluster:
+        with Cluster(options, components=[ControlPlane(), nodes]) as cluster:
             yield cluster, nodes
     finally:
         shutil.rmtree(place, ignore_errors=True)

@@ -110,7 +110,7 @@ class ClassicLab(Lab):
         super().__init__()
         profiles.install(self.api.resources, ("v1", "classic"))
         self.scheduler = control_plane.assemble(
-            self.manager, kinds=self.api.resources.kinds, classic=True, without=without
+            self.manager, kinds=self.api.resources.kinds, without=without
         )
         self.driver = ClassicController(self.manager)
         space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}

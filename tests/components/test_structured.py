@@ -87,7 +87,7 @@ class StructuredLab(Lab):
     def __init__(self, *slices, class_=None):
         super().__init__()
         profiles.install(self.api.resources, ("v1", "classic"))
-        control_plane.assemble(self.manager, kinds=self.api.resources.kinds, classic=True)
+        control_plane.assemble(self.manager, kinds=self.api.resources.kinds)
         self.add(CLASSIC_CLASSES, class_ or resource_class())
         for each in slices:
             self.add(NODES, worker(each["nodeName"]))

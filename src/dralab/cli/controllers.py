@@ -36,21 +36,18 @@ def controllers(
     """Run the controllers against any cluster until Ctrl-C or SIGTERM.
 
     They create claims from templates, release and protect claims, and handle workloads, garbage
-    collection, namespaces, quotas and the node lifecycle; and claims of classic DRA if the server
-    serves it. Run one such process per cluster. Prints `ready: controllers` once its caches have
-    synced.
+    collection, namespaces, quotas and the node lifecycle; and what older device APIs need if the
+    server serves them. Run one such process per cluster. Prints `ready: controllers` once its
+    caches have synced.
 
     Example: `dralab controllers --kubeconfig lab.kubeconfig`
     """
+    from dralab.components import older_parts
     from dralab.components.profiles import kinds_of
     from dralab.controllers import registry
-    from dralab.controllers.classic_claims import ClassicClaims
-    from dralab.controllers.device_claims import DeviceClaims
     from dralab.kernel.randomness import Randomness
-    from dralab.runtime.client import serves
     from dralab.runtime.live import LiveEngine
     from dralab.runtime.manager import Manager
-    from dralab.runtime.resources import DEVICE_POOLS, SCHEDULING_CONTEXTS, is_served
 
     if (certificate is None) != (key is None):
         raise click.UsageError(
@@ -66,21 +63,17 @@ def controllers(
     client = connection.client()
     engine = LiveEngine(name="controllers", workers=4)
     manager = Manager(engine, client, Randomness.from_system())
-    classic = serves(client, SCHEDULING_CONTEXTS)
-    kinds = None
-    if classic or serves(client, DEVICE_POOLS):
-        kinds = kinds_of(("v1", "classic") if classic else ("v1",))
+    profiles = older_parts.profiles_of(client)
+    kinds = kinds_of(profiles) if {*profiles} - {"v1"} else None
     registry.assemble(
         manager,
-        without=left_out,
+        without=left_out if "v1" in profiles else {*left_out, *registry.OF_TODAYS_DEVICES},
         kinds=kinds,
         ca=client.access.ca or "",
         signing_files=(certificate, key) if certificate and key else None,
     )
-    if is_served(DEVICE_POOLS, kinds):
-        DeviceClaims(manager)
-    if classic and registry.CLAIMS not in left_out:
-        ClassicClaims(manager)
+    for parts in older_parts.served(kinds):
+        parts.control(manager, without=left_out)
     try:
         run_until_told(manager, engine, "controllers")
     finally:

@@ -45,14 +45,13 @@ def scheduler(
     """
     from dralab.allocation.selectors import CelSelectorCompiler
     from dralab.cli.apiserver import note
+    from dralab.components import older_parts
     from dralab.components.control_plane import election, new_identity
     from dralab.kernel.randomness import Randomness
     from dralab.runtime.client import serves
     from dralab.runtime.garbage import collect_rarely
     from dralab.runtime.live import LiveEngine
     from dralab.runtime.manager import Manager
-    from dralab.runtime.resources import SCHEDULING_CONTEXTS
-    from dralab.scheduler.classic import ClassicScheduling
     from dralab.scheduler.scheduler import Scheduler
 
     client = connection.client(verbose=verbose)
@@ -62,8 +61,9 @@ def scheduler(
     randomness = Randomness.from_system() if seed is None else Randomness(seed)
     manager = Manager(engine, client, randomness)
     made = Scheduler(manager, CelSelectorCompiler(), name=name)
-    if serves(client, SCHEDULING_CONTEXTS):
-        ClassicScheduling(manager, made)
+    for parts in older_parts.PARTS:
+        if serves(client, parts.sign):
+            parts.scheduling(manager, made)
     leadership = election(engine, client, made, new_identity()) if leader_elect else None
 
     def ready() -> None:

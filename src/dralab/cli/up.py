@@ -169,7 +169,6 @@ def up(
     try:
         running = ControlPlane(
             without=left_out,
-            classic="classic" in profiles,
             load_balancers=_network(load_balancers) if load_balancers else None,
         )
     except ValueError as error:

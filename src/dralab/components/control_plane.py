@@ -9,7 +9,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
-from dralab.components import roles
+from dralab.components import older_parts, roles
 from dralab.kernel.clock import Clock
 from dralab.kernel.randomness import Randomness
 from dralab.runtime.client import Client
@@ -17,7 +17,7 @@ from dralab.runtime.engine import Engine
 from dralab.runtime.leader_election import Leadership
 from dralab.runtime.live import LiveEngine
 from dralab.runtime.manager import Manager
-from dralab.runtime.resources import CLAIMS, DEVICE_POOLS, EVOLUTION_POOLS, is_served
+from dralab.runtime.resources import CLAIMS, is_served
 
 if TYPE_CHECKING:
     from ipaddress import IPv4Network
@@ -72,16 +72,15 @@ class ControlPlaneHost(Protocol):
 class ControlPlane:
     """The components of a cluster that need no node: `without` names those to leave out.
 
-    `classic` adds those of classic DRA; `alone` says that no other scheduler ever runs there: it
-    elects no leader. Services of type LoadBalancer get addresses of
-    `load_balancers`; without it they wait for a controller that gives them some.
+    `alone` says that no other scheduler ever runs there: it elects no leader. Services of type
+    LoadBalancer get addresses of `load_balancers`; without it they wait for a controller that gives
+    them some.
     """
 
     def __init__(
         self,
         *,
         without: Collection[str] = (),
-        classic: bool = False,
         alone: bool = False,
         load_balancers: "IPv4Network | None" = None,
     ) -> None:
@@ -89,7 +88,6 @@ class ControlPlane:
         if unknown:
             raise ValueError(f"unknown part {unknown[0]!r}; known: {', '.join(PARTS)}")
         self.without = frozenset(without)
-        self.classic = classic
         self.alone = alone
         self.load_balancers = load_balancers
         self.engine: LiveEngine | None = None
@@ -106,7 +104,7 @@ class ControlPlane:
             engine, cluster.client_of(reader), randomness, client_of=cluster.client_of
         )
         kinds = cluster.server.resources.kinds
-        roles.install_for(cluster, classic=self.classic)
+        roles.install_for(cluster, older_parts.served(kinds))
 
         def begin() -> None:
             # In the engine's thread: the server is ready before these modules are read.
@@ -114,7 +112,6 @@ class ControlPlane:
                 manager,
                 without=self.without,
                 kinds=kinds,
-                classic=self.classic,
                 alone=self.alone,
                 ca=cluster.ca,
                 signing_files=cluster.signing_files,
@@ -166,7 +163,6 @@ def assemble(
     *,
     without: Collection[str] = (),
     kinds: "Kinds | None" = None,
-    classic: bool = False,
     brief: bool = False,
     alone: bool = False,
     ca: str = "",
@@ -175,14 +171,13 @@ def assemble(
 ) -> "Scheduler | None":
     """Put scheduler and controllers on a manager; return the scheduler, if it is one of them.
 
-    `kinds` are those that the server has, for the controllers that look after all of them;
-    `classic` adds what claims of classic DRA need, where the server serves that profile; `brief`
-    has the scheduler say no more than kube-scheduler of pods that fit nowhere; `alone` says that no
-    other one writes to the server; `ca` is what pods
+    `kinds` are those that the server has, for the controllers that look after all of them, and for
+    the parts of older generations; `brief` has the scheduler say no more than kube-scheduler of
+    pods that fit nowhere; `alone` says that no other one writes to the server; `ca` is what pods
     are told of the server's certificate authority; `signing_files` are the certificate and the
     private key of the one that signs requests for certificates; `load_balancers` is where Services
-    of that type get their addresses. On a server without today's device
-    API run the controllers that need nothing of it, and no scheduler.
+    of that type get their addresses. On a server without today's device API run the controllers
+    that need nothing of it, and no scheduler.
     """
     from dralab.allocation.selectors import CelSelectorCompiler
     from dralab.controllers import registry
@@ -194,32 +189,18 @@ def assemble(
         registry.assemble(
             manager, without=left_out, kinds=kinds, ca=ca, signing_files=signing_files
         )
-        if is_served(DEVICE_POOLS, kinds):
-            from dralab.controllers.device_claims import DeviceClaims
-
-            DeviceClaims(manager.acting_as(registry.account_of("device-claim-controller")))
-        if is_served(EVOLUTION_POOLS, kinds):
-            from dralab.controllers.evolution_claims import EvolutionClaims
-            from dralab.controllers.evolution_pods import EvolutionPods
-
-            EvolutionClaims(manager.acting_as(registry.account_of("evolution-claim-controller")))
-            EvolutionPods(manager.acting_as(registry.account_of("evolution-pod-controller")))
+        for parts in older_parts.served(kinds):
+            parts.control(manager)
         if load_balancers is not None:
             from dralab.controllers.load_balancers import ACCOUNT, LoadBalancers
 
             LoadBalancers(manager.acting_as(registry.account_of(ACCOUNT)), load_balancers)
-        if classic:
-            from dralab.controllers.classic_claims import ClassicClaims
-
-            ClassicClaims(manager.acting_as(registry.account_of(registry.CLAIMS)))
     if SCHEDULER in without or older:
         return None
     manager = manager.acting_as(SCHEDULER_USER)
     scheduler = Scheduler(
         manager, CelSelectorCompiler(), explain=briefly if brief else None, alone=alone
     )
-    if classic:
-        from dralab.scheduler.classic import ClassicScheduling
-
-        ClassicScheduling(manager, scheduler)
+    for parts in older_parts.served(kinds):
+        parts.scheduling(manager, scheduler)
     return scheduler

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from dralab.api.resource.features import DEFAULT_1_36, RESOURCE_HEALTH, Features
 from dralab.api.status import ApiError
-from dralab.components import roles
+from dralab.components import older_parts, roles
 from dralab.kernel.clock import Clock
 from dralab.kernel.randomness import Randomness
 from dralab.runtime.client import Client
@@ -142,7 +142,7 @@ class Nodes:
 
         if self.wanted.runtime == PROCESS and cluster.server.application.authentication.is_open:
             raise ValueError("runtime `process` needs a server that requires a token: use TLS")
-        roles.install_for(cluster, classic=self.wanted.classic)
+        roles.install_for(cluster, older_parts.served(cluster.server.resources.kinds))
         randomness = Randomness.from_system() if cluster.seed is None else Randomness(cluster.seed)
         engine = self.engine = LiveEngine(name="dralab-nodes", clock=cluster.clock, workers=4)
         manager = self.manager = Manager(

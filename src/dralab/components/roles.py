@@ -5,7 +5,7 @@ kube-controller-manager's, nodes are `system:node:NAME`. Where dralab's do what 
 such as serving older device APIs, a small role of their own allows just that.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 from dralab.api.status import ApiError
@@ -19,21 +19,11 @@ if TYPE_CHECKING:
 GROUP: Final = "rbac.authorization.k8s.io"
 CLUSTER_BINDINGS: Final = Resource(GROUP, "v1", "clusterrolebindings", namespaced=False)
 DEVICES: Final = "resource.k8s.io"
-K8SRM: Final = "devmgmtproto.k8s.io"
 READ: Final = ("get", "list", "watch")
 # Verbs, API group, resources.
 Rule = tuple[Sequence[str], str, Sequence[str]]
 ACCOUNTS: Final[Mapping[str, Sequence[Rule]]] = {
     "deployment-controller": [(("patch",), "apps", ("deployments",))],
-    "device-claim-controller": [
-        (("get",), "", ("pods",)),
-        (("get",), K8SRM, ("deviceclaims", "deviceclasses", "devicepools")),
-        (
-            ("get", "update"),
-            K8SRM,
-            ("deviceclaims/status", "deviceclasses/status", "devicepools/status"),
-        ),
-    ],
     "device-taint-eviction-controller": [(("update",), DEVICES, ("devicetaintrules/status",))],
     "dralab-nodes": [
         (READ, "", ("nodes", "pods", "services")),
@@ -48,15 +38,6 @@ ACCOUNTS: Final[Mapping[str, Sequence[Rule]]] = {
         (("create", "patch", "update"), "", ("events",)),
         (("create", "patch", "update"), "events.k8s.io", ("events",)),
     ],
-    "evolution-claim-controller": [
-        (("get",), DEVICES, ("pods", "resourceclaims")),
-        (("get", "update"), DEVICES, ("resourceclaims", "resourceclaims/status")),
-        (("update",), DEVICES, ("resourceclaims/binding",)),
-    ],
-    "evolution-pod-controller": [
-        (("get", "update"), DEVICES, ("pods", "pods/status")),
-        (("create", "delete"), "", ("pods",)),
-    ],
     "job-controller": [(("update",), "", ("pods",))],
     "resourcepoolstatus-controller": [
         (("delete",), DEVICES, ("resourcepoolstatusrequests",)),
@@ -68,48 +49,21 @@ ACCOUNTS: Final[Mapping[str, Sequence[Rule]]] = {
 SCHEDULER: Final[Sequence[Rule]] = [
     (READ, DEVICES, ("devicetaintrules",)),
     (READ, "scheduling.k8s.io", ("podgroups",)),
-    # `dralab schedule` for pods of dra-evolution.
-    (READ, DEVICES, ("resourceclaims", "resourceclaimtemplates", "deviceclasses", "resourcepools")),
-    (READ, DEVICES, ("pods", "quotas")),
-    (("create",), DEVICES, ("resourceclaims",)),
-    (("patch",), DEVICES, ("pods",)),
-    # The same for pods of k8srm: it copies what claims and classes name as their configs.
-    (READ, K8SRM, ("*",)),
-    (("create",), K8SRM, ("deviceclaims",)),
-    (("update",), K8SRM, ("deviceclaims/status",)),
-    (("get",), "", ("configmaps",)),
-    (("get",), "foozer.example.com", ("foozerconfigs",)),
 ]
-# With classic DRA: the scheduler, and the driver with its controller.
-CLASSIC_SCHEDULER: Final[Sequence[Rule]] = [
-    ((*READ, "create", "delete", "update"), DEVICES, ("podschedulingcontexts",)),
-    (
-        READ,
-        DEVICES,
-        ("resourceclaimparameters", "resourceclasses", "resourceclassparameters"),
-    ),
-]
-CLASSIC_CLAIMS: Final[Sequence[Rule]] = [(("get",), DEVICES, ("resourceclaimtemplates",))]
-CLASSIC_DRIVERS: Final[Sequence[Rule]] = [
-    (("create",), "", ("namespaces",)),
-    (
-        READ,
-        DEVICES,
-        ("podschedulingcontexts", "resourceclaimparameters", "resourceclaims", "resourceclasses"),
-    ),
-    (("create",), DEVICES, ("resourceclasses",)),
-    (
-        ("update",),
-        DEVICES,
-        ("podschedulingcontexts/status", "resourceclaims", "resourceclaims/status"),
-    ),
-    (READ, "fake.resource.3-shake.com", ("deviceclassparameters", "fakeclaimparameters")),
-    (
-        (*READ, "create", "delete", "update"),
-        "nas.fake.resource.3-shake.com",
-        ("nodeallocationstates", "nodeallocationstates/status"),
-    ),
-]
+
+
+class PartsRoles(Protocol):
+    """The rules that the parts of an older generation need besides."""
+
+    @property
+    def accounts(self) -> Mapping[str, Sequence[Rule]]:
+        """Rules of service accounts in kube-system."""
+        ...
+
+    @property
+    def scheduler_rules(self) -> Sequence[Rule]:
+        """Rules of the scheduler."""
+        ...
 
 
 class RolesHost(Protocol):
@@ -126,21 +80,22 @@ class RolesHost(Protocol):
         ...
 
 
-def install_for(cluster: RolesHost, *, classic: bool = False) -> None:
+def install_for(cluster: RolesHost, more: Iterable[PartsRoles] = ()) -> None:
     """Make the roles where a cluster asks for leave. ApiError."""
     if cluster.server.resources.context.authorizer is not None:
-        install(cluster.client, classic=classic)
+        install(cluster.client, more)
 
 
-def install(client: Client, *, classic: bool = False) -> None:
+def install(client: Client, more: Iterable[PartsRoles] = ()) -> None:
     """Make the roles and their bindings where they are missing. ApiError."""
-    accounts = dict(ACCOUNTS)
-    if classic:
-        accounts["dralab-nodes"] = [*accounts["dralab-nodes"], *CLASSIC_DRIVERS]
-        accounts["resource-claim-controller"] = CLASSIC_CLAIMS
+    accounts = {name: list(rules) for name, rules in ACCOUNTS.items()}
+    scheduler = list(SCHEDULER)
+    for parts in more:
+        scheduler += parts.scheduler_rules
+        for account, rules in parts.accounts.items():
+            accounts.setdefault(account, []).extend(rules)
     user = {"kind": "User", "apiGroup": GROUP, "name": "system:kube-scheduler"}
-    more = CLASSIC_SCHEDULER if classic else ()
-    _ensure(client, "dralab:scheduler", [*SCHEDULER, *more], user)
+    _ensure(client, "dralab:scheduler", scheduler, user)
     for account, rules in accounts.items():
         subject = {"kind": "ServiceAccount", "name": account, "namespace": "kube-system"}
         _ensure(client, f"dralab:{account}", rules, subject)

@@ -65,7 +65,6 @@ class SimulatedCluster:
             self.manager,
             without=without,
             kinds=self.server.resources.kinds,
-            classic="classic" in profiles,
             brief=brief,
             alone=True,
         )

@@ -1,0 +1,203 @@
+"""What each older generation of the device API adds to a cluster that serves it.
+
+The one place where the assembly knows them: their controllers, their part of the scheduler, and
+what dralab's users may do for them.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from dralab.api.kinds import Kinds
+from dralab.components.roles import DEVICES, READ, Rule
+from dralab.controllers import registry
+from dralab.runtime.client import Client, Resource, serves
+from dralab.runtime.manager import Manager
+from dralab.runtime.resources import (
+    CLAIMS,
+    DEVICE_POOLS,
+    EVOLUTION_POOLS,
+    SCHEDULING_CONTEXTS,
+    is_served,
+)
+
+if TYPE_CHECKING:
+    from dralab.scheduler.scheduler import Scheduler
+
+K8SRM: Final = "devmgmtproto.k8s.io"
+
+
+def _nothing(_manager: Manager, _scheduler: "Scheduler") -> None:
+    """Add nothing to the scheduler: `dralab schedule` places the pods."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OlderParts:
+    """What runs where a server has the collection `sign`.
+
+    `controllers` by their names: each takes a manager that acts as its account. `accounts` and
+    `scheduler_rules` are rules for the roles of service accounts and of the scheduler.
+    """
+
+    profile: str
+    sign: Resource
+    controllers: Mapping[str, Callable[[Manager], object]]
+    scheduling: Callable[[Manager, "Scheduler"], object] = _nothing
+    accounts: Mapping[str, Sequence[Rule]] = field(default_factory=dict)
+    scheduler_rules: Sequence[Rule] = ()
+
+    def control(self, manager: Manager, *, without: Sequence[str] = ()) -> None:
+        """Put the controllers on a manager."""
+        for name, make in self.controllers.items():
+            if name not in without:
+                make(manager.acting_as(registry.account_of(name)))
+
+
+def served(kinds: Kinds | None) -> list[OlderParts]:
+    """Return the parts for a server with these kinds; none where they are unknown."""
+    return [parts for parts in PARTS if is_served(parts.sign, kinds)]
+
+
+def profiles_of(client: Client) -> list[str]:
+    """Return the profiles that a server serves, found by asking. ApiError."""
+    today = ["v1"] if serves(client, CLAIMS) else []
+    return today + [parts.profile for parts in PARTS if serves(client, parts.sign)]
+
+
+# --- k8srm ------------------------------------------------------------------------------------
+
+
+def _device_claims(manager: Manager) -> object:
+    from dralab.controllers.device_claims import DeviceClaims
+
+    return DeviceClaims(manager)
+
+
+_K8SRM: Final = OlderParts(
+    profile="k8srm",
+    sign=DEVICE_POOLS,
+    controllers={"device-claim-controller": _device_claims},
+    accounts={
+        "device-claim-controller": [
+            (("get",), "", ("pods",)),
+            (("get",), K8SRM, ("deviceclaims", "deviceclasses", "devicepools")),
+            (
+                ("get", "update"),
+                K8SRM,
+                ("deviceclaims/status", "deviceclasses/status", "devicepools/status"),
+            ),
+        ]
+    },
+    # `dralab schedule` copies what claims and classes name as their configs.
+    scheduler_rules=[
+        (READ, K8SRM, ("*",)),
+        (("create",), K8SRM, ("deviceclaims",)),
+        (("update",), K8SRM, ("deviceclaims/status",)),
+        (("get",), "", ("configmaps",)),
+        (("get",), "foozer.example.com", ("foozerconfigs",)),
+    ],
+)
+
+
+# --- dra-evolution ----------------------------------------------------------------------------
+
+
+def _evolution_claims(manager: Manager) -> object:
+    from dralab.controllers.evolution_claims import EvolutionClaims
+
+    return EvolutionClaims(manager)
+
+
+def _evolution_pods(manager: Manager) -> object:
+    from dralab.controllers.evolution_pods import EvolutionPods
+
+    return EvolutionPods(manager)
+
+
+_EVOLUTION: Final = OlderParts(
+    profile="evolution",
+    sign=EVOLUTION_POOLS,
+    controllers={
+        "evolution-claim-controller": _evolution_claims,
+        "evolution-pod-controller": _evolution_pods,
+    },
+    accounts={
+        "evolution-claim-controller": [
+            (("get",), DEVICES, ("pods", "resourceclaims")),
+            (("get", "update"), DEVICES, ("resourceclaims", "resourceclaims/status")),
+            (("update",), DEVICES, ("resourceclaims/binding",)),
+        ],
+        "evolution-pod-controller": [
+            (("get", "update"), DEVICES, ("pods", "pods/status")),
+            (("create", "delete"), "", ("pods",)),
+        ],
+    },
+    scheduler_rules=[
+        (READ, DEVICES, ("deviceclasses", "resourceclaims", "resourceclaimtemplates")),
+        (READ, DEVICES, ("pods", "quotas", "resourcepools")),
+        (("create",), DEVICES, ("resourceclaims",)),
+        (("patch",), DEVICES, ("pods",)),
+    ],
+)
+
+
+# --- classic DRA ------------------------------------------------------------------------------
+
+
+def _classic_claims(manager: Manager) -> object:
+    from dralab.controllers.classic_claims import ClassicClaims
+
+    return ClassicClaims(manager)
+
+
+def _classic_scheduling(manager: Manager, scheduler: "Scheduler") -> object:
+    from dralab.scheduler.classic import ClassicScheduling
+
+    return ClassicScheduling(manager, scheduler)
+
+
+_CLASSIC: Final = OlderParts(
+    profile="classic",
+    sign=SCHEDULING_CONTEXTS,
+    # The controller of today's claims has the same name and account.
+    controllers={registry.CLAIMS: _classic_claims},
+    scheduling=_classic_scheduling,
+    accounts={
+        "resource-claim-controller": [(("get",), DEVICES, ("resourceclaimtemplates",))],
+        # The driver with its controller.
+        "dralab-nodes": [
+            (("create",), "", ("namespaces",)),
+            (
+                READ,
+                DEVICES,
+                (
+                    "podschedulingcontexts",
+                    "resourceclaimparameters",
+                    "resourceclaims",
+                    "resourceclasses",
+                ),
+            ),
+            (("create",), DEVICES, ("resourceclasses",)),
+            (
+                ("update",),
+                DEVICES,
+                ("podschedulingcontexts/status", "resourceclaims", "resourceclaims/status"),
+            ),
+            (READ, "fake.resource.3-shake.com", ("deviceclassparameters", "fakeclaimparameters")),
+            (
+                (*READ, "create", "delete", "update"),
+                "nas.fake.resource.3-shake.com",
+                ("nodeallocationstates", "nodeallocationstates/status"),
+            ),
+        ],
+    },
+    scheduler_rules=[
+        ((*READ, "create", "delete", "update"), DEVICES, ("podschedulingcontexts",)),
+        (
+            READ,
+            DEVICES,
+            ("resourceclaimparameters", "resourceclasses", "resourceclassparameters"),
+        ),
+    ],
+)
+PARTS: Final = (_K8SRM, _EVOLUTION, _CLASSIC)
