@@ -19,15 +19,6 @@ NOT_YET = {
     ("allocate", "told"),
     ("explain", "told"),
     ("page", "told"),
-    # The first node that fits is taken, not the best.
-    ("allocate", "node"),
-    ("allocate", "devices"),
-    ("explain", "node"),
-    ("page", "node"),
-    # A claim that is shared or held is judged apart from the pod.
-    ("allocate", "fits"),
-    ("explain", "fits"),
-    ("page", "fits"),
     # A model of its own decides.
     ("schedule on a server", "node"),
     ("schedule on a server", "fits"),
