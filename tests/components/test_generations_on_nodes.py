@@ -139,3 +139,21 @@ def test_a_pod_of_dra_evolution_says_that_its_name_is_taken(evolution):
     evolution.client.delete(PODS, "p", "default")
     evolution.wait(60)
     assert status(evolution, EVOLUTION_PODS, "p")["phase"] == "Running"
+
+
+def test_a_pod_that_claims_to_run_another_one_gets_none_of_its_devices(evolution):
+    scheduled(evolution, "evolution")
+    evolution.wait(10)
+    [claim] = evolution.client.list(EVOLUTION_CLAIMS).items
+    real = evolution.client.get(PODS, "p", "default")
+    thief = {
+        "metadata": {"name": "thief", "ownerReferences": real["metadata"]["ownerReferences"]},
+        "spec": {
+            "nodeName": "node-0",
+            "resourceClaims": [{"name": "x", "resourceClaimName": claim["metadata"]["name"]}],
+            "containers": [{"name": "c", "image": "i", "resources": {"claims": [{"name": "x"}]}}],
+        },
+    }
+    evolution.client.create(PODS, thief, "default")
+    evolution.wait(30)
+    assert evolution.running() == ["p"]

@@ -13,6 +13,7 @@ from typing import Final
 from dralab.api.status import ApiError
 from dralab.contracts.plugin import ClaimRef, PluginError, PreparedDevice, PrepareResult
 from dralab.node.checkpoint import ClaimInfo, NoCheckpoint, NodeCheckpoint
+from dralab.node.claim_forms import ClaimForm, Drivers, form_of, unready
 from dralab.node.container_devices import ContainerDevices, PreparedClaim
 from dralab.node.metrics import ANY_DRIVER, NodeMetrics
 from dralab.node.plugins import Plugins
@@ -20,22 +21,18 @@ from dralab.objects.claims import (
     allocation_of,
     consumers_of,
     extended_claim,
-    has_device_claims,
     is_reserved_for,
     pod_claims,
     results_of,
 )
-from dralab.objects.metadata import key_of, owner_uids, owners_of, status_of, uid_of
-from dralab.prototypes.evolution.on_nodes import handles as handles_of_evolution
-from dralab.prototypes.evolution.on_nodes import user_of_claims
+from dralab.objects.metadata import key_of, owner_uids, owners_of, uid_of
 from dralab.runtime.client import Client
 from dralab.runtime.engine import Engine
-from dralab.runtime.resources import CLAIMS, CLASSIC_CLAIMS, DEVICE_CLAIMS, EVOLUTION_CLAIMS
-from dralab.values.json_types import JsonDict, JsonObject
+from dralab.values.json_types import JsonDict
 
 Done = Callable[[str], None]
 # A claim; its drivers, with what they are told; the devices that it holds alone.
-_Wanted = tuple[ClaimRef, dict[str, JsonObject | None], frozenset[tuple[str, str, str]]]
+_Wanted = tuple[ClaimRef, Drivers, frozenset[tuple[str, str, str]]]
 PREPARE: Final = "Prepare"
 UNPREPARE: Final = "Unprepare"
 
@@ -47,8 +44,7 @@ class _Refused(Exception):  # noqa: N818 - a fact about a claim
 @dataclass(slots=True)
 class _Claim:
     ref: ClaimRef
-    # The drivers to be called, with what classic allocations tell them.
-    drivers: Mapping[str, JsonObject | None]
+    drivers: Drivers
     pods: set[str] = field(default_factory=set)
     devices: dict[str, tuple[PreparedDevice, ...]] = field(default_factory=dict)
     # The devices that the claim holds alone: (driver, pool, device).
@@ -281,74 +277,52 @@ class ClaimsOfNode:
     def _wanted(self, pod: JsonDict) -> list[_Wanted]:
         """Return the pod's claims, once all of them are as they should be.
 
-        With each, the drivers that gave it devices, what a classic allocation tells them, and the
-        devices that are its alone.
+        With each, the drivers that gave it devices, what they are told, and the devices that are
+        its alone.
         """
-        key = key_of(pod)
-        if has_device_claims(pod):
-            from dralab.prototypes.k8srm.pod_claims import unready  # with its CEL: rare and large
-
-            if problem := unready(pod, self._device_claim):
-                raise _Refused(problem)
-        found: dict[str, tuple[bool, bool]] = {}
+        if problem := unready(pod, self.client):
+            raise _Refused(problem)
+        found: dict[str, tuple[bool, ClaimForm]] = {}
         for item in pod_claims(pod):
             if item.name is None:
-                raise _Refused(f'pod "{key}": ResourceClaim not created yet')
+                raise _Refused(f'pod "{key_of(pod)}": ResourceClaim not created yet')
             if item.name:
-                found[item.name] = not item.claim, item.is_classic
+                found[item.name] = not item.claim, form_of(pod, item)
         extended = extended_claim(pod)
         if extended:
-            found[extended["resourceClaimName"]] = True, False
+            found[extended["resourceClaimName"]] = True, form_of(pod, None)
         return [
-            self._checked(pod, name, generated=generated, classic=classic)
-            for name, (generated, classic) in found.items()
+            self._checked(pod, name, form, generated=generated)
+            for name, (generated, form) in found.items()
         ]
 
-    def _device_claim(self, namespace: str, name: str) -> JsonDict | None:
+    def _checked(self, pod: JsonDict, name: str, form: ClaimForm, *, generated: bool) -> _Wanted:
+        key = key_of(pod)
         try:
-            return self.client.get(DEVICE_CLAIMS, name, namespace)
-        except ApiError as error:
-            if error.code != 404:
-                raise _Refused(f"fetch DeviceClaim {name}: {error.message}") from error
-            return None
-
-    def _checked(self, pod: JsonDict, name: str, *, generated: bool, classic: bool) -> _Wanted:
-        key, uid = key_of(pod), uid_of(pod)
-        evolution = user_of_claims(pod)
-        uid = evolution or uid
-        try:
-            resource = EVOLUTION_CLAIMS if evolution else CLASSIC_CLAIMS if classic else CLAIMS
-            claim = self.client.get(resource, name, key.namespace)
+            claim = self.client.get(form.resource, name, key.namespace)
         except ApiError as error:
             raise _Refused(f"fetch ResourceClaim {name}: {error.message}") from error
         owners = owner_uids(claim)
         kinds = {owner["kind"] for owner in owners_of(claim)}
-        if generated and uid not in owners and "PodGroup" not in kinds:
+        if generated and form.user not in owners and "PodGroup" not in kinds:
             raise _Refused(
                 f"ResourceClaim {key.namespace}/{name} was not created for Pod {key} "
                 "(Pod is not owner)"
             )
-        status, allocation = status_of(claim), allocation_of(claim)
         group = pod["spec"].get("schedulingGroup") or {}
         groups = {user["name"] for user in consumers_of(claim)} & set(group.values())
-        if not is_reserved_for(claim, uid) and not groups:
+        if not is_reserved_for(claim, form.user) and not groups:
             raise _Refused(
-                f"pod {key.name} ({uid}) is not allowed to use ResourceClaim {name} "
+                f"pod {key.name} ({form.user}) is not allowed to use ResourceClaim {name} "
                 f"({claim['metadata']['uid']})"
             )
+        allocation = allocation_of(claim)
         if allocation is None:
             raise _Refused(f"ResourceClaim {name}: not allocated")
-        handles: dict[str, JsonObject | None] = dict.fromkeys(
-            result["driver"] for result in results_of(allocation)
-        )
-        if classic:
-            told = allocation.get("resourceHandles") or [{}]
-            handles = {one.get("driverName") or status.get("driverName", ""): one for one in told}
-        if evolution:
-            handles = handles_of_evolution(allocation)
-            for driver in handles:
+        drivers = form.drivers(claim)
+        for driver in drivers:
+            if form.stand_ins:
                 self.plugins.stand_in(driver)
-        for driver in handles:
             if self.plugins.get(driver) is None:
                 raise _Refused(f"DRA driver {driver} is not registered")
         exclusive = frozenset(
@@ -356,7 +330,7 @@ class ClaimsOfNode:
             for result in results_of(allocation)
             if not result.get("shareID") and not result.get("adminAccess")
         )
-        return ClaimRef(key.namespace, name, claim["metadata"]["uid"]), handles, exclusive
+        return ClaimRef(key.namespace, name, claim["metadata"]["uid"]), drivers, exclusive
 
     def _lane(self, drivers: Collection[str]) -> str:
         """Return where calls to drivers wait; drivers of other processes may take 45 s."""

@@ -65,6 +65,8 @@ def user_of_claims(pod: JsonObject) -> str:
     owner = controller_of(pod)
     if owner is None or (owner["apiVersion"], owner["kind"]) != (API_VERSION, "Pod"):
         return ""
+    if owner["name"] != key_of(pod).name:
+        return ""  # nobody's: the two have one name
     uid: str = owner["uid"]
     return uid
 
