@@ -11,9 +11,9 @@ from math import ceil
 from typing import Any, Final
 
 from dralab.allocation.fleet import Fleet
-from dralab.allocation.optimum import MissingSolverError
 from dralab.allocation.policy.ranking import NodeState
 from dralab.allocation.serving_bound import Supply
+from dralab.kernel.extras import require
 from dralab.values.json_types import JsonObject
 
 EFFORT: Final = 10.0
@@ -42,12 +42,11 @@ def least_price(
     """Return a price below which no nodes of these shapes serve all pods.
 
     `claims`, `counts` and `requests` are those of each kind of pods. None: the devices of some
-    shape are in transition, or have too many patterns. MissingSolverError without OR-Tools.
+    shape are in transition, or have too many patterns. MissingExtraError without OR-Tools.
     """
-    try:
-        from ortools.sat.python import cp_model
-    except ImportError as error:
-        raise MissingSolverError from error
+    require("optimal", "a bound")
+    from ortools.sat.python import cp_model
+
     model = cp_model.CpModel()
     everyone = sum(counts)
     served: list[list[Any]] = [[] for _ in counts]

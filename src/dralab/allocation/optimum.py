@@ -20,16 +20,10 @@ from dralab.allocation.policy.ranking import NodeState
 from dralab.allocation.search.backtracking import BudgetError, Effort
 from dralab.allocation.search.counter_groups import Vector
 from dralab.allocation.search.reduction import solve
+from dralab.kernel.extras import require
 from dralab.values.json_types import JsonObject
 
 EFFORT: Final = 20.0
-
-
-class MissingSolverError(RuntimeError):
-    """OR-Tools is not installed."""
-
-    def __str__(self) -> str:
-        return "the optimal policy needs OR-Tools: pip install '.[optimal]' in the checkout"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +61,7 @@ def allocate_batch(
     """Serve as much of a batch as possible; the fleet has it in use afterwards.
 
     `pods` are the claims of each pod, `worth` what serving each is worth (1 by default, equal for
-    pods that ask alike). MissingSolverError without OR-Tools.
+    pods that ask alike). MissingExtraError without OR-Tools.
     """
     batch = _Batch(fleet, pods, worth)
     classes, apart = batch.classes()
@@ -229,10 +223,9 @@ def _solved(
     batch: _Batch, classes: Sequence[_Class], effort: float
 ) -> tuple[list[list[int]], float]:
     """Return how many parts of each class serve each of its patterns, and the bound."""
-    try:
-        from ortools.sat.python import cp_model
-    except ImportError as error:
-        raise MissingSolverError from error
+    require("optimal", "an optimum")
+    from ortools.sat.python import cp_model
+
     model = cp_model.CpModel()
     served = [
         model.new_int_var(0, most, f"served {kind}") for kind, most in enumerate(batch.demand)

@@ -15,11 +15,11 @@ from typing import Any, Final
 
 from dralab.allocation.fleet import Fleet
 from dralab.allocation.inventory.plans import ClaimKind, Planner
-from dralab.allocation.optimum import MissingSolverError
 from dralab.allocation.patterns import cells
 from dralab.allocation.policy.ranking import NodeState
 from dralab.allocation.search.backtracking import BudgetError, Effort
 from dralab.allocation.search.counter_groups import Vector
+from dralab.kernel.extras import require
 from dralab.values.json_types import JsonObject
 
 EFFORT: Final = 10.0
@@ -31,7 +31,7 @@ def most_served(
     """Return how many pods can be served at most if the first `kept` of them are.
 
     `pods` are the claims of each. None: pools of some node are in transition or belong to several
-    nodes, or its cards have too many patterns. MissingSolverError without OR-Tools.
+    nodes, or its cards have too many patterns. MissingExtraError without OR-Tools.
     """
     numbers: dict[ClaimKind, int] = {}
     kind_of = [numbers.setdefault(fleet.kind(claims), len(numbers)) for claims in pods]
@@ -148,10 +148,9 @@ def _is_plain(planner: Planner) -> bool:
 
 
 def _solved(supply: Supply, least: Counter[int], effort: float) -> int:
-    try:
-        from ortools.sat.python import cp_model
-    except ImportError as error:
-        raise MissingSolverError from error
+    require("optimal", "a bound")
+    from ortools.sat.python import cp_model
+
     model = cp_model.CpModel()
     served = [
         model.new_int_var(least[kind], most, f"served {kind}")

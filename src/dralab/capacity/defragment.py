@@ -9,12 +9,12 @@ all pods that may move were packed anew.
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
-from dralab.allocation.optimum import MissingSolverError
 from dralab.allocation.serving_bound import most_served
 from dralab.capacity.departures import Departures
 from dralab.capacity.move_costs import MoveCosts
 from dralab.capacity.moves import SETS, TRIES, Clearing, clear_for
 from dralab.capacity.need import PodToPlace
+from dralab.kernel.extras import MissingExtraError
 from dralab.objects.metadata import NamespacedName
 from dralab.scheduling.demands import BlockedPod
 from dralab.scheduling.model import ClusterModel
@@ -146,7 +146,7 @@ def _at_best(model: ClusterModel, pods: Sequence[PodInfo], costs: MoveCosts) -> 
     fleet = model.devices.fleet_without(free)
     try:
         served = most_served(fleet, [*running, *asking], len(running))
-    except MissingSolverError:
+    except MissingExtraError:
         return None
     if served is None:
         return None

@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dralab.allocation.node_bound import NodeOffer, least_price
-from dralab.allocation.optimum import MissingSolverError
 from dralab.capacity.changes import AddNodes, RemoveNode
 from dralab.capacity.move_costs import BELONGS
 from dralab.capacity.need import PodToPlace
 from dralab.capacity.page_words import PageWords
+from dralab.kernel.extras import MissingExtraError
 from dralab.objects.nodes import PODS
 from dralab.scheduling.demands import BlockedPod
 from dralab.scheduling.model import ClusterModel
@@ -226,7 +226,7 @@ class _Planner:
         offers = [self._offer(name, requests) for name in self.prices]
         try:
             return least_price(offers, claims, counts, requests)
-        except MissingSolverError:
+        except MissingExtraError:
             return None
 
     def _offer(self, name: str, requests: Sequence[Mapping[str, int]]) -> NodeOffer:

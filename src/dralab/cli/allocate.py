@@ -7,7 +7,6 @@ from typing import Any, Final
 
 import click
 
-from dralab.allocation.optimum import MissingSolverError
 from dralab.allocation.policy.policies import POLICIES, Policy
 from dralab.cli import objects
 from dralab.cli._inventory import InventorySource, inventory_options
@@ -18,6 +17,7 @@ from dralab.cli._terminal import echo
 from dralab.cli.generations import API_NAMES
 from dralab.explanation.answers import placed_on
 from dralab.explanation.why import why
+from dralab.kernel.extras import require
 from dralab.scheduling.backlog import Pending
 from dralab.scheduling.snapshot import Placed, Snapshot
 
@@ -59,7 +59,7 @@ class UnplacedItem:
     default="kubernetes",
     show_default=True,
     help="How to choose among the possible allocations: as Kubernetes does, or by another goal; "
-    "{OPTIMAL} serves as many pods and claims as possible.",
+    f"{OPTIMAL} serves as many pods and claims as possible.",
 )
 @output_option("table", "json", "yaml")
 def allocate(source: InventorySource, api: str | None, node: str, policy: str, output: str) -> None:
@@ -74,13 +74,15 @@ def allocate(source: InventorySource, api: str | None, node: str, policy: str, o
     their API. Exit code 0: everything is allocated; 1: something cannot be allocated, and the
     reason is printed; 2: bad input, with every mistake listed.
     """
+    if policy == OPTIMAL:
+        require("optimal", f"--policy {OPTIMAL}")
+        if node:
+            raise click.UsageError(f"--policy {OPTIMAL} places on all nodes: omit --node")
     if older := older_generation(source, api):
         sys.exit(allocate_older(source, older, node=node, policy=policy, output=output))
     cluster = objects.snapshot(source)
     objects.check_node(cluster, node)
     if policy == OPTIMAL:
-        if node:
-            raise click.UsageError(f"--policy {OPTIMAL} places on all nodes: omit --node")
         results = _best(cluster)
     else:
         results = [
@@ -99,10 +101,7 @@ def allocate(source: InventorySource, api: str | None, node: str, policy: str, o
 def _best(cluster: Snapshot) -> list[Placed | UnplacedItem]:
     """Place what may go to any node as one batch, then the rest one by one."""
     pending, batch = cluster.pending(), cluster.alone()
-    try:
-        places, optimum = cluster.place_batch(batch)
-    except MissingSolverError as error:
-        raise click.UsageError(str(error)) from None
+    places, optimum = cluster.place_batch(batch)
     served = {each.title: place for each, place in zip(batch, places, strict=True)}
     apart = f" ({optimum.apart} nodes were left out)" if optimum.apart else ""
     echo(

@@ -29,6 +29,7 @@ from dralab.cli._serving import SERVICES, files_of, listening_on, range_of, swit
 from dralab.cli._terminal import echo
 from dralab.cli.errors import UnusableInput
 from dralab.kernel.clock import SECOND
+from dralab.kernel.extras import require
 from dralab.runtime.garbage import collect_rarely
 
 if TYPE_CHECKING:
@@ -485,12 +486,9 @@ def _etcd(text: str, given: dict[str, str]) -> "EtcdAddress | None":
         if given:
             raise click.UsageError(f"--etcd-{min(given)} needs --store etcd://HOST:PORT")
         return None
-    try:
-        from dralab.apiserver.storage.etcd.address import AddressError, EtcdAddress
-    except ImportError as error:
-        raise UnusableInput(
-            "--store needs grpcio, which is not installed: pip install '.[etcd]' in the checkout"
-        ) from error
+    require("etcd", "--store")
+    from dralab.apiserver.storage.etcd.address import AddressError, EtcdAddress
+
     try:
         address = EtcdAddress.read(text, **given)
     except AddressError as error:

@@ -7,6 +7,7 @@ import click
 from dralab.cli._runs import bad_input
 from dralab.cli._terminal import echo
 from dralab.cli.simulate_jobs import SCHEDULERS
+from dralab.kernel.extras import require
 
 
 @click.command()
@@ -38,6 +39,7 @@ def batsim(socket: str, scheduler: str, protocol: str, form: str, once: bool) ->
 
     Example: `dralab batsim --socket 'tcp://*:28000' --scheduler conservative`
     """
+    require("zeromq", "dralab batsim")
     from dralab.simulation.engines.batch import remote
     from dralab.simulation.engines.batch.batprotocol import ends, spelling
     from dralab.simulation.engines.batch.schedulers import SCHEDULERS as MAKERS

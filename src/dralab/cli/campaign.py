@@ -9,6 +9,7 @@ import click
 from dralab.cli._output import echo_json, echo_table, output_option
 from dralab.cli._runs import FILE, bad_input
 from dralab.cli._terminal import echo, echo_over
+from dralab.kernel.extras import require
 
 
 @click.command()
@@ -39,9 +40,11 @@ def campaign(
 
     folder = out or file.with_suffix("")
     with bad_input():
+        if engine == "dask":
+            require("distributed", "--engine dask")
+            if not address:
+                raise click.UsageError("--engine dask needs --address")
         found = grid.read(file)
-        if engine == "dask" and not address:
-            raise click.UsageError("--engine dask needs --address")
         chosen: executors.Executor = (
             executors.DaskExecutor(address)
             if engine == "dask"

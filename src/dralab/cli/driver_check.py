@@ -19,6 +19,7 @@ from dralab.cli._output import echo_json, echo_table, output_option
 from dralab.cli._terminal import echo, echo_json_text
 from dralab.cli.errors import UnusableInput
 from dralab.files.reading import read
+from dralab.kernel.extras import require
 
 if TYPE_CHECKING:
     from dralab.drivercheck.bench import HealthHook
@@ -161,7 +162,6 @@ def check(
 
     Example: `dralab driver check -- ./my-driver --node={node} --kubeconfig={kubeconfig}`
     """
-    from dralab.contracts.wire import SocketError, grpc
     from dralab.drivercheck import reports
     from dralab.drivercheck.bench import Bench
     from dralab.drivercheck.findings import Shared
@@ -169,10 +169,7 @@ def check(
     from dralab.drivercheck.runner import Runner
     from dralab.drivercheck.targets import SocketTarget, TargetError
 
-    try:
-        grpc()
-    except SocketError as error:
-        raise UnusableInput(str(error)) from error
+    require("grpc", "dralab driver check")
     if bool(target) == bool(chart):
         raise click.UsageError(
             "Missing argument 'TARGET': a command, module:Class or socket; --chart takes its place."

@@ -9,6 +9,7 @@ from dralab.cli._connection import ClusterConnection, cluster_options
 from dralab.cli._driver_flags import ClientFlags, driver_flags
 from dralab.cli.apiserver import note
 from dralab.cli.errors import UnusableInput
+from dralab.kernel.extras import require
 
 NAMESPACE = click.option(
     "--namespace",
@@ -121,6 +122,7 @@ def plugin(
     from dralab.runtime.live import LiveEngine
     from dralab.runtime.manager import Manager
 
+    require("grpc", "dralab driver classic plugin")
     client = flags.client(connection)
     found = ClassicPlugin(node, client, FileDirectory(cdi_root), namespace=namespace)
     try:

@@ -16,6 +16,7 @@ from dralab.cli._connection import ClusterConnection, cluster_options
 from dralab.cli._terminal import echo
 from dralab.cli.apiserver import note
 from dralab.cli.errors import UnusableInput
+from dralab.kernel.extras import require
 
 if TYPE_CHECKING:
     from dralab.drivers.driver import Driver
@@ -73,7 +74,7 @@ def run(
     Example: `dralab driver run gpu --kubeconfig lab.kubeconfig --node n1 --root /tmp/k`
     """
     from dralab.contracts.cdi_cache import FileDirectory
-    from dralab.contracts.wire import SocketError, grpc
+    from dralab.contracts.wire import SocketError
     from dralab.drivers.checkpoint import DriverFileCheckpoint
     from dralab.drivers.driver import Driver
     from dralab.drivers.faults import FaultyPlugin, described, parse, slice_faults
@@ -88,15 +89,12 @@ def run(
     if "help" in fault_texts:
         echo(described())
         return
+    require("grpc", "dralab driver run")
     try:
         faults = [parse(text) for text in fault_texts]
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--fault") from error
     driver = _driver(name, node_name)
-    try:
-        grpc()
-    except SocketError as error:
-        raise UnusableInput(str(error)) from error
     client = connection.client(patient=True)
     try:
         checkpoint = DriverFileCheckpoint(root / "plugins" / driver.name / "checkpoint.json")

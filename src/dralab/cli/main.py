@@ -102,6 +102,7 @@ class LazyGroup(click.Group):
         """Run a command; report an OSError, such as a full disk, in one line."""
         from dralab.cli._logs import escape_unconfigured
         from dralab.cli._terminal import escaped
+        from dralab.kernel.extras import MissingExtraError
 
         escape_unconfigured()
         try:
@@ -115,6 +116,8 @@ class LazyGroup(click.Group):
         except click.ClickException as error:
             error.message = escaped(error.message)  # type: ignore[misc]  # click shows it next
             raise
+        except MissingExtraError as error:
+            raise UnusableInput(str(error)) from error
         except click.exceptions.Exit:
             raise
         except Exception as error:

@@ -18,6 +18,7 @@ from dralab.cli._components import (
 )
 from dralab.cli._connection import ClusterConnection, cluster_options
 from dralab.cli.errors import UnusableInput
+from dralab.kernel.extras import require
 
 if TYPE_CHECKING:
     from dralab.runtime.remote import RemoteClient
@@ -194,12 +195,7 @@ def _client(connection: ClusterConnection, runtime: str) -> "RemoteClient":
 
     A cluster through which strangers could run programs on this machine is refused.
     """
-    from dralab.contracts.wire import SocketError, grpc
-
-    try:
-        grpc()
-    except SocketError as error:
-        raise UnusableInput(str(error)) from error
+    require("grpc", "dralab node")
     client = connection.client()
     if runtime == "process" and not client.access.is_authenticated:
         client.close()

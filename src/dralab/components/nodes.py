@@ -11,6 +11,7 @@ from dralab.api.resource.features import DEFAULT_1_36, RESOURCE_HEALTH, Features
 from dralab.api.status import ApiError
 from dralab.components import older_parts, roles
 from dralab.kernel.clock import Clock
+from dralab.kernel.extras import require
 from dralab.kernel.randomness import Randomness
 from dralab.runtime.client import Client
 from dralab.runtime.live import LiveEngine
@@ -130,6 +131,9 @@ class Nodes:
     """Nodes as a part of a cluster."""
 
     def __init__(self, wanted: NodeOptions) -> None:
+        """Refuse what this installation cannot run. MissingExtraError."""
+        if wanted.root is not None:
+            require("grpc", "a node whose drivers are programs of their own (--root)")
         self.wanted = wanted
         self.engine: LiveEngine | None = None
         self.manager: Manager | None = None

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from dralab.contracts.plugin import ClaimRef, DeviceHealth, Health, PreparedDevice, PrepareResult
+from dralab.kernel.extras import MissingExtraError
 
 # The short names by which drivers say what they speak, and the gRPC services behind them.
 PLUGIN_SERVICES: Final[Mapping[str, str]] = {
@@ -31,15 +32,12 @@ class SocketError(Exception):
 
 
 def grpc() -> Any:
-    """Return the module grpcio brings. SocketError: it is not installed."""
+    """Return the module grpcio brings. MissingExtraError."""
     try:
         import grpc
         from google.protobuf import message  # noqa: F401 - the extra brings both
     except ImportError as error:
-        raise SocketError(
-            "drivers' sockets need grpcio, which is not installed: "
-            "pip install '.[grpc]' in the checkout"
-        ) from error
+        raise MissingExtraError("a socket of drivers", "grpc") from error
     return grpc
 
 

@@ -5,6 +5,7 @@ from http.client import HTTPException
 from typing import Any, Final
 
 from dralab.contracts import wire
+from dralab.kernel.extras import MissingExtraError
 from dralab.node.containers import Container, ContainerStartError
 from dralab.node.exec_commands import TIMED_OUT
 from dralab.node.http_gets import http_status
@@ -82,7 +83,7 @@ def _health(where: str, service: str, timeout: float) -> str | None:
     """Ask a server's `grpc.health.v1.Health`; texts of kubelet 1.36, `pkg/probe/grpc`."""
     try:
         grpc = wire.grpc()
-    except wire.SocketError as error:
+    except MissingExtraError as error:
         return str(error)
     name = service.encode()
     request = b"\x0a" + bytes([len(name)]) + name if name else b""  # HealthCheckRequest.service

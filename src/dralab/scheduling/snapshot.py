@@ -365,7 +365,7 @@ class Snapshot:
         """Serve as many of a batch as possible and take their devices; any node will do for each.
 
         Returns per pending its place, None if it has none, and the proof of how good that is.
-        MissingSolverError without OR-Tools.
+        MissingExtraError without OR-Tools.
         """
         fleet, everywhere = self.fleet.copied(), self._open()
         for row in self.model.state.table.row_of.values():

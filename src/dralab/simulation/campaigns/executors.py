@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 import orjson
 
+from dralab.kernel.extras import require
 from dralab.simulation.campaigns.grid import CampaignCase, Numbers
 from dralab.simulation.errors import InputError, content_of
 
@@ -76,12 +77,8 @@ class DaskExecutor:
     """Workers of a Dask cluster (extra: distributed); its files must be where ours are."""
 
     def __init__(self, address: str) -> None:
-        try:
-            self.module: Any = import_module("distributed")
-        except ImportError:
-            raise InputError(
-                "dask", "needs an extra: pip install '.[distributed]' in the checkout"
-            ) from None
+        require("distributed", "--engine dask")
+        self.module: Any = import_module("distributed")
         self.client = self.module.Client(address)
 
     def run(self, cases: Sequence[CampaignCase]) -> Iterator[tuple[CampaignCase, Answer]]:

@@ -1,13 +1,13 @@
 """The files of a run: summary, tasks and samples, as JSON, CSV and (with an extra) Parquet."""
 
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
 import orjson
 
 from dralab.kernel.clock import SECOND
+from dralab.kernel.extras import has, require
 from dralab.simulation.errors import InputError
 from dralab.simulation.results import metrics
 from dralab.simulation.results.result import Result, StateSample
@@ -25,16 +25,11 @@ def check(
 ) -> None:
     """Make the folder, and refuse what cannot be written: better before a run than after.
 
-    InputError.
+    InputError, MissingExtraError.
     """
-    for extra, wanted, module in (
-        ("parquet", parquet, "pyarrow"),
-        ("picture", picture, "matplotlib"),
-    ):
-        if wanted and find_spec(module) is None:
-            install = f"pip install '.[{extra}]' in the checkout"
-            problem = f"needs an extra that is not installed: {install}"
-            raise InputError(f"--{extra}", problem)
+    for extra, wanted in (("parquet", parquet), ("picture", picture)):
+        if wanted:
+            require(extra, f"--{extra}")
     if folder is not None:
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -49,7 +44,7 @@ def write(result: Result, folder: Path, *, parquet: bool | None = None) -> list[
     `parquet` None: the tables as Parquet, too, where the extra is installed.
     """
     if parquet is None:
-        parquet = find_spec("pyarrow") is not None
+        parquet = has("parquet")
     check(folder, parquet=parquet)
     paths = [folder / "summary.json", folder / "tasks.csv", folder / "samples.csv"]
     paths[0].write_bytes(

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import orjson
 
+from dralab.kernel.extras import require
 from dralab.simulation.engines.batch import protocol
 from dralab.simulation.engines.batch.decision_process import DecisionProcess
 from dralab.simulation.engines.batch.messages import (
@@ -117,11 +118,7 @@ def _loaded(raw: bytes) -> Any:
 
 
 def _zmq() -> Any:
-    try:
-        import zmq
-    except ImportError:
-        raise DecisionError(
-            "ZeroMQ needs an extra: pip install '.[zeromq]' in the checkout",
-            scheduler="dralab",
-        ) from None
+    require("zeromq", "a scheduler behind a ZeroMQ socket")
+    import zmq
+
     return zmq
