@@ -53,8 +53,18 @@ SCHEDULERS = ("fcfs", "easy", "easy-counting", "conservative")
 @click.option(
     "--enable-dynamic-jobs", "dynamic", is_flag=True, help="Let that scheduler register jobs."
 )
-@click.option("--forward-profiles-on-submission", "profiles", is_flag=True, help="To it.")
-@click.option("--forward-unknown-events", "unknown", is_flag=True, help="To it.")
+@click.option(
+    "--forward-profiles-on-submission",
+    "profiles",
+    is_flag=True,
+    help="Send profiles with jobs to the external scheduler.",
+)
+@click.option(
+    "--forward-unknown-events",
+    "unknown",
+    is_flag=True,
+    help="Send events of unknown types to the external scheduler.",
+)
 @click.option(
     "--batsim-latency",
     "latency",

@@ -157,6 +157,19 @@ class Bench(ClaimBench):
 
         return self.until(found, self.limits.ready, "no socket below plugins_registry answers")
 
+    def start_problem(self) -> str:
+        """Return why a driver that was started has not come up at all; empty if it has a socket."""
+        if self.surroundings is not None or self.instance is None:
+            return ""
+        last = next(reversed(self.instance.output().split("\n")), "").strip()
+        said = f"; last output: {last}" if last else ""
+        if not self.instance.running:
+            return f"the driver ends at its start{said}"
+        if not sockets_in(self.places.registry):
+            ready = f"{self.limits.ready:g} s"
+            return f"no registration socket below {self.places.registry} after {ready}{said}"
+        return ""
+
     def restart(self, *, devices: bool = False, target: DriverTarget | None = None) -> None:
         """Start the driver again after its end, with what it has left behind but its sockets.
 

@@ -95,12 +95,15 @@ class Runner:
         self._files = RunFiles()
 
     def run(self) -> Report:
-        """Run all checks. TargetError: the driver can't even be started."""
+        """Run all checks. TargetError: the driver can't even be started, or ends at once."""
         begin = self.clock.now()
         self._waiting = sorted(self.checks, key=lambda c: (not c.last, c.long, c.fresh))
         lanes = max(1, min(self.lanes, len(self._waiting)))
         with RunFiles() as self._files, ThreadPoolExecutor(lanes, "driver-check") as pool:
-            futures = [pool.submit(self._lane) for _ in range(lanes)]
+            first = self._tried()
+            futures = [
+                pool.submit(self._lane, first if lane == 0 else None) for lane in range(lanes)
+            ]
             try:
                 for future in futures:
                     future.result()
@@ -129,8 +132,26 @@ class Runner:
             # Long checks are at the end of the list, and run first.
             return self._waiting.pop() if self._waiting else None
 
-    def _lane(self) -> None:
-        shared: Bench | None = None
+    def _tried(self) -> Bench | None:
+        """Return a bench with the driver, if it comes up; the checks say why it does not.
+
+        TargetError: it has ended, or has no socket. Then there is nothing that could be checked.
+        """
+        bench = self._opened()
+        try:
+            bench.start()
+        except (CheckFailed, DriverCallError):
+            problem = bench.start_problem()
+            self._close(bench)
+            if problem:
+                raise TargetError(f"{bench.target.name}: {problem}") from None
+            return None
+        except BaseException:
+            self._close(bench)
+            raise
+        return bench
+
+    def _lane(self, shared: Bench | None = None) -> None:
         try:
             while (check := self._next()) is not None:
                 begin = self.clock.now()
