@@ -148,6 +148,7 @@ E2E = {
 # Programs of our own that use Kubernetes' modules, by the variable that names them.
 OWN = {
     "clientgo": "DRALAB_CLIENT_GO",
+    "envtest": "DRALAB_ENVTEST",
     "kubeletdra": "DRALAB_KUBELET_DRA",
     "merging": "DRALAB_MERGING",
     "nriplugin": "DRALAB_NRI_PLUGIN",
@@ -176,7 +177,8 @@ def main(arguments: list[str]) -> int:
         target = folder / name
         if name in OWN:
             variable = OWN[name]
-            _go(TESTS / name, "build", "-o", str(target), ".")
+            verbs = ["test", "-c"] if name == "envtest" else ["build"]
+            _go(TESTS / name, *verbs, "-o", str(target), ".")
         elif name in LANGUAGES:
             variable = "DRALAB_LANGUAGES"
             shutil.copytree(TESTS / "languages" / name, target, dirs_exist_ok=True)

@@ -36,3 +36,12 @@ def test_a_url_does_not():
         targets("10.244.1.2", [PODS]).of_config({"url": "https://10.244.1.2:8443/"})
     with pytest.raises(NotAllowed):  # and no name is looked up
         targets("10.244.1.2", [PODS]).of_config({"url": "https://pod.example/"})
+
+
+@pytest.mark.parametrize(
+    ("given", "path"), [("//validate", "/validate"), ("/a//b/", "/a/b"), ("", "/"), ("/", "/")]
+)
+def test_a_path_is_joined_as_clients_in_go_join_it(given, path):
+    """envtest writes the URLs of webhooks with two slashes."""
+    found = targets("127.0.0.1", []).of_config({"url": f"https://127.0.0.1:8443{given}"})
+    assert (found.path, found.url) == (path, f"https://127.0.0.1:8443{path}")

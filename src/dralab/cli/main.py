@@ -18,6 +18,10 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "conformance": ("dralab.cli.conformance:group", "Run conformance cases and compare results."),
     "up": ("dralab.cli.up:up", "Serve a cluster on this machine."),
     "apiserver": ("dralab.cli.apiserver:apiserver", "Serve only the Kubernetes API."),
+    "envtest": (
+        "dralab.cli.envtest:group",
+        "Let tests that use controller-runtime's envtest run against dralab.",
+    ),
     "scheduler": ("dralab.cli.scheduler:scheduler", "Run the scheduler against any cluster."),
     "controllers": (
         "dralab.cli.controllers:controllers",

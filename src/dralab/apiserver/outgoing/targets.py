@@ -13,6 +13,7 @@ k8s.io/apiserver `pkg/util/proxy`.
 import base64
 import binascii
 import ipaddress
+import posixpath
 import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -91,6 +92,16 @@ def read_service(text: str) -> ServiceAt:
     return ServiceAt(namespace, name, int(port or 0), (host.strip("[]"), int(number)))
 
 
+def _clean(path: str) -> str:
+    """Return a path as clients in Go join it: without doubled slashes or one at the end.
+
+    >>> _clean("//validate/"), _clean("")
+    ('/validate', '/')
+    """
+    # k8s.io/client-go `rest/url_utils.go`, DefaultVersionedAPIPath.
+    return "/" + posixpath.normpath(f"/{path}").lstrip("/")
+
+
 class Targets:
     """Finds targets, by what the operator allows and by the Services that are stored."""
 
@@ -118,7 +129,7 @@ class Targets:
                 service.get("namespace") or "",
                 service.get("name") or "",
                 service.get("port") or HTTPS,
-                path=service.get("path") or "/",
+                path=_clean(service.get("path") or "/"),
                 ca=ca,
             )
         url = config.get("url") or ""
@@ -129,9 +140,9 @@ class Targets:
             raise Unreachable(str(error)) from error
         if parts.scheme != "https" or not parts.hostname or parts.username is not None:
             raise Unreachable(f'url must start with "https://" and name a host: {url!r}')
-        path = parts.path or "/"
+        path = _clean(parts.path)
         return CallTarget(
-            url=url if parts.path else f"{url}/",
+            url=f"https://{parts.netloc}{path}",
             path=path,
             host=parts.netloc,
             server_name=parts.hostname,

@@ -1,0 +1,131 @@
+"""`dralab envtest`: stand-ins for the programs that controller-runtime's envtest starts."""
+
+import os
+import shlex
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import click
+
+from dralab.cli._terminal import echo
+from dralab.cli.errors import UnusableInput
+from dralab.cli.main import LazyGroup
+
+COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
+    "path": ("dralab.cli.envtest:path", "Print a folder for KUBEBUILDER_ASSETS."),
+    "use": ("dralab.cli.envtest:use", "Do the same in place of `setup-envtest use`."),
+}
+# envtest looks for flags in --help; these answer it at once.
+HELP: Final = """case " $* " in *" --help "*) echo {text}; exit 0;; esac
+"""
+KUBECTL: Final = """#!/bin/sh
+# The kubectl on the PATH: dralab has none of its own.
+here=$(cd "$(dirname "$0")" && pwd)
+IFS=:
+for each in $PATH; do
+  if [ "$each" != "$here" ] && [ -x "$each/kubectl" ]; then unset IFS; exec "$each/kubectl" "$@"; fi
+done
+echo "kubectl is not on the PATH, and dralab has none of its own" >&2
+exit 127
+"""
+
+
+@click.group(cls=LazyGroup, commands_table=COMMANDS)
+def group() -> None:
+    """Let tests that use envtest run against dralab, without kube-apiserver and etcd.
+
+    Example: `KUBEBUILDER_ASSETS=$(dralab envtest path) go test ./...`
+    """
+
+
+@click.command()
+def path() -> None:
+    """Print a folder with stand-ins for kube-apiserver, etcd and kubectl.
+
+    They take the flags that envtest passes. The objects are gone when the server ends.
+
+    Example: `KUBEBUILDER_ASSETS=$(dralab envtest path) go test ./...`
+    """
+    echo(str(_written(_default())))
+
+
+@click.command()
+@click.argument("version", default="latest")
+@click.option(
+    "--bin-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where to put the folder.  [default: dralab/envtest in your user data directory]",
+)
+@click.option(
+    "-p",
+    "--print",
+    "form",
+    type=click.Choice(["overview", "path", "env"]),
+    default="overview",
+    show_default=True,
+    help="overview: version and path; path: the path alone; env: a line for a shell.",
+)
+@click.option("-i", "--installed-only", is_flag=True, help="Accepted: nothing is downloaded.")
+def use(version: str, bin_dir: Path | None, form: str, *, installed_only: bool) -> None:
+    """Print the folder as `setup-envtest use` does, for VERSION 1.36 or latest.
+
+    Example: `KUBEBUILDER_ASSETS=$(dralab envtest use 1.36 -p path) go test ./...`
+    """
+    del installed_only
+    served = _served()
+    if not _covers(version, served):
+        raise UnusableInput(f"dralab serves Kubernetes {served}, not {version}")
+    folder = _written(_default() if bin_dir is None else bin_dir.absolute())
+    if form == "env":
+        echo(f"export KUBEBUILDER_ASSETS={shlex.quote(str(folder))}")
+    else:
+        shown = "" if form == "path" else f"Version: {served}\nPath: "
+        echo(f"{shown}{folder}")
+
+
+def _default() -> Path:
+    from dralab.cli.apiserver import default_data
+
+    return default_data().with_name("envtest")
+
+
+def _served() -> str:
+    from dralab.apiserver.http.pages import ServerVersion
+
+    return ServerVersion().gitVersion.removeprefix("v")
+
+
+def _covers(asked: str, served: str) -> bool:
+    """Return whether a version, as setup-envtest takes it, names the one that is served.
+
+    >>> [_covers(each, "1.36.2") for each in ("latest", "1.36", "1.36.x!", "~1.36.1", "1.34")]
+    [True, True, True, True, False]
+    """
+    parts = asked.removesuffix("!").removeprefix("~").removeprefix("v").split(".")
+    wanted = [] if asked.rstrip("!") == "latest" else [part for part in parts[:2] if part != "x"]
+    return wanted == served.split(".")[: len(wanted)]
+
+
+def _written(folder: Path) -> Path:
+    """Write the programs into a folder, and return it."""
+    python = shlex.quote(sys.executable)
+    etcd = Path(__file__).with_name("_etcd_of_envtest.py")
+    programs = {
+        "kube-apiserver": f"#!/bin/sh\n{HELP.format(text='--secure-port')}"
+        f'exec {python} -m dralab.cli._kube_apiserver "$@"\n',
+        "etcd": f"#!/bin/sh\n{HELP.format(text='--listen-client-urls')}"
+        f'exec {python} -I -S {shlex.quote(str(etcd))} "$@"\n',
+        "kubectl": KUBECTL,
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in programs.items():
+        target = folder / name
+        if target.is_file() and target.read_text(encoding="utf-8") == text:
+            continue  # a test may be starting it
+        temporary = folder / f".{name}.{os.getpid()}"
+        temporary.write_text(text, encoding="utf-8")
+        temporary.chmod(0o755)
+        temporary.replace(target)
+    return folder
