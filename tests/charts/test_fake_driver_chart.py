@@ -1,5 +1,6 @@
 """The chart of the classic fake driver, and its pods run by dralab."""
 
+import json
 import os
 import re
 import shutil
@@ -20,6 +21,7 @@ from dralab.cluster import Cluster, Options
 from dralab.components.control_plane import ControlPlane
 from dralab.components.nodes import FAKE_NODE, PROCESS, NodeOptions, Nodes
 from dralab.drivers.fake.demo import children, parents
+from dralab.prototypes.shape import Shape
 from dralab.runtime.client import Resource
 from dralab.runtime.resources import (
     ALLOCATION_STATES,
@@ -49,6 +51,36 @@ def helm(*words):
         [HELM, "template", "fake-dra-driver", str(CHART), *words],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
+
+
+def schema():
+    return json.loads((CHART / "values.schema.json").read_text())
+
+
+def wrong(values):
+    return [str(each) for each in Shape(schema()).findings(values)]
+
+
+def test_the_values_of_the_chart_have_a_schema_of_all_of_them():
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    assert wrong(values) == []
+    assert values.keys() == schema()["properties"].keys() - {"global"}
+    assert wrong({"structuredParameter": True}) == [
+        'structuredParameter: Forbidden: unknown field, did you mean "structuredParameters"?'
+    ]
+    assert wrong({"cdiRoot": "var/run/cdi"}) == [
+        "cdiRoot: Invalid value: \"var/run/cdi\": cdiRoot in body should match '^/'"
+    ]
+
+
+@NEEDS_HELM
+@pytest.mark.parametrize(
+    "value", ["image.pullPolicy=Sometimes", "controller.replicas=2", "structuredParameter=true"]
+)
+def test_helm_refuses_values_that_the_chart_does_not_know(value):
+    done = helm("--set", value)
+    assert done.returncode != 0
+    assert value.partition("=")[0].rpartition(".")[2] in done.stderr
 
 
 @NEEDS_HELM

@@ -219,7 +219,9 @@ def test_the_driver_sends_a_pod_to_the_node_that_has_devices():
     ("spec", "message"),
     [
         ({"count": 0}, "count=0; spec.count must be 1 or more"),
-        ({"split": -1}, "split=-1; spec.split must be 0 or more"),
+        ({"count": -1}, "count=-1; spec.count must be 1 or more"),
+        ({"split": -2}, "split=-2; spec.split must be 0 or more"),
+        ({"split": 10**9}, "split=1000000000; spec.split must be 1024 or less"),
         (None, 'error getting FakeClaim called "wrong" in namespace "default"'),
     ],
 )
@@ -235,6 +237,20 @@ def test_what_the_driver_refuses_is_an_event_on_the_context(lab, spec, message):
     assert event["source"]["component"] == "resource driver fake.resource.3-shake.com"
     assert event["message"].startswith("pod claim fake: ")
     assert message in event["message"]
+    assert event["message"] in [each["message"] for each in lab.events("Pod")]
+
+
+def test_more_devices_than_any_node_has_are_said_on_the_pod(lab):
+    lab.add(FAKE_PARAMETERS, parameters("wrong", count=99))
+    lab.add(CLASSIC_TEMPLATES, template(parameters="wrong"))
+    lab.add(PODS, pod("pod0"))
+    lab.wait(2)
+    messages = [each["message"] for each in lab.events("Pod")]
+    where = 'FakeClaim called "wrong" in namespace "default"'
+    text = f"pod claim fake: {where}: count=99; no node has more than 8 of the devices"
+    assert text in messages
+    # Today's controller leaves the claim to that of classic DRA.
+    assert not [each for each in messages if "not found" in each]
 
 
 def test_without_the_profile_an_entry_with_a_source_is_refused():

@@ -15,6 +15,8 @@ from dralab.runtime.resources import (
     CONFIG_MAPS,
     DAEMON_SETS,
     DEPLOYMENTS,
+    EVENTS,
+    FAKE_PARAMETERS,
     JOBS,
     NAMESPACES,
     NODES,
@@ -123,6 +125,17 @@ def test_nothing_that_a_cluster_of_classic_dra_does_is_refused():
     cluster.client.create(PODS, claiming("classic", source), "default")
     cluster.wait(30)
     assert cluster.running() == ["classic"]
+    wrong = {"spec": {"count": 0}, "metadata": {"name": "wrong"}}
+    cluster.client.create(FAKE_PARAMETERS, wrong, "default")
+    reference = {"apiGroup": "fake.resource.3-shake.com", "kind": "FakeClaimParameters"}
+    spec = {"spec": {**spec["spec"], "parametersRef": {**reference, "name": "wrong"}}}
+    cluster.client.create(CLASSIC_TEMPLATES, {"metadata": {"name": "w"}, "spec": spec}, "default")
+    source = {"source": {"resourceClaimTemplateName": "w"}}
+    cluster.client.create(PODS, claiming("wrong", source), "default")
+    cluster.wait(30)
+    events = cluster.client.list(EVENTS, "default").items
+    assert any("spec.count must be 1 or more" in each["message"] for each in events)
+    cluster.client.delete(PODS, "wrong", "default")
     cluster.client.delete(PODS, "classic", "default")
     cluster.wait(60)
     assert cluster.running() == []

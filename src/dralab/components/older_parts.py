@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from dralab.api.kinds import Kinds
-from dralab.components.roles import DEVICES, READ, Rule
+from dralab.components.roles import DEVICES, EVENTS, READ, Rule
 from dralab.controllers import registry
 from dralab.runtime.client import Client, Resource, serves
 from dralab.runtime.manager import Manager
@@ -183,6 +183,7 @@ _CLASSIC: Final = OlderParts(
                 DEVICES,
                 ("podschedulingcontexts/status", "resourceclaims", "resourceclaims/status"),
             ),
+            *EVENTS,
             (READ, "fake.resource.3-shake.com", ("deviceclassparameters", "fakeclaimparameters")),
             (
                 (*READ, "create", "delete", "update"),

@@ -22,6 +22,10 @@ DEVICES: Final = "resource.k8s.io"
 READ: Final = ("get", "list", "watch")
 # Verbs, API group, resources.
 Rule = tuple[Sequence[str], str, Sequence[str]]
+EVENTS: Final[Sequence[Rule]] = [
+    (("create", "patch", "update"), "", ("events",)),
+    (("create", "patch", "update"), "events.k8s.io", ("events",)),
+]
 ACCOUNTS: Final[Mapping[str, Sequence[Rule]]] = {
     "deployment-controller": [(("patch",), "apps", ("deployments",))],
     "device-taint-eviction-controller": [(("update",), DEVICES, ("devicetaintrules/status",))],
@@ -33,11 +37,7 @@ ACCOUNTS: Final[Mapping[str, Sequence[Rule]]] = {
         ((*READ, "create"), "storage.k8s.io", ("storageclasses",)),
         (READ, "", ("persistentvolumeclaims", "persistentvolumes")),
     ],
-    "dralab-volumes": [
-        (("create", "delete"), "", ("persistentvolumes",)),
-        (("create", "patch", "update"), "", ("events",)),
-        (("create", "patch", "update"), "events.k8s.io", ("events",)),
-    ],
+    "dralab-volumes": [(("create", "delete"), "", ("persistentvolumes",)), *EVENTS],
     "job-controller": [(("update",), "", ("pods",))],
     "resourcepoolstatus-controller": [
         (("delete",), DEVICES, ("resourcepoolstatusrequests",)),

@@ -106,7 +106,8 @@ class ResourceClaims:
         statuses = list(status_of(pod).get("resourceClaimStatuses") or ())
         fresh: list[JsonObject] = []
         for item in pod_claims(pod):
-            if not item.template or self._has_claim(pod, item):
+            # Those with a `source` are of classic DRA, which has a controller of its own.
+            if item.is_classic or not item.template or self._has_claim(pod, item):
                 continue
             if group is not None and is_shared(item, group):
                 name = made_claims(group).get(item.entry)

@@ -46,6 +46,15 @@ class NodeAllocations:
         bad = [node for node in dict.fromkeys(nodes) if not self._suits(wanted, node)]
         return {entry: list(bad) for entry, _, _ in wanted}
 
+    def most(self, parameters: DriverParameters) -> int:
+        """Return how many devices the node has that has most of those that would do."""
+        states = self.client.list(ALLOCATION_STATES, self.namespace).items
+        offered = ((spec_of(state).get("allocatableDevice") or ()) for state in states)
+        counts = (
+            sum(parameters.accepts(item["fake"]["name"]) for item in devices) for devices in offered
+        )
+        return max(counts, default=0)
+
     def _suits(self, wanted: Sequence[tuple[str, JsonDict, DriverParameters]], node: str) -> bool:
         try:
             state = self._state(node)

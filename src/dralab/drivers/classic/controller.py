@@ -5,7 +5,7 @@ events) and fake-dra-driver v0.1.2. Promises last for one turn; allocations are 
 NodeAllocationState, by the writer that has read it last.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from dralab.api.status import ApiError
@@ -151,6 +151,7 @@ class ClassicController:
         try:
             self._sync_context(context, pod, spec)
         except DriverError as error:
+            self._tell(pod, "Pod", str(error))  # where people look first
             self._failed(context, "PodSchedulingContext", str(error))
         return RECHECK
 
@@ -174,6 +175,7 @@ class ClassicController:
         nodes = [*(spec.get("potentialNodes") or ()), *([selected] if selected else ())]
         try:
             unsuitable = self.allocations.unsuitable(wanted, nodes)
+            self._tell_of_excess(pod, wanted)
             if selected and not any(selected in bad for bad in unsuitable.values()):
                 for entry, claim, _ in wanted:
                     try:
@@ -216,6 +218,22 @@ class ClassicController:
         changed = {**latest, "status": {"resourceClaims": list(told.values())}}
         self.contexts.learn(self.client.update(SCHEDULING_CONTEXTS, changed, subresource="status"))
 
+    def _tell_of_excess(
+        self, pod: JsonDict, wanted: Sequence[tuple[str, JsonDict, DriverParameters]]
+    ) -> None:
+        """Say of a claim for more devices than any node has that it can never be met."""
+        for entry, _, parameters in wanted:
+            if (
+                parameters.count > 1
+                and (most := self.allocations.most(parameters)) < parameters.count
+            ):
+                self._tell(
+                    pod,
+                    "Pod",
+                    f"pod claim {entry}: {parameters.where}: count={parameters.count}; no node "
+                    f"has more than {most} of the devices",
+                )
+
     # --- small things
 
     def _class_of(self, claim: JsonDict) -> JsonDict | None:
@@ -241,8 +259,12 @@ class ClassicController:
 
     def _failed(self, about: JsonDict, kind: str, message: str) -> None:
         """Record what went wrong; the queue tries again, ever more slowly."""
-        self.recorder.event(about, kind, "Failed", message, type="Warning", api_version=API_VERSION)
+        self._tell(about, kind, message)
         raise ApiError("InternalError", message)
+
+    def _tell(self, about: JsonDict, kind: str, message: str) -> None:
+        version = "v1" if kind == "Pod" else API_VERSION
+        self.recorder.event(about, kind, "Failed", message, type="Warning", api_version=version)
 
 
 def _nodes_of(claim: JsonDict) -> set[str]:

@@ -7,7 +7,7 @@ missing count is one, and the selection in a class's parameters is applied.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, Final
 
 from dralab.api.status import ApiError
 from dralab.objects.metadata import key_of, spec_of
@@ -15,6 +15,8 @@ from dralab.prototypes.classic.kinds import DRIVER
 from dralab.runtime.client import Client
 from dralab.runtime.resources import FAKE_CLASS_PARAMETERS, FAKE_PARAMETERS
 from dralab.values.json_types import JsonDict
+
+MAX_SPLIT: Final = 1024
 
 
 class DriverError(Exception):
@@ -25,12 +27,14 @@ class DriverError(Exception):
 class DriverParameters:
     """How many devices of one node, and into how many parts each is split (0: it stays whole).
 
-    `models` are patterns (`*`, `?`) for the devices' models: one of them has to fit.
+    `models` are patterns (`*`, `?`) for the devices' models: one of them has to fit. `where` is the
+    object that says so, for messages.
     """
 
     count: int = 1
     split: int = 0
     models: tuple[str, ...] = ("*",)
+    where: str = "the claim"
 
     def accepts(self, model: str) -> bool:
         """Return whether devices of a model will do."""
@@ -96,4 +100,9 @@ def checked(found: JsonDict, where: str) -> DriverParameters:
             f"error validating {where}: invalid number of virtual Fakes requested: "
             f"split={split}; spec.split must be 0 or more"
         )
-    return DriverParameters(count, split)
+    if split > MAX_SPLIT:
+        raise DriverError(
+            f"error validating {where}: invalid number of virtual Fakes requested: "
+            f"split={split}; spec.split must be {MAX_SPLIT} or less"
+        )
+    return DriverParameters(count, split, where=where)
