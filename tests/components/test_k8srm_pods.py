@@ -3,6 +3,7 @@
 import pytest
 
 from devicelab import DeviceLab, create_all
+from dralab.api.status import ApiError
 from dralab.cli.schedule_server import Server
 from dralab.components.simulated import SimulatedCluster
 from dralab.objects.conditions import condition_of
@@ -147,6 +148,42 @@ def test_drivers_report_the_devices_of_a_claim_and_addresses_of_network_devices(
     assert ready(device) == ("Ready", "True", "Configured")
     assert device["deviceIPs"] == [{"ip": device["deviceIP"]}] == [{"ip": "198.18.0.1"}]
     assert device["deviceInfo"] == [{"driver": "toys", "attributes": {}}]
+
+
+REPORTED = {
+    "devicePoolName": "toys",
+    "deviceName": "d0",
+    "conditions": [{"type": "Ready", "status": "False", "reason": "NoLink"}],
+    "deviceIP": "10.1.2.3",
+    "deviceIPs": [{"ip": "10.1.2.3"}, {"ip": "fd00::1"}],
+    "deviceInfo": [{"mac": "aa:bb"}],
+}
+
+
+def test_what_a_driver_reports_of_a_claim_stays_as_it_wrote_it(lab):
+    lab.create(
+        OBJECTS.replace("NODE", "n1").replace("devices: [{name: toy, class: toy}]", "claimName: c"),
+        "apiVersion: devmgmtproto.k8s.io/v1alpha1\nkind: DeviceClaim\n"
+        "metadata: {name: c, namespace: default}\n"
+        "spec: {devices: [{name: toy, allOf: [{class: toy}]}]}\n",
+    )
+    server = Server(lab.client, GENERATIONS["k8srm"])
+    world = GENERATIONS["k8srm"].cluster(server.objects())
+    # The driver reports after `dralab schedule` has read the claim.
+    claim = lab.client.get(DEVICE_CLAIMS, "c", "default")
+    wrong = REPORTED | {"deviceIPs": [{"ip": "fd00::1"}]}
+    with pytest.raises(ApiError, match=r"deviceIPs\[0\].ip: .*must be deviceIP, which is"):
+        lab.client.update(
+            DEVICE_CLAIMS, claim | {"status": {"deviceStatuses": [wrong]}}, subresource="status"
+        )
+    reported = claim | {"status": {"deviceStatuses": [REPORTED]}}
+    lab.client.update(DEVICE_CLAIMS, reported, subresource="status")
+    server.write(world.place(pod(lab)))
+    lab.wait(60)
+    found = status(lab, DEVICE_CLAIMS, "c", "default")
+    assert found["allocations"] == [{"devicePoolName": "toys", "deviceName": "d0"}]
+    assert found["podNames"] == ["p"]
+    assert found["deviceStatuses"] == [REPORTED]
 
 
 def test_a_shared_claim_gives_its_devices_back_with_its_last_pod(lab):

@@ -17,6 +17,8 @@ from dralab.runtime.reading import ReadingError
 from dralab.runtime.resources import PODS
 from dralab.values.json_types import JsonDict
 
+# What drivers report in a claim's status: of k8srm, and of resource.k8s.io/v1.
+OF_DRIVERS: Final = ("deviceStatuses", "devices")
 ENTRY: Final = "resource.kubernetes.io/pod-claim-name"
 
 
@@ -88,7 +90,8 @@ class Server:
         stored = self.client.get(resource, item["metadata"]["name"], item["metadata"]["namespace"])
 
         def change(found: JsonDict) -> bool:
-            found["status"] = {**status_of(found), **item["status"]}
+            own = {k: v for k, v in item["status"].items() if k not in OF_DRIVERS}
+            found["status"] = {**status_of(found), **own}
             return True
 
         amend(self.client, resource, stored, change, subresource="status")

@@ -239,6 +239,13 @@ class PrototypeStrategy(CustomStrategy):
         """Return what is wrong with a changed object."""
         return self.validate(new)
 
+    def validate_status(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
+        """Return what is wrong with a changed status."""
+        found = super().validate_status(new, old)
+        if found or self.read is None:
+            return found
+        return _errors(new, self.read(new), "status")
+
     def warnings(self, value: JsonDict, old: JsonDict | None = None) -> list[str]:  # noqa: ARG002
         """Return what was read as something else than it says."""
         if self.read is None:

@@ -119,7 +119,9 @@ CLAIM_STATUS: Final = struct(
                     "deviceName": text(),
                     "conditions": array(CONDITION),
                     "deviceIP": text(),
-                    "deviceIPs": array(struct({"ip": text()})),
+                    "deviceIPs": array(
+                        struct({"ip": text() | NOT_EMPTY}, ("ip",)), "The first is deviceIP."
+                    ),
                     "deviceInfo": array(anything()),
                     "allocations": array(struct({"name": text(), "allocation": quantity()})),
                 },

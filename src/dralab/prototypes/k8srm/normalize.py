@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from dralab.api.core.addresses import address_problems
 from dralab.objects.metadata import metadata_of, spec_of
 from dralab.prototypes.findings import (
     Finding,
@@ -171,6 +172,20 @@ def _mend_claim(item: JsonDict, found: list[Finding]) -> None:
     item["spec"] = normalized_claim_spec(
         item.get("spec") or {}, str(metadata_of(item).get("name")), "spec", found
     )
+    _device_statuses(item, found)
+
+
+def _device_statuses(item: JsonDict, found: list[Finding]) -> None:
+    """Check what drivers report: a device has one address first in both fields."""
+    for entry in Written(item.get("status") or {}, "status", found).each("deviceStatuses"):
+        first, others = entry.fields.get("deviceIP"), entry.each("deviceIPs")
+        written = [(entry, "deviceIP", first)] if first else []
+        for part, field, text in [*written, *((each, "ip", each.fields["ip"]) for each in others)]:
+            for problem in address_problems(text):
+                part.invalid(field, f'"{text}" {problem}')
+        if first and others and others[0].fields["ip"] != first:
+            text = f'"{others[0].fields["ip"]}" must be deviceIP, which is "{first}"'
+            others[0].invalid("ip", text)
 
 
 def _mend_privileged(item: JsonDict, found: list[Finding]) -> None:

@@ -65,47 +65,41 @@ def class_status(cluster: K8srmCluster, name: str, now: str, status: JsonObject)
 def claim_status(
     cluster: K8srmCluster, taken: Collection[str], now: str, status: JsonObject
 ) -> JsonDict:
-    """Return what the drivers report of a claim's devices once its pods have a node.
+    """Return what drivers report of a claim's devices once its pods have a node.
 
-    Network devices get the first address that is not `taken`.
+    What a driver wrote stays as it is. Devices that none has reported are reported here in its
+    place: as ready, and network devices with the first address that is not `taken`.
     """
     pools = {pool.name: pool for pool in cluster.pools}
-    known = {
-        (entry["devicePoolName"], entry["deviceName"]): entry
-        for entry in status.get("deviceStatuses") or ()
-    }
-    found: list[JsonDict] = []
+    reported = list(status.get("deviceStatuses") or ())
+    known = {(entry["devicePoolName"], entry["deviceName"]) for entry in reported}
     used = set(taken)
     for part in status.get("allocations") or ():
         pool = pools.get(part["devicePoolName"])
         device = pool and next((d for d in pool.devices if d.name == part.get("deviceName")), None)
-        if not pool or not device:
+        if not pool or not device or (pool.name, device.name) in known:
             continue
-        before = known.get((pool.name, device.name)) or {}
         entry: JsonDict = {
             "devicePoolName": pool.name,
             "deviceName": device.name,
-            "conditions": _ready(before, "Configured", now),
+            "conditions": _ready({}, "Configured", now),
             "deviceInfo": [_info(pool, device)],
         }
         if _is_network(cluster, pool, device):
-            address = before.get("deviceIP") or _free(used)
+            address = _free(used)
             used.add(address)
             entry |= {"deviceIP": address, "deviceIPs": [{"ip": address}]}
         if part.get("allocations"):
             entry["allocations"] = part["allocations"]
-        found.append(entry)
-    return {"deviceStatuses": found}
+        reported.append(entry)
+    return {"deviceStatuses": reported}
 
 
 def addresses(claims: Iterable[JsonObject]) -> set[str]:
     """Return the addresses that devices of claims have."""
-    return {
-        entry["deviceIP"]
-        for claim in claims
-        for entry in status_of(claim).get("deviceStatuses") or ()
-        if entry.get("deviceIP")
-    }
+    entries = [entry for claim in claims for entry in status_of(claim).get("deviceStatuses") or ()]
+    found = {each["ip"] for entry in entries for each in entry.get("deviceIPs") or ()}
+    return found | {entry["deviceIP"] for entry in entries if entry.get("deviceIP")}
 
 
 def _ready(before: Mapping[str, Any], reason: str, now: str) -> Sequence[JsonObject]:
