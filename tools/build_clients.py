@@ -249,4 +249,7 @@ def _go(folder: Path, *arguments: str) -> None:
 
 
 if __name__ == "__main__":
+    from usage import print_if_asked
+
+    print_if_asked(__doc__)
     sys.exit(main(sys.argv[1:]))

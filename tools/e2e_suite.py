@@ -84,4 +84,7 @@ def results(report: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, str]]:
 
 
 if __name__ == "__main__":
+    from usage import print_if_asked
+
+    print_if_asked(__doc__)
     sys.exit(main(sys.argv[1:]))

@@ -45,4 +45,7 @@ def _run(script: Path, requirements: tuple[str, ...]) -> None:
 
 
 if __name__ == "__main__":
+    from usage import print_if_asked
+
+    print_if_asked(__doc__)
     sys.exit(main(sys.argv[1:]))

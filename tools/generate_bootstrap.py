@@ -55,4 +55,7 @@ def main(recording: Path) -> None:
 
 
 if __name__ == "__main__":
+    from usage import print_if_asked
+
+    print_if_asked(__doc__)
     main(Path(sys.argv[1]) if len(sys.argv) > 1 else RECORDING)

@@ -148,4 +148,7 @@ def _resolved(type_: str, names: dict[str, str]) -> str:
 
 
 if __name__ == "__main__":
+    from usage import print_if_asked
+
+    print_if_asked(__doc__)
     main()

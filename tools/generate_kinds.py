@@ -302,4 +302,7 @@ def _infos(source: str) -> list[dict[str, Any]]:
 
 
 if __name__ == "__main__":
+    from usage import print_if_asked
+
+    print_if_asked(__doc__)
     main()

@@ -160,4 +160,7 @@ def _tags(folder: Path) -> dict[tuple[str, str], tuple[str, str]]:
 
 
 if __name__ == "__main__":
+    from usage import print_if_asked
+
+    print_if_asked(__doc__)
     main()

@@ -10,8 +10,6 @@ uv run --no-project --with grpcio-tools==1.66.2 --with "setuptools<80" \
 import sys
 from pathlib import Path
 
-from grpc_tools import protoc
-
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "tools" / "protos"
 PACKAGE = ROOT / "src" / "dralab"
@@ -21,6 +19,8 @@ ETCD = PACKAGE / "apiserver" / "storage" / "etcd" / "_generated"
 
 def main() -> int:
     """Write one module for each text."""
+    from grpc_tools import protoc
+
     names = sorted(SOURCE.glob("*.proto"))
     failed = 0
     for target, chosen in (
@@ -35,4 +35,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    from usage import print_if_asked
+
+    print_if_asked(__doc__)
     sys.exit(main())

@@ -124,4 +124,7 @@ def _write(path: Path, content: Any) -> None:
 
 
 if __name__ == "__main__":
+    from usage import print_if_asked
+
+    print_if_asked(__doc__)
     main()

@@ -133,4 +133,7 @@ def _sources(tree: Path) -> Path:
 
 
 if __name__ == "__main__":
+    from usage import print_if_asked
+
+    print_if_asked(__doc__)
     sys.exit(main(sys.argv[1:]))

@@ -438,14 +438,14 @@ PICTURES: dict[str, tuple[Callable[[], tuple[PageAnswers, Show]], str]] = {
 
 def main() -> None:
     """Make the named pictures, or all; in another size or scheme to look at them elsewhere."""
-    from playwright.sync_api import sync_playwright
-
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--size", default="")
     parser.add_argument("--scheme", default="")
     parser.add_argument("--into", type=Path, default=IMAGES)
     given = parser.parse_args()
+    from playwright.sync_api import sync_playwright
+
     given.into.mkdir(parents=True, exist_ok=True)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=BROWSER, args=SWITCHES)

@@ -137,4 +137,7 @@ def main(names: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
+    from usage import print_if_asked
+
+    print_if_asked(__doc__)
     main(sys.argv[1:])
