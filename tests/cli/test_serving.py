@@ -158,9 +158,9 @@ def test_a_port_that_was_asked_for_and_is_taken_is_an_error(tmp_path: Path) -> N
         where = f"127.0.0.1:{taken.getsockname()[1]}"
         code, out, errors = run("apiserver", "--listen", where, "--data", ":memory:")
     assert (code, out) == (2, "")
-    assert errors == (
-        f"Error: {where} is in use: stop the other program or choose another address with --listen\n"
-    )
+    assert errors.startswith(f"Error: {where} is in use by process {os.getpid()} (")
+    assert errors.endswith("): stop it or choose another address with --listen\n")
+    assert errors.count("\n") == 1
 
 
 @pytest.mark.parametrize("text", ["nowhere", "127.0.0.1:", "127.0.0.1:99999", ":80"])

@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from dralab.node.listening_ports import reaches_only
+from dralab.node.listening_ports import holder_of, reaches_only
 
 HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid timeout inode"
 LISTEN, ESTABLISHED = "0A", "01"
@@ -86,3 +86,21 @@ def test_this_machine_tells_of_this_process():
             pytest.skip("this system has no /proc/net/tcp")
         assert found
         assert not reaches_only(port, {1 << 30})
+
+
+def test_who_holds_a_port_is_named_by_its_command(proc):
+    proc.socket("7")
+    proc.socket("8", port=81)
+    for number, inode, command in (
+        (30, "8", ["ruby", "x"]),
+        (4, "7", ["/usr/bin/python3.11", "-I", "/opt/bin/dralab", "up", "--nodes", "2"]),
+    ):
+        proc.process(number, 1, number, inode)
+        (proc.path / str(number) / "cmdline").write_text("\0".join([*command, ""]))
+    assert holder_of(80, proc.path) == "process 4 (dralab up --nodes 2)"
+    assert holder_of(81, proc.path) == "process 30 (ruby x)"
+    assert holder_of(82, proc.path) == ""
+    (proc.path / "4" / "cmdline").write_text("a" * 100)
+    assert holder_of(80, proc.path) == f"process 4 ({'a' * 60}…)"
+    (proc.path / "4" / "cmdline").unlink()
+    assert holder_of(80, proc.path) == "process 4"

@@ -306,6 +306,7 @@ def serve(
     from dralab.apiserver.resources.event_ttl import TTL
     from dralab.apiserver.storage import StorageUnavailable
     from dralab.cluster import MEMORY, Cluster, Options
+    from dralab.node.listening_ports import holder_of
 
     features = features_of(feature_gates)
     listen = listening_on(listen, bind_address, secure_port)
@@ -360,10 +361,11 @@ def serve(
         try:
             cluster = Cluster(options, components=components, edge=edge, snapshot=snapshot)
             _run(_serve(cluster, kubeconfig, begin))
-        except AddressInUse:
+        except AddressInUse as error:
+            error.holder = holder_of(error.port)
             if listen is not None:
                 raise
-            note(f"{DEFAULT} is in use: serving on a free port instead")
+            note(f"{error.fact}: serving on a free port instead")
             free = replace(options, port=0)
             cluster = Cluster(free, components=components, edge=edge, snapshot=snapshot)
             _run(_serve(cluster, kubeconfig, begin))

@@ -33,6 +33,7 @@ def demo(show: bool) -> None:
     from dralab.cluster import Cluster, Options
     from dralab.components import example
     from dralab.components.control_plane import ControlPlane
+    from dralab.node.listening_ports import holder_of
 
     if show:
         echo(example.text(), nl=False)
@@ -41,8 +42,9 @@ def demo(show: bool) -> None:
     cluster = Cluster(Options(host=host, port=int(port)), components=[ControlPlane()])
     try:
         cluster.__enter__()
-    except AddressInUse:
-        note(f"{DEFAULT} is in use: serving on a free port instead")
+    except AddressInUse as error:
+        error.holder = holder_of(error.port)
+        note(f"{error.fact}: serving on a free port instead")
         cluster = Cluster(Options(host=host), components=[ControlPlane()])
         cluster.__enter__()
     try:

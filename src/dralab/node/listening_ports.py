@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Final
 
+LONGEST: Final = 60  # characters of a command
 LISTEN: Final = "0A"  # of the states in include/net/tcp_states.h
 # Local addresses, as /proc/net/tcp and tcp6 spell them, at which connections to 127.0.0.1 arrive.
 REACHED: Final = frozenset(
@@ -37,6 +38,31 @@ def reaches_only(
         for process in _members(sessions, proc):
             listening.difference_update(_sockets(process))
     return not listening
+
+
+def holder_of(port: int, proc: Path = Path("/proc")) -> str:
+    """Return the process that listens on 127.0.0.1:`port`; empty if it can't be seen from here."""
+    listening = {inode for name in ("tcp", "tcp6") for inode in _at(port, proc / "net" / name)}
+    for place in (
+        sorted(proc.glob("[0-9]*"), key=lambda place: int(place.name)) if listening else ()
+    ):
+        if listening & set(_sockets(place)):
+            words = _command(place)
+            return f"process {place.name}" + (f" ({words})" if words else "")
+    return ""
+
+
+def _command(process: Path) -> str:
+    """Return the command of a process, in short: without the interpreter that runs it."""
+    try:
+        words = (process / "cmdline").read_bytes().decode(errors="replace").split("\0")
+    except OSError:
+        return ""
+    while len(words) > 1 and (words[0].startswith("-") or "python" in Path(words[0]).name):
+        words.pop(0)
+    words[0] = Path(words[0]).name
+    shown = " ".join(words).strip()
+    return shown if len(shown) <= LONGEST else f"{shown[:LONGEST]}…"
 
 
 def _at(port: int, table: Path) -> Iterator[str]:

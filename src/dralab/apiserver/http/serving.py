@@ -58,7 +58,20 @@ class ServingError(Exception):
 
 
 class AddressInUse(ServingError):  # noqa: N818 - a fact, named as the system names it
-    """The address is in use already."""
+    """The address is in use already; `holder` is by whom, where that is known."""
+
+    def __init__(self, host: str, port: int, holder: str = "") -> None:
+        super().__init__(host, port, holder)
+        self.host, self.port, self.holder = host, port, holder
+
+    @property
+    def fact(self) -> str:
+        """What is so, without what to do."""
+        return f"{self.host}:{self.port} is in use" + (f" by {self.holder}" if self.holder else "")
+
+    def __str__(self) -> str:
+        other = "it" if self.holder else "the other program"
+        return f"{self.fact}: stop {other} or choose another address with --listen"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,10 +103,7 @@ def listen(host: str, port: int, device: str = "") -> socket.socket:
     except OSError as error:
         found.close()
         if error.errno == errno.EADDRINUSE:
-            raise AddressInUse(
-                f"{host}:{port} is in use: stop the other program or choose another address with "
-                f"--listen"
-            ) from error
+            raise AddressInUse(host, port) from error
         why = (error.strerror or str(error)).lower()
         raise ServingError(f"cannot listen on {host}:{port}: {why}") from error
     except BaseException:
