@@ -7,7 +7,6 @@ from typing import Any
 
 from dralab.capacity.changes import UnknownName
 from dralab.explanation.answers import answers
-from dralab.capacity.placement_rules import PlacementRules
 from dralab.objects.claims import allocation_of, claim_names, consumers_of
 from dralab.scheduling.cycle import PodPlacement
 from dralab.scheduling.model import ClusterModel
@@ -19,7 +18,7 @@ from dralab.web.remedies import tried
 
 def explained(objects: Sequence[JsonDict], name: str) -> Mapping[str, Any] | None:
     """What `dralab explain -o json` says of a pod; None: nothing."""
-    cluster = Snapshot(objects, rules=PlacementRules(objects))
+    cluster = Snapshot(objects)
     asked = [each for each in cluster.pending() if each.kind == "pod" and each.name == name]
     return next(answers(cluster, asked, asked), None) if asked else None
 
@@ -32,7 +31,7 @@ def after(
     Nothing is yielded of a help that leaves open how it is done.
     """
     command = str(help_.get("command") or "")
-    if help_["kind"] == "node" and command:
+    if help_["kind"] == "node" and command and not help_.get("patch"):
         yield command, ClusterModel(_with_node(objects, command))
         return
     if help_["kind"] in {"wait", "preempt"}:

@@ -13,6 +13,7 @@ from dralab.fleet import rendering, shapes
 from dralab.fleet.model import SampleFleet
 from dralab.objects.claims import results_of
 from dralab.objects.metadata import NamespacedName, controller_of, labels_of, metadata_of, spec_of
+from dralab.objects.nodes import HOSTNAME
 from dralab.objects.taints import NO_EXECUTE, taints_of, untolerated
 from dralab.scheduling.model import ClusterModel
 from dralab.scheduling.pods import PodInfo
@@ -21,7 +22,6 @@ from dralab.values import patches
 from dralab.values.json_types import JsonDict, JsonObject
 
 NEW: Final = "new-"
-HOSTNAME: Final = "kubernetes.io/hostname"
 REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 
 

@@ -1,6 +1,6 @@
 """What a broken rule about other pods or volumes means to a person, and what would lift it.
 
-Every remedy is tried: the rules are asked again with the pod changed, or with other pods gone.
+What is enough to wait for is tried on the rules; whether a pod then fits is for others to try.
 """
 
 from collections import Counter
@@ -9,11 +9,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from dralab.explanation.names import listed, shortened
+from dralab.explanation.patches import pointer
 from dralab.objects import host_ports
 from dralab.objects.metadata import NamespacedName, spec_of
 from dralab.scheduling.demands import PodDemand
 from dralab.scheduling.filters import FILTERS, Judgement, judgements
-from dralab.scheduling.pods import AffinityTerm, PodInfo, SpreadRule
+from dralab.scheduling.pods import SOFT, AffinityTerm, PodInfo, SpreadRule
 from dralab.scheduling.reasons import NO_VOLUME, NOT_NEAR, TOO_NEAR, VOLUME_IN_USE, Reason
 from dralab.scheduling.state import ClusterState
 from dralab.scheduling.volumes import VolumeDemand
@@ -31,6 +32,14 @@ OF_PODS: Final = (
 """The filters whose rules are about other pods and about volumes."""
 
 
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """A change of a pod after which a rule no longer keeps it away, in words and as JSON patch."""
+
+    text: str
+    edits: tuple[JsonObject, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokenRule:
     """A rule that keeps a pod from a node, and what would lift it.
@@ -38,8 +47,7 @@ class BrokenRule:
     `clause` is a sentence about the node, in which `{have}` stands for "has" or "have". `field` is
     where the pod states the rule, `text` what it says there (both are empty where another pod
     states it). `facts` are lines about what there is. `blockers` are the pods, as namespace/name,
-    that are in the way: once all of them have ended, the rule is met. Each of `remedies` is a
-    change of the pod after which the node may run it.
+    that are in the way: once all of them have ended, the rule is met. Each of `remedies` lifts it.
     """
 
     reason: Reason
@@ -48,7 +56,7 @@ class BrokenRule:
     text: str = ""
     facts: Sequence[str] = ()
     blockers: Sequence[str] = ()
-    remedies: Sequence[str] = ()
+    remedies: Sequence[Remedy] = ()
 
 
 class RuleTeller:
@@ -90,9 +98,13 @@ class RuleTeller:
             mine[2] for mine in pod.ports for each in others for other in each.ports
             if host_ports.collide(mine, other)
         }  # fmt: skip
-        field, port = _host_port(pod.obj, taken)
-        without = _changed(pod, ports=pod.ports - {each for each in pod.ports if each[2] in taken})
-        remedies = ["use another host port, or none: a Service reaches a pod without one"]
+        field, port = next(_host_ports(pod.obj, taken), ("", 0))
+        without = Remedy(
+            "use another host port, or none: a Service reaches a pod without one",
+            tuple(
+                {"op": "remove", "path": pointer(each)} for each, _ in _host_ports(pod.obj, taken)
+            ),
+        )
         return BrokenRule(
             reason=reason,
             clause=f"host port {port} is taken there",
@@ -100,7 +112,7 @@ class RuleTeller:
             text=str(port),
             facts=[self._there(others)],
             blockers=self._enough(pod, row, others),
-            remedies=remedies if self._accepted(without, row) else (),
+            remedies=[without],
         )
 
     def _affinity(self, pod: PodInfo, row: int, reason: Reason) -> BrokenRule:
@@ -116,14 +128,13 @@ class RuleTeller:
         if there:
             where = [f"{_name(other)} on {node}" for node, other in there]
             facts = [f"pods with {chosen}: {listed(where)}"]
-        without = _changed(pod, affinity=tuple(each for each in pod.affinity if each is not term))
         return BrokenRule(
             reason=reason,
             clause=f"no pod with {chosen} runs {_same(term.key)}",
             field=f"spec.affinity.podAffinity.{REQUIRED}[{number}].topologyKey",
             text=term.key,
             facts=facts,
-            remedies=self._preferred("pod affinity", without, row),
+            remedies=[_preferring(pod.obj, "podAffinity", "pod affinity", number)],
         )
 
     def _anti_affinity(self, pod: PodInfo, row: int, reason: Reason) -> BrokenRule:
@@ -133,9 +144,6 @@ class RuleTeller:
             if (others := self._beside(term, row))
         )
         wire = _terms(pod.obj, "podAntiAffinity")[number]
-        without = _changed(
-            pod, anti_affinity=tuple(each for each in pod.anti_affinity if each is not term)
-        )
         return BrokenRule(
             reason=reason,
             clause=f"its anti-affinity excludes pods with {_selector_text(wire)} {_same(term.key)}",
@@ -143,7 +151,7 @@ class RuleTeller:
             text=term.key,
             facts=[self._there(others)],
             blockers=self._enough(pod, row, others),
-            remedies=self._preferred("pod anti-affinity", without, row),
+            remedies=[_preferring(pod.obj, "podAntiAffinity", "pod anti-affinity", number)],
         )
 
     def _repelled(self, pod: PodInfo, row: int, reason: Reason) -> BrokenRule:
@@ -169,9 +177,12 @@ class RuleTeller:
         )
         wire = spec_of(pod.obj)["topologySpreadConstraints"][number]
         chosen, field = _selector_text(wire), f"spec.topologySpreadConstraints[{number}]"
-        without = _changed(pod, spread=tuple(each for each in pod.spread if each is not rule))
-        any_way = ["set whenUnsatisfiable: ScheduleAnyway in the spread constraint"]
-        remedies = any_way if self._accepted(without, row) else []
+        path = pointer(field)
+        edits = [{"op": "replace", "path": f"{path}/whenUnsatisfiable", "value": SOFT}]
+        if "minDomains" in wire:  # not allowed with it
+            edits.append({"op": "remove", "path": f"{path}/minDomains"})
+        text = f"set whenUnsatisfiable: {SOFT} in the spread constraint"
+        remedies = [Remedy(text, tuple(edits))]
         if not self._has_label(rule.key, row):
             return BrokenRule(
                 reason=reason,
@@ -197,7 +208,7 @@ class RuleTeller:
             text=str(rule.max_skew),
             facts=[f"pods with {chosen} by {_short(rule.key)}: {listed(told, 8)}"],
             blockers=self._enough(pod, row, here),
-            remedies=[*self._wider(pod, rule, row), *remedies],
+            remedies=[*self._wider(pod, rule, row, path), *remedies],
         )
 
     def _volumes(self, pod: PodInfo, reason: Reason) -> BrokenRule:
@@ -262,16 +273,13 @@ class RuleTeller:
             judgement.mask[row] for plugin, judgement in self._judged(pod) if only in {"", plugin}
         )
 
-    def _preferred(self, what: str, without: PodInfo, row: int) -> list[str]:
-        text = f"make the {what} a preference ({PREFERRED})"
-        return [text] if self._accepted(without, row) else []
-
-    def _wider(self, pod: PodInfo, rule: SpreadRule, row: int) -> Iterator[str]:
+    def _wider(self, pod: PodInfo, rule: SpreadRule, row: int, path: str) -> Iterator[Remedy]:
         for skew in range(rule.max_skew + 1, rule.max_skew + MOST_SKEW):
             wider = replace(rule, max_skew=skew)
             rules = tuple(wider if each is rule else each for each in pod.spread)
             if self._accepted(_changed(pod, spread=rules), row):
-                yield f"set maxSkew {skew} in the spread constraint"
+                edit = {"op": "replace", "path": f"{path}/maxSkew", "value": skew}
+                yield Remedy(f"set maxSkew {skew} in the spread constraint", (edit,))
                 return
 
     def _enough(self, pod: PodInfo, row: int, others: Sequence[PodInfo]) -> tuple[str, ...]:
@@ -327,12 +335,23 @@ def _selector_text(term: JsonObject) -> str:
     return labels.text_of(term.get("labelSelector")) or "any label"
 
 
-def _host_port(pod: JsonObject, taken: set[int]) -> tuple[str, int]:
+def _host_ports(pod: JsonObject, taken: set[int]) -> Iterator[tuple[str, int]]:
+    """Yield where a pod asks for one of some host ports."""
     for number, container in enumerate(spec_of(pod).get("containers") or ()):
         for index, port in enumerate(container.get("ports") or ()):
             if port.get("hostPort") in taken:
-                return f"spec.containers[{number}].ports[{index}].hostPort", port["hostPort"]
-    return "", 0
+                yield f"spec.containers[{number}].ports[{index}].hostPort", port["hostPort"]
+
+
+def _preferring(pod: JsonObject, kind: str, what: str, number: int) -> Remedy:
+    """Return a remedy that makes a required term of (anti-)affinity a preferred one."""
+    path, part = f"/spec/affinity/{kind}", spec_of(pod)["affinity"][kind]
+    preferred = {"weight": 100, "podAffinityTerm": part[REQUIRED][number]}
+    added: JsonObject = {"op": "add", "path": f"{path}/{PREFERRED}", "value": [preferred]}
+    if part.get(PREFERRED):
+        added = {"op": "add", "path": f"{path}/{PREFERRED}/-", "value": preferred}
+    removed = {"op": "remove", "path": f"{path}/{REQUIRED}/{number}"}
+    return Remedy(f"make the {what} a preference ({PREFERRED})", (removed, added))
 
 
 def _volume_field(pod: JsonObject, claims: Sequence[str]) -> tuple[str, str]:

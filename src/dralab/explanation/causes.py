@@ -16,6 +16,7 @@ from dralab.cel.conjuncts import Comparison, Span
 from dralab.explanation.conditions import Condition
 from dralab.explanation.explain import NodeGroup
 from dralab.scheduling.reasons import Reason
+from dralab.values.json_types import JsonObject
 from dralab.values.quantity import Number
 
 Owner = tuple[Literal["claim", "class", "pod"], str]
@@ -328,7 +329,8 @@ class Help:
 
     `now`: the allocator confirms that the whole pod fits then; otherwise it would fit once the
     devices in use are released. `devices` would match, `free` of them are free. `command` does it.
-    `ends` says when the first of `who` ends.
+    `ends` says when the first of `who` ends. `edits` are what `kind` does not say, as operations of
+    a JSON patch of the object of `mark`.
     """
 
     kind: Literal[
@@ -347,6 +349,7 @@ class Help:
     command: str = ""
     ends: str = ""
     changes: tuple[Condition, ...] = ()
+    edits: tuple[JsonObject, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,6 +25,8 @@ def patch_of(found: Help) -> list[dict[str, Any]]:
     mark = found.mark
     if mark is None:
         return []
+    if found.edits:
+        return [dict(each) for each in found.edits]
     path = pointer(mark.field)
     if found.kind == "count":
         return [{"op": "replace", "path": path, "value": found.number}]
@@ -76,5 +78,9 @@ def pointer(field: str) -> str:
     >>> pointer("spec.capacity.requests[a.b/c].x[0]")
     '/spec/capacity/requests/a.b~1c/x/0'
     """
-    steps = [plain or inside for plain, inside in STEP.findall(field)]
-    return "".join(f"/{step.replace('~', '~0').replace('/', '~1')}" for step in steps)
+    return "".join(f"/{escaped(plain or inside)}" for plain, inside in STEP.findall(field))
+
+
+def escaped(step: str) -> str:
+    """Return one step of a JSON pointer."""
+    return step.replace("~", "~0").replace("/", "~1")

@@ -7,13 +7,14 @@ is. What is wrong with devices is left to `diagnose`.
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, Literal
 
 from dralab.explanation.broken_rules import BrokenRule, RuleTeller
 from dralab.explanation.causes import Help, MarkedField, NodesUnfit
 from dralab.explanation.names import listed
+from dralab.explanation.patches import escaped
 from dralab.objects.metadata import labels_of, spec_of
-from dralab.objects.nodes import is_unschedulable
+from dralab.objects.nodes import HOSTNAME, is_unschedulable
 from dralab.objects.requests import amount_of, base_units, requested
 from dralab.objects.taints import is_of_control_plane, taints_of
 from dralab.scheduling.backlog import Pending
@@ -30,6 +31,7 @@ from dralab.scheduling.reasons import (
 )
 from dralab.scheduling.snapshot import Snapshot
 from dralab.scheduling.state import PodPlacement
+from dralab.values.json_patches import json_patch
 from dralab.values.json_types import JsonDict, JsonObject
 
 OF_NODES: Final = frozenset({"NodeName", *(rule.plugin for rule in NODE_RULES)})
@@ -158,11 +160,9 @@ def _own_helps(cluster: Snapshot, pending: Pending, name: str, reason: Reason) -
         case rule if rule is INSUFFICIENT:
             yield from _request_helps(cluster, pending, name)
         case rule if rule is OTHER_NODE:
-            spec = {key: part for key, part in spec_of(pending.pod).items() if key != "nodeName"}
-            if _fits(cluster, pending, spec=spec):
-                yield Help(
-                    kind="node", now=True, who=(name,), to=f"leave out nodeName, {name} has them"
-                )
+            edits = ({"op": "remove", "path": "/spec/nodeName"},)
+            to = f"leave out nodeName, {name} has them"
+            yield from _edited(cluster, pending, name, to, edits)
         case _:
             return
 
@@ -189,50 +189,62 @@ def _label_help(cluster: Snapshot, pending: Pending, name: str) -> Iterator[Help
     other = {label: value for label, value in wanted.items() if labels.get(label) != value}
     if len(other) == 1:
         [(label, value)] = other.items()
-        changed = {key: part for key, part in wanted.items() if key != label}
+        edit: JsonDict = {"op": "remove", "path": f"/spec/nodeSelector/{escaped(label)}"}
         has = f"no label {label}"
         if label in labels:
-            has, changed[label] = f'{label} "{labels[label]}"', labels[label]
+            has = f'{label} "{labels[label]}"'
+            edit |= {"op": "replace", "value": labels[label]}
         to = f'change nodeSelector {label} "{value}": {name} has {has}'
-        if _fits(cluster, pending, spec={**spec, "nodeSelector": changed}):
-            yield Help(kind="node", now=True, who=(name,), to=to)
+        yield from _edited(cluster, pending, name, to, (edit,))
     elif not other:
-        affinity = {k: v for k, v in (spec.get("affinity") or {}).items() if k != "nodeAffinity"}
-        if _fits(cluster, pending, spec={**spec, "affinity": affinity}):
-            to = f"change the pod's node affinity: {name} has the devices"
-            yield Help(kind="node", now=True, who=(name,), to=to)
+        edits = ({"op": "remove", "path": "/spec/affinity/nodeAffinity"},)
+        to = f"change the pod's node affinity: {name} has the devices"
+        yield from _edited(cluster, pending, name, to, edits)
 
 
 def _request_helps(cluster: Snapshot, pending: Pending, name: str) -> Iterator[Help]:
     """Yield with how much the pod would do."""
     for resource, needed, free in cluster.shortages(pending, name):
-        if free <= 0:
-            continue
-        spec = {**spec_of(pending.pod), **_asking_less(pending.pod, resource, needed - free)}
-        if _fits(cluster, pending, spec=spec):
+        edit = _asking_less(pending.pod, resource, needed - free)
+        if free > 0 and edit is not None:
             to = f"{amount_of(resource, free)} {resource} or less"
-            yield Help(kind="value", now=True, who=(name,), to=to)
+            yield from _edited(cluster, pending, name, to, (edit,), kind="value")
 
 
-def _asking_less(pod: JsonObject, resource: str, less: int) -> JsonDict:
-    """Return the containers of a pod, the one that asks for most asking for less of a resource."""
-    spec = spec_of(pod)
-    containers = [dict(each) for each in spec.get("containers") or ()]
+def _asking_less(pod: JsonObject, resource: str, less: int) -> JsonObject | None:
+    """Return an edit by which the container that asks for most asks for less of a resource."""
+    containers = spec_of(pod).get("containers") or ()
     asked = [
         base_units(resource, requested(each.get("resources")).get(resource, "0"))
         for each in containers
     ]
     if not asked or max(asked) < less:
-        return {}
+        return None
     most = asked.index(max(asked))
     amount = amount_of(resource, asked[most] - less)
     resources = containers[most].get("resources") or {}
-    containers[most]["resources"] = {
-        **resources,
-        "requests": {**(resources.get("requests") or {}), resource: amount},
-        "limits": {k: v for k, v in (resources.get("limits") or {}).items() if k != resource},
-    }
-    return {"containers": containers}
+    limits = dict(resources.get("limits") or {})
+    if resource in limits:
+        limits[resource] = amount
+    changed = {**resources, "requests": {**(resources.get("requests") or {}), resource: amount}}
+    changed |= {"limits": limits} if limits else {}
+    return {"op": "add", "path": f"/spec/containers/{most}/resources", "value": changed}
+
+
+def _edited(
+    cluster: Snapshot,
+    pending: Pending,
+    name: str,
+    to: str,
+    edits: tuple[JsonObject, ...],
+    *,
+    kind: Literal["node", "value"] = "node",
+) -> Iterator[Help]:
+    """Yield a help that edits the pod to go to a node, if the pod then fits."""
+    pod = json_patch(pending.pod, [dict(each) for each in edits])
+    if _fits(cluster, pending, spec=spec_of(pod)):
+        mark = MarkedField(owner=("pod", f"{pending.namespace}/{pending.name}"), field="spec")
+        yield Help(kind=kind, now=True, who=(name,), to=to, mark=mark, edits=edits)
 
 
 def _fits(
@@ -252,18 +264,42 @@ def _fits(
 
 
 def _rule_helps(cluster: Snapshot, pending: Pending, names: Sequence[str]) -> Iterator[Help]:
-    """Yield what helps against a rule about other pods on some nodes: each remedy was tried."""
+    """Yield what helps against a rule about other pods on some nodes: each was tried."""
     told = [
         each
         for name in names[:MOST_TOLD]
         if (each := told_rule(cluster, pending, name)) is not None
     ]
-    single = dict.fromkeys(f"pod {each.blockers[0]}" for each in told if len(each.blockers) == 1)
-    several = [each.blockers for each in told if len(each.blockers) > 1]
+    ending = [
+        each.blockers for each in told if each.blockers and fits_without(cluster, pending, each)
+    ]
+    single = dict.fromkeys(f"pod {each[0]}" for each in ending if len(each) == 1)
+    several = [each for each in ending if len(each) > 1]
     if single:
         yield Help(kind="wait", now=True, who=tuple(single), number=len(single), note="any")
     elif several:
         who = tuple(f"pod {each}" for each in min(several, key=len))
         yield Help(kind="wait", now=True, who=who, number=len(who), note="all")
-    for text in told[0].remedies if told else ():
-        yield Help(kind="node", now=True, who=(names[0],), to=text)
+    for remedy in told[0].remedies if told else ():
+        yield from _edited(cluster, pending, names[0], remedy.text, remedy.edits)
+
+
+def fits_without(cluster: Snapshot, pending: Pending, broken: BrokenRule) -> bool:
+    """Return whether a pod fits once the pods that are in its way have ended."""
+    model, ending = cluster.model, set(broken.blockers)
+    gone = [uid for uid, each in model.running.items() if str(each.pod.key) in ending]
+    with model.tentatively():
+        for uid in gone:
+            model.take_away(uid)
+        return isinstance(cluster.decide(pending), PodPlacement)
+
+
+def takes_another(cluster: Snapshot, pending: Pending, like: str) -> bool:
+    """Return whether a new node like another one would be one that the pod may use."""
+    model, name = cluster.model, f"{like}-another"
+    node = cluster.nodes[like]
+    labels = {**labels_of(node), HOSTNAME: name}
+    metadata = {**node["metadata"], "name": name, "labels": labels}
+    with model.tentatively():
+        model.put_node(model.objects.with_room({**node, "metadata": metadata}, cluster.provided))
+        return not cluster.unfit_nodes(pending, name)

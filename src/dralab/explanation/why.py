@@ -30,7 +30,14 @@ from dralab.explanation.names import listed, shortened, similar
 from dralab.explanation.questions import FleetQuestions
 from dralab.explanation.structured import structured
 from dralab.explanation.text import EVENT_BYTES, Names, ObjectFields, Spots, brief, page
-from dralab.explanation.unfit import OF_NODES, Unfit, nearest, node_helps, nodes_unfit
+from dralab.explanation.unfit import (
+    OF_NODES,
+    Unfit,
+    nearest,
+    node_helps,
+    nodes_unfit,
+    takes_another,
+)
 from dralab.objects.claims import consumers_of, pod_claims
 from dralab.objects.extended_resources import SYNTHETIC
 from dralab.objects.metadata import spec_of, status_of
@@ -109,10 +116,14 @@ def why(
     diagnosis = _diagnosis(cluster, pending, node)
     if diagnosis is None:
         return None
-    if pending.allocated:
-        # A new node has not the devices that the pod holds already.
-        kept = tuple(each for each in diagnosis.helps if each.kind != "add")
-        diagnosis = replace(diagnosis, helps=kept)
+    # A new node has not the devices that the pod holds already, and the pod must select it.
+    kept = tuple(
+        each
+        for each in diagnosis.helps
+        if each.kind != "add"
+        or not (pending.allocated or (each.note and not takes_another(cluster, pending, each.note)))
+    )
+    diagnosis = replace(diagnosis, helps=kept)
     more = [] if node else [move_for(cluster, pending, diagnosis.helps)]
     more.append(preemption_for(cluster, pending, diagnosis.helps))
     if found := [each for each in more if each is not None]:

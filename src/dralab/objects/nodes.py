@@ -8,6 +8,7 @@ from dralab.values import labels
 from dralab.values.json_types import JsonObject
 
 PODS: Final = "pods"
+HOSTNAME: Final = "kubernetes.io/hostname"
 
 
 def is_unschedulable(node: JsonObject) -> bool:

@@ -14,6 +14,7 @@ from typing import Final, Protocol
 
 import numpy as np
 
+from dralab.objects.nodes import HOSTNAME
 from dralab.scheduling.node_rules import NodeRules
 from dralab.scheduling.nodes import Mask, NodeTable, Numbers, Scores
 from dralab.scheduling.pods import PodInfo, SpreadRule
@@ -25,7 +26,6 @@ DEVICES_WEIGHT: Final = 2
 MIB: Final = 1024 * 1024
 SMALL_IMAGES: Final = 23 * MIB
 BIG_IMAGES: Final = 1000 * MIB
-HOSTNAME: Final = "kubernetes.io/hostname"
 
 
 class ScoredNodes(Protocol):

@@ -1,0 +1,57 @@
+"""Each help that is said to be enough is carried out on the objects: then the pod fits."""
+
+from collections import Counter
+from collections.abc import Iterable
+
+import pytest
+
+import remedies
+from clusters import random_cluster
+from ourverdicts import is_tried
+from stockverdicts import as_stored
+
+# Of a gang several pods have to be helped.
+LEFT_OUT = frozenset({"group"})
+# Told without saying how each part is done.
+PROSE = {"several"}
+
+
+def applied(seeds: Iterable[int]) -> tuple[Counter[str], list[str]]:
+    """Carry out the helps of all waiting pods: how many of each kind, and which did not help."""
+    counted: Counter[str] = Counter()
+    failing: list[str] = []
+    for seed in seeds:
+        cluster = random_cluster(seed, without=LEFT_OUT)
+        for pod in cluster.waiting():
+            name = pod["metadata"]["name"]
+            objects = [as_stored(item) for item in cluster.alone(name)]
+            told = remedies.explained(objects, name) if is_tried(pod) else None
+            if told is None or told["fits"]:
+                continue
+            counted["pods"] += 1
+            for help_ in told["helps"]:
+                if not help_["fitsNow"]:
+                    counted["later"] += 1
+                    continue
+                for what, model in remedies.after(objects, help_):
+                    counted[help_["kind"]] += 1
+                    if not remedies.fits(model, name):
+                        failing.append(f"cluster {seed}, {name}, {told['code']}: {what}")
+    return counted, failing
+
+
+@pytest.mark.thorough
+def test_helps_of_some_clusters_help():
+    counted, failing = applied((*range(0, 60, 2), 144, 146, 240))
+    assert not failing, failing
+    assert {"wait", "node", "drop", "add"} <= counted.keys()
+
+
+@pytest.mark.conformance
+def test_helps_of_many_clusters_help():
+    counted, failing = applied(range(2400))
+    assert not failing, failing
+    assert counted["pods"] > 2000
+    assert {"wait", "node", "value", "count", "drop", "move", "preempt", "spelling", "tolerate",
+            "add"} <= counted.keys()  # fmt: skip
+    assert not counted.keys() & PROSE
