@@ -8,7 +8,7 @@ simulated week. `binding` may wait for a network and is offloaded; its outcome c
 event.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -23,21 +23,19 @@ from dralab.objects.metadata import NamespacedName, key_of, labels_of, uid_of
 from dralab.runtime import resources
 from dralab.runtime.manager import Manager
 from dralab.scheduler import binding, withdrawal
+from dralab.scheduler.attempts import Attempts
 from dralab.scheduler.binder import Binder
 from dralab.scheduler.cluster_events import ClusterEvents
 from dralab.scheduler.pod_reports import PodReports
 from dralab.scheduler.queue import QueuedPod, SchedulingQueue
-from dralab.scheduler.queueing_hints import is_given_up
 from dralab.scheduler.waiting_pods import WaitingPods
-from dralab.scheduling import gangs
 from dralab.scheduling.cycle import ranked, schedule
-from dralab.scheduling.demands import BlockedPod, DemandReader
+from dralab.scheduling.demands import DemandReader
 from dralab.scheduling.devices import ClusterDevices
 from dralab.scheduling.nodes import NodeTable
 from dralab.scheduling.pods import DEFAULT_SCHEDULER, PodInfo, pod_info
-from dralab.scheduling.preemption import eviction_for
-from dralab.scheduling.reasons import CLAIM_NOT_CREATED, ClusterChange
-from dralab.scheduling.state import ClusterState, NominatedPod, PodPlacement, Refusal
+from dralab.scheduling.reasons import ClusterChange
+from dralab.scheduling.state import ClusterState, PodPlacement, Refusal
 from dralab.scheduling.volumes import Volumes
 from dralab.values import labels
 from dralab.values.json_types import JsonDict
@@ -47,10 +45,6 @@ EARLY: Final = SECOND  # a pod's claims may come so much later than the pod
 FLUSH_PERIOD: Final = 30 * SECOND
 
 Explain = Callable[[Refusal, ClusterState], str]
-
-
-def _awaits_its_claim(refusal: Refusal) -> bool:
-    return refusal.blocked is not None and refusal.blocked.rule is CLAIM_NOT_CREATED
 
 
 def briefly(refusal: Refusal, state: ClusterState) -> str:  # noqa: ARG001 - the seam's shape
@@ -104,6 +98,7 @@ class Scheduler:
         self._leads = True
         self._may_act: Callable[[], bool] = _always
         self._waiting = WaitingPods(self.queue, self.info, self.wake)
+        self._attempts = Attempts(self.state, self._waiting, self)
         self._alone = alone
         self._binder = Binder(
             manager, devices, self._pods, self._reports, self, name=name, alone=alone
@@ -179,71 +174,25 @@ class Scheduler:
 
     def _next(self) -> None:
         self._scheduled = False
-        if not (self.leads and self.manager.ready):
-            return
-        item = self.queue.pop()
-        if item is None:
-            return
-        self._try(item)
-        self.wake()
+        if self.leads and self.manager.ready and self._attempts.next():
+            self.wake()
 
-    def _try(self, item: QueuedPod) -> None:
-        pod = item.pod
-        if not pod.group:
-            self._try_alone(item)
-            return
-        group = self._groups.get(NamespacedName(pod.key.namespace, pod.group))
-        if group is None:
-            self._refuse(item, gangs.not_found(self.state, pod))
-            return
-        least = gangs.least_members(group)
-        if least is None:
-            self._try_alone(item)
-        else:
-            self._try_gang(item, least)
+    def now(self) -> int:
+        """Return the time."""
+        return self.manager.engine.clock.now()
 
-    def _try_alone(self, item: QueuedPod) -> None:
-        found = schedule(self.state, item.pod)
-        if isinstance(found, PodPlacement):
-            self._accept(item, found)
-        else:
-            self._refuse(item, found)
+    def group(self, key: NamespacedName) -> JsonDict | None:
+        """Return a PodGroup; None if there is none of that name."""
+        return self._groups.get(key)
 
-    def _try_gang(self, item: QueuedPod, least: int) -> None:
-        pod = item.pod
-        members = [
-            other
-            for other in self._waiting.members_of(NamespacedName(pod.key.namespace, pod.group))
-            if other.pod.uid not in self.state.placed
-        ]
-        placed = gangs.placed_members(self.state, pod)
-        if len(members) + placed < least:
-            self._refuse(item, gangs.too_few(self.state, pod, least, len(members) + placed))
-            return
-        members.sort(key=lambda other: (-other.pod.priority, other.pod.created, other.pod.key))
-        need = min(len(members), max(1, least - placed))
-        result = gangs.schedule_gang(self.state, [other.pod for other in members], need)
-        chosen = {}
-        if not isinstance(result, Refusal):
-            chosen = {placement.pod.uid: placement for placement in result}
-        for other in members:
-            if isinstance(result, Refusal):
-                self.queue.take_out(other.pod.uid)
-                self._refuse(other, result, preempt=False)
-            elif (placement := chosen.get(other.pod.uid)) is not None:
-                self.queue.take_out(other.pod.uid)
-                self._accept(other, placement)
+    def budgets(self) -> Sequence[JsonDict]:
+        """Return the disruption budgets."""
+        return list(self._budgets)
 
     # --- yes
 
-    def _accept(self, item: QueuedPod, placement: PodPlacement) -> None:
-        self.state.assume_placement(placement)
-        promised = self.state.nominees.pop(placement.pod.uid, None)
-        if promised is not None and promised.node != placement.node:
-            self.changed(ClusterChange.POD_GONE)  # the room reserved for it is free
-        self.state.placed[placement.pod.uid] = placement.node
-        item.decided_at = self.manager.engine.clock.now()
-        self.queue.wake_next_like(item)
+    def place(self, item: QueuedPod, placement: PodPlacement) -> None:
+        """Have a placement written."""
         self._binder.write(item, placement)
 
     def bound(self, item: QueuedPod, placement: PodPlacement) -> None:
@@ -288,35 +237,23 @@ class Scheduler:
 
     # --- no
 
-    def _refuse(self, item: QueuedPod, refusal: Refusal, *, preempt: bool = True) -> None:
-        message = shortened(self._explain(refusal, self.state))
-        self.queue.add_unschedulable(item, refusal.lifted_by, refusal.kind)
-        pod = item.pod
-        nominated = ""
-        if preempt and not (refusal.blocked or refusal.fatal or refusal.repeated):
-            self._deallocate(pod)
-            eviction = eviction_for(self.state, pod, list(self._budgets))
-            if eviction is not None:
-                nominated = eviction.node
-                self.state.nominees[pod.uid] = NominatedPod(
-                    eviction.winner,
-                    eviction.node,
-                    frozenset(victim.uid for victim in eviction.victims),
-                    eviction.claims,
-                )
-                for victim in eviction.victims:
-                    self._evict(victim, pod, eviction.node)
-        if item.attempts == 1 and _awaits_its_claim(refusal):
-            # Its controller is about to make the claim: two writes less for most pods.
-            since = item.failed_at
+    def explain(self, refusal: Refusal) -> str:
+        """Return why a pod waits, as its condition says it."""
+        return shortened(self._explain(refusal, self.state))
 
-            def still() -> None:
-                if item.failed_at == since:
-                    self._tell(item, message)
-
-            self.manager.engine.after(EARLY, still)
-        else:
+    def refuse(self, item: QueuedPod, message: str, nominated: str, *, soon: bool) -> None:
+        """Write why a pod waits."""
+        if not soon:
             self._tell(item, message, nominated)
+            return
+        # Its controller is about to make the claim: two writes less for most pods.
+        since = item.failed_at
+
+        def still() -> None:
+            if item.failed_at == since:
+                self._tell(item, message)
+
+        self.manager.engine.after(EARLY, still)
 
     def _tell(self, item: QueuedPod, message: str, nominated: str = "") -> None:
         """Write the reason why a waiting pod has no node."""
@@ -328,17 +265,9 @@ class Scheduler:
             self._reports.unscheduled(current, "Unschedulable", message, nominated)
             self._reports.event(current, "FailedScheduling", message, warning=True)
 
-    def _deallocate(self, pod: PodInfo) -> None:
-        """Give the devices of one of the pod's claims back, where they keep it from every node.
-
-        As DynamicResources' PostFilter: only a claim that no other pod uses, one at a time.
-        """
-        demand = self.state.demands.demand_of(pod)
-        if isinstance(demand, BlockedPod):
-            return
-        claim = next((item.claim for item in demand.claims if is_given_up(item)), None)
-        if claim is not None:
-            self._give_back(pod, [claim], "they keep the pod from every node")
+    def give_back(self, pod: PodInfo, claims: list[JsonDict]) -> None:
+        """Have the devices of claims freed that keep a pod from every node."""
+        self._give_back(pod, claims, "they keep the pod from every node")
 
     def _give_back(self, pod: PodInfo, claims: list[JsonDict], why: str) -> None:
         client, now = self.manager.client, self.manager.now()
@@ -351,7 +280,8 @@ class Scheduler:
                 lambda: withdrawal.give_back(client, pod, claims, why, now), lambda _: None
             )
 
-    def _evict(self, victim: PodInfo, winner: PodInfo, node: str) -> None:
+    def evict(self, victim: PodInfo, winner: PodInfo, node: str) -> None:
+        """Have a pod deleted, for another one that will take its place."""
         client, now, name = self.manager.client, self.manager.now(), self.name
         self.manager.engine.offload(
             lambda: binding.evict(client, victim, name, now), lambda _: None
