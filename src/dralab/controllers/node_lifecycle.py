@@ -13,7 +13,7 @@ from dralab.objects.conditions import condition_of, condition_status, with_condi
 from dralab.objects.metadata import NamespacedName, is_deleting, key_of, spec_of, status_of
 from dralab.objects.nodes import is_unschedulable
 from dralab.objects.pods import is_finished, is_ready
-from dralab.objects.taints import covers, taints_of
+from dralab.objects.taints import leaves_at, taints_of
 from dralab.runtime.client import amend
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import LEASES, NODES, PODS
@@ -255,28 +255,9 @@ def _wanted(node: JsonDict) -> list[tuple[str, str]]:
 
 
 def _leaves(pod: JsonDict, node: JsonDict, since: Mapping[Taint, int]) -> int | None:
-    """Return when a pod must leave a node whose taints are there since then; None: it may stay.
-
-    A pod's `tolerationSeconds` count from when both the taint and the pod are there (as in the
-    tainteviction controller): a pod that comes to a node tainted long ago has all of them.
-    """
-    came = _bound_at(pod)
-    times = []
-    for taint in _taints(node):
-        if taint.get("effect") != "NoExecute":
-            continue
-        added = max(since.get(_identity(taint), 0), came)
-        matching = [
-            toleration
-            for toleration in pod["spec"].get("tolerations") or ()
-            if covers(toleration, taint)
-        ]
-        if not matching:
-            return added
-        seconds = [item["tolerationSeconds"] for item in matching if "tolerationSeconds" in item]
-        if seconds:
-            times.append(added + max(0, min(seconds)) * SECOND)
-    return min(times, default=None)
+    """Return when a pod must leave a node whose taints are there since then; None: it may stay."""
+    taints = [(taint, since.get(_identity(taint), 0)) for taint in _taints(node)]
+    return leaves_at(pod["spec"].get("tolerations") or (), taints, _bound_at(pod))
 
 
 def _bound_at(pod: JsonDict) -> int:

@@ -427,18 +427,7 @@ class Kubelets:
         except ApiError as error:
             if error.reason != "NotFound":
                 raise
-            labels = {
-                "kubernetes.io/hostname": spec.name,
-                "kubernetes.io/os": "linux",
-                "kubernetes.io/arch": "amd64",
-                "beta.kubernetes.io/os": "linux",
-                "beta.kubernetes.io/arch": "amd64",
-                **spec.labels,
-            }
-            metadata = {"name": spec.name, "labels": labels, "annotations": dict(spec.annotations)}
-            taints = {"taints": [dict(taint) for taint in spec.taints]} if spec.taints else {}
-            body = {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": taints}
-            node = client.create(NODES, body)
+            node = client.create(NODES, spec.node())
             if self.leases:
                 self.manager.engine.after(ALONE_AFTER, partial(self._untaint, spec.name))
         if kubelet.network is not None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,3 +26,17 @@ class NodeSpec:
             "memory": self.memory,
             "pods": self.pods,
         }
+
+    def node(self) -> dict[str, Any]:
+        """Return the Node that its kubelet creates, if there is none of that name."""
+        labels = {
+            "kubernetes.io/hostname": self.name,
+            "kubernetes.io/os": "linux",
+            "kubernetes.io/arch": "amd64",
+            "beta.kubernetes.io/os": "linux",
+            "beta.kubernetes.io/arch": "amd64",
+            **self.labels,
+        }
+        metadata = {"name": self.name, "labels": labels, "annotations": dict(self.annotations)}
+        taints = {"taints": [dict(taint) for taint in self.taints]} if self.taints else {}
+        return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": taints}

@@ -37,6 +37,12 @@ def lacks_amounts(status: JsonObject) -> bool:
     return not (status.get("capacity") or {}).keys() <= (status.get("allocatable") or {}).keys()
 
 
+def allocatable_of(status: JsonObject, amounts: Mapping[str, str]) -> dict[str, str]:
+    """Return what a node offers to pods; amounts that its status states already stay."""
+    stated = (status.get("capacity") or {}, status.get("allocatable") or {})
+    return {**amounts, **stated[0], **stated[1]}
+
+
 def status_of_node(
     node: JsonDict,
     amounts: Mapping[str, str],
@@ -66,11 +72,7 @@ def status_of_node(
     return {
         **held,
         "capacity": {**amounts, **(held.get("capacity") or {})},
-        "allocatable": {
-            **amounts,
-            **(held.get("capacity") or {}),
-            **(held.get("allocatable") or {}),
-        },
+        "allocatable": allocatable_of(held, amounts),
         "conditions": listed,
         "addresses": [
             {"type": "InternalIP", "address": ip},

@@ -8,6 +8,7 @@ gate `TaintTolerationComparisonOperators` is on; all later code honours it.
 from collections.abc import Container, Iterable, Sequence
 from typing import Final
 
+from dralab.kernel.clock import SECOND
 from dralab.objects.metadata import spec_of
 from dralab.values.json_types import JsonObject
 from dralab.values.quantity import is_decimal_integer
@@ -78,6 +79,28 @@ def untolerated(
         if taint.get("effect") in effects and not tolerates(tolerations, taint):
             return taint
     return None
+
+
+def leaves_at(
+    tolerations: Sequence[JsonObject], taints: Iterable[tuple[JsonObject, int]], came: int
+) -> int | None:
+    """Return when a pod must leave a node with such taints, each since a time; None: it may stay.
+
+    `tolerationSeconds` count from when both the taint and the pod are there, in nanoseconds (as in
+    the tainteviction controller): a pod that comes to a node tainted long ago has all of them.
+    """
+    times = []
+    for taint, since in taints:
+        if taint.get("effect") != NO_EXECUTE:
+            continue
+        added = max(since, came)
+        matching = [toleration for toleration in tolerations if covers(toleration, taint)]
+        if not matching:
+            return added
+        seconds = [item["tolerationSeconds"] for item in matching if "tolerationSeconds" in item]
+        if seconds:
+            times.append(added + max(0, min(seconds)) * SECOND)
+    return min(times, default=None)
 
 
 def _compares(operator: str, bound: str, value: str) -> bool:

@@ -157,9 +157,9 @@ class ClusterEvents:
         if uid in self.state.placed:
             return
         if old is None or old["spec"].get("nodeName"):
-            self._waiting.queue.add_pod(self._waiting.follow_pod(new))
+            self._waiting.queue.add_pod(self._waiting.follow(self._loop.info(new)))
         elif matters(old, new):
-            self._waiting.queue.update_pod(self._waiting.follow_pod(new))
+            self._waiting.queue.update_pod(self._waiting.follow(self._loop.info(new)))
         else:
             return
         if self._loop.leads and new["spec"].get("schedulingGates"):

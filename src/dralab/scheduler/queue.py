@@ -191,12 +191,10 @@ class SchedulingQueue:
 
     def wake_pods(self, uids: Iterable[str]) -> int:
         """Let these very pods be retried, if they wait; return how many do."""
-        moved = 0
-        for uid in sorted(uids):
-            if self._where.get(uid) == "unschedulable":
-                self._requeue(self._pods[uid])
-                moved += 1
-        return moved
+        waiting = [self._pods[uid] for uid in uids if self._where.get(uid) == "unschedulable"]
+        for item in sorted(waiting, key=lambda item: (*item.order, item.pod.uid)):
+            self._requeue(item)
+        return len(waiting)
 
     def wake_overdue(self) -> int:
         """Let pods be retried that have waited for long, whatever they await."""

@@ -18,6 +18,7 @@ from dralab.allocation.allocator import DEFAULT_BUDGET
 from dralab.api.status import ApiError
 from dralab.explanation.refusals import ReasonWriter
 from dralab.kernel.clock import SECOND
+from dralab.kernel.events import DECIDING
 from dralab.objects.event_texts import shortened
 from dralab.objects.metadata import NamespacedName, key_of, labels_of, uid_of
 from dralab.runtime import resources
@@ -97,7 +98,7 @@ class Scheduler:
         # Without the lease it only watches, and leaves all pods to the leader.
         self._leads = True
         self._may_act: Callable[[], bool] = _always
-        self._waiting = WaitingPods(self.queue, self.info, self.wake)
+        self._waiting = WaitingPods(self.queue, self.wake)
         self._attempts = Attempts(self.state, self._waiting, self)
         self._alone = alone
         self._binder = Binder(
@@ -170,7 +171,8 @@ class Scheduler:
         """Try the next pod soon."""
         if not self._scheduled and self.leads and self.manager.ready:
             self._scheduled = True
-            self.manager.engine.soon(self._next)
+            # Simulated time stands still while a cluster reacts: it is settled before a decision.
+            self.manager.engine.after(0, self._next, priority=DECIDING)
 
     def _next(self) -> None:
         self._scheduled = False
@@ -230,7 +232,7 @@ class Scheduler:
         self._reports.event(pod.obj, "FailedScheduling", str(error), warning=True)
         latest = self._pods.get(pod.key)
         if latest is not None and uid_of(latest) == pod.uid:
-            item.pod = self._waiting.follow_pod(latest)
+            item.pod = self._waiting.follow(self.info(latest))
         self.queue.put_back(item)
         if self.queue.get(pod.uid) is not None:
             self.manager.engine.at(item.backoff_ends(), self.wake)

@@ -6,28 +6,23 @@ from dralab.objects.claims import claim_names
 from dralab.objects.metadata import NamespacedName
 from dralab.scheduler.queue import QueuedPod, SchedulingQueue
 from dralab.scheduling.pods import PodInfo
-from dralab.values.json_types import JsonDict
 
 
 class WaitingPods:
     """The queue, and who in it waits for a claim or with a pod group.
 
-    `info` reads a pod; `wake` is called when some pod may be tried.
+    `wake` is called when some pod may be tried.
     """
 
-    def __init__(
-        self, queue: SchedulingQueue, info: Callable[[JsonDict], PodInfo], wake: Callable[[], None]
-    ) -> None:
+    def __init__(self, queue: SchedulingQueue, wake: Callable[[], None]) -> None:
         self.queue = queue
-        self._info = info
         self._wake = wake
         self._by_claim: dict[NamespacedName, set[str]] = {}
         self._by_group: dict[NamespacedName, set[str]] = {}
 
-    def follow_pod(self, obj: JsonDict) -> PodInfo:
-        """Return a waiting pod, having noted whose news it must hear."""
-        pod = self._info(obj)
-        for name in claim_names(obj):
+    def follow(self, pod: PodInfo) -> PodInfo:
+        """Note whose news a waiting pod must hear; return it."""
+        for name in claim_names(pod.obj):
             self._by_claim.setdefault(NamespacedName(pod.key.namespace, name), set()).add(pod.uid)
         if pod.group:
             self._by_group.setdefault(NamespacedName(pod.key.namespace, pod.group), set()).add(

@@ -141,12 +141,16 @@ class NodePorts:
         free = np.ones(state.table.size, dtype=bool)
         for row, taken in state.table.ports_taken().items():
             free[row] = not _collides(pod, taken)
+        for row, others in _promises(state, pod):
+            free[row] &= not _collides(pod, (port for each in others for port in each.ports))
         return Judgement(free, lambda _: (Reason(PORT_TAKEN),))
 
     def at(self, state: ClusterState, pod: PodInfo, demand: PodDemand, row: int) -> Reasons:  # noqa: ARG002
         """Return that a port is taken."""
-        taken = state.table.ports_taken().get(row)
-        return (Reason(PORT_TAKEN),) if taken and _collides(pod, taken) else ()
+        taken = [*state.table.ports_taken().get(row, ())]
+        for other in promised(state, pod, state.table.names[row]) if pod.ports else ():
+            taken += other.ports
+        return (Reason(PORT_TAKEN),) if _collides(pod, taken) else ()
 
 
 class NodeResourcesFit:
@@ -183,14 +187,18 @@ class ByRules:
     def judged(self, state: ClusterState, pod: PodInfo, demand: PodDemand) -> Judgement | None:
         """Return the nodes that every rule leaves; None without rules."""
         rules = self.rules(state, pod, demand)
-        if not rules:
+        beside = dict(self._beside_nominated(state, pod, demand)) if self.by_pods else {}
+        if not rules and not any(beside.values()):
             return None
-        mask = rules[0][1].copy()
-        for _, left in rules[1:]:
+        mask = state.table.live.copy()
+        for _, left in rules:
             mask &= left
+        for row, others in beside.items():
+            mask[row] &= all(left[row] for _, left in others)
 
         def why(row: int) -> Reasons:
-            return tuple(reason for reason, left in rules if not left[row])[:1]
+            all_rules = (*rules, *beside.get(row, ()))
+            return tuple(reason for reason, left in all_rules if not left[row])[:1]
 
         return Judgement(mask, why)
 
@@ -198,6 +206,14 @@ class ByRules:
         """Return the first rule that fails."""
         found = self.judged(state, pod, demand)
         return () if found is None or found.mask[row] else found.why(row)
+
+    def _beside_nominated(
+        self, state: ClusterState, pod: PodInfo, demand: PodDemand
+    ) -> Iterator[tuple[int, Sequence[tuple[Reason, Mask]]]]:
+        """Yield rows that were promised to others, with the rules once these are there."""
+        for row, others in _promises(state, pod):
+            with _beside(state.table, row, others):
+                yield row, self.rules(state, pod, demand)
 
 
 class DynamicResources:

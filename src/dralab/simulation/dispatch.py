@@ -8,13 +8,14 @@ from dralab.simulation.engines import unsupported
 from dralab.simulation.engines.batch import run as batch
 from dralab.simulation.engines.cluster.run import ClusterRun
 from dralab.simulation.engines.external.run import ExternalRun
+from dralab.simulation.engines.fast.run import FastRun
 from dralab.simulation.engines.gpu.run import GpuRun
 from dralab.simulation.engines.scenario_run import ScenarioRun
 from dralab.simulation.engines.ticks.run import TickRun
 from dralab.simulation.reproductions.fgd.run import PlacementRun
 from dralab.simulation.results.result import Result
 from dralab.simulation.scenario.scenario import Scenario
-from dralab.simulation.scenario.schedulers import EXTERNAL, OWN, TICKS
+from dralab.simulation.scenario.schedulers import EXTERNAL, FAST, OWN, TICKS
 
 
 def measured(scenario: Scenario, result: Result) -> Result:
@@ -53,6 +54,8 @@ def begin(
         return PlacementRun(scenario, resume)
     if scenario.scheduler == OWN:
         return ClusterRun(scenario) if resume is None else ClusterRun.resumed(scenario, resume)
+    if scenario.scheduler == FAST:
+        return FastRun(scenario, resume)
     if scenario.scheduler == EXTERNAL:
         return ExternalRun(scenario, resume, command=command, say=say)
     if scenario.scheduler in TICKS:

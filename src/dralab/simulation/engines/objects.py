@@ -117,6 +117,8 @@ def pod(spec: Pod, scheduler: str, *, claim: str = "") -> JsonDict:
         body["affinity"] = {"nodeAffinity": wanted}
     if selector:
         body["nodeSelector"] = selector
+    if spec.priority:
+        body["priorityClassName"] = priority_class_name(spec.priority)
     metadata = {"name": spec.name, "namespace": spec.namespace}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": body}
 

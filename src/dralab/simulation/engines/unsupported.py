@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from dralab.drivers.catalog import DRIVERS
 from dralab.objects.metadata import spec_of
 from dralab.objects.requests import requested
 from dralab.simulation.errors import InputError
@@ -16,6 +17,7 @@ from dralab.simulation.lifecycle.model import Pod, RunConditions
 from dralab.simulation.scenario.fleet import ScenarioFleet
 from dralab.simulation.scenario.scenario import Scenario
 from dralab.simulation.scenario.workload import ScenarioWorkload
+from dralab.values.json_types import JsonDict
 
 INSTEAD: Final = "`--scheduler dralab` supports it"
 # Fields of a pod that decide where it may run, or what it costs, and that only a cluster knows.
@@ -25,6 +27,14 @@ FIELDS: Final = (
 )  # fmt: skip
 # Kinds whose content the readers have made use of.
 READ: Final = frozenset({"Node", "Pod", "Job", "PriorityClass", "Namespace", "List"})
+# Kinds that make pods, change them, or say how many there may be.
+ONLY_IN_A_CLUSTER: Final = frozenset(
+    {
+        "CronJob", "DaemonSet", "Deployment", "PersistentVolume", "PersistentVolumeClaim",
+        "PodDisruptionBudget", "ReplicaSet", "ReplicationController", "ResourceQuota",
+        "StatefulSet", "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration",
+    }
+)  # fmt: skip
 KNOWN_RESOURCES: Final = frozenset({"cpu", "memory", "nvidia.com/gpu", "ephemeral-storage"})
 
 
@@ -60,6 +70,75 @@ def refuse(
         if node.drivers:
             problem = f"node {node.name} has drivers, which no built-in policy uses; {INSTEAD}"
             raise InputError(file, problem, where="fleet")
+
+
+def refuse_fast(scenario: Scenario) -> None:
+    """Raise InputError for what only a whole cluster acts out, where it affects pods."""
+    for where, what in _beyond_fast(scenario):
+        raise InputError(scenario.file, f"{what}; {INSTEAD}", where=where)
+
+
+def _beyond_fast(scenario: Scenario) -> Iterator[tuple[str, str]]:
+    """Yield where something is that the fast engine cannot act out, and what it is."""
+    fleet, work = scenario.fleet, scenario.work
+    for body in fleet.running:
+        yield "fleet", f"{_title(body)} runs already, which the fast engine cannot take over"
+    for node in fleet.nodes:
+        for name in node.drivers:
+            if name not in DRIVERS:
+                yield "fleet", f"node {node.name} has the driver {name}, whose code would not run"
+    for each in work.objects:
+        if each.body.get("kind") in {"Node", "ResourceSlice"}:
+            yield "workload", f"{_title(each.body)} belongs to the fleet, where its driver is"
+    for body in (*fleet.objects, *(dict(each.body) for each in work.objects)):
+        yield from _beyond_fast_of_object(body, scenario)
+    for fault in scenario.conditions.faults:
+        if fault.happens is not None:
+            yield "faults", "the fast engine calls no driver, so none can fail"
+        on_devices = fault.device or not fault.node
+        if fault.taint is not None and on_devices and fault.taint[2] == "NoExecute":
+            yield "faults", "a NoExecute taint of devices needs the controller that evicts pods"
+    for pod in scenario.pods():
+        for name in _beyond_fast_of_pod(pod):
+            yield f"workload: Pod {pod.key}", f"the fast engine does not act out {name}"
+
+
+def _beyond_fast_of_object(body: JsonDict, scenario: Scenario) -> Iterator[tuple[str, str]]:
+    kind, spec = str(body.get("kind")), spec_of(body)
+    if kind in ONLY_IN_A_CLUSTER:
+        yield "workload", f"{_title(body)} needs its controller"
+    if kind == "PodGroup" and spec.get("resourceClaims"):
+        yield "workload", f"{_title(body)} has resourceClaims of its own"
+    if kind == "ResourceSlice" and any(
+        device.get("bindingConditions") for device in spec.get("devices") or ()
+    ):
+        yield "fleet", f"{_title(body)} has devices with bindingConditions"
+    if kind == "Job":
+        if spec.get("suspend"):
+            yield "workload", f"{_title(body)} is suspended"
+        if spec.get("completions") not in {None, spec.get("parallelism") or 1}:
+            yield "workload", f"{_title(body)} has more completions than pods at a time"
+        if scenario.conditions.life.failure:
+            yield "lifecycle", f"{_title(body)}: its controller decides when failed pods return"
+
+
+def _beyond_fast_of_pod(pod: Pod) -> Iterator[str]:
+    spec = spec_of(pod.body or {})
+    for name in ("initContainers", "activeDeadlineSeconds", "nodeName", "deviceClaims"):
+        if spec.get(name):
+            yield f"spec.{name}"
+    if any(volume.get("persistentVolumeClaim") or volume.get("ephemeral")
+           for volume in spec.get("volumes") or ()):  # fmt: skip
+        yield "persistent volumes"
+    if pod.duration is None and any(
+        container.get("command") or container.get("args")
+        for container in spec.get("containers") or ()
+    ):
+        yield "commands: say how long it runs (simulation.dralab.dev/runs)"
+
+
+def _title(body: Mapping[str, Any]) -> str:
+    return f"{body.get('kind')} {(body.get('metadata') or {}).get('name')}"
 
 
 def notes(fleet: ScenarioFleet, work: ScenarioWorkload) -> Iterator[str]:

@@ -61,7 +61,11 @@ class LifecycleHost(Protocol[Task_contra]):
 
 
 class PodLives(Generic[Task]):
-    """All pods of a run, by their keys; `begin` is the time of the clock when the run begins."""
+    """All pods of a run, by their keys.
+
+    `fenced`: the pods of a node that goes down are evicted at once; otherwise the engine says what
+    becomes of them.
+    """
 
     def __init__(
         self,
@@ -70,6 +74,8 @@ class PodLives(Generic[Task]):
         tasks: Mapping[str, Task],
         how: RunConditions,
         stream: Stream,
+        *,
+        fenced: bool = True,
     ) -> None:
         self.site = site
         self.agenda = agenda
@@ -84,7 +90,7 @@ class PodLives(Generic[Task]):
             agenda,
             lose=site.lose,
             restore=self._restore,
-            strike=self._strike,
+            strike=self._strike if fenced else _nothing,
             at_random=how.random_faults,
             stream=stream,
         )
@@ -92,10 +98,10 @@ class PodLives(Generic[Task]):
         agenda.methods |= {"arrive": self._arrive, "stage": self._stage_over}
 
     def plan(self, nodes: Iterable[str], begin: int = 0) -> None:
-        """Schedule all arrivals and outages."""
+        """Schedule all arrivals and outages; `begin` is the time at which the run begins."""
         for key, task in sorted(self.tasks.items(), key=lambda item: item[1].pod.arrives):
             self.agenda.schedule(begin + task.pod.arrives, BEGINNING, "arrive", key)
-        self.faults.plan(self.how.faults, begin)
+        self.faults.plan((fault for fault in self.how.faults if fault.is_outage), begin)
         self.faults.plan_random(nodes)
 
     @property
@@ -113,11 +119,12 @@ class PodLives(Generic[Task]):
         self.site.submit(task)
         self.site.changed()
 
-    def bind(self, task: Task, node: str) -> None:
-        """Begin a pod's life on a node."""
+    def bind(self, task: Task, node: str, *, silent: bool = False) -> None:
+        """Begin a pod's life on a node; on a `silent` one it begins with `resume`."""
         task.bind(node, self.agenda.now())
         self.running[task.pod.key] = task
-        self._live(task, 0)
+        if not silent:
+            self._live(task, 0)
 
     def _live(self, task: Task, first: int) -> None:
         """Go through the stages of a life, up to the next one that takes time."""
@@ -161,6 +168,7 @@ class PodLives(Generic[Task]):
                 self.site.start(task)
             case "end":
                 task.end(self.agenda.now(), failed=task.fails)
+                task.failures += task.fails
             case "leave":
                 self.leave(task)
             case _:
@@ -169,7 +177,7 @@ class PodLives(Generic[Task]):
     def leave(self, task: Task) -> None:
         """Free what a pod held that has run; one that failed may be retried."""
         self._release(task)
-        again = task.attempts <= self.retries and self.site.comes_again(task)
+        again = task.failures <= self.retries and self.site.comes_again(task)
         if task.state == "Failed" and again:
             self.try_again(task, task.reason)
         else:
@@ -193,14 +201,30 @@ class PodLives(Generic[Task]):
         """End a pod before its time; as the pod of a job it comes again, and waits."""
         self.agenda.cancel(task.next)
         self._release(task)
-        task.evictions += 1
-        self.evictions += 1
+        if not task.lost:
+            self._count_loss(task)
         if self.site.comes_again(task):
             self.try_again(task, reason)
             return
         task.state, task.ended, task.reason = "Failed", self.agenda.now(), reason
         self.site.withdraw(task)
         self.over += 1
+
+    def interrupt(self, task: Task, reason: str) -> None:
+        """Stop a pod without an end: it is on its node, and does nothing there."""
+        self.agenda.cancel(task.next)
+        task.state, task.next, task.started, task.ended = "Bound", None, None, None
+        task.lost, task.reason = True, reason
+        self._count_loss(task)
+
+    def resume(self, task: Task) -> None:
+        """Let a pod that was stopped begin its life on its node once more."""
+        task.lost = False
+        self._live(task, 0)
+
+    def _count_loss(self, task: Task) -> None:
+        task.evictions += 1
+        self.evictions += 1
 
     def _release(self, task: Task) -> None:
         task.next = None
@@ -220,3 +244,7 @@ class PodLives(Generic[Task]):
     def _restore(self, name: str) -> None:
         self.site.restore(name)
         self.site.changed()
+
+
+def _nothing(name: str) -> None:
+    """Do nothing when an outage begins."""

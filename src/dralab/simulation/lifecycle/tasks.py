@@ -41,8 +41,9 @@ class TaskRecord:
     """A pod's record; times are those of the engine's clock.
 
     `number` is its place among all pods. `attempts` counts how often it was bound. `reason` says
-    why it waits, or why it failed. While it is on a node, `stage` is the stage of its life that
-    lasts, `next` the event that ends it, and `fails` whether its run will fail.
+    why it waits, or why it failed; `failures` counts how often it did. While it is on a node,
+    `stage` is the stage of its life that lasts, `next` the event that ends it, and `fails` whether
+    its run will fail; `lost` is whether its run was lost with its node and has not begun anew.
     """
 
     pod: Pod
@@ -55,15 +56,18 @@ class TaskRecord:
     node: str = ""
     reason: str = ""
     attempts: int = 0
+    failures: int = 0
     evictions: int = 0
     stage: int = 0
     fails: bool = False
+    lost: bool = False
     next: Event | None = field(default=None, compare=False)
 
     def bind(self, node: str, now: int) -> None:
         """Record its binding."""
         self.state, self.node, self.bound, self.reason = "Bound", node, now, ""
         self.attempts += 1
+        self.lost = False
 
     def start(self, now: int) -> None:
         """Record its start."""

@@ -21,7 +21,14 @@ from dralab.simulation.scenario import custom, fleet, workload
 from dralab.simulation.scenario.fields import Fields
 from dralab.simulation.scenario.fields import load as load_fields
 from dralab.simulation.scenario.fleet import ScenarioFleet
-from dralab.simulation.scenario.schedulers import BUILT_IN, EXTERNAL, JOBS, OWN, TICKS
+from dralab.simulation.scenario.schedulers import (
+    BUILT_IN,
+    EXTERNAL,
+    FAST,
+    JOBS,
+    OWN,
+    TICKS,
+)
 from dralab.simulation.scenario.workload import ScenarioWorkload
 
 PICTURES: Final = ("png", "svg")
@@ -99,7 +106,7 @@ def load(
             known = ", ".join([*BUILT_IN, EXTERNAL, "file.py:Class"])
             raise fields.error("scheduler", f"{chosen!r} is not one of {known}")
         custom.check(chosen, path)
-    if blocking and chosen in {EXTERNAL, OWN, *TICKS}:
+    if blocking and chosen in {EXTERNAL, FAST, OWN, *TICKS}:
         raise fields.error(
             "scheduler", f"{chosen} has its own order: strict_order is for built-in policies"
         )

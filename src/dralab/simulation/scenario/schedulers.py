@@ -15,9 +15,11 @@ ALLOCATION_PREFIX: Final = "allocation:"
 ALLOCATION: Final = tuple(f"{ALLOCATION_PREFIX}{name}" for name in ALLOCATION_POLICIES)
 # The scheduler of `dralab up`: `engines.cluster`.
 OWN: Final = "dralab"
+# The same scheduler without a cluster around it: `engines.fast`.
+FAST: Final = "dralab-fast"
 # Schedulers of others: `engines.external`.
 EXTERNAL: Final = "external"
 # k8s-cluster-simulator's, without and with preemption: `engines.ticks`.
 TICKS_PREEMPTION: Final = "ticks-preemption"
 TICKS: Final = ("ticks", TICKS_PREEMPTION)
-BUILT_IN: Final = (*JOBS, *PODS, *ALLOCATION, *TICKS, OWN)
+BUILT_IN: Final = (*JOBS, *PODS, *ALLOCATION, *TICKS, FAST, OWN)

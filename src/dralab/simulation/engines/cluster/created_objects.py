@@ -49,8 +49,11 @@ class CreatedObjects:
         names = self._drivers.get(node, set()) | self._drivers.get("", set())
         return [ManifestDriver(node, name) for name in sorted(names)]
 
-    def create(self, given: Mapping[str, Any], pods: Sequence[Pod] = ()) -> None:
-        """Create an object; ApiError: the server refuses it. The pods of a Job get its run time."""
+    def create(self, given: Mapping[str, Any], pods: Sequence[Pod] = ()) -> JsonDict:
+        """Create an object, and return it as it is stored. ApiError: the server refuses it.
+
+        The pods of a Job get its run time.
+        """
         body: JsonDict = copy.deepcopy(dict(given))
         kind = str(body.get("kind", ""))
         resource = objects.resource_of(body, self.cluster.server.resources.kinds)
@@ -65,7 +68,7 @@ class CreatedObjects:
             self._job(body, next((pod for pod in pods if pod.owner == owner), None))
         elif kind == "ResourceSlice":
             self._slice(body)
-        self.cluster.client.create(resource, body, namespace)
+        return self.cluster.client.create(resource, body, namespace)
 
     @staticmethod
     def _node(body: JsonDict) -> None:

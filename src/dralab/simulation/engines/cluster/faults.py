@@ -93,7 +93,7 @@ class FaultInjector:
         self.lost(name)
 
     def _taint_node(self, fault: Fault) -> Callable[[], None]:
-        taint = _wire(fault)
+        taint = taint_of(fault)
 
         def change(latest: JsonDict, *, add: bool) -> bool:
             spec = latest.setdefault("spec", {})
@@ -117,18 +117,7 @@ class FaultInjector:
     def _taint_devices(self, fault: Fault) -> Callable[[], None]:
         self._rules += 1
         name = f"fault-{self._rules}"
-        selector = {
-            key: value
-            for key, value in (
-                ("driver", fault.driver), ("pool", fault.node), ("device", fault.device),
-            )
-            if value
-        }  # fmt: skip
-        body = {
-            "metadata": {"name": name},
-            "spec": {"deviceSelector": selector, "taint": _wire(fault)},
-        }
-        self.cluster.client.create(TAINT_RULES, body)
+        self.cluster.client.create(TAINT_RULES, rule_of(fault, name))
 
         def mend() -> None:
             try:
@@ -140,6 +129,17 @@ class FaultInjector:
         return mend
 
 
-def _wire(fault: Fault) -> dict[str, str]:
+def rule_of(fault: Fault, name: str) -> JsonDict:
+    """Return the rule that taints the devices of a fault."""
+    parts = {"driver": fault.driver, "pool": fault.node, "device": fault.device}
+    selector = {key: value for key, value in parts.items() if value}
+    return {
+        "metadata": {"name": name},
+        "spec": {"deviceSelector": selector, "taint": taint_of(fault)},
+    }
+
+
+def taint_of(fault: Fault) -> dict[str, str]:
+    """Return the taint of a fault."""
     key, value, effect = fault.taint or ("", "", "")
     return {"key": key, "value": value, "effect": effect}

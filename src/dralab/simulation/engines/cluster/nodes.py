@@ -47,10 +47,10 @@ class SimulatedNodes:
         self.kubelets = Kubelets(cluster.manager, containers, leases=False)
         self.kubelets.on_node = self._on_node
         self.publisher = SlicePublisher(cluster.manager)
-        self._specs = {node.name: _spec(node) for node in nodes}
+        self._specs = {node.name: node_spec(node) for node in nodes}
         self._since = cluster.now
         self._drivers = {
-            node.name: [*_gpus(node), *(make(name, node.name) for name in node.drivers)]
+            node.name: [*gpu_drivers(node), *(make(name, node.name) for name in node.drivers)]
             for node in nodes
         }
         self.plugins: dict[tuple[str, str], SimulatedPlugin] = {}
@@ -63,11 +63,7 @@ class SimulatedNodes:
     @property
     def devices(self) -> dict[str, list[str]]:
         """The names of each node's devices, in the order of its slices."""
-        return {
-            node: [d["name"] for driver in drivers for part in driver.inventory()
-                   for d in part.devices]
-            for node, drivers in self._drivers.items()
-        }  # fmt: skip
+        return {node: device_names(drivers) for node, drivers in self._drivers.items()}
 
     # --- nodes that go down and come back -----------------------------------------------------
 
@@ -116,18 +112,32 @@ class SimulatedNodes:
             kubelet.register(plugin)
 
     def _create_classes(self) -> None:
-        drivers = {d.name: d for found in self._drivers.values() for d in found}
-        made: list[JsonDict] = []
-        for name, driver in sorted(drivers.items()):
-            if name == gpu_claims.DRIVER:
-                # Pods that count GPUs get devices, too.
-                body = gpu_claims.device_class()
-                body["spec"]["extendedResourceName"] = GPU
-                made.append(body)
-            else:
-                made += classes(driver)
-        for body in made:
+        for body in driver_classes(d for found in self._drivers.values() for d in found):
             create_if_missing(self.cluster, CLASSES, body)
+
+
+def driver_classes(drivers: Iterable[Driver]) -> list[JsonDict]:
+    """Return the classes that come with drivers, each once."""
+    made: list[JsonDict] = []
+    for name, driver in sorted({driver.name: driver for driver in drivers}.items()):
+        if name == gpu_claims.DRIVER:
+            # Pods that count GPUs get devices, too.
+            body = gpu_claims.device_class()
+            body["spec"]["extendedResourceName"] = GPU
+            made.append(body)
+        else:
+            made += classes(driver)
+    return made
+
+
+def device_names(drivers: Iterable[Driver]) -> list[str]:
+    """Return the names of the devices of drivers, in the order of their slices."""
+    return [
+        device["name"]
+        for driver in drivers
+        for part in driver.inventory()
+        for device in part.devices
+    ]
 
 
 def create_if_missing(cluster: SimulatedCluster, resource: Resource, body: JsonDict) -> None:
@@ -208,7 +218,8 @@ class _SimulatedHostProcess:
         self.plugin.die()
 
 
-def _spec(node: GpuNode) -> NodeSpec:
+def node_spec(node: GpuNode) -> NodeSpec:
+    """Return what a node of a fleet is to be."""
     labels = dict(label.split("=", 1) for label in sorted(node.labels))
     if node.gpus:
         labels.setdefault(MODEL_LABEL, node.model)
@@ -222,7 +233,8 @@ def _spec(node: GpuNode) -> NodeSpec:
     )
 
 
-def _gpus(node: GpuNode) -> list[Driver]:
+def gpu_drivers(node: GpuNode) -> list[Driver]:
+    """Return the driver of a node's GPUs; none if it has none."""
     if not node.gpus:
         return []
     devices = gpu_claims.slice_of(node)["spec"]["devices"]

@@ -34,7 +34,6 @@ class ClusterTask(TaskRecord):
     devices: tuple[str, ...] = ()
     failed: bool = False
     gone: bool = False
-    failures: int = 0
     runs: int = 0
 
     @property

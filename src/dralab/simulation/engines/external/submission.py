@@ -109,10 +109,7 @@ class Submission:
             wanted = gpu_claims.claim_of(claim, pod.request, pod.namespace, shared=self.shares)
             wanted["metadata"].pop("uid", None)
             self.cluster.client.create(CLAIMS, wanted, pod.namespace)
-        body = objects.pod(pod, pod.scheduler or self.pod_options.scheduler_name, claim=claim)
-        if pod.priority:
-            body["spec"]["priorityClassName"] = objects.priority_class_name(pod.priority)
-        return body
+        return objects.pod(pod, pod.scheduler or self.pod_options.scheduler_name, claim=claim)
 
     def _given(self, pod: Pod) -> JsonDict:
         body: JsonDict = copy.deepcopy({k: v for k, v in (pod.body or {}).items() if k != "status"})

@@ -1,0 +1,126 @@
+"""The objects of a scenario as a server stores them: defaulted, admitted, or refused.
+
+Pods that differ only in their names are one kind: the server sees the first of them.
+"""
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import orjson
+
+from dralab.api.status import ApiError
+from dralab.components.control_plane import CONTROLLERS, SCHEDULER
+from dralab.components.simulated import SimulatedCluster
+from dralab.kernel.clock import SECOND
+from dralab.objects.claims import PodClaim, pod_claims
+from dralab.objects.metadata import NamespacedName, labels_of, metadata_of
+from dralab.runtime.client import Resource
+from dralab.runtime.resources import NAMESPACES, PODS
+from dralab.scheduling.pods import PodInfo, pod_info
+from dralab.simulation.engines.cluster.created_objects import CreatedObjects
+from dralab.simulation.engines.cluster.submission import TaskObjects, gangs_of
+from dralab.simulation.engines.cluster.tasks import ClusterTask
+from dralab.simulation.errors import InputError
+from dralab.simulation.lifecycle.model import Pod
+from dralab.simulation.scenario.manifests import ARRIVES, RUNS
+from dralab.simulation.scenario.scenario import Scenario
+from dralab.values import labels
+from dralab.values.json_types import JsonDict
+
+OF_ONE_POD: Final = frozenset({ARRIVES, RUNS})
+
+
+@dataclass(frozen=True, slots=True)
+class PodKind:
+    """What pods have in common that differ in name alone; `entries` are those of their claims."""
+
+    info: PodInfo
+    entries: tuple[PodClaim, ...]
+
+    def pod(self, task: ClusterTask, now: int, statuses: list[JsonDict]) -> PodInfo:
+        """Return the pod of a task; `statuses` are those of the claims made for it."""
+        first = self.info
+        metadata = {**first.obj["metadata"], "name": task.name, "uid": task.uid}
+        obj = {**first.obj, "metadata": metadata}
+        if statuses:
+            obj["status"] = {**(obj.get("status") or {}), "resourceClaimStatuses": statuses}
+        key = NamespacedName(first.key.namespace, task.name)
+        return replace(first, obj=obj, key=key, uid=task.uid, created=now - now % SECOND)
+
+
+class AdmittedObjects:
+    """A server that only stores, and what it made of the scenario's objects."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self.file = scenario.file
+        self.pods = scenario.pods()
+        self.cluster = SimulatedCluster(seed=scenario.seed, without=(SCHEDULER, CONTROLLERS))
+        self.created = CreatedObjects(self.cluster)
+        self.gangs = gangs_of(self.pods)
+        self.bodies = TaskObjects(self.cluster, self.gangs)
+        self._kinds: dict[Hashable, PodKind] = {}
+        self._texts: dict[int, bytes] = {}
+        self._stored: dict[tuple[Resource, NamespacedName], JsonDict] = {}
+
+    def create(self, body: Mapping[str, Any], where: str) -> JsonDict:
+        """Have an object stored; return it as it is stored. InputError: the server refuses it."""
+        title = f"{where}: {body.get('kind')} {metadata_of(body).get('name')}"
+        try:
+            if where == "workload":
+                self.bodies.namespace(str(metadata_of(body).get("namespace") or "default"))
+            return self.created.create(body, self.pods)
+        except ApiError as error:
+            raise InputError(self.file, error.message, where=title) from None
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            problem = f"has a field of the wrong kind: {error!r}"
+            raise InputError(self.file, problem, where=title) from None
+
+    def stored(self, resource: Resource, key: NamespacedName) -> JsonDict | None:
+        """Return an object; None if there is none of that name. It is taken never to change."""
+        found = self._stored.get((resource, key))
+        if found is None:
+            try:
+                found = self.cluster.client.get(resource, key.name, key.namespace)
+            except ApiError as error:
+                if error.reason != "NotFound":
+                    raise
+                return None
+            self._stored[resource, key] = found
+        return found
+
+    def kind_of(self, pod: Pod) -> PodKind:
+        """Return the kind of a pod. InputError: the server refuses such a pod."""
+        key = self._key(pod)
+        found = self._kinds.get(key)
+        if found is None:
+            found = self._kinds[key] = self._admit(pod)
+        return found
+
+    def _key(self, pod: Pod) -> Hashable:
+        if pod.body is None:
+            return pod.namespace, pod.request, pod.memory, pod.priority, pod.gang
+        text = self._texts.get(id(pod.body))
+        if text is None:
+            metadata = metadata_of(pod.body)
+            own = metadata.get("annotations") or {}
+            kept = {name: value for name, value in own.items() if name not in OF_ONE_POD}
+            shown = {**metadata, "name": "", "annotations": kept}
+            text = orjson.dumps({**pod.body, "metadata": shown})
+            if pod.owner:  # the pods of a Job share one object
+                self._texts[id(pod.body)] = text
+        return pod.namespace, pod.gang, pod.duration is None, text
+
+    def _admit(self, pod: Pod) -> PodKind:
+        try:
+            body = self.bodies.pod(pod, pod.name, gated=False)
+            made = self.cluster.client.create(PODS, body, pod.namespace)
+        except ApiError as error:
+            raise InputError(self.file, error.message, where=f"workload: Pod {pod.key}") from None
+        info = pod_info(made, self._select_namespaces)
+        return PodKind(info, tuple(item for item in pod_claims(made) if item.template))
+
+    def _select_namespaces(self, selector: Any) -> list[str]:
+        chosen = labels.from_mapping(selector)
+        listed = self.cluster.client.list(NAMESPACES).items
+        return [obj["metadata"]["name"] for obj in listed if chosen.accepts(labels_of(obj))]

@@ -1,0 +1,451 @@
+"""The run: pods arrive, dralab's scheduler decides, pods start, end and fail, nodes go down.
+
+Decisions are those of `scheduler.attempts` on one `ClusterState`. As in a whole cluster on a
+simulated clock, everything that an instant brings has happened before the next pod is tried.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+from dralab.components.simulated import BEGINNING as CLUSTER_BEGINS
+from dralab.components.simulated import MOMENT
+from dralab.controllers.node_lifecycle import GRACE
+from dralab.kernel.clock import SECOND, ManualClock, from_rfc3339, rfc3339
+from dralab.kernel.events import BEGINNING, DECIDING, ENDING, Event, Events
+from dralab.kernel.randomness import Randomness
+from dralab.objects.claims import results_of
+from dralab.objects.metadata import NamespacedName, key_of, spec_of
+from dralab.objects.taints import leaves_at, taints_of
+from dralab.runtime.resources import POD_GROUPS
+from dralab.scheduler.attempts import Attempts
+from dralab.scheduler.queue import QueuedPod, SchedulingQueue
+from dralab.scheduler.waiting_pods import WaitingPods
+from dralab.scheduling.pods import PodInfo
+from dralab.scheduling.reasons import ClusterChange
+from dralab.scheduling.state import ClusterState, PodPlacement, Refusal
+from dralab.scheduling.topology import is_awaited
+from dralab.simulation.engines.cluster.faults import rule_of, taint_of
+from dralab.simulation.engines.cluster.queues import AdmissionQueues
+from dralab.simulation.engines.cluster.tasks import ClusterTask, ClusterTasks
+from dralab.simulation.engines.fast.admitted import AdmittedObjects, PodKind
+from dralab.simulation.engines.fast.claim_book import ClaimBook
+from dralab.simulation.engines.objects import UNREACHABLE, taints_of_a_lost_node
+from dralab.simulation.lifecycle.agenda import Agenda
+from dralab.simulation.lifecycle.model import Fault, RunConditions
+from dralab.simulation.lifecycle.pod_lives import PodLives
+from dralab.simulation.lifecycle.quotas import Quotas
+from dralab.simulation.scenario.manifests import Arrival
+from dralab.values.json_types import JsonDict, JsonObject
+
+# A whole cluster needs so long before its run begins; times of day decide where seconds end.
+BEGIN: Final = from_rfc3339(CLUSTER_BEGINS) + MOMENT + SECOND
+GATE: Final = ("simulation.dralab.dev/quota",)
+Taint = tuple[str, str, str]
+
+
+class FastSimulation:
+    """One run. `go` may be called again where it was stopped."""
+
+    def __init__(
+        self,
+        state: ClusterState,
+        claims: ClaimBook,
+        admitted: AdmittedObjects,
+        tasks: ClusterTasks,
+        *,
+        how: RunConditions,
+        nodes: Iterable[str],
+        arrivals: Sequence[Arrival] = (),
+    ) -> None:
+        self.state = state
+        self.claims = claims
+        self.admitted = admitted
+        self.tasks = tasks
+        self.how = how
+        self.events = Events(ManualClock(BEGIN))
+        self.chance = Randomness(how.seed)
+        self.agenda = Agenda(self.events)
+        self.queue = SchedulingQueue(self.events.now)
+        self.waiting = WaitingPods(self.queue, self.wake)
+        self.attempts = Attempts(state, self.waiting, self)
+        by_key = {task.pod.key: task for task in tasks.records}
+        self.lives: PodLives[ClusterTask] = PodLives(
+            self, self.agenda, by_key, how, self.chance.stream, fenced=False
+        )
+        self.admission = AdmissionQueues(
+            Quotas(how.quotas),
+            lambda pod: admitted.gangs[pod.namespace, pod.gang],
+            self._open_gate,
+        )
+        self.steps = 0
+        self._kinds: dict[str, PodKind] = {}
+        self._placed: dict[str, PodPlacement] = {}
+        self._pods: dict[str, PodInfo] = {}
+        self._lacking: list[ClusterTask] = []
+        self._silent: dict[str, Event | None] = {}
+        self._stranded: dict[str, list[PodPlacement]] = {}
+        self._since: dict[str, dict[Taint, int]] = {}
+        self._rules = 0
+        self._woken = self._admitting = False
+        self.agenda.methods |= {"silence": self._fall_silent, "leave": self._time_to_leave}
+        # Of one instant, objects come before the pods that may name them.
+        for arrival in arrivals:
+            bring = partial(self.bring, arrival.body, "workload")
+            self.events.at(BEGIN + arrival.when, bring, priority=BEGINNING)
+        self.lives.plan(nodes, BEGIN)
+        for fault in how.faults:
+            if not fault.is_outage:
+                self.events.at(BEGIN + fault.at, partial(self._begin_fault, fault), priority=ENDING)
+
+    def bring(self, body: JsonObject, where: str) -> None:
+        """Let an object come to be, as the server stores it."""
+        made = self.admitted.create(body, where)
+        kind, name = str(made["kind"]), made["metadata"]["name"]
+        match kind:
+            case "DeviceClass":
+                self.state.demands.put_class(name, made)
+                self.state.devices.put_class(name, made)
+                self.changed(ClusterChange.DEVICES)
+            case "ResourceSlice":
+                self.state.devices.put_slice(name, made)
+                self.changed(ClusterChange.DEVICES)
+            case "DeviceTaintRule":
+                self._put_rule(name, made)
+            case "ResourceClaim":
+                self.claims.put(made)
+                self.waiting.wake_for_claim(key_of(made))
+            case "PodGroup":
+                self.waiting.wake_for_group(key_of(made))
+            case "ResourceClaimTemplate":
+                lacking, self._lacking = self._lacking, []
+                for task in lacking:
+                    self._follow_claims(task)
+            case _:
+                pass  # no scheduler reads it; admission may have
+
+    def go(
+        self,
+        progress: Callable[[int, int, int], None] | None = None,
+        stop: Callable[[], bool] | None = None,
+        steps: int | None = None,
+    ) -> bool:
+        """Run to the end; False: `stop` asked to leave off earlier, or so many steps are done."""
+        events, lives, tasks = self.events, self.lives, self.tasks
+        until = None if self.how.until is None else BEGIN + self.how.until
+        enough = len(tasks.records) if self.how.ended is None else self.how.ended
+        last = events.now()
+        while (when := events.next_time()) is not None:
+            if when != last:
+                self._sample(last)
+                last = when
+            if until is not None and when > until:
+                events.run(until)
+                break
+            # Nodes go on failing for ever; once every pod is over, nothing of interest follows.
+            if lives.finished or lives.over >= enough:
+                break
+            if steps is not None and self.steps >= steps:
+                return False
+            events.step()
+            self.steps += 1
+            if self.steps % 256 == 0:
+                if progress is not None:
+                    progress(events.now() - BEGIN, lives.over, len(tasks.records))
+                if stop is not None and stop():
+                    self._sample(events.now())
+                    return False
+        self._sample(events.now())
+        return True
+
+    def _sample(self, now: int) -> None:
+        self.tasks.over, self.tasks.evicted = self.lives.over, self.lives.evictions
+        self.tasks.sample(now - BEGIN)
+
+    # --- arrival and decision -----------------------------------------------------------------
+
+    def submit(self, task: ClusterTask) -> None:
+        """Queue a pod that arrives, or comes again."""
+        kind = self.admitted.kind_of(task.pod)
+        task.uid = f"{task.number}.{task.runs}"
+        self.tasks.by_uid[task.uid] = task
+        self.tasks.wait(task, 1)
+        self._kinds[task.uid] = kind
+        statuses = self.claims.make_for(kind, task) if kind.entries else []
+        if statuses is None:
+            self._lacking.append(task)
+        pod = kind.pod(task, self.events.now(), statuses or [])
+        if self.admission.has(task.pod):
+            self._pods[task.uid] = pod
+            pod = replace(pod, gates=(*pod.gates, *GATE))
+            self.admission.add_task(task)
+            self._admit_soon()
+        self.waiting.follow(pod)
+        self.queue.add_pod(pod)
+        if pod.group:
+            self.waiting.wake_for_group(NamespacedName(pod.key.namespace, pod.group))
+        self.wake()
+
+    def _follow_claims(self, task: ClusterTask) -> None:
+        """Make the claims that a waiting pod still lacks, if their templates are there by now."""
+        item = self.queue.get(task.uid)
+        if item is None:
+            return
+        kind = self._kinds[task.uid]
+        statuses = self.claims.make_for(kind, task)
+        if statuses is None:
+            self._lacking.append(task)
+            return
+        pod = replace(kind.pod(task, item.pod.created, statuses), gates=item.pod.gates)
+        self.waiting.follow(pod)
+        self.queue.update_pod(pod)
+        self.wake()
+
+    def _admit_soon(self) -> None:
+        if not self._admitting:
+            self._admitting = True
+            self.events.after(0, self._admit, priority=DECIDING)
+
+    def _admit(self) -> None:
+        self._admitting = False
+        self.admission.admit_ready()
+
+    def _open_gate(self, task: ClusterTask) -> None:
+        self.queue.update_pod(self._pods.pop(task.uid))
+        self.wake()
+
+    def wake(self) -> None:
+        """Try the next pod soon."""
+        if not self._woken:
+            self._woken = True
+            self.events.after(0, self._next, priority=DECIDING)
+
+    def _next(self) -> None:
+        self._woken = False
+        if self.attempts.next():
+            self.wake()
+
+    def changed(
+        self,
+        change: ClusterChange = ClusterChange.NOTHING,
+        helps: Callable[[PodInfo], bool] | None = None,
+    ) -> None:
+        """Let pods be retried that await a change."""
+        if change and self.queue.wake_for(change, helps):
+            self.wake()
+
+    def now(self) -> int:
+        """Return the time."""
+        return self.events.now()
+
+    def group(self, key: NamespacedName) -> JsonDict | None:
+        """Return a PodGroup; None if there is none of that name."""
+        return self.admitted.stored(POD_GROUPS, key)
+
+    def budgets(self) -> Sequence[JsonDict]:
+        """Return nothing: scenarios with disruption budgets are refused."""
+        return ()
+
+    def explain(self, refusal: Refusal) -> str:
+        """Return kube-scheduler's sentence alone."""
+        return refusal.message
+
+    def refuse(self, item: QueuedPod, message: str, nominated: str, *, soon: bool) -> None:
+        """Record why a pod waits."""
+        del nominated
+        if not soon:
+            self.tasks.refused(self.tasks.by_uid[item.pod.uid], message)
+
+    def give_back(self, pod: PodInfo, claims: list[JsonDict]) -> None:
+        """Do nothing: claims are given back by the pods that used them."""
+
+    def place(self, item: QueuedPod, placement: PodPlacement) -> None:  # noqa: ARG002
+        """Bind a pod: its life on the node begins."""
+        pod, node = placement.pod, placement.node
+        task = self.tasks.by_uid[pod.uid]
+        self.waiting.remove_pod(pod.uid)
+        self._placed[pod.uid] = placement
+        for plan in placement.plans:
+            shared = self.claims.reserve(plan)
+            if shared is not None:
+                self.waiting.wake_for_claim(shared)
+        task.devices = tuple(
+            f"{node}/{result['device']}"
+            for plan in placement.plans
+            for result in results_of(plan.allocation)
+        )
+        self.tasks.wait(task, -1)
+        self.lives.bind(task, node, silent=node in self._silent)
+        self.tasks.count_held(task, 1)
+        if self._since.get(node):
+            self._let_leave(task, node)
+        self.changed(ClusterChange.POD_PLACED, lambda waiting: is_awaited(waiting, pod))
+
+    # --- what a life does to nodes ------------------------------------------------------------
+
+    def start(self, task: ClusterTask) -> None:
+        """Do nothing: only the record changes when a pod starts."""
+
+    def release(self, task: ClusterTask) -> None:
+        """Free what a pod holds on its node; on one that is down it stays until that is back."""
+        placement = self._placed.pop(task.uid)
+        self.state.placed.pop(task.uid, None)
+        self.tasks.count_held(task, -1)
+        if placement.node in self._silent:
+            self._stranded.setdefault(placement.node, []).append(self._marked(placement))
+        else:
+            self._vacate(placement)
+        if self.admission.has(task.pod):
+            self.admission.release_task(task)
+            self._admit_soon()
+
+    def _marked(self, placement: PodPlacement) -> PodPlacement:
+        """Return the placement of a pod that is being deleted, and stays for now."""
+        pod, table = placement.pod, self.state.table
+        metadata = {**pod.obj["metadata"], "deletionTimestamp": rfc3339(self.events.now())}
+        leaving = replace(pod, obj={**pod.obj, "metadata": metadata})
+        table.remove_pod(placement.node, pod.uid)
+        table.add_pod(placement.node, leaving)
+        return replace(placement, pod=leaving)
+
+    def _vacate(self, placement: PodPlacement) -> None:
+        pod, plans = placement.pod, placement.plans
+        self.state.forget_placement(placement)
+        self.changed(ClusterChange.POD_GONE)
+        if plans:
+            self.changed(ClusterChange.DEVICES)
+            for plan in plans:
+                shared = self.claims.release(plan)
+                if shared is not None:
+                    self.waiting.wake_for_claim(shared)
+        self.claims.forget_made(pod, self._kinds.pop(pod.uid))
+
+    def comes_again(self, task: ClusterTask) -> bool:  # noqa: ARG002 - every pod does
+        """Whether a pod that is evicted, or fails, is submitted once more."""
+        return True
+
+    def withdraw(self, task: ClusterTask) -> None:
+        """Forget the pod of a task that gets another one."""
+        self.tasks.by_uid.pop(task.uid, None)
+        task.runs += 1
+        task.name = f"{task.pod.name}-again-{task.runs}"
+        task.devices = ()
+
+    def finish(self, task: ClusterTask) -> None:
+        """Forget a pod that is over."""
+        self.tasks.by_uid.pop(task.uid, None)
+
+    # --- pods that have to go -----------------------------------------------------------------
+
+    def evict(self, victim: PodInfo, winner: PodInfo, node: str) -> None:
+        """End a pod, for another one that will take its place."""
+        del winner, node
+        self.events.after(0, partial(self._end, victim.uid, "evicted or preempted"))
+
+    def _end(self, uid: str, reason: str) -> None:
+        task = self.tasks.by_uid.get(uid)
+        if task is not None and uid in self._placed:
+            self.lives.evict(task, reason)
+
+    # --- nodes --------------------------------------------------------------------------------
+
+    def lose(self, node: str) -> None:
+        """A node goes down: its pods stop, and for a while nobody knows."""
+        self._silent[node] = self.agenda.schedule(
+            self.events.now() + GRACE, ENDING, "silence", node
+        )
+        for task in self._on(node):
+            self.lives.interrupt(task, "its node went down")
+
+    def restore(self, node: str) -> None:
+        """A node is up again: its pods that were not evicted begin anew."""
+        self.agenda.cancel(self._silent.pop(node))
+        self._retaint(node, [t for t in self._taints(node) if t["key"] != UNREACHABLE])
+        for placement in self._stranded.pop(node, ()):
+            self._vacate(placement)
+        for task in self._on(node):
+            self.lives.resume(task)
+
+    def _fall_silent(self, node: str) -> None:
+        """Taint a node that has not been heard of for the grace period."""
+        self._silent[node] = None
+        now = self.events.now()
+        lost = taints_of_a_lost_node(now - now % SECOND)
+        self._retaint(node, [*self._taints(node), *lost])
+
+    def _on(self, node: str) -> list[ClusterTask]:
+        table = self.state.table
+        uids = table.pods[table.row_of[node]]
+        return [task for uid in uids if (task := self.tasks.by_uid.get(uid)) is not None]
+
+    def _taints(self, node: str) -> Sequence[JsonObject]:
+        table = self.state.table
+        return taints_of(table.objects[table.row_of[node]] or {})
+
+    def _retaint(self, node: str, taints: list[JsonObject]) -> None:
+        table = self.state.table
+        obj = table.objects[table.row_of[node]] or {}
+        if taints == list(taints_of(obj)):
+            return
+        known, now = self._since.get(node, {}), self.events.now()
+        self._since[node] = {
+            key: from_rfc3339(taint["timeAdded"]) if taint.get("timeAdded") else known.get(key, now)
+            for taint in taints
+            if taint.get("effect") == "NoExecute"
+            for key in [_identity(taint)]
+        }
+        if table.put_node({**obj, "spec": {**spec_of(obj), "taints": taints}}):
+            self.changed(ClusterChange.NODE)
+        for task in self._on(node):
+            self._let_leave(task, node)
+
+    def _leaves_at(self, task: ClusterTask, node: str) -> int | None:
+        placement = self._placed.get(task.uid)
+        if placement is None or task.bound is None:
+            return None
+        since = self._since.get(node, {})
+        taints = [(taint, since.get(_identity(taint), 0)) for taint in self._taints(node)]
+        return leaves_at(placement.pod.tolerations, taints, task.bound - task.bound % SECOND)
+
+    def _let_leave(self, task: ClusterTask, node: str) -> None:
+        when = self._leaves_at(task, node)
+        if when is not None:
+            later = max(when, self.events.now())
+            self.agenda.schedule(later, BEGINNING, "leave", task.pod.key, attempts=task.attempts)
+
+    def _time_to_leave(self, key: str, attempts: int) -> None:
+        task = self.lives.tasks[key]
+        if task.attempts != attempts or task.uid not in self._placed:
+            return
+        when = self._leaves_at(task, task.node)
+        if when is not None and when <= self.events.now():
+            self._end(task.uid, task.reason or "evicted or preempted")
+
+    # --- other faults -------------------------------------------------------------------------
+
+    def _begin_fault(self, fault: Fault) -> None:
+        if fault.device or not fault.node:
+            self._rules += 1
+            name = f"fault-{self._rules}"
+            self._put_rule(name, rule_of(fault, name))
+            mend = partial(self._put_rule, name, None)
+        else:
+            self._taint_node(fault, add=True)
+            mend = partial(self._taint_node, fault, add=False)
+        if fault.duration is not None:
+            self.events.after(fault.duration, mend, priority=ENDING)
+
+    def _put_rule(self, name: str, rule: JsonDict | None) -> None:
+        self.state.devices.put_rule(name, rule)
+        self.changed(ClusterChange.DEVICES)
+
+    def _taint_node(self, fault: Fault, *, add: bool) -> None:
+        taint = taint_of(fault)
+        same = (taint["key"], taint["effect"])
+        others = [t for t in self._taints(fault.node) if (t["key"], t["effect"]) != same]
+        self._retaint(fault.node, [*others, taint] if add else others)
+
+
+def _identity(taint: JsonObject) -> Taint:
+    return taint["key"], taint.get("value") or "", taint["effect"]

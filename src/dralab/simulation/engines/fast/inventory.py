@@ -1,0 +1,85 @@
+"""The nodes and devices of a scenario, read into the state in which pods are placed."""
+
+from collections.abc import Callable, Iterable, Iterator
+
+from dralab.allocation import v1
+from dralab.allocation.allocator import numbered_shares
+from dralab.allocation.selectors import CelSelectorCompiler
+from dralab.controllers.node_lifecycle import NOT_READY
+from dralab.drivers.catalog import DRIVERS
+from dralab.drivers.driver import Driver
+from dralab.node.node_spec import NodeSpec
+from dralab.node.node_status import allocatable_of
+from dralab.objects.metadata import NamespacedName, spec_of, status_of
+from dralab.objects.taints import taints_of
+from dralab.scheduling.demands import DemandReader
+from dralab.scheduling.devices import ClusterDevices
+from dralab.scheduling.nodes import NodeTable
+from dralab.scheduling.state import ClusterState
+from dralab.simulation.engines.cluster.nodes import (
+    device_names,
+    driver_classes,
+    gpu_drivers,
+    node_spec,
+)
+from dralab.simulation.workloads.openb import GpuNode
+from dralab.values.json_types import JsonDict
+
+
+def empty_state(
+    claim: Callable[[NamespacedName], JsonDict | None],
+    group: Callable[[NamespacedName], JsonDict | None],
+) -> ClusterState:
+    """Return a state without nodes."""
+    table = NodeTable()
+    reader = v1.V1Reader(CelSelectorCompiler())
+    devices = ClusterDevices(table, reader, share_ids=numbered_shares())
+    return ClusterState(table, devices, DemandReader(claim, group, devices.in_flight))
+
+
+class Inventory:
+    """Nodes by name, with their drivers and the names of their devices."""
+
+    def __init__(self, nodes: Iterable[GpuNode]) -> None:
+        self.nodes = {node.name: node for node in nodes}
+        self.drivers = {
+            node.name: [*gpu_drivers(node), *(DRIVERS[name](node.name) for name in node.drivers)]
+            for node in self.nodes.values()
+        }
+        self.devices = {name: device_names(drivers) for name, drivers in self.drivers.items()}
+
+    def classes(self) -> list[JsonDict]:
+        """Return the classes that come with the drivers."""
+        return driver_classes(driver for found in self.drivers.values() for driver in found)
+
+    def load(self, state: ClusterState, written: Callable[[str], JsonDict | None]) -> None:
+        """Put the nodes and their devices into a state; `written` are nodes that were given."""
+        for node in self.nodes.values():
+            spec = node_spec(node)
+            state.table.put_node(_wire(spec, written(node.name)))
+            for driver in self.drivers[node.name]:
+                for name, wire in slices_of(driver):
+                    state.devices.put_slice(name, wire)
+
+
+def slices_of(driver: Driver) -> Iterator[tuple[str, JsonDict]]:
+    """Yield the slices that a driver publishes on its node, by name."""
+    contents = [part.spec() for part in driver.inventory()]
+    pool = {"name": driver.node, "generation": 1, "resourceSliceCount": len(contents)}
+    for index, content in enumerate(contents):
+        name = f"{index:05x}-{driver.name}-{driver.node}"
+        spec = {"driver": driver.name, "nodeName": driver.node, "pool": pool, **content}
+        yield name, {"metadata": {"name": name}, "spec": spec}
+
+
+def _wire(spec: NodeSpec, given: JsonDict | None) -> JsonDict:
+    """Return a node that is ready, with what it offers."""
+    node = spec.node() if given is None else given
+    # The server taints a node that is new; once that is ready, its controller takes that away.
+    taints = [taint for taint in taints_of(node) if taint["key"] != NOT_READY]
+    status = status_of(node)
+    return {
+        **node,
+        "spec": {**spec_of(node), "taints": taints},
+        "status": {**status, "allocatable": allocatable_of(status, spec.amounts())},
+    }

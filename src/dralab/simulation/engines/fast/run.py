@@ -1,0 +1,94 @@
+"""A scenario decided by dralab's scheduler in memory: `--scheduler dralab-fast`."""
+
+from functools import partial
+from pathlib import Path
+
+from dralab.objects.metadata import NamespacedName
+from dralab.runtime.resources import CLAIM_TEMPLATES, NODES, POD_GROUPS
+from dralab.simulation import checkpoints
+from dralab.simulation.engines import unsupported
+from dralab.simulation.engines.cluster.created_objects import CreatedObjects
+from dralab.simulation.engines.cluster.tasks import ClusterTask, ClusterTasks, GpuUsage, lanes_of
+from dralab.simulation.engines.fast.admitted import AdmittedObjects
+from dralab.simulation.engines.fast.claim_book import ClaimBook
+from dralab.simulation.engines.fast.engine import BEGIN, FastSimulation
+from dralab.simulation.engines.fast.inventory import Inventory, empty_state
+from dralab.simulation.engines.gpu.result import capacity_of
+from dralab.simulation.engines.scenario_run import Progress, Stop
+from dralab.simulation.results.result import Result
+from dralab.simulation.scenario.digest import digest
+from dralab.simulation.scenario.scenario import Scenario
+from dralab.simulation.scenario.schedulers import FAST
+
+
+class FastRun:
+    """One run. InputError: the scenario has what only a whole cluster can act out."""
+
+    def __init__(self, scenario: Scenario, resume: Path | None = None) -> None:
+        unsupported.refuse_fast(scenario)
+        self.scenario = scenario
+        self.complete = False
+        nodes = scenario.fleet.as_nodes()
+        self.capacity, self.types = capacity_of(nodes)
+        self.admitted = AdmittedObjects(scenario)
+        work = self.admitted.pods
+        gpus = GpuUsage(nodes, work) if self.types and work else None
+        self.tasks = ClusterTasks(types=list(self.types), gpus=gpus)
+        self.tasks.records = [
+            ClusterTask(pod, number, name=pod.name) for number, pod in enumerate(work)
+        ]
+        admitted = self.admitted
+        claims = ClaimBook(partial(admitted.stored, CLAIM_TEMPLATES))
+        self.inventory = Inventory(nodes)
+        state = empty_state(claims.claims.get, partial(admitted.stored, POD_GROUPS))
+        self.simulation = FastSimulation(
+            state,
+            claims,
+            admitted,
+            self.tasks,
+            how=scenario.conditions,
+            nodes=[node.name for node in nodes],
+            arrivals=scenario.work.objects,
+        )
+        given = [*CreatedObjects.ordered(scenario.fleet.objects), *self.inventory.classes()]
+        for body in given:
+            self.simulation.bring(body, "fleet")
+        self.inventory.load(state, lambda name: admitted.stored(NODES, NamespacedName("", name)))
+        if resume is not None:
+            self.simulation.go(steps=checkpoints.read(resume, digest(scenario), int))
+
+    def go(self, progress: Progress | None = None, stop: Stop | None = None) -> Result:
+        """Continue the run."""
+        self.complete = self.simulation.go(progress, stop)
+        return self.result()
+
+    def save(self, path: Path) -> None:
+        """Write a checkpoint: how far it is. Going on runs up to there again, with the same end."""
+        checkpoints.write(path, digest(self.scenario), self.simulation.steps)
+
+    def result(self) -> Result:
+        """Return the result so far."""
+        devices, simulation = self.inventory.devices, self.simulation
+        for node, names in self.admitted.created.devices.items():
+            devices.setdefault(node, []).extend(names)
+        lanes = lanes_of(devices)
+        place = {lane: index for index, lane in enumerate(lanes)}
+        end = simulation.now()
+        outages = [
+            (place[name], since - BEGIN, until - BEGIN)
+            for name, since, until in simulation.lives.faults.outages.until(end)
+        ]
+        return Result(
+            name=self.scenario.name,
+            scheduler=FAST,
+            seed=self.scenario.seed,
+            tasks=list(self.tasks.finished(BEGIN, lanes)),
+            samples=self.tasks.samples,
+            lanes=lanes,
+            capacity=self.capacity,
+            types=self.types,
+            end=end - BEGIN,
+            outages=outages,
+            refusals=dict(self.tasks.refusals),
+            complete=self.complete,
+        )
