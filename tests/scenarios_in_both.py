@@ -1,4 +1,4 @@
-"""Random scenarios for two engines that have to decide alike, and what is compared of them."""
+"""Random scenarios that two engines have to decide alike, and what of their results is compared."""
 
 from collections.abc import Iterator
 from random import Random
@@ -12,7 +12,7 @@ CAUSES = (
 )  # fmt: skip
 
 
-def scenario_of(seed: int) -> tuple[dict, list[dict], list[dict]]:
+def scenario_of(seed: int, most: int = 40) -> tuple[dict, list[dict], list[dict]]:
     """Return the scenario of a seed, and the manifests of its fleet and of its workload."""
     chance = Random(seed)
     some = {cause for cause in CAUSES if chance.random() < 0.45}
@@ -22,7 +22,7 @@ def scenario_of(seed: int) -> tuple[dict, list[dict], list[dict]]:
     objects = list(_templates(chance, driver, some))
     names = [item["metadata"]["name"] for item in objects if "Template" in item["kind"]]
     shared = [item["metadata"]["name"] for item in objects if item["kind"] == "ResourceClaim"]
-    pods = list(_pods(chance, some, names, shared))
+    pods = list(_pods(chance, some, names, shared, most))
     text: dict = {
         "seed": seed,
         "fleet": {"manifests": "fleet.yaml"},
@@ -144,12 +144,12 @@ def _templates(chance: Random, driver: str, some: set[str]) -> Iterator[dict]:
 
 
 def _pods(
-    chance: Random, some: set[str], templates: list[str], shared: list[str]
+    chance: Random, some: set[str], templates: list[str], shared: list[str], most: int
 ) -> Iterator[dict]:
     when = 0.0
     gangs = 0
     number = 0
-    while number < 40:
+    while number < most:
         when += chance.choice([0.0, 0.3, 1.7, 8.9, 21.3])
         size = 1
         if "gangs" in some and chance.random() < 0.12:
@@ -219,9 +219,9 @@ def _object(version: str, kind: str, name: str, namespace: str = "", **more) -> 
     return {"apiVersion": version, "kind": kind, "metadata": metadata, **more}
 
 
-def write(folder, seed: int):
-    """Write the scenario of a seed; return its file."""
-    text, fleet, objects = scenario_of(seed)
+def write(folder, seed: int, most: int = 40):
+    """Write the scenario of a seed, with at least `most` pods; return its file."""
+    text, fleet, objects = scenario_of(seed, most)
     (folder / "fleet.yaml").write_text(yaml.safe_dump_all(fleet))
     (folder / "pods.yaml").write_text(yaml.safe_dump_all(objects))
     path = folder / "scenario.yaml"

@@ -79,6 +79,21 @@ def test_the_room_that_was_cleared_is_not_given_to_others(lab):
     assert lab.node_of("sneaky") == "n"
 
 
+def test_a_pod_that_the_nominated_one_keeps_away_does_not_come_back_first(lab):
+    """Room is left for both, but not for both on one node."""
+    lab.server.add(NODES, worker("n", cpu="4"))
+    lab.start()
+    selects = {"labelSelector": {"matchLabels": {"app": "one"}}}
+    term = {**selects, "topologyKey": "kubernetes.io/hostname"}
+    apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    lab.add(PODS, pod("low", labels={"app": "one"}, affinity=apart, priority=1))
+    lab.add(PODS, pod("high", labels={"app": "one"}, affinity=apart, priority=9))
+    lab.server.delete(PODS, "low", "default", options={"gracePeriodSeconds": 0})
+    lab.server.add(PODS, pod("back", labels={"app": "one"}, affinity=apart, priority=1))
+    lab.wait(3)
+    assert (lab.node_of("high"), lab.node_of("back")) == ("n", None)
+
+
 def test_a_protected_pod_is_spared_where_another_will_do(lab):
     lab.server.add(NODES, worker("n0", cpu="1"), worker("n1", cpu="1"))
     budget = {

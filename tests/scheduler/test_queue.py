@@ -340,3 +340,13 @@ def test_the_queue_does_what_a_plain_list_does(queue, clock, seed):
                     assert queue.wake_pods(uids) == plain.wake_pods(uids)
         assert queue.counts() == plain.counts()
         assert len(queue) == len(plain.pods)
+
+
+def test_pods_that_one_object_wakes_are_tried_by_priority_and_age(queue, clock):
+    for number, name in enumerate(("z", "a", "m")):
+        queue.add_pod(info(name, priority=number == 2))
+        clock.advance(1)
+    for _ in range(3):
+        queue.add_unschedulable(queue.pop(), ClusterChange.NOTHING)
+    assert queue.wake_pods({"a", "m", "z"}) == 3
+    assert [popped(queue) for _ in range(3)] == ["m", "z", "a"]

@@ -104,13 +104,13 @@ def said(table, probes):
         ]
         found["mask", number] = by_name(table, asked.mask(probe))
         found["reason", number] = {name: asked.reason(probe, row) for name, row in rows.items()}
-        state = SimpleNamespace(table=table, node_rules=asked)
+        state = SimpleNamespace(nominees={}, table=table, node_rules=asked)
         for plugin in scores.PLUGINS:
             points = plugin.points(state, probe, table.live)
             told = None if points is None else by_name(table, points)
             found[plugin.name, number] = told
         found["room", number] = by_name(table, room(table, probe))
-        ports = NodePorts().judged(SimpleNamespace(table=table), probe, PodDemand())
+        ports = NodePorts().judged(SimpleNamespace(nominees={}, table=table), probe, PodDemand())
         found["ports free", number] = None if ports is None else by_name(table, ports.mask)
     return found
 

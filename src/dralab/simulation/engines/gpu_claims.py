@@ -17,6 +17,8 @@ def device_class() -> JsonDict:
     """Return the class of all simulated GPUs."""
     expression = f'device.driver == "{DRIVER}"'
     return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "DeviceClass",
         "metadata": {"name": CLASS},
         "spec": {"selectors": [{"cel": {"expression": expression}}]},
     }

@@ -72,6 +72,8 @@ class AdmittedObjects:
             return self.created.create(body, self.pods)
         except ApiError as error:
             raise InputError(self.file, error.message, where=title) from None
+        except InputError:
+            raise
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             problem = f"has a field of the wrong kind: {error!r}"
             raise InputError(self.file, problem, where=title) from None

@@ -311,14 +311,15 @@ class FastSimulation:
 
     def _vacate(self, placement: PodPlacement) -> None:
         pod, plans = placement.pod, placement.plans
+        held = self.state.devices.version
         self.state.forget_placement(placement)
         self.changed(ClusterChange.POD_GONE)
-        if plans:
+        if self.state.devices.version != held:
             self.changed(ClusterChange.DEVICES)
-            for plan in plans:
-                shared = self.claims.release(plan)
-                if shared is not None:
-                    self.waiting.wake_for_claim(shared)
+        for plan in plans:
+            shared = self.claims.release(plan)
+            if shared is not None:
+                self.waiting.wake_for_claim(shared)
         self.claims.forget_made(pod, self._kinds.pop(pod.uid))
 
     def comes_again(self, task: ClusterTask) -> bool:  # noqa: ARG002 - every pod does

@@ -3,8 +3,8 @@
 from functools import partial
 from pathlib import Path
 
-from dralab.objects.metadata import NamespacedName
-from dralab.runtime.resources import CLAIM_TEMPLATES, NODES, POD_GROUPS
+from dralab.objects.metadata import NamespacedName, key_of
+from dralab.runtime.resources import CLAIM_TEMPLATES, CLASSES, NODES, POD_GROUPS
 from dralab.simulation import checkpoints
 from dralab.simulation.engines import unsupported
 from dralab.simulation.engines.cluster.created_objects import CreatedObjects
@@ -50,9 +50,11 @@ class FastRun:
             nodes=[node.name for node in nodes],
             arrivals=scenario.work.objects,
         )
-        given = [*CreatedObjects.ordered(scenario.fleet.objects), *self.inventory.classes()]
-        for body in given:
+        for body in CreatedObjects.ordered(scenario.fleet.objects):
             self.simulation.bring(body, "fleet")
+        for body in self.inventory.classes():
+            if admitted.stored(CLASSES, key_of(body)) is None:
+                self.simulation.bring(body, "fleet")
         self.inventory.load(state, lambda name: admitted.stored(NODES, NamespacedName("", name)))
         if resume is not None:
             self.simulation.go(steps=checkpoints.read(resume, digest(scenario), int))

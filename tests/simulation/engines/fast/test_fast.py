@@ -1,0 +1,120 @@
+"""dralab's scheduler in memory: what it acts out, what it refuses, and that it can be resumed."""
+
+import pytest
+
+from dralab.simulation.dispatch import begin
+from dralab.simulation.errors import InputError
+from dralab.simulation.scenario.schedulers import FAST
+from scenarios_on_cluster import S, load, places, pod, tasks, times
+
+CLAIMS = """
+fleet: {nodes: [{name: n, count: 2, cpu: 8, gpus: 2}]}
+workload: {pods: [{name: a, count: 5, cpu: 1, gpus: 1, duration: 100s},
+                  {name: b, cpu: 1, gpus: 2, at: 10s, duration: 50s, priority: 5}]}
+scheduler: dralab-fast
+"""
+
+
+def run(folder, text, manifests="", **files):
+    return begin(load(folder, text, manifests, **files)).go()
+
+
+def test_pods_with_claims_take_devices_and_give_them_back(tmp_path):
+    found = run(tmp_path, CLAIMS.replace(", priority: 5", ""))
+    assert found.scheduler == FAST
+    assert places(found)["a-0"] == "n-0/gpu-0"
+    assert times(found)["a-4"] == (100, 200)
+    assert times(found)["b"] == (100, 150)
+    assert all(task.state == "Succeeded" for task in found.tasks)
+    assert not found.notes
+
+
+def test_a_pod_of_higher_priority_takes_the_devices_of_others(tmp_path):
+    found = run(tmp_path, CLAIMS)
+    assert times(found)["b"] == (10, 60)
+    assert sum(task.evictions for task in found.tasks) == 2
+
+
+def test_what_can_never_fit_waits_and_says_why(tmp_path):
+    found = run(tmp_path, CLAIMS.replace("gpus: 2, at", "gpus: 3, at"))
+    (waiting,) = [task for task in found.tasks if task.state == "Pending"]
+    assert waiting.id == "b"
+    assert waiting.reason == "0/2 nodes are available: 2 cannot allocate all claims."
+    assert found.refusals["cannot allocate all claims"]
+
+
+def test_a_template_that_comes_later_lets_its_pods_go(tmp_path):
+    late = """---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaimTemplate
+metadata: {name: late, annotations: {simulation.dralab.dev/arrives: 30s}}
+spec: {spec: {devices: {requests: [{name: r, exactly: {deviceClassName: gpu}}]}}}
+"""
+    spec = "  resourceClaims: [{name: g, resourceClaimTemplateName: late}]\n"
+    found = run(
+        tmp_path,
+        "fleet: {nodes: [{name: n, cpu: 8, gpus: 1}]}\nworkload: {manifests: pods.yaml}\n"
+        "scheduler: dralab-fast\n",
+        late + pod("p", spec=spec, resources="{claims: [{name: g}]}"),
+    )
+    assert times(found) == {"p": (30, 90)}
+
+
+def test_a_lost_node_is_noticed_late_as_in_a_cluster(tmp_path):
+    found = run(
+        tmp_path,
+        CLAIMS.replace(", priority: 5", "") + "faults: [{node: n-0, at: 20s, for: 60s}]\n",
+    )
+    assert tasks(found)["a-0"].evictions == 1
+    assert times(found)["a-0"] == (80, 180)
+    assert found.outages == [(0, 20 * S, 80 * S)]
+
+
+def test_a_run_that_was_stopped_goes_on_to_the_same_end(tmp_path):
+    loaded = load(tmp_path, CLAIMS.replace("count: 5", "count: 200"))
+    whole = begin(loaded).go()
+    run = begin(loaded)
+    part = run.go(stop=lambda: True)
+    assert not part.complete
+    run.save(tmp_path / "checkpoint")
+    resumed = begin(loaded, tmp_path / "checkpoint").go()
+    assert resumed.tasks == whole.tasks
+    assert resumed.samples == whole.samples
+
+
+@pytest.mark.parametrize(
+    ("more", "spec", "problem"),
+    [
+        ("", "  activeDeadlineSeconds: 5\n", "spec.activeDeadlineSeconds"),
+        ("", "  initContainers: [{name: i, image: x}]\n", "spec.initContainers"),
+        ("faults: [{node: n, at: 1s, happens: 'prepare=error'}]\n", "", "no driver"),
+        (
+            "faults: [{node: n, device: d, at: 1s, taint: {key: k, effect: NoExecute}}]\n", "",
+            "NoExecute taint of devices",
+        ),
+    ],
+)  # fmt: skip
+def test_what_it_cannot_act_out_is_refused(tmp_path, more, spec, problem):
+    loaded = load(
+        tmp_path,
+        "fleet: {nodes: [{name: n, cpu: 8}]}\nworkload: {manifests: pods.yaml}\n"
+        f"scheduler: dralab-fast\n{more}",
+        pod("p", spec=spec),
+    )
+    with pytest.raises(InputError, match=problem) as caught:
+        begin(loaded)
+    assert "--scheduler dralab" in str(caught.value)
+
+
+def test_objects_that_need_their_controller_are_refused(tmp_path):
+    quota = (
+        "---\napiVersion: v1\nkind: ResourceQuota\nmetadata: {name: q}\nspec: {hard: {pods: 1}}\n"
+    )
+    loaded = load(
+        tmp_path,
+        "fleet: {nodes: [{name: n, cpu: 8}]}\nworkload: {manifests: pods.yaml}\n"
+        "scheduler: dralab-fast\n",
+        quota + pod("p"),
+    )
+    with pytest.raises(InputError, match="ResourceQuota q needs its controller"):
+        begin(loaded)
