@@ -32,7 +32,7 @@ OF_ONE_POD: Final = frozenset({ARRIVES, RUNS})
 
 
 @dataclass(frozen=True, slots=True)
-class PodKind:
+class AdmittedKind:
     """What pods have in common that differ in name alone; `entries` are those of their claims."""
 
     info: PodInfo
@@ -59,7 +59,7 @@ class AdmittedObjects:
         self.created = CreatedObjects(self.cluster)
         self.gangs = gangs_of(self.pods)
         self.bodies = TaskObjects(self.cluster, self.gangs)
-        self._kinds: dict[Hashable, PodKind] = {}
+        self._kinds: dict[Hashable, AdmittedKind] = {}
         self._texts: dict[int, bytes] = {}
         self._stored: dict[tuple[Resource, NamespacedName], JsonDict] = {}
 
@@ -91,7 +91,7 @@ class AdmittedObjects:
             self._stored[resource, key] = found
         return found
 
-    def kind_of(self, pod: Pod) -> PodKind:
+    def kind_of(self, pod: Pod) -> AdmittedKind:
         """Return the kind of a pod. InputError: the server refuses such a pod."""
         key = self._key(pod)
         found = self._kinds.get(key)
@@ -113,14 +113,14 @@ class AdmittedObjects:
                 self._texts[id(pod.body)] = text
         return pod.namespace, pod.gang, pod.duration is None, text
 
-    def _admit(self, pod: Pod) -> PodKind:
+    def _admit(self, pod: Pod) -> AdmittedKind:
         try:
             body = self.bodies.pod(pod, pod.name, gated=False)
             made = self.cluster.client.create(PODS, body, pod.namespace)
         except ApiError as error:
             raise InputError(self.file, error.message, where=f"workload: Pod {pod.key}") from None
         info = pod_info(made, self._select_namespaces)
-        return PodKind(info, tuple(item for item in pod_claims(made) if item.template))
+        return AdmittedKind(info, tuple(item for item in pod_claims(made) if item.template))
 
     def _select_namespaces(self, selector: Any) -> list[str]:
         chosen = labels.from_mapping(selector)

@@ -7,7 +7,7 @@ from dralab.objects.metadata import NamespacedName, key_of, owner_reference, sta
 from dralab.scheduling.allocatable import ClaimPlan
 from dralab.scheduling.pods import PodInfo
 from dralab.simulation.engines.cluster.tasks import ClusterTask
-from dralab.simulation.engines.fast.admitted import PodKind
+from dralab.simulation.engines.fast.admitted import AdmittedKind
 from dralab.values.json_types import JsonDict
 
 
@@ -22,7 +22,7 @@ class ClaimBook:
         """Take a claim that is nobody's own."""
         self.claims[key_of(claim)] = claim
 
-    def make_for(self, kind: PodKind, task: ClusterTask) -> list[JsonDict] | None:
+    def make_for(self, kind: AdmittedKind, task: ClusterTask) -> list[JsonDict] | None:
         """Make the claims of a pod from their templates; None: a template lacks, none is made."""
         namespace = task.pod.namespace
         found = []
@@ -46,7 +46,7 @@ class ClaimBook:
             statuses.append({"name": entry, "resourceClaimName": name})
         return statuses
 
-    def forget_made(self, pod: PodInfo, kind: PodKind) -> None:
+    def forget_made(self, pod: PodInfo, kind: AdmittedKind) -> None:
         """Forget the claims that were made for a pod."""
         for item in kind.entries:
             self.claims.pop(NamespacedName(pod.key.namespace, f"{pod.key.name}-{item.entry}"), None)

@@ -29,7 +29,7 @@ from dralab.scheduling.topology import is_awaited
 from dralab.simulation.engines.cluster.faults import rule_of, taint_of
 from dralab.simulation.engines.cluster.queues import AdmissionQueues
 from dralab.simulation.engines.cluster.tasks import ClusterTask, ClusterTasks
-from dralab.simulation.engines.fast.admitted import AdmittedObjects, PodKind
+from dralab.simulation.engines.fast.admitted import AdmittedKind, AdmittedObjects
 from dralab.simulation.engines.fast.claim_book import ClaimBook
 from dralab.simulation.engines.objects import UNREACHABLE, taints_of_a_lost_node
 from dralab.simulation.lifecycle.agenda import Agenda
@@ -80,7 +80,7 @@ class FastSimulation:
             self._open_gate,
         )
         self.steps = 0
-        self._kinds: dict[str, PodKind] = {}
+        self._kinds: dict[str, AdmittedKind] = {}
         self._placed: dict[str, PodPlacement] = {}
         self._pods: dict[str, PodInfo] = {}
         self._lacking: list[ClusterTask] = []
