@@ -5,27 +5,62 @@ partitions that could still be given, one by one.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 
 from dralab.allocation.partitions import Counter, cards, needs_of
 from dralab.allocation.problem import Device, DeviceId, InUse, Slice
 from dralab.values.quantity import Number
 
 PoolName = tuple[str, str]
+Held = frozenset[DeviceId]
+NONE: Held = frozenset()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Unit:
     """A device, or all devices that compete for the same counters; `totals` are theirs."""
 
-    pool: PoolName
-    devices: tuple[Device, ...]
-    totals: Mapping[Counter, Number]
+    def __init__(
+        self, pool: PoolName, devices: Sequence[Device], totals: Mapping[Counter, Number]
+    ) -> None:
+        self.devices = {DeviceId(*pool, device.name): device for device in devices}
+        self.totals = totals
+        # A card has many devices, but few of its states come up.
+        self._open: dict[Held, Held] = {}
 
-    def id_of(self, device: Device) -> DeviceId:
-        """Return the identity of one of its devices."""
-        return DeviceId(*self.pool, device.name)
+    @cached_property
+    def names(self) -> Held:
+        """Its devices."""
+        return frozenset(self.devices)
+
+    def open(self, held: Held) -> Held:
+        """Return those of its devices that can be given while others of them are held."""
+        if held not in self._open:
+            left = dict(self.totals)
+            for name in held:
+                for counter, amount in needs_of(self.devices[name]).items():
+                    left[counter] = left.get(counter, 0) - amount
+            self._open[held] = frozenset(
+                name
+                for name, device in self.devices.items()
+                if name not in held
+                and all(left.get(c, 0) >= amount for c, amount in needs_of(device).items())
+            )
+        return self._open[held]
+
+    def left(self, held: Held, in_use: InUse) -> Fraction:
+        """Return how much of it is left; of a device that is shared, of its scarcest amount."""
+        if len(self.devices) > 1:
+            return Fraction(len(self.open(held)), len(self.devices))
+        [(name, device)] = self.devices.items()
+        consumed = in_use.consumed.get(name)
+        if consumed is None or name in in_use.exclusive:
+            return Fraction(not held)
+        amounts = zip(device.capacity.values(), device.amounts_of(consumed), strict=True)
+        return min(
+            (1 - Fraction(taken) / Fraction(has.value) for has, taken in amounts if has.value),
+            default=Fraction(),
+        )
 
 
 class Room:
@@ -36,39 +71,32 @@ class Room:
         for each in slices:
             pools.setdefault((each.driver, each.pool), []).append(each)
         self.units = [unit for pool, parts in pools.items() for unit in _units(pool, parts)]
-        self._unit_of = {unit.id_of(each): unit for unit in self.units for each in unit.devices}
+        self._unit_of = {name: unit for unit in self.units for name in unit.names}
 
-    def open(
-        self, held: Collection[DeviceId], units: Iterable[Unit] | None = None
-    ) -> set[DeviceId]:
+    def open(self, held: Held) -> set[DeviceId]:
         """Return the devices that can be given while others are held."""
-        found = set()
-        for unit in self.units if units is None else units:
-            left = dict(unit.totals)
-            for device in unit.devices:
-                if unit.id_of(device) in held:
-                    for counter, amount in needs_of(device).items():
-                        left[counter] = left.get(counter, 0) - amount
-            found |= {
-                unit.id_of(device)
-                for device in unit.devices
-                if unit.id_of(device) not in held
-                and all(left.get(c, 0) >= amount for c, amount in needs_of(device).items())
-            }
-        return found
+        return {name for unit in self.units for name in unit.open(unit.names & held)}
 
     def left(self, in_use: InUse) -> Fraction:
         """Return how many units are left, in parts of one."""
         held = in_use.devices()
-        return sum((self._left(unit, held, in_use) for unit in self.units), Fraction())
+        return sum((unit.left(unit.names & held, in_use) for unit in self.units), Fraction())
 
     def taken(self, devices: Collection[DeviceId], in_use: InUse) -> Fraction:
         """Return how much of what is left goes if some devices are given."""
-        units = list({id(u): u for each in devices if (u := self._unit_of.get(each))}.values())
         held = in_use.devices()
-        after = held | frozenset(devices)
-        before = sum((self._left(unit, held, in_use) for unit in units), Fraction())
-        return before - sum((self._left(unit, after, in_use) for unit in units), Fraction())
+        given: dict[Unit, Held] = {}
+        for each in devices:
+            if unit := self._unit_of.get(each):
+                given[unit] = given.get(unit, NONE) | {each}
+        return sum(
+            (
+                unit.left(before, in_use) - unit.left(before | mine, in_use)
+                for unit, mine in given.items()
+                for before in (unit.names & held,)
+            ),
+            Fraction(),
+        )
 
     def share_of(self, devices: Collection[DeviceId]) -> Fraction:
         """Return how many units some devices are, in parts of one."""
@@ -76,24 +104,6 @@ class Room:
             (Fraction(1, len(u.devices)) for each in devices if (u := self._unit_of.get(each))),
             Fraction(),
         )
-
-    def _left(self, unit: Unit, held: Collection[DeviceId], in_use: InUse) -> Fraction:
-        [first, *others] = unit.devices
-        if others:
-            return Fraction(len(self.open(held, [unit])), len(unit.devices))
-        return _left_of(first, unit.id_of(first), held, in_use)
-
-
-def _left_of(device: Device, name: DeviceId, held: Collection[DeviceId], in_use: InUse) -> Fraction:
-    """Return how much of a single device is left; of one that is shared, of its scarcest amount."""
-    consumed = in_use.consumed.get(name)
-    if consumed is None or name in in_use.exclusive:
-        return Fraction(name not in held)
-    amounts = zip(device.capacity.values(), device.amounts_of(consumed), strict=True)
-    return min(
-        (1 - Fraction(taken) / Fraction(has.value) for has, taken in amounts if has.value),
-        default=Fraction(),
-    )
 
 
 def _units(pool: PoolName, parts: Sequence[Slice]) -> Iterable[Unit]:
