@@ -33,7 +33,11 @@ BUDGET = 50_000_000
     help="A file with the pod and its claims, or with --kubeconfig the name of a pod, with its "
     "namespace if that is not default: ml/train.",
 )
-@click.option("--api", type=click.Choice(generations.API_NAMES))
+@click.option(
+    "--api",
+    type=click.Choice(generations.API_NAMES),
+    help="The API generation of the input; default: detected.",
+)
 @click.option("--count", "what", flag_value="count", help="Print the number of different sets.")
 @click.option(
     "--first", "what", flag_value="first", help="Print the set that the scheduler would choose."

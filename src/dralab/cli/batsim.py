@@ -17,7 +17,13 @@ from dralab.kernel.extras import require
     show_default=True,
     help="The address to listen on; Batsim's default is tcp://*:28000.",
 )
-@click.option("--scheduler", type=click.Choice(SCHEDULERS), default="easy", show_default=True)
+@click.option(
+    "--scheduler",
+    type=click.Choice(SCHEDULERS),
+    default="easy",
+    show_default=True,
+    help="The built-in scheduler that decides.",
+)
 @click.option(
     "--protocol",
     type=click.Choice(["4", "5"]),

@@ -23,7 +23,11 @@ from dralab.kernel.extras import require
     "--workers", type=click.IntRange(min=1), help="Worker processes; default: one per core."
 )
 @click.option(
-    "--engine", type=click.Choice(["processes", "dask"]), default="processes", show_default=True
+    "--engine",
+    type=click.Choice(["processes", "dask"]),
+    default="processes",
+    show_default=True,
+    help="Where runs are executed: in processes of this machine, or on a Dask cluster.",
 )
 @click.option("--address", default="", help="The scheduler of the Dask cluster: tcp://host:8786.")
 @output_option("table", "json")

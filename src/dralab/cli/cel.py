@@ -30,7 +30,13 @@ The file holds a device's attributes in the form of its pool:
 """
 )
 @click.argument("expression")
-@click.option("--api", type=click.Choice(API_NAMES), default="v1", show_default=True)
+@click.option(
+    "--api",
+    type=click.Choice(API_NAMES),
+    default="v1",
+    show_default=True,
+    help="The API generation whose expression it is.",
+)
 @click.option(
     "--attributes",
     type=click.Path(path_type=Path, allow_dash=True),

@@ -104,7 +104,13 @@ def run(
 @click.option("--scenario", type=FILE, help="The scenario, where it is not at its old place.")
 @click.option("--all", "everything", is_flag=True, help="Show every request and event.")
 @click.option("--html", type=FILE, help="Write the timeline to this HTML file as well.")
-@click.option("--width", type=click.IntRange(min=40), default=100, show_default=True)
+@click.option(
+    "--width",
+    type=click.IntRange(min=40),
+    default=100,
+    show_default=True,
+    help="Columns of the timeline.",
+)
 def replay(
     file: Path, scenario: Path | None, everything: bool, html: Path | None, width: int
 ) -> None:

@@ -25,7 +25,13 @@ Shapes: """
     + ", ".join(shapes.names())
 )
 @click.argument("shape")
-@click.option("--api", type=click.Choice(list(rendering.WRITERS)), default="v1", show_default=True)
+@click.option(
+    "--api",
+    type=click.Choice(list(rendering.WRITERS)),
+    default="v1",
+    show_default=True,
+    help="The API generation to write.",
+)
 @click.option("--nodes", type=click.IntRange(1, 100_000), help="Number of nodes.")
 @click.option("--gpus", type=click.IntRange(1, 16), help="GPUs per dgxa100 node.")
 @click.option(

@@ -24,7 +24,11 @@ BIG = 1_000_000
 )
 @inventory_options
 @generation_option
-@click.option("--api", type=click.Choice(generations.API_NAMES))
+@click.option(
+    "--api",
+    type=click.Choice(generations.API_NAMES),
+    help="The API generation of the input; default: detected.",
+)
 @click.option("--node", help="Only on this node.")
 @click.option("--gpu", type=click.IntRange(0), help="Only the card with this number on its node.")
 @click.option("--count", is_flag=True, help="Print only the number of sets.")

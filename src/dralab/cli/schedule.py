@@ -32,8 +32,14 @@ from dralab.values.json_types import JsonDict
 @generations.files_option
 @generation_option
 @optional_cluster
-@click.option("--api", type=click.Choice(generations.API_NAMES))
-@click.option("-n", "--namespace", default="default", show_default=True)
+@click.option(
+    "--api",
+    type=click.Choice(generations.API_NAMES),
+    help="The API generation of the input; default: detected.",
+)
+@click.option(
+    "-n", "--namespace", default="default", show_default=True, help="The namespace of the pod."
+)
 @click.option(
     "--nodes",
     type=click.Path(dir_okay=False, path_type=Path),

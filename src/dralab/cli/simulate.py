@@ -43,7 +43,13 @@ POLICIES = ("random", "dotprod", "clustering", "packing", "bestfit", "fgd", "fir
 @simulate.command()
 @click.option("--nodes", type=FILE, required=True, help="CSV: sn,cpu_milli,memory_mib,gpu,model.")
 @click.option("--pods", type=FILE, required=True, help="CSV: name,cpu_milli,memory_mib,num_gpu,…")
-@click.option("--policy", type=click.Choice(POLICIES), default="fgd", show_default=True)
+@click.option(
+    "--policy",
+    type=click.Choice(POLICIES),
+    default="fgd",
+    show_default=True,
+    help="The policy that places pods on nodes.",
+)
 @click.option(
     "--inflate",
     type=click.FloatRange(min=0, min_open=True, max=100),
@@ -51,7 +57,7 @@ POLICIES = ("random", "dotprod", "clustering", "packing", "bestfit", "fgd", "fir
     show_default=True,
     help="Clone pods until they request this multiple of all GPUs.",
 )
-@click.option("--seed", default=42, show_default=True)
+@click.option("--seed", default=42, show_default=True, help="Seed of what is random.")
 @click.option("--curve", type=FILE, help="Write the metrics after each pod to this CSV file.")
 @REPORT
 @RESUME

@@ -29,7 +29,13 @@ SCHEDULERS = ("fcfs", "easy", "easy-counting", "conservative")
 @click.command()
 @click.option("--workload", "workloads", type=FILE, required=True, multiple=True, help="JSON.")
 @click.option("--platform", type=FILE, help="A SimGrid platform XML; default: nb_res equal hosts.")
-@click.option("--scheduler", type=click.Choice(SCHEDULERS), default="easy", show_default=True)
+@click.option(
+    "--scheduler",
+    type=click.Choice(SCHEDULERS),
+    default="easy",
+    show_default=True,
+    help="The built-in scheduler that decides.",
+)
 @click.option(
     "--out", "prefix", default="out", show_default=True, help="Prefix of the output files."
 )
@@ -157,7 +163,13 @@ def batsim(
 @click.option(
     "--hosts", type=click.IntRange(min=1), help="Number of machines; default: from the trace."
 )
-@click.option("--scheduler", type=click.Choice(SCHEDULERS), default="easy", show_default=True)
+@click.option(
+    "--scheduler",
+    type=click.Choice(SCHEDULERS),
+    default="easy",
+    show_default=True,
+    help="The built-in scheduler that decides.",
+)
 @click.option("--out", "prefix", help="Write Batsim's CSV files with this prefix.")
 @click.option(
     "--walltime-factor",

@@ -43,9 +43,9 @@ def reaches_only(
 def holder_of(port: int, proc: Path = Path("/proc")) -> str:
     """Return the process that listens on 127.0.0.1:`port`; empty if it can't be seen from here."""
     listening = {inode for name in ("tcp", "tcp6") for inode in _at(port, proc / "net" / name)}
-    for place in (
-        sorted(proc.glob("[0-9]*"), key=lambda place: int(place.name)) if listening else ()
-    ):
+    if not listening:
+        return ""
+    for place in sorted(proc.glob("[0-9]*"), key=lambda place: int(place.name)):
         if listening & set(_sockets(place)):
             words = _command(place)
             return f"process {place.name}" + (f" ({words})" if words else "")
