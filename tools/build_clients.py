@@ -119,8 +119,11 @@ OPERATORS = {
         "github.com/kubernetes-sigs/kro/cmd/controller",
         "github.com/kubernetes-sigs/kro v0.9.4",
     ),
+    "k9s": ("github.com/derailed/k9s", "github.com/derailed/k9s v0.50.16"),
     "kueue": ("sigs.k8s.io/kueue/cmd/kueue", "sigs.k8s.io/kueue v0.19.2"),
+    "kwok": ("sigs.k8s.io/kwok/cmd/kwok", "sigs.k8s.io/kwok v0.8.0"),
     "lws": ("sigs.k8s.io/lws/cmd", "sigs.k8s.io/lws v0.9.0"),
+    "stern": ("github.com/stern/stern", "github.com/stern/stern v1.33.0"),
 }
 # Suites of other repositories: (variable, package, module), built by `go test -c`. They run in the
 # folder of their package, which `go list -m` finds.
