@@ -10,7 +10,12 @@ from dralab.components import profiles
 from dralab.runtime.client import Resource
 from dralab.runtime.kubeconfig import read
 from dralab.runtime.remote import RemoteClient
-from dralab.runtime.resources import CLASSIC_CLAIMS, FAKE_PARAMETERS
+from dralab.runtime.resources import (
+    CLASSIC_CLAIMS,
+    FAKE_PARAMETERS,
+    NAMESPACES,
+    RESOURCE_QUOTAS,
+)
 
 POOLS = Resource("devmgmtproto.k8s.io", "v1alpha1", "devicepools", namespaced=False)
 CLASSES = Resource("devmgmtproto.k8s.io", "v1alpha1", "deviceclasses", namespaced=False)
@@ -84,6 +89,32 @@ def test_a_claim_of_the_go_documentations_form_is_checked_by_the_server(client, 
     with pytest.raises(ApiError, match=message) as caught:
         client.create(CLAIMS, claim | {"spec": spec}, "default")
     assert caught.value.code == 422
+
+
+def test_a_quota_bounds_the_devices_of_a_class_and_claims_with_admin_access(client):
+    client.create(NAMESPACES, {"metadata": {"name": "tenant"}})
+    hard = {
+        "gpu.deviceclass.devmgmtproto.k8s.io/devices": "2",
+        "adminaccess.devmgmtproto.k8s.io/deviceclaims": "0",
+    }
+    quota = {"metadata": {"name": "devices"}, "spec": {"hard": hard}}
+    made = client.create(RESOURCE_QUOTAS, quota, "tenant")
+    # What the controller writes first.
+    status = {"hard": hard, "used": dict.fromkeys(hard, "0")}
+    client.update(RESOURCE_QUOTAS, {**made, "status": status}, subresource="status")
+
+    def create(name, **detail):
+        claim = {"apiVersion": "devmgmtproto.k8s.io/v1alpha1", "kind": "DeviceClaim"}
+        spec = {"claims": [{"deviceClass": "gpu", **detail}]}
+        client.create(CLAIMS, claim | {"metadata": {"name": name}, "spec": spec}, "tenant")
+
+    create("two", requests={"count": 2})
+    with pytest.raises(ApiError, match="exceeded quota: devices, requested: gpu"):
+        create("more")
+    with pytest.raises(ApiError, match="exceeded quota: devices, requested: adminaccess"):
+        create("admin", deviceClass="other", adminAccess=True)
+    with pytest.raises(ApiError, match="must be a quantity"):
+        create("wrong", requests={"count": "x"})
 
 
 def test_legacy_spellings_are_stored_as_they_are(client):

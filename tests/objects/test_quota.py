@@ -93,3 +93,28 @@ def test_a_pod_crosses_namespaces_by_any_of_its_terms(term, crosses, sort, prefe
     pod = {"metadata": {"name": "namespaces"}, "spec": {"affinity": affinity}}
     spec = {"scopes": ["CrossNamespacePodAffinity"]}
     assert selects(spec, "pods", "", pod) is crosses
+
+
+@pytest.mark.parametrize(
+    ("spec", "used"),
+    [
+        ({"devices": [{"name": "x", "allOf": [{"class": "gpu", "requests": {"devices": 2}}]}]}, {"gpu": 2}),
+        ({"devices": [{"name": "x", "class": "gpu"}, {"name": "y", "class": "gpu"}]}, {"gpu": 2}),
+        ({"claims": [{"deviceClass": "gpu", "requests": {"count": "3", "memory": "1Gi"}}]}, {"gpu": 3}),
+        ({"claims": [{"oneOf": [{"deviceClass": "a"}, {"deviceClass": "a", "count": 4}, {"deviceClass": "b"}]}]}, {"a": 4, "b": 1}),
+        ({"deviceClass": "gpu", "minDeviceCount": 2, "requests": []}, {"gpu": 2}),
+        ({"claims": [{"deviceType": "gpu"}]}, {}),
+    ],
+)  # fmt: skip
+def test_a_claim_of_k8srm_uses_devices_of_its_classes_whatever_its_form(spec, used):
+    found = usage("deviceclaims", "devmgmtproto.k8s.io", {"metadata": {"name": "c"}, "spec": spec})
+    suffix = ".deviceclass.devmgmtproto.k8s.io/devices"
+    assert {k.removesuffix(suffix): v for k, v in found.items() if k.endswith(suffix)} == used
+    assert found["adminaccess.devmgmtproto.k8s.io/deviceclaims"] == 0
+
+
+def test_a_claim_of_k8srm_with_admin_access_counts_as_such():
+    detail = {"class": "gpu", "adminAccess": True}
+    spec = {"devices": [{"name": "x", "oneOf": [{"class": "a"}, detail]}]}
+    found = usage("deviceclaims", "devmgmtproto.k8s.io", {"metadata": {"name": "c"}, "spec": spec})
+    assert found["adminaccess.devmgmtproto.k8s.io/deviceclaims"] == 1

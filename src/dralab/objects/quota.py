@@ -27,6 +27,9 @@ COUNTED: Final[Mapping[str, str]] = {
 }
 BETA_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
 STORAGE_SUFFIX: Final = ".storageclass.storage.k8s.io/"
+K8SRM: Final = "devmgmtproto.k8s.io"
+K8SRM_SUFFIX: Final = f".deviceclass.{K8SRM}/devices"
+K8SRM_ADMIN: Final = f"adminaccess.{K8SRM}/deviceclaims"
 CLASS_SUFFIX: Final = ".deviceclass.resource.k8s.io/devices"
 
 
@@ -52,6 +55,8 @@ def usage(resource: str, group: str, obj: JsonObject) -> dict[str, Number]:
         found["services.nodeports"] = len(ports) if kind in {"NodePort", "LoadBalancer"} else 0
     elif group == "resource.k8s.io" and resource == "resourceclaims":
         found |= _claim(obj)
+    elif group == K8SRM and resource == "deviceclaims":
+        found |= _device_claim(obj)
     return found
 
 
@@ -136,6 +141,40 @@ def _claim(claim: JsonObject) -> dict[str, Number]:
             for resource in (f"{name}{CLASS_SUFFIX}", f"requests.{IMPLICIT}{name}"):
                 found[resource] = found.get(resource, 0) + count
     return found
+
+
+def _device_claim(claim: JsonObject) -> dict[str, Number]:
+    """Return the devices that a claim of k8srm asks for at least, by class, in all its forms.
+
+    Of alternatives, the one that asks for most counts. A claim with a detail of adminAccess counts
+    as one such claim.
+    """
+    spec = spec_of(claim)
+    found: dict[str, Number] = {}
+    details = []
+    for entry in spec.get("devices") or spec.get("claims") or [spec]:
+        ways = entry.get("oneOf") or ()
+        most: dict[str, Number] = {}
+        for way in ways:
+            name, count = _class_and_count(way)
+            most[name] = max(most.get(name, 0), count)
+        alone = entry.get("allOf") or (() if ways else [entry])
+        for name, count in [*most.items(), *map(_class_and_count, alone)]:
+            if name:  # a detail of a type may be met by any class of it
+                resource = f"{name}{K8SRM_SUFFIX}"
+                found[resource] = found.get(resource, 0) + count
+        details += [*ways, *alone]
+    found[K8SRM_ADMIN] = int(any(detail.get("adminAccess") for detail in details))
+    return found
+
+
+def _class_and_count(detail: JsonObject) -> tuple[str, Number]:
+    requests = detail.get("requests")
+    requests = requests if isinstance(requests, dict) else {}  # capacities of stage K1: a list
+    written = [requests.get("devices"), requests.get("count"), detail.get("devices")]
+    written += [detail.get("count"), detail.get("minDeviceCount")]
+    count = next((each for each in written if each is not None), 1)
+    return detail.get("class") or detail.get("deviceClass") or "", quantity.parse_any(count)
 
 
 def _in_volume_scope(scope: JsonObject, claim: JsonObject) -> bool:
