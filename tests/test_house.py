@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from dralab.scheduling import reasons
+from dralab.scheduling.reasons import RefusalRule
+
 ROOT = Path(__file__).parents[1]
 TOP_CLASS = re.compile(r"^class (\w+)", re.MULTILINE)
 ROW = re.compile(r"^\| (?P<question>[^|]+?) \| `(?P<file>[^`|]+\.py)` \| `(?P<symbol>[\w.]+)` \|$")
@@ -63,6 +66,74 @@ def test_a_class_name_has_one_meaning():
     assert len(places) > 1000
     shared = {name: files for name, files in places.items() if len(files) > 1}
     assert not shared, "name a new class after what sets it apart from the one that has the name"
+
+
+READING = frozenset(
+    [
+        "startswith",
+        "endswith",
+        "removeprefix",
+        "removesuffix",
+        "partition",
+        "rpartition",
+        "split",
+        "rsplit",
+        "index",
+        "find",
+        "replace",
+        "match",
+        "fullmatch",
+        "search",
+        "compile",
+        "findall",
+        "finditer",
+        "sub",
+    ]
+)
+
+
+def sentences_read(source):
+    """Yield the lines of a module that look for a piece of a sentence of a refusal."""
+    said = [rule.sentence for rule in vars(reasons).values() if isinstance(rule, RefusalRule)]
+    said.append("0/1 nodes are available: ")
+    assert len(said) > 30
+
+    def is_ours(text):
+        piece = text.strip("^$ ")
+        return len(piece) >= 12 and " " in piece and any(piece in each for each in said)
+
+    for node in ast.walk(ast.parse(source)):
+        parts = []
+        if isinstance(node, ast.Compare):
+            parts = [node.left, *node.comparators]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            parts = node.args if node.func.attr in READING else []
+        for part in parts:
+            for each in ast.walk(part):
+                if isinstance(each, ast.Constant) and isinstance(each.value, str):
+                    if is_ours(each.value):
+                        yield node.lineno
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'if "cannot allocate all claims" in why: pass',
+        'told = why.startswith("node(s) were unschedulable")',
+        'found = re.compile("^node(s) were unschedulable$")',
+    ],
+)
+def test_reading_a_sentence_is_noticed(line):
+    assert list(sentences_read(line)) == [1]
+
+
+def test_no_sentence_of_a_refusal_is_read_back():
+    found = {
+        f"{path.relative_to(ROOT)}:{line}"
+        for path in sorted((ROOT / "src" / "dralab").rglob("*.py"))
+        for line in sentences_read(path.read_text(encoding="utf-8"))
+    }
+    assert not found, "decide by `Reason.rule` and its fields: a sentence is printed, never read"
 
 
 def test_no_file_was_left_half_merged():
