@@ -38,7 +38,7 @@ def told(objects):
     pending = next(each for each in cluster.pending() if each.name == "train")
     return {
         "event": ReasonWriter(lambda: 0)(refusal, model.state),
-        "what-if": PageWords(model)(refusal),
+        "what-if": PageWords(model)(refusal).text,
         "page": why(cluster, cluster.refreshed(pending)).page(),
     }
 

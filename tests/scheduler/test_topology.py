@@ -38,7 +38,7 @@ def test_a_pod_goes_to_the_zone_of_its_friends(lab):
     lab.add(PODS, pod("db", labels={"app": "db"}, nodeSelector={"kubernetes.io/hostname": "b1"}))
     lab.add(PODS, pod("web", affinity=near("db")), pod("lost", affinity=near("nobody")))
     assert lab.node_of("web") in {"b1", "b2"}
-    assert lab.why("lost") == (
+    assert lab.why("lost").startswith(
         "0/3 nodes are available: 3 node(s) didn't match pod affinity rules."
     )
 
@@ -131,7 +131,7 @@ def test_a_zone_without_room_stops_a_hard_spread(lab):
         *(pod(f"p{i}", labels={"app": "x"}, topologySpreadConstraints=[rule()]) for i in range(2)),
     )
     assert lab.node_of("p0") == "a1"
-    assert lab.why("p1") == (
+    assert lab.why("p1").startswith(
         "0/2 nodes are available: 1 Too many pods, "
         "1 node(s) didn't match pod topology spread constraints."
     )

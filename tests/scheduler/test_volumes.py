@@ -105,7 +105,7 @@ def bind(lab, name, volume_name):
 def test_a_pod_waits_for_its_volumes_and_says_so(cluster, claims, why):
     cluster.add(VOLUME_CLAIMS, *claims)
     cluster.add(PODS, using("p", "c"))
-    assert cluster.why("p") == f"0/2 nodes are available: {why}."
+    assert cluster.why("p").startswith(f"0/2 nodes are available: {why}.")
 
 
 def test_a_pod_goes_where_its_volume_is(cluster):
@@ -113,7 +113,7 @@ def test_a_pod_goes_where_its_volume_is(cluster):
     cluster.add(VOLUME_CLAIMS, volume_claim("c", bound="v"))
     cluster.add(PODS, using("p", "c"), using("far", "c", nodeSelector={HOST: "n0"}))
     assert cluster.node_of("p") == "n1"
-    assert cluster.why("far") == (
+    assert cluster.why("far").startswith(
         "0/2 nodes are available: 1 node(s) didn't match PersistentVolume's node affinity, "
         "1 node(s) didn't match Pod's node affinity/selector."
     )

@@ -14,7 +14,6 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import Final
 
-from dralab.api.core.pods import GATED
 from dralab.capacity.departures import Departure, Departures, Tries
 from dralab.capacity.exhaustion import cheaper
 from dralab.capacity.need import PodToPlace
@@ -75,9 +74,10 @@ def clear_for(
     if found is not None:
         return Clearing(pod=pod, placement=found)
     demand = model.state.demands.demand_of(pod)
-    if pod.gates or isinstance(demand, BlockedPod):
-        why = str(demand.reason) if isinstance(demand, BlockedPod) else GATED
-        return Clearing(pod=pod, impossible=True, why=why)
+    held = model.held_back(pod)
+    if held is not None or isinstance(demand, BlockedPod):
+        blocked = demand.reason if isinstance(demand, BlockedPod) else held
+        return Clearing(pod=pod, impossible=True, why=str(blocked))
     need = PodToPlace(model, pod, demand)
     cleared = _MoveSearch(departures, need, most, Tries(sets), Tries(tries)).run()
     if cleared.is_proved:

@@ -32,8 +32,9 @@ class NodePlan:
     """Nodes to add by shape, and what becomes of the pods that wait.
 
     `fitting` pods need no new node, `served` run with the new ones; `unserved` fit on no shape, or
-    the budget ends before; with why they wait. No plan that serves the same pods has a lower price
-    than `least`; None: not known without OR-Tools.
+    the budget ends before; with why they wait. `codes` say why those wait without new nodes.
+    No plan that serves the same pods has a lower price than `least`; None: not known without
+    OR-Tools.
     """
 
     nodes: Mapping[str, int]
@@ -41,6 +42,7 @@ class NodePlan:
     fitting: Sequence[PodInfo]
     served: Sequence[PodInfo]
     unserved: Mapping[str, tuple[PodInfo, str]]
+    codes: Mapping[str, str]
     least: float | None = None
 
 
@@ -53,7 +55,8 @@ def plan(model: ClusterModel, prices: Mapping[str, float], budget: float | None 
     with model.tentatively():
         decided = model.run(model.waiting)
         fitting = [pod for pod in model.waiting if isinstance(decided[pod.uid], PodPlacement)]
-        backlog = [pod for pod in model.waiting if isinstance(decided[pod.uid], Refusal)]
+        refused = [each for pod in model.waiting if isinstance(each := decided[pod.uid], Refusal)]
+        backlog = [each.pod for each in refused]
         planner = _Planner(model, prices, backlog)
         unserved = {
             pod.uid: (pod, "it fits on no node of these shapes: " + planner.why[pod.uid])
@@ -70,12 +73,15 @@ def plan(model: ClusterModel, prices: Mapping[str, float], budget: float | None 
             if pod.uid not in there:
                 unserved[pod.uid] = pod, "the budget does not suffice for it"
         least = planner.least(served)
+        words = PageWords(model)
+        codes = {each.pod.uid: words(each).code for each in refused if each.pod.uid in unserved}
     return NodePlan(
         nodes={name: count for name, count in nodes.items() if count},
         price=planner.price(nodes),
         fitting=fitting,
         served=served,
         unserved=unserved,
+        codes=codes,
         least=least,
     )
 
@@ -280,7 +286,7 @@ class _Planner:
             first = decided[pods[0].uid]
             if served or not isinstance(first, Refusal):
                 return ""
-            return PageWords(self.model)(first)
+            return PageWords(self.model)(first).text
 
     def _one(self, name: str) -> int:
         """Add one node of a shape: the pods of the backlog fit on no other."""

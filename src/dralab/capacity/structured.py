@@ -24,6 +24,7 @@ def structured_what_if(result: WhatIf) -> dict[str, Any]:
                 "after": each.after or None,
                 "interrupted": each.interrupted,
                 "why": each.why or None,
+                "code": each.code or None,
                 "devices": list(each.devices),
             }
             for each in result.outcomes

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from dralab.capacity.changes import SupposedChange
 from dralab.capacity.fragmentation import KindFragmentation, fragmentation, pod_kinds
-from dralab.capacity.page_words import PageWords
+from dralab.capacity.page_words import PageWords, WaitingReason
 from dralab.capacity.relocation import devices_of
 from dralab.objects.metadata import NamespacedName
 from dralab.scheduling.model import ClusterModel, Decision
@@ -23,13 +23,15 @@ Fate = Literal[
     "is displaced",
 ]
 
+NONE: Final = WaitingReason("", "")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodComparison:
     """One pod: where it would run without the change (empty: nowhere), and with it.
 
-    `why` says why it waits then. `interrupted` is set where it waited for a while meanwhile.
-    `devices` are those that it has with the change, as POOL/DEVICE.
+    `why` says why it waits then, `code` names the cause. `interrupted` is set where it waited for
+    a while meanwhile. `devices` are those that it has with the change, as POOL/DEVICE.
     """
 
     pod: NamespacedName
@@ -37,6 +39,7 @@ class PodComparison:
     before: str = ""
     after: str = ""
     why: str = ""
+    code: str = ""
     interrupted: bool = False
     devices: Sequence[str] = ()
 
@@ -107,7 +110,8 @@ def what_if(
                     fate=_of_running(node, now),
                     before=node,
                     after="" if now is None else now.node,
-                    why=reasons.get(uid, ""),
+                    why=reasons.get(uid, NONE).text,
+                    code=reasons.get(uid, NONE).code,
                     interrupted=uid in changed.interrupted,
                     devices=() if now is None else devices_of(now),
                 )
@@ -121,17 +125,19 @@ def what_if(
         )
 
 
-def _reasons(model: ClusterModel, decided: dict[str, Decision], *, explain: bool) -> dict[str, str]:
+def _reasons(
+    model: ClusterModel, decided: dict[str, Decision], *, explain: bool
+) -> dict[str, WaitingReason]:
     words = PageWords(model)
     return {
-        uid: words(each) if explain else each.message
+        uid: words(each) if explain else WaitingReason(each.code, each.message)
         for uid, each in decided.items()
         if isinstance(each, Refusal)
     }
 
 
 def _of_waiting(
-    pod: PodInfo, without: Decision | None, now: Decision, reasons: dict[str, str]
+    pod: PodInfo, without: Decision | None, now: Decision, reasons: dict[str, WaitingReason]
 ) -> PodComparison:
     before = without.node if isinstance(without, PodPlacement) else ""
     after = now.node if isinstance(now, PodPlacement) else ""
@@ -145,7 +151,8 @@ def _of_waiting(
         fate=fate,
         before=before,
         after=after,
-        why=reasons.get(pod.uid, ""),
+        why=reasons.get(pod.uid, NONE).text,
+        code=reasons.get(pod.uid, NONE).code,
         devices=devices_of(now) if isinstance(now, PodPlacement) else (),
     )
 

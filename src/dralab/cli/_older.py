@@ -21,6 +21,7 @@ from dralab.cli._terminal import echo
 from dralab.objects.metadata import spec_of
 from dralab.prototypes.findings import copied
 from dralab.prototypes.placement import GenerationCluster, PlacedPod, PlacementResult
+from dralab.prototypes.v1 import V1Cluster
 from dralab.scheduling.reasons import unavailable
 from dralab.values.json_types import JsonDict
 
@@ -138,6 +139,12 @@ class _Reason:
 
 
 def _reason(cluster: GenerationCluster, placement: PlacementResult) -> _Reason:
+    if isinstance(cluster, V1Cluster) and not isinstance(placement, PlacedPod):
+        from dralab.explanation.why import why
+
+        told = why(cluster.snapshot, cluster.snapshot.pending_of(placement.pod))
+        if told is not None:
+            return _Reason(told.page(), told.structured() | {"reason": told.brief()})
     found = _diagnosis(cluster, placement)
     if found is None or isinstance(found, str):
         return _Reason(found or "")

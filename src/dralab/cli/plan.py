@@ -151,7 +151,10 @@ def _structured(planned: NodePlan) -> dict[str, Any]:
         "least": planned.least,
         "fitting": [str(pod.key) for pod in planned.fitting],
         "served": [str(pod.key) for pod in planned.served],
-        "waiting": [{"pod": str(pod.key), "why": why} for pod, why in planned.unserved.values()],
+        "waiting": [
+            {"pod": str(pod.key), "why": why, "code": planned.codes.get(pod.uid)}
+            for pod, why in planned.unserved.values()
+        ],
     }
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from dralab.allocation.problem import DeviceId
+from dralab.allocation.problem import DeviceId, InUse
 from dralab.explanation.causes import Diagnosis, GangTooLarge, Help, NodesUnfit
 from dralab.explanation.conditions import holding
 from dralab.explanation.diagnose import diagnose
@@ -13,11 +13,10 @@ from dralab.objects.claims import holds
 from dralab.objects.metadata import NamespacedName
 from dralab.objects.requests import amount_of
 from dralab.scheduling import gangs
-from dralab.scheduling.backlog import Pending
-from dralab.scheduling.model import same_group
+from dralab.scheduling.model import ClusterModel
+from dralab.scheduling.pod_question import PodQuestion
 from dralab.scheduling.pods import PodInfo
 from dralab.scheduling.reasons import INSUFFICIENT, Reason
-from dralab.scheduling.snapshot import Snapshot
 from dralab.scheduling.state import PodPlacement, Refusal
 from dralab.values.json_types import JsonObject
 
@@ -25,7 +24,7 @@ MOST_TRIED: Final = 24
 MOST_NAMED: Final = 3
 
 
-def of_room(cluster: Snapshot, pending: Pending, refusal: Refusal) -> Diagnosis:
+def of_room(asked: PodQuestion, model: ClusterModel | None, refusal: Refusal) -> Diagnosis:
     """Return what is missing on the node that lacks least once a pod has its devices there."""
     _, name, shortage = min(
         (
@@ -45,7 +44,7 @@ def of_room(cluster: Snapshot, pending: Pending, refusal: Refusal) -> Diagnosis:
     reasons = [Reason(INSUFFICIENT, (lack.resource,)) for lack in shortage.lacks]
     nodes = len(refusal.shortages)
     helps = []
-    if blockers := _blockers(cluster, pending, name):
+    if model is not None and (blockers := _blockers(model, asked.pod, name)):
         who = tuple(f"pod {each}" for each in blockers)
         helps.append(Help(kind="wait", now=True, who=who, number=len(who), note="any"))
     cause = NodesUnfit(
@@ -55,23 +54,22 @@ def of_room(cluster: Snapshot, pending: Pending, refusal: Refusal) -> Diagnosis:
         able=(name,),
         detail=f"{name} has the devices, but {clause}",
     )
-    return Diagnosis(subject=pending.title, cause=cause, helps=tuple(helps), nodes=nodes)
+    return Diagnosis(subject="", cause=cause, helps=tuple(helps), nodes=nodes)
 
 
-def _blockers(cluster: Snapshot, pending: Pending, node: str) -> tuple[str, ...]:
+def _blockers(model: ClusterModel, pod: PodInfo, node: str) -> tuple[str, ...]:
     """Return pods of a node of which each one's end makes room for a pod with its devices."""
-    model, found = cluster.model, []
+    found = []
     for each in model.on(node)[:MOST_TRIED]:
         with model.tentatively():
             model.take_away(each.pod.uid)
-            if isinstance(cluster.decide(pending), PodPlacement):
+            if isinstance(model.decide(pod), PodPlacement):
                 found.append(str(each.pod.key))
     return tuple(found[:MOST_NAMED])
 
 
-def of_gang(cluster: Snapshot, pending: Pending) -> Diagnosis | None:
+def of_gang(model: ClusterModel, pod: PodInfo) -> Diagnosis | None:
     """Return why a gang does not start; None where the pod belongs to none."""
-    model, pod = cluster.model, cluster.info(pending)
     if not pod.group:
         return None
     group = model.objects.group(NamespacedName(pod.key.namespace, pod.group))
@@ -79,13 +77,11 @@ def of_gang(cluster: Snapshot, pending: Pending) -> Diagnosis | None:
         missing = GangTooLarge(
             code="DRA063", group=pod.group, least=0, members=0, fitting=0, why="it does not exist"
         )
-        return Diagnosis(subject=pending.title, cause=missing)
+        return Diagnosis(subject="", cause=missing)
     least = gangs.least_members(group)
     if least is None:
         return None
-    members = [
-        each for each in model.waiting if same_group(pod, each) and each.uid not in model.running
-    ]
+    members = model.members(pod)
     there = gangs.placed_members(model.state, pod)
     cause = GangTooLarge(
         code="DRA063", group=pod.group, least=least, members=len(members) + there, fitting=0
@@ -93,24 +89,24 @@ def of_gang(cluster: Snapshot, pending: Pending) -> Diagnosis | None:
     if cause.members < least:
         text = f"create {counted(least - cause.members, 'more pod')} of the gang"
         helps = (Help(kind="add", now=False, to=text),)
-        return Diagnosis(subject=pending.title, cause=cause, helps=helps)
-    return _first_failing(cluster, pending, members, replace(cause, fitting=there))
+        return Diagnosis(subject="", cause=cause, helps=helps)
+    return _first_failing(model, members, replace(cause, fitting=there))
 
 
 def _first_failing(
-    cluster: Snapshot, pending: Pending, members: Sequence[PodInfo], cause: GangTooLarge
+    model: ClusterModel, members: Sequence[PodInfo], cause: GangTooLarge
 ) -> Diagnosis:
     """Return why the first member fails that finds no place beside those before it."""
-    model = cluster.model
     helps: list[Help] = []
     found = None
+    before = model.devices.everywhere(())[1].in_use
     with model.tentatively():
         allocations: list[JsonObject] = []
         for each in members:
             decided = model.try_pod(each)
             if isinstance(decided, Refusal):
                 cause = replace(cause, failing=shortened(str(each.key)), why=decided.message)
-                found = _of_member(cluster, each, allocations)
+                found = _of_member(PodQuestion(model.state, each), before, allocations)
                 break
             model.place(decided)
             allocations += [plan.allocation for plan in decided.plans]
@@ -119,20 +115,18 @@ def _first_failing(
         text = f"lower minCount of PodGroup {cause.group} to {cause.fitting}"
         helps.append(Help(kind="node", now=True, to=text))
     if found is None:
-        return Diagnosis(subject=pending.title, cause=cause, helps=tuple(helps))
+        return Diagnosis(subject="", cause=cause, helps=tuple(helps))
     cause = replace(cause, cause=found.cause)
     waits = [each for each in found.helps if each.kind in {"spelling", "wait", "add"}]
     every = [*waits[:2], *helps]
-    return replace(found, subject=pending.title, cause=cause, helps=tuple(every))
+    return replace(found, cause=cause, helps=tuple(every))
 
 
 def _of_member(
-    cluster: Snapshot, pod: PodInfo, allocations: Sequence[JsonObject]
+    asked: PodQuestion, in_use: InUse, allocations: Sequence[JsonObject]
 ) -> Diagnosis | None:
     """Return why one member of a gang gets no devices beside those that have theirs."""
-    users = (user for _, user in cluster.users())
-    member = next((user for user in users if (user.namespace, user.name) == tuple(pod.key)), None)
-    if member is None:
+    if not asked.wants_devices:
         return None
     taken = {
         DeviceId(item.driver, item.pool, item.device)
@@ -140,7 +134,5 @@ def _of_member(
         for item in holds(allocation)
         if not item.share
     }
-    problem = cluster.problem(member)
-    problem = replace(problem, in_use=holding(problem.in_use, taken))
-    nodes = cluster.candidates(member)
-    return diagnose(problem, nodes, subject=member.title, catalog=cluster.catalog)
+    problem = replace(asked.problem(), in_use=holding(in_use, taken))
+    return diagnose(problem, asked.candidates(), catalog=asked.state.devices.catalog)

@@ -5,20 +5,20 @@ so pods that ask for the same are told the same for a moment.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import replace
 from typing import Final
 
 from dralab.allocation.outcome import Unknown
 from dralab.allocation.problem import Claim
-from dralab.explanation.diagnose import diagnose
 from dralab.explanation.text import EVENT_BYTES, brief
+from dralab.explanation.why import WaitingPod, diagnosis_of
 from dralab.kernel.clock import SECOND
 from dralab.objects.event_texts import shortened
 from dralab.objects.requests import amount_of
-from dralab.scheduling.demands import BlockedPod
 from dralab.scheduling.nodes import REMEMBERED
-from dralab.scheduling.reasons import NO_DEVICES, Reason
+from dralab.scheduling.pod_question import PodQuestion
+from dralab.scheduling.reasons import CLASS_NOT_FOUND, GANG_INCOMPLETE
 from dralab.scheduling.state import ClusterState, Refusal
 
 MOMENT: Final = 1 * SECOND
@@ -36,55 +36,55 @@ class ReasonWriter:
 
     def __init__(self, now: Callable[[], int]) -> None:
         self._now = now
-        self._told: OrderedDict[bytes, tuple[int, str]] = OrderedDict()
+        self._told: OrderedDict[Hashable, tuple[int, str]] = OrderedDict()
 
     def __call__(self, refusal: Refusal, state: ClusterState) -> str:
-        """Return why a pod fits nowhere."""
+        """Return why a pod fits nowhere: kube-scheduler's sentence, then cause and help."""
         message = refusal.message
         undecided = sum(isinstance(found, Unknown) for found in refusal.outcomes.values())
         if undecided:
             message += f" On {undecided} of them the search for devices was given up."
         if refusal.shortages:
             message += _shortest(refusal)
-        if refusal.blocked or Reason(NO_DEVICES) not in refusal.reasons:
-            return message
-        why = self._devices(refusal, state)
-        return shortened(f"{message} {why}") if why else message
-
-    def _devices(self, refusal: Refusal, state: ClusterState) -> str:
-        pod = refusal.pod
-        demand = state.demands.demand_of(pod)
-        if isinstance(demand, BlockedPod) or not demand.signature:
-            return ""
-        claims = state.devices.claims_of(pod, demand)
-        text = self._text(demand.signature, claims, refusal, state)
+        asked = PodQuestion(state, refusal.pod)
+        claims = state.devices.claims_of(refusal.pod, asked.demand)
+        text = self._text(asked, claims, refusal)
         for number, claim in enumerate(claims):
             text = text.replace(_token(number), str(claim))
-        return text
+        return shortened(f"{message} {text}")
 
-    def _text(
-        self, shape: bytes, claims: list[Claim], refusal: Refusal, state: ClusterState
-    ) -> str:
+    def _text(self, asked: PodQuestion, claims: list[Claim], refusal: Refusal) -> str:
         """Return the explanation with tokens for the claims' names: it serves other pods too."""
-        now = self._now()
+        now, state, pod = self._now(), asked.state, refusal.pod
+        if refusal.blocked is not None and refusal.blocked.rule is not CLASS_NOT_FOUND:
+            return f"({refusal.code})"
+        if pod.group:
+            return f"({GANG_INCOMPLETE.code})"
+        shape = (
+            asked.demand.signature,
+            pod.placement,
+            tuple(sorted(pod.requests.items())),
+            frozenset(refusal.reasons),
+            tuple(item.key for item in asked.allocated),
+        )
         told = self._told.get(shape)
         moments = max(1, state.table.count // NODES_A_MOMENT)
         if told is not None and now - told[0] < MOMENT * moments:
             return told[1]
-        pod = refusal.pod
         anonymous = [
             replace(claim, name=_token(number), namespace="") for number, claim in enumerate(claims)
         ]
-        rows = [
-            row for row in state.table.row_of.values() if state.node_rules.reason(pod, row) is None
-        ]
-        nodes = [state.devices.node(row) for row in rows]
-        catalog, problem = state.devices.everywhere(anonymous)
-        found = diagnose(
-            problem, nodes, budget=STEPS, questions=QUESTIONS, catalog=catalog,
-            refused=bool(refusal.fatal),
-        )  # fmt: skip
-        text = "" if found is None else brief(found, EVENT_BYTES - ROOM)
+        found = diagnosis_of(
+            WaitingPod(
+                asked=asked,
+                refusal=refusal,
+                title=f"pod {pod.key}",
+                problem=state.devices.everywhere(anonymous)[1],
+                budget=STEPS,
+                questions=QUESTIONS,
+            )
+        )
+        text = brief(found, EVENT_BYTES - ROOM, known=refusal.message)
         self._told[shape] = now, text
         if len(self._told) > REMEMBERED:
             self._told.popitem(last=False)

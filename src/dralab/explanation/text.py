@@ -125,15 +125,19 @@ def page(found: Diagnosis, names: Names | None = None, *, every_node: bool = Fal
     return "\n".join(line.rstrip() for line in lines)
 
 
-def brief(found: Diagnosis, limit: int = EVENT_BYTES, names: Names | None = None) -> str:
+def brief(
+    found: Diagnosis, limit: int = EVENT_BYTES, names: Names | None = None, *, known: str = ""
+) -> str:
     """Return the cause, the numbers and the best help in at most `limit` bytes (UTF-8).
 
-    What does not fit is left out as a whole: nothing is cut inside an expression.
+    What does not fit is left out as a whole: nothing is cut inside an expression. A line that is
+    `known` is not repeated.
     """
     names = names or Names()
     found = names.named(found)
     text = f"{headline(found.cause)} ({found.code})"
-    parts = [f": {line.removesuffix('.')}." for line, _ in list(there(found.cause))[:1]] or ["."]
+    lines = [line for line, _ in there(found.cause) if line != known]
+    parts = [f": {line.removesuffix('.')}." for line in lines[:1]] or ["."]
     for each in found.helps[:1]:
         told = help_text(each, names.holders)
         parts.append(f" Help: {told}" if told.endswith("?") else f" Help: {told}.")

@@ -6,7 +6,6 @@ is. What is wrong with devices is left to `diagnose`.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Final, Literal
 
 from dralab.explanation.broken_rules import BrokenRule, RuleTeller
@@ -15,11 +14,13 @@ from dralab.explanation.names import listed
 from dralab.explanation.patches import escaped
 from dralab.objects.metadata import labels_of, spec_of
 from dralab.objects.nodes import HOSTNAME, is_unschedulable
+from dralab.objects.pods import containers_of
 from dralab.objects.requests import amount_of, base_units, requested
 from dralab.objects.taints import is_of_control_plane, taints_of
-from dralab.scheduling.backlog import Pending
 from dralab.scheduling.filters import Reasons
+from dralab.scheduling.model import ClusterModel
 from dralab.scheduling.node_rules import NODE_RULES
+from dralab.scheduling.pod_question import PodQuestion
 from dralab.scheduling.reasons import (
     CORDONED,
     INSUFFICIENT,
@@ -29,7 +30,6 @@ from dralab.scheduling.reasons import (
     UNSELECTED,
     Reason,
 )
-from dralab.scheduling.snapshot import Snapshot
 from dralab.scheduling.state import PodPlacement
 from dralab.values.json_patches import json_patch
 from dralab.values.json_types import JsonDict, JsonObject
@@ -41,24 +41,20 @@ MOST_TOLD: Final = 3
 Unfit = Mapping[str, Reasons]
 
 
-def nearest(cluster: Snapshot, pending: Pending, names: Iterable[str], every: Unfit) -> list[str]:
+def nearest(asked: PodQuestion, names: Iterable[str], every: Unfit) -> list[str]:
     """Return nodes with the one first that lacks least: the fewest rules, the smallest part."""
 
     def missing(name: str) -> tuple[int, float]:
         reasons = every.get(name, ())
         parts = [
-            (needed - max(free, 0)) / needed
-            for _, needed, free in cluster.shortages(pending, name)
-            if needed
+            (needed - max(free, 0)) / needed for _, needed, free in asked.shortages(name) if needed
         ]
         return len(reasons), max(parts, default=0.0)
 
     return sorted(names, key=lambda name: (*missing(name), name))
 
 
-def nodes_unfit(
-    cluster: Snapshot, pending: Pending, unfit: Unfit, able: Sequence[str]
-) -> NodesUnfit:
+def nodes_unfit(asked: PodQuestion, unfit: Unfit, able: Sequence[str]) -> NodesUnfit:
     """Return that nodes are ruled out; `able` of them have the devices, and the first's rule leads.
 
     The nodes that are told of are those with the same rule.
@@ -73,19 +69,23 @@ def nodes_unfit(
     lead = ordered[0][0]
     detail = ""
     if lead.rule is INSUFFICIENT and alike:
-        resource, needed, free = cluster.shortages(pending, alike[0])[0]
+        resource, needed, free = asked.shortages(alike[0])[0]
         most = "" if len(alike) == 1 else "at most "
         detail = (
-            f"{_subject(pending, alike)} {most}{amount_of(resource, max(free, 0))} of the "
-            f"{amount_of(resource, needed)} {resource}"
+            f"{_subject(asked, alike)} {most}{amount_of(resource, max(free, 0))} of the "
+            f"{_written(asked.pod.obj, resource, needed)} {resource}"
         )
-    broken = told_rule(cluster, pending, alike[0]) if alike else None
+    broken = told_rule(asked, alike[0]) if alike else None
     facts: dict[str, None] = {}
     if broken is not None:
         have = "has" if len(alike) == 1 else "have"
-        detail = f"{_subject(pending, alike, joined='')} {broken.clause.format(have=have)}".strip()
+        # The clauses that say what a node has bring their verb.
+        subject = _subject(asked, alike, verb=False)
+        if broken.clause.startswith("{") and not asked.wants_devices:
+            subject = listed(alike, 2)
+        detail = f"{subject} {broken.clause.format(have=have)}"
         for name in alike[:MOST_TOLD]:
-            each = told_rule(cluster, pending, name)
+            each = told_rule(asked, name)
             facts |= dict.fromkeys(each.facts if each is not None else ())
     return NodesUnfit(
         code=lead.code,
@@ -93,38 +93,46 @@ def nodes_unfit(
         reasons=tuple(ordered),
         able=tuple(alike),
         detail=detail,
-        mark=None if broken is None else _mark(pending, broken),
+        mark=None if broken is None else _mark(asked, broken),
         facts=tuple(facts),
-        wants_devices=bool(pending.claims or pending.allocated),
+        wants_devices=asked.wants_devices,
     )
 
 
-def _subject(pending: Pending, names: Sequence[str], joined: str = "") -> str:
-    """Return `n1 has the devices, but` with the verb that a figure follows."""
+def _subject(asked: PodQuestion, names: Sequence[str], *, verb: bool = True) -> str:
+    """Return `n1 has the devices, but`; without devices `n1 has`, or `n1:` before a sentence."""
     have = "has" if len(names) == 1 else "have"
-    if pending.claims or pending.allocated:
-        return f"{listed(names, 2)} {have} the devices, but" + joined
-    return f"{listed(names, 2)} {have}" if not joined else f"{listed(names, 2)}:"
+    if asked.wants_devices:
+        return f"{listed(names, 2)} {have} the devices, but"
+    return f"{listed(names, 2)} {have}" if verb else f"{listed(names, 2)}:"
 
 
-def told_rule(cluster: Snapshot, pending: Pending, node: str) -> BrokenRule | None:
+def _written(pod: JsonObject, resource: str, units: int) -> str:
+    """Return an amount as the pod writes it, where one container asks for just that."""
+    for container in containers_of(pod):
+        text = requested(container.get("resources")).get(resource)
+        if text is not None and base_units(resource, text) == units:
+            return str(text)
+    return amount_of(resource, units)
+
+
+def told_rule(asked: PodQuestion, node: str) -> BrokenRule | None:
     """Return the rule about other pods or volumes that keeps a pod from a node, if there is one."""
-    reasons = cluster.refusals(pending, node)
+    reasons = asked.refusals(node)
     if not reasons:
         return None
-    state = cluster.model.state
-    return RuleTeller(state).told(cluster.info(pending), state.table.row_of[node], reasons[0])
+    row = asked.table.row_of[node]
+    return RuleTeller(asked.state).told(asked.pod, row, reasons[0])
 
 
-def _mark(pending: Pending, broken: BrokenRule) -> MarkedField | None:
+def _mark(asked: PodQuestion, broken: BrokenRule) -> MarkedField | None:
     if not broken.field:
         return None
-    owner = f"{pending.namespace}/{pending.name}"
-    return MarkedField(owner=("pod", owner), field=broken.field, text=broken.text)
+    return MarkedField(owner=("pod", str(asked.pod.key)), field=broken.field, text=broken.text)
 
 
 def node_helps(
-    cluster: Snapshot, pending: Pending, unfit: Unfit, able: Sequence[str]
+    model: ClusterModel, asked: PodQuestion, unfit: Unfit, able: Sequence[str]
 ) -> Iterator[Help]:
     """Yield what would let the pod onto nodes that have its devices; each change alone is enough.
 
@@ -137,45 +145,49 @@ def node_helps(
             continue
         seen.add(reasons[0])
         if reasons[0].rule.plugin in OF_NODES or reasons[0].rule in {INSUFFICIENT, TOO_MANY_PODS}:
-            yield from _own_helps(cluster, pending, name, reasons[0])
+            yield from _own_helps(model, asked, name, reasons[0])
         else:
             alike = [each for each in able if unfit[each] == reasons]
-            yield from _rule_helps(cluster, pending, alike)
+            yield from _rule_helps(model, asked, alike)
 
 
-def _own_helps(cluster: Snapshot, pending: Pending, name: str, reason: Reason) -> Iterator[Help]:
+def _own_helps(
+    model: ClusterModel, asked: PodQuestion, name: str, reason: Reason
+) -> Iterator[Help]:
     """Yield what helps against a rule about the node alone."""
-    node = cluster.nodes[name]
+    node = model.node(name) or {}
     match reason.rule:
         case rule if rule is CORDONED or (rule is TAINTED and is_unschedulable(node)):
-            if _fits(cluster, pending, node=cluster.model.uncordoned(name)):
+            if _fits(model, asked, node=model.uncordoned(name)):
                 yield Help(
                     kind="node", now=True, to=f"uncordon {name}", who=(name,),
                     command=f"kubectl uncordon {name}",
                 )  # fmt: skip
         case rule if rule is TAINTED:
-            yield from _taint_helps(cluster, pending, name, reason)
+            yield from _taint_helps(model, asked, name, reason)
         case rule if rule is UNSELECTED:
-            yield from _label_help(cluster, pending, name)
+            yield from _label_help(model, asked, name)
         case rule if rule is INSUFFICIENT:
-            yield from _request_helps(cluster, pending, name)
+            yield from _request_helps(model, asked, name)
         case rule if rule is OTHER_NODE:
             edits = ({"op": "remove", "path": "/spec/nodeName"},)
             to = f"leave out nodeName, {name} has them"
-            yield from _edited(cluster, pending, name, to, edits)
+            yield from _edited(model, asked, name, to, edits)
         case _:
             return
 
 
-def _taint_helps(cluster: Snapshot, pending: Pending, name: str, reason: Reason) -> Iterator[Help]:
+def _taint_helps(
+    model: ClusterModel, asked: PodQuestion, name: str, reason: Reason
+) -> Iterator[Help]:
     """Yield how to get past a taint; what the control plane sets says something about the node."""
     key, value = reason.fields
     if is_of_control_plane(key):
         return
-    node = cluster.nodes[name]
+    node = model.node(name) or {}
     without = [item for item in taints_of(node) if item["key"] != key]
     taint = f"{key}={value}" if value else key
-    if _fits(cluster, pending, node={**node, "spec": {**spec_of(node), "taints": without}}):
+    if _fits(model, asked, node={**node, "spec": {**spec_of(node), "taints": without}}):
         yield Help(
             kind="node", now=True, who=(name,),
             to=f"add a toleration for {taint} to the pod, or remove the taint",
@@ -183,9 +195,9 @@ def _taint_helps(cluster: Snapshot, pending: Pending, name: str, reason: Reason)
         )  # fmt: skip
 
 
-def _label_help(cluster: Snapshot, pending: Pending, name: str) -> Iterator[Help]:
-    spec = spec_of(pending.pod)
-    labels, wanted = labels_of(cluster.nodes[name]), spec.get("nodeSelector") or {}
+def _label_help(model: ClusterModel, asked: PodQuestion, name: str) -> Iterator[Help]:
+    spec = spec_of(asked.pod.obj)
+    labels, wanted = labels_of(model.node(name) or {}), spec.get("nodeSelector") or {}
     other = {label: value for label, value in wanted.items() if labels.get(label) != value}
     if len(other) == 1:
         [(label, value)] = other.items()
@@ -195,20 +207,20 @@ def _label_help(cluster: Snapshot, pending: Pending, name: str) -> Iterator[Help
             has = f'{label} "{labels[label]}"'
             edit |= {"op": "replace", "value": labels[label]}
         to = f'change nodeSelector {label} "{value}": {name} has {has}'
-        yield from _edited(cluster, pending, name, to, (edit,))
+        yield from _edited(model, asked, name, to, (edit,))
     elif not other:
         edits = ({"op": "remove", "path": "/spec/affinity/nodeAffinity"},)
         to = f"change the pod's node affinity: {name} has the devices"
-        yield from _edited(cluster, pending, name, to, edits)
+        yield from _edited(model, asked, name, to, edits)
 
 
-def _request_helps(cluster: Snapshot, pending: Pending, name: str) -> Iterator[Help]:
+def _request_helps(model: ClusterModel, asked: PodQuestion, name: str) -> Iterator[Help]:
     """Yield with how much the pod would do."""
-    for resource, needed, free in cluster.shortages(pending, name):
-        edit = _asking_less(pending.pod, resource, needed - free)
+    for resource, needed, free in asked.shortages(name):
+        edit = _asking_less(asked.pod.obj, resource, needed - free)
         if free > 0 and edit is not None:
             to = f"{amount_of(resource, free)} {resource} or less"
-            yield from _edited(cluster, pending, name, to, (edit,), kind="value")
+            yield from _edited(model, asked, name, to, (edit,), kind="value")
 
 
 def _asking_less(pod: JsonObject, resource: str, less: int) -> JsonObject | None:
@@ -232,8 +244,8 @@ def _asking_less(pod: JsonObject, resource: str, less: int) -> JsonObject | None
 
 
 def _edited(
-    cluster: Snapshot,
-    pending: Pending,
+    model: ClusterModel,
+    asked: PodQuestion,
     name: str,
     to: str,
     edits: tuple[JsonObject, ...],
@@ -241,38 +253,33 @@ def _edited(
     kind: Literal["node", "value"] = "node",
 ) -> Iterator[Help]:
     """Yield a help that edits the pod to go to a node, if the pod then fits."""
-    pod = json_patch(pending.pod, [dict(each) for each in edits])
-    if _fits(cluster, pending, spec=spec_of(pod)):
-        mark = MarkedField(owner=("pod", f"{pending.namespace}/{pending.name}"), field="spec")
+    pod = json_patch(asked.pod.obj, [dict(each) for each in edits])
+    if _fits(model, asked, spec=spec_of(pod)):
+        mark = MarkedField(owner=("pod", str(asked.pod.key)), field="spec")
         yield Help(kind=kind, now=True, who=(name,), to=to, mark=mark, edits=edits)
 
 
 def _fits(
-    cluster: Snapshot,
-    pending: Pending,
+    model: ClusterModel,
+    asked: PodQuestion,
     *,
     spec: JsonObject | None = None,
     node: JsonObject | None = None,
 ) -> bool:
     """Return whether the scheduler would place a pod with another spec, or with a changed node."""
-    asked = pending if spec is None else replace(pending, pod={**pending.pod, "spec": dict(spec)})
-    model = cluster.model
+    pod = asked.pod
+    if spec is not None:
+        pod = model.info(model.objects.pod({**pod.obj, "spec": dict(spec)}))
     with model.tentatively():
         if node is not None:
-            model.put_node(model.objects.with_room(node, cluster.provided))
-        return isinstance(cluster.decide(asked), PodPlacement)
+            model.put_node(model.objects.with_room(node, model.provided))
+        return isinstance(model.decide(pod, asked.only), PodPlacement)
 
 
-def _rule_helps(cluster: Snapshot, pending: Pending, names: Sequence[str]) -> Iterator[Help]:
+def _rule_helps(model: ClusterModel, asked: PodQuestion, names: Sequence[str]) -> Iterator[Help]:
     """Yield what helps against a rule about other pods on some nodes: each was tried."""
-    told = [
-        each
-        for name in names[:MOST_TOLD]
-        if (each := told_rule(cluster, pending, name)) is not None
-    ]
-    ending = [
-        each.blockers for each in told if each.blockers and fits_without(cluster, pending, each)
-    ]
+    told = [each for name in names[:MOST_TOLD] if (each := told_rule(asked, name)) is not None]
+    ending = [each.blockers for each in told if each.blockers and fits_without(model, asked, each)]
     single = dict.fromkeys(f"pod {each[0]}" for each in ending if len(each) == 1)
     several = [each for each in ending if len(each) > 1]
     if single:
@@ -281,25 +288,25 @@ def _rule_helps(cluster: Snapshot, pending: Pending, names: Sequence[str]) -> It
         who = tuple(f"pod {each}" for each in min(several, key=len))
         yield Help(kind="wait", now=True, who=who, number=len(who), note="all")
     for remedy in told[0].remedies if told else ():
-        yield from _edited(cluster, pending, names[0], remedy.text, remedy.edits)
+        yield from _edited(model, asked, names[0], remedy.text, remedy.edits)
 
 
-def fits_without(cluster: Snapshot, pending: Pending, broken: BrokenRule) -> bool:
+def fits_without(model: ClusterModel, asked: PodQuestion, broken: BrokenRule) -> bool:
     """Return whether a pod fits once the pods that are in its way have ended."""
-    model, ending = cluster.model, set(broken.blockers)
+    ending = set(broken.blockers)
     gone = [uid for uid, each in model.running.items() if str(each.pod.key) in ending]
     with model.tentatively():
         for uid in gone:
             model.take_away(uid)
-        return isinstance(cluster.decide(pending), PodPlacement)
+        return isinstance(model.decide(asked.pod), PodPlacement)
 
 
-def takes_another(cluster: Snapshot, pending: Pending, like: str) -> bool:
+def takes_another(model: ClusterModel, asked: PodQuestion, like: str) -> bool:
     """Return whether a new node like another one would be one that the pod may use."""
-    model, name = cluster.model, f"{like}-another"
-    node = cluster.nodes[like]
+    name = f"{like}-another"
+    node = model.node(like) or {}
     labels = {**labels_of(node), HOSTNAME: name}
     metadata = {**node["metadata"], "name": name, "labels": labels}
     with model.tentatively():
-        model.put_node(model.objects.with_room({**node, "metadata": metadata}, cluster.provided))
-        return not cluster.unfit_nodes(pending, name)
+        model.put_node(model.objects.with_room({**node, "metadata": metadata}, model.provided))
+        return not PodQuestion(model.state, asked.pod, name).unfit()

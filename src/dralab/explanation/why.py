@@ -6,11 +6,12 @@ claims that hold devices, templates for claims made from them.
 """
 
 from collections import Counter
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final
 
+from dralab.allocation.allocator import DEFAULT_BUDGET
 from dralab.allocation.problem import Problem
 from dralab.explanation.after_devices import of_gang, of_room
 from dralab.explanation.causes import (
@@ -20,6 +21,7 @@ from dralab.explanation.causes import (
     MarkedField,
     NodesUnfit,
     NothingThere,
+    Owner,
     Refused,
 )
 from dralab.explanation.diagnose import diagnose
@@ -27,7 +29,7 @@ from dralab.explanation.endings import UNKNOWN, HolderEnd, end_of
 from dralab.explanation.helps import ordered
 from dralab.explanation.moves import claim_name, move_for, preemption_for
 from dralab.explanation.names import listed, shortened, similar
-from dralab.explanation.questions import FleetQuestions
+from dralab.explanation.questions import MOST_QUESTIONS, FleetQuestions
 from dralab.explanation.structured import structured
 from dralab.explanation.text import EVENT_BYTES, Names, ObjectFields, Spots, brief, page
 from dralab.explanation.unfit import (
@@ -40,9 +42,12 @@ from dralab.explanation.unfit import (
 )
 from dralab.objects.claims import consumers_of, pod_claims
 from dralab.objects.extended_resources import SYNTHETIC
-from dralab.objects.metadata import spec_of, status_of
+from dralab.objects.metadata import spec_of, status_of, uid_of
 from dralab.objects.quota import CLASS_SUFFIX
 from dralab.scheduling.backlog import Pending, key
+from dralab.scheduling.model import ClusterModel
+from dralab.scheduling.pod_question import PodQuestion
+from dralab.scheduling.pods import PodInfo
 from dralab.scheduling.reasons import (
     CLAIM_ELSEWHERE,
     CLAIM_NOT_FOUND,
@@ -56,7 +61,7 @@ from dralab.scheduling.reasons import (
     Reason,
 )
 from dralab.scheduling.snapshot import Snapshot
-from dralab.scheduling.state import PodPlacement
+from dralab.scheduling.state import PodPlacement, Refusal
 from dralab.values.json_types import JsonDict
 
 KINDS: Final = {
@@ -100,6 +105,26 @@ class Why:
         return structured(self.diagnosis, self.names)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingPod:
+    """A pod that waits, and what may be asked about it.
+
+    With `model` changes are tried on it: what helps is told only then of nodes. `ends` says when
+    the users of claims end; `questions` and `budget` limit what is asked of the allocator, and what
+    was `known` of nodes from earlier pods is not asked again.
+    """
+
+    asked: PodQuestion
+    refusal: Refusal
+    title: str
+    problem: Problem
+    model: ClusterModel | None = None
+    ends: Mapping[str, HolderEnd] = field(default_factory=dict)
+    questions: int = MOST_QUESTIONS
+    budget: int = DEFAULT_BUDGET
+    known: dict[tuple[str, ...], FleetQuestions] | None = None
+
+
 def why(
     cluster: Snapshot, pending: Pending, *, node: str = "", spots: Spots | None = None
 ) -> Why | None:
@@ -113,15 +138,28 @@ def why(
             found = why(cluster, cluster.refreshed(each))
             print(found.page() if found else f"{each.title} fits")
     """
-    diagnosis = _diagnosis(cluster, pending, node)
-    if diagnosis is None:
+    decided = cluster.decide(pending, node)
+    if isinstance(decided, PodPlacement):
         return None
+    asked = cluster.question(pending, node)
+    diagnosis = diagnosis_of(
+        WaitingPod(
+            asked=asked,
+            refusal=decided,
+            title=pending.title,
+            problem=cluster.problem(pending),
+            model=cluster.model,
+            ends=ends_of(cluster),
+        )
+    )
     # A new node has not the devices that the pod holds already, and the pod must select it.
     kept = tuple(
         each
         for each in diagnosis.helps
         if each.kind != "add"
-        or not (pending.allocated or (each.note and not takes_another(cluster, pending, each.note)))
+        or not (
+            pending.allocated or (each.note and not takes_another(cluster.model, asked, each.note))
+        )
     )
     diagnosis = replace(diagnosis, helps=kept)
     more = [] if node else [move_for(cluster, pending, diagnosis.helps)]
@@ -139,28 +177,32 @@ def why(
     return Why(diagnosis=diagnosis, names=names)
 
 
-def _diagnosis(cluster: Snapshot, pending: Pending, node: str) -> Diagnosis | None:
-    """Return what keeps it from being tried, what no node can give, or what is short now."""
-    if pending.missing is not None:
-        return _refused(cluster, pending, pending.missing)
-    decided = cluster.decide(pending, node)
-    if isinstance(decided, PodPlacement):
-        return None
-    if (gang := of_gang(cluster, pending)) is not None and not node:
-        return gang
-    if decided.blocked is not None and decided.blocked.rule is not CLASS_NOT_FOUND:
-        return _refused(cluster, pending, decided.blocked)
-    unfit = cluster.unfit_nodes(pending, node)
-    every = cluster.unfit_nodes(pending, node, every=True)
-    if elsewhere := _claim_elsewhere(cluster, pending, unfit, every):
+def diagnosis_of(waiting: WaitingPod) -> Diagnosis:
+    """Return why a pod waits: what keeps it from being tried, what no node can give, what is short.
+
+    Pages, events and questions about changes all tell this cause.
+    """
+    return replace(_diagnosis(waiting), subject=waiting.title)
+
+
+def _diagnosis(waiting: WaitingPod) -> Diagnosis:
+    asked, model, refusal = waiting.asked, waiting.model, waiting.refusal
+    blocked = refusal.blocked
+    if model is not None and not asked.only and model.held_back(asked.pod) is None:
+        gang = of_gang(model, asked.pod)
+        if gang is not None:
+            return gang
+    if blocked is not None and blocked.rule is not CLASS_NOT_FOUND:
+        return _refused(waiting, blocked)
+    unfit, every = asked.unfit(), asked.unfit(every=True)
+    if elsewhere := _claim_elsewhere(asked, unfit, every):
         return elsewhere
-    asking = _Nodes(cluster, pending, unfit, every)
-    if (fatal := decided.fatal) is not None or decided.blocked is not None:
-        found = asking.diagnosed(refused=fatal is not None)
-        return found or _refused(cluster, pending, decided.blocked or fatal)
-    if decided.shortages and not asking.able_here:
-        return of_room(cluster, pending, decided)
-    return asking.diagnosis()
+    nodes = _Nodes(waiting, unfit, every)
+    if (fatal := refusal.fatal or blocked) is not None:
+        return nodes.diagnosed(refused=refusal.fatal is not None) or _refused(waiting, fatal)
+    if refusal.shortages and not nodes.able_here:
+        return of_room(asked, model, refusal)
+    return nodes.diagnosis() or _refused(waiting, None)
 
 
 class _Nodes:
@@ -170,34 +212,40 @@ class _Nodes:
     something for it are told of before nodes that it is not meant for.
     """
 
-    def __init__(self, cluster: Snapshot, pending: Pending, unfit: Unfit, every: Unfit) -> None:
-        self.cluster = cluster
-        self.pending = pending
+    def __init__(self, waiting: WaitingPod, unfit: Unfit, every: Unfit) -> None:
+        self.waiting = waiting
+        self.asked = waiting.asked
+        self.catalog = self.asked.state.devices.catalog
         self.unfit = unfit
         self.every = every
-        self.problem = _without_own(cluster.problem(pending), pending)
+        self.problem = _without_own(waiting.problem, self.asked)
         # What a pod has already is not to be had on other nodes.
         near = {n: why for n, why in unfit.items() if Reason(CLAIM_ELSEWHERE) not in every[n]}
         self.short = {n: why for n, why in near.items() if why[0].rule.plugin not in OF_NODES}
         self.closed = {name: why for name, why in near.items() if name not in self.short}
-        self.candidates = [each.name for each in cluster.candidates(pending)]
-        self.candidates = [name for name in self.candidates if name not in unfit]
+        self.candidates = [each.name for each in self.asked.candidates()]
 
     @cached_property
     def able_here(self) -> list[str]:
         """The nodes that have the devices and lack something else, the nearest first."""
-        return nearest(self.cluster, self.pending, self._able(self.short), self.every)
+        return nearest(self.asked, self._able(self.short), self.every)
 
     @cached_property
     def able_elsewhere(self) -> list[str]:
         """The nodes that have the devices and that the pod is not meant for, the nearest first."""
-        return nearest(self.cluster, self.pending, self._able(self.closed), self.every)
+        return nearest(self.asked, self._able(self.closed), self.every)
 
     def _able(self, unfit: Unfit) -> list[str]:
-        outside = [self.cluster.node(name) for name in list(unfit)[:MOST_UNFIT]]
+        outside = [self.asked.node(name) for name in list(unfit)[:MOST_UNFIT]]
         if not outside:
             return []
-        asking = FleetQuestions(self.problem, outside, catalog=self.cluster.catalog)
+        asking = FleetQuestions(
+            self.problem,
+            outside,
+            catalog=self.catalog,
+            budget=self.waiting.budget,
+            questions=self.waiting.questions,
+        )
         return [name for place in asking.servers() for name in place.names]
 
     def diagnosis(self) -> Diagnosis | None:
@@ -227,13 +275,25 @@ class _Nodes:
     def diagnosed(self, *, refused: bool = False) -> Diagnosis | None:
         """Return what is wrong with the devices of the nodes that count for the pod."""
         names = self.candidates or list(self.short) or list(self.closed)
+        names = names[: max(MOST_UNFIT, len(self.candidates))]
+        nodes, known = [self.asked.node(name) for name in names], self.waiting.known
+        earlier = None
+        if known is not None:
+            earlier = known.setdefault(
+                tuple(names),
+                FleetQuestions(
+                    self.problem, nodes, catalog=self.catalog, budget=self.waiting.budget
+                ),
+            )
         found = diagnose(
             self.problem,
-            [self.cluster.node(name) for name in names[: max(MOST_UNFIT, len(self.candidates))]],
-            subject=self.pending.title,
-            catalog=self.cluster.catalog,
-            ends=ends_of(self.cluster),
+            nodes,
+            catalog=self.catalog,
+            ends=self.waiting.ends,
             refused=refused,
+            earlier=earlier,
+            budget=self.waiting.budget,
+            questions=self.waiting.questions,
         )
         if found is None or self.candidates:
             return found
@@ -244,7 +304,9 @@ class _Nodes:
     def _ruled_out(
         self, unfit: Unfit, able: Sequence[str], beside: Sequence[Help]
     ) -> Diagnosis | None:
-        cause = nodes_unfit(self.cluster, self.pending, unfit, able)
+        if not unfit:
+            return None
+        cause = nodes_unfit(self.asked, unfit, able)
         rest = {name: why for name, why in self.unfit.items() if name not in unfit}
         reasons = Counter(each for several in rest.values() for each in several)
         if self.candidates:
@@ -256,49 +318,50 @@ class _Nodes:
         )
         own = list(self._helps(unfit, able)) if unfit is not self.closed else []
         return Diagnosis(
-            subject=self.pending.title,
+            subject="",
             cause=cause,
             helps=(*own, *beside),
             nodes=len(self.unfit) + len(self.candidates),
         )
 
     def _helps(self, unfit: Unfit, able: Sequence[str]) -> Iterator[Help]:
-        return node_helps(self.cluster, self.pending, unfit, able)
+        if self.waiting.model is not None:
+            yield from node_helps(self.waiting.model, self.asked, unfit, able)
 
 
-def _claim_elsewhere(
-    cluster: Snapshot, pending: Pending, unfit: Unfit, every: Unfit
-) -> Diagnosis | None:
+def _claim_elsewhere(asked: PodQuestion, unfit: Unfit, every: Unfit) -> Diagnosis | None:
     """Return that claims of a pod have devices where the pod does not select any node."""
-    away = Reason(CLAIM_ELSEWHERE)
-    reached = [name for name in cluster.nodes if away not in every.get(name, ())]
-    if not pending.allocated or len(reached) == len(cluster.nodes):
+    away, total = Reason(CLAIM_ELSEWHERE), asked.table.count
+    reached = [name for name in asked.table.row_of if away not in every.get(name, ())]
+    if not asked.allocated or len(reached) == total:
         return None
     if any(
         unfit[n][0].rule not in {UNSELECTED, OTHER_NODE} if n in unfit else True for n in reached
     ):
         return None
     reasons = Counter(each for several in unfit.values() for each in several[:1])
-    reasons[away] = len(cluster.nodes) - len(reached)
+    reasons[away] = total - len(reached)
     order = sorted(reasons.items(), key=lambda item: (item[0] != away, -item[1], str(item[0])))
-    names = listed([shortened(claim_name(claim)) for claim in pending.allocated])
+    names = listed([shortened(str(item.key)) for item in asked.allocated])
     where = f"on {listed(reached, 2)}, which the pod does not select" if reached else "on no node"
     cause = NodesUnfit(
         code=away.code,
-        total=len(cluster.nodes),
+        total=total,
         reasons=tuple(order),
         able=(),
         detail=f"claim {names} has its devices {where}",
     )
-    return Diagnosis(subject=pending.title, cause=cause, nodes=len(cluster.nodes))
+    return Diagnosis(subject="", cause=cause, nodes=total)
 
 
-def _without_own(problem: Problem, pending: Pending) -> Problem:
+def _without_own(problem: Problem, asked: PodQuestion) -> Problem:
     """Return a problem in which a pod does not wait for itself: what it alone holds, it keeps."""
+    users = asked.state.devices.claims_held_by(asked.pod, [item.claim for item in asked.allocated])
     own = {
-        claim_name(claim)
-        for claim in pending.allocated
-        if all(consumer.get("name") == pending.name for consumer in consumers_of(claim))
+        name
+        for item in asked.allocated
+        if users.get(uid_of(item.claim), set()) <= _uids(asked.pod, item.claim)
+        for name in (str(item.key), shortened(str(item.key)))
     }
     if not own:
         return problem
@@ -310,26 +373,34 @@ def _without_own(problem: Problem, pending: Pending) -> Problem:
     return replace(problem, in_use=replace(problem.in_use, holders=holders))
 
 
-def _refused(cluster: Snapshot, pending: Pending, reason: Reason | None) -> Diagnosis:
+def _uids(pod: PodInfo, claim: JsonDict) -> set[str]:
+    """Return the uids by which a claim may know a pod: files may leave the pod's own out."""
+    named = (each for each in consumers_of(claim) if each.get("name") == pod.key.name)
+    return {pod.uid, *(str(each.get("uid")) for each in named)}
+
+
+def _refused(waiting: WaitingPod, reason: Reason | None) -> Diagnosis:
     """Return that something cannot be tried on any node, and what would be right."""
+    pod = waiting.asked.pod
     if reason is None:
         cause: Cause = NothingThere(code="DRA059", detail="no node may run it")
-        return Diagnosis(subject=pending.title, cause=cause)
+        return Diagnosis(subject="", cause=cause)
     if reason.rule is QUOTA_EXCEEDED:
         name, resource, asked, used, limit = reason.fields
         what = resource.removesuffix(CLASS_SUFFIX)
         text = f"quota {name} allows {limit} of {what}, {used} in use and {asked} more asked for"
-        mark = _entry_mark(pending, [entry.template for entry in pod_claims(pending.pod)])
-        return Diagnosis(subject=pending.title, cause=Refused(code="DRA061", text=text, mark=mark))
+        mark = _entry_mark(pod, [entry.template for entry in pod_claims(pod.obj)])
+        return Diagnosis(subject="", cause=Refused(code="DRA061", text=text, mark=mark))
+    model = waiting.model
     if reason.rule not in KINDS:
-        mark = _unbound_mark(cluster, pending) if reason.rule.plugin == "VolumeBinding" else None
-        cause = Refused(code=reason.code, text=str(reason), mark=mark)
-        return Diagnosis(subject=pending.title, cause=cause)
+        volumes = reason.rule.plugin == "VolumeBinding" and model is not None
+        mark = _unbound_mark(model, pod) if volumes and model is not None else None
+        return Diagnosis(subject="", cause=Refused(code=reason.code, text=str(reason), mark=mark))
     kind, name = KINDS[reason.rule], reason.subject
-    every = [key(item) for item in cluster.by_kind.get(kind, ())]
-    known = tuple(each for space, each in every if space == pending.namespace)
+    every = [] if model is None else [key(item) for item in model.objects.of(kind)]
+    known = tuple(each for space, each in every if space == pod.key.namespace)
     elsewhere = tuple(sorted({space for space, each in every if each == name}))
-    mark = _entry_mark(pending, [name])
+    mark = _entry_mark(pod, [name])
     helps: tuple[Help, ...] = ()
     near = "" if elsewhere else similar(name, known)
     if near:
@@ -338,33 +409,32 @@ def _refused(cluster: Snapshot, pending: Pending, reason: Reason | None) -> Diag
         code="DRA001", text=str(reason), missing=kind, name=name, known=known,
         elsewhere=elsewhere, mark=mark,
     )  # fmt: skip
-    return Diagnosis(subject=pending.title, cause=cause, helps=helps)
+    return Diagnosis(subject="", cause=cause, helps=helps)
 
 
-def _unbound_mark(cluster: Snapshot, pending: Pending) -> MarkedField | None:
+def _unbound_mark(model: ClusterModel, pod: PodInfo) -> MarkedField | None:
     """Return where a pod names its first volume claim that has no volume."""
     unbound = [
         item["metadata"]["name"]
-        for item in cluster.by_kind.get("PersistentVolumeClaim", ())
-        if key(item)[0] == pending.namespace and not spec_of(item).get("volumeName")
+        for item in model.objects.of("PersistentVolumeClaim")
+        if key(item)[0] == pod.key.namespace and not spec_of(item).get("volumeName")
     ]
-    return _entry_mark(pending, unbound)
+    return _entry_mark(pod, unbound)
 
 
-def _entry_mark(pending: Pending, names: Sequence[str]) -> MarkedField | None:
+def _entry_mark(pod: PodInfo, names: Sequence[str]) -> MarkedField | None:
     """Return where a pod names the first of some claims or templates, of devices or volumes."""
-    for number, entry in enumerate(pod_claims(pending.pod)):
+    owner: Owner = ("pod", str(pod.key))
+    for number, entry in enumerate(pod_claims(pod.obj)):
         for end, name in (("Name", entry.claim), ("TemplateName", entry.template)):
             if name and name in names:
                 field = f"spec.resourceClaims[{number}].resourceClaim{end}"
-                owner = f"{pending.namespace}/{pending.name}"
-                return MarkedField(owner=("pod", owner), field=field, text=name)
-    for number, volume in enumerate(spec_of(pending.pod).get("volumes") or ()):
+                return MarkedField(owner=owner, field=field, text=name)
+    for number, volume in enumerate(spec_of(pod.obj).get("volumes") or ()):
         claim: str = (volume.get("persistentVolumeClaim") or {}).get("claimName") or ""
         if claim in names:
             field = f"spec.volumes[{number}].persistentVolumeClaim.claimName"
-            owner = f"{pending.namespace}/{pending.name}"
-            return MarkedField(owner=("pod", owner), field=field, text=claim)
+            return MarkedField(owner=owner, field=field, text=claim)
     return None
 
 

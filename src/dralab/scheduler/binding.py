@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from dralab.api.status import ApiError
 from dralab.kernel.clock import SECOND, from_rfc3339
 from dralab.objects import volumes
+from dralab.objects.binding_conditions import allocated_devices
 from dralab.objects.claims import allocation_of, results_of
 from dralab.objects.metadata import (
     annotations_of,
@@ -216,23 +217,10 @@ def conditions_met(claims: list[JsonDict]) -> bool | str:
     """Return whether all devices are ready; a text where one of them never will be."""
     ready = True
     for claim in claims:
-        reported = status_of(claim).get("devices") or ()
-        for item in _results(claim):
-            states = {
-                condition["type"]: condition["status"]
-                for device in reported
-                if all(device.get(name) == item.get(name) for name in ("driver", "pool", "device"))
-                and device.get("shareID") == item.get("shareID")
-                for condition in device.get("conditions") or ()
-            }
-            for failure in item.get("bindingFailureConditions") or ():
-                if states.get(failure) == "True":
-                    return (
-                        f"claim {claim['metadata']['name']}: device {item['driver']}/"
-                        f"{item['pool']}/{item['device']}: {failure}"
-                    )
-            if any(states.get(name) != "True" for name in item.get("bindingConditions") or ()):
-                ready = False
+        for device in allocated_devices(claim):
+            if device.failed:
+                return f"claim {claim['metadata']['name']}: device {device}: {device.failed}"
+            ready = ready and not device.awaited
     return ready
 
 

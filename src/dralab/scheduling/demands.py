@@ -78,14 +78,15 @@ class PodDemand:
         return tuple(item for item in self.claims if item.allocation is None)
 
 
+NOTHING_WANTED: Final = PodDemand()
+
+
 @dataclass(frozen=True, slots=True)
 class BlockedPod:
-    """A pod cannot be tried at all, whatever the nodes."""
+    """A pod cannot be tried at all, whatever the nodes; `demand` is what it wants, where known."""
 
     reason: Reason
-
-
-NOTHING_WANTED: Final = PodDemand()
+    demand: PodDemand = NOTHING_WANTED
 
 
 class DemandReader:
@@ -93,6 +94,7 @@ class DemandReader:
 
     `claim` looks a claim up by key, `group` a pod group; `in_flight` what was decided for a claim
     and is being written; `volumes` what a pod needs in volumes, or why it cannot be tried.
+    `not_made` says why an entry of a pod has no claim yet, where that can be known.
     """
 
     def __init__(
@@ -101,12 +103,14 @@ class DemandReader:
         group: Callable[[NamespacedName], JsonDict | None],
         in_flight: Callable[[str], JsonObject | None],
         volumes: Callable[[PodInfo], VolumeDemand | Reason] | None = None,
+        not_made: Callable[[PodInfo, PodClaim], Reason | None] | None = None,
     ) -> None:
         self.classes: dict[str, JsonDict] = {}
         self._claim = claim
         self._group = group
         self._in_flight = in_flight
         self._volumes = volumes
+        self._not_made = not_made
         self._by_resource: dict[str, str] = {}
 
     def put_class(self, name: str, obj: JsonDict | None) -> None:
@@ -159,16 +163,15 @@ class DemandReader:
             asked = sorted((name, pod.requests[name]) for name in extended)
             signature = orjson.dumps([specs, asked], option=orjson.OPT_SORT_KEYS)
         requests = [request for spec in specs for request in requests_of(spec)]
-        missing = self._missing_class(requests)
-        if missing is not None:
-            return missing
-        return PodDemand(
+        demand = PodDemand(
             claims=tuple(claims),
             extended=extended,
             signature=signature,
             ranked=any(request.get("firstAvailable") for request in requests),
             volumes=volumes,
         )
+        missing = self._missing_class(requests)
+        return demand if missing is None else BlockedPod(missing, demand)
 
     def _extended(self, pod: PodInfo) -> dict[str, str]:
         found = {}
@@ -183,7 +186,8 @@ class DemandReader:
         """Return why an entry of a pod has no claim yet; None if it has one, or needs none."""
         namespace, name = pod.key.namespace, item.name
         if name is None:
-            return BlockedPod(Reason(CLAIM_NOT_CREATED, (str(pod.key),)))
+            known = self._not_made(pod, item) if self._not_made is not None else None
+            return BlockedPod(known or Reason(CLAIM_NOT_CREATED, (str(pod.key),)))
         if not name:
             return None
         claim = self._claim(NamespacedName(namespace, name))
@@ -219,7 +223,7 @@ class DemandReader:
                 }
         return consumer_of(pod.obj)
 
-    def _missing_class(self, requests: Iterable[JsonObject]) -> BlockedPod | None:
+    def _missing_class(self, requests: Iterable[JsonObject]) -> Reason | None:
         for request in requests:
             for alternative in alternatives_of(request):
                 name = alternative.get("deviceClassName") or ""
@@ -227,5 +231,5 @@ class DemandReader:
                     asked = request["name"]
                     if request.get("firstAvailable"):
                         asked += f"/{alternative['name']}"
-                    return BlockedPod(Reason(CLASS_NOT_FOUND, (asked, name)))
+                    return Reason(CLASS_NOT_FOUND, (asked, name))
         return None

@@ -13,6 +13,7 @@ from dralab.allocation import v1
 from dralab.allocation.allocator import numbered_shares
 from dralab.allocation.problem import AllocationFeatures
 from dralab.allocation.selectors import CelSelectorCompiler
+from dralab.objects.binding_conditions import allocated_devices
 from dralab.objects.claims import (
     allocation_of,
     claim_names,
@@ -21,7 +22,14 @@ from dralab.objects.claims import (
     results_of,
 )
 from dralab.objects.extended_resources import classes_by_resource
-from dralab.objects.metadata import NamespacedName, key_of, spec_of, status_of, uid_of
+from dralab.objects.metadata import (
+    NamespacedName,
+    is_deleting,
+    key_of,
+    spec_of,
+    status_of,
+    uid_of,
+)
 from dralab.objects.taints import UNSCHEDULABLE, taints_of
 from dralab.scheduling import gangs
 from dralab.scheduling.allocatable import ClaimPlan
@@ -30,11 +38,19 @@ from dralab.scheduling.cycle import kind_of, on_node, placement, schedule
 from dralab.scheduling.demands import BlockedPod, DemandReader
 from dralab.scheduling.devices import ClusterDevices
 from dralab.scheduling.nodes import NodeTable
-from dralab.scheduling.pods import PodInfo
+from dralab.scheduling.pod_question import named
+from dralab.scheduling.pods import DEFAULT_SCHEDULER, PodInfo
 from dralab.scheduling.reading import ClusterObjects
-from dralab.scheduling.reasons import GATED, Reason
+from dralab.scheduling.reasons import (
+    BINDING_CONDITIONS,
+    GATED,
+    OTHER_SCHEDULER,
+    POD_DELETED,
+    Reason,
+)
 from dralab.scheduling.state import ClusterState, PodPlacement, Refusal
 from dralab.scheduling.volumes import Volumes
+from dralab.values import labels
 from dralab.values.json_types import JsonDict, JsonObject
 
 Decision = PodPlacement | Refusal
@@ -45,7 +61,8 @@ class ClusterModel:
 
     `waiting` is in the order in which the scheduler tries pods: by priority, then by age, then as
     they were given. Pods that name their node and have no devices yet get some there at the
-    beginning, unless `completing` is switched off.
+    beginning, unless `completing` is switched off. Pods of another scheduler than `scheduler` are
+    left to it.
     """
 
     def __init__(
@@ -54,7 +71,9 @@ class ClusterModel:
         *,
         features: AllocationFeatures | None = None,
         completing: bool = True,
+        scheduler: str = DEFAULT_SCHEDULER,
     ) -> None:
+        self.scheduler = scheduler
         self.objects = ClusterObjects(objects)
         self.claims = dict(self.objects.claims)
         self.provided = classes_by_resource(self.objects.of("DeviceClass"))
@@ -66,7 +85,11 @@ class ClusterModel:
         )
         volumes = self.objects.volumes(table)
         demands = DemandReader(
-            self.claims.get, self.objects.group, self.devices.in_flight, volumes.demand_of
+            self.claims.get,
+            self.objects.group,
+            self.devices.in_flight,
+            volumes.demand_of,
+            self.objects.not_made,
         )
         self.state = ClusterState(table, self.devices, demands, volumes)
         self.running: dict[str, PodPlacement] = {}
@@ -239,7 +262,9 @@ class ClusterModel:
                 spec = {k: v for k, v in pod.obj["spec"].items() if k != "nodeName"}
                 kept = ("resourceClaimStatuses",)
                 status = {k: v for k, v in status_of(pod.obj).items() if k in kept}
-                found = self.info({**pod.obj, "spec": spec, "status": status})
+                gone = ("deletionTimestamp", "deletionGracePeriodSeconds")
+                metadata = {k: v for k, v in pod.obj["metadata"].items() if k not in gone}
+                found = self.info({**pod.obj, "metadata": metadata, "spec": spec, "status": status})
             self._unbound[pod.uid] = found
         return found
 
@@ -375,23 +400,54 @@ class ClusterModel:
         """Return pods on nodes in the order in which they were given."""
         return sorted(placements, key=lambda each: self._given.get(each.pod.uid, 0))
 
-    def try_pod(self, pod: PodInfo) -> Decision:
-        """Return where a pod would go now, or why it would go nowhere."""
+    def held_back(self, pod: PodInfo) -> Reason | None:
+        """Return why no scheduler tries a pod now, or binds it only later; None: it is tried."""
+        if is_deleting(pod.obj):
+            return Reason(POD_DELETED)
+        scheduler = spec_of(pod.obj).get("schedulerName") or self.scheduler
+        if scheduler != self.scheduler:
+            return Reason(OTHER_SCHEDULER, (str(scheduler),))
         if pod.gates:
-            return Refusal(pod=pod, nodes=self.state.table.count, blocked=Reason(GATED, pod.gates))
-        return schedule(self.state, pod)
+            return Reason(GATED, pod.gates)
+        for claim in self.state.demands.claims_of(pod) if pod.has_claims else ():
+            devices = list(allocated_devices(claim))
+            awaited = [each for each in devices if each.awaited]
+            if awaited and not any(each.failed for each in devices):
+                device, held = awaited[0], allocation_of(claim) or {}
+                since = str(held.get("allocationTimestamp") or "")
+                fields = (_node_of(held), ", ".join(device.awaited), str(device), since)
+                return Reason(BINDING_CONDITIONS, fields)
+        return None
 
-    def decide_with_group(self, pod: PodInfo) -> Decision:
-        """Return what would be decided of a pod together with the others of its group."""
-        members = [
+    def try_pod(self, pod: PodInfo, only: str = "") -> Decision:
+        """Return where a pod would go now, or why nowhere; with `only`, on that node."""
+        if (held := self.held_back(pod)) is not None:
+            return Refusal(pod=pod, nodes=self.state.table.count, blocked=held)
+        return schedule(self.state, pod, named(self.state.table, only) if only else None)
+
+    def decide(self, pod: PodInfo, only: str = "") -> Decision:
+        """Return what the scheduler would decide now, of a pod that runs as if it did not.
+
+        A pod of a gang is decided with the others of its gang.
+        """
+        with self.tentatively():
+            if pod.uid in self.running:
+                self.take_away(pod.uid)
+                return schedule(self.state, pod)
+            if pod.group and not only:
+                others = [each for each in self.members(pod) if each.uid != pod.uid]
+                return self.run([*others, pod])[pod.uid]
+            return self.try_pod(pod, only)
+
+    def members(self, pod: PodInfo) -> list[PodInfo]:
+        """Return the pods of a pod's group that wait."""
+        return [
             each for each in self.waiting if same_group(pod, each) and each.uid not in self.running
         ]
-        with self.tentatively():
-            return self.run(members or [pod])[pod.uid]
 
     def find_place(self, pod: PodInfo) -> PodPlacement | None:
         """Return where a pod would go now; None: nowhere."""
-        return None if pod.gates else placement(self.state, pod)
+        return None if self.held_back(pod) is not None else placement(self.state, pod)
 
     def run(self, pods: Iterable[PodInfo]) -> dict[str, Decision]:
         """Schedule pods in the scheduler's order, gangs as a whole; return what became of each.
@@ -414,13 +470,18 @@ class ClusterModel:
                     refused[kind] = decision
                 continue
             members = [other for other in ordered if same_group(pod, other)]
-            found |= self._run_group(pod, members)
+            held = [other for other in members if self.held_back(other) is not None]
+            found |= {other.uid: self.try_pod(other) for other in held}
+            if pod.uid not in found:
+                found |= self._run_group(pod, [each for each in members if each not in held])
         return found
 
     def kind_of(self, pod: PodInfo) -> Hashable:
         """Return what pods have in common that fit or fail alike; None: it forms its own kind."""
         demand = self.state.demands.demand_of(pod)
-        return None if isinstance(demand, BlockedPod) or pod.gates else kind_of(pod, demand)
+        if isinstance(demand, BlockedPod) or self.held_back(pod) is not None:
+            return None
+        return kind_of(pod, demand)
 
     def _run_group(self, pod: PodInfo, members: list[PodInfo]) -> dict[str, Decision]:
         group = self.objects.group(NamespacedName(pod.key.namespace, pod.group))
@@ -455,6 +516,15 @@ class ClusterModel:
         return sorted(
             pods, key=lambda pod: (-pod.priority, pod.created, given.get(pod.uid, len(given)))
         )
+
+
+def _node_of(allocation: JsonObject) -> str:
+    """Return the node that an allocation is for; empty where it is for several."""
+    for term in (allocation.get("nodeSelector") or {}).get("nodeSelectorTerms") or ():
+        names = labels.nodes_named_by(term)
+        if names is not None and len(names) == 1:
+            return str(names[0])
+    return ""
 
 
 _HELD: Final = frozenset({"allocation", "reservedFor", "devices"})

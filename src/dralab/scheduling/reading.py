@@ -138,6 +138,13 @@ class ClusterObjects:
             if chosen.accepts(labels_of(item))
         ]
 
+    def not_made(self, pod: PodInfo, item: PodClaim) -> Reason | None:
+        """Return why no claim can be made for an entry of a pod; None where one can."""
+        namespace = pod.key.namespace
+        owner = self._backlog.owner_of_claim(item, pod.obj, namespace)
+        found = self._backlog.claim_of(item, namespace, owner)
+        return found if isinstance(found, Reason) else None
+
     def _made(self, pod: JsonDict, item: PodClaim) -> str:
         """Return the name of the claim that stands for an entry; empty if its template lacks."""
         namespace = key_of(pod).namespace

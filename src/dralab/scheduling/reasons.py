@@ -253,7 +253,9 @@ GANG_EMPTY: Final = RefusalRule("GangScheduling", "DRA063", "the gang is empty")
 OTHER_SCHEDULER: Final = RefusalRule("", "DRA070", "it is left to scheduler {0}")
 POD_DELETED: Final = RefusalRule("", "DRA071", "the pod is being deleted")
 BINDING_CONDITIONS: Final = RefusalRule(
-    "DynamicResources", "DRA072", "it waits on node {0} for binding conditions {1} of {2}"
+    "DynamicResources",
+    "DRA072",
+    "it waits on node {0} for conditions {1} of device {2}, allocated {3}",
 )
 
 

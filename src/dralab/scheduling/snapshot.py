@@ -28,11 +28,10 @@ from dralab.objects.metadata import NamespacedName, status_of
 from dralab.objects.nodes import is_unschedulable
 from dralab.scheduling.allocatable import ClaimPlan
 from dralab.scheduling.backlog import Backlog, Pending, key
-from dralab.scheduling.cycle import schedule
-from dralab.scheduling.demands import BlockedPod, PodDemand
-from dralab.scheduling.filters import FILTERS, Reasons, filters_of, passing, reasons_by_node
+from dralab.scheduling.demands import BlockedPod
 from dralab.scheduling.model import ClusterModel
 from dralab.scheduling.nodes import Mask
+from dralab.scheduling.pod_question import PodQuestion
 from dralab.scheduling.pods import PodInfo
 from dralab.scheduling.reasons import Reason
 from dralab.scheduling.state import PodPlacement, Refusal
@@ -171,75 +170,19 @@ class Snapshot:
                 self._infos[id(pod)] = known
         return known[1]
 
-    def demand(self, pending: Pending) -> PodDemand | BlockedPod:
-        """Return what is demanded, or why it cannot be tried on any node."""
-        return self.model.state.demands.demand_of(self.info(pending))
+    def question(self, pending: Pending, only: str = "") -> PodQuestion:
+        """Return what is pending as a question to the nodes; with `only` to that one."""
+        held = frozenset(NamespacedName(*key(claim)) for claim in pending.allocated)
+        return PodQuestion(self.model.state, self.info(pending), only, held)
 
     def blocked(self, pending: Pending) -> Reason | None:
         """Return why something cannot be tried on any node; None where it can."""
-        found = self.demand(pending)
+        found = self.model.state.demands.demand_of(self.info(pending))
         return found.reason if isinstance(found, BlockedPod) else None
 
     def candidates(self, pending: Pending, only: str = "") -> list[Node]:
         """Return the nodes that may run a pod, whatever their free devices are."""
-        mask = self._usable(pending, only)
-        return [self.node(name) for name, row in self.model.state.table.row_of.items() if mask[row]]
-
-    def _usable(self, pending: Pending, only: str = "") -> Mask:
-        state = self.model.state
-        mask = passing(state, self.info(pending), self._held(pending))
-        if only:
-            mask &= self._named(only)
-        return mask
-
-    def _held(self, pending: Pending) -> PodDemand:
-        """Return what is demanded besides new devices: nobody is asked for those."""
-        found = self.demand(pending)
-        if isinstance(found, BlockedPod):
-            return PodDemand()
-        names = {key(claim) for claim in pending.allocated}
-        held = tuple(
-            item for item in found.claims if item.allocation is not None and item.key in names
-        )
-        return PodDemand(claims=held, extended=found.extended, volumes=found.volumes)
-
-    def _named(self, name: str) -> Mask:
-        found = np.zeros(self.model.state.table.size, dtype=bool)
-        row = self.model.state.table.row_of.get(name)
-        if row is not None:
-            found[row] = True
-        return found
-
-    def unfit_nodes(
-        self, pending: Pending, only: str = "", *, every: bool = False
-    ) -> dict[str, Reasons]:
-        """Return the nodes that may not run a pod whatever their free devices, each with why.
-
-        The reasons are those of the first filter that a node fails, as kube-scheduler tells them,
-        or of `every` filter.
-        """
-        found = reasons_by_node(
-            self.model.state, self.info(pending), self._held(pending), every=every
-        )
-        return {name: why for name, why in found.items() if not only or name == only}
-
-    def refusals(self, pending: Pending, node: str) -> Reasons:
-        """Return why one node may not run a pod whatever its free devices: the first filter's."""
-        state, info, held = self.model.state, self.info(pending), self._held(pending)
-        row = state.table.row_of[node]
-        for each in filters_of(info):
-            if found := each.at(state, info, held, row):
-                return found
-        return ()
-
-    def shortages(self, pending: Pending, node: str) -> list[tuple[str, int, int]]:
-        """Return what a node has too little of for a pod: (resource, needed, free), base units."""
-        state, info, held = self.model.state, self.info(pending), self._held(pending)
-        row = state.table.row_of[node]
-        fit = next(each for each in FILTERS if each.plugin == "NodeResourcesFit")
-        short = [each.subject or "pods" for each in fit.at(state, info, held, row)]
-        needed = {"pods": 1, **info.requests}
-        return [(name, needed[name], int(state.table.free(name)[row])) for name in short]
+        return self.question(pending, only).candidates()
 
     def node(self, name: str) -> Node:
         """Return a node as far as devices care, cordoned ones too."""
@@ -252,14 +195,7 @@ class Snapshot:
 
         A pod of a gang is decided with the others of its gang.
         """
-        info = self.info(pending)
-        if info.uid in self.model.running:
-            with self.model.tentatively():
-                self.model.take_away(info.uid)
-                return schedule(self.model.state, info)
-        if info.group and not only:
-            return self.model.decide_with_group(info)
-        return schedule(self.model.state, info, self._named(only) if only else None)
+        return self.model.decide(self.info(pending), only)
 
     def place(
         self, pending: Pending, policy: Policy | None = None, only: str = ""
@@ -272,7 +208,7 @@ class Snapshot:
         if policy is None:
             decided = self.decide(pending, only)
             return self.placed(pending, decided) if isinstance(decided, PodPlacement) else None
-        mask = self._usable(pending, only)
+        mask = self.question(pending, only).usable()
         candidates = int.from_bytes(np.packbits(mask, bitorder="little").tobytes(), "little")
         found = self.fleet.allocate(pending.claims, candidates, policy)
         if not isinstance(found, DevicePlacement):
@@ -293,9 +229,9 @@ class Snapshot:
 
     def _with_devices(self, pending: Pending, found: DevicePlacement) -> Placed | None:
         """Return a place with devices that a policy chose; None where they take too much."""
-        info, demand = self.info(pending), self.demand(pending)
-        extended = {} if isinstance(demand, BlockedPod) else demand.extended
-        wire, mappings = synthetic_claim(info.obj, extended)
+        asked = self.question(pending)
+        info = asked.pod
+        wire, mappings = synthetic_claim(info.obj, asked.demand.extended)
         plans = []
         for claim, allocation in zip(pending.claims, found.allocations, strict=True):
             known = self.model.claims.get(NamespacedName(*key(claim)))
@@ -304,7 +240,7 @@ class Snapshot:
             plans.append(ClaimPlan(chosen[0], consumer_of(info.obj), allocation, chosen[1]))
         plans += [
             ClaimPlan(item.claim, item.consumer, item.allocation)
-            for item in self._held(pending).claims
+            for item in asked.allocated
             if item.allocation is not None
         ]
         charged = self.model.devices.charged(info, plans)
@@ -345,7 +281,7 @@ class Snapshot:
                 or any(uses[key(claim)] > 1 for claim in each.claims)
                 or self.blocked(each) is not None
                 or self.info(each).group
-                or not (self._usable(each) >= everywhere).all()
+                or not (self.question(each).usable() >= everywhere).all()
             ):
                 continue
             more = total + Counter({"pods": 1, **self.info(each).requests})

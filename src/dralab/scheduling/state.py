@@ -66,6 +66,15 @@ class Refusal:
         return unavailable(self.nodes, self.reasons.items())
 
     @property
+    def code(self) -> str:
+        """The code of what most nodes say, or of what concerns all; `explanation` knows better."""
+        first = self.blocked or self.fatal
+        if first is None:
+            ordered = sorted(self.reasons.items(), key=lambda item: (-item[1], str(item[0])))
+            first = ordered[0][0] if ordered else None
+        return "" if first is None else first.code
+
+    @property
     def lifted_by(self) -> ClusterChange:
         """The changes after which the pod may be tried again.
 

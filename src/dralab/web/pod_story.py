@@ -180,7 +180,7 @@ def _condition(each: JsonObject) -> dict[str, str]:
 
 
 def _unfit(cluster: Snapshot, found: Pending) -> list[dict[str, Any]]:
-    reasons = Counter(each for why in cluster.unfit_nodes(found).values() for each in why)
+    reasons = Counter(each for why in cluster.question(found).unfit().values() for each in why)
     return [
         {"reason": str(reason), "code": reason.code, "nodes": count}
         for reason, count in reasons.items()
