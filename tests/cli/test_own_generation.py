@@ -60,6 +60,20 @@ def test_allocate_and_explain_read_it_too():
     assert "node-1" in refused.stdout
 
 
+def test_a_design_of_your_own_is_scored_beside_todays():
+    result = own("compare", "gadgets.yaml", "--with", "v1", "--score")
+    assert result.exit_code == 0, result.output
+    head, placed, *rest = (" ".join(line.split()) for line in result.stdout.splitlines())
+    assert (head, placed) == ("GADGETS V1", "pods placed 1 of 1 1 of 1")
+    # Today's API has no totals: one gadget is given, and the loss is listed.
+    assert rest[0] == "capacity left 0.0 of 2 1.0 of 2"
+    assert "lost: claim default/train" in result.stderr
+    # A claim that no fleet can meet counts as one that was asked for.
+    Path("gadgets.yaml").write_text(OBJECTS.replace("wishes: [train]\n  c", "wishes: [gone]\n  c"))
+    told = own("compare", "gadgets.yaml", "--score").stdout.splitlines()[1]
+    assert " ".join(told.split()) == "pods placed 0 of 1"
+
+
 def test_the_conversion_to_today_is_valid_and_says_what_is_lost():
     converted = own("convert", "--to", "v1", "gadgets.yaml")
     assert converted.exit_code == 1

@@ -16,7 +16,6 @@ from dralab.allocation.room import Room
 from dralab.allocation.search.alternatives import RefusedError
 from dralab.allocation.search.backtracking import BudgetError
 from dralab.allocation.search.eligibility import SearchError
-from dralab.objects.claims import has_device_claims, uses_claims
 from dralab.objects.metadata import spec_of
 from dralab.prototypes.findings import copied
 from dralab.prototypes.placement import GenerationCluster, PlacedPod
@@ -167,8 +166,8 @@ def _sets(cluster: GenerationCluster, pod: JsonDict, most: int) -> set[Devices] 
     """Return the sets of devices that a pod could get now; None if it asks for no devices."""
     try:
         problems = cluster.problems(pod)
-    except ValueError:  # its claims cannot be met at all, or it has none
-        return set() if uses_claims(pod) or has_device_claims(pod) else None
+    except ValueError:
+        return set()  # its claims cannot be met at all
     if problems and not problems[0][1].claims:
         return None
     found: set[Devices] = set()
