@@ -320,6 +320,7 @@ def test_today_is_explained_where_it_is_served():
         apply(cluster.client, K8SRM, PLURALS)
         result = run("explain", "--kubeconfig", str(cluster.kubeconfig))
         assert "nothing in the input asks for devices" in result.stderr
+        assert "pods of k8srm wait: add --api k8srm" in result.stderr
 
 
 @pytest.mark.thorough

@@ -68,6 +68,18 @@ class InventorySource:
         finally:
             client.close()
 
+    def older_with_pods(self) -> list[str]:
+        """Return the older generations that have pods without a node in the cluster."""
+        if not self.connection:
+            return []
+        from dralab.runtime.generations import older_with_pods, served
+
+        client = self._client()
+        try:
+            return older_with_pods(client, served(client))
+        finally:
+            client.close()
+
     def cluster_of(self, generation: "Generation") -> "GenerationCluster":
         """Return what one generation of the device API has, the cluster's objects first."""
         found: list[JsonDict] = []

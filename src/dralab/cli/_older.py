@@ -64,6 +64,13 @@ def chosen_generation(source: InventorySource, api: str | None) -> str:
     return generations.chosen(items, None)
 
 
+def nothing_asked(source: InventorySource) -> None:
+    """Say that nothing of today's API asks for devices, and what of older ones waits."""
+    echo("nothing in the input asks for devices", err=True)
+    for name in source.older_with_pods():
+        echo(f"pods of {name} wait: add --api {name}", err=True)
+
+
 def as_today(source: InventorySource, api: str) -> list[JsonDict]:
     """Return the objects of files of an older generation as today's, for views. UsageError."""
     from dralab.prototypes.conversion.as_today import as_today as converted
@@ -82,7 +89,7 @@ def allocate_older(
     results = [(placement, why.text) for _, placement, why in _placed(named(api), source, node)]
     refused = [each for each in results if not isinstance(each[0], PlacedPod)]
     if not results:
-        echo("nothing in the input requests devices", err=True)
+        echo("nothing in the input asks for devices", err=True)
     if output == "table":
         echo_table([COLUMNS, *(row for placement, _ in results for row in _rows(placement))], gap=3)
         if refused:

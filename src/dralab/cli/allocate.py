@@ -10,7 +10,7 @@ import click
 from dralab.allocation.policy.policies import POLICIES, Policy
 from dralab.cli import objects
 from dralab.cli._inventory import InventorySource, inventory_options
-from dralab.cli._older import allocate_older, older_generation
+from dralab.cli._older import allocate_older, nothing_asked, older_generation
 from dralab.cli._output import echo_objects, echo_table, output_option
 from dralab.cli._own_generation import generation_option
 from dralab.cli._terminal import echo
@@ -90,7 +90,7 @@ def allocate(source: InventorySource, api: str | None, node: str, policy: str, o
             for each in cluster.pending()
         ]
     if not results:
-        echo("nothing in the input requests devices", err=True)
+        nothing_asked(source)
     if output == "table":
         _table(results)
     else:

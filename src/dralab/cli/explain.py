@@ -9,7 +9,7 @@ import click
 
 from dralab.cli import objects
 from dralab.cli._inventory import InventorySource, inventory_options
-from dralab.cli._older import explain_older, older_generation
+from dralab.cli._older import explain_older, nothing_asked, older_generation
 from dralab.cli._output import echo_json, output_option
 from dralab.cli._own_generation import generation_option
 from dralab.cli._terminal import echo
@@ -80,7 +80,7 @@ def explain(
     if namespace:
         asked = [each for each in asked if each.namespace == namespace]
     if not asked:
-        echo("nothing in the input asks for devices", err=True)
+        nothing_asked(source)
     try:
         told = list(answers(cluster, pending, asked, node=node, spots=spots, every_node=every_node))
     except NoResult as error:
