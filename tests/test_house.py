@@ -1,8 +1,13 @@
-"""The table "Where is it decided" of AGENTS.md names things that exist; a name has one meaning."""
+"""Rules of the house: AGENTS.md is right, a name has one meaning, files are read in one way.
+
+Files are read by `dralab.files`, and by nothing else: what a user or a program may have prepared can
+be a pipe, a device, a link or endless.
+"""
 
 import ast
 import re
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -11,6 +16,7 @@ from dralab.scheduling import reasons
 from dralab.scheduling.reasons import RefusalRule
 
 ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "dralab"
 TOP_CLASS = re.compile(r"^class (\w+)", re.MULTILINE)
 ROW = re.compile(r"^\| (?P<question>[^|]+?) \| `(?P<file>[^`|]+\.py)` \| `(?P<symbol>[\w.]+)` \|$")
 
@@ -160,3 +166,110 @@ def test_the_server_makes_its_lazy_parts_with_a_lock():
         if "import cached_property" in file.read_text(encoding="utf-8")
     ]
     assert not racy, "use dralab.apiserver.made_once: requests are answered in several threads"
+
+
+READERS = {"read_text", "read_bytes"}
+OPENERS = {("gzip", "open"), ("io", "open"), ("tarfile", "open"), ("np", "load"), ("click", "File")}
+# What lies in the package, and what the kernel tells of processes and of the machine.
+OURS = (
+    "files(",
+    "DATA",
+    "here",
+    "MANIFEST",
+    "os.devnull",
+    "Path('/proc",
+    "Path(f'/proc",
+    "'/proc",
+    "f'/proc",
+)
+# A file or a folder → why what it reads needs no guard, or has its own.
+ALLOWED = {
+    "files/": "the reader itself",
+    "apiserver/http/request_metrics.py": "what the kernel tells of this process",
+    "apiserver/storage/files.py": "opened to be synced, after `check_files`",
+    "drivercheck/targets.py": "what the kernel tells of a driver's process",
+    "node/atomic_files.py": "its own file, which it has just looked at without following a link",
+    "node/cgroups.py": "what the kernel tells of a control group",
+    "node/listening_ports.py": "what the kernel tells of sockets and processes",
+    "node/mount_launcher.py": "a program of its own, which imports nothing; the node wrote the file",
+    "node/network/namespaces.py": "a namespace, which is no regular file",
+    "node/orphan_guard.py": "a program of its own, which reads what the kernel tells of processes",
+    "simulation/engines/external/schedulers.py": "what the kernel tells of the schedulers' threads",
+    "virtualtime/": "what the kernel tells of the traced processes, and the files of the host's libc",
+}
+
+
+def is_writing(call, at):
+    """Whether a call opens a file for writing only: `at` is where its mode stands."""
+    mode = next((word.value for word in call.keywords if word.arg == "mode"), None)
+    mode = mode or (call.args[at] if len(call.args) > at else None)
+    return isinstance(mode, ast.Constant) and str(mode.value)[:1] in {"w", "a", "x"}
+
+
+def reads(call):
+    """Return what a call reads, as it is written, or None."""
+    function = call.func
+    if isinstance(function, ast.Name):
+        if function.id == "open" and call.args and not is_writing(call, 1):
+            return ast.unparse(call.args[0])
+        return None
+    if not isinstance(function, ast.Attribute):
+        return None
+    owner = ast.unparse(function.value)
+    if (owner, function.attr) in OPENERS or (owner, function.attr) == ("os", "open"):
+        flags = ast.unparse(call.args[1]) if len(call.args) > 1 else ""
+        is_other = any(flag in flags for flag in ("O_WRONLY", "O_DIRECTORY", "O_CREAT"))
+        return None if is_other or not call.args else ast.unparse(call.args[0])
+    if function.attr in READERS:
+        return owner
+    mode = call.args[0].value if call.args and isinstance(call.args[0], ast.Constant) else None
+    if function.attr == "open" and isinstance(mode, str) and mode in {"r", "rb", "rt"}:
+        return owner
+    # As `path.open(encoding="utf-8")`: to read is the default.
+    options = {word.arg for word in call.keywords}
+    if function.attr == "open" and not call.args and options & {"encoding", "errors", "newline"}:
+        return None if "mode" in options else owner
+    return None
+
+
+@cache
+def places():
+    """Return where files are read, and what: of a program's text only what can do so is parsed."""
+    found = []
+    for path in sorted(SOURCE.rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        if any(word in text for word in ("open(", "read_text", "read_bytes", "np.load", ".File")):
+            name = str(path.relative_to(SOURCE))
+            calls = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call))
+            found += [
+                (name, call.lineno, what) for call in calls if (what := reads(call)) is not None
+            ]
+    return found
+
+
+def test_files_are_read_in_one_way():
+    found = list(places())
+    assert len(found) > 30
+    others = [
+        f"{name}:{line}: {what}"
+        for name, line, what in found
+        if not what.startswith(OURS) and not name.startswith(tuple(ALLOWED))
+    ]
+    assert not others, "read files with dralab.files.reading, or say in ALLOWED why not"
+
+
+def test_no_file_is_read_as_code():
+    """Pickles and their like run what their author wants."""
+    formats = "pickle|cPickle|marshal|shelve|dill|cloudpickle|joblib"
+    imports = re.compile(rf"^\s*(?:import|from) (?:{formats})\b", re.MULTILINE)
+    assert imports.search("    import pickle\n")
+    assert not [
+        path.name
+        for path in SOURCE.rglob("*.py")
+        if imports.search(path.read_text(encoding="utf-8"))
+    ]
+
+
+def test_what_is_allowed_is_needed():
+    read = {name for name, _, what in places() if not what.startswith(OURS)}
+    assert not [each for each in ALLOWED if not any(name.startswith(each) for name in read)]

@@ -12,6 +12,7 @@ import click
 from dralab.cli._terminal import echo
 from dralab.cli.errors import UnusableInput
 from dralab.cli.main import LazyGroup
+from dralab.files.reading import read
 
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "path": ("dralab.cli.envtest:path", "Print a folder for KUBEBUILDER_ASSETS."),
@@ -122,7 +123,7 @@ def _written(folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in programs.items():
         target = folder / name
-        if target.is_file() and target.read_text(encoding="utf-8") == text:
+        if target.is_file() and read(target).decode(errors="replace") == text:
             continue  # a test may be starting it
         temporary = folder / f".{name}.{os.getpid()}"
         temporary.write_text(text, encoding="utf-8")

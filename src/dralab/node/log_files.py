@@ -6,12 +6,14 @@ older than the last 10 MiB of a run goes, and all of a pod when the pod is gone.
 """
 
 import contextlib
+import io
 import shutil
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from dralab.files.reading import open_file
 from dralab.kernel.clock import from_rfc3339, rfc3339_micro
 from dralab.node.containers import (
     Container,
@@ -116,9 +118,13 @@ def _read(path: Path) -> ContainerLog:
     return log
 
 
+def _opened(path: Path) -> io.TextIOWrapper:
+    return io.TextIOWrapper(open_file(path), encoding="utf-8", errors="replace")
+
+
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
     for each in (path.with_name(path.name + OLDER), path):
-        with contextlib.suppress(FileNotFoundError), each.open(encoding="utf-8") as file:
+        with contextlib.suppress(FileNotFoundError), _opened(each) as file:
             for text in file:
                 # A process that was killed may have written half a line.
                 when, _, rest = text.rstrip("\n").partition(" ")
