@@ -4,12 +4,16 @@ BIN := .venv/bin
 READY := .venv/.ready
 # The demonstration needs the base install alone: a tenth of the developers' tools.
 DEMO := .venv-demo
+# The lowest versions that pyproject.toml allows, and what needs them most.
+LOWEST := .venv-lowest
+LOWEST_TESTS := tests/apiserver/http tests/apiserver/authentication tests/apiserver/storage/test_etcd.py tests/values \
+  tests/cel tests/contracts tests/cli/test_start.py tests/cli/test_completion.py tests/allocation
 # Tests start hundreds of processes. Where Python is told to write no bytecode, as in many images,
 # each of them would compile the package anew, for a second.
 COMPILE := $(BIN)/python -m compileall -q src
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test thorough again check format bench docs conformance nightly release mutants generate surface ui clean
+.PHONY: help demo test lowest thorough again check format bench docs conformance nightly release mutants generate surface ui clean
 
 help: ## show the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -31,6 +35,13 @@ demo: $(DEMO)/.ready ## a first pod that gets its device
 test: $(READY) ## the test suite, without what takes a test more than a second
 	@$(COMPILE)
 	$(BIN)/python -m pytest -n 2 -q --timeout 300 -m 'not conformance and not thorough'
+
+lowest: ## tests of the server, CEL and the command line with the lowest versions of all dependencies
+	@test -x $(LOWEST)/bin/python || $(PYTHON) -m venv $(LOWEST)
+	@$(LOWEST)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
+	@$(LOWEST)/bin/python tools/lowest.py etcd grpc > $(LOWEST)/lowest.txt
+	@$(LOWEST)/bin/python -m pip install --quiet --constraint $(LOWEST)/lowest.txt --editable '.[etcd,grpc]' --group test
+	$(LOWEST)/bin/python -m pytest -q --timeout 300 -m 'not conformance and not thorough' $(LOWEST_TESTS)
 
 thorough: $(READY) ## the rest of the test suite: searches at length, whole traces, many processes
 	@$(COMPILE)
@@ -87,4 +98,4 @@ ui: ## build the page of `dralab ui` from its sources (needs Node and npm)
 	cd ui && npm ci --ignore-scripts --no-audit --no-fund --silent && npx tsc --noEmit && node build.mjs
 
 clean: ## forget the virtual environment and the caches
-	rm -rf .venv $(DEMO) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv $(DEMO) $(LOWEST) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
