@@ -116,9 +116,8 @@ def sentences_read(source):
             parts = node.args if node.func.attr in READING else []
         for part in parts:
             for each in ast.walk(part):
-                if isinstance(each, ast.Constant) and isinstance(each.value, str):
-                    if is_ours(each.value):
-                        yield node.lineno
+                if isinstance(getattr(each, "value", None), str) and is_ours(each.value):
+                    yield node.lineno
 
 
 @pytest.mark.parametrize(
@@ -134,9 +133,11 @@ def test_reading_a_sentence_is_noticed(line):
 
 
 def test_no_sentence_of_a_refusal_is_read_back():
+    asking = "scheduling scheduler explanation capacity simulation web cli controllers prototypes"
     found = {
         f"{path.relative_to(ROOT)}:{line}"
-        for path in sorted((ROOT / "src" / "dralab").rglob("*.py"))
+        for package in asking.split()
+        for path in sorted((ROOT / "src" / "dralab" / package).rglob("*.py"))
         for line in sentences_read(path.read_text(encoding="utf-8"))
     }
     assert not found, "decide by `Reason.rule` and its fields: a sentence is printed, never read"
