@@ -120,20 +120,23 @@ class ExtendedStrategy(Strategy):
         self.base.prepare_status(new, old, now)
 
     def validate(self, value: JsonDict) -> list[FieldError]:
-        """Return what is wrong, in the added fields too."""
-        return self.base.validate(value) + self._errors(value)
+        """Return what is wrong; added fields of a wrong shape alone, since the base reads them."""
+        return self._shape_errors(value) or self.base.validate(value) + self._checked(value)
 
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """Return what is wrong with a change; if it may be made, in the added fields too."""
-        return self.base.validate_update(new, old) or self._errors(new)
+        wrong = self._shape_errors(new)
+        return wrong or self.base.validate_update(new, old) or self._checked(new)
 
-    def _errors(self, value: JsonDict) -> list[FieldError]:
-        found = [
+    def _shape_errors(self, value: JsonDict) -> list[FieldError]:
+        return [
             error
             for place in self._places(value)
             for error in structural.errors(place.schema, place.item, place.where)
         ]
-        return found if found or self._check is None else self._check(value)
+
+    def _checked(self, value: JsonDict) -> list[FieldError]:
+        return [] if self._check is None else self._check(value)
 
     def validate_status(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """As the base."""

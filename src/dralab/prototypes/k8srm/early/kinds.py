@@ -10,10 +10,10 @@ from dralab.prototypes.k8srm.kinds import ATTRIBUTE, CONFIG, CONSTRAINTS, MATCH
 from dralab.prototypes.schema_words import (
     NOT_EMPTY,
     Schema,
-    anything,
     array,
     boolean,
     integer,
+    mapping,
     quantity,
     struct,
     text,
@@ -94,7 +94,15 @@ DEVICE_CLAIM: Final = struct(
         "requests": REQUESTS,
         "apiVersion": text(),
         "kind": text(),
-        "metadata": anything() | {"properties": {"name": NAME}},
+        "metadata": struct(
+            {
+                "name": NAME,
+                "namespace": text(),
+                "labels": mapping(text()),
+                "annotations": mapping(text()),
+                "creationTimestamp": text(),
+            }
+        ),
         "spec": struct(
             {
                 **DETAIL,
