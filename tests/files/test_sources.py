@@ -146,6 +146,21 @@ def test_links_in_an_archive_are_not_followed(tmp_path):
     assert read(path) == []
 
 
+def test_an_archive_with_too_many_files_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("dralab.files.sources.MAX_FILES", 3)
+    path = tmp_path / "dump.tgz"
+    path.write_bytes(archive([(f"{number}.yaml", POD) for number in range(4)]))
+    *found, last = read(path)
+    assert len(found) == 3
+    assert last.why == "more than 3 files"
+
+
+def test_empty_files_of_an_archive_are_passed_over(tmp_path):
+    path = tmp_path / "dump.tgz"
+    path.write_bytes(archive([("a.yaml", b""), ("b.yaml", POD)]))
+    assert [each.name for each in read(path)] == [f"{path}:b.yaml"]
+
+
 @pytest.mark.parametrize(
     "packed",
     [

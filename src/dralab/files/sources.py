@@ -25,7 +25,7 @@ PACKED: Final = (".tar", ".tar.gz", ".tgz", *(f"{suffix}.gz" for suffix in SUFFI
 STDIN: Final = "-"
 MAX_BYTES: Final = 512 * 1024 * 1024
 """What all sources of one command may hold together, unpacked."""
-MAX_FILES: Final = 200_000
+MAX_FILES: Final = 100_000  # a tar with so many costs four seconds
 MAX_DEPTH: Final = 32
 """Directories within directories; symbolic links to directories are not followed."""
 GZIP: Final = b"\x1f\x8b"
@@ -170,8 +170,8 @@ def _members_or_file(
             path = PurePosixPath(member.name)
             if path.is_absolute() or ".." in path.parts:
                 raise SourceError(name, f"refused: {member.name!r} leads out of the archive")
-            if not member.isreg() or not member.name.endswith(SUFFIXES):
-                continue  # links are not followed; logs have no objects
+            if not (member.isreg() and member.size and member.name.endswith(SUFFIXES)):
+                continue  # links are not followed; logs and empty files have no objects
             if member.issparse():
                 raise SourceError(name, f"refused: {member.name!r} is larger than what is stored")
             if member.size > budget.left:
