@@ -9,7 +9,13 @@ from dralab.components.simulated import SimulatedCluster
 from dralab.objects.conditions import condition_of
 from dralab.prototypes.generations import GENERATIONS
 from dralab.prototypes.placement import PlacedPod
-from dralab.runtime.resources import DEVICE_CLAIMS, DEVICE_CLASSES, DEVICE_POOLS, PODS
+from dralab.runtime.resources import (
+    DEVICE_CLAIMS,
+    DEVICE_CLASSES,
+    DEVICE_POOLS,
+    PODS,
+    RESOURCE_QUOTAS,
+)
 
 OBJECTS = """\
 apiVersion: devmgmtproto.k8s.io/v1alpha1
@@ -148,6 +154,16 @@ def test_drivers_report_the_devices_of_a_claim_and_addresses_of_network_devices(
     assert ready(device) == ("Ready", "True", "Configured")
     assert device["deviceIPs"] == [{"ip": device["deviceIP"]}] == [{"ip": "198.18.0.1"}]
     assert device["deviceInfo"] == [{"driver": "toys", "attributes": {}}]
+
+
+def test_a_quota_counts_the_devices_that_claims_of_a_class_ask_for(lab):
+    name = "toy.deviceclass.devmgmtproto.k8s.io/devices"
+    quota = {"metadata": {"name": "q"}, "spec": {"hard": {name: "2"}}}
+    lab.client.create(RESOURCE_QUOTAS, quota, "default")
+    create(lab, "n1")
+    assert scheduled(lab) == "n1"
+    lab.wait(5)
+    assert status(lab, RESOURCE_QUOTAS, "q", "default")["used"] == {name: "1"}
 
 
 REPORTED = {

@@ -15,6 +15,7 @@ from dralab.runtime.resources import (
     CLAIMS,
     CONFIG_MAPS,
     CRDS,
+    DEVICE_CLAIMS,
     PODS,
     REPLICATION_CONTROLLERS,
     RESOURCE_QUOTAS,
@@ -113,12 +114,10 @@ class ResourceQuotas:
         """Return what to count: kinds that only a quota names are watched from then on."""
         found = dict(self.caches)
         for name in hard:
-            plural, _, group = name.removeprefix("count/").partition(".")
-            if not name.startswith("count/") or any(
-                (other.plural, other.group) == (plural, group) for other in found
-            ):
+            counted = quota.kind_counted(name)
+            if counted is None or counted in {(each.plural, each.group) for each in found}:
                 continue
-            resource = _built_in(plural, group) or self._custom(plural, group)
+            resource = _built_in(*counted) or self._custom(*counted)
             if resource is not None:
                 cache = self.manager.cache(resource)
                 cache.index("namespace", lambda obj: [key_of(obj).namespace])
@@ -128,6 +127,8 @@ class ResourceQuotas:
 
     def _custom(self, plural: str, group: str) -> Resource | None:
         """Return a custom resource with a namespace, in the version that is stored."""
+        if (plural, group) == (DEVICE_CLAIMS.plural, DEVICE_CLAIMS.group):
+            return DEVICE_CLAIMS  # served without a definition
         definition = self.definitions.get(NamespacedName("", f"{plural}.{group}"))
         spec = spec_of(definition) if definition is not None else {}
         if spec.get("scope") != "Namespaced":

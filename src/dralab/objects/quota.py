@@ -60,6 +60,22 @@ def usage(resource: str, group: str, obj: JsonObject) -> dict[str, Number]:
     return found
 
 
+def kind_counted(name: str) -> tuple[str, str] | None:
+    """Return plural and group of the kind that alone is counted by a name in a quota.
+
+    None for the kinds that every quota is about.
+
+    >>> kind_counted("count/widgets.example.com")
+    ('widgets', 'example.com')
+    """
+    if name.endswith(K8SRM_SUFFIX) or name == K8SRM_ADMIN:
+        return "deviceclaims", K8SRM
+    if not name.startswith("count/"):
+        return None
+    plural, _, group = name.removeprefix("count/").partition(".")
+    return plural, group
+
+
 def is_device(name: str) -> bool:
     """Return whether a name in a quota counts devices of a class."""
     return name.endswith(CLASS_SUFFIX) or name.startswith(f"requests.{IMPLICIT}")
