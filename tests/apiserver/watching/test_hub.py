@@ -287,6 +287,28 @@ def test_shared_bytes_count_once_against_the_memory_of_all(place: Place) -> None
     assert all(watch.cut for watch in watches)
 
 
+def test_watches_that_are_over_and_never_read_have_no_other_cut_off() -> None:
+    place = Place(total=100)
+    over = [place.hub.open(Watching(namespace=name), Lines()) for name in ("a", "b")]
+    for namespace in ("a", "a", "b", "b"):
+        place.paint(f"p{place.store.revision}", "red", namespace)
+    for watch in over:
+        watch.finish()
+    reading = place.hub.open(Watching(since=place.store.revision), Lines())
+    for index in range(3):
+        place.paint(f"q{index}", "red")
+    assert reading.cut is None
+    assert sum(watch.cut is not None for watch in over) == 1, "one of them was enough"
+    assert len(read(reading)) == 3
+    (left,) = (watch for watch in over if watch.cut is None)
+    assert len(read(left)) == 2
+    assert place.hub.held == 0
+    for index in range(9):  # those that have read all are not looked for any more
+        place.paint(f"r{index}", "red")
+    assert reading.cut is not None
+    assert place.hub.held == 0
+
+
 def test_there_is_a_limit_of_watches(place: Place) -> None:
     place = Place(watchers=1)
     watch = place.hub.open(Watching(), Lines())

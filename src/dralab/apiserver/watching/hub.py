@@ -56,6 +56,8 @@ class Hub:
         self.held = 0  # bytes that at least one watcher has yet to read
         self.watchers = 0
         self._groups: dict[str, Groups] = {}
+        # Watches that are over, and whose clients have yet to read their last events.
+        self._unread: dict[Subscription[Any], None] = {}
         self._stop = store.subscribe(self._deliver)
 
     def open(self, wanted: WatchScope, spelling: Spelling[Item]) -> Subscription[Item]:
@@ -155,16 +157,23 @@ class Hub:
         if member.weight > self.limits.each:
             member.end(f"the watcher reads too slowly: {member.weight} bytes are queued for it")
         while self.held > self.limits.total:
-            slowest = max(self._all(), key=lambda watch: watch.weight)
+            # First those that are over: whoever never reads must not have others cut off.
+            slowest = max(self._unread or self._all(), key=lambda watch: watch.weight)
             slowest.end(f"the watcher reads too slowly: {slowest.weight} bytes are queued for it")
 
     def leave(self, watch: Subscription[Any]) -> None:
-        """Forget a watcher that has ended."""
+        """Forget a watcher that has ended, but for what it has yet to read."""
         self.watchers -= 1
+        if watch.pieces:
+            self._unread[watch] = None
         groups = self._groups[watch.wanted.resource]
         groups.remove(watch)
         if not groups:
             del self._groups[watch.wanted.resource]
+
+    def forget_unread(self, watch: Subscription[Any]) -> None:
+        """Forget a watcher that has read everything, or never will."""
+        self._unread.pop(watch, None)
 
 
 class _Counted(Subscription[Item]):
@@ -178,6 +187,8 @@ class _Counted(Subscription[Item]):
         super().release_piece(piece)
         if not piece.holders:
             self.hub.held -= piece.weight
+        if not self.pieces:
+            self.hub.forget_unread(self)
 
 
 def _initial(
