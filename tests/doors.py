@@ -106,7 +106,7 @@ def schedule(place: Path, objects: Sequence[JsonDict], name: str) -> DoorAnswer:
 
 def schedule_on_server(place: Path, objects: Sequence[JsonDict], name: str) -> DoorAnswer:
     """`dralab schedule --kubeconfig` writes to a server: what it wrote is read from there."""
-    with _stored(_server(place), objects) as cluster:
+    with stored(place, objects) as cluster:
         words = ("schedule", "--api", "v1", "--kubeconfig", str(cluster.kubeconfig), name)
         code, _ = _run(*words)
         return UNKNOWN if code == 2 else _written(cluster.server.store, name)
@@ -175,12 +175,10 @@ def serving(place: Path) -> Iterator[None]:
             del _servers[place]
 
 
-def _server(place: Path) -> Cluster:
-    return _servers[place]
-
-
 @contextmanager
-def _stored(cluster: Cluster, objects: Sequence[JsonDict]) -> Iterator[Cluster]:
+def stored(place: Path, objects: Sequence[JsonDict]) -> Iterator[Cluster]:
+    """Put objects on the server of a place, as they are; they are gone afterwards."""
+    cluster = _servers[place]
     store, kinds = cluster.server.store, cluster.server.resources.kinds
     keys = [_key(kinds, item) for item in objects]
     # A command makes claims of templates.

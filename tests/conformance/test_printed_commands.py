@@ -9,8 +9,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+import doors
+import remedies
+from clusters import random_cluster
 from dralab.cli.main import main
 from dralab.cluster import Cluster
+from ourverdicts import is_tried
+from stockverdicts import as_stored
 
 SCENES = Path(__file__).parents[1] / "cli" / "scenes"
 NAMES = sorted(
@@ -75,3 +80,42 @@ def test_the_commands_of_a_page_do_what_it_says(name, tmp_path):
             after = explained(*source)
             assert after["fits"] or not helps[number]["fitsNow"], (helps[number], after)
         number += 1
+
+
+@pytest.mark.parametrize("seed", range(0, 40, 2))
+def test_the_commands_for_pods_of_random_clusters_do_what_they_say(seed, tmp_path):
+    """Those that end pods are left out: no node runs here that would end them."""
+    # A pod that is made anew has no claims of templates: nothing here makes them.
+    made = random_cluster(seed, without=frozenset({"group", "template", "volume"}))
+    for pod in filter(is_tried, made.waiting()):
+        name = pod["metadata"]["name"]
+        # Others have the name of a PriorityClass.
+        pod["spec"] |= {"priority": 0, "preemptionPolicy": "PreemptLowerPriority"}
+        objects = [as_stored(item) for item in made.alone(name)]
+        if remedies.explained(objects, name) is None:
+            continue
+        helps = []
+        number = 0
+        while not number or number < len(helps):
+            with doors.serving(tmp_path), doors.stored(tmp_path, objects) as cluster:
+                source = ("--kubeconfig", str(cluster.kubeconfig), name)
+                if (told := explained(*source))["fits"]:
+                    break
+                helps = [
+                    each
+                    for each in told["helps"]
+                    if each.get("command") and each["fitsNow"]
+                    if each["kind"] not in {"preempt", "move"}
+                ]
+                if not helps:
+                    break
+                done = subprocess.run(
+                    ["bash", "-euo", "pipefail", "-c", helps[number]["command"]],
+                    env=os.environ | {"KUBECONFIG": str(cluster.kubeconfig)},
+                    capture_output=True,
+                    text=True,
+                    check=False,
+                )
+                assert done.returncode == 0, (helps[number], done.stderr)
+                assert explained(*source)["fits"], (name, helps[number])
+            number += 1
