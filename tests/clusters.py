@@ -52,6 +52,11 @@ PARTS = {
     "volume-missing": 40,
     "init": 6,
     "image": 4,
+    "overhead": 10,
+    "pod-level": 12,
+    "key-of-own": 12,
+    "other-namespaces": 10,
+    "node-number": 12,
 }
 # What keeps no pod from a node.
 PREFERENCES = frozenset(
@@ -176,7 +181,7 @@ class _Maker:
     def nodes(self) -> None:
         for number in range(self.chance.choice([4, 5, 6, 7] if self.calm else [1, 2, 3, 3, 4, 5])):
             name = f"n{number}"
-            labels = {"disk": self.chance.choice(["ssd", "hdd"])}
+            labels = {"disk": self.chance.choice(["ssd", "hdd"]), "rack": str(number % 3)}
             if not self.some("no-zone", 8):
                 labels[ZONE] = self.chance.choice(self.zones)
             taints, more = [], {}
@@ -336,6 +341,17 @@ class _Maker:
             _mount(made, "single")
         if self.some("leaving-pod", 15):
             _delete(made)
+        if self.some("other-namespace", 8):
+            made["metadata"]["namespace"] = "other"
+            self.add(made)
+            return
+        if self.some("finished", 15):
+            made["status"] = {"phase": "Succeeded"}
+        if self.some("resized", 10):
+            # What the kubelet has given it so far counts, too.
+            big = {"cpu": "2500m", "memory": "2Gi"}
+            given = {"name": "main", "resources": {"requests": big}, "allocatedResources": big}
+            made["status"]["containerStatuses"] = [given]
         free = self.free.get(node) or []
         if free and self.some("holder", 2):
             count = self.chance.choice([1, 1, 2])
@@ -524,6 +540,38 @@ class _Maker:
 
     def with_image(self, made: JsonDict) -> None:
         made["spec"]["containers"].append({"name": "second", "image": "model:1"})
+
+    def with_overhead(self, made: JsonDict) -> None:
+        made["spec"]["overhead"] = {"cpu": "250m", "memory": "120Mi"}
+
+    def with_pod_level(self, made: JsonDict) -> None:
+        """The pod itself requests something: of what it names, its containers do not count."""
+        made["spec"]["resources"] = {"requests": {"cpu": self.chance.choice(["700m", "2500m"])}}
+
+    def with_key_of_own(self, made: JsonDict) -> None:
+        """A term that means pods with the same value of a label as the pod."""
+        term = {"topologyKey": ZONE, "labelSelector": {}, "matchLabelKeys": ["tier"]}
+        if self.one_in(2):
+            term = {"topologyKey": HOST, "labelSelector": {}, "mismatchLabelKeys": ["tier"]}
+        # A server writes the keys into the selector, and so do we.
+        tier = made["metadata"]["labels"]["tier"]
+        operator = "In" if "matchLabelKeys" in term else "NotIn"
+        rule = {"key": "tier", "operator": operator, "values": [tier]}
+        term["labelSelector"] = {"matchExpressions": [rule]}
+        _affinity(made, "podAntiAffinity", [term])
+
+    def with_other_namespaces(self, made: JsonDict) -> None:
+        term = _term(self.app(), self.chance.choice([HOST, ZONE]))
+        term |= self.chance.choice([{"namespaces": ["other"]}, {"namespaceSelector": {}}])
+        _affinity(made, self.chance.choice(["podAffinity", "podAntiAffinity"]), [term])
+
+    def with_node_number(self, made: JsonDict) -> None:
+        operator = self.chance.choice(["Gt", "Lt"])
+        rule = {"key": "rack", "operator": operator, "values": ["1"]}
+        required = made["spec"].setdefault("affinity", {}).setdefault("nodeAffinity", {})
+        required["requiredDuringSchedulingIgnoredDuringExecution"] = {
+            "nodeSelectorTerms": [{"matchExpressions": [rule]}]
+        }
 
     def with_gated(self, made: JsonDict) -> None:
         made["spec"]["schedulingGates"] = [{"name": "example.com/wait"}]

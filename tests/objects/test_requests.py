@@ -232,3 +232,28 @@ def test_init_containers_share_devices(first, then, counts, uses):
     for item in mappings:
         found.setdefault(item["containerName"], []).append(int(item["requestName"].split("-")[1]))
     assert found == uses
+
+
+@pytest.mark.parametrize(
+    ("given", "promised", "conditions", "millicores"),
+    [
+        ("2", "2", (), 2000),  # it is being made smaller
+        ("500m", "500m", (), 1000),  # it is being made larger
+        ("500m", "1500m", (), 1500),
+        ("2", None, ({"type": "PodResizePending", "reason": "Deferred"},), 2000),
+        ("500m", "500m", ({"type": "PodResizePending", "reason": "Infeasible"},), 500),
+    ],
+)
+def test_a_pod_that_is_resized_counts_for_what_it_has_or_may_get(
+    given, promised, conditions, millicores
+):
+    spec = {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}
+    found = {"name": "c", "resources": {"requests": {"cpu": given}}}
+    if promised:
+        found["allocatedResources"] = {"cpu": promised}
+    status = {"containerStatuses": [found], "conditions": list(conditions)}
+    assert pod_requests(spec, status=status) == {"cpu": millicores}
+    # An init container that ends has its say no more.
+    early = {**spec, "initContainers": [{"name": "early"}]}
+    status["initContainerStatuses"] = [{**found, "name": "early"}]
+    assert pod_requests(early, status=status) == {"cpu": millicores}

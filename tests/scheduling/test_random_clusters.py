@@ -15,7 +15,7 @@ OTHERS = {
     "running-affinity", "running-wish", "running-port", "running-volume", "leaving-pod", "holder",
     "no-cpu", "no-memory", "cannot-preempt", "names-node", "device-toleration", "allocated-claim",
     "volume-zonal", "volume-single", "volume-labelled", "volume-unbound", "volume-provisioned",
-    "volume-local", "group",
+    "volume-local", "group", "other-namespace", "finished", "resized",
 }  # fmt: skip
 # The beginnings of what kube-scheduler says of nodes, and of pods that it does not try.
 CAUSES = (

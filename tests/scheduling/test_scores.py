@@ -68,6 +68,14 @@ def test_each_container_that_asks_for_nothing_counts_a_little():
     assert pod_info(zero).scored == (0, 0)
 
 
+def test_what_the_pod_itself_requests_counts_once_it_is_on_a_node():
+    nodes = [worker("n0", cpu="4", memory="4Gi"), worker("n1", cpu="4", memory="4Gi")]
+    wanted = pod("p", requests={"cpu": "1", "memory": "1Gi"}, resources={"requests": {"cpu": "3"}})
+    assert points("NodeResourcesFit", nodes, wanted) == [75, 75]
+    there = pod("there", requests={"cpu": "1"}, resources={"requests": {"cpu": "3"}})
+    assert points("NodeResourcesFit", nodes, wanted, there=[("n0", there)]) == [35, 75]
+
+
 def test_a_pod_that_evens_out_a_node_gives_it_points():
     nodes = [worker("n0", cpu="4", memory="4Gi"), worker("n1", cpu="4", memory="4Gi")]
     hungry = pod("there", requests={"memory": "2Gi"})

@@ -36,6 +36,7 @@ def pod_requests(
     claimed: Iterable[JsonObject] = (),
     *,
     unsaid: Mapping[str, int] = MappingProxyType({}),
+    status: JsonObject = _NONE,
 ) -> dict[str, int]:
     """Return what a pod asks of a node, in base units.
 
@@ -44,12 +45,13 @@ def pod_requests(
     devices take (`claimed`, as in the pod's status) is added: a claim's mapping and the overhead
     per pod once, the overhead per container where a container uses the claim.
     Requests of the pod itself replace the sum of all that. A container counts for `unsaid` of the
-    resources that it does not name.
+    resources that it does not name. With the status of a pod that is being resized, what it has
+    been given counts where that is more.
 
     >>> pod_requests({"containers": [{"resources": {"requests": {"cpu": "250m"}}}]})
     {'cpu': 250}
     """
-    total = requests_of_containers(spec, claimed, unsaid=unsaid)
+    total = requests_of_containers(spec, claimed, unsaid=unsaid, status=status)
     total.update(requests_of_pod(spec))
     if spec.get("overhead"):
         add(total, _in_base_units(spec["overhead"]))
@@ -67,15 +69,22 @@ def requests_of_containers(
     claimed: Iterable[JsonObject] = (),
     *,
     unsaid: Mapping[str, int] = MappingProxyType({}),
+    status: JsonObject = _NONE,
 ) -> dict[str, int]:
     """Return what the containers of a pod and its devices ask for together, in base units."""
     once, each = _of_claims(claimed)
+    given = _given(spec, status) if status else {}
+    infeasible = bool(given) and _is_infeasible(status)
 
     def of(container: JsonObject) -> dict[str, int]:
         resources = container.get("resources")
         found = dict(unsaid)
-        if resources:
-            found |= _in_base_units(requested(resources))
+        asked = _in_base_units(requested(resources)) if resources else {}
+        if given and (amounts := given.get(container["name"])) is not None:
+            both = amounts if infeasible else [*amounts, asked]
+            names = dict.fromkeys(name for part in both for name in part)
+            asked = {name: max(part.get(name, 0) for part in both) for name in names}
+        found |= asked
         if each:
             add(found, each.get(container["name"], {}))
         return found
@@ -124,6 +133,31 @@ def amount_of(resource: str, units: int) -> str:
     if resource == "cpu":
         return quantity.render(Fraction(units, 1000))
     return quantity.render(units, "BinarySI")
+
+
+def _given(spec: JsonObject, status: JsonObject) -> dict[str, list[dict[str, int]]]:
+    """Return what containers that can be resized have, and what they were promised, by name."""
+    sidecars = [
+        each for each in spec.get("initContainers") or () if each.get("restartPolicy") == "Always"
+    ]
+    names = {each["name"] for each in (*sidecars, *(spec.get("containers") or ()))}
+    return {
+        each["name"]: [
+            _in_base_units(each["resources"].get("requests") or _NONE),
+            _in_base_units(each.get("allocatedResources") or _NONE),
+        ]
+        for kind in ("containerStatuses", "initContainerStatuses")
+        for each in status.get(kind) or ()
+        if each.get("resources") is not None and each.get("name") in names
+    }
+
+
+def _is_infeasible(status: JsonObject) -> bool:
+    """Return whether a node can never give a pod what its spec asks for now."""
+    return any(
+        each.get("type") == "PodResizePending" and each.get("reason") == "Infeasible"
+        for each in status.get("conditions") or ()
+    )
 
 
 def _of_claims(

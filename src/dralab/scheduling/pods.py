@@ -114,6 +114,18 @@ class PodInfo:
     volume_claims: tuple[tuple[str, bool], ...] = ()
 
     @property
+    def asked_in_scores(self) -> tuple[int, int]:
+        """The cpu and memory that a waiting pod counts for where emptiness is judged.
+
+        kube-scheduler looks at its containers alone there, whatever the pod itself requests; on
+        its node the latter counts (`scored`).
+        """
+        spec = self.obj["spec"]
+        if not spec.get("resources"):
+            return self.scored
+        return _scored({**spec, "resources": {}}, self.claimed, {})
+
+    @property
     def may_preempt(self) -> bool:
         """Whether the pod may preempt others."""
         return bool(self.obj["spec"].get("preemptionPolicy") != "Never")
@@ -133,7 +145,7 @@ def pod_info(
     # Before a pod has its node, this was left behind by a failed attempt.
     status = status_of(obj) if spec.get("nodeName") else {}
     claimed = tuple(status.get("nodeAllocatableResourceClaimStatuses") or ())
-    requests = pod_requests(spec, claimed)
+    requests = pod_requests(spec, claimed, status=status)
     required = required_affinity(spec)
     preferred = node_affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
     tolerations = spec.get("tolerations") or ()
@@ -161,7 +173,7 @@ def pod_info(
         priority=spec.get("priority") or 0,
         created=_time(metadata.get("creationTimestamp")),
         requests=requests,
-        scored=_scored(spec, claimed),
+        scored=_scored(spec, claimed, status),
         placement=b"\n".join((selecting, tolerating, _bytes(preferred))),
         tolerating=tolerating,
         selecting=selecting,
@@ -190,8 +202,13 @@ def with_claimed(pod: PodInfo, claimed: Iterable[JsonObject]) -> PodInfo:
     """Return a pod that also asks for what its devices take of the node."""
     spec = pod.obj["spec"]
     entries = tuple(claimed)
-    requests = pod_requests(spec, entries)
-    return replace(pod, requests=requests, scored=_scored(spec, entries), claimed=entries)
+    status = status_of(pod.obj) if pod.node_name else {}
+    return replace(
+        pod,
+        requests=pod_requests(spec, entries, status=status),
+        scored=_scored(spec, entries, status),
+        claimed=entries,
+    )
 
 
 class _TermReader:
@@ -254,9 +271,9 @@ def _bytes(value: object) -> bytes:
 _NOTHING: Final = labels.Selector((labels.Requirement("", "In", ()),))
 
 
-def _scored(spec: JsonObject, claimed: Iterable[JsonObject]) -> tuple[int, int]:
+def _scored(spec: JsonObject, claimed: Iterable[JsonObject], status: JsonObject) -> tuple[int, int]:
     """Return the cpu and memory that a pod counts for: a container that asks for none has some."""
-    found = pod_requests(spec, claimed, unsaid=UNSAID)
+    found = pod_requests(spec, claimed, unsaid=UNSAID, status=status)
     return found.get("cpu", 0), found.get("memory", 0)
 
 

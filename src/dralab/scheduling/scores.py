@@ -89,7 +89,8 @@ def _least_allocated(state: ScoredNodes, pod: PodInfo, fitting: Mask) -> Numbers
     """Return points for emptiness: the mean of what is left of cpu and memory."""
     del fitting
     offer = state.table.scored_offer()
-    left = state.table.scored_free() - np.array(pod.scored, dtype=np.int64)[:, None]
+    asked = np.array(pod.asked_in_scores, dtype=np.int64)
+    left = state.table.scored_free() - asked[:, None]
     share = np.maximum(left, 0) * MOST // np.maximum(offer, 1)
     counted = (offer > 0).sum(axis=0)
     found: Numbers = (share * (offer > 0)).sum(axis=0) // np.maximum(counted, 1)
