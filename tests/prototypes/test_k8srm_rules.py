@@ -336,3 +336,16 @@ def test_an_invalid_claim_keeps_its_devices_and_stops_only_its_own_pod():
         'field, did you mean "constraints"?'
     )
     assert devices(world, pod()) == ["d1"]
+
+
+def test_a_preferred_match_is_an_alternative_without_it():
+    def answer(*models):
+        described = pool(*("1Gi" for _ in models))
+        for device, model in zip(described["spec"]["devices"], models, strict=True):
+            device["attributes"] = [{"name": "model", "stringValue": model}]
+        alike = {"class": "toy", "requests": {"devices": 2}, "matchAttributes": ["model"]}
+        unlike = {"class": "toy", "requests": {"devices": 2}}
+        return devices(cluster(described, device_class(), claim(one_of=[alike, unlike]), pod()))
+
+    assert answer("a", "b", "a") == ["d0", "d2"]
+    assert answer("a", "b", "c") == ["d0", "d1"]
