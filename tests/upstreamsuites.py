@@ -1,6 +1,6 @@
 """Suites of other repositories, unmodified: built from their Go modules, run, and read.
 
-`DRALAB_CONTROLLER_RUNTIME_CLIENT` and `DRALAB_CONTROLLER_RUNTIME_CACHE` name what
+`DRALAB_CONTROLLER_RUNTIME_CLIENT`, `…_CACHE` and `…_ENVTEST` name what
 `tools/build_clients.py` has built. Otherwise a suite is built here, if there is Go, in some minutes.
 """
 

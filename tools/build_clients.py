@@ -138,6 +138,11 @@ SUITES = {
         "sigs.k8s.io/controller-runtime/pkg/cache",
         "sigs.k8s.io/controller-runtime v0.24.1",
     ),
+    "controller-runtime-envtest": (
+        "DRALAB_CONTROLLER_RUNTIME_ENVTEST",
+        "sigs.k8s.io/controller-runtime/pkg/envtest",
+        "sigs.k8s.io/controller-runtime v0.24.1",
+    ),
 }
 # Kubernetes' end-to-end suite, what runs it, and what its pods run: (package, how it is built).
 # They take some fifteen minutes, so they are built only if they are named. One variable names the

@@ -42,3 +42,16 @@ def test_the_tests_of_controller_runtime_pass(server, tmp_path, tmp_path_factory
     )
     assert upstreamsuites.failures(found) == {}
     assert len(found) == tests
+
+
+def test_envtests_own_tests_pass(tmp_path, tmp_path_factory):
+    words = [sys.executable, "-m", "dralab", "envtest", "use", "--bin-dir", str(tmp_path), "-p"]
+    folder = subprocess.run([*words, "path"], capture_output=True, text=True, check=True)
+    found = upstreamsuites.run(
+        upstreamsuites.suite("controller-runtime-envtest", tmp_path_factory),
+        upstreamsuites.folder_of("controller-runtime-envtest"),
+        tmp_path / "report.json",
+        KUBEBUILDER_ASSETS=folder.stdout.strip(),
+    )
+    assert upstreamsuites.failures(found) == {}
+    assert len(found) == 28
