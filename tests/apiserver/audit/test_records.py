@@ -155,6 +155,20 @@ def test_who_acts_as_somebody_else_is_recorded_beside_them():
     event = lines.events[-1]
     assert event["user"]["username"] == "admin"
     assert event["impersonatedUser"]["username"] == "jane"
+    assert "authenticationMetadata" not in event
+
+
+def test_the_right_by_which_somebody_acts_as_another_is_recorded():
+    server, lines = lab({"level": "Metadata"}, authorization=["RBAC"])
+    master = User(name="root", groups=("system:masters",))
+    server.application.authentication = Authentication(tokens=[TokenTable({"t0ken": master})])
+    headers = {"authorization": "Bearer t0ken", "impersonate-user": "jane"}
+    request = HttpRequest(method="GET", path=MAPS, headers=headers)
+    server.admit(request)
+    server.handle(request)
+    event = lines.events[-1]
+    assert event["impersonatedUser"]["username"] == "jane"
+    assert event["authenticationMetadata"] == {"impersonationConstraint": "impersonate:user-info"}
 
 
 def test_who_may_not_act_as_somebody_else_is_recorded():
@@ -162,14 +176,14 @@ def test_who_may_not_act_as_somebody_else_is_recorded():
     server.application.authentication = Authentication(tokens=[TokenTable({"t0ken": JANE})])
     headers = {"authorization": "Bearer t0ken", "impersonate-user": "root"}
     request = HttpRequest(method="GET", path=MAPS, headers=headers)
-    with pytest.raises(ApiError, match='cannot impersonate resource "users"'):
+    with pytest.raises(ApiError, match="cannot impersonate-on:user-info:list"):
         server.admit(request)
     first, last = lines.events
     assert (first["stage"], last["stage"]) == ("RequestReceived", "ResponseComplete")
     assert last["user"]["username"] == "jane"
     assert "impersonatedUser" not in last
     assert last["responseStatus"]["code"] == 403
-    assert last["responseStatus"]["details"] == {"name": "root", "kind": "users"}
+    assert last["responseStatus"]["details"] == {"kind": "configmaps"}
 
 
 def test_a_pod_beyond_its_namespaces_level_is_noted():

@@ -1,12 +1,16 @@
 """`kubectl --as`: who may act as whom, and as whom then."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
+from dralab.api.status import ApiError
 from dralab.apiserver.authentication.errors import UnusableSetting
+from dralab.apiserver.authentication.impersonation import impersonated
 from dralab.apiserver.authentication.settings import AuthenticationSettings
 from dralab.apiserver.authentication.tokens import TokenTable
+from dralab.apiserver.authorization.attributes import ALLOWED, NO_OPINION, Attributes
 from dralab.apiserver.http.messages import HttpRequest
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import MemoryStore
@@ -137,23 +141,165 @@ def test_nobody_is_anonymous_and_authenticated_at_once(server):
 
 
 def test_each_part_has_to_be_allowed(server):
-    may = 'is forbidden: User "proxy" cannot impersonate resource'
+    # What is said is why the most constrained mode does not allow it.
+    may = 'is forbidden: User "proxy" cannot'
     assert why_not(server, user="root") == (
-        f'users "root" {may} "users" in API group "" at the cluster scope'
+        f"selfsubjectreviews.authentication.k8s.io {may} impersonate-on:user-info:create resource "
+        '"selfsubjectreviews" in API group "authentication.k8s.io" at the cluster scope'
     )
-    assert why_not(server, user="jane", group="system:masters") == (
-        f'groups "system:masters" {may} "groups" in API group "" at the cluster scope'
+    assert why_not(server, user="jane", group="system:masters")
+    assert why_not(server, user="jane", uid="u-2")
+    # These have no constrained mode: a service account and a node have their own groups.
+    assert why_not(server, user="system:serviceaccount:default:robot", group="x") == (
+        f'groups "x" {may} impersonate resource "groups" in API group "" at the cluster scope'
     )
-    assert why_not(server, user="jane", uid="u-2") == (
-        f'uids.authentication.k8s.io "u-2" {may} "uids" in API group "authentication.k8s.io" at '
-        "the cluster scope"
+    assert why_not(server, user="system:serviceaccount:default:robot", uid="u-2") == (
+        f'uids.authentication.k8s.io "u-2" {may} impersonate resource "uids" in API group '
+        '"authentication.k8s.io" at the cluster scope'
     )
-    assert '"userextras/scopes"' in why_not(server, user="jane", extra_scopes="admin")
-    assert '"userextras/other"' in why_not(server, user="jane", extra_other="view")
-    assert '"serviceaccounts"' in why_not(server, user="system:serviceaccount:default:x")
+    account = {"user": "system:serviceaccount:default:robot"}
+    assert '"userextras/scopes"' in why_not(server, **account, extra_scopes="admin")
+    assert '"userextras/other"' in why_not(server, **account, extra_other="view")
+    assert '"serviceaccounts"' in why_not(server, user="system:serviceaccount:default:x", uid="u-1")
     assert why_not(server, "jane", user="root")
     several = {"impersonate-group": ["team-a", "system:masters"]}
     assert why_not(server, user="jane", group="team-a", repeated=several)
+
+
+@pytest.fixture(scope="module")
+def constrained():
+    """A server where `proxy` may impersonate in constrained modes alone."""
+    server = server_of("RBAC")
+    group = "authentication.k8s.io"
+    rules = [
+        ("user-info", "create", {"users": ["jane"], "groups": ["team-a"], "uids": ["u-1"],
+                                 "userextras/acme.io/scope": ["view"]}),
+        ("serviceaccount", "create", {"serviceaccounts": ["robot"]}),
+        ("arbitrary-node", "create", {"nodes": ["n1"]}),
+    ]  # fmt: skip
+    for mode, verb, named in rules:
+        on = {
+            "verbs": [f"impersonate-on:{mode}:{verb}"],
+            "apiGroups": [group],
+            "resources": ["selfsubjectreviews"],
+        }
+        bind(server, f"on-{mode}", on, ("User", "proxy"))
+        for resource, names in named.items():
+            rule = {
+                "verbs": [f"impersonate:{mode}"],
+                "apiGroups": [group],
+                "resources": [resource],
+                "resourceNames": names,
+            }
+            bind(server, f"{mode}-{resource.replace('/', '-')}", rule, ("User", "proxy"))
+    asking = {"verbs": ["create"], "apiGroups": [group], "resources": ["selfsubjectreviews"]}
+    bind(server, "asking", asking, ("Group", "system:authenticated"))
+    return server
+
+
+def test_a_user_may_be_impersonated_for_one_verb_of_one_resource(constrained):
+    found = whoami(constrained, "proxy", user="jane", group="team-a", uid="u-1")
+    assert found["groups"] == ["team-a", "system:authenticated"]
+    path = "/api/v1/namespaces/default/configmaps"
+    status, answer = ask(constrained, "proxy", path, {"metadata": {"name": "x"}}, user="jane")
+    assert status == 403
+    assert 'cannot impersonate-on:user-info:create resource "configmaps"' in answer["message"]
+    may = 'is forbidden: User "proxy" cannot impersonate:user-info resource'
+    assert why_not(constrained, user="root") == (
+        f'users.authentication.k8s.io "root" {may} "users" in API group "authentication.k8s.io" at '
+        "the cluster scope"
+    )
+    assert f'{may} "groups"' in why_not(constrained, user="jane", group="team-b")
+    assert f'{may} "uids"' in why_not(constrained, user="jane", uid="u-2")
+
+
+@pytest.mark.parametrize(
+    ("headers", "why"),
+    [
+        ({"group": "system:masters"}, "impersonating the system:masters group is not allowed"),
+        ({"group": ""}, "impersonating the empty string group is not allowed"),
+        (
+            {"extra_scope": "x"},
+            'extra.key: Invalid value: "scope": must be a domain-prefixed path (such as '
+            '"acme.io/foo")',
+        ),
+        ({"extra_acme.io%2fscope": ""}, "impersonating the empty string value in extra is not"),
+    ],
+)
+def test_what_constrained_impersonation_never_allows(constrained, headers, why):
+    assert why in why_not(constrained, user="jane", **headers)
+
+
+def test_an_extra_value_may_be_impersonated_by_its_key(constrained):
+    found = whoami(constrained, "proxy", user="jane", **{"extra_acme.io%2fscope": "view"})
+    assert found["extra"] == {"acme.io/scope": ["view"]}
+    assert why_not(constrained, user="jane", **{"extra_acme.io%2fscope": "edit"})
+
+
+def test_a_service_account_and_a_node_have_modes_of_their_own_and_their_own_groups(constrained):
+    found = whoami(constrained, "proxy", user="system:serviceaccount:default:robot")
+    assert "system:serviceaccounts:default" in found["groups"]
+    found = whoami(constrained, "proxy", user="system:node:n1")
+    assert found["groups"] == ["system:nodes", "system:authenticated"]
+    assert 'cannot impersonate:arbitrary-node resource "nodes"' in why_not(
+        constrained, user="system:node:n2"
+    )
+    # With a group it is no longer that mode, and the older right is missing.
+    assert 'cannot impersonate resource "users"' in why_not(
+        constrained, user="system:node:n1", group="system:nodes"
+    )
+
+
+def test_a_pod_may_act_as_its_own_node():
+    asked = Attributes(user=User(), verb="list", resource="pods")
+    allowed = set()
+
+    class Rights:
+        def authorize(self, attributes):
+            key = attributes.verb, attributes.resource, attributes.name, dict(attributes.user.extra)
+            return ALLOWED if repr(key) in allowed else NO_OPINION
+
+    node = {"authentication.kubernetes.io/node-name": ("n1",)}
+    account = User(name="system:serviceaccount:a:agent", groups=(), extra=node)
+    keys = {"authentication.kubernetes.io/associated-node-keys": tuple(node)}
+    allowed.add(repr(("impersonate-on:associated-node:list", "pods", "", keys)))
+    allowed.add(repr(("impersonate:associated-node", "nodes", "*", keys)))
+
+    def acting(name, user=account):
+        head = HttpRequest(method="GET", path="/", headers={"impersonate-user": name})
+        return impersonated(head, user, Rights(), lambda: replace(asked, user=user))
+
+    found, constraint = acting("system:node:n1")
+    assert (found.name, found.groups) == (
+        "system:node:n1", ("system:nodes", "system:authenticated"),
+    )  # fmt: skip
+    assert constraint == "impersonate:associated-node"
+    with pytest.raises(ApiError, match="impersonate-on:arbitrary-node:list"):
+        acting("system:node:n2")
+    with pytest.raises(ApiError, match="impersonate-on:arbitrary-node:list"):
+        acting("system:node:n1", User(name="agent", groups=(), extra=node))
+
+
+def test_the_right_to_all_groups_stands_for_many():
+    asked = []
+
+    class Rights:
+        def authorize(self, attributes):
+            asked.append((attributes.resource, attributes.name))
+            return ALLOWED if attributes.name in {"", "*", "jane"} else NO_OPINION
+
+    names = [f"g{number}" for number in range(4)]
+    head = HttpRequest(
+        method="GET",
+        path="/",
+        headers={"impersonate-user": "jane", "impersonate-group": "g0"},
+        repeated={"impersonate-group": names},
+    )
+    found, _ = impersonated(
+        head, USERS["proxy"], Rights(), lambda: Attributes(user=USERS["proxy"], verb="list")
+    )
+    assert found.groups == (*names, "system:authenticated")
+    assert asked == [("", ""), ("users", "jane"), ("groups", "*")]
 
 
 def test_an_impersonated_user_may_do_what_that_user_may(server):
@@ -164,9 +310,23 @@ def test_an_impersonated_user_may_do_what_that_user_may(server):
 
 
 def test_groups_without_a_user_are_refused(server):
-    for headers in ({"group": "team-a"}, {"uid": "u-1"}, {"extra_scopes": "view"}, {"user": ""}):
+    for headers, shown in (
+        ({"group": "team-a"}, 'UID:"", Groups:[]string{"team-a"}, Extra:map[string][]string(nil)'),
+        ({"uid": "u-1"}, 'UID:"u-1", Groups:[]string(nil), Extra:map[string][]string(nil)'),
+        (
+            {"extra_scopes": "view", "user": ""},
+            'UID:"", Groups:[]string(nil), Extra:map[string][]string{"scopes":[]string{"view"}}',
+        ),
+    ):
         status, answer = ask(server, "root", **headers)
-        assert (status, "Impersonate-User is missing" in answer["message"]) == (400, True)
+        assert (status, answer["message"]) == (
+            400,
+            f'requested &user.DefaultInfo{{Name:"", {shown}}} without impersonating a user name',
+        )
+
+
+def test_an_empty_user_alone_is_nobody_else(server):
+    assert whoami(server, "jane", user="")["username"] == "jane"
 
 
 def test_anonymous_requests_need_roles_to_be_in_force():

@@ -68,11 +68,13 @@ class Auditor:
         headers: Mapping[str, str],
         peer: str = "",
         impersonated: User | None = None,
+        constraint: str = "",
         audit_id: str = "",
     ) -> Record | None:
         """Record that a request was received; None if the policy does not record it.
 
-        `asked.user` is the owner of the credential, `impersonated` the user it acts as.
+        `asked.user` is the owner of the credential, `impersonated` the user it acts as, by the
+        right that `constraint` names.
         """
         recorded = self.policy.recorded(asked)
         if recorded.level is AuditLevel.NONE:
@@ -90,6 +92,8 @@ class Auditor:
         }
         if impersonated is not None:
             event["impersonatedUser"] = impersonated.info
+            if constraint:
+                event["authenticationMetadata"] = {"impersonationConstraint": constraint}
         event["sourceIPs"] = sources(headers, peer)
         if agent := headers.get("user-agent", ""):
             event["userAgent"] = agent[:MOST_AGENT]

@@ -213,7 +213,16 @@ class Application:
             request.headers = {**request.headers, **left}
         if impersonation.is_wanted(request):
             request.impersonator = user
-            return impersonation.impersonated(request, user, self.resources.context.authorizer)
+            found = impersonation.impersonated(
+                request,
+                user,
+                self.resources.context.authorizer,
+                lambda: access.attributes_of(request, self.resources.kinds, user),
+            )
+            if found is not None:
+                acting, request.constraint = found
+                return acting
+            request.impersonator = None
         return user
 
     def _check(

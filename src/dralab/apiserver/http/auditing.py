@@ -122,6 +122,7 @@ class Auditing:
         return self.auditor.received(
             attributes_of(request, self.kinds, sender),
             impersonated=None if user is sender else user,
+            constraint=request.constraint,
             uri=f"{request.path}{query}",
             headers=request.headers,
             peer=request.peer,

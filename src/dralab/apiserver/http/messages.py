@@ -45,7 +45,8 @@ class HttpRequest:
     """One request: `query` is the raw text after `?`, header names are in lower case.
 
     `peer` is the address of the client, for logs only. `user` is who asks,
-    if the edge determined that before it read the body, and `impersonator` who acts as that user;
+    if the edge determined that before it read the body, and `impersonator` who acts as that user,
+    by the right that `constraint` names;
     `repeated` are all values of headers that came more than once; `certificate` (DER) is the
     client's, which TLS has verified. If others wait, `brief` is set: a slow request raises
     TakesLong instead, before it begins. `record` is the audit log's; `wanted` is what an
@@ -63,6 +64,7 @@ class HttpRequest:
     peer: str = ""
     user: User | None = None
     impersonator: User | None = None
+    constraint: str = ""
     repeated: Mapping[str, Sequence[str]] | None = None
     certificate: bytes = b""
     brief: bool = False
