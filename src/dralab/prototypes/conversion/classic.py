@@ -30,7 +30,7 @@ REQUEST = "devices"
 
 def read(items: Sequence[JsonDict]) -> Scene:
     """Return what objects of classic DRA mean; parameters go into the claims that name them."""
-    scene = Scene()
+    scene = Scene(source="classic")
     parameters = {_place(item): item for item in items if item.get("kind") == "FakeClaimParameters"}
     for item in items:
         version, kind = item.get("apiVersion"), item.get("kind")

@@ -40,7 +40,7 @@ from dralab.values.quantity import render
 
 def read(items: Iterable[JsonDict]) -> Scene:
     """Return what normalized objects of k8srm mean; those of other APIs pass through."""
-    scene, reader = Scene(), _Reader(list(items))
+    scene, reader = Scene(source="k8srm"), _Reader(list(items))
     for item in reader.items:
         parts = reader.parts(item)
         if parts is None:

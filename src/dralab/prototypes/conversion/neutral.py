@@ -154,11 +154,15 @@ Part = NeutralClass | NeutralClaim | NeutralPool | NeutralPod
 
 @dataclass(slots=True)
 class Scene:
-    """Everything that was read, and what every attribute is: names to types."""
+    """Everything that was read, and what every attribute is: names to types.
+
+    `source` is the generation whose words the input is in.
+    """
 
     parts: list[Part] = field(default_factory=list)
     others: list[JsonDict] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
+    source: str = ""
 
     def attribute_types(self) -> dict[str, str]:
         """Return the types of attributes by bare name, as pools publish them."""

@@ -35,7 +35,7 @@ def read(items: Iterable[JsonDict], generation: str) -> Scene:
     """Return what the (normalized) objects of a generation mean; others pass through."""
     if generation == "k8srm":
         return from_k8srm.read(items)
-    scene = Scene()
+    scene = Scene(source=generation)
     for item in items:
         part = READERS[generation](item, scene.notes)
         if part is None:

@@ -53,7 +53,7 @@ class ToEvolution(SceneWriter):
             if len(request.options) > 1:
                 self.lost(
                     where,
-                    request.name,
+                    f"{request.name}.{self.alternatives}",
                     "dra-evolution has no alternatives; the first is kept, write one claim for "
                     "each of the others",
                 )
@@ -100,7 +100,8 @@ class ToEvolution(SceneWriter):
         if option.admin:
             found["adminAccess"] = True
         if option.everything:
-            self.lost(where, "all devices", "dra-evolution requests one device at a time")
+            text = "dra-evolution requests one device at a time: write one request for each device"
+            self.lost(where, self.everything, text)
         if option.totals or option.most not in {None, option.count}:
             self.lost(where, "totals", "dra-evolution has no count ranges and no totals")
         configs = self.opaque(option.configs, drivers, where, "driverName")

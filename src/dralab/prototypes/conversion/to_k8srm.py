@@ -169,7 +169,8 @@ class ToK8srm(SceneWriter):
                 text = "k8srm gives all devices that match with admin access"
                 self.lost(where, f"count {option.count}", text)
         elif option.everything:
-            self.lost(where, "allocationMode All", "k8srm gives all devices only with admin access")
+            text = "k8srm gives all devices only with admin access: request as many as a node has"
+            self.lost(where, self.everything, text)
         found |= {"matchAttributes": list(option.match)} if option.match else {}
         found |= {"distinctAttributes": list(option.distinct)} if option.distinct else {}
         made, references = self._configs(option.configs, part.name, part.namespace)

@@ -81,6 +81,16 @@ class SceneWriter(ABC):
     def pod(self, part: NeutralPod) -> list[JsonDict]:
         """Return a pod."""
 
+    @property
+    def alternatives(self) -> str:
+        """The field of the input by which a request has several ways."""
+        return "oneOf" if self.scene.source == "k8srm" else "firstAvailable"
+
+    @property
+    def everything(self) -> str:
+        """The words of the input for all devices that match."""
+        return "allocationMode All" if self.scene.source == "v1" else "all devices"
+
     def lost(self, where: str, field: str, message: str) -> None:
         """Note what does not carry over."""
         self.notes.append(Note("lost", where, field, message))
