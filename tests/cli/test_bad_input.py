@@ -246,3 +246,25 @@ def test_an_expression_that_does_not_compile_comes_with_what_was_meant(monkeypat
     )
     assert found.exit_code == 2
     assert f"help: did you mean `{meant}`?" in found.stderr
+
+
+@pytest.mark.parametrize("target", ["k8srm", "evolution"])
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("kind: ResourceSlice\nmetadata: []\n", "metadata: Invalid value"),
+        ("kind: ResourceSlice\nmetadata: {name: a}\nspec: []\n", "spec: Invalid value"),
+        (
+            "kind: ResourceClaim\nmetadata: {name: a}\nspec: {devices: {requests: [7]}}\n",
+            "spec.devices.requests[0]: Invalid value: 7",
+        ),
+    ],
+)
+def test_what_is_not_valid_today_is_not_converted(tmp_path, target, text, message):
+    path = tmp_path / "a.yaml"
+    path.write_text(f"apiVersion: resource.k8s.io/v1\n{text}")
+    result = run("convert", "--to", target, "-f", str(path))
+    assert result.exit_code == 2
+    assert isinstance(result.exception, SystemExit)
+    (line,) = result.stderr.splitlines()
+    assert message in line

@@ -115,8 +115,7 @@ def read_scene(names: tuple[str, ...], source: str) -> Scene:
     """Return the objects of files of a generation; exit with code 2 if they are invalid."""
     if source == "classic":
         return classic.read([item for _, item, _ in generations.raw(names)])
-    if source == "v1":
-        objects: list[JsonDict] = [item for _, item, _ in generations.raw(names)]
-    else:
-        objects = generations.good(generations.read(names, source))
+    objects = generations.good(generations.read(names, source))
+    if source == "v1":  # as they were written, without the defaults of the hub
+        objects = [item for _, item, _ in generations.raw(names)]
     return scene_of(objects, source)
