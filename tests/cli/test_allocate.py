@@ -208,7 +208,7 @@ def test_what_comes_before_takes_its_devices_first(run):
 def test_an_unknown_name_is_told(run):
     found = run("explain", "nope", objects=[*GPUS, CLASS, ONE])
     assert found.exit_code == 2
-    assert "no pod or claim 'nope' requests devices; those that do: ml/c" in found.stderr
+    assert "no pod or claim 'nope' waits; those that do: ml/c" in found.stderr
 
 
 def test_a_policy_chooses_among_the_nodes(run):

@@ -55,8 +55,8 @@ def violations(value, schema, path="$"):
             yield from violations(item, schema.get("items", {}), f"{path}[{number}]")
 
 
-# Scenes of older generations, and of claims that no pod uses.
-NOT_OF_A_MODEL = {"evolution", "k8srm", "k8srm-total", "claim-alone"}
+# Of older generations, a claim that no pod uses, and a pod that past the scheduler has its node.
+NOT_OF_A_MODEL = {"evolution", "k8srm", "k8srm-total", "claim-alone", "pinned"}
 
 
 def arguments_of(name):

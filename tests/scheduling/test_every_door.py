@@ -17,8 +17,6 @@ NOBODY = "fits, although nobody schedules it"
 NOT_YET = {
     # Nothing is told of pods that ask for no devices.
     ("allocate", "told"),
-    ("explain", "told"),
-    ("page", "told"),
     # A model of its own decides.
     ("schedule on a server", "node"),
     ("schedule on a server", "fits"),

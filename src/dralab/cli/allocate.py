@@ -85,10 +85,7 @@ def allocate(source: InventorySource, api: str | None, node: str, policy: str, o
     if policy == OPTIMAL:
         results = _best(cluster)
     else:
-        results = [
-            place(cluster, cluster.refreshed(each), node, POLICIES[policy])
-            for each in cluster.pending()
-        ]
+        results = list(_placed(cluster, node, POLICIES[policy]))
     if not results:
         nothing_asked(source)
     if output == "table":
@@ -96,6 +93,17 @@ def allocate(source: InventorySource, api: str | None, node: str, policy: str, o
     else:
         _structured(results, output)
     sys.exit(1 if any(isinstance(each, UnplacedItem) for each in results) else 0)
+
+
+def _placed(cluster: Snapshot, node: str, policy: Policy | None) -> Iterator[Placed | UnplacedItem]:
+    """Place everything that waits, in its order; yield what wants devices."""
+    for each in cluster.pending(every=True):
+        if not each.wants_devices:
+            placed_on(cluster, each, node)
+            continue
+        found = place(cluster, cluster.refreshed(each), node, policy)
+        if each.claims or each.allocated or isinstance(found, UnplacedItem):
+            yield found
 
 
 def _best(cluster: Snapshot) -> list[Placed | UnplacedItem]:

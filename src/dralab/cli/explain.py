@@ -54,7 +54,9 @@ def explain(
     output: str,
     name: str | None,
 ) -> None:
-    """Explain why a pod or claim gets no devices, or why it gets these devices.
+    """Explain why a pod or claim waits, or why it gets these devices.
+
+    Without NAME all that ask for devices are explained; a pod that is named may wait for anything.
 
     Reads every generation of the device API; of older ones and of --generation, NAME is a pod.
     What comes earlier in the input is allocated first, as by `dralab allocate`. A cluster is only
@@ -71,12 +73,12 @@ def explain(
         sys.exit(explain_older(source, older, node=node, output=output, name=name))
     cluster, spots = objects.with_spots(source)
     objects.check_node(cluster, node)
-    pending = cluster.pending()
+    pending = cluster.pending(every=True)
     already = already_allocated(cluster, name) if name else None
     if already is not None:
         _print([already], output)
         return
-    asked = objects.named(pending, name) if name else pending
+    asked = objects.named(pending, name) if name else [p for p in pending if p.wants_devices]
     if namespace:
         asked = [each for each in asked if each.namespace == namespace]
     if not asked:

@@ -207,7 +207,7 @@ def named(pending: Sequence[Pending], name: str) -> list[Pending]:
     ]
     if not found:
         known = ", ".join(f"{each.namespace}/{each.name}" for each in pending) or "none"
-        raise click.UsageError(f"no pod or claim {name!r} requests devices; those that do: {known}")
+        raise click.UsageError(f"no pod or claim {name!r} waits; those that do: {known}")
     return found
 
 

@@ -86,9 +86,10 @@ def _explained(
     if placed is None:
         raise NoResult(f"{pending.title}: the search for devices gave no result")
     text = why_these(problem, _named(nodes, placed.node), placed.allocations, cluster.catalog)
-    lines = text.split("\n")
+    lines = text.split("\n") if text else []
     start = {"object": pending.title, "fits": True, "node": placed.node, "why": lines}
-    return start | {"text": f"{short_subject(pending.title)} fits on {placed.node}:\n{text}"}
+    headline = f"{short_subject(pending.title)} fits on {placed.node}"
+    return start | {"text": f"{headline}:\n{text}" if text else headline}
 
 
 def _named(nodes: Sequence[Node], name: str) -> Node:

@@ -374,6 +374,13 @@ _ALL: Final = (
         "train waits: it waits on node n1 for binding conditions dra.example.com/attached",
         "Look at status.devices of the claim, and at the controller that sets the conditions.",
     ),
+    ReasonCode(
+        "DRA073", "Nobody offers the resource",
+        "The pod asks for an extended resource that no node has in status.allocatable and that no "
+        "DeviceClass names in extendedResourceName.",
+        "train waits: no node offers example.com/foo, and no DeviceClass provides it",
+        "Correct the name, install the device plugin, or set extendedResourceName of a class.",
+    ),
 )  # fmt: skip
 
 CODES: Final = MappingProxyType({each.code: each for each in _ALL})

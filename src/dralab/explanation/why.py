@@ -53,6 +53,7 @@ from dralab.scheduling.reasons import (
     CLAIM_NOT_FOUND,
     CLASS_NOT_FOUND,
     NO_DEVICES,
+    NOT_OFFERED,
     OTHER_NODE,
     QUOTA_EXCEEDED,
     TEMPLATE_NOT_FOUND,
@@ -194,6 +195,8 @@ def _diagnosis(waiting: WaitingPod) -> Diagnosis:
             return gang
     if blocked is not None and blocked.rule is not CLASS_NOT_FOUND:
         return _refused(waiting, blocked)
+    if not_offered := _not_offered(asked):
+        return not_offered
     unfit, every = asked.unfit(), asked.unfit(every=True)
     if elsewhere := _claim_elsewhere(asked, unfit, every):
         return elsewhere
@@ -327,6 +330,24 @@ class _Nodes:
     def _helps(self, unfit: Unfit, able: Sequence[str]) -> Iterator[Help]:
         if self.waiting.model is not None:
             yield from node_helps(self.waiting.model, self.asked, unfit, able)
+
+
+def _not_offered(asked: PodQuestion) -> Diagnosis | None:
+    """Return that a pod asks for an extended resource that no node and no class has."""
+    table, rows = asked.table, list(asked.table.row_of.values())
+    for resource, amount in sorted(asked.pod.requests.items()):
+        if not amount or "/" not in resource or resource in asked.demand.extended:
+            continue
+        if not rows or table.allocatable(resource)[rows].any():
+            continue
+        offered = {n for n in table.columns if "/" in n and table.allocatable(n)[rows].any()}
+        near = similar(resource, sorted(offered | asked.state.demands.provided.keys()))
+        field = _resource_field(asked.pod.obj, {resource})
+        mark = MarkedField(owner=("pod", str(asked.pod.key)), field=field, text=str(amount))
+        cause = Refused(code="DRA073", text=str(Reason(NOT_OFFERED, (resource,))), mark=mark)
+        helps = (Help(kind="spelling", now=False, to=f"'{near}'"),) if near else ()
+        return Diagnosis(subject="", cause=cause, helps=helps, nodes=table.count)
+    return None
 
 
 def _claim_elsewhere(asked: PodQuestion, unfit: Unfit, every: Unfit) -> Diagnosis | None:

@@ -60,6 +60,13 @@ class Pending:
         """Kind and name, as messages call it: `pod ml/train`."""
         return f"{self.kind} {self.namespace}/{self.name}"
 
+    @property
+    def wants_devices(self) -> bool:
+        """Whether it has claims, or asks for what is not a node's own, such as example.com/gpu."""
+        if self.claims or self.allocated or self.missing is not None:
+            return True
+        return any("/" in name for name in pod_requests(spec_of(self.pod)))
+
 
 class Backlog:
     """The pods and claims of some objects that want devices.
@@ -80,19 +87,22 @@ class Backlog:
         self._templates = {key(item): item for item in by_kind.get("ResourceClaimTemplate", ())}
         self._groups = {key(item): item for item in by_kind.get("PodGroup", ())}
 
-    def pending(self, nodes: Sequence[str]) -> list[Pending]:
+    def pending(self, nodes: Sequence[str], *, every: bool = False) -> list[Pending]:
         """Return everything that wants devices: pods in their order, then claims of no pod.
 
-        A DaemonSet has a pod for each of the nodes.
+        A DaemonSet has a pod for each of the nodes. With `every` pods that wait for anything else,
+        or are being deleted, are in it too.
         """
         found: list[Pending] = []
         used: set[Key] = set()
         for pod in self.pods(nodes):
             one = self.of_pod(pod)
-            if one is None:
+            if one is None and not every:
                 continue
+            one = one or self.without_devices(pod)
             used.update(key(claim) for claim in (*one.claims, *one.allocated))
-            if _waits(pod, one):
+            unplaced = not spec_of(pod).get("nodeName") and not is_finished(pod)
+            if (every and unplaced) or _waits(pod, one):
                 found.append(one)
         for name, claim in self._claims.items():
             if name not in used and not allocation_of(claim) and not is_deleting(claim):
@@ -100,6 +110,12 @@ class Backlog:
                     Pending(kind="claim", namespace=name[0], name=name[1], claims=(claim,))
                 )
         return found
+
+    @staticmethod
+    def without_devices(pod: JsonDict) -> Pending:
+        """Return a pod that has no claims as one that waits."""
+        namespace, name = key(pod)
+        return Pending(kind="pod", namespace=namespace, name=name, claims=(), pod=pod)
 
     def of_pod(self, pod: JsonDict) -> Pending | None:
         """Return the claims of a pod, whether it waits for them or not; None if it has none."""
@@ -259,7 +275,7 @@ def _waits(pod: JsonDict, claims: Pending) -> bool:
     """Return whether a pod that has claims waits for devices, or for a node to use them on."""
     if is_finished(pod) or (_is_stored(pod) and is_deleting(pod)):
         return False
-    runs = bool(spec_of(pod).get("nodeName")) and _is_stored(pod)
+    runs = bool(spec_of(pod).get("nodeName")) and (_is_stored(pod) or not claims.wants_devices)
     return not runs or bool(claims.claims)
 
 

@@ -121,6 +121,11 @@ class DemandReader:
             self.classes[name] = obj
         self._by_resource = classes_by_resource(self.classes.values())
 
+    @property
+    def provided(self) -> Mapping[str, str]:
+        """The extended resources that classes provide, with the class of each."""
+        return self._by_resource
+
     def claim(self, key: NamespacedName) -> JsonDict | None:
         """Return a claim; None if there is none of that name."""
         return self._claim(key)

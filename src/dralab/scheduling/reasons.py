@@ -198,6 +198,9 @@ CLAIM_NOT_OWNED: Final = RefusalRule(
     "ResourceClaim {0} was not created for Pod {1} (Pod is not owner)",
 )
 CLAIM_IN_USE: Final = RefusalRule("DynamicResources", "DRA069", "resourceclaim in use")
+NOT_OFFERED: Final = RefusalRule(
+    "NodeResourcesFit", "DRA073", "no node offers {0}, and no DeviceClass provides it", _DEVICES
+)
 CLASS_NOT_FOUND: Final = RefusalRule(
     "DynamicResources",
     "DRA002",

@@ -110,17 +110,19 @@ class Snapshot:
             self._in_use = v1.in_use(self.claims.values())
         return self._in_use
 
-    def pending(self) -> list[Pending]:
-        """Return everything that wants devices: pods in their order, then claims of no pod."""
-        return self.backlog.pending(list(self.nodes))
+    def pending(self, *, every: bool = False) -> list[Pending]:
+        """Return everything that wants devices: pods in their order, then claims of no pod.
+
+        With `every` pods that wait for anything else are in it, too.
+        """
+        return self.backlog.pending(list(self.nodes), every=every)
 
     def pending_of(self, pod: JsonDict) -> Pending:
         """Return a pod with what it wants, whether it waits or not."""
         found = self.backlog.of_pod(pod)
         if found is not None:
             return self.refreshed(found)
-        namespace, name = key(pod)
-        return Pending(kind="pod", namespace=namespace, name=name, claims=(), pod=pod)
+        return self.backlog.without_devices(pod)
 
     def users(self) -> Sequence[tuple[JsonDict, Pending]]:
         """Return the pods that have claims, running ones too, with their claims."""

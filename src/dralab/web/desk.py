@@ -193,7 +193,7 @@ class Desk:
     ) -> dict[str, Any] | None:
         """Explain after those before it got their devices, going on where the last one ended."""
         if reading.walker is None:
-            reading.walk = reading.cluster.pending()
+            reading.walk = reading.cluster.pending(every=True)
         asked = named(reading.walk, kind, namespace, name)
         if not asked:
             return already_allocated(reading.cluster, f"{namespace}/{name}")

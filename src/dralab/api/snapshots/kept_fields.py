@@ -107,7 +107,17 @@ KINDS: Final[Mapping[str, Kept]] = {
     },
     "ResourceClaim": {
         "spec": CLAIM_SPEC,
-        "status": {"allocation": ALLOCATION, "reservedFor": EVERYTHING},
+        "status": {
+            "allocation": ALLOCATION,
+            "devices": {
+                "driver": EVERYTHING,
+                "pool": EVERYTHING,
+                "device": EVERYTHING,
+                "shareID": EVERYTHING,
+                "conditions": CONDITION,
+            },
+            "reservedFor": EVERYTHING,
+        },
     },
     "ResourceClaimTemplate": {"spec": {"spec": CLAIM_SPEC}},
     "ResourceSlice": {"spec": EVERYTHING},
