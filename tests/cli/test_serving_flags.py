@@ -7,6 +7,7 @@ import pytest
 
 from dralab.apiserver.http import tls
 from dralab.apiserver.http.serving import ServingError
+from dralab.cli import apiserver
 from dralab.cli._serving import files_of, listening_on, range_of, switches_of
 
 
@@ -46,3 +47,23 @@ def test_files_that_are_not_a_certificate_are_named():
     here = Path(__file__)
     with pytest.raises(ServingError, match="cannot be used for TLS"):
         tls.given(here, here)
+
+
+def test_flagz_shows_each_option_as_it_was_given():
+    command = click.Command(
+        "serve",
+        params=[
+            click.Option(["-d", "--data"]),
+            click.Option(["--tls/--plain"], default=True),
+            click.Option(["--service"], multiple=True),
+            click.Option(["--kubeconfig"]),
+        ],
+    )
+    with command.make_context("serve", ["-d", "/x", "--plain", "--service", "a", "--service", "b"]):
+        assert apiserver._flags() == {
+            "data": "/x",
+            "tls": "false",
+            "service": "[a,b]",
+            "kubeconfig": "",
+        }
+    assert apiserver._flags() == {}

@@ -397,6 +397,7 @@ async def _serve(
         loop.add_signal_handler(number, over.set)
     async with contextlib.AsyncExitStack() as stack:
         await stack.enter_async_context(cluster)
+        cluster.server.application.pages.component.flags = _flags()
         if str(cluster.options.data) == MEMORY and cluster.options.tls:
             guard = OrphanGuard()
             stack.callback(guard.close)
@@ -417,6 +418,26 @@ async def _serve(
         echo(f"ready: {cluster.url}")
         await over.wait()
         note("stopping")
+
+
+def _flags() -> dict[str, str]:
+    """Return the options of this command, as `/flagz` shows them."""
+    context = click.get_current_context(silent=True)
+    if context is None:
+        return {}
+    return {
+        max(option.opts, key=len).lstrip("-"): _spelled(context.params[option.name])
+        for option in context.command.params
+        if isinstance(option, click.Option) and option.name in context.params
+    }
+
+
+def _spelled(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, tuple):
+        return f"[{','.join(map(str, value))}]"
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _tell(options: "Options", kubeconfig: Path) -> None:

@@ -14,8 +14,8 @@ CUSTOM_VERBS: Final = (
 )  # fmt: skip
 FIRST_PATHS: Final = ("/.well-known/openid-configuration", "/api", "/api/v1", "/apis", "/apis/")
 LAST_PATHS: Final = (
-    "/healthz", "/livez", "/metrics", "/metrics/slis", "/openapi/v2", "/openapi/v3",
-    "/openid/v1/jwks", "/readyz", "/version",
+    "/flagz", "/healthz", "/livez", "/metrics", "/metrics/slis", "/openapi/v2", "/openapi/v3",
+    "/openid/v1/jwks", "/readyz", "/statusz", "/version",
 )  # fmt: skip
 
 
@@ -169,10 +169,10 @@ STORED_AS: Final = {
 }
 
 
-def root_paths(kinds: Kinds, more: Iterable[str] = ()) -> JsonDict:
-    """Return the answer of `/`; `more` are paths of the server itself."""
+def root_paths(kinds: Kinds, more: Iterable[str] = ()) -> list[str]:
+    """Return the paths that `/` lists; `more` are those of the server itself."""
     paths = []
     for group in sorted(groups_of(kinds)):
         paths.append(f"/apis/{group}")
         paths += [f"/apis/{group}/{version}" for version in sorted(kinds.versions(group))]
-    return {"paths": [*FIRST_PATHS, *paths, *sorted({*LAST_PATHS, *more})]}
+    return [*FIRST_PATHS, *paths, *sorted({*LAST_PATHS, *more})]

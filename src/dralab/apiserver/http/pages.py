@@ -14,6 +14,7 @@ from dralab.apiserver.aggregation import discovery
 from dralab.apiserver.aggregation.services import RemoteVersions
 from dralab.apiserver.discovery import documents
 from dralab.apiserver.http import negotiation, routing
+from dralab.apiserver.http.component_pages import ComponentPages
 from dralab.apiserver.http.encoding import as_yaml
 from dralab.apiserver.http.health import HealthPages
 from dralab.apiserver.http.messages import HttpRequest, HttpResponse
@@ -60,6 +61,9 @@ class Pages:
         self._cached: dict[tuple[str, ...], tuple[bytes, str]] = {}
         self._changes = -1
         self.health = HealthPages(resources.context)
+        self.component = ComponentPages(
+            resources.context.clock, version.gitVersion, f"{version.major}.{version.minor}"
+        )
         # What else `/metrics` shows: lines of Prometheus' text format.
         self.exporters: list[Callable[[], Iterable[str]]] = []
 
@@ -83,10 +87,10 @@ class Pages:
             )
         match list(parts):
             case []:
-                more = self.health.paths()
-                return self._document(
-                    request, ("root",), lambda kinds: documents.root_paths(kinds, more)
-                )
+                paths = self._paths()
+                return self._document(request, ("root",), lambda _: {"paths": paths})
+            case [("statusz" | "flagz") as name]:
+                return self.component.answer(request, name, self._paths())
             case ["version"]:
                 body = orjson.dumps(asdict(self.version), option=orjson.OPT_INDENT_2)
                 return self._json(request, body)
@@ -104,10 +108,8 @@ class Pages:
                 return self._json(request, orjson.dumps(self.issuer.configuration(self.address)))
             case ["openid", "v1", "jwks"]:
                 return self._keys(request)
-            case ["metrics"]:
-                return self._metrics()
-            case ["metrics", "slis"]:
-                return _exposed(self.health.indicators())
+            case ["metrics"] | ["metrics", "slis"]:
+                return _exposed(self.health.indicators()) if len(parts) > 1 else self._metrics()
             case ["api"] | ["apis"]:
                 return self._groups(request, core=parts[0] == "api")
             case ["api", version]:
@@ -118,6 +120,9 @@ class Pages:
                 return self._resources(request, group, version)
             case _:
                 raise NoSuchGroup("/".join(parts))
+
+    def _paths(self) -> list[str]:
+        return documents.root_paths(self.resources.kinds, self.health.paths())
 
     def _groups(self, request: HttpRequest, *, core: bool) -> HttpResponse:
         form = negotiation.discovery_form(request.headers.get("accept", ""))
@@ -236,7 +241,7 @@ def _exposed(lines: Iterable[str]) -> HttpResponse:
 def _takes_any_method(parts: Sequence[str]) -> bool:
     """Whether a page answers whatever the method is, as those of a real server's plain mux do."""
     match list(parts):
-        case [("livez" | "readyz" | "healthz" | "openapi" | "metrics"), *_]:
+        case [("livez" | "readyz" | "healthz" | "openapi" | "metrics" | "statusz" | "flagz"), *_]:
             return True
         case ["apis"] | ["apis", _]:
             return True
