@@ -42,6 +42,31 @@ def test_exit_codes_and_signals_are_those_of_the_program():
     assert clocked(["sh", "-c", "kill -TERM $$"]).code == -signal.SIGTERM
 
 
+@pytest.mark.parametrize("request_", [16, 0x4206], ids=["attach", "seize"])
+def test_a_program_may_not_attach_to_its_tracer(request_):
+    # Run in a process of its own: as root, both would wait for each other.
+    code = f"""
+from clocked import python
+result = python('''
+done = libc.ptrace({request_}, os.getppid(), None, None)
+print(done, errno.errorcode.get(ctypes.get_errno()))
+time.sleep(5)
+print(round(elapsed()))
+''')
+print(result.code, result.lines)
+"""
+    tests = str(Path(__file__).parents[1])
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([tests, *sys.path])},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout == "0 ['-1 EPERM', '5']\n"
+
+
 def test_what_a_program_leaves_running_is_named_and_ended():
     result = clocked(["sh", "-c", "setsid sleep 1000 & exec setsid sleep 5"])
     assert result.left == ["sleep"]

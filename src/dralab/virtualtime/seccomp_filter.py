@@ -26,6 +26,7 @@ FUTEX_WAITS: Final = (0, 6, 9, 11, 13)  # WAIT, LOCK_PI, WAIT_BITSET, WAIT_REQUE
 FUTEX_COMMAND: Final = 0x7F  # without FUTEX_PRIVATE_FLAG and FUTEX_CLOCK_REALTIME
 SOCKET_TIMEOUTS: Final = (20, 21, 66, 67)  # SO_RCVTIMEO and SO_SNDTIMEO, old and new
 SOL_SOCKET: Final = 1
+ATTACHING: Final = (16, 0x4206)  # PTRACE_ATTACH, PTRACE_SEIZE
 
 # What sends a signal: the number is the second argument, or the third.
 SIGNALS: Final = frozenset(
@@ -133,6 +134,9 @@ def rules(*, addresses: bool, random: bool = False, gates: bool = False) -> Sequ
         *(FilterRule(name, timed) for name in sorted(SIGNALS)),
         # Its timeouts are in memory that the kernel reads by itself. Programs fall back to epoll.
         FilterRule("io_uring_setup", ERRNO | errno.ENOSYS),
+        # Programs under the clock have a tracer already. As root, one could stop that tracer, which
+        # would wait for it in turn.
+        FilterRule("ptrace", ERRNO | errno.EPERM, (ArgumentAmong(0, ATTACHING),)),
         # As root, this would set the machine's clock, not the virtual one.
         *(
             FilterRule(name, ERRNO | errno.EPERM)
