@@ -42,7 +42,7 @@ def applied(seeds: Iterable[int]) -> tuple[Counter[str], list[str]]:
 
 @pytest.mark.thorough
 def test_helps_of_some_clusters_help():
-    counted, failing = applied((*range(0, 60, 2), 144, 146, 240))
+    counted, failing = applied((*range(0, 50, 2), 138, 144))
     assert not failing, failing
     assert {"wait", "node", "add"} <= counted.keys()
 

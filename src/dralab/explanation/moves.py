@@ -11,6 +11,7 @@ from dralab.explanation.causes import Help
 from dralab.explanation.conditions import holding, released
 from dralab.objects.claims import holds
 from dralab.objects.metadata import spec_of
+from dralab.objects.pods import is_finished
 from dralab.scheduling.backlog import Pending
 from dralab.scheduling.snapshot import Snapshot
 from dralab.values.json_types import JsonDict, JsonObject
@@ -37,6 +38,8 @@ def move_for(cluster: Snapshot, pending: Pending, helps: tuple[Help, ...]) -> He
         # A claim of several pods moves with all of them, or not at all.
         if not node or not set(mine) & set(names) or any(uses[name] > 1 for name in mine):
             continue
+        if is_finished(pod):
+            continue  # its devices are given back without it
         target = _target(cluster, pending, problem, user, node)
         if target:
             return Help(kind="move", now=True, who=(mine[0],), to=target, note=node)
