@@ -160,6 +160,7 @@ OWN = {
     "kubeletdra": "DRALAB_KUBELET_DRA",
     "merging": "DRALAB_MERGING",
     "nriplugin": "DRALAB_NRI_PLUGIN",
+    "promdiscovery": "DRALAB_PROMETHEUS_DISCOVERY",
 }
 # Programs in other languages, below tests/conformance/languages: what builds each where it is
 # copied to. One variable names the folder of all.
