@@ -56,7 +56,7 @@ def findings(*objects):
 def test_a_request_of_requirements_alone_gets_a_device_of_any_class():
     assert answer(pool("a", "b"), claim(of_model("b")), pod()) == ["d1"]
     refused = answer(pool("a", "b"), claim(of_model("c")), pod())
-    assert refused.startswith('p waits: no published device has toys.example.com/model "c"')
+    assert refused.startswith('p waits: no published device has model "c"')
 
 
 def test_a_request_that_a_container_names_must_be_in_its_claim():
@@ -76,3 +76,14 @@ def test_a_claim_is_named_once_by_a_pod():
     twice = pod()
     twice["spec"]["resourceClaims"].append({"name": "again", "resourceClaimName": "shape"})
     assert findings(twice) == ['spec.resourceClaims[1].resourceClaimName: "shape" appears twice']
+
+
+def test_an_explanation_names_the_values_and_attributes_that_there_are():
+    page = answer(pool("a", "b"), claim(of_model("A")), pod())
+    assert "model: a (1), b (1)" in page
+    assert "did you mean 'a'?" in page
+    wrong = of_model("a")
+    wrong["requirements"][0]["deviceSelector"] = "device.stringAttributes['model'] == 'a'"
+    page = answer(pool("a", "b"), claim(wrong), pod())
+    assert 'no published device has attribute "model"' in page
+    assert "did you mean 'toys.example.com/model'?" in page

@@ -2,6 +2,7 @@
 
 import pytest
 
+from dralab.cli._older import why_not
 from dralab.prototypes.findings import copied
 from dralab.prototypes.generations import GENERATIONS
 from dralab.prototypes.k8srm.cluster import K8srmCluster
@@ -349,3 +350,43 @@ def test_a_preferred_match_is_an_alternative_without_it():
 
     assert answer("a", "b", "a") == ["d0", "d2"]
     assert answer("a", "b", "c") == ["d0", "d1"]
+
+
+def explained(wanted):
+    described = pool("40Gi", "40Gi")
+    described["spec"]["attributes"] = [{"name": "vendor", "stringValue": "x"}]
+    for device, model in zip(described["spec"]["devices"], ("a", "b"), strict=True):
+        device["attributes"] = [
+            {"name": "model", "stringValue": model},
+            {"name": "mem", "quantityValue": "10Gi"},
+        ]
+    world = cluster(described, device_class(), wanted, pod())
+    placed = world.place(world.pods()[0])
+    return placed.reason or why_not(world, placed)
+
+
+@pytest.mark.parametrize(
+    ("detail", "lines"),
+    [
+        ({"deviceClass": "toyy"}, ['DeviceClass "toyy" does not exist; did you mean "toy"?']),
+        (
+            {"deviceClass": "toy", "constraints": "device.vendr == 'x'"},
+            ['no toy has attribute "vendr"', "with mem, model, vendor", "did you mean 'vendor'?"],
+        ),
+        (
+            {"deviceClass": "toy", "constraints": "device.model == 'A' && device.vendor == 'x'"},
+            ['no toy has model "A"', "model: a (1), b (1)", "did you mean 'a'?"],
+        ),
+        (
+            {"deviceClass": "toy", "constraints": "device.mem >= '50Gi'"},
+            ["no toy has mem ≥ 50Gi", "the largest mem is 10Gi", "ask for 10Gi mem or less"],
+        ),
+        (
+            {"deviceClass": "toy", "requests": {"memory": "60Gi"}, "limits": {"count": 1}},
+            ["no node has 1 device with 60Gi memory in total", "ask for 2 devices"],
+        ),
+    ],
+)
+def test_an_explanation_names_what_is_there_and_a_help_that_was_confirmed(detail, lines):
+    page = explained(early(detail))
+    assert [line for line in lines if line not in page] == []

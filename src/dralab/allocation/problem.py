@@ -10,7 +10,7 @@ Source of the meanings: KEP-4381 and its follow-ups; the field names are those o
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType
-from typing import Any, Final, Literal, NamedTuple, Protocol
+from typing import Any, Final, Literal, NamedTuple, Protocol, runtime_checkable
 
 from dralab.objects.device_taints import DeviceTaint, DeviceToleration
 from dralab.values import labels
@@ -67,6 +67,22 @@ class DeviceSelector(Protocol):
 
     def matches(self, device: "Device") -> bool:
         """Return whether the device meets the condition; SelectorError if there is no answer."""
+        ...
+
+
+@runtime_checkable
+class OlderSelector(DeviceSelector, Protocol):
+    """A condition in the words of an older generation of the device API."""
+
+    def with_text(self, text: str) -> DeviceSelector:
+        """Return another condition in the same words."""
+        ...
+
+    def place(self, path: tuple[str, ...]) -> tuple[str, ...]:
+        """Return where a device has what stands at a path of an expression.
+
+        ("attributes", domain, name), with an empty domain where names have none.
+        """
         ...
 
 

@@ -112,7 +112,8 @@ class NoSuchDevice:
     """No device meets one condition of a class or a request.
 
     `total` devices were looked at: those of the class, or all for a condition of the class.
-    `values` are what they have instead, `best` the nearest of a threshold.
+    `values` are what they have instead, `best` the nearest of a threshold, `known` the names of
+    their attributes where none has the one that is asked for.
     """
 
     code: str
@@ -124,6 +125,7 @@ class NoSuchDevice:
     of_class: bool
     values: tuple[Offered, ...] = ()
     best: str = ""
+    known: tuple[str, ...] = ()
     examples: tuple[str, ...] = ()
     others: int = 0
 

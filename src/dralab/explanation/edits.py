@@ -6,14 +6,13 @@ from typing import Final
 
 from dralab.allocation.problem import Claim, DeviceSelector, Problem, SubRequest
 from dralab.allocation.search.alternatives import Alternative
-from dralab.allocation.selectors import CelSelectorCompiler
 from dralab.cel.conjuncts import Comparison
 from dralab.explanation.causes import MarkedField
+from dralab.explanation.misses import like
 from dralab.objects.device_taints import DeviceTaint, DeviceToleration
 from dralab.values.quantity import QuantityError
 from dralab.values.quantity import parse as parse_quantity
 
-COMPILER: Final = CelSelectorCompiler()
 STRICT: Final = {">", "<"}
 
 
@@ -21,17 +20,17 @@ def with_expression(
     problem: Problem, alternative: Alternative, mark: MarkedField, text: str
 ) -> Problem:
     """Return a problem with another expression where `mark` is: in its class or its request."""
-    old, new = mark.text, COMPILER.selector(text)
+    old = mark.text
     if mark.owner[0] == "class":
         name = mark.owner[1]
         changed = replace(
-            problem.classes[name], selectors=_replaced(problem.classes[name].selectors, old, new)
+            problem.classes[name], selectors=_replaced(problem.classes[name].selectors, old, text)
         )
         return replace(problem, classes={**problem.classes, name: changed})
     return with_request(
         problem,
         alternative,
-        lambda each: replace(each, selectors=_replaced(each.selectors, old, new)),
+        lambda each: replace(each, selectors=_replaced(each.selectors, old, text)),
     )
 
 
@@ -127,10 +126,13 @@ def _beyond(comparison: Comparison, value: str) -> str:
             return str(parse_quantity(value) + step)
         except QuantityError:
             return ""
-    return "" if comparison.constructor else str(int(value) + step)
+    whole = value.removeprefix("-").isdecimal()
+    return "" if comparison.constructor or not whole else str(int(value) + step)
 
 
 def _replaced(
-    selectors: tuple[DeviceSelector | None, ...], old: str, new: DeviceSelector
+    selectors: tuple[DeviceSelector | None, ...], old: str, text: str
 ) -> tuple[DeviceSelector | None, ...]:
-    return tuple(new if each is not None and each.text == old else each for each in selectors)
+    return tuple(
+        like(each, text) if each is not None and each.text == old else each for each in selectors
+    )

@@ -284,6 +284,8 @@ class _Checks(Proposals):
         if cause.constraint.kind == "match":
             wider = wider_attributes(self.inquiry, alternative, name, cause.where)
             yield from self.other_attributes(alternative.claim, cause, wider)
+        elif cause.constraint.kind == "total":
+            yield from self.more(alternative)
         yield from self.no_constraint(alternative.claim, cause.number)
 
     def together(self, cause: Competing | Together) -> Iterator[Help]:

@@ -2,13 +2,14 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from dralab.allocation.problem import (
     Device,
     DeviceSelector,
     DeviceSelectorError,
+    OlderSelector,
 )
 from dralab.allocation.search.alternatives import Alternative, LocatedSelector
 from dralab.allocation.selectors import CelSelectorCompiler
@@ -60,12 +61,30 @@ def parts_of(conditions: Iterable[LocatedSelector]) -> list[Part]:
     """Return the parts of selectors; selectors that are not CEL are one part each."""
     found = []
     for located in conditions:
-        pieces = conjuncts(located.selector.text, environment())
+        selector = located.selector
+        pieces = [_placed(selector, each) for each in conjuncts(selector.text, environment())]
         if len(pieces) == 1:
-            found.append(Part(located, pieces[0], located.selector))
+            found.append(Part(located, pieces[0], selector))
             continue
-        found += [Part(located, piece, COMPILER.selector(piece.text)) for piece in pieces]
+        found += [Part(located, piece, like(selector, piece.text)) for piece in pieces]
     return found
+
+
+def like(selector: DeviceSelector, text: str) -> DeviceSelector:
+    """Return a selector of another text, in the words of the generation of the first."""
+    if isinstance(selector, OlderSelector):
+        return selector.with_text(text)
+    return COMPILER.selector(text)
+
+
+def _placed(selector: DeviceSelector, conjunct: Conjunct) -> Conjunct:
+    """Return a part of an older generation's selector with the path where devices have it."""
+    comparison = conjunct.comparison
+    if comparison is None or not isinstance(selector, OlderSelector):
+        return conjunct
+    path, name = selector.place(comparison.path), comparison.names[-1]
+    names = (None, name, name) if len(path) == 3 else comparison.names
+    return replace(conjunct, comparison=replace(comparison, path=path, names=names))
 
 
 def selects(conditions: Iterable[LocatedSelector], device: Device) -> bool | None:
@@ -160,6 +179,7 @@ def miss(
         of_class=not is_class,
         values=values,
         best=best,
+        known=known_names("attributes", [kind.device for kind in base]) if code == "DRA022" else (),
         examples=_examples(examples, order),
         others=len(never) - 1,
     )
@@ -249,11 +269,11 @@ def _carries(device: Device, path: Sequence[str]) -> bool:
 def full_name(device: Device, path: Sequence[str]) -> str:
     """Return the qualified name of what a device has at a path."""
     domain = device.driver if path[1] == OWN_DOMAIN else path[1]
-    return f"{domain}/{path[2]}"
+    return f"{domain}/{path[2]}" if domain else path[2]
 
 
 def _has_domain(path: Sequence[str], kinds: Iterable[DeviceKind]) -> bool:
-    return path[1] == OWN_DOMAIN or any(
+    return path[1] in {OWN_DOMAIN, ""} or any(
         name.startswith(f"{path[1]}/")
         for kind in kinds
         for name in (*kind.device.attributes, *kind.device.capacity)
@@ -338,6 +358,14 @@ def _ordered(text: str, constructor: str) -> Any:
             return Version.parse(text)
         return int(text)
     except (QuantityError, ValueError):
+        return _amount(text) if not constructor else None
+
+
+def _amount(text: str) -> Any:
+    """Return a quantity, which older generations compare as it is; None if it is none."""
+    try:
+        return parse_quantity(text)
+    except QuantityError:
         return None
 
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from dralab.allocation.problem import Attribute, DeviceId, DevicePath
 from dralab.objects.device_taints import DeviceTaint
-from dralab.values.quantity import Number, render
+from dralab.values.quantity import Number, parse_any, render
 
 MOST_NAMES: Final = 3
 NEAR: Final = 0.6
@@ -67,6 +67,8 @@ def shown_value(value: Attribute | Number | str) -> str:
     """Return the value of an attribute or a capacity, without quotes."""
     if isinstance(value, str):
         return value
+    if isinstance(value, Attribute) and value.type == "quantity":  # of older generations
+        return amount(parse_any(value.values[0]))
     if isinstance(value, Attribute):
         shown = [
             "true" if item is True else "false" if item is False else str(item)

@@ -107,6 +107,8 @@ def _instead(cause: NoSuchDevice) -> str:
         return f"{base}, the {word} {name} is {cause.best}"
     if cause.values:
         return f"{base}; {name}: {offered(cause.values)}"
+    if cause.known:
+        return f"{base} with {listed(sorted(cause.known), 6)}"
     return base
 
 

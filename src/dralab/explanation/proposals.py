@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
+from typing import Final
 
 from dralab.allocation.problem import Problem
 from dralab.allocation.search.alternatives import Alternative
@@ -22,6 +24,9 @@ from dralab.explanation.questions import FleetQuestions
 from dralab.explanation.supply import total_of
 from dralab.explanation.words import condition_text
 from dralab.values.quantity import parse as parse_quantity
+
+MOST_MORE: Final = 8
+"""So many more devices than are asked for are tried."""
 
 
 class Proposals:
@@ -55,7 +60,12 @@ class Proposals:
                 for name in known
                 if path[1] in {OWN_DOMAIN, name.partition("/")[0]}
             ]
-        near = similar(wrong, names)
+        if not path[1]:
+            names = [*known]
+            full = [name for name in known if name.endswith(f"/{wrong}")]
+        else:
+            full = []
+        near = next(iter(full), "") or similar(wrong, names)
         if not near:
             return
         text = mark.text[: span.start] + span.of(mark.text).replace(wrong, near)
@@ -166,6 +176,18 @@ class Proposals:
             if most:
                 asked = with_text(mark, str(most))
                 yield Help(kind="count", now=not empty, number=most, mark=asked, note=note)
+                return
+
+    def more(self, alternative: Alternative) -> Iterator[Help]:
+        """Propose the fewest devices that have an amount together, of a few more than are asked."""
+        for number in range(alternative.count + 1, alternative.count + 1 + MOST_MORE):
+            change = partial(replace, count=number)
+            counted = edits.with_request(self.problem, alternative, change)
+            note = self.request_note(alternative)
+            made = Help(kind="count", now=True, number=number, note=note)
+            found = list(self.confirmed(made, counted))
+            if found:
+                yield found[0]
                 return
 
     def less_capacity(self, alternative: Alternative, cause: TooFew) -> Iterator[Help]:

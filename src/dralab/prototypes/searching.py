@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from functools import cached_property
 from typing import Any
 
@@ -81,7 +82,12 @@ class SearchedCluster(ABC):
         """Return why there is no such object: it does not exist, or it cannot be read."""
         title = f'{key[1]} "{"/".join(filter(None, key[2:]))}"'
         report = self.refused.get(key)
-        return f"{title} is invalid: {report.problem}" if report else f"{title} does not exist"
+        if report is not None:
+            return f"{title} is invalid: {report.problem}"
+        known = [each[3] for each in self.objects if each[:3] == key[:3]]
+        near = get_close_matches(key[3], known, n=1)
+        hint = f'; did you mean "{near[0]}"?' if near else ""
+        return f"{title} does not exist{hint}"
 
     def nodes(self) -> list[str]:
         """Return the names of all nodes, sorted: of Node objects, and those that pools name."""

@@ -75,6 +75,19 @@ class EvolutionExpression:
             self.failures.setdefault(self.text, str(error))
             return False
 
+    def with_text(self, text: str) -> "EvolutionExpression":
+        """Return another expression, whose failures nobody is told of."""
+        return EvolutionExpression(text, self.strict, self.suffix, {})
+
+    def place(self, path: tuple[str, ...]) -> tuple[str, ...]:
+        """Return where devices have an attribute, or their driver."""
+        if path == ("driverName",):
+            return ("driver",)
+        if len(path) != 2 or path[0] not in MAPS:
+            return path
+        domain, _, name = path[1].rpartition("/")
+        return ("attributes", domain, name)
+
     def value(self, driver: str, attributes: Mapping[str, Attribute]) -> bool:
         """Return its value; ValueError if it has none. Attribute names are qualified."""
         if self.compiled is None:

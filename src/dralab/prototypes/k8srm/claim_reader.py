@@ -100,6 +100,15 @@ class ConstraintReader:
         """Return whether the expression holds for a device."""
         return self.expression.holds(device)
 
+    def with_text(self, text: str) -> "ConstraintReader":
+        """Return another expression, whose failures nobody is told of."""
+        expression = K8srmExpressions().get(text)
+        return ConstraintReader(text, expression.reads, expression)
+
+    def place(self, path: tuple[str, ...]) -> tuple[str, ...]:
+        """Return where devices have an attribute: names have no domain."""
+        return ("attributes", "", path[0]) if len(path) == 1 else path
+
 
 class Classes:
     """The classes that there are, and what each of them accepts.
