@@ -14,7 +14,6 @@ from dralab.cel.conjuncts import conjuncts
 from dralab.cel.device import environment
 from dralab.explanation.causes import Help, MarkedField
 from dralab.explanation.edits import (
-    COMPILER,
     quoted,
     tolerating,
     with_attribute,
@@ -24,6 +23,7 @@ from dralab.explanation.edits import (
     with_request,
     without,
 )
+from dralab.explanation.misses import COMPILER
 from dralab.explanation.patches import command_of, patch_of, pointer
 from dralab.objects.device_taints import DeviceTaint
 
