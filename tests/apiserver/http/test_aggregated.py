@@ -97,6 +97,17 @@ def test_another_server_answers_for_its_group(cluster, there):
     assert get(cluster, "/apis/agg.io/v2/things")[0] == 404
 
 
+def test_another_server_sees_the_path_that_was_authorized(cluster, there):
+    register(cluster, there)
+    for asked, seen in (
+        (f"{THINGS}/a%20b", f"{THINGS}/a%20b"),
+        (f"{THINGS}/a%252Fscale", f"{THINGS}/a%252Fscale"),  # not the subresource `scale` of `a`
+        (f"{THINGS}/%C3%A9", f"{THINGS}/%C3%A9"),
+    ):
+        get(cluster, asked)
+        assert there.raw[-1][1] == seen
+
+
 def test_the_document_of_another_server_is_listed_and_passed_on(cluster, there):
     path = "/openapi/v3/apis/agg.io/v1?hash=AB12"
     index = {"paths": {"apis/agg.io/v1": {"serverRelativeURL": path}}}

@@ -10,7 +10,7 @@ import os
 import sys
 import threading
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, Protocol, cast
 
 from dralab.files.reading import open_own
 
@@ -53,16 +53,15 @@ class AuditFile:
         """Keep a line; a full disk is told once."""
         with self._lock:
             try:
+                failed: OSError | ValueError | None = None
                 if self._path is not None and 0 < self._max_size < self._size + len(line):
-                    self._rotate()
-                self._file.write(line)
-                self._file.flush()
-                self._size += len(line)
-                self._failed = False
+                    failed = self._rotate()
+                self._append(line)
             except (OSError, ValueError) as error:
-                if not self._failed:
-                    logger.warning("cannot write to the audit log %s: %s", self._path or "-", error)
-                self._failed = True
+                failed = error
+            if failed is not None and not self._failed:
+                logger.warning("cannot write to the audit log %s: %s", self._path or "-", failed)
+            self._failed = failed is not None
 
     def close(self) -> None:
         """Close the file."""
@@ -74,22 +73,41 @@ class AuditFile:
         if self._path is None:
             return sys.stdout.buffer
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return os.fdopen(open_own(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, MODE), "ab")
+        found = open_own(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, MODE)
+        return cast("BinaryIO", os.fdopen(found, "ab", buffering=0))
 
-    def _rotate(self) -> None:
+    def _append(self, line: bytes) -> None:
+        """Write a line, or none of it: the next one must not continue it. OSError, ValueError."""
+        written = 0
+        try:
+            while written < len(line):
+                written += self._file.write(line[written:])
+            self._file.flush()
+        except OSError:
+            if written and self._path is not None:
+                os.ftruncate(self._file.fileno(), self._size)
+            raise
+        self._size += written
+
+    def _rotate(self) -> OSError | None:
+        """Begin a new file; return why that cannot be done: then the old one goes on."""
         if self._path is None or not self._size:
-            return
+            return None
+        try:
+            if self._path.exists():  # else the last try came this far
+                for number in sorted(self._numbers(), reverse=True):
+                    old = self._backup(number)
+                    if self._max_backups and number >= self._max_backups:
+                        old.unlink()
+                    else:
+                        old.rename(self._backup(number + 1))
+                self._path.rename(self._backup(1))
+            new = self._open()
+        except OSError as error:
+            return error
         self._file.close()
-        numbers = sorted(self._numbers(), reverse=True)
-        for number in numbers:
-            old = self._backup(number)
-            if self._max_backups and number >= self._max_backups:
-                old.unlink()
-            else:
-                old.rename(self._backup(number + 1))
-        self._path.rename(self._backup(1))
-        self._file = self._open()
-        self._size = 0
+        self._file, self._size = new, 0
+        return None
 
     def _backup(self, number: int) -> Path:
         assert self._path is not None  # noqa: S101 - standard output is not rotated

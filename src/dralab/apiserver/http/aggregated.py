@@ -75,7 +75,9 @@ class AggregatedApis:
         return Proxied(ask=lambda: asyncio.to_thread(self._asked, request, found, user))
 
     def _target(self, request: HttpRequest, found: RemoteVersion) -> CallTarget:
-        return self.remote.target(found, quote(request.path, safe="/:@!$&'()*+,;=-._~%"))
+        # A percent sign was one of the path that was authorized: the other server must not take it
+        # for the beginning of a slash.
+        return self.remote.target(found, quote(request.path, safe="/:@!$&'()*+,;=-._~"))
 
     def _asked(self, request: HttpRequest, found: RemoteVersion, user: User) -> HttpResponse:
         try:
