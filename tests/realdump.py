@@ -97,7 +97,6 @@ def _examples():
 
 def _workloads(objects):
     """Pods that hold GPUs and slices of GPUs, and some that wait."""
-    snapshot = Snapshot([item for item in objects if item["kind"] not in {"Pod", "ResourceClaim"}])
     found = []
     for number in range(40):
         name = f"payroll-{number:02d}"
@@ -122,12 +121,19 @@ def _workloads(objects):
         asked["spec"]["devices"]["config"] = [
             {"opaque": {"driver": "gpu.nvidia.com", "parameters": {"key": SECRET}}}
         ]
-        found += [_given(snapshot, asked, user), user]
-    return found
+        found += [asked, user]
+    there = [item for item in objects if item["kind"] not in {"Pod", "ResourceClaim"}]
+    snapshot = Snapshot([*there, *found])
+    waiting = {each.name: each for each in snapshot.pending()}
+    pairs = zip(found[::2], found[1::2], strict=True)
+    return [
+        item
+        for asked, user in pairs
+        for item in (_given(snapshot, waiting[user["metadata"]["name"]], asked, user), user)
+    ]
 
 
-def _given(snapshot, asked, user):
-    (waiting,) = Snapshot([asked, user]).pending()
+def _given(snapshot, waiting, asked, user):
     placed = snapshot.place(waiting)
     if placed is None:
         return asked

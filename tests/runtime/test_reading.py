@@ -77,3 +77,18 @@ def test_an_answer_of_something_else_is_not_taken_for_objects(item):
     server.lists["v1/pods"] = [item]
     with pytest.raises(ReadingError, match="cannot list pods: the answer is not a list of objects"):
         list(read_cluster(server))
+
+
+def test_what_may_not_be_listed_of_volumes_is_not_judged_and_said_once():
+    refused = ApiError("Forbidden", "nothing to see")
+    server = serving(
+        "v1",
+        **{
+            "storage.k8s.io/v1/storageclasses": refused,
+            "v1/namespaces": refused,
+        },
+    )
+    told = []
+    list(read_cluster(server, not_judged=told.append))
+    assert told == ["volumes", "namespace selectors"]
+    assert not any("persistentvolume" in path for path in server.asked)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dralab.cli._connection import ClusterConnection, optional_cluster
+from dralab.cli._terminal import echo
 from dralab.cli.errors import UnusableInput
 from dralab.cli.generations import files_option
 from dralab.cli.generations import objects as objects_in_files
@@ -48,7 +49,7 @@ class InventorySource:
             return []
         client = self._client()
         try:
-            return list(read_cluster(client))
+            return list(read_cluster(client, not_judged=_not_judged))
         except ReadingError as error:
             raise UnusableInput(f"{client.access.server}: {error}") from error
         finally:
@@ -101,6 +102,10 @@ class InventorySource:
         from dralab.runtime.remote import RemoteClient
 
         return RemoteClient(self.connection.access())
+
+
+def _not_judged(what: str) -> None:
+    echo(f"{what} are not judged: this user may not list them", err=True)
 
 
 def inventory_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -14,7 +14,7 @@ from dralab.prototypes.findings import identity
 from dralab.prototypes.k8srm import kinds as k8srm
 from dralab.prototypes.placement import Generation
 from dralab.runtime.client import Resource
-from dralab.runtime.reading import Lister, listed
+from dralab.runtime.reading import Lister, listed, read_cluster
 from dralab.runtime.resources import (
     DEVICE_POOLS,
     EVOLUTION_PODS,
@@ -70,6 +70,10 @@ def resources_of(generation: Generation) -> dict[str, Resource]:
 
 def objects_of(client: Reader, generation: Generation) -> list[JsonDict]:
     """Return all objects of a generation, with nodes and pods. ApiError, ReadingError."""
+    if generation.name == "v1":
+        items = list(read_cluster(client))
+        pods = sorted((item for item in items if item["kind"] == "Pod"), key=_age)
+        return [*pods, *(item for item in items if item["kind"] != "Pod")]
     found: list[JsonDict] = []
     resources = resources_of(generation)
     for kind, resource in {"Pod": PODS, "Node": NODES, **resources}.items():

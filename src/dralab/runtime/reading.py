@@ -4,7 +4,7 @@ The lists are taken one after the other, not at one revision: the claims come la
 device looks free that was in use all the time. What the objects mean is left to those who ask.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -29,13 +29,15 @@ class Lister(Protocol):
 class ServedKind:
     """A kind and where it is served; `also` are older versions, for servers without the first.
 
-    A collection that is not `needed` may be missing from a cluster.
+    A collection that is not `needed` may be missing from a cluster. One that is `judged` only where
+    it may be read need not be allowed either: answers then leave out what it is about.
     """
 
     kind: str
     resource: Resource
     also: Sequence[str] = ()
     needed: bool = True
+    judged: str = ""
 
     def places(self) -> Iterator[Resource]:
         """Yield the collections to try, the newest version first."""
@@ -53,6 +55,10 @@ COLLECTIONS: Final = (
     ServedKind("PriorityClass", resources.PRIORITY_CLASSES, needed=False),
     ServedKind("PodDisruptionBudget", resources.DISRUPTION_BUDGETS, needed=False),
     ServedKind("PodGroup", resources.POD_GROUPS, needed=False),
+    ServedKind("StorageClass", resources.STORAGE_CLASSES, needed=False, judged="volumes"),
+    ServedKind("PersistentVolume", resources.VOLUMES, needed=False, judged="volumes"),
+    ServedKind("PersistentVolumeClaim", resources.VOLUME_CLAIMS, needed=False, judged="volumes"),
+    ServedKind("Namespace", resources.NAMESPACES, needed=False, judged="namespace selectors"),
     ServedKind("Pod", resources.PODS),
     ServedKind("ResourceClaimTemplate", resources.CLAIM_TEMPLATES, BETAS),
     ServedKind("ResourceClaim", resources.CLAIMS, BETAS),
@@ -74,23 +80,38 @@ class ReadingError(Exception):
 
 
 def read_cluster(
-    client: Lister, collections: Sequence[ServedKind] = COLLECTIONS
+    client: Lister,
+    collections: Sequence[ServedKind] = COLLECTIONS,
+    *,
+    not_judged: Callable[[str], None] | None = None,
 ) -> Iterator[JsonDict]:
-    """Yield the objects of a cluster, each with its apiVersion and kind. ReadingError."""
+    """Yield the objects of a cluster, each with its apiVersion and kind. ReadingError.
+
+    `not_judged` is called once for each subject, such as volumes, that may not be read.
+    """
+    refused: set[str] = set()
     for collection in collections:
-        yield from read_collection(client, collection).items
+        if collection.judged in refused:
+            continue  # half of what it takes to judge is worse than nothing
+        found = read_collection(client, collection)
+        if found.refused:
+            refused.add(collection.judged)
+            if not_judged is not None:
+                not_judged(collection.judged)
+        yield from found.items
 
 
 @dataclass(frozen=True, slots=True)
 class ServedCollection:
     """The objects of a collection as of one revision, and where it was found.
 
-    `resource` is None where a cluster does not serve it.
+    `resource` is None where a cluster does not serve it; `refused` where it may not be read.
     """
 
     items: Sequence[JsonDict]
     revision: str = ""
     resource: Resource | None = None
+    refused: bool = False
 
 
 def read_collection(client: Lister, collection: ServedKind) -> ServedCollection:
@@ -99,6 +120,8 @@ def read_collection(client: Lister, collection: ServedKind) -> ServedCollection:
         try:
             found = client.list(resource)
         except ApiError as error:
+            if error.code == 403 and collection.judged:
+                return ServedCollection((), refused=True)
             if error.code != 404:
                 raise ReadingError(resource, error.message) from error
             continue

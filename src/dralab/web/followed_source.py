@@ -44,6 +44,7 @@ class FollowedCollection:
     watch: Watch | None = None
     objects: dict[NamespacedName, JsonDict] = field(default_factory=dict)
     sorted: bool = True
+    refused: bool = False
 
 
 class FollowedSource:
@@ -107,7 +108,13 @@ class FollowedSource:
                 raise unreadable(str(error), error.__cause__) from error
         if not self._open:
             return read_any(self._client)
-        return [item for each in self._collections for item in _in_order(each)]
+        refused = {each.served.judged for each in self._collections if each.refused}
+        return [
+            item
+            for each in self._collections
+            if each.served.judged not in refused
+            for item in _in_order(each)
+        ]
 
     def events(self, kind: str, namespace: str, name: str) -> Sequence[JsonDict]:
         """Return the events about an object. UnreadableClusterError."""
@@ -129,6 +136,7 @@ class FollowedSource:
         found = read_collection(self._client, collection.served)
         collection.objects = {key_of(item): without_field_owners(item) for item in found.items}
         collection.resource, collection.sorted = found.resource, False
+        collection.refused = found.refused
         if found.resource is None:
             return  # the cluster does not serve it; asked again at the next reading
         try:
