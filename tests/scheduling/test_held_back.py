@@ -24,7 +24,7 @@ def told(objects, name="train"):
     if isinstance(decided, Refusal):
         assert page is not None
         assert page.code == decided.code
-        assert str(decided.blocked) in page.page()
+        assert decided.code in page.page()
     else:
         assert page is None
     return decided

@@ -44,7 +44,7 @@ def of_room(asked: PodQuestion, model: ClusterModel | None, refusal: Refusal) ->
     reasons = [Reason(INSUFFICIENT, (lack.resource,)) for lack in shortage.lacks]
     nodes = len(refusal.shortages)
     helps = []
-    if model is not None and (blockers := _blockers(model, asked.pod, name)):
+    if model is not None and (blockers := ending_enough(model, asked.pod, name)):
         who = tuple(f"pod {each}" for each in blockers)
         helps.append(Help(kind="wait", now=True, who=who, number=len(who), note="any"))
     cause = NodesUnfit(
@@ -57,8 +57,8 @@ def of_room(asked: PodQuestion, model: ClusterModel | None, refusal: Refusal) ->
     return Diagnosis(subject="", cause=cause, helps=tuple(helps), nodes=nodes)
 
 
-def _blockers(model: ClusterModel, pod: PodInfo, node: str) -> tuple[str, ...]:
-    """Return pods of a node of which each one's end makes room for a pod with its devices."""
+def ending_enough(model: ClusterModel, pod: PodInfo, node: str) -> tuple[str, ...]:
+    """Return pods of a node of which each one's end is enough for another pod to fit."""
     found = []
     for each in model.on(node)[:MOST_TRIED]:
         with model.tentatively():

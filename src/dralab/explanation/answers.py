@@ -13,6 +13,7 @@ from dralab.explanation.why import why
 from dralab.explanation.why_chosen import why_these
 from dralab.objects.claims import allocation_of, results_of
 from dralab.objects.metadata import spec_of, uid_of
+from dralab.objects.volumes import claims_of as volume_claims_of
 from dralab.scheduling.backlog import Pending
 from dralab.scheduling.snapshot import Placed, Snapshot
 from dralab.values.json_types import JsonDict
@@ -76,11 +77,16 @@ def _explained(
     cluster: Snapshot, pending: Pending, node: str, spots: Spots | None, *, every_node: bool
 ) -> dict[str, Any]:
     found = why(cluster, pending, node=node, spots=spots)
+    more, told = _not_judged(cluster, pending)
     if found is not None:
-        return found.structured() | {
-            "reason": found.brief(),
-            "text": found.page(every_node=every_node),
-        }
+        return (
+            found.structured()
+            | more
+            | {
+                "reason": found.brief(),
+                "text": found.page(every_node=every_node) + told,
+            }
+        )
     problem, nodes = cluster.problem(pending), cluster.candidates(pending, node)
     placed = placed_on(cluster, pending, node)
     if placed is None:
@@ -89,7 +95,16 @@ def _explained(
     lines = text.split("\n") if text else []
     start = {"object": pending.title, "fits": True, "node": placed.node, "why": lines}
     headline = f"{short_subject(pending.title)} fits on {placed.node}"
-    return start | {"text": f"{headline}:\n{text}" if text else headline}
+    return start | more | {"text": (f"{headline}:\n{text}" if text else headline) + told}
+
+
+def _not_judged(cluster: Snapshot, pending: Pending) -> tuple[dict[str, Any], str]:
+    """Return what the answer leaves out, as data and as a line; nothing where it judges all."""
+    pod = pending.pod
+    if not pod or cluster.by_kind.get("PersistentVolumeClaim") or not volume_claims_of(pod):
+        return {}, ""
+    text = "\n  not judged  its volumes: the input has no PersistentVolumeClaim"
+    return {"notJudged": ["volumes"]}, text
 
 
 def _named(nodes: Sequence[Node], name: str) -> Node:

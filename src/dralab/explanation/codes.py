@@ -328,7 +328,7 @@ _ALL: Final = (
     ReasonCode(
         "DRA065", "The pod has scheduling gates",
         "No scheduler looks at a pod before all of its scheduling gates are removed.",
-        "train waits: Scheduling is blocked due to non-empty scheduling gates",
+        "train waits: 1 scheduling gate to be removed first: example.com/quota",
         "Wait for the controller that set the gate, or remove it.",
     ),
     ReasonCode(

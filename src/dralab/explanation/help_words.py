@@ -49,11 +49,14 @@ def _help(found: Help, names: Sequence[str]) -> str:
             return f"move {joined(names)} from {found.note} to {found.to}"
         case "several":
             return joined(list(_changes(found.changes)))
-        case "preempt":
+        case "preempt" if not found.note:
             lower = "its priority is" if len(names) == 1 else "their priorities are"
             return f"delete {joined(names)}: {lower} lower ({found.to})"
+        case "preempt":
+            text = f"the scheduler preempts {joined(names)} {found.note} ({found.to})"
         case _:
-            return _plain(found)
+            text = _plain(found)
+    return text
 
 
 def _plain(found: Help) -> str:

@@ -9,10 +9,15 @@ from dralab.allocation.outcome import Allocated
 from dralab.allocation.problem import DeviceId, Node, Problem
 from dralab.explanation.causes import Help
 from dralab.explanation.conditions import holding, released
+from dralab.explanation.names import listed
+from dralab.objects.budgets import covers, disruptions_allowed
 from dralab.objects.claims import holds
 from dralab.objects.metadata import spec_of
 from dralab.objects.pods import is_finished
 from dralab.scheduling.backlog import Pending
+from dralab.scheduling.model import ClusterModel
+from dralab.scheduling.pods import PodInfo
+from dralab.scheduling.preemption import eviction_for
 from dralab.scheduling.snapshot import Snapshot
 from dralab.values.json_types import JsonDict, JsonObject
 
@@ -84,6 +89,30 @@ def preemption_for(cluster: Snapshot, pending: Pending, helps: tuple[Help, ...])
             command=f"kubectl delete pod {pods}{where}",
         )
     return None
+
+
+def eviction_of(model: ClusterModel, pod: PodInfo) -> Help | None:
+    """Return which pods the scheduler preempts for another; None where it preempts none.
+
+    Pods that would have to give up devices are left to `preemption_for`.
+    """
+    budgets = model.objects.of("PodDisruptionBudget")
+    found = eviction_for(model.state, pod, budgets)
+    if found is None or found.claims:
+        return None
+    names = [str(each.key) for each in found.victims]
+    broken = [
+        f"{item['metadata']['name']} allows {disruptions_allowed(item)}"
+        for item in budgets
+        if found.violations and any(covers(item, each.obj) for each in found.victims)
+    ]
+    return Help(
+        kind="preempt",
+        now=True,
+        who=tuple(f"pod {name}" for name in names),
+        to=f"{max(each.priority for each in found.victims)} < {pod.priority}",
+        note=f"on {found.node}" + (f", although budget {listed(broken)}" if broken else ""),
+    )
 
 
 def _priority(cluster: Snapshot, pod: JsonObject) -> int:

@@ -5,18 +5,20 @@ is. What is wrong with devices is left to `diagnose`.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Final, Literal
 
+from dralab.explanation.after_devices import ending_enough
 from dralab.explanation.broken_rules import BrokenRule, RuleTeller
 from dralab.explanation.causes import Help, MarkedField, NodesUnfit
-from dralab.explanation.names import listed
+from dralab.explanation.names import joined, listed
 from dralab.explanation.patches import escaped
+from dralab.explanation.words import reason_text
 from dralab.objects.metadata import labels_of, spec_of
 from dralab.objects.nodes import HOSTNAME, is_unschedulable
 from dralab.objects.pods import containers_of
 from dralab.objects.requests import amount_of, base_units, requested
-from dralab.objects.taints import is_of_control_plane, taints_of
+from dralab.objects.taints import REPELLING, is_of_control_plane, taints_of, untolerated
 from dralab.scheduling.filters import Reasons
 from dralab.scheduling.model import ClusterModel
 from dralab.scheduling.node_rules import NODE_RULES
@@ -25,6 +27,7 @@ from dralab.scheduling.reasons import (
     CORDONED,
     INSUFFICIENT,
     OTHER_NODE,
+    PODS,
     TAINTED,
     TOO_MANY_PODS,
     UNSELECTED,
@@ -54,27 +57,36 @@ def nearest(asked: PodQuestion, names: Iterable[str], every: Unfit) -> list[str]
     return sorted(names, key=lambda name: (*missing(name), name))
 
 
-def nodes_unfit(asked: PodQuestion, unfit: Unfit, able: Sequence[str]) -> NodesUnfit:
+def nodes_unfit(asked: PodQuestion, unfit: Unfit, able: Sequence[str], every: Unfit) -> NodesUnfit:
     """Return that nodes are ruled out; `able` of them have the devices, and the first's rule leads.
 
-    The nodes that are told of are those with the same rule.
+    The nodes that are told of are those that break the same rules, `every` one of them.
     """
     reasons = Counter(each for several in unfit.values() for each in several)
     ordered = sorted(reasons.items(), key=lambda item: (-item[1], str(item[0])))
     alike = list(able)
     if able:
         lead = unfit[able[0]][0]
-        alike = [name for name in able if unfit[name][0] == lead]
+        alike = [name for name in able if every[name] == every[able[0]]]
         ordered.sort(key=lambda item: item[0] != lead)
     lead = ordered[0][0]
     detail = ""
-    if lead.rule is INSUFFICIENT and alike:
-        resource, needed, free = asked.shortages(alike[0])[0]
-        most = "" if len(alike) == 1 else "at most "
-        detail = (
-            f"{_subject(asked, alike)} {most}{amount_of(resource, max(free, 0))} of the "
+    short = [each for each in asked.shortages(alike[0]) if each[0] != PODS] if alike else []
+    amounts = joined(
+        [
+            f"{amount_of(resource, max(free, 0))} of the "
             f"{_written(asked.pod.obj, resource, needed)} {resource}"
-        )
+            for resource, needed, free in short
+        ]
+    )
+    if lead.rule is INSUFFICIENT and alike:
+        most = "" if len(alike) == 1 else "at most "
+        detail = f"{_subject(asked, alike)} {most}{amounts}"
+    elif alike and len(every[alike[0]]) > 1:
+        rules = [each for each in every[alike[0]] if each.rule.plugin in OF_NODES]
+        told = [reason_text(each, len(alike)) for each in rules]
+        told += [f"{'has' if len(alike) == 1 else 'have'} {amounts}"] * bool(short)
+        detail = f"{_subject(asked, alike, verb=False)} {joined(list(dict.fromkeys(told)))}"
     broken = told_rule(asked, alike[0]) if alike else None
     facts: dict[str, None] = {}
     if broken is not None:
@@ -141,7 +153,8 @@ def node_helps(
     seen: set[Reason] = set()
     for name in able:
         reasons = unfit[name]
-        if len(reasons) != 1 or reasons[0] in seen:
+        short = all(each.rule is INSUFFICIENT for each in reasons)
+        if (len(reasons) != 1 and not short) or reasons[0] in seen:
             continue
         seen.add(reasons[0])
         if reasons[0].rule.plugin in OF_NODES or reasons[0].rule in {INSUFFICIENT, TOO_MANY_PODS}:
@@ -164,10 +177,13 @@ def _own_helps(
                     command=f"kubectl uncordon {name}",
                 )  # fmt: skip
         case rule if rule is TAINTED:
-            yield from _taint_helps(model, asked, name, reason)
+            yield from _taint_helps(model, asked, name)
         case rule if rule is UNSELECTED:
             yield from _label_help(model, asked, name)
-        case rule if rule is INSUFFICIENT:
+        case rule if rule in {INSUFFICIENT, TOO_MANY_PODS}:
+            if ending := ending_enough(model, asked.pod, name):
+                who = tuple(f"pod {each}" for each in ending)
+                yield Help(kind="wait", now=True, who=who, number=len(who), note="any")
             yield from _request_helps(model, asked, name)
         case rule if rule is OTHER_NODE:
             edits = ({"op": "remove", "path": "/spec/nodeName"},)
@@ -177,22 +193,28 @@ def _own_helps(
             return
 
 
-def _taint_helps(
-    model: ClusterModel, asked: PodQuestion, name: str, reason: Reason
-) -> Iterator[Help]:
+def _taint_helps(model: ClusterModel, asked: PodQuestion, name: str) -> Iterator[Help]:
     """Yield how to get past a taint; what the control plane sets says something about the node."""
-    key, value = reason.fields
-    if is_of_control_plane(key):
-        return
-    node = model.node(name) or {}
-    without = [item for item in taints_of(node) if item["key"] != key]
-    taint = f"{key}={value}" if value else key
+    node, keys, found = model.node(name) or {}, set[str](), list[str]()
+    while (left := untolerated(asked.pod.tolerations, _others(node, keys), REPELLING)) is not None:
+        key, value = str(left["key"]), left.get("value")
+        if is_of_control_plane(key):
+            return
+        keys.add(key)
+        found.append(f"{key}={value}" if value else key)
+    without, taint = _others(node, keys), joined(found)
+    several = "them" if len(found) > 1 else "the taint"
     if _fits(model, asked, node={**node, "spec": {**spec_of(node), "taints": without}}):
         yield Help(
             kind="node", now=True, who=(name,),
-            to=f"add a toleration for {taint} to the pod, or remove the taint",
-            command=f"kubectl taint nodes {name} {key}-",
+            to=f"add a toleration for {taint} to the pod, or remove {several}",
+            command=f"kubectl taint nodes {name} {' '.join(f'{key}-' for key in sorted(keys))}",
         )  # fmt: skip
+
+
+def _others(node: JsonObject, keys: Container[str]) -> list[JsonObject]:
+    """Return the taints of a node but for those with some keys."""
+    return [item for item in taints_of(node) if item["key"] not in keys]
 
 
 def _label_help(model: ClusterModel, asked: PodQuestion, name: str) -> Iterator[Help]:
@@ -216,11 +238,17 @@ def _label_help(model: ClusterModel, asked: PodQuestion, name: str) -> Iterator[
 
 def _request_helps(model: ClusterModel, asked: PodQuestion, name: str) -> Iterator[Help]:
     """Yield with how much the pod would do."""
+    edits, amounts = list[JsonObject](), list[str]()
+    pod = asked.pod.obj
     for resource, needed, free in asked.shortages(name):
-        edit = _asking_less(asked.pod.obj, resource, needed - free)
-        if free > 0 and edit is not None:
-            to = f"{amount_of(resource, free)} {resource} or less"
-            yield from _edited(model, asked, name, to, (edit,), kind="value")
+        edit = _asking_less(pod, resource, needed - free)
+        if free <= 0 or edit is None:
+            return
+        edits.append(edit)
+        amounts.append(f"{amount_of(resource, free)} {resource}")
+        pod = json_patch(pod, [dict(edit)])
+    to = f"{joined(amounts)} or less"
+    yield from _edited(model, asked, name, to, tuple(edits), kind="value")
 
 
 def _asking_less(pod: JsonObject, resource: str, less: int) -> JsonObject | None:

@@ -27,8 +27,8 @@ from dralab.explanation.causes import (
 from dralab.explanation.diagnose import diagnose
 from dralab.explanation.endings import UNKNOWN, HolderEnd, end_of
 from dralab.explanation.helps import ordered
-from dralab.explanation.moves import claim_name, move_for, preemption_for
-from dralab.explanation.names import listed, shortened, similar
+from dralab.explanation.moves import claim_name, eviction_of, move_for, preemption_for
+from dralab.explanation.names import counted, listed, shortened, similar
 from dralab.explanation.questions import MOST_QUESTIONS, FleetQuestions
 from dralab.explanation.structured import structured
 from dralab.explanation.text import EVENT_BYTES, Names, ObjectFields, Spots, brief, page
@@ -52,6 +52,7 @@ from dralab.scheduling.reasons import (
     CLAIM_ELSEWHERE,
     CLAIM_NOT_FOUND,
     CLASS_NOT_FOUND,
+    GATED,
     NO_DEVICES,
     NOT_OFFERED,
     OTHER_NODE,
@@ -165,6 +166,8 @@ def why(
     diagnosis = replace(diagnosis, helps=kept)
     more = [] if node else [move_for(cluster, pending, diagnosis.helps)]
     more.append(preemption_for(cluster, pending, diagnosis.helps))
+    if pending.kind == "pod" and cluster.model.held_back(asked.pod) is None:
+        more.append(eviction_of(cluster.model, asked.pod))
     if found := [each for each in more if each is not None]:
         diagnosis = replace(diagnosis, helps=ordered([*diagnosis.helps, *found]))
     templates = templates_of(cluster)
@@ -309,7 +312,7 @@ class _Nodes:
     ) -> Diagnosis | None:
         if not unfit:
             return None
-        cause = nodes_unfit(self.asked, unfit, able)
+        cause = nodes_unfit(self.asked, unfit, able, self.every)
         rest = {name: why for name, why in self.unfit.items() if name not in unfit}
         reasons = Counter(each for several in rest.values() for each in several)
         if self.candidates:
@@ -413,6 +416,10 @@ def _refused(waiting: WaitingPod, reason: Reason | None) -> Diagnosis:
         mark = _entry_mark(pod, [entry.template for entry in pod_claims(pod.obj)])
         return Diagnosis(subject="", cause=Refused(code="DRA061", text=text, mark=mark))
     model = waiting.model
+    if reason.rule is GATED:
+        text = f"{counted(len(reason.fields), 'scheduling gate')} to be removed first: "
+        cause = Refused(code=reason.code, text=text + listed(reason.fields))
+        return Diagnosis(subject="", cause=cause)
     if reason.rule not in KINDS:
         volumes = reason.rule.plugin == "VolumeBinding" and model is not None
         mark = _unbound_mark(model, pod) if volumes and model is not None else None

@@ -234,9 +234,9 @@ def _unfit(cause: NodesUnfit) -> str:
     if cause.able:
         nodes, count = listed(cause.able, 2), len(cause.able)
         if not cause.wants_devices:
-            return f"{nodes} {_reason(reason, count)}"
+            return f"{nodes} {reason_text(reason, count)}"
         have = "has" if count == 1 else "have"
-        return f"{nodes} {have} the devices, but {_reason(reason, count)}"
+        return f"{nodes} {have} the devices, but {reason_text(reason, count)}"
     return f"no node may run it: {reason}"
 
 
@@ -252,7 +252,7 @@ STATES: Final = {
 """What the control plane says of a node by its taints."""
 
 
-def _reason(reason: Reason, count: int) -> str:
+def reason_text(reason: Reason, count: int) -> str:
     """Return a reason as what nodes do: `is cordoned`."""
     be = "is" if count == 1 else "are"
     match reason.rule:
