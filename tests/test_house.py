@@ -274,3 +274,35 @@ def test_no_file_is_read_as_code():
 def test_what_is_allowed_is_needed():
     read = {name for name, _, what in places() if not what.startswith(OURS)}
     assert not [each for each in ALLOWED if not any(name.startswith(each) for name in read)]
+
+
+PRINTERS = {
+    "_terminal.py": "the printer itself",
+    "_etcd_of_envtest.py": "a program of its own, which imports nothing",
+}
+
+
+def printers(tree):
+    for found in ast.walk(tree):
+        if isinstance(found, ast.Call):
+            name = ast.unparse(found.func)
+            if name in {
+                "click.echo",
+                "click.secho",
+                "print",
+                "Console().print",
+                "console.print",
+            } or (name.startswith(("sys.stdout.", "sys.stderr.")) and name.endswith(".write")):
+                yield found.lineno, name
+
+
+def test_every_command_prints_with_one_printer():
+    """It escapes control characters: expressions, messages and file names are others' texts."""
+    others, count = [], 0
+    for path in sorted((SOURCE / "cli").glob("*.py")):
+        for line, name in printers(ast.parse(path.read_text(encoding="utf-8"))):
+            count += 1
+            if path.name not in PRINTERS:
+                others.append(f"{path.name}:{line}: {name}")
+    assert count >= 4
+    assert not others, "print with dralab.cli._terminal"

@@ -1,9 +1,7 @@
 """Nothing that somebody else wrote reaches the terminal as a control character."""
 
-import ast
 import json
 import logging
-from pathlib import Path
 
 import pytest
 import yaml
@@ -17,7 +15,6 @@ from dralab.cli._output import table_lines
 from dralab.cli._terminal import UNSAFE, echo_json_text, escaped
 from dralab.cli.main import main
 
-CLI = Path(__file__).parents[2] / "src" / "dralab" / "cli"
 # Clears the screen, sets the title, one byte CSI, reorders the line, overwrites it.
 HOSTILE = "\x1b[2J\x1b]0;owned\x07\x9b1m\u202egpj\r\x7f"
 CR = "\r"  # no string of CEL has one
@@ -178,29 +175,3 @@ def test_file_names_that_are_not_utf8_are_printed():
 def test_logs_have_no_control_characters():
     record = logging.LogRecord("a", logging.WARNING, "a.py", 1, "from %s", (HOSTILE,), None)
     assert LogFormatter().format(record) == f"from {SHOWN}"
-
-
-def printers(tree):
-    for found in ast.walk(tree):
-        if isinstance(found, ast.Call):
-            name = ast.unparse(found.func)
-            if name in {
-                "click.echo",
-                "click.secho",
-                "print",
-                "Console().print",
-                "console.print",
-            } or (name.startswith(("sys.stdout.", "sys.stderr.")) and name.endswith(".write")):
-                yield found.lineno, name
-
-
-def test_every_command_prints_with_one_printer():
-    """Programs that users write may print as they like; texts in `man` are doctests."""
-    others, count = [], 0
-    for path in sorted(CLI.glob("*.py")):
-        for line, name in printers(ast.parse(path.read_text(encoding="utf-8"))):
-            count += 1
-            if path.name != "_terminal.py":
-                others.append(f"{path.name}:{line}: {name}")
-    assert count >= 4
-    assert not others, "print with dralab.cli._terminal"

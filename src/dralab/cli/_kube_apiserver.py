@@ -85,7 +85,7 @@ def main() -> None:
     try:
         arguments = arguments_of(sys.argv[1:], known)
     except UnknownFlag as error:
-        sys.stderr.write(f"Error: {error}\n")
+        echo(f"Error: {error}", err=True)
         sys.exit(1)
     apiserver(arguments, prog_name="kube-apiserver")
 
