@@ -74,6 +74,7 @@ def _flags(given: Sequence[str]) -> Iterable[tuple[str, str]]:
 
 def main() -> None:
     """Serve with the arguments of this process."""
+    from dralab.cli._terminal import echo
     from dralab.cli.apiserver import apiserver
 
     known = {
