@@ -21,9 +21,11 @@ def frame(opcode, payload, *, final=True):
 class WebSocket:
     """The smallest of clients. `status` and `headers` are those of the answer to the upgrade."""
 
-    def __init__(self, host, path, protocol="v5.channel.k8s.io", **headers):
+    def __init__(self, host, path, protocol="v5.channel.k8s.io", *, context=None, **headers):
         address, _, port = host.rpartition(":")
         self.socket = socket.create_connection((address, int(port)), timeout=150)
+        if context is not None:
+            self.socket = context.wrap_socket(self.socket)
         self.file = self.socket.makefile("rb")
         key = base64.b64encode(os.urandom(16)).decode()
         lines = [
