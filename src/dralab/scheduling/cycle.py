@@ -8,7 +8,8 @@ checked.
 from collections import Counter
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from enum import Enum, auto
+from typing import Final, Literal
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from dralab.scheduling import scores
 from dralab.scheduling.allocatable import InsufficientResource, NodeShortage
 from dralab.scheduling.demands import BlockedPod, PodDemand
 from dralab.scheduling.filters import judgements, lacking, passing, promised
+from dralab.scheduling.kinds import KindScores
 from dralab.scheduling.nodes import Mask, Scores
 from dralab.scheduling.pods import PodInfo
 from dralab.scheduling.reasons import NO_DEVICES, NO_VOLUME, SELECTOR_FAILS, Reason, insufficient
@@ -26,6 +28,15 @@ from dralab.scheduling.state import ClusterState, PodPlacement, Refusal
 RANKED_NODES: Final = 100
 # kube-scheduler looks for places on at least as many nodes (minFeasibleNodesToFind).
 TRIED_NODES: Final = 100
+
+
+class Kept(Enum):
+    """What is kept of a kind of pods is not enough for a decision."""
+
+    NOT_KEPT = auto()
+
+
+NOT_KEPT: Final = Kept.NOT_KEPT
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +65,48 @@ def schedule(
         return replace(known, pod=pod, repeated=True)
     outcomes: dict[str, Outcome] = {}
     shortages: dict[str, NodeShortage] = {}
-    found = _placed(state, pod, demand, outcomes, shortages, among)
-    if found is not None:
+    found = _by_kept_scores(state, kind, pod, demand, outcomes)
+    if found is NOT_KEPT:
+        found = _placed(state, pod, demand, outcomes, shortages, among)
+    if isinstance(found, PodPlacement):
         return found
     refused = refusal(state, pod, demand, outcomes, shortages)
     if kind is not None:
         refused = replace(refused, kind=kind)
         state.remember(refused)
     return refused
+
+
+def _by_kept_scores(
+    state: ClusterState,
+    kind: Hashable | None,
+    pod: PodInfo,
+    demand: PodDemand,
+    outcomes: dict[str, Outcome],
+) -> PodPlacement | Literal[Kept.NOT_KEPT] | None:
+    """Return the same as `_placed`, from what is known of the pod's kind, if that is enough."""
+    if kind is None or demand.ranked:
+        return NOT_KEPT
+    if state.kinds is None:
+        state.kinds = KindScores(state)
+    last = -1
+    while (kept := state.kinds.scores_of(kind, pod, demand)) is not None:
+        row = int(kept.argmax()) if len(kept) else -1
+        if row < 0 or kept[row] < 0:
+            return None
+        if not (demand.claims or demand.extended):
+            return PodPlacement(pod, state.table.names[row])
+        if row == last or not state.is_sound(demand.signature):
+            return NOT_KEPT
+        tried = on_node(state, pod, demand, row)
+        if tried.placement is not None:
+            return tried.placement
+        if tried.shortage is not None or tried.refused is None:
+            return NOT_KEPT
+        # Without devices the node has left what fits.
+        outcomes[state.table.names[row]] = tried.refused
+        last = row
+    return NOT_KEPT
 
 
 def placement(state: ClusterState, pod: PodInfo) -> PodPlacement | None:
@@ -234,14 +279,12 @@ def refusal(
     """Return why a pod fits nowhere: for each node the first filter that it fails."""
     table = state.table
     counted: Counter[Reason] = Counter()
-    judged = list(judgements(state, pod, demand))
     fatal: Reason | None = None
-    for name, row in table.row_of.items():
-        failed = next((each for _, each in judged if not each.mask[row]), None)
+    left = table.live.copy()
+    for name in {**outcomes, **shortages}:
+        left[table.row_of[name]] = False
         outcome, shortage = outcomes.get(name), shortages.get(name)
-        if failed is not None and outcome is None and shortage is None:
-            counted.update(failed.why(row))
-        elif shortage is not None:
+        if shortage is not None:
             counted.update(shortage.reasons)
         elif isinstance(outcome, Unsatisfiable) and outcome.error:
             reason = Reason(SELECTOR_FAILS, (outcome.error,))
@@ -249,6 +292,11 @@ def refusal(
             counted[reason] += 1
         else:
             counted[Reason(NO_DEVICES)] += 1
+    for _, judgement in judgements(state, pod, demand):
+        counted.update(judgement.counted(np.flatnonzero(left & ~judgement.mask)))
+        left &= judgement.mask
+    if left.any():
+        counted[Reason(NO_DEVICES)] += int(left.sum())
     return Refusal(
         pod=pod,
         nodes=table.count,

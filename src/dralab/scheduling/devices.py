@@ -250,11 +250,14 @@ class ClusterDevices:
 
     def feasible(self, demand: PodDemand) -> Mask | None:
         """Return the nodes on which the other claims did not fail so far; None without such."""
+        return _mask_of(self.feasible_nodes(demand), self._table) if demand.signature else None
+
+    def feasible_nodes(self, demand: PodDemand) -> int:
+        """Return the same as a bit set of rows; 0 without such claims."""
         if not demand.signature:
-            return None
+            return 0
         self._catch_up()
-        kept = self._fleet.feasible_nodes.of_kind(demand.signature)
-        return _mask_of(kept.nodes, self._table)
+        return self._fleet.feasible_nodes.of_kind(demand.signature).nodes
 
     def plans(self, pod: PodInfo, demand: PodDemand, row: int) -> DevicePlans:
         """Return what to write where the pod goes to a node, or why its claims cannot be met."""

@@ -7,9 +7,11 @@ known everywhere. How good a node is, is left to `scores`; which devices are tak
 Sources: kube-scheduler's plugins of the same names.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Protocol
 
 import numpy as np
@@ -24,7 +26,7 @@ from dralab.scheduling.node_rules import (
     NodeRule,
     nodes_named,
 )
-from dralab.scheduling.nodes import Mask, NodeTable
+from dralab.scheduling.nodes import Mask, NodeTable, Numbers
 from dralab.scheduling.pods import PodInfo
 from dralab.scheduling.reasons import (
     CLAIM_ELSEWHERE,
@@ -45,11 +47,25 @@ Reasons = tuple[Reason, ...]
 class Judgement:
     """What a filter says of every node for one pod: those that pass, and why the others do not.
 
-    `why` gets the row of a node that does not pass.
+    `why` gets the row of a node that does not pass. `masks`, where it is given, are the nodes for
+    which each reason holds, so that many nodes can be counted at once.
     """
 
     mask: Mask
     why: Callable[[int], Reasons]
+    masks: Callable[[], Iterable[tuple[Reason, Mask]]] | None = None
+
+    def counted(self, rows: Numbers) -> Counter[Reason]:
+        """Return for how many of some nodes that do not pass each reason holds."""
+        found: Counter[Reason] = Counter()
+        if self.masks is None:
+            for row in rows.tolist():
+                found.update(self.why(row))
+        elif len(rows):
+            for reason, mask in self.masks():
+                if count := int(mask[rows].sum()):
+                    found[reason] = count
+        return found
 
 
 class Filter(Protocol):
@@ -167,7 +183,9 @@ class NodeResourcesFit:
                 if mask[row]:
                     with _beside(state.table, row, others):
                         mask[row] = not lacking(state.table, pod, row, demand.extended)
-        return Judgement(mask, lambda row: self.at(state, pod, demand, row))
+        # Beside nominated pods each node is a case of its own.
+        masks = None if state.nominees else partial(_lacking_masks, state, pod, demand)
+        return Judgement(mask, lambda row: self.at(state, pod, demand, row), masks)
 
     def at(self, state: ClusterState, pod: PodInfo, demand: PodDemand, row: int) -> Reasons:
         """Return what there is too little of; what is kept for nominated pods is lacking, too."""
@@ -247,7 +265,14 @@ class DynamicResources:
             lacks = feasible is not None and not feasible[row]
             return (Reason(CLAIM_ELSEWHERE if elsewhere and not lacks else NO_DEVICES),)
 
-        return Judgement(mask, why)
+        def masks() -> Iterator[tuple[Reason, Mask]]:
+            lacks = ~mask if feasible is None or held is None else ~feasible
+            only = CLAIM_ELSEWHERE if feasible is None else NO_DEVICES
+            yield Reason(only), lacks
+            if held is not None and feasible is not None:
+                yield Reason(CLAIM_ELSEWHERE), feasible & ~held
+
+        return Judgement(mask, why, masks)
 
     def at(self, state: ClusterState, pod: PodInfo, demand: PodDemand, row: int) -> Reasons:
         """Return whether devices or claims are elsewhere."""
@@ -374,6 +399,18 @@ def lacking(table: NodeTable, pod: PodInfo, row: int, provided: Iterable[str] = 
         and table.free(resource)[row] < amount
         and not (resource in provided and table.allocatable(resource)[row] == 0)
     ]
+
+
+def _lacking_masks(
+    state: ClusterState, pod: PodInfo, demand: PodDemand
+) -> Iterator[tuple[Reason, Mask]]:
+    """Yield the nodes that have too little of each resource."""
+    table, elsewhere = state.table, provided_elsewhere(state, demand) or {}
+    yield insufficient(PODS), table.free(PODS) < 1
+    for resource, amount in sorted(pod.requests.items()):
+        if amount:
+            short = table.free(resource) < amount
+            yield insufficient(resource), short & ~elsewhere.get(resource, np.False_)
 
 
 def provided_elsewhere(state: ClusterState, demand: PodDemand) -> dict[str, Mask] | None:

@@ -24,6 +24,34 @@ Mask = NDArray[np.bool_]
 Scores = NDArray[np.float64]
 
 REMEMBERED: Final = 512
+MOST_TOUCHED: Final = 1 << 16
+
+
+class RowLog:
+    """Rows that changed, in order: the last of them, at least half of MOST_TOUCHED."""
+
+    __slots__ = ("_first", "_rows")
+
+    def __init__(self) -> None:
+        self._first = 0
+        self._rows: list[int] = []
+
+    @property
+    def position(self) -> int:
+        """How many changes there were."""
+        return self._first + len(self._rows)
+
+    def add_row(self, row: int) -> None:
+        """Note a change."""
+        self._rows.append(row)
+        if len(self._rows) >= MOST_TOUCHED:
+            half = MOST_TOUCHED // 2
+            del self._rows[:half]
+            self._first += half
+
+    def since(self, position: int) -> list[int] | None:
+        """Return the rows that changed since a position; None where that is too long ago."""
+        return None if position < self._first else self._rows[position - self._first :]
 
 
 class NodeTable:
@@ -50,6 +78,8 @@ class NodeTable:
         self._vacant: list[int] = []
         # Rows whose labels, taints or cordon changed, in order: cached answers are updated from it.
         self.changed: list[int] = []
+        # Rows with other pods, amounts, labels or taints than before.
+        self.touched = RowLog()
         self._counts: OrderedDict[PodMatcher, Numbers] = OrderedDict()
         self._domains: dict[str, tuple[int, Numbers, dict[str, int]]] = {}
         # Required anti-affinity terms of placed pods: term → pods that carry it, by row.
@@ -111,6 +141,7 @@ class NodeTable:
         self.version += 1
         if row is None:
             row = self._new_row(name)
+            self.touched.add_row(row)
             self._fill(row, obj)
             self.changed.append(row)
             for pod in self._homeless.pop(name, {}).values():
@@ -118,6 +149,7 @@ class NodeTable:
             return True
         old = self.objects[row]
         self.objects[row] = obj
+        self.touched.add_row(row)
         self._put_images(row, _images(old), _images(obj))
         better = False
         if old is None or _placement(old) != _placement(obj):
@@ -156,6 +188,7 @@ class NodeTable:
         self._scored[:, row] = 0
         self._ports.pop(row, None)
         self._vacant.append(row)
+        self.touched.add_row(row)
         self._domains.clear()
         self.changed.append(row)
 
@@ -291,6 +324,7 @@ class NodeTable:
 
     def _account(self, row: int, pod: PodInfo, sign: int) -> None:
         self.version += 1
+        self.touched.add_row(row)
         self.priorities[pod.priority] += sign
         if not self.priorities[pod.priority]:
             del self.priorities[pod.priority]

@@ -7,6 +7,7 @@ Nothing is decided here: that is left to `cycle`, `filters` and `scores`.
 from collections import OrderedDict
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from dralab.allocation.outcome import Outcome
 from dralab.objects.metadata import NamespacedName
@@ -18,6 +19,9 @@ from dralab.scheduling.nodes import REMEMBERED, NodeTable
 from dralab.scheduling.pods import PodInfo
 from dralab.scheduling.reasons import ClusterChange, Reason, lifted_by, unavailable
 from dralab.scheduling.volumes import VolumePlan, Volumes
+
+if TYPE_CHECKING:
+    from dralab.scheduling.kinds import KindScores
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +124,8 @@ class ClusterState:
         # The nodes of pods that are bound, or about to be, by uid.
         self.placed: dict[str, str] = {}
         self._refusals: OrderedDict[Hashable, tuple[tuple[int, int], Refusal]] = OrderedDict()
+        # What `cycle` keeps of each kind of pods.
+        self.kinds: KindScores | None = None
         # Demands whose selectors failed on no node, as long as the inventory is the same.
         self._sound: set[bytes] = set()
         self._sound_at = -1

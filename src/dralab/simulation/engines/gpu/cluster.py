@@ -1,11 +1,14 @@
 """The nodes of the experiment as columns of numbers, and what placing a pod changes."""
 
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 
 from dralab.simulation.engines.gpu.fragmentation import Flags, Fragmentation, Ints, allows
 from dralab.simulation.workloads.openb import WHOLE_GPU, GpuNode, PodRequest
+
+MOST_STATES: Final = 1 << 16
 
 
 class GpuCluster:
@@ -41,6 +44,8 @@ class GpuCluster:
         self.capacity = int(self.gpus.sum())
         self.used = 0
         self.fragmentation = fragmentation
+        # Of states that nodes were in: nodes come to the same ones again and again.
+        self._lost_in: dict[tuple[int, bytes, int], np.float64] = {}
         self.lost = (
             np.zeros(len(nodes))
             if fragmentation is None
@@ -127,10 +132,17 @@ class GpuCluster:
             self.kinds[node] = self.kinds[node] | bit if count else self.kinds[node] & ~bit
         self.used += sign * request.demand
         if self.fragmentation is not None:
-            one = slice(node, node + 1)
-            self.lost[node] = self.fragmentation.of_states(
-                self.cpu[one], self.gpus[one], self.model[one]
-            )[0]
+            key = int(self.cpu[node]), self.gpus[node].tobytes(), int(self.model[node])
+            lost = self._lost_in.get(key)
+            if lost is None:
+                one = slice(node, node + 1)
+                lost = self.fragmentation.of_states(self.cpu[one], self.gpus[one], self.model[one])[
+                    0
+                ]
+                if len(self._lost_in) >= MOST_STATES:
+                    self._lost_in.clear()
+                self._lost_in[key] = lost
+            self.lost[node] = lost
         self.changed.append(node)
 
     def _with_labels(self, labels: str) -> Flags:
