@@ -7,7 +7,10 @@ Nothing is decided here: that is left to `cycle`, `filters` and `scores`.
 from collections import OrderedDict
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from dralab.allocation.outcome import Outcome
 from dralab.objects.metadata import NamespacedName
@@ -20,8 +23,15 @@ from dralab.scheduling.pods import PodInfo
 from dralab.scheduling.reasons import ClusterChange, Reason, lifted_by, unavailable
 from dralab.scheduling.volumes import VolumePlan, Volumes
 
-if TYPE_CHECKING:
-    from dralab.scheduling.kinds import KindScores
+
+class ScoresOfKinds(Protocol):
+    """What is kept of each kind of pods (`kinds.KindScores`)."""
+
+    def scores_of(
+        self, kind: Hashable, pod: PodInfo, demand: PodDemand
+    ) -> NDArray[np.int32] | None:
+        """Return the score of every row, -1 where the pod does not fit; None: it is not kept."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +135,7 @@ class ClusterState:
         self.placed: dict[str, str] = {}
         self._refusals: OrderedDict[Hashable, tuple[tuple[int, int], Refusal]] = OrderedDict()
         # What `cycle` keeps of each kind of pods.
-        self.kinds: KindScores | None = None
+        self.kinds: ScoresOfKinds | None = None
         # Demands whose selectors failed on no node, as long as the inventory is the same.
         self._sound: set[bytes] = set()
         self._sound_at = -1
