@@ -267,6 +267,7 @@ def differences(place: Path, objects: Sequence[JsonDict], name: str) -> dict[tup
     )
     expected = model(place, objects, name)
     told = {door: ask(place, objects, name) for door, ask in DOORS.items()}
+    code = told["explain"].code
     found: dict[tuple[str, str], str] = {}
     for door, answer in told.items():
         if not answer.known:
@@ -280,6 +281,6 @@ def differences(place: Path, objects: Sequence[JsonDict], name: str) -> dict[tup
             one, other = getattr(answer, aspect), getattr(expected, aspect)
             if one not in {None, other}:
                 found[door, aspect] = f"{one}, the model: {other}"
-        if not expected.fits and answer.code != told["explain"].code:
-            found[door, "code"] = f"{answer.code}, explain: {told['explain'].code}"
+        if not expected.fits and (not answer.code or code not in {None, answer.code}):
+            found[door, "code"] = f"{answer.code}, explain: {code}"
     return found
