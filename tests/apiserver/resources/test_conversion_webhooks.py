@@ -7,6 +7,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from admissions import MERGE, ask
+from dralab.apiserver.resources.conversion_webhooks import KeptConversions
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import Key, MemoryStore
 from dralab.cluster import Cluster
@@ -329,3 +330,31 @@ def test_a_watch_sees_the_version_that_it_asks_for(hook):
             writer.join()
         assert [each["type"] for each in found] == ["ADDED", "ADDED"]
         assert [each["object"]["spec"] for each in found] == [{"length": 1}, {"length": 2}]
+
+
+def test_conversions_are_kept_up_to_a_number_and_a_size():
+    kept = KeptConversions(most=3, most_bytes=500)
+    small, large = {"spec": "x" * 50}, {"spec": "x" * 200}
+    for number in range(5):
+        kept.put(("ns", str(number), "v2"), {}, small)
+    assert [bool(kept.get(("ns", str(number), "v2"))) for number in range(5)] == [0, 0, 1, 1, 1]
+    for _ in range(4):
+        kept.put(("ns", "2", "v2"), {}, small)
+    assert len(kept.get(("ns", "2", "v2"))) == 2  # the last two states
+    assert kept.size == 4 * len(json.dumps(small, separators=(",", ":")))
+    for number in range(5, 8):
+        kept.put(("ns", str(number), "v2"), {}, large)
+    assert kept.size <= 500
+    assert kept.get(("ns", "7", "v2"))
+    kept.put(("ns", "8", "v2"), {}, {"spec": "x" * 1000})
+    assert kept.get(("ns", "8", "v2")), "the newest is kept whatever its size"
+    assert not kept.get(("ns", "7", "v2"))
+
+
+def test_an_object_whose_conversion_was_forgotten_is_converted_again(server, hook, monkeypatch):
+    webhook = server.resources.context.rules.webhooks["x.io/figs"]
+    monkeypatch.setattr(webhook, "_kept", KeptConversions(most=2))
+    for number in range(5):
+        assert ask(server, "POST", ONE, fig("v1", f"f{number}", size=number))[0] == 201
+    for number in range(5):
+        assert ask(server, "GET", f"{TWO}/f{number}")[1]["spec"] == {"length": number}

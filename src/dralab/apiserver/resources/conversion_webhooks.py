@@ -9,6 +9,7 @@ Source of checks and words: k8s.io/apiextensions-apiserver `pkg/apiserver/conver
 
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
+from threading import Lock
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlencode
 
@@ -28,8 +29,12 @@ from dralab.values.json_types import JsonDict
 GROUP: Final = "apiextensions.k8s.io"
 KNOWN: Final = ("v1", "v1beta1")
 TIMEOUT: Final = 30.0
-KEPT: Final = 100_000  # objects
+KEPT: Final = 100_000  # objects,
+KEPT_BYTES: Final = 256 * 1024 * 1024  # and of the JSON of what webhooks made of them
 FREE: Final = ("labels", "annotations")  # of the metadata; the rest stays as it was
+
+
+_Place = tuple[str, str, str]  # the namespace and name of an object, and a version
 
 
 class _Kept(NamedTuple):
@@ -37,6 +42,37 @@ class _Kept(NamedTuple):
 
     before: JsonDict
     after: JsonDict
+    size: int
+
+
+class KeptConversions:
+    """What a webhook made of objects, the oldest forgotten first. Any thread may use it.
+
+    The last two states of each: a watch with a selector asks for both sides of a change.
+    """
+
+    def __init__(self, *, most: int = KEPT, most_bytes: int = KEPT_BYTES) -> None:
+        self._most, self._most_bytes = most, most_bytes
+        self._all: dict[_Place, tuple[_Kept, ...]] = {}
+        self._lock = Lock()
+        self.size = 0  # bytes
+
+    def get(self, place: _Place) -> Sequence[_Kept]:
+        """Return the states of an object that are kept, the newest first."""
+        return self._all.get(place, ())
+
+    def put(self, place: _Place, before: JsonDict, after: JsonDict) -> None:
+        """Keep a state of an object."""
+        kept = _Kept(before, after, len(orjson.dumps(after)))
+        with self._lock:
+            known = self._all.pop(place, ())
+            self._all[place] = (kept, *known[:1])
+            self.size += kept.size - sum(each.size for each in known[1:])
+            while len(self._all) > 1 and (
+                len(self._all) > self._most or self.size > self._most_bytes
+            ):
+                oldest = self._all.pop(next(iter(self._all)))
+                self.size -= sum(each.size for each in oldest)
 
 
 class ConversionWebhook:
@@ -57,8 +93,7 @@ class ConversionWebhook:
         )
         self._calls = calls
         self._randomness = randomness
-        # The last two states of each: a watch with a selector asks for both sides of a change.
-        self._kept: dict[tuple[str, str, str], tuple[_Kept, ...]] = {}
+        self._kept = KeptConversions()
         self._wanted: set[str] = set()
 
     def to_hub(self, kind: Kind, value: JsonDict) -> JsonDict:
@@ -98,17 +133,14 @@ class ConversionWebhook:
             if found is not None:
                 result.append(found)
                 continue
-            if len(self._kept) >= KEPT:
-                self._kept.clear()
             after = next(made)
-            place = _place(value, api_version)
-            self._kept[place] = (_Kept(value, after), *self._kept.get(place, ())[:1])
+            self._kept.put(_place(value, api_version), value, after)
             result.append(after)
         return result
 
     def _known(self, value: JsonDict, api_version: str) -> JsonDict | None:
         """Return what is kept of an object, if it is one of its last two states."""
-        for before, after in self._kept.get(_place(value, api_version), ()):
+        for before, after, _ in self._kept.get(_place(value, api_version)):
             if before is value or _alike(before, value):
                 return {**after, "metadata": _restored(value, after["metadata"])}
         return None
@@ -240,7 +272,7 @@ def _failure(message: str) -> ApiError:
     return ApiError("", message, code=HTTPStatus.INTERNAL_SERVER_ERROR)
 
 
-def _place(value: JsonDict, api_version: str) -> tuple[str, str, str]:
+def _place(value: JsonDict, api_version: str) -> _Place:
     metadata = value.get("metadata") or {}
     return metadata.get("namespace") or "", metadata.get("name") or "", api_version
 
