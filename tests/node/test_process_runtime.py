@@ -431,6 +431,20 @@ def test_few_commands_go_on_without_their_clients(bench, monkeypatch):
     assert codes == [137], "it ended with its container"
 
 
+def test_so_many_commands_run_in_a_container(bench, monkeypatch):
+    monkeypatch.setattr("dralab.node.process_runtime.MOST_COMMANDS", 1)
+    container, _, _ = bench.run("sleep", "60")
+    words = ["sleep", "60.625"]
+    one = threading.Thread(target=container.run, args=(words, lambda *_: None, ExecSession()))
+    one.start()
+    waiting.until(lambda: runs(b"sleep\0" + b"60.625\0"))
+    with pytest.raises(ContainerStartError, match="1 commands run in the container already"):
+        container.run(["true"], lambda *_: None, ExecSession())
+    assert container.run(["true"], lambda *_: None) == 0, "a probe"
+    container.stop(0)
+    one.join(LONG)
+
+
 def test_a_container_reads_what_attached_ones_type_until_the_first_leaves(bench):
     container, log, exit_of = bench.run(
         "sh", "-c", "printf 'name? '; read name; echo hello $name; cat; echo over",

@@ -63,6 +63,7 @@ LONGEST_LINE: Final = 16 * 1024
 TRAILING: Final = 2.0
 # Commands of a container whose clients are gone: each has a process and some threads.
 MOST_UNATTENDED: Final = 32
+MOST_COMMANDS: Final = 256  # of clients, in one container at a time
 # What is left for a clean end when the server stops.
 LAST_GRACE: Final = 2.0
 # What a shell sets before it becomes the command: `preexec_fn` is not safe beside threads.
@@ -366,6 +367,10 @@ class ProcessContainer:
         """Run a command with its environment, directory and limits; ContainerStartError."""
         if self._over.is_set():
             raise ContainerStartError("the container is not running")
+        with self._lock:
+            # A client that has gone is not always noticed: what it sent waits to be read.
+            if session is not None and len(self._commands) >= MOST_COMMANDS:
+                raise ContainerStartError(f"{MOST_COMMANDS} commands run in the container already")
         session = session or ExecSession()
         terminal = os.openpty() if session.tty else None
         try:
