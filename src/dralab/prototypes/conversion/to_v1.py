@@ -26,6 +26,7 @@ from dralab.prototypes.conversion.writing import (
     rules_of,
 )
 from dralab.prototypes.findings import copied
+from dralab.prototypes.k8srm.claim_forms import NO_MAXIMUM
 from dralab.values.json_types import JsonDict
 
 Counter = tuple[str, str]
@@ -113,7 +114,7 @@ class ToV1(SceneWriter):
                 "a total over several devices: v1 requests a number of devices; request as many "
                 "as provide the total, or select devices that are large enough",
             )
-        if option.most is not None and option.most != option.count:
+        if option.most not in {None, option.count, NO_MAXIMUM}:
             self.lost(where, f"maxDevices "
                              f"{option.most}", "v1 counts are exact: use firstAvailable with one "
                                                "entry per number")  # fmt: skip
