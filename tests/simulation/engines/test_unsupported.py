@@ -20,7 +20,7 @@ value: 5
 """
 RULES = """  priorityClassName: high
   tolerations: [{key: a, operator: Exists}]
-  affinity: {nodeAffinity: {}}
+  overhead: {cpu: 1m}
   initContainers: [{name: i, image: x}]
 """
 
@@ -40,7 +40,7 @@ def test_a_fast_world_says_what_it_leaves_out_and_who_heeds_it(tmp_path):
     for words in (
         "taints of 1 node",
         "1 ConfigMap",
-        "affinity of 1 pod",
+        "overhead of 1 pod",
         "tolerations of 1 pod",
         "initContainers of 1 pod",
         "request example.com/licence of 1 pod",
@@ -114,3 +114,23 @@ def test_pods_that_name_another_scheduler_are_decided_for_and_that_is_said(tmp_p
     found = begin(loaded).go()
     assert [task.state for task in found.tasks] == ["Succeeded", "Succeeded"]
     assert found.notes == ["pods that name another scheduler: 1; dralab schedules them all"]
+
+
+@pytest.mark.parametrize("scheduler", ["packing", "allocation:pack", "ticks"])
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ("  resourceClaims: [{name: g, resourceClaimTemplateName: t}]\n", "resourceClaims"),
+        ("  affinity: {podAffinity: {}}\n", "affinity"),
+    ],
+)
+def test_what_decides_where_a_pod_goes_is_not_left_out(tmp_path, scheduler, spec, field):
+    loaded = load(
+        tmp_path,
+        "fleet: {nodes: [{name: n, cpu: 4}]}\nworkload: {manifests: pods.yaml}\n"
+        f"scheduler: {scheduler}\n",
+        pod("p", spec=spec),
+    )
+    problem = f"{scheduler} does not know spec.{field}; `--scheduler dralab-fast` does"
+    with pytest.raises(InputError, match=problem):
+        begin(loaded)

@@ -19,11 +19,16 @@ from dralab.simulation.scenario.scenario import Scenario
 from dralab.simulation.scenario.workload import ScenarioWorkload
 from dralab.values.json_types import JsonDict
 
+INSTEAD_FAST: Final = "`--scheduler dralab-fast` does"
 INSTEAD: Final = "`--scheduler dralab` supports it"
 # Fields of a pod that decide where it may run, or what it costs, and that only a cluster knows.
 FIELDS: Final = (
     "affinity", "topologySpreadConstraints", "tolerations", "resourceClaims", "initContainers",
     "schedulingGates", "overhead", "schedulingGroup", "activeDeadlineSeconds", "nodeName",
+)  # fmt: skip
+# Those of them without which a placement means nothing.
+DECIDING: Final = (
+    "resourceClaims", "affinity", "topologySpreadConstraints", "schedulingGates", "nodeName",
 )  # fmt: skip
 # Kinds whose content the readers have made use of.
 READ: Final = frozenset({"Node", "Pod", "Job", "PriorityClass", "Namespace", "List"})
@@ -139,6 +144,19 @@ def _beyond_fast_of_pod(pod: Pod) -> Iterator[str]:
 
 def _title(body: Mapping[str, Any]) -> str:
     return f"{body.get('kind')} {(body.get('metadata') or {}).get('name')}"
+
+
+def refuse_rules(scenario: Scenario) -> None:
+    """Raise InputError for what decides where pods go and a policy of its own does not know."""
+    for pod in scenario.work.pods:
+        spec = spec_of(pod.body or {})
+        for name in DECIDING:
+            if spec.get(name):
+                raise InputError(
+                    scenario.file,
+                    f"{scenario.scheduler} does not know spec.{name}; {INSTEAD_FAST}",
+                    where=f"workload: Pod {pod.key}",
+                )
 
 
 def notes(fleet: ScenarioFleet, work: ScenarioWorkload) -> Iterator[str]:

@@ -57,6 +57,7 @@ def simulation_of(scenario: Scenario) -> PodSimulation:
     """Return a simulation that has not begun; InputError for what no built-in policy can have."""
     file, name = scenario.file, scenario.scheduler
     unsupported.refuse(file, scenario.fleet, scenario.conditions)
+    unsupported.refuse_rules(scenario)
     policy = None
     if custom.is_file(name):
         policy = PreferencePolicy(custom.load_class(name, file)())

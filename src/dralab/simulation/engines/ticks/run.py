@@ -60,6 +60,7 @@ class TickRun:
         unsupported.refuse(
             scenario.file, scenario.fleet, scenario.conditions, no_lives=unsupported.NOT_IN_TICKS
         )
+        unsupported.refuse_rules(scenario)
         self.simulator = (
             TickSimulator(
                 [*_nodes(scenario)],
