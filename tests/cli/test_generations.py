@@ -90,6 +90,16 @@ def test_bad_input_is_told_with_file_and_line(files, tmp_path):
     )
 
 
+def test_a_field_in_another_case_is_told_with_its_line(files, tmp_path):
+    text = POD.replace(
+        "spec:\n  devices:\n  - name: toy\n", "Spec:\n  Devices:\n  - Name: toy\n", 1
+    )
+    (tmp_path / "bad.yaml").write_text(text.replace("{memory: 100Mi}", "[memory]"))
+    result = run("schedule", "-f", files[0], "-f", str(tmp_path / "bad.yaml"))
+    assert result.exit_code == 2
+    assert "bad.yaml:7: DeviceClaim shape: spec.devices[0].allOf[0].requests: " in result.stderr
+
+
 def test_allocations_counts_lists_and_finds_the_first(files):
     arguments = ["allocations", "-f", files[0], "--pod", files[1]]
     assert run(*arguments, "--count").stdout == "1\n"

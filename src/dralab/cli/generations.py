@@ -46,10 +46,16 @@ class InputDocument:
 
 
 def nearest_line(lines: Mapping[str, int], path: str) -> int:
-    """Return the line of a field, or of the nearest field around it; 0 if there is none."""
+    """Return the line of a field, or of the nearest field around it; 0 if there is none.
+
+    Fields may be written in another case than messages name them.
+    """
+    if path in lines:
+        return lines[path]
+    written, path = {key.lower(): line for key, line in lines.items()}, path.lower()
     while path:
-        if path in lines:
-            return lines[path]
+        if path in written:
+            return written[path]
         path = path[: max(path.rfind("."), path.rfind("["), 0)]
     return 0
 
