@@ -58,7 +58,7 @@ def fits(model: ClusterModel, name: str) -> bool:
 
 
 def _with_node(objects: Sequence[JsonDict], command: str) -> list[JsonDict]:
-    """Carry out `kubectl uncordon NODE` or `kubectl taint nodes NODE KEY-`."""
+    """Carry out `kubectl uncordon NODE` or `kubectl taint nodes NODE KEY-...`."""
     words = shlex.split(command)
     made = copy.deepcopy(list(objects))
     name = words[2] if words[1] == "uncordon" else words[3]
@@ -67,14 +67,13 @@ def _with_node(objects: Sequence[JsonDict], command: str) -> list[JsonDict]:
     )
     if words[1] == "uncordon":
         spec.pop("unschedulable", None)
-        gone = "node.kubernetes.io/unschedulable"
+        gone = {"node.kubernetes.io/unschedulable"}
     else:
-        gone = words[4].removesuffix("-")
-    key, _, effect = gone.partition(":")
+        gone = {word.removesuffix("-") for word in words[4:]}
     spec["taints"] = [
         each
         for each in spec.get("taints") or ()
-        if each["key"] != key or effect not in {"", each["effect"]}
+        if not {each["key"], f"{each['key']}:{each['effect']}"} & gone
     ]
     return made
 

@@ -95,3 +95,20 @@ def test_a_pod_that_is_made_again_is_not_being_deleted():
     model = ClusterModel(flat(gpu_node("n1"), [pod, claim]))
     (placed,) = model.running.values()
     assert isinstance(model.try_pod(model.take_away(placed.pod.uid)), PodPlacement)
+
+
+def test_claims_that_cannot_be_used_are_told_by_their_code():
+    pod, claim = changed()
+    full = copy.deepcopy(claim)
+    users = [{"resource": "pods", "name": f"p{n}", "uid": f"u{n}"} for n in range(256)]
+    full["status"] = {"reservedFor": users}
+    assert told(flat(gpu_node("n1"), [pod, full])).code == "DRA069"
+
+    made = copy.deepcopy(pod)
+    entry = {"name": "gpus", "resourceClaimTemplateName": "gpus"}
+    made["spec"]["resourceClaims"] = [entry]
+    made["metadata"]["uid"] = "own"
+    made["status"] = {
+        "resourceClaimStatuses": [{"name": "gpus", "resourceClaimName": "train-gpus"}]
+    }
+    assert told(flat(gpu_node("n1"), [made, claim])).code == "DRA068"

@@ -120,6 +120,11 @@ class _CauseFinder:
         small = self.of.by_itself(alternative)
         if self.of.asking.serves(small) is not False:
             return None
+        if alternative.all and asked.only and self.of.asking.serves(small, empty=True) is False:
+            # All devices of a node are wanted, and parts of one of them exclude each other.
+            parts = self._competing((asked,))
+            if parts is not None and parts.code == "DRA037":
+                return parts
         return self._too_few(alternative, asked, small)
 
     def _lacking(

@@ -298,28 +298,24 @@ class _FactCollector:
             counter_groups = {
                 consumption.counter_group for consumption in consumptions if consumption is not None
             }
-            if (
-                alternative.all
-                or alternative.admin
-                or len(counter_groups) != 1
-                or None in consumptions
-            ):
+            if alternative.admin or len(counter_groups) != 1 or None in consumptions:
                 continue
             (at,) = counter_groups
-            if len(consumptions) < alternative.count or any(
+            count = len(consumptions) if alternative.all else alternative.count
+            if len(consumptions) < count or any(
                 self.start.charged >> number & 1 for number in bits(mask)
             ):
                 continue
             size = len(self.node_devices.counter_groups[at].counters)
             total = needs.setdefault(at, [0] * size)
-            wanted[at] = wanted.get(at, 0) + alternative.count
+            wanted[at] = wanted.get(at, 0) + count
             for position in range(size):
                 amounts = sorted(
                     dict(consumption.amounts).get(position, 0)
                     for consumption in consumptions
                     if consumption is not None
                 )
-                total[position] += sum(amounts[: alternative.count])
+                total[position] += sum(amounts[:count])
         for at, total in needs.items():
             counter_group, remaining = (
                 self.node_devices.counter_groups[at],

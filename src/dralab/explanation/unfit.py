@@ -6,15 +6,16 @@ is. What is wrong with devices is left to `diagnose`.
 
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Final, Literal
 
 from dralab.explanation.after_devices import ending_enough
 from dralab.explanation.broken_rules import BrokenRule, RuleTeller
 from dralab.explanation.causes import Help, MarkedField, NodesUnfit
-from dralab.explanation.names import joined, listed
+from dralab.explanation.names import joined, listed, shortened
 from dralab.explanation.patches import escaped
 from dralab.explanation.words import reason_text
-from dralab.objects.metadata import labels_of, spec_of
+from dralab.objects.metadata import key_of, labels_of, spec_of
 from dralab.objects.nodes import HOSTNAME, is_unschedulable
 from dralab.objects.pods import containers_of
 from dralab.objects.requests import amount_of, base_units, requested
@@ -327,6 +328,50 @@ def fits_without(model: ClusterModel, asked: PodQuestion, broken: BrokenRule) ->
         for uid in gone:
             model.take_away(uid)
         return isinstance(model.decide(asked.pod), PodPlacement)
+
+
+def confirmed(model: ClusterModel, asked: PodQuestion, helps: Iterable[Help]) -> tuple[Help, ...]:
+    """Return helps as far as the scheduler then places the pod, in the whole state.
+
+    Whose end is awaited is tried. Where nobody's end is enough, a further node of the kind is not
+    either: something else than its devices is missing.
+    """
+    tried = [_ending(model, asked, each) for each in helps]
+    enough = all(each is not None for each in tried)
+    return tuple(each for each in tried if each is not None and (enough or each.kind != "add"))
+
+
+def _ending(model: ClusterModel, asked: PodQuestion, found: Help) -> Help | None:
+    """Return a help with those whose end is enough; None where nobody's is."""
+    if found.kind != "wait" or not found.now:
+        return found
+    if found.note != "any":
+        return found if _fits_after(model, asked, found.who) else None
+    who = tuple(name for name in found.who if _fits_after(model, asked, [name]))
+    number = found.number - len(found.who) + len(who)
+    return replace(found, who=who, number=number) if who else None
+
+
+def _fits_after(model: ClusterModel, asked: PodQuestion, who: Sequence[str]) -> bool:
+    """Return whether a pod fits once others have ended: pods, or those that use a claim."""
+    uids = {
+        uid
+        for uid, each in model.running.items()
+        if not {f"pod {each.pod.key}", *_claims(each)}.isdisjoint(who)
+    }
+    if not uids:
+        return True  # nobody uses the claim: its end cannot be tried
+    with model.tentatively():
+        for uid in sorted(uids):
+            model.take_away(uid)
+        return isinstance(model.decide(asked.pod, asked.only), PodPlacement)
+
+
+def _claims(placed: PodPlacement) -> Iterator[str]:
+    """Yield the names of a pod's claims, as helps name them."""
+    for plan in placed.plans:
+        if plan.claim["metadata"].get("name"):
+            yield from (str(key_of(plan.claim)), shortened(str(key_of(plan.claim))))
 
 
 def takes_another(model: ClusterModel, asked: PodQuestion, like: str) -> bool:

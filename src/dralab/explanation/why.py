@@ -35,6 +35,7 @@ from dralab.explanation.text import EVENT_BYTES, Names, ObjectFields, Spots, bri
 from dralab.explanation.unfit import (
     OF_NODES,
     Unfit,
+    confirmed,
     nearest,
     node_helps,
     nodes_unfit,
@@ -157,7 +158,7 @@ def why(
     # A new node has not the devices that the pod holds already, and the pod must select it.
     kept = tuple(
         each
-        for each in diagnosis.helps
+        for each in confirmed(cluster.model, asked, diagnosis.helps)
         if each.kind != "add"
         or not (
             pending.allocated or (each.note and not takes_another(cluster.model, asked, each.note))

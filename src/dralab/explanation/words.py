@@ -104,6 +104,8 @@ def _several(cause: NotTogether | Competing | Together | NoAlternative) -> str:
         case NotTogether():
             return f"no {one(cause.asked)} meets all of its {len(cause.met)} conditions"
         case Competing(code="DRA037"):
+            if not cause.asked[0].count:
+                return f"the devices of a node exclude each other: they share {cause.counter}"
             return f"the parts it asks for do not fit on one device together ({cause.counter})"
         case Competing():
             names = joined([each.request for each in cause.asked])
