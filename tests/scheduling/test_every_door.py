@@ -18,7 +18,6 @@ NOT_YET = {
     # Nothing is told of pods that ask for no devices.
     ("allocate", "told"),
     # A model of its own decides.
-    ("schedule on a server", "fits"),
     ("schedule on a server", "devices"),
     # No code is told of a pod that waits.
     ("allocate", "code"),
