@@ -14,6 +14,7 @@ from dralab.controllers import registry
 from dralab.controllers.classic_claims import ClassicClaims
 from dralab.controllers.device_claims import DeviceClaims
 from dralab.controllers.evolution_claims import EvolutionClaims
+from dralab.controllers.evolution_pods import EvolutionPods
 from dralab.controllers.load_balancers import LoadBalancers
 from dralab.controllers.volume_folders import VolumeFolders
 from dralab.runtime.manager import Manager
@@ -30,7 +31,7 @@ SEEDS = range(FIRST, FIRST + int(os.environ.get("DST_SEEDS", "100")))
 # Controllers that a cluster has only if asked for, by the program that is named after them.
 ON_DEMAND = {LoadBalancers: "service-controller", VolumeFolders: "dralab-volumes"}
 # Trials serve today's device API alone.
-OF_OLDER_APIS = {ClassicClaims, DeviceClaims, EvolutionClaims}
+OF_OLDER_APIS = {ClassicClaims, DeviceClaims, EvolutionClaims, EvolutionPods}
 
 
 @cache
