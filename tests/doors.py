@@ -5,6 +5,7 @@ not tell is None.
 """
 
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,17 +21,21 @@ from dralab.cluster import Cluster
 from dralab.components.simulated import SimulatedCluster
 from dralab.kernel.clock import ManualClock
 from dralab.objects.claims import allocation_of, claim_names, results_of
+from dralab.objects.extended_resources import classes_by_resource
 from dralab.objects.metadata import annotations_of
+from dralab.objects.requests import pod_requests
 from dralab.objects.volumes import SELECTED_NODE
 from dralab.objects.volumes import claims_of as volume_claims_of
 from dralab.scheduling.cycle import PodPlacement
 from dralab.scheduling.model import ClusterModel
 from dralab.values.json_types import JsonDict
+from dralab.values.labels import nodes_named_by
 from dralab.web.desk import Desk
 from dralab.web.sources import FixedSource
 from ourverdicts import is_tried
 
 NAMESPACE = "default"
+CODE = re.compile(r"\bDRA\d{3}\b")
 # A change that makes no difference.
 NOTHING = {
     "apiVersion": "v1",
@@ -93,23 +98,26 @@ def allocate(place: Path, objects: Sequence[JsonDict], name: str) -> DoorAnswer:
     if code == 2 or not own:
         return UNKNOWN
     if own[0][3] == "-":
-        return DoorAnswer("", (), fits=False)
+        told = next(
+            line for line in out.splitlines() if line.startswith(f"pod {NAMESPACE}/{name}:")
+        )
+        return DoorAnswer("", (), _code_in(told), fits=False)
     given = tuple(sorted(f"{row[6]}/{row[5]}" for row in own if row[5] not in {"-", "(allocated)"}))
     return DoorAnswer(own[0][3], given or None, fits=True)
 
 
 def schedule(place: Path, objects: Sequence[JsonDict], name: str) -> DoorAnswer:
     words = ("schedule", "--api", "v1", "-f", _file(place, objects), "-o", "json", name)
-    code, out = _run(*words)
-    return UNKNOWN if code == 2 else _scheduled(json.loads(out)["items"], name)
+    code, out, told = _run_with_errors(*words)
+    return UNKNOWN if code == 2 else _scheduled(json.loads(out)["items"], name, told)
 
 
 def schedule_on_server(place: Path, objects: Sequence[JsonDict], name: str) -> DoorAnswer:
     """`dralab schedule --kubeconfig` writes to a server: what it wrote is read from there."""
     with stored(place, objects) as cluster:
         words = ("schedule", "--api", "v1", "--kubeconfig", str(cluster.kubeconfig), name)
-        code, _ = _run(*words)
-        return UNKNOWN if code == 2 else _written(cluster.server.store, name)
+        code, out = _run(*words)
+        return UNKNOWN if code == 2 else _written(cluster.server.store, name, out)
 
 
 def what_if(place: Path, objects: Sequence[JsonDict], name: str) -> DoorAnswer:
@@ -147,7 +155,12 @@ def live_scheduler(_: Path, objects: Sequence[JsonDict], name: str) -> DoorAnswe
             if cluster.server.store.get(key) is None:
                 cluster.server.store.create(key, item)
     cluster.wait(5)
-    return _written(cluster.server.store, name)
+    pod = cluster.server.store.get(Key("pods", NAMESPACE, name)).value
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    told = next(
+        (each.get("message", "") for each in conditions if each["type"] == "PodScheduled"), ""
+    )
+    return _written(cluster.server.store, name, told)
 
 
 DOORS: dict[str, Door] = {
@@ -210,12 +223,23 @@ def _file(place: Path, objects: Sequence[JsonDict]) -> str:
     return str(path)
 
 
+def _code_in(told: str) -> str | None:
+    """The code that a text for people ends its cause with."""
+    found = CODE.search(told)
+    return found[0] if found else None
+
+
 def _run(*words: str) -> tuple[int, str]:
+    code, out, _ = _run_with_errors(*words)
+    return code, out
+
+
+def _run_with_errors(*words: str) -> tuple[int, str, str]:
     result = CliRunner().invoke(main, list(words))
     assert result.exit_code in {0, 1, 2}, (words, result.output, result.exception)
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
-    return result.exit_code, result.stdout
+    return result.exit_code, result.stdout, result.stderr
 
 
 def _explained(told: JsonDict) -> DoorAnswer:
@@ -224,18 +248,18 @@ def _explained(told: JsonDict) -> DoorAnswer:
     return DoorAnswer("", (), told["code"], fits=False)
 
 
-def _scheduled(items: Sequence[JsonDict], name: str) -> DoorAnswer:
+def _scheduled(items: Sequence[JsonDict], name: str, told: str) -> DoorAnswer:
     pod = next(i for i in items if i["kind"] == "Pod" and i["metadata"]["name"] == name)
     node = pod["spec"].get("nodeName") or ""
     given = [each for item in items if item["kind"] == "ResourceClaim" for each in _given(item)]
-    return DoorAnswer(node, tuple(sorted(given)) if node else (), fits=bool(node))
+    return DoorAnswer(node, tuple(sorted(given)) if node else (), _code_in(told), bool(node))
 
 
-def _written(store, name: str) -> DoorAnswer:
+def _written(store, name: str, told: str) -> DoorAnswer:
     stored = store.get(Key("pods", NAMESPACE, name))
     pod = stored.value
     status = pod.get("status") or {}
-    node = pod["spec"].get("nodeName") or _selected(store, pod)
+    node = pod["spec"].get("nodeName") or _selected(store, pod) or _attached(store, pod)
     extended = (status.get("extendedResourceClaimStatus") or {}).get("resourceClaimName")
     names = dict.fromkeys(each for each in (*claim_names(pod), extended) if each)
     claims = [
@@ -244,7 +268,7 @@ def _written(store, name: str) -> DoorAnswer:
         if (item := store.get(Key("resource.k8s.io/resourceclaims", NAMESPACE, each))) is not None
     ]
     given = [each for item in claims for each in _given(item)]
-    return DoorAnswer(node, tuple(sorted(given)) if node else (), fits=bool(node))
+    return DoorAnswer(node, tuple(sorted(given)) if node else (), _code_in(told), bool(node))
 
 
 def _selected(store, pod: JsonDict) -> str:
@@ -256,8 +280,27 @@ def _selected(store, pod: JsonDict) -> str:
     return ""
 
 
+def _attached(store, pod: JsonDict) -> str:
+    """The node for which devices are being made ready: the pod is bound once they are."""
+    for name in claim_names(pod):
+        found = store.get(Key("resource.k8s.io/resourceclaims", NAMESPACE, name))
+        allocation = None if found is None else allocation_of(found.value)
+        if any(each.get("bindingConditions") for each in results_of(allocation)):
+            terms = ((allocation or {}).get("nodeSelector") or {}).get("nodeSelectorTerms") or [{}]
+            return next(iter(nodes_named_by(terms[0]) or ()), "")
+    return ""
+
+
 def _given(claim: JsonDict) -> list[str]:
     return [f"{each['pool']}/{each['device']}" for each in results_of(allocation_of(claim))]
+
+
+def _wants_devices(objects: Sequence[JsonDict], pod: JsonDict) -> bool:
+    """Whether a pod has claims, or asks for resources that a class provides."""
+    classes = [item for item in objects if item["kind"] == "DeviceClass"]
+    return bool(claim_names(pod)) or not classes_by_resource(classes).keys().isdisjoint(
+        pod_requests(pod["spec"])
+    )
 
 
 def differences(place: Path, objects: Sequence[JsonDict], name: str) -> dict[tuple[str, str], str]:
@@ -270,8 +313,9 @@ def differences(place: Path, objects: Sequence[JsonDict], name: str) -> dict[tup
     code = told["explain"].code
     found: dict[tuple[str, str], str] = {}
     for door, answer in told.items():
-        if not answer.known:
+        if not answer.known and (door != "allocate" or _wants_devices(objects, own)):
             found[door, "told"] = "nothing is told of the pod"
+        if not answer.known:
             continue
         if answer.fits != expected.fits:
             aspect = "fits" if is_tried(own) else "fits, although nobody schedules it"
@@ -281,6 +325,7 @@ def differences(place: Path, objects: Sequence[JsonDict], name: str) -> dict[tup
             one, other = getattr(answer, aspect), getattr(expected, aspect)
             if one not in {None, other}:
                 found[door, aspect] = f"{one}, the model: {other}"
-        if not expected.fits and (not answer.code or code not in {None, answer.code}):
+        says = is_tried(own) or door != "live scheduler"  # which leaves such a pod alone
+        if says and not expected.fits and (not answer.code or code not in {None, answer.code}):
             found[door, "code"] = f"{answer.code}, explain: {code}"
     return found

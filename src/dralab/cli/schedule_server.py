@@ -7,7 +7,7 @@ import click
 from dralab.api.status import ApiError
 from dralab.cli._terminal import echo
 from dralab.cli.errors import UnusableInput
-from dralab.objects.claims import pod_claims
+from dralab.objects.claims import extended_claim, pod_claims
 from dralab.objects.metadata import annotations_of, status_of
 from dralab.prototypes.findings import NormalizedDocument, identity
 from dralab.prototypes.placement import Generation, PlacedPod
@@ -113,7 +113,7 @@ class Server:
         self.client.patch(self.resources["Pod"], metadata["name"], patch, namespace)
 
     def _name_claims(self, placed: PlacedPod, namespace: str) -> None:
-        """Record in a v1 pod's status which claims were created for its spec."""
+        """Record in a v1 pod's status which claims were created for it."""
         if self.generation.name != "v1":
             return
         made = {
@@ -124,7 +124,10 @@ class Server:
             for item in pod_claims(placed.pod)
             if item.entry in made
         ]
-        if statuses:
-            patch: JsonDict = {"status": {"resourceClaimStatuses": statuses}}
+        status: JsonDict = {"resourceClaimStatuses": statuses} if statuses else {}
+        if extended := extended_claim(placed.pod):
+            status["extendedResourceClaimStatus"] = extended
+        if status:
+            patch: JsonDict = {"status": status}
             name = placed.pod["metadata"]["name"]
             self.client.patch(PODS, name, patch, namespace, type="strategic", subresource="status")

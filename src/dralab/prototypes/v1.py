@@ -11,6 +11,8 @@ from dralab.allocation.cel_compiler import compiled
 from dralab.allocation.problem import Node, Problem
 from dralab.api.resource.files import ResourceCheck
 from dralab.objects.claims import allocation_of, pod_claims, results_of, uses_of
+from dralab.objects.extended_resources import SYNTHETIC
+from dralab.objects.metadata import annotations_of, status_of
 from dralab.prototypes.findings import NormalizedDocument, copied, invalid
 from dralab.prototypes.placement import (
     PlacedDevice,
@@ -89,6 +91,11 @@ class V1Cluster:
             _own(claim, pod)
         bound = copied(pod)
         bound["spec"]["nodeName"] = decision.node
+        mappings = [mapping for plan in decision.plans for mapping in plan.mappings]
+        for claim in claims:
+            if mappings and SYNTHETIC in annotations_of(claim):
+                told = {"resourceClaimName": claim["metadata"]["name"], "requestMappings": mappings}
+                bound["status"] = {**status_of(bound), "extendedResourceClaimStatus": told}
         return PlacedPod(
             pod=bound,
             node=decision.node,
@@ -138,14 +145,20 @@ def _devices(claims: Iterable[JsonDict]) -> Iterable[PlacedDevice]:
 
 
 def _own(claim: JsonDict, pod: JsonDict) -> None:
-    """Set the owner of a claim made from a template, as the resource claim controller does."""
+    """Set the owner of a claim that is made for a pod.
+
+    The resource claim controller makes those of templates, the scheduler that of extended
+    resources.
+    """
     metadata = claim["metadata"] = copied(claim["metadata"])
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": pod["metadata"]["name"]}
+    owner |= {"uid": pod["metadata"].get("uid", ""), "controller": True}
+    if SYNTHETIC in annotations_of(claim):
+        metadata.setdefault("ownerReferences", [owner])
     for item in pod_claims(pod):
         made = f"{pod['metadata']['name']}-{item.entry}"
         if item.template and metadata["name"] == made:
             metadata.setdefault("annotations", {})[ENTRY] = item.entry
-            owner = {"apiVersion": "v1", "kind": "Pod", "name": pod["metadata"]["name"]}
-            owner |= {"uid": pod["metadata"].get("uid", ""), "controller": True}
             metadata.setdefault("ownerReferences", [owner])
 
 
