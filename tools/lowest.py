@@ -5,6 +5,7 @@
 `make lowest` installs these, and runs the tests that use them.
 """
 
+import argparse
 import re
 import sys
 import tomllib
@@ -28,9 +29,12 @@ def lowest(requirement: str) -> str:
 
 def main() -> None:
     """Print them."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("extra", nargs="*", help="an extra of dralab, such as grpc")
+    extras = parser.parse_args().extra
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     wanted = list(project["dependencies"])
-    for extra in sys.argv[1:]:
+    for extra in extras:
         wanted += project["optional-dependencies"][extra]
     print("\n".join(dict.fromkeys(map(lowest, wanted))))
 
