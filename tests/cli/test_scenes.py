@@ -56,7 +56,7 @@ def violations(value, schema, path="$"):
 
 
 # Of older generations, a claim that no pod uses, and a pod that past the scheduler has its node.
-NOT_OF_A_MODEL = {"evolution", "k8srm", "k8srm-total", "claim-alone", "pinned"}
+NOT_OF_A_MODEL = {"evolution", "k8srm", "k8srm-class", "k8srm-total", "claim-alone", "pinned"}
 
 
 def arguments_of(name):

@@ -133,11 +133,11 @@ class Classes:
         self.everything = (
             {ANY_CLASS: core.DeviceClass(name=ANY_CLASS)}
             | {
-                name: core.DeviceClass(name=name, selectors=(self.condition(self.leaves(each)),))
+                name: core.DeviceClass(name=name, selectors=self.selectors(self.leaves(each)))
                 for name, each in self.by_name.items()
             }
             | {
-                name: core.DeviceClass(name=name, selectors=(self.condition(leaves),))
+                name: core.DeviceClass(name=name, selectors=self.selectors(leaves))
                 for name, leaves in self._types().items()
             }
         )
@@ -208,6 +208,19 @@ class Classes:
     def _types(self) -> dict[str, list[K8srmClass]]:
         types = {each.device_type for each in self.by_name.values() if each.device_type}
         return {TYPE.format(name): self.of_type(name) for name in sorted(types)}
+
+    def selectors(self, classes: Iterable[K8srmClass]) -> tuple[core.DeviceSelector, ...]:
+        """Return what some leaf classes ask of a device.
+
+        The expression of a class that is alone is a selector of its own: it can be explained.
+        """
+        leaves = list(classes)
+        if len(leaves) != 1 or not leaves[0].constraints:
+            return (self.condition(leaves),)
+        [only] = leaves
+        expression = self.expressions.get(only.constraints)
+        own = ConstraintReader(only.constraints, expression.reads, expression)
+        return (self.condition([replace(only, constraints="")]), own)
 
     def condition(self, classes: Iterable[K8srmClass]) -> ClassCondition:
         """Return the selector of some leaf classes."""
