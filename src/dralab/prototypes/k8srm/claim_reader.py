@@ -50,10 +50,15 @@ class AskedClaim:
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """What one class without a selector accepts; `drivers` None: any driver."""
+    """What one class without a selector accepts; `drivers` None: any driver.
+
+    `device_type` is the one that it names, `types` are those that some driver handles.
+    """
 
     drivers: frozenset[str] | None
     constraints: K8srmExpression | None
+    device_type: str = ""
+    types: tuple[str, ...] = ()
 
     def accepts(self, device: core.Device) -> bool:
         """Return whether a device is of the class."""
@@ -64,8 +69,11 @@ class Leaf:
     def __str__(self) -> str:
         """Return what a device must have, in words."""
         asked = []
-        if self.drivers is not None:
-            asked.append(f"driver {' or '.join(sorted(self.drivers)) or 'none'}")
+        if self.drivers:
+            asked.append(f"driver {' or '.join(sorted(self.drivers))}")
+        elif self.drivers is not None:
+            known = f" (there are drivers for {', '.join(self.types)})" if self.types else ""
+            asked.append(f'a driver for device type "{self.device_type}"{known}')
         if self.constraints is not None:
             asked.append(self.constraints.text)
         return " and ".join(asked) or "any device"
@@ -224,10 +232,13 @@ class Classes:
 
     def condition(self, classes: Iterable[K8srmClass]) -> ClassCondition:
         """Return the selector of some leaf classes."""
+        types = tuple(sorted({kind for kinds in self.drivers.values() for kind in kinds}))
         leaves = tuple(
             Leaf(
                 self.drivers_of(each),
                 self.expressions.get(each.constraints) if each.constraints else None,
+                each.device_type,
+                types,
             )
             for each in classes
         )
