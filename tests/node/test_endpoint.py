@@ -186,6 +186,8 @@ def test_what_a_command_says_while_its_client_leaves_loses_no_input(lab):
         for number in range(500):
             session.send(b"\0%d\n" % number)
         session.send((1000).to_bytes(2, "big"), Opcode.CLOSE)
+        # Whoever closes a connection with bytes unread resets it, and TCP drops what is on its way.
+        session.all()
 
     def heard():
         with lab.open("loud/exec?command=cat&command=heard&stdout=true") as session:

@@ -6,6 +6,7 @@ buffer for a slow client (when it is full, the node waits).
 
 import asyncio
 import base64
+import contextlib
 import os
 import ssl
 from collections.abc import Callable
@@ -27,6 +28,7 @@ from dralab.apiserver.http.messages import LARGEST_MESSAGE, ByteStream, Upgrade
 
 CONNECT_TIME: Final = 5.0  # seconds
 HEAD_TIME: Final = 30.0  # seconds until the node has begun to answer
+LEAVING: Final = 30.0  # seconds that a node has to read what a client sent before it left
 HEAD: Final = 64 * 1024  # bytes of status line and headers
 REFUSAL: Final = 64 * 1024  # bytes of a refusal's body
 PIECE: Final = 64 * 1024
@@ -131,6 +133,7 @@ class _Link:
         self._writer = writer
         self._room = asyncio.Event()
         self._copying: asyncio.Task[None] | None = None
+        self._leaving: asyncio.Task[None] | None = None
         self._websocket = Connection(ConnectionType.CLIENT)
 
     async def send_request(self, target: str, protocols: str) -> tuple[int, dict[str, str]]:
@@ -183,7 +186,7 @@ class _Link:
 
     def upgraded(self, protocol: str) -> Upgrade:
         """Return the WebSocket, with what comes out of it."""
-        feed = Feed(on_close=self.close, on_room=self._room.set)
+        feed = Feed(on_close=self._leave, on_room=self._room.set)
         self._copying = asyncio.create_task(self._messages(feed))
         return Upgrade(
             source=feed, receive=self._send, protocol=protocol, text="base64." in protocol
@@ -195,6 +198,29 @@ class _Link:
             self._copying.cancel()
         self._writer.close()
         self._closed()
+
+    def _leave(self) -> None:
+        """Tell the node that the client is gone, and close once it has read all input.
+
+        Closed with bytes of the node unread, TCP would reset the connection, and drop what is on
+        its way to the node.
+        """
+        if self._leaving is not None:
+            return
+        if self._copying is None or self._copying.done():
+            self.close()
+            return
+        self._copying.cancel()
+        self._leaving = asyncio.get_running_loop().create_task(self._read_out(self._copying))
+
+    async def _read_out(self, copying: "asyncio.Task[None]") -> None:
+        await asyncio.wait([copying])  # it reads the same stream
+        with contextlib.suppress(OSError, ProtocolError, TimeoutError):
+            async with asyncio.timeout(LEAVING):
+                self._write(CloseConnection(code=CloseReason.NORMAL_CLOSURE))
+                while await self._reader.read(PIECE):
+                    pass
+        self.close()
 
     async def _send(self, message: bytes) -> None:
         try:
@@ -253,7 +279,8 @@ class _Link:
         except (OSError, ProtocolError, ValueError) as error:
             feed.abort(str(error))
         finally:
-            self._writer.close()
+            if self._leaving is None:
+                self._writer.close()
 
 
 def _extend(message: bytearray, event: BytesMessage | TextMessage) -> None:
