@@ -4,6 +4,7 @@ import json
 import re
 from pathlib import Path
 
+import orjson
 import pytest
 
 from dralab.api.kinds import Kinds
@@ -18,6 +19,10 @@ MINUTE = 60 * SECOND
 HOUR = 60 * MINUTE
 DAY = 24 * HOUR
 YEAR = 365 * DAY
+
+
+def cells(printer, obj, now=NOW):
+    return printer.row(obj, include="None", version="v1").at(now)["cells"]
 
 
 def recorded(name):
@@ -45,8 +50,7 @@ def test_objects_of_any_year_have_an_age_and_hide_no_others(made, shown):
         {"metadata": {"name": "odd", "creationTimestamp": made}, "spec": {}, "status": {}},
         {"metadata": {"name": "new", "creationTimestamp": CREATED}, "spec": {}, "status": {}},
     ]
-    rows = table(printer_for("", "pods"), pods, now=NOW, metadata={})["rows"]
-    ages = [row["cells"][4] for row in rows]
+    ages = [cells(printer_for("", "pods"), pod)[4] for pod in pods]
     assert ages == [shown, "0s"]
 
 
@@ -59,7 +63,7 @@ def test_the_row_of_a_pod_says_what_its_containers_do(number):
         pod["metadata"]["deletionTimestamp"] = CREATED
         pod["spec"] = {"nodeName": "n1", "containers": [{}]}
         pod["status"] = {"phase": "Running"}
-    found = list(printer_for("", "pods").cells(pod, NOW))
+    found = cells(printer_for("", "pods"), pod)
     assert [without_ages(cell) for cell in found] == [without_ages(cell) for cell in row["cells"]]
 
 
@@ -79,7 +83,7 @@ def test_every_row_is_as_a_real_server_made_it():
         obj["metadata"]["creationTimestamp"] = CREATED
         obj["metadata"]["name"] = row["cells"][-1 if obj["kind"] == "Event" else 0]
         printer = printer_for(group, plural)
-        found = [comparable(cell) for cell in printer.cells(obj, NOW)]
+        found = [comparable(cell) for cell in cells(printer, obj)]
         assert found == [comparable(cell) for cell in row["cells"]], row["case"]
         assert [column.name for column in printer.columns] == row["columns"]
         count += 1
@@ -101,7 +105,7 @@ def test_every_kind_makes_a_row_of_an_empty_object():
     for kind in kinds:
         obj = {"metadata": {"name": "x", "creationTimestamp": CREATED}}
         printer = printer_for(kind.group, kind.plural)
-        assert len(printer.cells(obj, NOW)) == len(printer.columns), kind
+        assert len(cells(printer, obj)) == len(printer.columns), kind
 
 
 @pytest.mark.parametrize(
@@ -174,13 +178,13 @@ FOO = {
 )
 def test_columns_of_custom_resources_follow_their_paths(path, type_, cell):
     printer = custom_printer([{"name": "C", "type": type_, "jsonPath": path}])
-    assert printer.cells(FOO, NOW) == ["a", cell]
+    assert cells(printer, FOO) == ["a", cell]
 
 
 def test_a_custom_resource_without_columns_shows_its_age():
     printer = custom_printer(None)
     assert [column.name for column in printer.columns] == ["Name", "Age"]
-    assert printer.cells(FOO, NOW) == ["a", "0s"]
+    assert cells(printer, FOO) == ["a", "0s"]
 
 
 @pytest.mark.parametrize(
@@ -199,7 +203,18 @@ def test_a_custom_resource_without_columns_shows_its_age():
     ],
 )
 def test_a_row_brings_as_much_of_its_object_as_was_asked_for(include, shown):
-    found = table(custom_printer(None), [FOO], now=NOW, metadata={}, include=include)
+    printer = custom_printer(None)
+    rows = [printer.row(FOO, include=include, version="v1")]
+    found = json.loads(orjson.dumps(table(printer, rows, now=NOW, metadata={})))
     assert found["rows"][0]["object"] == shown
-    later = table(custom_printer(None), [FOO], now=NOW, metadata={}, with_columns=False)
+    later = table(printer, rows, now=NOW, metadata={}, with_columns=False)
     assert later["columnDefinitions"] is None
+
+
+def test_a_row_is_made_once_and_its_ages_go_on():
+    pod = {"metadata": {"name": "p", "creationTimestamp": CREATED}, "spec": {}}
+    ended = {"terminated": {"finishedAt": CREATED}}
+    pod["status"] = {"containerStatuses": [{"restartCount": 3, "lastState": ended}]}
+    row = printer_for("", "pods").row(pod, include="None", version="v1")
+    shown = [row.at(NOW + later)["cells"][3:5] for later in (0, 5 * MINUTE, 3 * DAY)]
+    assert shown == [["3 (0s ago)", "0s"], ["3 (5m ago)", "5m"], ["3 (3d ago)", "3d"]]

@@ -11,11 +11,15 @@ from dralab.apiserver.http.encoding import INITIAL_END, list_metadata
 from dralab.apiserver.resources.reading import ListPage
 from dralab.apiserver.resources.rules import Rules
 from dralab.apiserver.storage import Stored
-from dralab.apiserver.tables import Printer, custom_printer, printer_for, table
+from dralab.apiserver.tables import Printer, TableRow, custom_printer, printer_for, table
 from dralab.apiserver.watching.interfaces import EventType
 from dralab.kernel.clock import Clock
 
 INCLUDES: Final = ("", "Metadata", "Object", "None")
+# Rows of the process that are kept, so that a list shown again is not made again.
+ROWS: Final = 16_384
+LONGEST: Final = 8 * 1024  # bytes of an object whose row is kept
+_rows: dict[tuple[Stored, str, str, str], TableRow] = {}
 
 
 class TableEncoder:
@@ -76,20 +80,34 @@ class TableEncoder:
         *,
         with_columns: bool = True,
     ) -> dict[str, Any]:
-        hub = self.rules.is_hub(self.kind)
-        values = [
-            stored.value if hub else self.rules.from_hub(self.kind, stored.value)
-            for stored in items
-        ]
         return table(
             self.printer,
-            values,
+            map(self._row, items),
             now=self.clock.now(),
             metadata=metadata,
             version=self.version,
-            include=self.include,
             with_columns=with_columns,
         )
+
+    def _row(self, stored: Stored) -> TableRow:
+        # A custom kind's columns may change while its objects do not; whole objects are kept once.
+        if self.kind.custom is not None or self.include == "Object":
+            return self._made(stored)
+        key = (stored, self.kind.version, self.version, self.include)
+        row = _rows.get(key)
+        if row is None:
+            if len(_rows) >= ROWS:
+                _rows.clear()  # simpler than to find the oldest, and right in any thread
+            row = self._made(stored)
+            if len(stored.encoded) <= LONGEST:
+                _rows[key] = row
+        return row
+
+    def _made(self, stored: Stored) -> TableRow:
+        value = stored.value
+        if not self.rules.is_hub(self.kind):
+            value = self.rules.from_hub(self.kind, value)
+        return self.printer.row(value, include=self.include, version=self.version)
 
 
 def printer_of(kind: Kind) -> Printer:

@@ -4,13 +4,13 @@ One printer per kind, as data and small functions of an object and the time. Whi
 table shows, and in which form a client takes it, is left to the server's edge.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from dralab.apiserver.tables import cluster, network, workloads
 from dralab.apiserver.tables.custom import custom_printer
 from dralab.apiserver.tables.pods import PODS
-from dralab.apiserver.tables.printers import Column, Printer
+from dralab.apiserver.tables.printers import Column, Printer, TableRow
 
 PRINTERS: Final[Mapping[tuple[str, str], Printer]] = {
     ("", "pods"): PODS,
@@ -27,43 +27,24 @@ def printer_for(group: str, plural: str) -> Printer:
 
 def table(
     printer: Printer,
-    objects: Sequence[Mapping[str, Any]],
+    rows: Iterable[TableRow],
     *,
     now: int,
     metadata: Mapping[str, Any],
     version: str = "v1",
-    include: str = "Metadata",
     with_columns: bool = True,
 ) -> dict[str, Any]:
-    """Return a Table of objects.
+    """Return a Table of rows as of `now`.
 
-    `include` says what comes with each row: None, Metadata or Object. A watch names its columns
-    only once: `with_columns`. `version` is that of meta.k8s.io.
+    A watch names its columns only once: `with_columns`. `version` is that of meta.k8s.io.
     """
     return {
         "kind": "Table",
         "apiVersion": f"meta.k8s.io/{version}",
         "metadata": dict(metadata),
         "columnDefinitions": printer.definitions() if with_columns else None,
-        "rows": [
-            {"cells": list(printer.cells(obj, now)), "object": _included(obj, include, version)}
-            for obj in objects
-        ],
+        "rows": [row.at(now) for row in rows],
     }
 
 
-def _included(obj: Mapping[str, Any], include: str, version: str) -> Mapping[str, Any] | None:
-    match include:
-        case "None":
-            return None
-        case "Object":
-            return obj
-        case _:
-            return {
-                "kind": "PartialObjectMetadata",
-                "apiVersion": f"meta.k8s.io/{version}",
-                "metadata": obj["metadata"],
-            }
-
-
-__all__ = ["PRINTERS", "Column", "Printer", "custom_printer", "printer_for", "table"]
+__all__ = ["PRINTERS", "Column", "Printer", "TableRow", "custom_printer", "printer_for", "table"]

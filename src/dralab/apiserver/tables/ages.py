@@ -4,6 +4,7 @@ Source: k8s.io/apimachinery `util/duration`, k8s.io/kubernetes `pkg/printers`.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from dralab.kernel.clock import SECOND, from_rfc3339
@@ -49,19 +50,32 @@ def _two(large: int, unit: str, small: int, below: str) -> str:
     return f"{large}{unit}{small}{below}" if small else f"{large}{unit}"
 
 
-def since(time: Any, now: int) -> str:
-    """Return how long ago an RFC 3339 time is."""
+@dataclass(frozen=True, slots=True)
+class Elapsed:
+    """A cell that tells how long ago `when` is, in nanoseconds, between two texts."""
+
+    when: int
+    before: str = ""
+    after: str = ""
+
+    def at(self, now: int) -> str:
+        """Return what the cell shows at a time."""
+        return f"{self.before}{human(now - self.when)}{self.after}"
+
+
+def since(time: Any, before: str = "", after: str = "") -> Elapsed | str:
+    """Return the cell of an RFC 3339 time."""
     if not isinstance(time, str) or not time:
-        return UNKNOWN
+        return f"{before}{UNKNOWN}{after}"
     try:
-        return human(now - from_rfc3339(time))
+        return Elapsed(from_rfc3339(time), before, after)
     except ValueError:
-        return UNKNOWN
+        return f"{before}{UNKNOWN}{after}"
 
 
-def age(obj: Mapping[str, Any], now: int) -> str:
+def age(obj: Mapping[str, Any]) -> Elapsed | str:
     """Return how old an object is."""
-    return since(obj["metadata"].get("creationTimestamp"), now)
+    return since(obj["metadata"].get("creationTimestamp"))
 
 
 def joined(items: Sequence[Any], *, most: int | None = None, empty: str = "", by: str = ",") -> str:

@@ -14,25 +14,24 @@ from dralab.values.json_types import JsonObject
 ROLE = "node-role.kubernetes.io/"
 
 
-def named(obj: JsonObject, now: int) -> Sequence[Any]:
+def named(obj: JsonObject) -> Sequence[Any]:
     """Return the cells of a kind with nothing to show but its age."""
-    return [name_of(obj), age(obj, now)]
+    return [name_of(obj), age(obj)]
 
 
-def dated(obj: JsonObject, now: int) -> Sequence[Any]:
+def dated(obj: JsonObject) -> Sequence[Any]:
     """Return the cells of a kind without a printer of its own."""
-    del now
     return [name_of(obj), obj["metadata"].get("creationTimestamp")]
 
 
 def _with_age(*parts: Callable[[JsonObject], Any]) -> Cells:
     """Return cells: the name, some parts of the object, and its age."""
 
-    def cells(obj: JsonObject, now: int) -> Sequence[Any]:
+    def cells(obj: JsonObject) -> Sequence[Any]:
         return [
             name_of(obj),
             *(part(obj) for part in parts),
-            age(obj, now),
+            age(obj),
         ]
 
     return cells
@@ -57,7 +56,7 @@ def _top(name: str, absent: Any = "") -> Callable[[JsonObject], Any]:
 # --- Nodes and storage ------------------------------------------------------------------------
 
 
-def _node(obj: JsonObject, now: int) -> Sequence[Any]:
+def _node(obj: JsonObject) -> Sequence[Any]:
     status = status_of(obj)
     info = status.get("nodeInfo") or {}
     addresses = status.get("addresses") or ()
@@ -69,7 +68,7 @@ def _node(obj: JsonObject, now: int) -> Sequence[Any]:
         name_of(obj),
         _node_word(obj),
         joined(sorted(_roles(obj)), empty=NONE),
-        age(obj, now),
+        age(obj),
         info.get("kubeletVersion", ""),
         address("InternalIP"),
         address("ExternalIP"),
@@ -115,7 +114,7 @@ def _phase(obj: JsonObject) -> str:
     return str(status_of(obj).get("phase", ""))
 
 
-def _claim(obj: JsonObject, now: int) -> Sequence[Any]:
+def _claim(obj: JsonObject) -> Sequence[Any]:
     spec, status = spec_of(obj), status_of(obj)
     bound = bool(spec.get("volumeName"))
     return [
@@ -126,12 +125,12 @@ def _claim(obj: JsonObject, now: int) -> Sequence[Any]:
         _modes(status.get("accessModes")) if bound else "",
         spec.get("storageClassName") or "",
         spec.get("volumeAttributesClassName") or UNSET,
-        age(obj, now),
+        age(obj),
         spec.get("volumeMode") or UNSET,
     ]
 
 
-def _volume(obj: JsonObject, now: int) -> Sequence[Any]:
+def _volume(obj: JsonObject) -> Sequence[Any]:
     spec, status = spec_of(obj), status_of(obj)
     claim = spec.get("claimRef")
     return [
@@ -144,7 +143,7 @@ def _volume(obj: JsonObject, now: int) -> Sequence[Any]:
         spec.get("storageClassName") or "",
         spec.get("volumeAttributesClassName") or UNSET,
         status.get("reason", ""),
-        age(obj, now),
+        age(obj),
         spec.get("volumeMode") or UNSET,
     ]
 
@@ -156,18 +155,18 @@ def _storage_class_name(obj: JsonObject) -> str:
     return f"{name_of(obj)} (default)" if default else name_of(obj)
 
 
-def _storage_class(obj: JsonObject, now: int) -> Sequence[Any]:
+def _storage_class(obj: JsonObject) -> Sequence[Any]:
     return [
         _storage_class_name(obj),
         obj.get("provisioner", ""),
         obj.get("reclaimPolicy") or "Delete",
         obj.get("volumeBindingMode") or "Immediate",
         bool(obj.get("allowVolumeExpansion")),
-        age(obj, now),
+        age(obj),
     ]
 
 
-def _csi_driver(obj: JsonObject, now: int) -> Sequence[Any]:
+def _csi_driver(obj: JsonObject) -> Sequence[Any]:
     spec = spec_of(obj)
     tokens = [request.get("audience", "") for request in spec.get("tokenRequests") or ()]
     return [
@@ -178,14 +177,14 @@ def _csi_driver(obj: JsonObject, now: int) -> Sequence[Any]:
         joined(tokens, empty=UNSET),
         bool(spec.get("requiresRepublish")),
         joined(spec.get("volumeLifecycleModes") or (), empty=NONE),
-        age(obj, now),
+        age(obj),
     ]
 
 
 # --- Access and extensions --------------------------------------------------------------------
 
 
-def _binding(obj: JsonObject, now: int) -> Sequence[Any]:
+def _binding(obj: JsonObject) -> Sequence[Any]:
     role = obj.get("roleRef") or {}
     subjects: dict[str, list[str]] = {"User": [], "Group": [], "ServiceAccount": []}
     for subject in obj.get("subjects") or ():
@@ -196,12 +195,12 @@ def _binding(obj: JsonObject, now: int) -> Sequence[Any]:
     return [
         name_of(obj),
         f"{role.get('kind', '')}/{role.get('name', '')}",
-        age(obj, now),
+        age(obj),
         *(joined(subjects[kind], by=", ") for kind in ("User", "Group", "ServiceAccount")),
     ]
 
 
-def _signing_request(obj: JsonObject, now: int) -> Sequence[Any]:
+def _signing_request(obj: JsonObject) -> Sequence[Any]:
     spec, status = spec_of(obj), status_of(obj)
     types = {item.get("type") for item in status.get("conditions") or ()}
     word = "Denied" if "Denied" in types else "Approved" if "Approved" in types else "Pending"
@@ -210,7 +209,7 @@ def _signing_request(obj: JsonObject, now: int) -> Sequence[Any]:
     lasts = spec.get("expirationSeconds")
     return [
         name_of(obj),
-        age(obj, now),
+        age(obj),
         spec.get("signerName") or NONE,
         spec.get("username", ""),
         human(lasts * SECOND) if lasts is not None else NONE,
@@ -242,17 +241,17 @@ def _param_ref(obj: JsonObject) -> str:
     return f"{namespace}/{name}" if namespace else str(name)
 
 
-def _api_service(obj: JsonObject, now: int) -> Sequence[Any]:
+def _api_service(obj: JsonObject) -> Sequence[Any]:
     service = spec_of(obj).get("service")
     where = f"{service.get('namespace')}/{service.get('name')}" if service else "Local"
     available = condition_of(obj, "Available")
     word = UNKNOWN if available is None else str(available.get("status"))
     if available is not None and word != "True":
         word += f" ({available.get('reason', '')})"
-    return [name_of(obj), where, word, age(obj, now)]
+    return [name_of(obj), where, word, age(obj)]
 
 
-def _flow_schema(obj: JsonObject, now: int) -> Sequence[Any]:
+def _flow_schema(obj: JsonObject) -> Sequence[Any]:
     spec = spec_of(obj)
     method = (spec.get("distinguisherMethod") or {}).get("type") or NONE
     dangling = condition_of(obj, "Dangling")
@@ -261,12 +260,12 @@ def _flow_schema(obj: JsonObject, now: int) -> Sequence[Any]:
         (spec.get("priorityLevelConfiguration") or {}).get("name") or NONE,
         spec.get("matchingPrecedence", 0),
         method,
-        age(obj, now),
+        age(obj),
         "?" if dangling is None else dangling.get("status", "?"),
     ]
 
 
-def _priority_level(obj: JsonObject, now: int) -> Sequence[Any]:
+def _priority_level(obj: JsonObject) -> Sequence[Any]:
     spec = spec_of(obj)
     limits: Mapping[str, Any] = spec.get("limited") or spec.get("exempt") or {}
     queuing = (limits.get("limitResponse") or {}).get("queuing") or {}
@@ -277,12 +276,11 @@ def _priority_level(obj: JsonObject, now: int) -> Sequence[Any]:
         queuing.get("queues", NONE),
         queuing.get("handSize", NONE),
         queuing.get("queueLengthLimit", NONE),
-        age(obj, now),
+        age(obj),
     ]
 
 
-def _component(obj: JsonObject, now: int) -> Sequence[Any]:
-    del now
+def _component(obj: JsonObject) -> Sequence[Any]:
     for item in obj.get("conditions") or ():
         if item.get("type") == "Healthy":
             word = {"True": "Healthy", "False": "Unhealthy"}.get(item.get("status"), "Unknown")
@@ -290,22 +288,22 @@ def _component(obj: JsonObject, now: int) -> Sequence[Any]:
     return [name_of(obj), "Unknown", "", ""]
 
 
-def _quota(obj: JsonObject, now: int) -> Sequence[Any]:
+def _quota(obj: JsonObject) -> Sequence[Any]:
     hard, used = spec_of(obj).get("hard") or {}, status_of(obj).get("used") or {}
     requests: list[str] = []
     limits: list[str] = []
     for name in sorted(hard):
         text = f"{name}: {used.get(name, '0')}/{hard[name]}"
         (limits if name.startswith("limits.") else requests).append(text)
-    return [name_of(obj), joined(requests, by=", "), joined(limits, by=", "), age(obj, now)]
+    return [name_of(obj), joined(requests, by=", "), joined(limits, by=", "), age(obj)]
 
 
-def _priority_class(obj: JsonObject, now: int) -> Sequence[Any]:
+def _priority_class(obj: JsonObject) -> Sequence[Any]:
     return [
         name_of(obj),
         obj.get("value", 0),
         bool(obj.get("globalDefault")),
-        age(obj, now),
+        age(obj),
         obj.get("preemptionPolicy") or "",
     ]
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from dralab.apiserver.tables.ages import age, human
+from dralab.apiserver.tables.ages import Elapsed, age
 from dralab.apiserver.tables.printers import Column, Printer, name_of
 from dralab.kernel.clock import from_rfc3339
 from dralab.values.json_types import JsonObject
@@ -31,7 +31,7 @@ AGE: Final = Column(name="Age", type="date", description="Age of the object")
 def custom_printer(columns: Sequence[Mapping[str, Any]] | None) -> Printer:
     """Return the printer of a CRD version's `additionalPrinterColumns`; without any, the age."""
     if not columns:
-        return Printer((NAME, AGE), lambda obj, now: [name_of(obj), age(obj, now)])
+        return Printer((NAME, AGE), lambda obj: [name_of(obj), age(obj)])
     shown = tuple(
         Column(
             name=column["name"],
@@ -45,8 +45,8 @@ def custom_printer(columns: Sequence[Mapping[str, Any]] | None) -> Printer:
     paths = [steps_of(column.get("jsonPath", "")) for column in columns]
     pairs = list(zip(shown, paths, strict=True))
 
-    def cells(obj: JsonObject, now: int) -> Sequence[Any]:
-        found = [_cell(column, _results(path, obj), now) for column, path in pairs]
+    def cells(obj: JsonObject) -> Sequence[Any]:
+        found = [_cell(column, _results(path, obj)) for column, path in pairs]
         return [name_of(obj), *found]
 
     return Printer((NAME, *shown), cells)
@@ -116,7 +116,7 @@ def _results(steps: Sequence[Step], value: Any) -> list[Any]:
     return found
 
 
-def _cell(column: Column, results: Sequence[Any], now: int) -> Any:
+def _cell(column: Column, results: Sequence[Any]) -> Any:
     if not results or results[0] is None:
         return None
     value = results[0]
@@ -128,16 +128,16 @@ def _cell(column: Column, results: Sequence[Any], now: int) -> Any:
         case "boolean":
             return value if isinstance(value, bool) else None
         case "date":
-            return _date(value, now)
+            return _date(value)
         case _:
             return " ".join(map(_text, results))
 
 
-def _date(value: Any, now: int) -> str | None:
+def _date(value: Any) -> Elapsed | str | None:
     if not isinstance(value, str):
         return None
     try:
-        return human(now - from_rfc3339(value))
+        return Elapsed(from_rfc3339(value))
     except ValueError:
         return "<invalid>"
 

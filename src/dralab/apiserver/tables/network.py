@@ -10,7 +10,7 @@ from dralab.objects.metadata import spec_of, status_of
 from dralab.values.json_types import JsonObject
 
 
-def _service(obj: JsonObject, now: int) -> Sequence[Any]:
+def _service(obj: JsonObject) -> Sequence[Any]:
     spec = spec_of(obj)
     addresses = spec.get("clusterIPs") or [spec.get("clusterIP") or NONE]
     return [
@@ -19,7 +19,7 @@ def _service(obj: JsonObject, now: int) -> Sequence[Any]:
         addresses[0] or NONE,
         _outside(obj),
         joined([_port(port) for port in spec.get("ports") or ()], empty=NONE),
-        age(obj, now),
+        age(obj),
         labels(spec.get("selector")),
     ]
 
@@ -49,7 +49,7 @@ def _port(port: Mapping[str, Any]) -> str:
     return f"{port.get('port')}{node}/{port.get('protocol', 'TCP')}"
 
 
-def _endpoints(obj: JsonObject, now: int) -> Sequence[Any]:
+def _endpoints(obj: JsonObject) -> Sequence[Any]:
     found = []
     for subset in obj.get("subsets") or ():
         ports = subset.get("ports") or ()
@@ -57,10 +57,10 @@ def _endpoints(obj: JsonObject, now: int) -> Sequence[Any]:
             ip = address.get("ip", "")
             shown = f"[{ip}]" if ":" in ip else ip
             found += [f"{shown}:{port['port']}" for port in ports] if ports else [ip]
-    return [name_of(obj), joined(found, most=3, empty=NONE), age(obj, now)]
+    return [name_of(obj), joined(found, most=3, empty=NONE), age(obj)]
 
 
-def _slice(obj: JsonObject, now: int) -> Sequence[Any]:
+def _slice(obj: JsonObject) -> Sequence[Any]:
     ports = [str(port["port"]) if port.get("port") else "*" for port in obj.get("ports") or ()]
     addresses = [a for item in obj.get("endpoints") or () for a in item.get("addresses") or ()]
     return [
@@ -68,11 +68,11 @@ def _slice(obj: JsonObject, now: int) -> Sequence[Any]:
         obj.get("addressType", ""),
         joined(ports, most=3, empty=UNSET),
         joined(addresses, most=3, empty=UNSET),
-        age(obj, now),
+        age(obj),
     ]
 
 
-def _ingress(obj: JsonObject, now: int) -> Sequence[Any]:
+def _ingress(obj: JsonObject) -> Sequence[Any]:
     spec = spec_of(obj)
     hosts = list(dict.fromkeys(r["host"] for r in spec.get("rules") or () if r.get("host")))
     return [
@@ -81,26 +81,25 @@ def _ingress(obj: JsonObject, now: int) -> Sequence[Any]:
         joined(hosts, most=3, empty="*"),
         joined(_balanced(obj)),
         "80, 443" if spec.get("tls") else "80",
-        age(obj, now),
+        age(obj),
     ]
 
 
-def _ingress_class(obj: JsonObject, now: int) -> Sequence[Any]:
+def _ingress_class(obj: JsonObject) -> Sequence[Any]:
     spec = spec_of(obj)
     parameters = spec.get("parameters")
     shown = NONE
     if parameters:
         group = f".{parameters['apiGroup']}" if parameters.get("apiGroup") else ""
         shown = f"{parameters.get('kind', '')}{group}/{parameters.get('name', '')}"
-    return [name_of(obj), spec.get("controller", ""), shown, age(obj, now)]
+    return [name_of(obj), spec.get("controller", ""), shown, age(obj)]
 
 
-def _policy(obj: JsonObject, now: int) -> Sequence[Any]:
-    return [name_of(obj), query(spec_of(obj).get("podSelector")), age(obj, now)]
+def _policy(obj: JsonObject) -> Sequence[Any]:
+    return [name_of(obj), query(spec_of(obj).get("podSelector")), age(obj)]
 
 
-def _address(obj: JsonObject, now: int) -> Sequence[Any]:
-    del now
+def _address(obj: JsonObject) -> Sequence[Any]:
     parent = spec_of(obj).get("parentRef") or {}
     where = parent.get("name", "")
     if parent.get("namespace"):
@@ -109,34 +108,34 @@ def _address(obj: JsonObject, now: int) -> Sequence[Any]:
     return [name_of(obj), f"{parent.get('resource', '')}{group}/{where}" if parent else NONE]
 
 
-def _range(obj: JsonObject, now: int) -> Sequence[Any]:
-    return [name_of(obj), joined(spec_of(obj).get("cidrs") or ()), age(obj, now)]
+def _range(obj: JsonObject) -> Sequence[Any]:
+    return [name_of(obj), joined(spec_of(obj).get("cidrs") or ()), age(obj)]
 
 
-def _config_map(obj: JsonObject, now: int) -> Sequence[Any]:
+def _config_map(obj: JsonObject) -> Sequence[Any]:
     return [
         name_of(obj),
         len(obj.get("data") or ()) + len(obj.get("binaryData") or ()),
-        age(obj, now),
+        age(obj),
     ]
 
 
-def _secret(obj: JsonObject, now: int) -> Sequence[Any]:
-    return [name_of(obj), obj.get("type", ""), len(obj.get("data") or ()), age(obj, now)]
+def _secret(obj: JsonObject) -> Sequence[Any]:
+    return [name_of(obj), obj.get("type", ""), len(obj.get("data") or ()), age(obj)]
 
 
-def _event(obj: JsonObject, now: int) -> Sequence[Any]:
+def _event(obj: JsonObject) -> Sequence[Any]:
     """Return an event's cells, whichever of the two APIs it is shown in."""
     about = obj.get("involvedObject") or obj.get("regarding") or {}
     source = obj.get("source") or obj.get("deprecatedSource") or {}
     first_time = obj.get("firstTimestamp") or obj.get("deprecatedFirstTimestamp")
     last_time = obj.get("lastTimestamp") or obj.get("deprecatedLastTimestamp")
     count = obj.get("count") or obj.get("deprecatedCount") or 0
-    first = since(first_time or obj.get("eventTime"), now)
-    last = since(last_time, now) if last_time else first
+    first = since(first_time or obj.get("eventTime"))
+    last = since(last_time) if last_time else first
     series = obj.get("series")
     if series:
-        last = since(series.get("lastObservedTime"), now)
+        last = since(series.get("lastObservedTime"))
         count = series.get("count", 0)
     kind = about.get("kind", "").lower()
     component = source.get("component") or _reporter(obj)

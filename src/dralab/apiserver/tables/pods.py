@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dralab.apiserver.tables.ages import NONE, age, since
+from dralab.apiserver.tables.ages import NONE, Elapsed, age, since
 from dralab.apiserver.tables.printers import name_of, printer
 from dralab.objects.conditions import condition_of, is_true
 from dralab.objects.metadata import is_deleting, spec_of, status_of
@@ -13,12 +13,12 @@ from dralab.values.json_types import JsonObject
 Container = Mapping[str, Any]
 
 
-def _cells(pod: JsonObject, now: int) -> Sequence[Any]:
+def _cells(pod: JsonObject) -> Sequence[Any]:
     spec, status = spec_of(pod), status_of(pod)
     found = _Pod(pod)
-    restarts = str(found.restarts)
+    restarts: Elapsed | str = str(found.restarts)
     if found.restarts and found.last_restart:
-        restarts += f" ({since(found.last_restart, now)} ago)"
+        restarts = since(found.last_restart, f"{found.restarts} (", " ago)")
     gates = spec.get("readinessGates") or ()
     held = sum(is_true(pod, gate.get("conditionType", "")) for gate in gates)
     addresses = status.get("podIPs") or [{}]
@@ -27,7 +27,7 @@ def _cells(pod: JsonObject, now: int) -> Sequence[Any]:
         f"{found.ready}/{found.total}",
         found.word(),
         restarts,
-        age(pod, now),
+        age(pod),
         addresses[0].get("ip") or NONE,
         spec.get("nodeName") or NONE,
         status.get("nominatedNodeName") or NONE,

@@ -4,9 +4,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import orjson
+
+from dralab.apiserver.tables.ages import Elapsed
 from dralab.values.json_types import JsonObject
 
-Cells = Callable[[JsonObject, int], Sequence[Any]]
+Cells = Callable[[JsonObject], Sequence[Any]]
 
 MARKS: Final = {"#": "integer", "?": "boolean", "@": "date"}
 
@@ -34,14 +37,46 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Printer:
-    """The columns of a kind, and its rows: `cells(object, now)`, `now` in nanoseconds."""
+    """The columns of a kind, and the cells of an object; some of these change as time passes."""
 
     columns: tuple[Column, ...]
     cells: Cells
 
+    def row(self, obj: JsonObject, *, include: str, version: str) -> "TableRow":
+        """Return an object's row. `include` says what comes with it: None, Metadata or Object."""
+        cells = list(self.cells(obj))
+        moments = [(at, cell) for at, cell in enumerate(cells) if isinstance(cell, Elapsed)]
+        return TableRow(cells, tuple(moments), _included(obj, include, version))
+
     def definitions(self) -> list[dict[str, Any]]:
         """Return the columns in the wire form."""
         return [column.as_mapping() for column in self.columns]
+
+
+@dataclass(frozen=True, slots=True)
+class TableRow:
+    """A row of a table, but for the cells that change as time passes."""
+
+    fixed: list[Any]
+    moments: tuple[tuple[int, Elapsed], ...]
+    included: orjson.Fragment
+
+    def at(self, now: int) -> dict[str, Any]:
+        """Return the row as of `now`, in nanoseconds."""
+        cells = self.fixed.copy()
+        for at, moment in self.moments:
+            cells[at] = moment.at(now)
+        return {"cells": cells, "object": self.included}
+
+
+def _included(obj: JsonObject, include: str, version: str) -> orjson.Fragment:
+    if include == "None":
+        return orjson.Fragment(b"null")
+    if include == "Object":
+        return orjson.Fragment(orjson.dumps(obj))
+    kind, group = "PartialObjectMetadata", f"meta.k8s.io/{version}"
+    found = {"kind": kind, "apiVersion": group, "metadata": obj["metadata"]}
+    return orjson.Fragment(orjson.dumps(found))
 
 
 def printer(columns: str, cells: Cells) -> Printer:

@@ -7,6 +7,7 @@ from dralab.apiserver.tables.ages import (
     NONE,
     UNKNOWN,
     UNSET,
+    Elapsed,
     age,
     human,
     joined,
@@ -27,7 +28,7 @@ def _containers(template: Mapping[str, Any] | None) -> list[str]:
     return [joined([c.get("name", "") for c in found]), joined([c.get("image", "") for c in found])]
 
 
-def _replicas(obj: JsonObject, now: int) -> Sequence[Any]:
+def _replicas(obj: JsonObject) -> Sequence[Any]:
     spec, status = spec_of(obj), status_of(obj)
     chosen = spec.get("selector")
     plain = obj.get("kind") == "ReplicationController"
@@ -36,32 +37,32 @@ def _replicas(obj: JsonObject, now: int) -> Sequence[Any]:
         spec.get("replicas", 0),
         status.get("replicas", 0),
         status.get("readyReplicas", 0),
-        age(obj, now),
+        age(obj),
         *_containers(spec.get("template")),
         labels(chosen) if plain else query(chosen),
     ]
 
 
-def _deployment(obj: JsonObject, now: int) -> Sequence[Any]:
+def _deployment(obj: JsonObject) -> Sequence[Any]:
     spec, status = spec_of(obj), status_of(obj)
     return [
         name_of(obj),
         f"{status.get('readyReplicas', 0)}/{spec.get('replicas', 0)}",
         status.get("updatedReplicas", 0),
         status.get("availableReplicas", 0),
-        age(obj, now),
+        age(obj),
         *_containers(spec.get("template")),
         query(spec.get("selector")),
     ]
 
 
-def _stateful_set(obj: JsonObject, now: int) -> Sequence[Any]:
+def _stateful_set(obj: JsonObject) -> Sequence[Any]:
     spec, status = spec_of(obj), status_of(obj)
     ready = f"{status.get('readyReplicas', 0)}/{spec.get('replicas', 0)}"
-    return [name_of(obj), ready, age(obj, now), *_containers(spec.get("template"))]
+    return [name_of(obj), ready, age(obj), *_containers(spec.get("template"))]
 
 
-def _daemon_set(obj: JsonObject, now: int) -> Sequence[Any]:
+def _daemon_set(obj: JsonObject) -> Sequence[Any]:
     spec, status = spec_of(obj), status_of(obj)
     template = spec.get("template") or {}
     return [
@@ -72,23 +73,22 @@ def _daemon_set(obj: JsonObject, now: int) -> Sequence[Any]:
         status.get("updatedNumberScheduled", 0),
         status.get("numberAvailable", 0),
         labels(spec_of(template).get("nodeSelector")),
-        age(obj, now),
+        age(obj),
         *_containers(template),
         query(spec.get("selector")),
     ]
 
 
-def _revision(obj: JsonObject, now: int) -> Sequence[Any]:
+def _revision(obj: JsonObject) -> Sequence[Any]:
     owner, reference = NONE, controller_of(obj)
     if reference is not None:
         group = reference.get("apiVersion", "").rpartition("/")[0]
         kind = reference.get("kind", "").lower()
         owner = f"{kind}.{group}/{reference['name']}" if group else f"{kind}/{reference['name']}"
-    return [name_of(obj), owner, obj.get("revision", 0), age(obj, now)]
+    return [name_of(obj), owner, obj.get("revision", 0), age(obj)]
 
 
-def _template(obj: JsonObject, now: int) -> Sequence[Any]:
-    del now
+def _template(obj: JsonObject) -> Sequence[Any]:
     template = obj.get("template") or {}
     shown = labels((template.get("metadata") or {}).get("labels"))
     return [name_of(obj), *_containers(template), shown]
@@ -107,7 +107,7 @@ def _job_word(obj: JsonObject) -> str:
     return next((word for word in JOB_LATER_WORDS if is_true(obj, word)), "Running")
 
 
-def _job(obj: JsonObject, now: int) -> Sequence[Any]:
+def _job(obj: JsonObject) -> Sequence[Any]:
     spec, status = spec_of(obj), status_of(obj)
     done = status.get("succeeded", 0)
     if spec.get("completions") is not None:
@@ -116,23 +116,22 @@ def _job(obj: JsonObject, now: int) -> Sequence[Any]:
         completions = f"{done}/1 of {spec['parallelism']}"
     else:
         completions = f"{done}/1"
-    duration = ""
+    duration: Elapsed | str = ""
     if status.get("startTime"):
-        end = status.get("completionTime")
-        until = from_rfc3339(end) if end else now
-        duration = human(until - from_rfc3339(status["startTime"]))
+        began, end = from_rfc3339(status["startTime"]), status.get("completionTime")
+        duration = human(from_rfc3339(end) - began) if end else Elapsed(began)
     return [
         name_of(obj),
         _job_word(obj),
         completions,
         duration,
-        age(obj, now),
+        age(obj),
         *_containers(spec.get("template")),
         query(spec.get("selector")),
     ]
 
 
-def _cron_job(obj: JsonObject, now: int) -> Sequence[Any]:
+def _cron_job(obj: JsonObject) -> Sequence[Any]:
     spec, status = spec_of(obj), status_of(obj)
     job = (spec.get("jobTemplate") or {}).get("spec") or {}
     last = status.get("lastScheduleTime")
@@ -142,14 +141,14 @@ def _cron_job(obj: JsonObject, now: int) -> Sequence[Any]:
         spec.get("timeZone") or NONE,
         yes(spec.get("suspend")),
         len(status.get("active") or ()),
-        since(last, now) if last else NONE,
-        age(obj, now),
+        since(last) if last else NONE,
+        age(obj),
         *_containers(job.get("template")),
         query(job.get("selector")),
     ]
 
 
-def _autoscaler(obj: JsonObject, now: int) -> Sequence[Any]:
+def _autoscaler(obj: JsonObject) -> Sequence[Any]:
     spec, status = spec_of(obj), status_of(obj)
     target = spec.get("scaleTargetRef") or {}
     return [
@@ -159,7 +158,7 @@ def _autoscaler(obj: JsonObject, now: int) -> Sequence[Any]:
         str(spec["minReplicas"]) if spec.get("minReplicas") is not None else UNSET,
         spec.get("maxReplicas", 0),
         status.get("currentReplicas", 0),
-        age(obj, now),
+        age(obj),
     ]
 
 
@@ -202,14 +201,14 @@ def _target(metric: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     return f"{prefix}{current.get('value', UNKNOWN)}/{wanted.get('value', UNKNOWN)}"
 
 
-def _budget(obj: JsonObject, now: int) -> Sequence[Any]:
+def _budget(obj: JsonObject) -> Sequence[Any]:
     spec, status = spec_of(obj), status_of(obj)
     return [
         name_of(obj),
         str(spec.get("minAvailable", "N/A")),
         str(spec.get("maxUnavailable", "N/A")),
         status.get("disruptionsAllowed", 0),
-        age(obj, now),
+        age(obj),
     ]
 
 
