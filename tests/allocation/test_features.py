@@ -232,6 +232,35 @@ def test_amounts_are_rounded_by_the_policy_of_the_device(
     assert result["shareID"]
 
 
+def test_a_negative_amount_is_never_taken() -> None:
+    asked = claim(request(capacity={"requests": {"c": "-5"}}))
+    assert chosen(solve(slices([shared("10")]), asked)) == ""
+
+
+def test_without_fractional_ranges_amounts_are_counted_in_whole_numbers() -> None:
+    tenths = {"default": "200m", "validRange": {"min": "200m", "max": "1", "step": "100m"}}
+    outcome = solve(
+        slices([shared("1", **tenths)]),
+        claim(request(capacity={"requests": {"c": "200m"}})),
+        features=AllocationFeatures(fractional_ranges=False),
+    )
+    (result,) = v1.status_allocation(outcome.claims[0])["devices"]["results"]
+    assert result["consumedCapacity"] == {"c": "1"}
+
+
+def test_an_alternative_with_an_absurd_count_gives_way_to_the_next() -> None:
+    asked = claim(
+        {
+            "name": "r",
+            "firstAvailable": [
+                {"name": name, "deviceClassName": "any", "allocationMode": "ExactCount", "count": n}
+                for name, n in (("many", 2**63 - 1), ("one", 1))
+            ],
+        }
+    )
+    assert chosen(solve(slices([device("a")]), asked)) == ["a"]
+
+
 def test_results_copy_what_drivers_and_users_wrote() -> None:
     made = device(
         "a",

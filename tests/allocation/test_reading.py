@@ -1,6 +1,7 @@
 """What is read of slices, classes and claims, and what is written of an allocation."""
 
 from dataclasses import fields
+from fractions import Fraction
 
 import pytest
 
@@ -174,6 +175,9 @@ def test_policies_of_capacities_are_read(reader):
     assert found[f"{DRIVER}/m"].policy == RequestPolicy(valid_values=(1, 2), least=0)
 
 
+TENTHS = RequestPolicy(least=Fraction(1, 5), most=1, step=Fraction(1, 10))
+
+
 @pytest.mark.parametrize(
     ("policy", "asked", "taken"),
     [
@@ -192,10 +196,21 @@ def test_policies_of_capacities_are_read(reader):
         (RequestPolicy(least=1, most=7, step=3), 2, 4),
         (RequestPolicy(least=1, most=7, step=3), 4, 4),
         (RequestPolicy(least=1, most=6, step=3), 5, None),
+        (RequestPolicy(least=1, step=1), 2**64, None),
+        (RequestPolicy(least=2, step=2), 2**63 - 1, None),
+        (TENTHS, Fraction(1, 5), Fraction(1, 5)),
+        (TENTHS, Fraction(21, 100), Fraction(3, 10)),
+        (TENTHS, Fraction(21001, 100_000), None),
     ],
 )
 def test_a_policy_says_what_is_taken(policy, asked, taken):
     assert policy.amount(asked, 10) == taken
+
+
+@pytest.mark.parametrize(("asked", "taken"), [(Fraction(1, 10), Fraction(1, 5)), (1, 1)])
+def test_steps_are_whole_numbers_without_fractional_ranges(asked, taken):
+    assert TENTHS.amount(asked, 1, fractional=False) == taken
+    assert TENTHS.amount(Fraction(3, 10), 2, fractional=False) == 1
 
 
 # --- slices, classes, nodes ---------------------------------------------------------------------------

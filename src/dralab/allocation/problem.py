@@ -30,6 +30,7 @@ AttributeType = Literal["int", "bool", "string", "version", "quantity", ""]
 
 # The limits of resource.k8s.io/v1 that the allocator itself enforces.
 MAX_DEVICES_PER_CLAIM: Final = 32
+MAX_INT64: Final = 2**63 - 1
 
 
 # --- What selectors are ------------------------------------------------------------------------
@@ -142,8 +143,14 @@ class RequestPolicy:
     most: Number | None = None
     step: Number | None = None
 
-    def amount(self, asked: Number | None, value: Number) -> Number | None:
-        """Return what is taken when `asked` is asked of `value`, or None if that may not be."""
+    def amount(
+        self, asked: Number | None, value: Number, *, fractional: bool = True
+    ) -> Number | None:
+        """Return what is taken when `asked` is asked of `value`, or None if that may not be.
+
+        Steps are counted in 64 bits: in thousandths, or without `fractional` in whole numbers,
+        everything rounded up (DRAFractionalCapacityRange).
+        """
         if asked is None:
             return value if self.default is None else self.default
         if self.valid_values:
@@ -151,9 +158,21 @@ class RequestPolicy:
         if self.least is None:
             return asked
         amount = max(asked, self.least)
-        if self.step:
-            amount = self.least + -((self.least - amount) // self.step) * self.step
+        if self.step and asked >= self.least:
+            least, step = self.least, self.step
+            fine = fractional and all(map(_is_in_milli, (least, step, self.most or 0)))
+            if fine and not _is_in_milli(amount):
+                return None
+            if not fine:
+                least, step, amount = (-(-each // 1) for each in (least, step, amount))
+            amount = least + -((least - amount) // step) * step
+            if not (_is_in_milli(amount) if fine else amount <= MAX_INT64):
+                return None
         return None if self.most is not None and amount > self.most else amount
+
+
+def _is_in_milli(number: Number) -> bool:
+    return number * 1000 <= MAX_INT64 and not 1000 % number.denominator
 
 
 @dataclass(frozen=True, slots=True)
@@ -413,6 +432,7 @@ class AllocationFeatures:
     derived_attributes: bool = True
     compatibility_groups: bool = True
     optional_node_operations: bool = True
+    fractional_ranges: bool = True
 
     @classmethod
     def named(cls, gates: Iterable[str]) -> "AllocationFeatures":
@@ -433,6 +453,7 @@ GATES: Final[Mapping[str, str]] = MappingProxyType(
         "DRADerivedAttributes": "derived_attributes",
         "DRADeviceCompatibilityGroups": "compatibility_groups",
         "DRAOptionalNodeOperations": "optional_node_operations",
+        "DRAFractionalCapacityRange": "fractional_ranges",
     }
 )
 

@@ -186,11 +186,12 @@ class _FactCollector:
     def _too_small(self, alternative: Alternative, number: int, here: Excluded) -> Excluded:
         device = self.node_devices.offers[number].device
         known = {device.written(name): item for name, item in device.capacity.items()}
+        fractional = self.problem.features.fractional_ranges
         for name, asked in alternative.subrequest.capacity.items():
             item = known.get(name)
             if item is None:
                 return replace(here, why="capacity", detail=name, needed=asked)
-            amount = item.policy.amount(asked, item.value)
+            amount = item.policy.amount(asked, item.value, fractional=fractional)
             if amount is None or amount > item.value:
                 return replace(here, why="capacity", detail=name, needed=asked, offered=item.value)
         return replace(here, why="capacity")

@@ -235,9 +235,20 @@ BAD = {
             "this request"
         ],
     ),
-    "nine derived attributes": (
-        derived(*((f"d/m{i}", "1") for i in range(9))),
-        [f"{REQUEST}.exactly.derivedAttributes: Too many: 9: must have at most 8 items"],
+    "33 derived attributes": (
+        derived(*((f"d/m{i}", "1") for i in range(33))),
+        [f"{REQUEST}.exactly.derivedAttributes: Too many: 33: must have at most 32 items"],
+    ),
+    "a derived attribute without a domain": (
+        derived(("m", "1"), constraints=[{"matchAttribute": "m"}]),
+        [
+            f'{where}: Invalid value: "m": a fully qualified name must be a domain and a name '
+            "separated by a slash"
+            for where in (
+                f"{REQUEST}.exactly.derivedAttributes[0].name",
+                "spec.devices.constraints[0].matchAttribute",
+            )
+        ],
     ),
     "derived attributes that cost too much together": (
         derived(

@@ -15,6 +15,7 @@ LABEL = (
     "for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
 )
 LONG = "a" * 64
+DRAWN = {"counterSet": "c", "counters": {"m": {"value": 1}}}
 
 
 def slice_(*devices, **more):
@@ -332,9 +333,23 @@ BAD = {
     ),
     "a counter set twice": (
         slice_(
-            device("d", more={"consumesCounters": [{"counterSet": "c", "counters": {"m": {"value": 1}}}] * 2})
+            device("d", more={"consumesCounters": [DRAWN] * 2})
         ),
         ['spec.devices[0].consumesCounters[1]: Duplicate value: "c"'],
+    ),
+    "three compatibility groups": (
+        slice_(device("d", more={"consumesCounters": [{**DRAWN, "compatibilityGroups": [*"abc"]}]})),
+        [
+            "spec.devices[0].consumesCounters[0].compatibilityGroups: Too many: 3: must have at "
+            "most 2 items"
+        ],
+    ),
+    "a compatibility group that is not a label": (
+        slice_(device("d", more={"consumesCounters": [{**DRAWN, "compatibilityGroups": ["M"]}]})),
+        [
+            'spec.devices[0].consumesCounters[0].compatibilityGroups[0]: Invalid value: "M": '
+            + LABEL
+        ],
     ),
     "nothing consumed": (
         slice_(device("d", more={"consumesCounters": [{}]})),

@@ -8,6 +8,7 @@ the search with it, and check it with the results of Kubernetes' own allocator t
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from math import ceil
 from typing import Any, Final, NamedTuple
 
 from dralab.values import quantity
@@ -438,11 +439,36 @@ class Verifier:
         for name, item in capacity.items():
             if name not in wanted and not self._shared(key):
                 continue
-            amount = _amount(item, wanted.get(name))
+            amount = self._amount(item, wanted.get(name))
             if amount is None or amount > _number(item["value"]):
                 return None
             amounts[name] = amount
         return amounts
+
+    def _amount(self, item: JsonObject, asked: Any) -> Fraction | None:
+        policy = item.get("requestPolicy") or {}
+        if asked is None:
+            default = policy.get("default")
+            return _number(item["value"] if default is None else default)
+        amount = _number(asked)
+        values = [_number(value) for value in policy.get("validValues") or ()]
+        if values:
+            large_enough = [value for value in values if value >= amount]
+            return min(large_enough, default=None)
+        bounds = policy.get("validRange")
+        if not bounds:
+            return amount
+        least = _number(bounds["min"])
+        if amount < least:
+            return least
+        if bounds.get("step"):
+            step = _number(bounds["step"])
+            if not self.on("DRAFractionalCapacityRange"):
+                least, step, amount = (Fraction(ceil(each)) for each in (least, step, amount))
+            amount = least + step * ceil((amount - least) / step)
+        if bounds.get("max") is not None and amount > _number(bounds["max"]):
+            return None
+        return amount
 
     def _held_amounts(self, key: DeviceKey) -> dict[str, Fraction]:
         total: dict[str, Fraction] = {}
@@ -501,30 +527,6 @@ def held_by(claims: Sequence[JsonObject]) -> list[HeldDevice]:
                 share = bool(result.get("shareID"))
                 found.append(HeldDevice(key, share, result.get("consumedCapacity") or {}))
     return found
-
-
-def _amount(item: JsonObject, asked: Any) -> Fraction | None:
-    policy = item.get("requestPolicy") or {}
-    if asked is None:
-        default = policy.get("default")
-        return _number(item["value"] if default is None else default)
-    amount = _number(asked)
-    values = [_number(value) for value in policy.get("validValues") or ()]
-    if values:
-        large_enough = [value for value in values if value >= amount]
-        return min(large_enough, default=None)
-    bounds = policy.get("validRange")
-    if not bounds:
-        return amount
-    least = _number(bounds["min"])
-    amount = max(amount, least)
-    if bounds.get("step"):
-        step = _number(bounds["step"])
-        steps = (amount - least) / step
-        amount = least + step * -(-steps.numerator // steps.denominator)
-    if bounds.get("max") is not None and amount > _number(bounds["max"]):
-        return None
-    return amount
 
 
 def _tolerates(toleration: JsonObject, taint: JsonObject) -> bool:

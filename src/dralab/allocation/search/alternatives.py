@@ -6,7 +6,7 @@ Kubernetes' allocator. Such an error is final for the pod, on every node.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from dralab.allocation.facts import BadRequest
 from dralab.allocation.problem import (
@@ -17,9 +17,6 @@ from dralab.allocation.problem import (
     Request,
     SubRequest,
 )
-
-# More devices than this in one request cannot be meant (math.MaxInt32 upstream).
-ABSURD: Final = 2**31 - 1
 
 
 class RefusedError(Exception):
@@ -139,7 +136,7 @@ def _check(
 def _check_count(claim: Claim, subrequest: SubRequest, short: str) -> None:
     if subrequest.mode not in {"ExactCount", "All"}:
         raise _refused(claim, short, f"unsupported count mode {subrequest.mode}")
-    if subrequest.mode == "ExactCount" and not 0 < subrequest.count <= ABSURD:
+    if subrequest.mode == "ExactCount" and subrequest.count <= 0:
         raise _refused(claim, short, f"exact count {subrequest.count} is too large")
 
 

@@ -206,12 +206,13 @@ class Eligibility:
         if any(name not in known for name in asked):
             return None
         amounts: list[Number] = []
+        fractional = self.features.fractional_ranges
         for name, item in known.items():
             want = asked.get(name)
             if want is None and not shared:
                 continue
-            amount = item.policy.amount(want, item.value)
-            if amount is None or amount > item.value:
+            amount = item.policy.amount(want, item.value, fractional=fractional)
+            if amount is None or not 0 <= amount <= item.value:
                 return None
             amounts.append(amount)
         return tuple(amounts) if shared else WHOLE
@@ -235,8 +236,6 @@ class Eligibility:
         offer = self.node_devices.offers[number]
         device = offer.device
         derivation = alternative.subrequest.derived.get(name)
-        if derivation is None and name.startswith(f"{device.driver}/"):
-            derivation = alternative.subrequest.derived.get(name.removeprefix(f"{device.driver}/"))
         if derivation is not None:
             try:
                 return self._set(derivation.value(device))

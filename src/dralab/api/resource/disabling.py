@@ -75,7 +75,6 @@ _CLAIM: Final[tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]] = (
     (("DRAResourceClaimDeviceStatus",), ("status.devices",)),
     (("DRADerivedAttributes",), _in_requests("derivedAttributes")),
     (("DRAOptionalNodeOperations",), (f"{_RESULTS}.skipNodeOperations",)),
-    (("DRADeviceCompatibilityGroups",), (f"{_RESULTS}.compatibilityGroups",)),
 )  # fmt: skip
 _OF_KIND: Final[Mapping[str, tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]]] = {
     "ResourceSlice": _SLICE,

@@ -76,7 +76,6 @@ DeviceAllocationResult = results:[]DeviceRequestAllocationResult
 DeviceRequestAllocationResult = request!:str driver!:str pool!:str device!:str adminAccess:*bool
   tolerations:[]DeviceToleration bindingConditions:[]str bindingFailureConditions:[]str
   shareID:*str consumedCapacity:{}quantity skipNodeOperations:[]str
-  compatibilityGroups:{}raw
 DeviceAllocationConfiguration = source!:str requests:[]str opaque:*OpaqueDeviceConfiguration
 AllocatedDeviceStatus = driver!:str pool!:str device!:str shareID:*str conditions:[]Condition
   data:raw networkData:*NetworkDeviceData

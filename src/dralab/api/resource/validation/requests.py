@@ -21,7 +21,6 @@ from dralab.api.resource.validation.names import (
     driver_errors,
     fully_qualified_errors,
     label_errors,
-    qualified_errors,
 )
 from dralab.api.resource.validation.taints import toleration_errors
 from dralab.values.json_types import JsonObject
@@ -32,12 +31,12 @@ MAX_SELECTORS: Final = 32
 MAX_CONSTRAINTS: Final = 32
 MAX_CONFIGS: Final = 32
 MAX_TOLERATIONS: Final = 16
-MAX_DERIVED: Final = 8
+MAX_DERIVED: Final = 32
 MAX_EXPRESSION: Final = 10 * 1024
 MAX_PARAMETERS: Final = 10 * 1024
 MAX_COST: Final = 1_000_000
 MAX_DERIVED_COST: Final = 1_000_000
-"""For all derived attributes of a claim together. Upstream's limit is unknown: this is dralab's."""
+"""For all derived attributes of a claim together."""
 MODES: Final = ("All", "ExactCount")
 WRONG_REFERENCE: Final = (
     "must be the name of a request in the claim or the name of a request and a subrequest "
@@ -273,7 +272,7 @@ def _derived_errors(
     if not name:
         found.append(required(f"{path}.name"))
     else:
-        found += qualified_errors(f"{path}.name", name)
+        found += fully_qualified_errors(f"{path}.name", name)
         parent = request.partition("/")[0]
         targets = {"", request, parent}
         if not any(name in context.constrained.get(target, ()) for target in targets):

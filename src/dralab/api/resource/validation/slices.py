@@ -39,6 +39,7 @@ MAX_ADVANCED_DEVICES: Final = 64
 MAX_COUNTER_SETS: Final = 8
 MAX_COUNTERS: Final = 32
 MAX_CONSUMED_SETS: Final = 2
+MAX_GROUPS: Final = 2
 MAX_ENTRIES: Final = 32
 MAX_VALUES: Final = 48
 MAX_VALUE_BYTES: Final = 64
@@ -304,9 +305,9 @@ def _consumption_errors(item: JsonObject, path: str) -> list[FieldError]:
     found += _counters_errors(item.get("counters") or {}, f"{path}.counters")
     return found + set_errors(
         item.get("compatibilityGroups"),
-        None,
+        MAX_GROUPS,
         f"{path}.compatibilityGroups",
-        lambda group, here: [] if group else [required(here)],
+        lambda group, here: label_errors(here, group),
     )
 
 
