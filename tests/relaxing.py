@@ -39,7 +39,10 @@ def helped(case: Case, found: Help) -> Iterator[Case]:
             yield replace(case, others=others if found.kind == "wait" else [])
         return
     if found.kind == "several":
-        yield relaxed(case, found.changes)
+        cases = [case]
+        for part in found.parts:
+            cases = [made for each in cases for made in helped(each, part)]
+        yield from cases
         return
     made = copy.deepcopy(case)
     assert found.mark is not None

@@ -30,6 +30,12 @@ def after(
 
     Nothing is yielded of a help that leaves open how it is done.
     """
+    if help_["kind"] == "several":
+        made = list(objects)
+        for part in help_["parts"]:
+            made = _followed(made, part)
+        yield help_["text"], ClusterModel(made)
+        return
     command = str(help_.get("command") or "")
     if help_["kind"] == "node" and command and not help_.get("patch"):
         yield command, ClusterModel(_with_node(objects, command))
@@ -49,6 +55,19 @@ def after(
         if any(not isinstance(decided[each.uid], PodPlacement) for each in leaving):
             raise UnknownName(f"who leaves finds no place: {change}")
     yield help_["text"], model
+
+
+def _followed(objects: Sequence[JsonDict], help_: Mapping[str, Any]) -> list[JsonDict]:
+    """Return the objects after one of several changes."""
+    command = str(help_.get("command") or "")
+    if help_["kind"] == "node" and command and not help_.get("patch"):
+        return _with_node(objects, command)
+    if help_["kind"] == "wait":
+        return _without(objects, help_["who"])
+    found = tried(help_, Snapshot(objects))
+    assert found is not None
+    assert not found.changes
+    return list(replaced(objects, found.objects))
 
 
 def fits(model: ClusterModel, name: str) -> bool:

@@ -12,8 +12,6 @@ from stockverdicts import as_stored
 
 # Of a gang several pods have to be helped.
 LEFT_OUT = frozenset({"group"})
-# Told without saying how each part is done.
-PROSE = {"several"}
 
 
 def applied(seeds: Iterable[int]) -> tuple[Counter[str], list[str]]:
@@ -53,5 +51,4 @@ def test_helps_of_many_clusters_help():
     assert not failing, failing
     assert counted["pods"] > 2000
     assert {"wait", "node", "value", "count", "drop", "move", "preempt", "spelling", "tolerate",
-            "add"} <= counted.keys()  # fmt: skip
-    assert not counted.keys() & PROSE
+            "add", "several"} <= counted.keys()  # fmt: skip

@@ -12,16 +12,15 @@ from typing import Any, Final, Protocol
 from dralab.fleet import rendering, shapes
 from dralab.fleet.model import SampleFleet
 from dralab.objects.claims import results_of
-from dralab.objects.metadata import NamespacedName, controller_of, labels_of, metadata_of, spec_of
-from dralab.objects.nodes import HOSTNAME
+from dralab.objects.metadata import NamespacedName, controller_of, metadata_of, spec_of
 from dralab.objects.taints import NO_EXECUTE, taints_of, untolerated
+from dralab.scheduling.copies import NEW, copies, put
 from dralab.scheduling.model import ClusterModel
 from dralab.scheduling.pods import PodInfo
 from dralab.scheduling.state import PodPlacement
 from dralab.values import patches
 from dralab.values.json_types import JsonDict, JsonObject
 
-NEW: Final = "new-"
 REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
@@ -57,7 +56,7 @@ class AddNodes:
             else of_shape(model, self.like, self.count)
         )
         for item in objects:
-            _put(model, item)
+            put(model, item)
         return []
 
 
@@ -273,30 +272,6 @@ def of_shape(model: ClusterModel, shape: str, count: int) -> Iterator[JsonDict]:
             yield item
 
 
-def copies(model: ClusterModel, name: str, count: int) -> Iterator[JsonDict]:
-    """Yield the objects of nodes like one that is there: its labels, taints, room and devices."""
-    node = node_named(model, name)
-    mine = [item for item in model.slices.values() if spec_of(item).get("nodeName") == name]
-    for number in range(1, count + 1):
-        own = f"{NEW}{number}-{name}"
-        while model.node(own) is not None:
-            own = f"{NEW}{own}"
-        spec = {**spec_of(node), "unschedulable": False}
-        metadata = {"name": own, "labels": {**labels_of(node), HOSTNAME: own}}
-        yield {**node, "metadata": metadata, "spec": spec}
-        for item in mine:
-            pool = item["spec"]["pool"]
-            yield {
-                **item,
-                "metadata": {"name": f"{own}-{item['metadata']['name']}"},
-                "spec": {
-                    **item["spec"],
-                    "nodeName": own,
-                    "pool": {**pool, "name": f"{own}-{pool['name']}"},
-                },
-            }
-
-
 def devices_of_one(model: ClusterModel, like: str) -> int:
     """Return how many devices each node has that is added like a node or shape. UnknownName."""
     one = copies if model.node(like) is not None else of_shape
@@ -369,15 +344,6 @@ def node_named(model: ClusterModel, name: str) -> JsonDict:
 def _stays(pod: PodInfo, taint: JsonObject) -> bool:
     for_ever = [each for each in pod.tolerations if each.get("tolerationSeconds") is None]
     return untolerated(for_ever, [taint], {NO_EXECUTE}) is None
-
-
-def _put(model: ClusterModel, item: JsonDict) -> None:
-    if item["kind"] == "Node":
-        model.put_node(model.objects.with_room(item))
-    elif item["kind"] == "ResourceSlice":
-        model.put_slice(item["metadata"]["name"], item)
-    else:
-        model.put_class(item)
 
 
 def _renamed(sample: SampleFleet, prefix: str) -> SampleFleet:

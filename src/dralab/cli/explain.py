@@ -62,7 +62,7 @@ def explain(
     What comes earlier in the input is allocated first, as by `dralab allocate`. A cluster is only
     read, never changed; files given beside it count as applied to it. If there are no devices for
     it: the cause with its place in the input, what there is instead, and what would help, each
-    help confirmed by the allocator. Exit code 0: it fits; 1: it does not fit; 2: bad input.
+    help confirmed by the scheduler. Exit code 0: it fits; 1: it does not fit; 2: bad input.
     """
     if code:
         _of_code(code, output)

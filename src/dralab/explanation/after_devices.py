@@ -5,10 +5,11 @@ from dataclasses import replace
 from typing import Final
 
 from dralab.allocation.problem import DeviceId, InUse
-from dralab.explanation.causes import Diagnosis, GangTooLarge, Help, NodesUnfit
+from dralab.explanation.causes import Diagnosis, GangTooLarge, Help, MarkedField, NodesUnfit
 from dralab.explanation.conditions import holding
 from dralab.explanation.diagnose import diagnose
 from dralab.explanation.names import counted, joined, shortened
+from dralab.explanation.patches import pointer
 from dralab.objects.claims import holds
 from dralab.objects.metadata import NamespacedName
 from dralab.objects.requests import amount_of
@@ -17,14 +18,14 @@ from dralab.scheduling.model import ClusterModel
 from dralab.scheduling.pod_question import PodQuestion
 from dralab.scheduling.pods import PodInfo
 from dralab.scheduling.reasons import INSUFFICIENT, Reason
-from dralab.scheduling.state import PodPlacement, Refusal
+from dralab.scheduling.state import Refusal
 from dralab.values.json_types import JsonObject
 
 MOST_TRIED: Final = 24
-MOST_NAMED: Final = 3
+MIN_COUNT: Final = "spec.schedulingPolicy.gang.minCount"
 
 
-def of_room(asked: PodQuestion, model: ClusterModel | None, refusal: Refusal) -> Diagnosis:
+def of_room(model: ClusterModel | None, refusal: Refusal) -> Diagnosis:
     """Return what is missing on the node that lacks least once a pod has its devices there."""
     _, name, shortage = min(
         (
@@ -44,8 +45,8 @@ def of_room(asked: PodQuestion, model: ClusterModel | None, refusal: Refusal) ->
     reasons = [Reason(INSUFFICIENT, (lack.resource,)) for lack in shortage.lacks]
     nodes = len(refusal.shortages)
     helps = []
-    if model is not None and (blockers := ending_enough(model, asked.pod, name)):
-        who = tuple(f"pod {each}" for each in blockers)
+    if model is not None and (on := model.on(name)[:MOST_TRIED]):
+        who = tuple(f"pod {each.pod.key}" for each in on)
         helps.append(Help(kind="wait", now=True, who=who, number=len(who), note="any"))
     cause = NodesUnfit(
         code="DRA064",
@@ -55,17 +56,6 @@ def of_room(asked: PodQuestion, model: ClusterModel | None, refusal: Refusal) ->
         detail=f"{name} has the devices, but {clause}",
     )
     return Diagnosis(subject="", cause=cause, helps=tuple(helps), nodes=nodes)
-
-
-def ending_enough(model: ClusterModel, pod: PodInfo, node: str) -> tuple[str, ...]:
-    """Return pods of a node of which each one's end is enough for another pod to fit."""
-    found = []
-    for each in model.on(node)[:MOST_TRIED]:
-        with model.tentatively():
-            model.take_away(each.pod.uid)
-            if isinstance(model.decide(pod), PodPlacement):
-                found.append(str(each.pod.key))
-    return tuple(found[:MOST_NAMED])
 
 
 def of_gang(model: ClusterModel, pod: PodInfo) -> Diagnosis | None:
@@ -113,7 +103,11 @@ def _first_failing(
             cause = replace(cause, fitting=cause.fitting + 1)
     if cause.fitting:
         text = f"lower minCount of PodGroup {cause.group} to {cause.fitting}"
-        helps.append(Help(kind="node", now=True, to=text))
+        owner = MarkedField(
+            owner=("group", f"{members[0].key.namespace}/{cause.group}"), field=MIN_COUNT
+        )
+        edit = {"op": "replace", "path": pointer(MIN_COUNT), "value": cause.fitting}
+        helps.append(Help(kind="node", now=True, to=text, mark=owner, edits=(edit,)))
     if found is None:
         return Diagnosis(subject="", cause=cause, helps=tuple(helps))
     cause = replace(cause, cause=found.cause)

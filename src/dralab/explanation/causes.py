@@ -19,7 +19,7 @@ from dralab.scheduling.reasons import Reason
 from dralab.values.json_types import JsonObject
 from dralab.values.quantity import Number
 
-Owner = tuple[Literal["claim", "class", "pod"], str]
+Owner = tuple[Literal["claim", "class", "group", "pod"], str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -326,13 +326,13 @@ class Help:
     node        change a node: `to` says how (uncordon, taint …), `who` which
     move        move `who` to node `to`
     preempt     end `who`, which have a lower priority
-    several     give up all of `changes`, which cannot be fewer
+    several     follow all of `parts`, which cannot be fewer
     add         add a node with such devices
 
-    `now`: the allocator confirms that the whole pod fits then; otherwise it would fit once the
-    devices in use are released. `devices` would match, `free` of them are free. `command` does it.
-    `ends` says when the first of `who` ends. `edits` are what `kind` does not say, as operations of
-    a JSON patch of the object of `mark`.
+    `now`: the scheduler places the pod then, in the whole state; otherwise `lacking` says what is
+    still missing, on how many nodes. `devices` would match, `free` of them are free. `command` does
+    it. `ends` says when the first of `who` ends. `edits` are what `kind` does not say, as a JSON
+    patch of the object of `mark`; `taints` are the keys of those that a node loses.
     """
 
     kind: Literal[
@@ -350,8 +350,10 @@ class Help:
     note: str = ""
     command: str = ""
     ends: str = ""
-    changes: tuple[Condition, ...] = ()
     edits: tuple[JsonObject, ...] = ()
+    taints: tuple[str, ...] = ()
+    parts: tuple["Help", ...] = ()
+    lacking: tuple[tuple[Reason, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from dralab.explanation.causes import Diagnosis
 from dralab.explanation.causes_of import cause_of
 from dralab.explanation.endings import HolderEnd
 from dralab.explanation.explain import node_groups
-from dralab.explanation.helps import helps_for
+from dralab.explanation.helps import MOST_HELPS, helps_for
 from dralab.explanation.inquiry import Inquiry
 from dralab.explanation.questions import MOST_QUESTIONS, FleetQuestions
 
@@ -26,6 +26,7 @@ def diagnose(
     refused: bool = False,
     earlier: FleetQuestions | None = None,
     ends: Mapping[str, HolderEnd] | None = None,
+    most: int = MOST_HELPS,
 ) -> Diagnosis | None:
     """Return why no node can serve the claims of a problem, and what would help.
 
@@ -33,7 +34,7 @@ def diagnose(
     each question to the allocator, `questions` their number. `refused`: the search ended with an
     error although some node could serve them. `earlier` are questions about other claims on the
     same nodes: what was found out about these is not found out again. `ends` says when the users of
-    claims end, by claim.
+    claims end, by claim; at most `most` helps are told.
     """
     asking = (
         FleetQuestions(problem, nodes, catalog=catalog, budget=budget, questions=questions)
@@ -44,7 +45,7 @@ def diagnose(
     cause = cause_of(inquiry, refused=refused)
     if cause is None:
         return None
-    helps = helps_for(inquiry, cause)
+    helps = helps_for(inquiry, cause, most)
     return Diagnosis(
         subject=subject or ", ".join(f"claim {claim}" for claim in problem.claims),
         cause=cause,

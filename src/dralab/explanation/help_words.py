@@ -1,25 +1,34 @@
 """What would help, as a person would say it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from dralab.explanation.causes import Help
-from dralab.explanation.conditions import Condition
-from dralab.explanation.names import counted, joined, listed, shortened, taint_text
+from dralab.explanation.names import counted, joined, listed, shortened
+from dralab.explanation.words import reason_text
+from dralab.scheduling.reasons import NO_DEVICES, Reason
 
 
 def help_text(found: Help, holders: Mapping[str, str] | None = None) -> str:
     """Return what a user could do; `holders` names the pods that hold claims."""
     names = [_named(name, holders or {}) for name in found.who]
-    text = _help(found, list(dict.fromkeys(names)))
+    text = _help(found, list(dict.fromkeys(names)), holders or {})
     if found.kind in {"value", "drop"} and found.note:
         text += f" {found.note}"
     if found.kind in {"spelling", "value", "drop", "guard"} and found.devices:
         match = "matches" if found.devices == 1 else "match"
         numbers = f"{counted(found.devices, 'device')} {match}, {found.free} free"
         text += f" {numbers}" if found.kind == "spelling" else f": {numbers}"
-    if not found.now and found.kind not in {"add", "wait", "spelling"}:
+    if found.lacking and not any(each.rule is NO_DEVICES for each, _ in found.lacking):
+        text += f" (not enough: then {listed(map(_lacking, found.lacking))})"
+    elif not found.now and found.kind not in {"add", "wait", "spelling"}:
         text += " (then it waits for devices in use)"
     return text
+
+
+def _lacking(item: tuple[Reason, int]) -> str:
+    """Return what is missing on so many nodes; 0: on all of them."""
+    reason, count = item
+    return f"{counted(count, 'node')} {reason_text(reason, count)}" if count else str(reason)
 
 
 def _named(name: str, holders: Mapping[str, str]) -> str:
@@ -29,7 +38,7 @@ def _named(name: str, holders: Mapping[str, str]) -> str:
     return holders.get(name, f"claim {shortened(name)}")
 
 
-def _help(found: Help, names: Sequence[str]) -> str:
+def _help(found: Help, names: Sequence[str], holders: Mapping[str, str]) -> str:
     match found.kind:
         case "spelling":
             return f"did you mean {found.to}?"
@@ -48,7 +57,7 @@ def _help(found: Help, names: Sequence[str]) -> str:
         case "move":
             return f"move {joined(names)} from {found.note} to {found.to}"
         case "several":
-            return joined(list(_changes(found.changes)))
+            return f"together: {'; '.join(help_text(each, holders) for each in found.parts)}"
         case "preempt" if not found.note:
             lower = "its priority is" if len(names) == 1 else "their priorities are"
             return f"delete {joined(names)}: {lower} lower ({found.to})"
@@ -69,30 +78,3 @@ def _plain(found: Help) -> str:
             return f"leave out {found.to}"
         case _:
             return found.to
-
-
-def _changes(conditions: Sequence[Condition]) -> Iterator[str]:
-    """Yield what has to be given up, what others hold as one."""
-    holders = sorted({name for each in conditions for name in each.holders})
-    if any(each.kind == "held" for each in conditions):
-        who = [f"claim {shortened(name)}" for name in holders]
-        yield f"wait until {listed(who)} {'ends' if len(who) == 1 else 'end'}"
-    for each in conditions:
-        request = f"request {each.request}"
-        match each.kind:
-            case "taint":
-                yield f"tolerate taint {taint_text(each.taint) if each.taint else ''}"
-            case "count":
-                yield f"ask for fewer devices in {request}"
-            case "capacity":
-                yield f"ask for less {each.text} in {request}"
-            case "constraint":
-                yield f"leave out the constraint on {each.text}"
-            case "selector":
-                yield f"leave out `{' '.join(each.text.split())}` in {request}"
-            case "class-selector":
-                yield f"use another class than {each.request}"
-            case "request":
-                yield f"leave out {request}"
-            case _:
-                pass

@@ -4,7 +4,7 @@ Nothing is proposed that the allocator does not confirm: either the whole pod fi
 as things are now, or it would fit once devices in use are released, which the text then says.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -28,12 +28,12 @@ from dralab.explanation.causes import (
     TooFew,
     Unmatched,
 )
-from dralab.explanation.conditions import conditions_of
+from dralab.explanation.conditions import Condition, conditions_of, without
 from dralab.explanation.constrained import wider_attributes
 from dralab.explanation.inquiry import Inquiry
 from dralab.explanation.minimal_conflict import remedies
 from dralab.explanation.names import counted, similar, taint_text
-from dralab.explanation.proposals import Proposals, with_text
+from dralab.explanation.proposals import Proposals, tolerating, with_text
 from dralab.explanation.questions import MOST_GROUPS
 from dralab.explanation.waiting import waits_for
 from dralab.values.quantity import parse as parse_quantity
@@ -45,7 +45,7 @@ RANKS: Final = (
 )  # fmt: skip
 
 
-def helps_for(inquiry: Inquiry, cause: Cause) -> tuple[Help, ...]:
+def helps_for(inquiry: Inquiry, cause: Cause, most: int = MOST_HELPS) -> tuple[Help, ...]:
     """Return what would help against a cause, the cheapest first."""
     found: list[Help] = []
     for each in _candidates(inquiry, cause):
@@ -54,15 +54,15 @@ def helps_for(inquiry: Inquiry, cause: Cause) -> tuple[Help, ...]:
             found.append(each)
     if not found and not isinstance(cause, (NothingThere, Refused)):
         found = list(_together(inquiry))
-    return ordered(found)
+    return ordered(found, most)
 
 
-def ordered(found: Iterable[Help]) -> tuple[Help, ...]:
+def ordered(found: Iterable[Help], most: int = MOST_HELPS) -> tuple[Help, ...]:
     """Return the cheapest helps first; a correction of a spelling stands alone."""
     best = sorted(found, key=lambda each: (not each.now, RANKS.index(each.kind)))
     spelled = [each for each in best if each.kind == "spelling"]
     # A typo explains everything: to ask for something else would only distract.
-    return tuple(spelled[:1] if spelled else best[:MOST_HELPS])
+    return tuple(spelled[:1] if spelled else best[:most])
 
 
 def _candidates(inquiry: Inquiry, cause: Cause) -> Iterator[Help]:
@@ -99,7 +99,47 @@ def _together(inquiry: Inquiry) -> Iterator[Help]:
     for found in remedies(conditions, feasible)[:2]:
         if any(each.kind in {"class-selector", "request"} for each in found):
             continue
-        yield Help(kind="several", now=True, changes=found)
+        # From the end of a list: what comes before keeps its place.
+        given_up = sorted(found, key=lambda each: -each.number)
+        parts = [_following(inquiry, each, found) for each in given_up if each.kind != "held"]
+        first: set[str] = set()
+        for number, each in enumerate(parts):
+            if each.kind == "tolerate" and each.mark is not None and each.mark.field in first:
+                parts[number] = replace(each, note="")
+            elif each.kind == "tolerate" and each.mark is not None:
+                first.add(each.mark.field)
+        if holders := sorted({name for each in found for name in each.holders}):
+            parts.insert(0, Help(kind="wait", now=True, who=tuple(holders), number=len(holders)))
+        yield Help(kind="several", now=True, parts=tuple(parts)) if len(parts) > 1 else parts[0]
+
+
+def _following(inquiry: Inquiry, condition: Condition, others: Sequence[Condition]) -> Help:
+    """Return how a condition is given up, beside others."""
+    if condition.kind == "constraint":
+        field, name = f"spec.devices.constraints[{condition.number}]", condition.text
+        mark = MarkedField(owner=("claim", condition.claim), field=field)
+        return Help(kind="drop", now=True, to=f"the constraint on {name}", mark=mark)
+    alternative = inquiry.alternative(condition.claim, condition.request)
+    base, note = misses.request_field(alternative), f"in request {condition.request}"
+    match condition.kind:
+        case "taint" if condition.taint is not None:
+            return tolerating(alternative, condition.claim, condition.taint)
+        case "count":
+            rest = without(inquiry.problem, [each for each in others if each is not condition])
+            number = inquiry.largest(rest, alternative) or 1
+            mark = MarkedField(
+                owner=("claim", condition.claim), field=f"{base}.count", text=str(number)
+            )
+            return Help(kind="count", now=True, number=number, mark=mark, note=note)
+        case "capacity":
+            field, to = f"{base}.capacity.requests[{condition.text}]", condition.text
+        case _:
+            field, to = (
+                f"{base}.selectors[{condition.number}]",
+                f"`{' '.join(condition.text.split())}`",
+            )
+    mark = MarkedField(owner=("claim", condition.claim), field=field)
+    return Help(kind="drop", now=True, to=to, mark=mark, note=note)
 
 
 class _Checks(Proposals):
@@ -149,7 +189,7 @@ class _Checks(Proposals):
 
     def failing(self, cause: FailingSelector) -> Iterator[Help]:
         """Propose the right name of an attribute, or a guard for devices that lack it."""
-        alternative = self.alternative(cause.asked.claim, cause.asked.request)
+        alternative = self.inquiry.alternative(cause.asked.claim, cause.asked.request)
         if cause.lacking and cause.code != "DRA006":
             helps = list(
                 self.renamed(alternative, cause.mark, cause.lacking, cause.known, cause.code)
@@ -179,7 +219,7 @@ class _Checks(Proposals):
 
     def no_such_device(self, cause: NoSuchDevice) -> Iterator[Help]:
         """Propose the nearest value, the right name, or a node with such a device."""
-        alternative = self.alternative(cause.asked.claim, cause.asked.request)
+        alternative = self.inquiry.alternative(cause.asked.claim, cause.asked.request)
         comparison, mark = cause.condition.comparison, cause.mark
         if cause.code in {"DRA022", "DRA023"} and comparison is not None:
             kinds = misses.of_class(alternative, self.inquiry.kinds) or self.inquiry.kinds
@@ -216,7 +256,7 @@ class _Checks(Proposals):
 
     def not_together(self, cause: NotTogether) -> Iterator[Help]:
         """Propose to give up, or to lower, each of the conditions."""
-        alternative = self.alternative(cause.asked.claim, cause.asked.request)
+        alternative = self.inquiry.alternative(cause.asked.claim, cause.asked.request)
         for mark, (condition, _) in zip(cause.marks, cause.met, strict=True):
             comparison = condition.comparison
             nearest = self.nearest(alternative, mark, comparison) if comparison else ""
@@ -227,7 +267,7 @@ class _Checks(Proposals):
 
     def lacking(self, cause: Lacking) -> Iterator[Help]:
         """Propose another attribute, or the amount that there is."""
-        alternative = self.alternative(cause.asked.claim, cause.asked.request)
+        alternative = self.inquiry.alternative(cause.asked.claim, cause.asked.request)
         if cause.code == "DRA028":
             if not cause.best:
                 return
@@ -251,7 +291,7 @@ class _Checks(Proposals):
 
     def too_few(self, cause: TooFew) -> Iterator[Help]:
         """Propose to wait, to ask for less, to tolerate a taint."""
-        alternative = self.alternative(cause.asked.claim, cause.asked.request)
+        alternative = self.inquiry.alternative(cause.asked.claim, cause.asked.request)
         if cause.holders:
             yield from waits_for(self.inquiry, cause.holders)
         yield from self.fewer(alternative)
@@ -259,12 +299,7 @@ class _Checks(Proposals):
             for taint in kind.device.taints:
                 if taint.repels and any(text == taint_text(taint) for text, _ in cause.taints):
                     tolerant = edits.tolerating(self.problem, alternative, taint)
-                    field = f"{misses.request_field(alternative)}.tolerations"
-                    found = Help(
-                        kind="tolerate", now=True, to=taint_text(taint),
-                        mark=MarkedField(owner=("claim", cause.asked.claim), field=field),
-                        note="" if alternative.subrequest.tolerations else "first",
-                    )  # fmt: skip
+                    found = tolerating(alternative, cause.asked.claim, taint)
                     yield from self.confirmed(found, tolerant)
         if cause.code == "DRA039":
             yield from self.less_capacity(alternative, cause)
@@ -274,11 +309,11 @@ class _Checks(Proposals):
 
     def unmatched(self, cause: Unmatched) -> Iterator[Help]:
         """Propose to wait, another attribute, fewer devices, or to leave the constraint out."""
-        alternative = self.alternative(cause.asked[0].claim, cause.asked[0].request)
+        alternative = self.inquiry.alternative(cause.asked[0].claim, cause.asked[0].request)
         if cause.holders:
             yield from waits_for(self.inquiry, cause.holders)
         for asked in cause.asked:
-            one = self.alternative(asked.claim, asked.request)
+            one = self.inquiry.alternative(asked.claim, asked.request)
             yield from self.fewer(one)
         name = cause.constraint.name
         if cause.constraint.kind == "match":
@@ -293,7 +328,7 @@ class _Checks(Proposals):
         if isinstance(cause, Together) and cause.holders:
             yield from waits_for(self.inquiry, cause.holders)
         for asked in cause.asked:
-            alternative = self.alternative(asked.claim, asked.request)
+            alternative = self.inquiry.alternative(asked.claim, asked.request)
             yield from self.fewer(alternative)
             yield from self.relaxed(alternative)
         for position, claim in enumerate(self.problem.claims):

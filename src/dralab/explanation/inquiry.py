@@ -112,6 +112,14 @@ class Inquiry:
         """Return the name of the claim of an alternative."""
         return str(self.problem.claims[alternative.claim])
 
+    def alternative(self, claim: str, request: str) -> Alternative:
+        """Return the alternative of a claim and a request."""
+        return next(
+            each
+            for each in self.each_alternative()
+            if (self.claim_of(each), each.name) == (claim, request)
+        )
+
     def asked(self, alternative: Alternative) -> Asked:
         """Return what an alternative asks for, as data."""
         claim = self.problem.claims[alternative.claim]

@@ -10,7 +10,10 @@ import orjson
 from dralab.explanation.causes import Help
 
 STEP: Final = re.compile(r"([^.\[\]]+)|\[([^\]]*)\]")
-RESOURCES: Final = {"claim": "resourceclaim", "class": "deviceclass", "pod": "pod"}
+KINDS: Final = {
+    "claim": "ResourceClaim", "class": "DeviceClass", "group": "PodGroup", "pod": "Pod",
+}  # fmt: skip
+"""The kinds of the objects that helps and places are about."""
 WRITTEN: Final = frozenset({"spelling", "guard", "value", "count", "constraint"})
 
 
@@ -57,7 +60,7 @@ def command_of(found: Help, templates: Mapping[str, str]) -> str:
     if not patch:
         return ""
     kind, name = found.mark.owner
-    resource = RESOURCES[kind]
+    resource = KINDS[kind].lower()
     if kind == "claim" and name in templates:
         resource, name = "resourceclaimtemplate", templates[name]
         patch = [each | {"path": f"/spec{each['path']}"} for each in patch]

@@ -19,10 +19,11 @@ from dralab.explanation.causes import (
 from dralab.explanation.cel_repairs import repaired
 from dralab.explanation.conditions import Condition, without
 from dralab.explanation.inquiry import Inquiry
-from dralab.explanation.names import similar
+from dralab.explanation.names import similar, taint_text
 from dralab.explanation.questions import FleetQuestions
 from dralab.explanation.supply import total_of
 from dralab.explanation.words import condition_text
+from dralab.objects.device_taints import DeviceTaint
 from dralab.values.quantity import parse as parse_quantity
 
 MOST_MORE: Final = 8
@@ -303,13 +304,16 @@ class Proposals:
         elif not only_now and (even_if_not or asking.serves(empty=True) is True):
             yield replace(found, now=False)
 
-    def alternative(self, claim: str, request: str) -> Alternative:
-        """Return the alternative that a cause is about."""
-        return next(
-            each
-            for each in self.inquiry.each_alternative()
-            if (self.inquiry.claim_of(each), each.name) == (claim, request)
-        )
+
+def tolerating(alternative: Alternative, claim: str, taint: DeviceTaint) -> Help:
+    """Return a proposal to tolerate a taint of devices."""
+    return Help(
+        kind="tolerate", now=True, to=taint_text(taint),
+        mark=MarkedField(
+            owner=("claim", claim), field=f"{misses.request_field(alternative)}.tolerations"
+        ),
+        note="" if alternative.subrequest.tolerations else "first",
+    )  # fmt: skip
 
 
 def with_text(mark: MarkedField | None, text: str) -> MarkedField | None:

@@ -132,8 +132,12 @@ def _help(each: Help, names: Names) -> dict[str, Any]:
         found |= {"devices": each.devices, "free": each.free}
     if each.mark is not None and (patch := patch_of(each)):
         found |= {"object": " ".join(each.mark.owner), "patch": patch}
+    if each.lacking:
+        found["lacking"] = [{"reason": str(why), "nodes": count} for why, count in each.lacking]
     if command := names.command(each):
         found["command"] = command
+    if each.parts:
+        found["parts"] = [_help(part, names) for part in each.parts]
     return found
 
 

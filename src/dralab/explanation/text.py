@@ -18,7 +18,7 @@ from dralab.explanation.facts_text import group_lines
 from dralab.explanation.help_words import help_text
 from dralab.explanation.names import shortened
 from dralab.explanation.offers import there
-from dralab.explanation.patches import command_of
+from dralab.explanation.patches import KINDS, command_of
 from dralab.explanation.words import Line, asks, headline
 
 EVENT_BYTES: Final = 1024
@@ -52,8 +52,7 @@ class ObjectFields:
         kind, name = mark.owner
         if kind == "claim" and name in self.templates:
             return f"ResourceClaimTemplate {self.templates[name]}: spec.{mark.field}"
-        names = {"claim": "ResourceClaim", "class": "DeviceClass", "pod": "Pod"}
-        return f"{names[kind]} {name}: {mark.field}"
+        return f"{KINDS[kind]} {name}: {mark.field}"
 
 
 class NoFields:
@@ -164,9 +163,10 @@ def _lines(found: Diagnosis, names: Names) -> Iterator[str]:
     start = "help: "
     for each in found.helps:
         yield f"  {start}{help_text(each, names.holders)}"
-        command = names.command(each) if names.commands else each.command
-        if command and (each.command or each is found.helps[0]):
-            yield f"        $ {command}"
+        for one in each.parts or (each,):
+            command = names.command(one) if names.commands else one.command
+            if command and (one.command or each is found.helps[0]):
+                yield f"        $ {command}"
         start = "  or: "
     if not found.settled:
         yield "  More steps would be needed to say more."

@@ -1,25 +1,28 @@
 """Nodes that a pod may not use: which rule leads, and which changes would let the pod in.
 
-A change is proposed only if the scheduler then finds a place for the pod, in the whole state as it
-is. What is wrong with devices is left to `diagnose`.
+What is wrong with devices is left to `diagnose`; whether a change helps is `trial`'s answer.
 """
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, Literal
 
-from dralab.explanation.after_devices import ending_enough
 from dralab.explanation.broken_rules import BrokenRule, RuleTeller
 from dralab.explanation.causes import Help, MarkedField, NodesUnfit
-from dralab.explanation.names import joined, listed, shortened
+from dralab.explanation.names import joined, listed
 from dralab.explanation.patches import escaped
+from dralab.explanation.trial import Trial
 from dralab.explanation.words import reason_text
-from dralab.objects.metadata import key_of, labels_of, spec_of
-from dralab.objects.nodes import HOSTNAME, is_unschedulable
+from dralab.objects.metadata import labels_of, spec_of
 from dralab.objects.pods import containers_of
 from dralab.objects.requests import amount_of, base_units, requested
-from dralab.objects.taints import REPELLING, is_of_control_plane, taints_of, untolerated
+from dralab.objects.taints import (
+    REPELLING,
+    UNSCHEDULABLE,
+    is_of_control_plane,
+    taints_of,
+    untolerated,
+)
 from dralab.scheduling.filters import Reasons
 from dralab.scheduling.model import ClusterModel
 from dralab.scheduling.node_rules import NODE_RULES
@@ -34,7 +37,6 @@ from dralab.scheduling.reasons import (
     UNSELECTED,
     Reason,
 )
-from dralab.scheduling.state import PodPlacement
 from dralab.values.json_patches import json_patch
 from dralab.values.json_types import JsonDict, JsonObject
 
@@ -42,6 +44,9 @@ OF_NODES: Final = frozenset({"NodeName", *(rule.plugin for rule in NODE_RULES)})
 """The filters that say for which nodes a pod is meant at all."""
 MOST_TOLD: Final = 3
 """Nodes that are alike whose rules are told."""
+MOST_TRIED: Final = 24
+"""Pods of a node whose end is tried."""
+CORDON: Final = UNSCHEDULABLE["key"]
 Unfit = Mapping[str, Reasons]
 
 
@@ -145,12 +150,9 @@ def _mark(asked: PodQuestion, broken: BrokenRule) -> MarkedField | None:
 
 
 def node_helps(
-    model: ClusterModel, asked: PodQuestion, unfit: Unfit, able: Sequence[str]
+    trial: Trial, unfit: Unfit, able: Sequence[str], *, most: int = MOST_TOLD
 ) -> Iterator[Help]:
-    """Yield what would let the pod onto nodes that have its devices; each change alone is enough.
-
-    For each is shown that the scheduler places the pod then.
-    """
+    """Yield what would let a pod onto nodes that have its devices; each change alone is enough."""
     seen: set[Reason] = set()
     for name in able:
         reasons = unfit[name]
@@ -158,64 +160,72 @@ def node_helps(
         if (len(reasons) != 1 and not short) or reasons[0] in seen:
             continue
         seen.add(reasons[0])
-        if reasons[0].rule.plugin in OF_NODES or reasons[0].rule in {INSUFFICIENT, TOO_MANY_PODS}:
-            yield from _own_helps(model, asked, name, reasons[0])
-        else:
-            alike = [each for each in able if unfit[each] == reasons]
-            yield from _rule_helps(model, asked, alike)
+        alike = [each for each in able if unfit[each] == reasons][:most]
+        waits = False
+        for each in _against(trial.model, trial.asked, alike, reasons[0]):
+            if each.kind == "wait" and waits:
+                continue
+            if trial.is_enough(each):
+                waits = waits or each.kind == "wait"
+                yield each
 
 
-def _own_helps(
-    model: ClusterModel, asked: PodQuestion, name: str, reason: Reason
+def against_all(trial: Trial, name: str, reasons: Reasons) -> list[list[Help]]:
+    """Return what may help against each of the rules that keep a pod from a node."""
+    found: dict[object, list[Help]] = {}
+    for reason in reasons:
+        of_room = reason.rule in {INSUFFICIENT, TOO_MANY_PODS}
+        key: object = "room" if of_room else reason.rule
+        if key not in found:
+            found[key] = list(_against(trial.model, trial.asked, [name], reason))
+    return list(found.values())
+
+
+def _against(
+    model: ClusterModel, asked: PodQuestion, names: Sequence[str], reason: Reason
 ) -> Iterator[Help]:
-    """Yield what helps against a rule about the node alone."""
-    node = model.node(name) or {}
+    """Yield what may help against the rule that keeps a pod from some nodes."""
+    name = names[0]
     match reason.rule:
-        case rule if rule is CORDONED or (rule is TAINTED and is_unschedulable(node)):
-            if _fits(model, asked, node=model.uncordoned(name)):
-                yield Help(
-                    kind="node", now=True, to=f"uncordon {name}", who=(name,),
-                    command=f"kubectl uncordon {name}",
-                )  # fmt: skip
+        case rule if rule is CORDONED or (rule is TAINTED and reason.subject == CORDON):
+            yield Help(
+                kind="node", now=True, to=f"uncordon {name}", who=(name,), taints=(CORDON,),
+                command=f"kubectl uncordon {name}",
+            )  # fmt: skip
         case rule if rule is TAINTED:
-            yield from _taint_helps(model, asked, name)
+            yield from _taint_help(model, asked, name)
         case rule if rule is UNSELECTED:
             yield from _label_help(model, asked, name)
         case rule if rule in {INSUFFICIENT, TOO_MANY_PODS}:
-            if ending := ending_enough(model, asked.pod, name):
-                who = tuple(f"pod {each}" for each in ending)
+            if who := tuple(f"pod {each.pod.key}" for each in model.on(name)[:MOST_TRIED]):
                 yield Help(kind="wait", now=True, who=who, number=len(who), note="any")
-            yield from _request_helps(model, asked, name)
+            yield from _request_help(asked, name)
         case rule if rule is OTHER_NODE:
             edits = ({"op": "remove", "path": "/spec/nodeName"},)
-            to = f"leave out nodeName, {name} has them"
-            yield from _edited(model, asked, name, to, edits)
+            yield _edited(asked, name, f"leave out nodeName, {name} has them", edits)
+        case rule if rule.plugin not in OF_NODES:
+            yield from _rule_helps(asked, names)
         case _:
             return
 
 
-def _taint_helps(model: ClusterModel, asked: PodQuestion, name: str) -> Iterator[Help]:
-    """Yield how to get past a taint; what the control plane sets says something about the node."""
-    node, keys, found = model.node(name) or {}, set[str](), list[str]()
-    while (left := untolerated(asked.pod.tolerations, _others(node, keys), REPELLING)) is not None:
+def _taint_help(model: ClusterModel, asked: PodQuestion, name: str) -> Iterator[Help]:
+    """Yield how to get past taints; what the control plane sets says something about the node."""
+    node, keys, found = model.node(name) or {}, list[str](), list[str]()
+    taints = [item for item in taints_of(node) if item["key"] != CORDON]
+    while (left := untolerated(asked.pod.tolerations, taints, REPELLING)) is not None:
         key, value = str(left["key"]), left.get("value")
         if is_of_control_plane(key):
             return
-        keys.add(key)
+        taints = [item for item in taints if item["key"] != key]
+        keys.append(key)
         found.append(f"{key}={value}" if value else key)
-    without, taint = _others(node, keys), joined(found)
     several = "them" if len(found) > 1 else "the taint"
-    if _fits(model, asked, node={**node, "spec": {**spec_of(node), "taints": without}}):
-        yield Help(
-            kind="node", now=True, who=(name,),
-            to=f"add a toleration for {taint} to the pod, or remove {several}",
-            command=f"kubectl taint nodes {name} {' '.join(f'{key}-' for key in sorted(keys))}",
-        )  # fmt: skip
-
-
-def _others(node: JsonObject, keys: Container[str]) -> list[JsonObject]:
-    """Return the taints of a node but for those with some keys."""
-    return [item for item in taints_of(node) if item["key"] not in keys]
+    yield Help(
+        kind="node", now=True, who=(name,), taints=tuple(keys),
+        to=f"add a toleration for {joined(found)} to the pod, or remove {several}",
+        command=f"kubectl taint nodes {name} {' '.join(f'{key}-' for key in sorted(keys))}",
+    )  # fmt: skip
 
 
 def _label_help(model: ClusterModel, asked: PodQuestion, name: str) -> Iterator[Help]:
@@ -230,14 +240,14 @@ def _label_help(model: ClusterModel, asked: PodQuestion, name: str) -> Iterator[
             has = f'{label} "{labels[label]}"'
             edit |= {"op": "replace", "value": labels[label]}
         to = f'change nodeSelector {label} "{value}": {name} has {has}'
-        yield from _edited(model, asked, name, to, (edit,))
+        yield _edited(asked, name, to, (edit,))
     elif not other:
         edits = ({"op": "remove", "path": "/spec/affinity/nodeAffinity"},)
         to = f"change the pod's node affinity: {name} has the devices"
-        yield from _edited(model, asked, name, to, edits)
+        yield _edited(asked, name, to, edits)
 
 
-def _request_helps(model: ClusterModel, asked: PodQuestion, name: str) -> Iterator[Help]:
+def _request_help(asked: PodQuestion, name: str) -> Iterator[Help]:
     """Yield with how much the pod would do."""
     edits, amounts = list[JsonObject](), list[str]()
     pod = asked.pod.obj
@@ -248,8 +258,7 @@ def _request_helps(model: ClusterModel, asked: PodQuestion, name: str) -> Iterat
         edits.append(edit)
         amounts.append(f"{amount_of(resource, free)} {resource}")
         pod = json_patch(pod, [dict(edit)])
-    to = f"{joined(amounts)} or less"
-    yield from _edited(model, asked, name, to, tuple(edits), kind="value")
+    yield _edited(asked, name, f"{joined(amounts)} or less", tuple(edits), kind="value")
 
 
 def _asking_less(pod: JsonObject, resource: str, less: int) -> JsonObject | None:
@@ -273,113 +282,24 @@ def _asking_less(pod: JsonObject, resource: str, less: int) -> JsonObject | None
 
 
 def _edited(
-    model: ClusterModel,
     asked: PodQuestion,
     name: str,
     to: str,
     edits: tuple[JsonObject, ...],
-    *,
     kind: Literal["node", "value"] = "node",
-) -> Iterator[Help]:
-    """Yield a help that edits the pod to go to a node, if the pod then fits."""
-    pod = json_patch(asked.pod.obj, [dict(each) for each in edits])
-    if _fits(model, asked, spec=spec_of(pod)):
-        mark = MarkedField(owner=("pod", str(asked.pod.key)), field="spec")
-        yield Help(kind=kind, now=True, who=(name,), to=to, mark=mark, edits=edits)
+) -> Help:
+    """Return a help that edits the pod to go to a node."""
+    mark = MarkedField(owner=("pod", str(asked.pod.key)), field="spec")
+    return Help(kind=kind, now=True, who=(name,), to=to, mark=mark, edits=edits)
 
 
-def _fits(
-    model: ClusterModel,
-    asked: PodQuestion,
-    *,
-    spec: JsonObject | None = None,
-    node: JsonObject | None = None,
-) -> bool:
-    """Return whether the scheduler would place a pod with another spec, or with a changed node."""
-    pod = asked.pod
-    if spec is not None:
-        pod = model.info(model.objects.pod({**pod.obj, "spec": dict(spec)}))
-    with model.tentatively():
-        if node is not None:
-            model.put_node(model.objects.with_room(node, model.provided))
-        return isinstance(model.decide(pod, asked.only), PodPlacement)
-
-
-def _rule_helps(model: ClusterModel, asked: PodQuestion, names: Sequence[str]) -> Iterator[Help]:
-    """Yield what helps against a rule about other pods on some nodes: each was tried."""
-    told = [each for name in names[:MOST_TOLD] if (each := told_rule(asked, name)) is not None]
-    ending = [each.blockers for each in told if each.blockers and fits_without(model, asked, each)]
-    single = dict.fromkeys(f"pod {each[0]}" for each in ending if len(each) == 1)
-    several = [each for each in ending if len(each) > 1]
-    if single:
-        yield Help(kind="wait", now=True, who=tuple(single), number=len(single), note="any")
-    elif several:
-        who = tuple(f"pod {each}" for each in min(several, key=len))
+def _rule_helps(asked: PodQuestion, names: Sequence[str]) -> Iterator[Help]:
+    """Yield what may help against a rule about other pods on some nodes."""
+    told = [each for name in names if (each := told_rule(asked, name)) is not None]
+    ending = [tuple(f"pod {name}" for name in each.blockers) for each in told if each.blockers]
+    if alone := tuple(dict.fromkeys(who[0] for who in ending if len(who) == 1)):
+        yield Help(kind="wait", now=True, who=alone, number=len(alone), note="any")
+    for who in sorted((who for who in ending if len(who) > 1), key=len):
         yield Help(kind="wait", now=True, who=who, number=len(who), note="all")
     for remedy in told[0].remedies if told else ():
-        yield from _edited(model, asked, names[0], remedy.text, remedy.edits)
-
-
-def fits_without(model: ClusterModel, asked: PodQuestion, broken: BrokenRule) -> bool:
-    """Return whether a pod fits once the pods that are in its way have ended."""
-    ending = set(broken.blockers)
-    gone = [uid for uid, each in model.running.items() if str(each.pod.key) in ending]
-    with model.tentatively():
-        for uid in gone:
-            model.take_away(uid)
-        return isinstance(model.decide(asked.pod), PodPlacement)
-
-
-def confirmed(model: ClusterModel, asked: PodQuestion, helps: Iterable[Help]) -> tuple[Help, ...]:
-    """Return helps as far as the scheduler then places the pod, in the whole state.
-
-    Whose end is awaited is tried. Where nobody's end is enough, a further node of the kind is not
-    either: something else than its devices is missing.
-    """
-    tried = [_ending(model, asked, each) for each in helps]
-    enough = all(each is not None for each in tried)
-    return tuple(each for each in tried if each is not None and (enough or each.kind != "add"))
-
-
-def _ending(model: ClusterModel, asked: PodQuestion, found: Help) -> Help | None:
-    """Return a help with those whose end is enough; None where nobody's is."""
-    if found.kind != "wait" or not found.now:
-        return found
-    if found.note != "any":
-        return found if _fits_after(model, asked, found.who) else None
-    who = tuple(name for name in found.who if _fits_after(model, asked, [name]))
-    number = found.number - len(found.who) + len(who)
-    return replace(found, who=who, number=number) if who else None
-
-
-def _fits_after(model: ClusterModel, asked: PodQuestion, who: Sequence[str]) -> bool:
-    """Return whether a pod fits once others have ended: pods, or those that use a claim."""
-    uids = {
-        uid
-        for uid, each in model.running.items()
-        if not {f"pod {each.pod.key}", *_claims(each)}.isdisjoint(who)
-    }
-    if not uids:
-        return True  # nobody uses the claim: its end cannot be tried
-    with model.tentatively():
-        for uid in sorted(uids):
-            model.take_away(uid)
-        return isinstance(model.decide(asked.pod, asked.only), PodPlacement)
-
-
-def _claims(placed: PodPlacement) -> Iterator[str]:
-    """Yield the names of a pod's claims, as helps name them."""
-    for plan in placed.plans:
-        if plan.claim["metadata"].get("name"):
-            yield from (str(key_of(plan.claim)), shortened(str(key_of(plan.claim))))
-
-
-def takes_another(model: ClusterModel, asked: PodQuestion, like: str) -> bool:
-    """Return whether a new node like another one would be one that the pod may use."""
-    name = f"{like}-another"
-    node = model.node(like) or {}
-    labels = {**labels_of(node), HOSTNAME: name}
-    metadata = {**node["metadata"], "name": name, "labels": labels}
-    with model.tentatively():
-        model.put_node(model.objects.with_room({**node, "metadata": metadata}, model.provided))
-        return not PodQuestion(model.state, asked.pod, name).unfit()
+        yield _edited(asked, names[0], remedy.text, remedy.edits)

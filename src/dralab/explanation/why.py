@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import islice
 from typing import Any, Final
 
 from dralab.allocation.allocator import DEFAULT_BUDGET
@@ -26,20 +27,21 @@ from dralab.explanation.causes import (
 )
 from dralab.explanation.diagnose import diagnose
 from dralab.explanation.endings import UNKNOWN, HolderEnd, end_of
-from dralab.explanation.helps import ordered
-from dralab.explanation.moves import claim_name, eviction_of, move_for, preemption_for
+from dralab.explanation.helps import MOST_HELPS, ordered
+from dralab.explanation.moves import claim_name, eviction_of, moves_for, preemption_for
 from dralab.explanation.names import counted, listed, shortened, similar
+from dralab.explanation.proposals import with_text
 from dralab.explanation.questions import MOST_QUESTIONS, FleetQuestions
 from dralab.explanation.structured import structured
 from dralab.explanation.text import EVENT_BYTES, Names, ObjectFields, Spots, brief, page
+from dralab.explanation.trial import Trial
 from dralab.explanation.unfit import (
     OF_NODES,
     Unfit,
-    confirmed,
+    against_all,
     nearest,
     node_helps,
     nodes_unfit,
-    takes_another,
 )
 from dralab.objects.claims import consumers_of, pod_claims
 from dralab.objects.extended_resources import SYNTHETIC
@@ -78,6 +80,10 @@ PASSING: Final = frozenset(
 )
 """Causes that end without a change of the pod: the nodes it is meant for can serve it."""
 MOST_UNFIT: Final = 2000
+MOST_NEAR: Final = 4
+"""Nodes on which several changes at once are tried."""
+OF_DEVICES: Final = frozenset({"value", "count", "constraint", "tolerate", "drop", "wait", "guard"})
+"""Helps for want of devices that may go together with changes of a node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,22 +161,6 @@ def why(
             ends=ends_of(cluster),
         )
     )
-    # A new node has not the devices that the pod holds already, and the pod must select it.
-    kept = tuple(
-        each
-        for each in confirmed(cluster.model, asked, diagnosis.helps)
-        if each.kind != "add"
-        or not (
-            pending.allocated or (each.note and not takes_another(cluster.model, asked, each.note))
-        )
-    )
-    diagnosis = replace(diagnosis, helps=kept)
-    more = [] if node else [move_for(cluster, pending, diagnosis.helps)]
-    more.append(preemption_for(cluster, pending, diagnosis.helps))
-    if pending.kind == "pod" and cluster.model.held_back(asked.pod) is None:
-        more.append(eviction_of(cluster.model, asked.pod))
-    if found := [each for each in more if each is not None]:
-        diagnosis = replace(diagnosis, helps=ordered([*diagnosis.helps, *found]))
     templates = templates_of(cluster)
     names = Names(
         spots=spots or ObjectFields(templates),
@@ -187,10 +177,23 @@ def diagnosis_of(waiting: WaitingPod) -> Diagnosis:
 
     Pages, events and questions about changes all tell this cause.
     """
-    return replace(_diagnosis(waiting), subject=waiting.title)
+    trial = None if waiting.model is None else Trial(waiting.model, waiting.asked)
+    found = replace(_diagnosis(waiting, trial), subject=waiting.title)
+    return found if trial is None else _helped(trial, found)
 
 
-def _diagnosis(waiting: WaitingPod) -> Diagnosis:
+def _helped(trial: Trial, found: Diagnosis) -> Diagnosis:
+    """Return a diagnosis with the helps that the scheduler confirms in the whole state."""
+    model, asked = trial.model, trial.asked
+    helps = [each for one in found.helps if (each := trial.confirmed(one)) is not None]
+    more = islice(moves_for(model, asked, helps) if not asked.only else (), 1)
+    helps += [*more, *preemption_for(model, asked, helps)]
+    if asked.pod.obj.get("kind") == "Pod" and model.held_back(asked.pod) is None:
+        helps += filter(None, [eviction_of(model, asked.pod)])
+    return replace(found, helps=ordered(helps))
+
+
+def _diagnosis(waiting: WaitingPod, trial: Trial | None) -> Diagnosis:
     asked, model, refusal = waiting.asked, waiting.model, waiting.refusal
     blocked = refusal.blocked
     if model is not None and not asked.only and model.held_back(asked.pod) is None:
@@ -204,12 +207,19 @@ def _diagnosis(waiting: WaitingPod) -> Diagnosis:
     unfit, every = asked.unfit(), asked.unfit(every=True)
     if elsewhere := _claim_elsewhere(asked, unfit, every):
         return elsewhere
-    nodes = _Nodes(waiting, unfit, every)
+    nodes = _Nodes(waiting, unfit, every, trial)
     if (fatal := refusal.fatal or blocked) is not None:
         return nodes.diagnosed(refused=refusal.fatal is not None) or _refused(waiting, fatal)
     if refusal.shortages and not nodes.able_here:
-        return of_room(asked, model, refusal)
-    return nodes.diagnosis() or _refused(waiting, None)
+        return of_room(model, refusal)
+    found = nodes.diagnosis() or _refused(waiting, None)
+    if trial is None or any(trial.is_enough(each) for each in found.helps):
+        return found
+    together = trial.combined(nodes.choices(trial, found.helps))
+    if together is None:
+        return found
+    others = (each for each in found.helps if each not in together.parts)
+    return replace(found, helps=(together, *others))
 
 
 class _Nodes:
@@ -219,8 +229,11 @@ class _Nodes:
     something for it are told of before nodes that it is not meant for.
     """
 
-    def __init__(self, waiting: WaitingPod, unfit: Unfit, every: Unfit) -> None:
+    def __init__(
+        self, waiting: WaitingPod, unfit: Unfit, every: Unfit, trial: Trial | None
+    ) -> None:
         self.waiting = waiting
+        self.trial = trial
         self.asked = waiting.asked
         self.catalog = self.asked.state.devices.catalog
         self.unfit = unfit
@@ -301,8 +314,9 @@ class _Nodes:
             earlier=earlier,
             budget=self.waiting.budget,
             questions=self.waiting.questions,
+            most=MOST_HELPS * (3 if self.trial else 1),
         )
-        if found is None or self.candidates:
+        if found is None or self.candidates or self.trial is not None:
             return found
         # No node would do with other devices alone: that was confirmed for the devices only.
         helps = (replace(each, now=False) if each.now else each for each in found.helps)
@@ -332,8 +346,24 @@ class _Nodes:
         )
 
     def _helps(self, unfit: Unfit, able: Sequence[str]) -> Iterator[Help]:
-        if self.waiting.model is not None:
-            yield from node_helps(self.waiting.model, self.asked, unfit, able)
+        if self.trial is not None:
+            yield from node_helps(self.trial, unfit, able)
+
+    def choices(self, trial: Trial, helps: Sequence[Help]) -> Iterator[list[list[Help]]]:
+        """Yield what may be done at once so that a node takes the pod, the fewest changes first.
+
+        For each of the nearest nodes: a list of helps for each thing that it lacks.
+        """
+        able = [*self.able_here, *self.able_elsewhere]
+        others = nearest(self.asked, self.unfit.keys() - set(able), self.every)
+        devices = [each for each in helps if each.kind in OF_DEVICES]
+        found = []
+        for name in (*able[:MOST_NEAR], *others[:MOST_NEAR]):
+            lists = against_all(trial, name, self.every[name])
+            lists += [] if name in able else [devices]
+            if len(lists) > 1 and all(lists):
+                found.append(lists)
+        yield from sorted(found, key=len)
 
 
 def _not_offered(asked: PodQuestion) -> Diagnosis | None:
@@ -433,7 +463,8 @@ def _refused(waiting: WaitingPod, reason: Reason | None) -> Diagnosis:
     helps: tuple[Help, ...] = ()
     near = "" if elsewhere else similar(name, known)
     if near:
-        helps = (Help(kind="spelling", now=False, to=f"'{near}'", mark=mark),)
+        corrected = with_text(mark, near)
+        helps = (Help(kind="spelling", now=False, to=f"'{near}'", mark=corrected),)
     cause = Refused(
         code="DRA001", text=str(reason), missing=kind, name=name, known=known,
         elsewhere=elsewhere, mark=mark,

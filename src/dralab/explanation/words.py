@@ -33,6 +33,7 @@ from dralab.explanation.names import (
     shown_value,
 )
 from dralab.scheduling.reasons import (
+    CLAIM_ELSEWHERE,
     CORDONED,
     INSUFFICIENT,
     TAINTED,
@@ -271,6 +272,8 @@ def reason_text(reason: Reason, count: int) -> str:
             return f"{'lacks' if count == 1 else 'lack'} {reason.subject}"
         case rule if rule is TOO_MANY_PODS:
             return f"{'has' if count == 1 else 'have'} no room for one more pod"
+        case rule if rule is CLAIM_ELSEWHERE:
+            return "cannot use the devices of its claim"
         case _:
             return f"{be} ruled out: {reason}"
 

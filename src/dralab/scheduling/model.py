@@ -328,6 +328,28 @@ class ClusterModel:
         self._set_class(name, wire)
         self._undo.append(lambda: self._set_class(name, before))
 
+    def put_claim(self, wire: JsonDict) -> None:
+        """Replace a claim that has no devices yet by another form of it."""
+        key, before = key_of(wire), self.claims.get(key_of(wire))
+        self.claims[key] = wire
+        if before is not None:
+            self._undo.append(lambda: self.claims.__setitem__(key, before))
+
+    def put_group(self, wire: JsonDict) -> None:
+        """Replace a PodGroup by another form of it."""
+        before = self.objects.group(key_of(wire))
+        self.objects.put_group(wire)
+        if before is not None:
+            self._undo.append(lambda: self.objects.put_group(before))
+
+    def release(self, key: NamespacedName) -> None:
+        """Take it that a claim which no pod of the model uses gives its devices up."""
+        before = self.claims[key]
+        self.claims[key] = _unallocated(before)
+        self.devices.put_claim(self.claims[key])
+        self._undo.append(lambda: self.devices.put_claim(before))
+        self._undo.append(lambda: self.claims.__setitem__(key, before))
+
     def put_rule(self, wire: JsonDict) -> None:
         """Add a DeviceTaintRule."""
         name = wire["metadata"]["name"]
@@ -395,6 +417,10 @@ class ClusterModel:
             if self._users_of[holder := _holder(plan, each.pod.uid)] <= uids
         }
         return list(found.values())
+
+    def users_of(self, claim: JsonObject) -> set[str]:
+        """Return the uids of the pods on nodes that use a claim."""
+        return self._users_of.get(uid_of(claim), set())
 
     def in_order(self, placements: Iterable[PodPlacement]) -> list[PodPlacement]:
         """Return pods on nodes in the order in which they were given."""

@@ -95,6 +95,10 @@ class ClusterObjects:
         """Return a PodGroup; None if there is none of that name."""
         return self._groups.get(key)
 
+    def put_group(self, wire: JsonDict) -> None:
+        """Replace a PodGroup by another form of it."""
+        self._groups[key_of(wire)] = wire
+
     def pod(self, given: JsonObject) -> JsonDict:
         """Return a pod with uid, priority and claims; claims that it lacks are made."""
         pod = _identified("Pod", given)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from dralab.capacity.changes import AddNodes, MovePod, SupposedChange, Uncordon, Without
+from dralab.explanation.patches import KINDS
 from dralab.explanation.why import templates_of
 from dralab.objects.claims import consumers_of
 from dralab.objects.metadata import NamespacedName
@@ -17,7 +18,6 @@ from dralab.values.json_patches import json_patch
 from dralab.values.json_types import JsonDict
 
 UNCORDON: Final = "kubectl uncordon "
-KINDS: Final = {"class": "DeviceClass", "pod": "Pod", "claim": "ResourceClaim"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +31,13 @@ class TriedHelp:
 def tried(help_: Mapping[str, Any], cluster: Snapshot) -> TriedHelp | None:
     """Return what a help (as `explain -o json` has it) would change; None where none can tell."""
     kind, node = help_["kind"], str(help_.get("node") or "")
+    if kind == "several":
+        parts = [tried(each, cluster) for each in help_["parts"]]
+        known = [each for each in parts if each is not None]
+        objects = [item for each in known for item in each.objects]
+        if len(known) < len(parts) or len({(i["kind"], key(i)) for i in objects}) < len(objects):
+            return None
+        return TriedHelp(changes=[each for one in known for each in one.changes], objects=objects)
     if help_.get("patch"):
         found = _patched(str(help_["object"]), help_["patch"], cluster)
         return None if found is None else TriedHelp(objects=[found])
