@@ -9,8 +9,8 @@ from dralab.allocation import v1
 from dralab.allocation.allocator import numbered_shares
 from dralab.objects.claims import results_of
 from dralab.objects.metadata import key_of
-from dralab.scheduling.cycle import _placed, schedule
-from dralab.scheduling.demands import DemandReader
+from dralab.scheduling.cycle import _placed, kind_of, refusal, schedule
+from dralab.scheduling.demands import DemandReader, PodDemand
 from dralab.scheduling.devices import ClusterDevices
 from dralab.scheduling.nodes import MOST_TOUCHED, NodeTable, RowLog
 from dralab.scheduling.pods import pod_info
@@ -70,6 +70,8 @@ def test_kept_scores_decide_as_a_look_at_all_nodes_does(seed):
             made["metadata"]["uid"] = f"c{step}"
             claims[key_of(made)] = made
             given["spec"]["resourceClaims"] = [{"name": "g", "resourceClaimName": f"c{step}"}]
+        if chance.random() < 0.2:
+            given["spec"]["nodeSelector"] = {"kubernetes.io/hostname": "n1"}
         given["metadata"]["uid"] = name
         info = pod_info(given)
         expected = described(plainly(state, info))
@@ -77,7 +79,9 @@ def test_kept_scores_decide_as_a_look_at_all_nodes_does(seed):
         assert described(found) == expected
         if isinstance(found, Refusal):
             refused += 1
-            assert sum(found.reasons.values()) >= table.count
+            assert (
+                found.reasons == refusal(state, info, state.demands.demand_of(info), {}, {}).reasons
+            )
         else:
             state.assume_placement(found)
             placed.append(found)
@@ -93,3 +97,16 @@ def test_a_log_of_rows_forgets_the_oldest_and_says_so():
     assert log.since(log.position - 2) == [MOST_TOUCHED + 1, MOST_TOUCHED + 2]
     assert log.since(0) is None
     assert log.since(log.position) == []
+
+
+def test_pods_that_count_differently_in_scores_are_of_two_kinds():
+    def info(*cpus):
+        containers = [
+            {"name": f"c{number}", "resources": {"requests": {"cpu": cpu} if cpu else {}}}
+            for number, cpu in enumerate(cpus)
+        ]
+        return pod_info({"metadata": {"name": "p"}, "spec": {"containers": containers}})
+
+    assert kind_of(info("2"), PodDemand()) == kind_of(info("2"), PodDemand())
+    # A container that asks for nothing counts a little where emptiness is judged.
+    assert kind_of(info("2"), PodDemand()) != kind_of(info("2", ""), PodDemand())

@@ -70,9 +70,8 @@ def schedule(
         found = _placed(state, pod, demand, outcomes, shortages, among)
     if isinstance(found, PodPlacement):
         return found
-    refused = refusal(state, pod, demand, outcomes, shortages)
+    refused = refusal(state, pod, demand, outcomes, shortages, kind)
     if kind is not None:
-        refused = replace(refused, kind=kind)
         state.remember(refused)
     return refused
 
@@ -158,6 +157,7 @@ def kind_of(pod: PodInfo, demand: PodDemand) -> Hashable | None:
         pod.may_preempt,
         pod.placement,
         tuple(sorted(pod.requests.items())),
+        pod.asked_in_scores,
         tuple(sorted(pod.labels.items())),
         demand.signature,
     )
@@ -269,15 +269,26 @@ def _fails_elsewhere(
     return False
 
 
-def refusal(
+def refusal(  # noqa: PLR0917 - what the cycle has found out
     state: ClusterState,
     pod: PodInfo,
     demand: PodDemand,
     outcomes: Mapping[str, Outcome],
     shortages: Mapping[str, NodeShortage],
+    kind: Hashable = None,
 ) -> Refusal:
     """Return why a pod fits nowhere: for each node the first filter that it fails."""
     table = state.table
+    # A node without devices is no longer feasible: `DynamicResources` says so of it.
+    plain = not shortages and not any(
+        isinstance(outcome, Unsatisfiable) and outcome.error for outcome in outcomes.values()
+    )
+    if kind is not None and plain and state.kinds is not None:
+        kept = state.kinds.reasons_of(kind, pod, demand)
+        if kept is not None:
+            return Refusal(
+                pod=pod, nodes=table.count, reasons=kept, outcomes=dict(outcomes), kind=kind
+            )
     counted: Counter[Reason] = Counter()
     fatal: Reason | None = None
     left = table.live.copy()
@@ -304,4 +315,5 @@ def refusal(
         outcomes=dict(outcomes),
         shortages=dict(shortages),
         fatal=fatal,
+        kind=kind,
     )

@@ -127,13 +127,16 @@ class OfNode:
     def judged(self, state: ClusterState, pod: PodInfo, demand: PodDemand) -> Judgement | None:
         """Return the nodes that pass; those that a pod does not name are not asked."""
         names = nodes_named(pod)
+        masks: Callable[[], Iterable[tuple[Reason, Mask]]] | None = None
         if names is None:
             mask = state.node_rules.passed(self.rule, pod)
+            if (only := self.rule.only) is not None:
+                masks = partial(list, [(only, ~mask)])
         else:
             rows = [state.table.row_of[name] for name in names if name in state.table.row_of]
             mask = np.zeros(state.table.size, dtype=bool) | (self.rule is not AFFINITY_RULE)
             mask[rows] = [state.node_rules.refusal(self.rule, pod, row) is None for row in rows]
-        return Judgement(mask, lambda row: self.at(state, pod, demand, row))
+        return Judgement(mask, lambda row: self.at(state, pod, demand, row), masks)
 
     def at(self, state: ClusterState, pod: PodInfo, demand: PodDemand, row: int) -> Reasons:  # noqa: ARG002
         """Return the rule's reason."""

@@ -2,13 +2,13 @@
 
 A cycle looks at all nodes. Pods come in kinds (`cycle.kind_of`), and from one pod of a kind to the
 next only a few nodes have changed: those get their filters and scores again, with the same code as
-all of them do, and the others keep what they have. What depends on other pods or compares nodes
-with each other (affinity, spread, preferences, images) is not kept.
+all of them do, and the others keep what they have. Of nodes with equal amounts one is looked at.
+What depends on other pods or compares nodes with each other (affinity, spread, preferences, images)
+is not kept.
 """
 
-from collections import OrderedDict
-from collections.abc import Hashable
-from dataclasses import dataclass
+from collections import Counter, OrderedDict
+from collections.abc import Hashable, Iterable
 from typing import Any, Final, cast
 
 import numpy as np
@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 
 from dralab.scheduling import scores
 from dralab.scheduling.demands import PodDemand
-from dralab.scheduling.filters import FILTERS, passing
+from dralab.scheduling.filters import FILTERS, Reasons, judgements
 from dralab.scheduling.node_rules import nodes_named
 from dralab.scheduling.nodes import REMEMBERED, Mask, NodeTable, Numbers
 from dralab.scheduling.pods import PodInfo
+from dralab.scheduling.reasons import Reason
 from dralab.scheduling.state import ClusterState
 
 KeptScores = NDArray[np.int32]
@@ -27,6 +28,8 @@ KeptScores = NDArray[np.int32]
 MOST_SCORES: Final = 1 << 26
 # From so many changed rows on, all rows are as cheap.
 MANY_ROWS: Final = 2_000
+# Amounts of nodes that are remembered for a kind; beyond it they are forgotten.
+MOST_KNOWN: Final = 1 << 16
 
 
 OF_NODES: Final = tuple(each for each in FILTERS if not each.by_pods)
@@ -36,18 +39,51 @@ OF_ROOM: Final = tuple(
 )
 
 
-@dataclass(slots=True)
 class _KeptKind:
-    """Scores (-1: does not fit), and up to where they have followed the changes."""
+    """Scores (-1: does not fit) with why not, and up to where they have followed the changes."""
 
-    scores: KeptScores
-    seen: int = -1
-    nodes: int = 0
-    # As of so many changes of nodes: which of them the pods may use whatever is on them, and
-    # whether some of them would rather not have them.
-    changed: int = -1
-    allowed: Mask | None = None
-    avoids: bool = False
+    __slots__ = (
+        "avoids", "barred", "barring", "changed", "counts", "known", "nodes", "number_of",
+        "reasons", "scores", "seen", "why",
+    )  # fmt: skip
+
+    def __init__(self, size: int) -> None:
+        self.scores: KeptScores = np.full(size, -1, dtype=np.int32)
+        # Why each row is refused, by number, and of how many rows each holds; 0: not for its pods
+        # and devices.
+        self.why: NDArray[np.int16] = np.zeros(size, dtype=np.int16)
+        self.reasons: list[Reasons] = [()]
+        self.number_of: dict[Reasons, int] = {(): 0}
+        self.counts = [size]
+        self.seen = -1
+        self.nodes = 0
+        # As of so many changes of nodes: the rows that have no node, or one that the pods may not
+        # use whatever is on it, and why; and whether they would rather not have some of the others.
+        self.changed = -1
+        self.barred: Mask = np.ones(size, dtype=bool)
+        self.barring: Counter[Reason] = Counter()
+        self.avoids = False
+        # The score and the number of the reasons, by the amounts of a node and whether it may have
+        # the devices.
+        self.known: dict[tuple[bytes, int], tuple[int, int]] = {}
+
+    def number(self, reasons: Reasons) -> int:
+        """Return the number of reasons that hold together."""
+        found = self.number_of.get(reasons)
+        if found is None:
+            found = self.number_of[reasons] = len(self.reasons)
+            self.reasons.append(reasons)
+            self.counts.append(0)
+        return found
+
+    def put(self, row: int, score: int, why: int) -> None:
+        """Note what holds of a row from now on."""
+        self.scores[row] = score
+        before = int(self.why[row])
+        if before != why:
+            self.why[row] = why
+            self.counts[before] -= 1
+            self.counts[why] += 1
 
 
 class KindScores:
@@ -59,6 +95,23 @@ class KindScores:
 
     def scores_of(self, kind: Hashable, pod: PodInfo, demand: PodDemand) -> KeptScores | None:
         """Return the score of every row, -1 where the pod does not fit; None: it is not kept."""
+        kept = self._up_to_date(kind, pod, demand)
+        return None if kept is None else kept.scores
+
+    def reasons_of(
+        self, kind: Hashable, pod: PodInfo, demand: PodDemand
+    ) -> dict[Reason, int] | None:
+        """Return for how many nodes each reason holds; None where that is not kept."""
+        kept = self._up_to_date(kind, pod, demand)
+        if kept is None:
+            return None
+        found = kept.barring.copy()
+        for reasons, count in zip(kept.reasons, kept.counts, strict=True):
+            if count:
+                found.update(dict.fromkeys(reasons, count))
+        return dict(found)
+
+    def _up_to_date(self, kind: Hashable, pod: PodInfo, demand: PodDemand) -> _KeptKind | None:
         state, table = self._state, self._state.table
         if table.repelling or table.wishes or pod.preferred_nodes or pod.preferred_pods:
             return None
@@ -70,7 +123,7 @@ class KindScores:
             return None
         kept = self._kept.get(kind)
         if kept is None or kept.scores.shape[0] != table.size:
-            kept = self._kept[kind] = _KeptKind(np.full(table.size, -1, dtype=np.int32))
+            kept = self._kept[kind] = _KeptKind(table.size)
             most = min(REMEMBERED, max(8, MOST_SCORES // max(1, table.size)))
             while len(self._kept) > most:
                 self._kept.popitem(last=False)
@@ -80,43 +133,97 @@ class KindScores:
             kept.changed = len(table.changed)
             avoided = state.node_rules.avoided_taints(pod, table.live)
             kept.avoids = bool(avoided.any())
-            kept.allowed = passing(state, pod, demand, OF_NODES)
+            self._bar(kept, pod, demand)
         if kept.avoids:
             return None
         rows = self._stale(kept, demand)
-        if rows is None or len(rows):
-            self._update(kept, pod, demand, rows)
-        return kept.scores
+        if rows is None:
+            self._see_all(kept, pod, demand)
+        elif rows:
+            self._see(kept, pod, demand, rows)
+        return kept
 
-    def _stale(self, kept: _KeptKind, demand: PodDemand) -> Numbers | None:
+    def _bar(self, kept: _KeptKind, pod: PodInfo, demand: PodDemand) -> None:
+        """Find out which nodes the pods may not use, whatever is on them."""
+        left = self._state.table.live.copy()
+        kept.barring = Counter()
+        for _, judgement in judgements(self._state, pod, demand, OF_NODES):
+            kept.barring.update(judgement.counted(np.flatnonzero(left & ~judgement.mask)))
+            left &= judgement.mask
+        kept.barred = ~left
+
+    def _stale(self, kept: _KeptKind, demand: PodDemand) -> set[int] | None:
         """Return the rows that changed since; None: all may have."""
-        table = self._state.table
-        rows = table.touched.since(kept.seen)
-        kept.seen = table.touched.position
+        rows = self._state.table.touched.since(kept.seen)
+        kept.seen = self._state.table.touched.position
         nodes = self._state.devices.feasible_nodes(demand)
         changed, kept.nodes = kept.nodes ^ nodes, nodes
-        count = changed.bit_count()
-        if rows is None or len(rows) + count > MANY_ROWS:
+        if rows is None or len(rows) + changed.bit_count() > MANY_ROWS:
             return None
         found = set(rows)
         while changed:
             low = changed & -changed
             found.add(low.bit_length() - 1)
             changed ^= low
-        return np.array(sorted(row for row in found if row < table.size), dtype=np.int64)
+        return found
 
-    def _update(
-        self, kept: _KeptKind, pod: PodInfo, demand: PodDemand, rows: Numbers | None
-    ) -> None:
-        table = self._state.table
-        if rows is None:
-            rows = np.arange(table.size, dtype=np.int64)
+    def _see(self, kept: _KeptKind, pod: PodInfo, demand: PodDemand, rows: Iterable[int]) -> None:
+        """Take over the changes of some rows; what holds of nodes of equal amounts is known."""
+        table, size = self._state.table, kept.scores.shape[0]
+        new: dict[tuple[bytes, int], list[int]] = {}
+        for row in rows:
+            if row >= size:
+                continue
+            if kept.barred[row]:
+                kept.put(row, -1, 0)
+                continue
+            key = table.amounts(row), kept.nodes >> row & 1
+            found = kept.known.get(key)
+            if found is None:
+                new.setdefault(key, []).append(row)
+            else:
+                kept.put(row, *found)
+        if not new:
+            return
+        if len(kept.known) + len(new) > MOST_KNOWN:
+            kept.known.clear()
+        scores, why = self._judged(kept, pod, demand, np.array([each[0] for each in new.values()]))
+        for (key, alike), score, number in zip(
+            new.items(), scores.tolist(), why.tolist(), strict=True
+        ):
+            kept.known[key] = score, number
+            for row in alike:
+                kept.put(row, score, number)
+
+    def _see_all(self, kept: _KeptKind, pod: PodInfo, demand: PodDemand) -> None:
+        rows = np.flatnonzero(~kept.barred)
+        kept.scores[:] = -1
+        kept.why[:] = 0
+        kept.scores[rows], kept.why[rows] = self._judged(kept, pod, demand, rows)
+        kept.counts = np.bincount(kept.why, minlength=len(kept.reasons)).tolist()
+
+    def _judged(
+        self, kept: _KeptKind, pod: PodInfo, demand: PodDemand, rows: Numbers
+    ) -> tuple[Numbers, Numbers]:
+        """Return the scores of rows that are not barred, and the numbers of why not."""
         part = cast(ClusterState, _SomeRows(self._state, rows, kept.nodes))
-        fitting = passing(part, pod, demand, OF_ROOM)
-        if kept.allowed is not None:
-            fitting &= kept.allowed[rows]
-        points = scores.total(part, pod, fitting)[0]
-        kept.scores[rows] = np.where(fitting, points, -1)
+        left = np.ones(len(rows), dtype=bool)
+        # The reasons that hold of a row, as bits.
+        holding = np.zeros(len(rows), dtype=np.int64)
+        reasons: list[Reason] = []
+        for _, judgement in judgements(part, pod, demand, OF_ROOM):
+            failing = left & ~judgement.mask
+            if failing.any() and judgement.masks is not None:
+                for reason, mask in judgement.masks():
+                    holding |= (failing & mask).astype(np.int64) << len(reasons)
+                    reasons.append(reason)
+            left &= judgement.mask
+        numbers = np.zeros(len(rows), dtype=np.int64)
+        for bits in np.unique(holding).tolist() if reasons else ():
+            held = tuple(reason for index, reason in enumerate(reasons) if bits >> index & 1)
+            numbers[holding == bits] = kept.number(held)
+        points = scores.total(part, pod, left)[0]
+        return np.where(left, points, -1).astype(np.int64), numbers
 
 
 class _SomeRows:

@@ -27,11 +27,15 @@ from dralab.values.json_types import JsonObject
 
 
 class NodeRule(NamedTuple):
-    """A rule: pods of one `key` get the same answer from a node, which is a reason or None."""
+    """A rule: pods of one `key` get the same answer from a node, which is a reason or None.
+
+    `only` is the reason where there is but one.
+    """
 
     plugin: str
     key: Callable[[PodInfo], Hashable]
     refusal: Callable[[PodInfo, JsonObject], Reason | None]
+    only: Reason | None = None
 
 
 def _cordoned(pod: PodInfo, node: JsonObject) -> Reason | None:
@@ -49,9 +53,13 @@ def _unselected(pod: PodInfo, node: JsonObject) -> Reason | None:
     return None if selects(node, pod.node_selector, pod.node_affinity) else Reason(UNSELECTED)
 
 
-UNSCHEDULABLE_RULE: Final = NodeRule("NodeUnschedulable", lambda pod: pod.tolerating, _cordoned)
+UNSCHEDULABLE_RULE: Final = NodeRule(
+    "NodeUnschedulable", lambda pod: pod.tolerating, _cordoned, Reason(CORDONED)
+)
 TAINT_RULE: Final = NodeRule("TaintToleration", lambda pod: pod.tolerating, _tainted)
-AFFINITY_RULE: Final = NodeRule("NodeAffinity", lambda pod: pod.selecting, _unselected)
+AFFINITY_RULE: Final = NodeRule(
+    "NodeAffinity", lambda pod: pod.selecting, _unselected, Reason(UNSELECTED)
+)
 NODE_RULES: Final = (UNSCHEDULABLE_RULE, TAINT_RULE, AFFINITY_RULE)
 """In the order of kube-scheduler's default profile."""
 

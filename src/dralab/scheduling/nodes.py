@@ -80,6 +80,7 @@ class NodeTable:
         self.changed: list[int] = []
         # Rows with other pods, amounts, labels or taints than before.
         self.touched = RowLog()
+        self._amounts: list[bytes | None] = []
         self._counts: OrderedDict[PodMatcher, Numbers] = OrderedDict()
         self._domains: dict[str, tuple[int, Numbers, dict[str, int]]] = {}
         # Required anti-affinity terms of placed pods: term → pods that carry it, by row.
@@ -132,6 +133,14 @@ class NodeTable:
         """Return the host ports in use, by row."""
         return self._ports
 
+    def amounts(self, row: int) -> bytes:
+        """Return all amounts of a node, offered and free: nodes with equal ones score alike."""
+        found = self._amounts[row]
+        if found is None:
+            parts = (self._free, self._allocatable, self._scored)
+            found = self._amounts[row] = b"".join([part[:, row].tobytes() for part in parts])
+        return found
+
     # --- nodes
 
     def put_node(self, obj: JsonDict) -> bool:
@@ -141,7 +150,7 @@ class NodeTable:
         self.version += 1
         if row is None:
             row = self._new_row(name)
-            self.touched.add_row(row)
+            self._touch(row)
             self._fill(row, obj)
             self.changed.append(row)
             for pod in self._homeless.pop(name, {}).values():
@@ -149,7 +158,7 @@ class NodeTable:
             return True
         old = self.objects[row]
         self.objects[row] = obj
-        self.touched.add_row(row)
+        self._touch(row)
         self._put_images(row, _images(old), _images(obj))
         better = False
         if old is None or _placement(old) != _placement(obj):
@@ -188,7 +197,7 @@ class NodeTable:
         self._scored[:, row] = 0
         self._ports.pop(row, None)
         self._vacant.append(row)
-        self.touched.add_row(row)
+        self._touch(row)
         self._domains.clear()
         self.changed.append(row)
 
@@ -246,6 +255,10 @@ class NodeTable:
 
     # --- inside
 
+    def _touch(self, row: int) -> None:
+        self.touched.add_row(row)
+        self._amounts[row] = None
+
     def _new_row(self, name: str) -> int:
         if self._vacant:
             row = self._vacant.pop()
@@ -256,6 +269,7 @@ class NodeTable:
             self.objects.append(None)
             self.labels.append({})
             self.pods.append({})
+            self._amounts.append(None)
             if row >= self._live.shape[0]:
                 self._grow(max(64, 2 * row))
         self.row_of[name] = row
@@ -324,7 +338,7 @@ class NodeTable:
 
     def _account(self, row: int, pod: PodInfo, sign: int) -> None:
         self.version += 1
-        self.touched.add_row(row)
+        self._touch(row)
         self.priorities[pod.priority] += sign
         if not self.priorities[pod.priority]:
             del self.priorities[pod.priority]

@@ -33,6 +33,12 @@ class ScoresOfKinds(Protocol):
         """Return the score of every row, -1 where the pod does not fit; None: it is not kept."""
         ...
 
+    def reasons_of(
+        self, kind: Hashable, pod: PodInfo, demand: PodDemand
+    ) -> dict[Reason, int] | None:
+        """Return for how many nodes each reason holds; None where that is not kept."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class PodPlacement:
