@@ -11,12 +11,13 @@ from dralab.objects.metadata import is_deleting
 from dralab.scheduling import scores
 from dralab.scheduling.cycle import on_node
 from dralab.scheduling.demands import BlockedPod
-from dralab.scheduling.filters import passing
+from dralab.scheduling.filters import passing, reasons_by_node
 from dralab.scheduling.model import ClusterModel
 from dralab.scheduling.pods import DEFAULT_SCHEDULER, PodInfo
+from dralab.scheduling.reasons import NO_DEVICES
 from dralab.scheduling.state import ClusterState, PodPlacement
 from dralab.values.json_types import JsonDict
-from stockverdicts import Points, StockVerdict
+from stockverdicts import FITS, Points, StockVerdict
 
 TAINT = re.compile(r"untolerated taint \{.*\}")
 
@@ -31,6 +32,7 @@ class OurVerdict:
     fatal: str = ""
     reasons: dict[str, int] = field(default_factory=dict)
     points: Points = field(default_factory=dict)
+    by_node: dict[str, list[str]] = field(default_factory=dict)
 
     @property
     def best(self) -> set[str]:
@@ -44,8 +46,13 @@ def our_verdict(objects: Sequence[JsonDict], name: str) -> OurVerdict:
     pod = next(each for each in model.waiting if each.key.name == name)
     decided = model.try_pod(pod)
     if isinstance(decided, PodPlacement):
-        return OurVerdict(node=decided.node, points=judged(model.state, pod))
+        return OurVerdict(
+            node=decided.node,
+            points=judged(model.state, pod),
+            by_node=by_node(model.state, pod),
+        )
     return OurVerdict(
+        by_node={} if decided.blocked else by_node(model.state, pod),
         message=decided.message,
         blocked=str(decided.blocked or ""),
         fatal=str(decided.fatal or ""),
@@ -80,6 +87,26 @@ def judged(state: ClusterState, pod: PodInfo) -> Points:
     }
 
 
+def by_node(state: ClusterState, pod: PodInfo) -> dict[str, list[str]]:
+    """Return why each node is refused to a pod, as kube-scheduler says it."""
+    demand = state.demands.demand_of(pod)
+    assert not isinstance(demand, BlockedPod)
+    refused = reasons_by_node(state, pod, demand)
+    found = {}
+    for name, row in state.table.row_of.items():
+        if name in refused:
+            found[name] = [_as_stock(str(reason)) for reason in refused[name]]
+            continue
+        tried = on_node(state, pod, demand, row)
+        if tried.placement is not None:
+            found[name] = [FITS]
+        elif tried.shortage is not None:
+            found[name] = [_as_stock(str(reason)) for reason in tried.shortage.reasons]
+        else:
+            found[name] = [NO_DEVICES.sentence]
+    return found
+
+
 def is_tried(pod: JsonDict) -> bool:
     """Whether the default scheduler looks for a node for a pod at all."""
     spec = pod["spec"]
@@ -89,6 +116,14 @@ def is_tried(pod: JsonDict) -> bool:
 
 def difference(stock: StockVerdict, ours: OurVerdict) -> str:
     """Return what kube-scheduler decided otherwise; empty: nothing."""
+    if stock.by_node and ours.by_node and not ours.fatal:
+        differing = {
+            node: (reasons, ours.by_node.get(node))
+            for node, reasons in stock.by_node.items()
+            if sorted(reasons) != sorted(ours.by_node.get(node) or ())
+        }
+        if differing:
+            return f"by node: {differing}"
     if not (stock.node and ours.node):
         return "" if stock.node == ours.node and _same_reasons(stock, ours) else _told(stock, ours)
     if stock.points and _steps(stock.points) != _steps(ours.points):
@@ -105,9 +140,13 @@ def _same_reasons(stock: StockVerdict, ours: OurVerdict) -> bool:
         return "resourceclaim" in ours.blocked.lower()
     found: Counter[str] = Counter()
     for reason, count in (ours.reasons or {ours.blocked: 0}).items():
-        # We name the taint.
-        found[TAINT.sub("untolerated taint(s)", reason)] += count
+        found[_as_stock(reason)] += count
     return dict(found) == stock.reasons
+
+
+def _as_stock(reason: str) -> str:
+    """We name the taint."""
+    return TAINT.sub("untolerated taint(s)", reason)
 
 
 def _steps(points: Points) -> dict[str, dict[str, int]]:

@@ -1,7 +1,7 @@
 """The unmodified kube-scheduler and kube-controller-manager, as processes beside a server.
 
-`DRALAB_KUBE_SCHEDULER` and `DRALAB_KUBE_CONTROLLER_MANAGER` name the binaries, or they are on the
-PATH.
+`DRALAB_KUBE_SCHEDULER`, `DRALAB_KUBE_CONTROLLER_MANAGER` and `DRALAB_NODE_REASONS` name the binaries,
+or they are on the PATH. The last is kube-scheduler with a plugin that tells why each node is refused.
 """
 
 import os
@@ -16,7 +16,12 @@ import pytest
 
 SCHEDULER = "kube-scheduler"
 MANAGER = "kube-controller-manager"
-VARIABLES = {SCHEDULER: "DRALAB_KUBE_SCHEDULER", MANAGER: "DRALAB_KUBE_CONTROLLER_MANAGER"}
+REASONS = "nodereasons"
+VARIABLES = {
+    SCHEDULER: "DRALAB_KUBE_SCHEDULER",
+    MANAGER: "DRALAB_KUBE_CONTROLLER_MANAGER",
+    REASONS: "DRALAB_NODE_REASONS",
+}
 PATIENCE = 60
 # What is off in 1.36 unless one asks: pods that are scheduled together, and their claims.
 GATES = ("GenericWorkload", "GangScheduling", "DRAWorkloadResourceClaims")

@@ -4,6 +4,7 @@ The objects of a state go straight into the store of a server, as they are; then
 the scheduler, the server and the sockets between them are idle, its decision has been written.
 """
 
+import json
 import os
 import re
 import tempfile
@@ -23,6 +24,7 @@ from dralab.runtime.resources import NAMESPACES
 from dralab.simulation.engines.external.clocked_processes import ClockedLauncher
 from dralab.simulation.engines.external.run import BUSY
 from dralab.simulation.engines.external.schedulers import (
+    CONFIGURATION,
     SchedulerCommand,
     SchedulerProcesses,
     started,
@@ -35,6 +37,17 @@ START = 1_767_225_600 * SECOND  # 2026-01-01T00:00:00Z
 WARM_UP = 10 * SECOND
 LOOK = 0.05
 GIVES_UP = 700 * SECOND
+# The plugin of `conformance/nodereasons`: what it writes, and what lets it refuse every node.
+REPORTER = "NodeReasons"
+REFUSE = {"dralab.example/refuse-all-nodes": "yes"}
+FITS = "fits"
+# Informational plugins come before others, of which the first that finds room ends the list.
+PLUGINS = f"""  plugins:
+    filter: {{enabled: [{{name: {REPORTER}}}]}}
+    postFilter:
+      disabled: [{{name: "*"}}]
+      enabled: [{{name: {REPORTER}}}, {{name: DynamicResources}}, {{name: DefaultPreemption}}]
+"""
 SCORED = re.compile(r'"Plugin scored node for pod" .*plugin="(\w+)" node="([^"]+)" score=(-?\d+)')
 # What plugins say that tried to make room follows the reasons.
 AFTERWARDS = re.compile(
@@ -60,6 +73,8 @@ class StockVerdict:
     evicted: list[str] = field(default_factory=list)
     points: Points = field(default_factory=dict)
     claims: list[JsonDict] = field(default_factory=list)
+    by_node: dict[str, list[str]] = field(default_factory=dict)
+    """Why each node is refused; `FITS`: it is not."""
 
     @property
     def reasons(self) -> dict[str, int]:
@@ -94,6 +109,14 @@ class StockScheduler:
         self._pass_until(START)
 
     def verdict(self, objects: Sequence[JsonDict], name: str) -> StockVerdict:
+        """Return what is decided about the pod of a name, and why each node is refused."""
+        found = self._asked(objects, name)
+        if found.node:
+            refused = self._asked([_refused(item, name) for item in objects], name)
+            found.by_node = refused.by_node
+        return found
+
+    def _asked(self, objects: Sequence[JsonDict], name: str) -> StockVerdict:
         """Return what is decided about the pod of a name; the state is gone afterwards."""
         store = self.cluster.server.store
         self._states += 1
@@ -162,7 +185,9 @@ class StockScheduler:
         with self.log.open() as file:
             file.seek(self._read)
             for line in file:
-                if match := SCORED.search(line):
+                if line.startswith(REPORTER):
+                    found.by_node = json.loads(line.removeprefix(REPORTER))["reasons"]
+                elif match := SCORED.search(line):
                     found.points.setdefault(match[2], {})[match[1]] = int(match[3])
         return found
 
@@ -205,6 +230,14 @@ def as_stored(item: JsonDict) -> JsonDict:
     return {**item, "metadata": metadata, "spec": {**OWN, **item["spec"]}}
 
 
+def _refused(item: JsonDict, name: str) -> JsonDict:
+    """The same, but every node is refused to the pod of a name; it preempts nobody."""
+    if item["kind"] != "Pod" or item["metadata"]["name"] != name:
+        return item
+    metadata = item["metadata"] | {"annotations": REFUSE}
+    return item | {"metadata": metadata, "spec": item["spec"] | {"preemptionPolicy": "Never"}}
+
+
 def _marked(value: Any, mark: str) -> Any:
     """The same with other uids: a scheduler remembers pods by theirs."""
     if isinstance(value, dict):
@@ -223,17 +256,20 @@ def uid_of(item: JsonDict) -> str:
 @contextmanager
 def stock_scheduler() -> Iterator[StockScheduler]:
     """Run a kube-scheduler beside a server of its own."""
-    program = stockparts.found(stockparts.SCHEDULER) or stockparts.SCHEDULER
+    program = stockparts.found(stockparts.REASONS) or stockparts.REASONS
     begin = START - WARM_UP
-    words = [
-        program, "--config={config}", "--secure-port=0", "-v=2", "--vmodule=schedule_one=10",
-        f"--feature-gates={GATES}",
-    ]  # fmt: skip
     with (
         Supervisor(start=begin, peers=(os.getpid(),), busy=BUSY, gates=True, note=print) as clock,
         Cluster(Options(timers=False), clock=ManualClock(begin), seed=1) as cluster,
         tempfile.TemporaryDirectory() as folder,
     ):
+        config = Path(folder) / "reporting.yaml"
+        named = CONFIGURATION.format(kubeconfig=cluster.kubeconfig, name="default-scheduler")
+        config.write_text(named + PLUGINS)
+        words = [
+            program, f"--config={config}", "--secure-port=0", "-v=2", "--vmodule=schedule_one=10",
+            f"--feature-gates={GATES}",
+        ]  # fmt: skip
         command = SchedulerCommand(name="default-scheduler", words=words)
         launcher = ClockedLauncher(clock)
         with started([command], Path(folder), cluster, launcher) as processes:

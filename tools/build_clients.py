@@ -44,6 +44,13 @@ PROGRAMS = {
         "app.NewSchedulerCommand()",
         f"k8s.io/kubernetes v{VERSION}",
     ),
+    # kube-scheduler that also writes why it refuses each node.
+    "nodereasons": (
+        "DRALAB_NODE_REASONS",
+        "k8s.io/kubernetes/cmd/kube-scheduler/app",
+        "",
+        f"k8s.io/kubernetes v{VERSION}",
+    ),
     # For `benchmarks.etcd`, which measures both servers on one etcd.
     "kube-apiserver": (
         "DRALAB_KUBE_APISERVER",
@@ -223,7 +230,9 @@ def _build(name: str, source: Path, target: Path) -> None:
     _, package, call, module = PROGRAMS[name]
     source.mkdir(exist_ok=True)
     (source / "go.mod").write_text(_manifest(name, module))
-    (source / "main.go").write_text(MAIN.format(package=package, call=call))
+    own = TESTS / name / "main.go"
+    main = MAIN.format(package=package, call=call) if call else own.read_text()
+    (source / "main.go").write_text(main)
     _go(source, "mod", "tidy")
     stamp = f"-X k8s.io/component-base/version.gitVersion=v{VERSION}"
     _go(source, "build", "-trimpath", "-ldflags", f"-s -w {stamp}", "-o", str(target), ".")

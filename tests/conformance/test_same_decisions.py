@@ -10,7 +10,7 @@ from clusters import random_cluster
 from ourverdicts import difference, is_tried, our_verdict
 from stockverdicts import as_stored, stock_scheduler
 
-pytestmark = [pytest.mark.conformance, needs_clock, stockparts.needs(stockparts.SCHEDULER)]
+pytestmark = [pytest.mark.conformance, needs_clock, stockparts.needs(stockparts.REASONS)]
 
 # Off in kube-scheduler 1.36 unless one asks: groups of pods, and rules that taint devices (with
 # that gate 1.36.2 panics at the first v1beta2 rule).
@@ -35,6 +35,7 @@ def test_reasons_nodes_and_points_are_those_of_kube_scheduler():
                 ours = our_verdict([as_stored(item) for item in objects], name)
                 outcomes["placed" if ours.node else "refused"] += 1
                 outcomes["scored"] += bool(stock.points)
+                outcomes["nodes"] += len(ours.by_node) and len(stock.by_node)
                 if found := difference(stock, ours):
                     differing.append(f"cluster {seed}, {name}: {found}")
     assert not differing, "\n".join(differing[:20])
@@ -42,3 +43,4 @@ def test_reasons_nodes_and_points_are_those_of_kube_scheduler():
     assert outcomes["placed"] > CLUSTERS // 2
     assert outcomes["refused"] > CLUSTERS
     assert outcomes["scored"] > CLUSTERS // 5
+    assert outcomes["nodes"] > 8 * CLUSTERS
