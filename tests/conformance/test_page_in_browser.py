@@ -21,7 +21,7 @@ from dralab.web.own_server import PageApp
 from dralab.web.run_desk import RunDesk
 from dralab.web.sources import FixedSource, UnreadableClusterError
 from labs import Server
-from web.pages import HOSTILE, cluster, event, stored
+from web.pages import HOSTILE, cluster, event, stored, waiting_pods
 from web.test_run_desk import result
 
 playwright_api = pytest.importorskip(
@@ -131,6 +131,57 @@ def test_what_waits_is_explained_and_has_a_story(browser):
         page.get_by_role("heading", name="What would help").wait_for()
         page.get_by_role("button", name="Show its story").click()
         page.get_by_text("could serve the request now").wait_for()
+        assert page.faults == []
+
+
+def test_what_waits_is_grouped_by_cause_and_the_first_cause_has_a_remedy(browser):
+    with opened(browser, desk([*cluster(), *waiting_pods(6, namespace="vision", count=3)])) as page:
+        tab(page, "Waiting")
+        page.get_by_role("heading", level=3).first.wait_for()
+        causes = page.get_by_role("heading", level=3).all_inner_texts()
+        assert [text.split(" ", 1)[1] for text in causes] == [
+            "no node has 3 gpus, the largest has 2", "no node has 2 gpus free, the best has 1",
+        ]  # fmt: skip
+        page.get_by_text("6 wait, the longest").wait_for()
+        page.get_by_text("confirmed for vision-5").wait_for()
+        page.get_by_text("6 pods and claims").click()
+        page.get_by_role("button", name="pod vision/vision-3").click()
+        page.get_by_role("heading", name="What would help").wait_for()
+        assert page.faults == []
+
+
+def test_a_view_has_an_address_that_reloads_and_goes_back(browser):
+    with opened(browser, desk()) as page:
+        tab(page, "Waiting")
+        page.get_by_role("button", name="pod ml/waits").click()
+        page.get_by_role("heading", name="What would help").wait_for()
+        assert page.url.endswith("#/waiting/pod/ml/waits")
+        page.reload()
+        page.get_by_role("heading", name="What would help").wait_for()
+        tab(page, "What if")
+        page.get_by_role("button", name="Add to the list").click()
+        page.get_by_role("button", name="What happens?").click()
+        page.get_by_text("2 nodes before, 3 after.").wait_for()
+        page.reload()
+        page.get_by_text("2 nodes before, 3 after.").wait_for()
+        page.go_back()
+        page.get_by_role("heading", name="What would help").wait_for()
+        page.goto(page.url.partition("#")[0] + '#/what-if?changes=[{"add":{}}]')
+        page.get_by_text("changes[0].add: {} is not a name").wait_for()
+        assert page.faults == []
+
+
+def test_the_list_comes_first_on_a_phone(browser):
+    with opened(browser, desk()) as page:
+        page.set_viewport_size({"width": 390, "height": 844})
+        tab(page, "Waiting")
+        pod = page.get_by_role("button", name="pod ml/waits")
+        pod.wait_for()
+        assert page.locator(".waiting .list").bounding_box()["height"] > 150
+        pod.click()
+        page.get_by_role("heading", name="What would help").wait_for()
+        page.get_by_role("button", name="All that waits").click()
+        pod.wait_for()
         assert page.faults == []
 
 

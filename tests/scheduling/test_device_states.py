@@ -88,6 +88,17 @@ def test_what_keeps_a_device_from_being_used():
     }
 
 
+def test_devices_of_a_lost_node_are_not_free():
+    lost = node("n3")
+    lost["status"] = lost.get("status", {}) | {
+        "conditions": [{"type": "Ready", "status": "Unknown"}]
+    }
+    found = told(
+        lost, *pool("n3", device("a"), device("b"), node="n3"), held("c", result("b", "n3"))
+    )
+    assert {name: state for name, (state, *_) in found.items()} == {"a": "unusable", "b": "used"}
+
+
 def test_devices_of_a_cordoned_node_are_so_unless_they_are_used():
     cordoned = node("n3") | {"spec": {"unschedulable": True}}
     slices = pool("n3", device("a"), device("b"), device("c", taints=[taint("k")]), node="n3")

@@ -66,6 +66,16 @@ def cluster():
     ]
 
 
+def waiting_pods(number_of, *, namespace, **how):
+    """Yield pods of a namespace that each want devices of their own."""
+    for number in range(number_of):
+        name = f"{namespace}-{number}"
+        yield stored(claim(name, request("r0", "gpu", **how), namespace=namespace))
+        yield stored(
+            pod(name, namespace=namespace, claims={"g": name}), f"2026-11-01T12:00:0{number}Z"
+        )
+
+
 def desk(objects=None):
     """Return the desk of a cluster that does not change."""
     source = FixedSource(cluster() if objects is None else objects)

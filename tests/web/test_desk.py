@@ -11,7 +11,8 @@ from dralab.explanation.answers import answers
 from dralab.kernel.clock import SECOND, ManualClock
 from dralab.scheduling.snapshot import Snapshot
 from dralab.web.desk import SHORTEST_LISTED, Desk
-from web.pages import HOSTILE, cluster, desk, stored
+from dralab.web.sources import FixedSource
+from web.pages import HOSTILE, cluster, desk, stored, waiting_pods
 
 
 @pytest.fixture
@@ -241,3 +242,46 @@ def test_hostile_names_stay_names():
     objects = [*cluster(), *pool(HOSTILE, {"name": HOSTILE}, node="n1")]
     fleet = orjson.loads(desk(objects).fleet())
     assert HOSTILE in fleet["names"]
+
+
+def test_what_waits_is_ranked_by_cause():
+    objects = [
+        *cluster(),
+        *waiting_pods(3, namespace="a", count=9),
+        *waiting_pods(2, namespace="b", count=9),
+    ]
+    found = orjson.loads(desk(objects).causes())
+    shown = [(each["count"], each["namespaces"], each["since"]) for each in found["causes"]]
+    assert shown == [
+        (5, {"a": 3, "b": 2}, "2026-11-01T12:00:00Z"),
+        (1, {"ml": 1}, "2026-11-01T11:00:00Z"),
+    ]
+    most = found["causes"][0]
+    assert most["code"].startswith("DRA")
+    assert sorted(each["name"] for each in most["pods"]) == ["a-0", "a-1", "a-2", "b-0", "b-1"]
+    assert found["unexplained"] == 0
+
+
+def test_equal_pods_before_the_last_get_their_devices_and_do_not_hide_why_it_waits():
+    others = [item for item in cluster() if item["metadata"]["name"] not in {"wants", "waits"}]
+    objects = [*others, *waiting_pods(2, namespace="a", count=1)]
+    found = orjson.loads(desk(objects).causes())
+    assert [each["count"] for each in found["causes"]] == [2]
+    assert found["causes"][0]["code"]
+
+
+def test_causes_that_take_too_long_are_left_out_and_counted():
+    class Slow(ManualClock):
+        def now(self):
+            self.advance(SECOND)
+            return super().now()
+
+    objects = [
+        *cluster(),
+        *(item for at in range(30) for item in waiting_pods(1, namespace=f"s{at}")),
+    ]
+    source = FixedSource(objects)
+    found = orjson.loads(Desk(source, Slow(), "lab", live=False).causes())
+    explained = sum(each["count"] for each in found["causes"])
+    assert 0 < explained < 31
+    assert found["unexplained"] == 31 - explained

@@ -14,11 +14,14 @@ interface Props {
   waiting: WaitingItem[];
   version: string;
   onNode: (name: string) => void;
+  /** The changes whose outcome is shown, as JSON; the server checks them. */
+  asked: string;
+  onAsked: (changes: string) => void;
 }
 
-export function CapacityView({ fleet, waiting, version, onNode }: Props) {
-  const [changes, setChanges] = useState<Change[]>([]);
-  const [asked, setAsked] = useState<Change[]>([]);
+export function CapacityView({ fleet, waiting, version, onNode, asked: given, onAsked }: Props) {
+  const asked = useMemo(() => changesOf(given), [given]);
+  const [changes, setChanges] = useState<Change[]>(asked);
   const [room, setRoom] = useState<string | null>(null);
   const [at, setAt] = useState(0);
   const [plays, setPlays] = useState(false);
@@ -42,7 +45,7 @@ export function CapacityView({ fleet, waiting, version, onNode }: Props) {
   }, [fleet, shown, steps, at, answer, asked, node]);
   const ask = (list: Change[]) => {
     setChanges(list);
-    setAsked(list);
+    onAsked(list.length ? JSON.stringify(list) : "");
     setShown("change");
   };
   return (
@@ -73,6 +76,15 @@ export function CapacityView({ fleet, waiting, version, onNode }: Props) {
       </div>
     </section>
   );
+}
+
+function changesOf(text: string): Change[] {
+  try {
+    const found: unknown = JSON.parse(text || "[]");
+    return Array.isArray(found) && found.every((each) => typeof each === "object" && each) ? found as Change[] : [];
+  } catch {
+    return [];
+  }
 }
 
 /** The changes themselves on the map: nodes that go or take no new pods. */

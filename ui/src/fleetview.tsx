@@ -12,7 +12,7 @@ const TITLES: Record<string, string> = {
   blocked: "blocked: its counters are used by others",
   tainted: "tainted",
   cordoned: "its node is cordoned",
-  unusable: "unusable: its pool is incomplete or contradicts itself",
+  unusable: "unusable: its pool is incomplete or contradicts itself, or its node is lost",
 };
 const MOST_ROWS = 500;
 const MOST_FOUND = 20;

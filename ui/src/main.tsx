@@ -1,6 +1,7 @@
 import { render } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { ask, beginSession, Refused, useToken } from "./api";
+import { usePlace } from "./address";
 import { CapacityView } from "./capacityview";
 import { Fleet } from "./fleet";
 import { FleetView } from "./fleetview";
@@ -14,6 +15,10 @@ import { WaitingView } from "./waitingview";
 
 const TABS = ["Fleet", "Waiting", "Story", "What if", "Time"] as const;
 type Tab = (typeof TABS)[number];
+
+function nameOf(tab: Tab): string {
+  return tab.toLowerCase().replace(" ", "-");
+}
 
 function App() {
   const [about, setAbout] = useState<About | null>(null);
@@ -70,9 +75,10 @@ function TokenForm({ error, onToken }: { error: Refused | null; onToken: () => v
 }
 
 function Cluster({ about, onRefused }: { about: About; onRefused: (error: Refused) => void }) {
-  const [tab, setTab] = useState<Tab>("Fleet");
-  const [chosen, setChosen] = useState<Named | null>(null);
-  const [search, setSearch] = useState("");
+  const [place, go] = usePlace();
+  const tabs = about.live ? TABS : TABS.filter((each) => each !== "Time");
+  const tab = tabs.find((each) => nameOf(each) === place.view) ?? "Fleet";
+  const { chosen, query } = place;
   const { fleet: data, waiting, error, live } = useCluster(about, onRefused);
   const fleet = useMemo(() => data && new Fleet(data, aspect()), [data]);
   const history = useMemo(() => new History(), []);
@@ -81,20 +87,15 @@ function Cluster({ about, onRefused }: { about: About; onRefused: (error: Refuse
     if (about.live && fleet && waiting) history.record(fleet, waiting.total);
   }, [fleet, waiting]);
 
-  const open = (to: Tab) => (named: Named) => {
-    setChosen({ kind: named.kind, namespace: named.namespace, name: named.name });
-    setTab(to);
-  };
-  const showNode = (name: string) => {
-    setSearch(name);
-    setTab("Fleet");
-  };
+  const open = (to: Tab) => (named: Named | null) =>
+    go({ view: nameOf(to), chosen: named && { kind: named.kind, namespace: named.namespace, name: named.name }, query: {} });
+  const searchFor = (search: string) => go({ view: nameOf("Fleet"), chosen: null, query: { search } });
   return (
     <>
       <header class="top">
         <h1>dralab</h1>
         <span class="quiet"><bdi>{about.title}</bdi></span>
-        <Tabs tabs={about.live ? TABS : TABS.filter((each) => each !== "Time")} tab={tab} onTab={setTab} waiting={waiting?.total ?? 0} />
+        <Tabs tabs={tabs} tab={tab} onTab={(to) => go({ view: nameOf(to), chosen, query: {} })} waiting={waiting?.total ?? 0} />
         <span class="quiet" role="status">
           {error && data ? "The state shown is old." : data && about.live ? `${live ? "live, " : ""}as of ${new Date(data.asOf).toLocaleTimeString()}` : ""}
         </span>
@@ -103,17 +104,20 @@ function Cluster({ about, onRefused }: { about: About; onRefused: (error: Refuse
       <main>
         <div id="view" role="tabpanel" aria-labelledby={`tab-${tab}`}>
         {!fleet && !error && <p class="empty" role="status">Reading the cluster …</p>}
-        {fleet && tab === "Fleet" && <FleetView fleet={fleet} search={search} onSearch={setSearch} onOpen={open("Story")} />}
+        {fleet && tab === "Fleet" && <FleetView fleet={fleet} search={query["search"] ?? ""} onSearch={searchFor} onOpen={open("Story")} />}
         {fleet && waiting && tab === "Waiting" && (
-          <WaitingView waiting={waiting} fleet={fleet} onNode={showNode} chosen={chosen} onChoose={setChosen} onStory={open("Story")} />
+          <WaitingView waiting={waiting} fleet={fleet} onNode={searchFor} chosen={chosen} onChoose={open("Waiting")} onStory={open("Story")} />
         )}
         {tab === "Story" && (chosen
-          ? <StoryView named={chosen} version={waiting?.version ?? ""} onWaiting={open("Waiting")} onNode={showNode} />
+          ? <StoryView named={chosen} version={waiting?.version ?? ""} onWaiting={open("Waiting")} onNode={searchFor} />
           : <p class="empty">Choose a pod: one that waits, or one that holds a device of the fleet.</p>)}
         {fleet && tab === "What if" && (
-          <CapacityView fleet={fleet} waiting={waiting?.items ?? []} version={fleet.data.version} onNode={showNode} />
+          <CapacityView
+            fleet={fleet} waiting={waiting?.items ?? []} version={fleet.data.version} onNode={searchFor}
+            asked={query["changes"] ?? ""} onAsked={(changes) => go({ view: nameOf("What if"), chosen, query: { changes } })}
+          />
         )}
-        {fleet && tab === "Time" && <HistoryView history={history} fleet={fleet} version={history.version} onNode={showNode} />}
+        {fleet && tab === "Time" && <HistoryView history={history} fleet={fleet} version={history.version} onNode={searchFor} />}
         </div>
       </main>
     </>

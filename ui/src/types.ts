@@ -48,6 +48,22 @@ export interface WaitingItem extends Named {
   message: string;
 }
 
+/** Pods that wait for the same; `pods` names the first of them. */
+export interface Cause {
+  code: string;
+  headline: string;
+  count: number;
+  namespaces: Record<string, number>;
+  since: string;
+  help: (Remedy & { of: Named }) | null;
+  pods: Named[];
+}
+
+export interface Causes {
+  causes: Cause[];
+  unexplained: number;
+}
+
 export interface Remedy {
   kind: string;
   text: string;

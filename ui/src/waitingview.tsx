@@ -2,53 +2,124 @@ import { useEffect, useMemo, useState } from "preact/hooks";
 import { ask, post } from "./api";
 import type { Fleet } from "./fleet";
 import { Map } from "./map";
-import { age, type Answer, Answered, Copy, number, useAnswer } from "./parts";
+import { age, type Answer, Answered, Copy, number, Problem, useAnswer } from "./parts";
 import { PLAIN, type Scene, sceneOfChange, sceneOfUsable } from "./scene";
-import type { Explanation, Named, Remedy, Usable, Waiting, WaitingItem, WhatIfAnswer } from "./types";
+import type { Cause, Causes, Explanation, Named, Remedy, Usable, Waiting, WaitingItem, WhatIfAnswer } from "./types";
 
 const MOST_SHOWN = 300;
+const MOST_OPEN = 5;
+const MOST_TEAMS = 4;
 
 interface Props {
   waiting: Waiting;
   fleet: Fleet;
   onNode: (name: string) => void;
   chosen: Named | null;
-  onChoose: (named: Named) => void;
+  onChoose: (named: Named | null) => void;
   onStory: (named: Named) => void;
 }
 
 export function WaitingView({ waiting, fleet, chosen, onChoose, onStory, onNode }: Props) {
   const [search, setSearch] = useState("");
-  const wanted = search.toLowerCase();
-  const items = waiting.items.filter((each) => titleOf(each).toLowerCase().includes(wanted));
+  const causes = useAnswer(`causes ${waiting.version}`, () => ask<Causes>("causes"));
+  const groups = useMemo(
+    () => grouped(waiting.items, causes?.state === "here" ? causes.value.causes : []), [waiting, causes]);
   if (!waiting.total) return <p class="empty">Nothing waits for devices.</p>;
+  const wanted = search.toLowerCase();
+  const shown = groups
+    .map((each) => ({ ...each, items: each.items.filter((item) => `${titleOf(item)} ${each.cause?.headline ?? ""}`.toLowerCase().includes(wanted)) }))
+    .filter((each) => each.items.length);
+  const count = shown.reduce((sum, each) => sum + each.items.length, 0);
+  const isSearched = wanted !== "" || shown.length === 1;
   return (
-    <section class="split waiting" aria-label="Waiting">
+    <section class={`split waiting ${chosen ? "chosen" : ""}`} aria-label="Waiting">
       <div class="list">
         <div class="bar">
           <label>Search <input type="search" value={search} onInput={(event) => setSearch(event.currentTarget.value)} /></label>
-          <span class="quiet" role="status">{number(items.length)} of {number(waiting.total)}</span>
+          <span class="quiet" role="status">
+            {number(count)} of {number(waiting.total)}{causes?.state === "asked" && ": computing causes …"}
+          </span>
         </div>
-        <ul class="items">
-          {items.slice(0, MOST_SHOWN).map((each) => (
-            <li key={titleOf(each)}>
-              <button
-                type="button" class="item" aria-pressed={same(each, chosen)} onClick={() => onChoose(each)}
-              >
-                <span class="name"><bdi>{titleOf(each)}</bdi></span>
-                <span class="quiet">
-                  {[age(each.since), each.priority ? `priority ${each.priority}` : "", asked(each)].filter(Boolean).join(" · ")}
-                </span>
-                {(each.missing || each.message) && <span class="quiet message"><bdi>{each.missing || each.message}</bdi></span>}
-              </button>
-            </li>
-          ))}
-        </ul>
-        {items.length > MOST_SHOWN && <p class="quiet">The first {MOST_SHOWN}: search to see others.</p>}
+        {causes?.state === "failed" && <Problem error={causes.error} />}
+        {shown.map((each, at) => (
+          <Group
+            key={`${each.cause?.code} ${each.cause?.headline}`} group={each} isFirst={at === 0} isOpen={isSearched}
+            chosen={chosen} onChoose={onChoose}
+          />
+        ))}
       </div>
       {chosen
-        ? <Explained named={chosen} version={waiting.version} fleet={fleet} onStory={onStory} onNode={onNode} />
+        ? <Explained named={chosen} version={waiting.version} fleet={fleet} onStory={onStory} onNode={onNode} onBack={() => onChoose(null)} />
         : <p class="empty">Choose a pod or claim to see why it waits.</p>}
+    </section>
+  );
+}
+
+interface Grouped {
+  cause: Cause | null;
+  items: WaitingItem[];
+}
+
+/** What waits, by cause; last what has none yet. */
+function grouped(items: WaitingItem[], causes: Cause[]): Grouped[] {
+  const left = new globalThis.Map(items.map((each) => [titleOf(each), each]));
+  const found = causes.map((cause): Grouped => ({
+    cause,
+    items: cause.pods.flatMap((named) => {
+      const item = left.get(titleOf(named));
+      left.delete(titleOf(named));
+      return item ? [item] : [];
+    }),
+  }));
+  return [...found, { cause: null, items: [...left.values()] }].filter((each) => each.items.length);
+}
+
+interface GroupProps {
+  group: Grouped;
+  isFirst: boolean;
+  isOpen: boolean;
+  chosen: Named | null;
+  onChoose: (named: Named) => void;
+}
+
+function Group({ group: { cause, items }, isFirst, isOpen, chosen, onChoose }: GroupProps) {
+  const list = (
+    <ul class="items">
+      {items.slice(0, MOST_SHOWN).map((each) => (
+        <li key={titleOf(each)}>
+          <button type="button" class="item" aria-pressed={same(each, chosen)} onClick={() => onChoose(each)}>
+            <span class="name"><bdi>{titleOf(each)}</bdi></span>
+            <span class="quiet">
+              {[age(each.since), each.priority ? `priority ${each.priority}` : "", asked(each)].filter(Boolean).join(" · ")}
+            </span>
+            {!cause && (each.missing || each.message) && <span class="quiet message"><bdi>{each.missing || each.message}</bdi></span>}
+          </button>
+        </li>
+      ))}
+      {items.length > MOST_SHOWN && <li class="quiet">The first {MOST_SHOWN} of {number(items.length)}: search to see others.</li>}
+    </ul>
+  );
+  if (!cause) return list;
+  const teams = Object.entries(cause.namespaces).sort(([, one], [, other]) => other - one);
+  return (
+    <section class="cause">
+      <h3>{cause.code && <code>{cause.code}</code>} <bdi>{cause.headline}</bdi></h3>
+      <p class="quiet">
+        <strong>{number(cause.count)} {cause.count === 1 ? "waits" : "wait"}</strong>{cause.since && `, the longest ${age(cause.since)}`}
+        {" · "}<bdi>{teams.slice(0, MOST_TEAMS).map(([space, count]) => `${space} ${number(count)}`).join(", ")}</bdi>
+        {teams.length > MOST_TEAMS && ` and ${teams.length - MOST_TEAMS} other namespaces`}
+      </p>
+      {isFirst && cause.help && (
+        <p>
+          <bdi>{cause.help.text}</bdi>{" "}
+          {cause.help.fitsNow && <span class="tag">confirmed for {cause.help.of.name}</span>}
+          {cause.help.command && <span class="command"><code>{cause.help.command}</code> <Copy text={cause.help.command} /></span>}
+        </p>
+      )}
+      <details open={isOpen || items.length <= MOST_OPEN || items.some((each) => same(each, chosen))}>
+        <summary>{number(items.length)} {items.length === 1 ? "pod or claim" : "pods and claims"}</summary>
+        {list}
+      </details>
     </section>
   );
 }
@@ -73,9 +144,10 @@ interface ExplainedProps {
   fleet: Fleet;
   onStory: (named: Named) => void;
   onNode: (name: string) => void;
+  onBack: () => void;
 }
 
-function Explained({ named, version, fleet, onStory, onNode }: ExplainedProps) {
+function Explained({ named, version, fleet, onStory, onNode, onBack }: ExplainedProps) {
   const { kind, namespace, name } = named;
   const title = titleOf(named);
   const [tried, setTried] = useState<number | null>(null);
@@ -93,6 +165,7 @@ function Explained({ named, version, fleet, onStory, onNode }: ExplainedProps) {
   const helps = answer?.state === "here" ? answer.value.helps ?? [] : [];
   return (
     <div class="explained">
+      <button type="button" class="back" onClick={onBack}>All that waits</button>
       <section class="fleet above" aria-label="On the fleet">
         <div class="bar">
           {tried === null

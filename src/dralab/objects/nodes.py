@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+from dralab.objects.conditions import condition_of
 from dralab.objects.metadata import spec_of, status_of
 from dralab.values import labels
 from dralab.values.json_types import JsonObject
@@ -14,6 +15,12 @@ HOSTNAME: Final = "kubernetes.io/hostname"
 def is_unschedulable(node: JsonObject) -> bool:
     """Return whether a node is cordoned."""
     return bool(spec_of(node).get("unschedulable"))
+
+
+def is_lost(node: JsonObject) -> bool:
+    """Return whether the kubelet of a node no longer reports: its lease ran out."""
+    ready = condition_of(node, "Ready")
+    return ready is not None and ready.get("status") == "Unknown"
 
 
 def offered(node: JsonObject) -> Mapping[str, Any]:

@@ -13,9 +13,10 @@ from dralab.allocation.inventory.pool_records import PoolRecord
 from dralab.allocation.problem import Device, DeviceId
 from dralab.objects.claims import allocation_of, claims_by_entry, consumers_of, holds, results_of
 from dralab.objects.metadata import status_of
-from dralab.objects.nodes import is_unschedulable
+from dralab.objects.nodes import is_lost, is_unschedulable
 from dralab.scheduling.backlog import key
 from dralab.scheduling.snapshot import Snapshot
+from dralab.values.json_types import JsonObject
 from dralab.values.quantity import Number
 
 STATES: Final = ("free", "used", "blocked", "tainted", "cordoned", "unusable")
@@ -56,7 +57,7 @@ def device_rows(cluster: Snapshot) -> Iterator[DeviceRow]:
         record = fleet.pools.records[number]
         state, held = fleet.use.states[number], fleet.use.held[number]
         home = cluster.nodes.get(record.home)
-        cordoned = home is not None and is_unschedulable(home)
+        away = "" if home is None else _of_node(home)
         devices = [device for each in record.current for device in each.devices]
         for inside, device in enumerate(devices):
             identity = DeviceId(record.driver, record.name, device.name)
@@ -66,7 +67,7 @@ def device_rows(cluster: Snapshot) -> Iterator[DeviceRow]:
                 node=record.home or SEVERAL,
                 pool=record.name,
                 device=device.name,
-                state=_state(record, device, free=free, held=used, cordoned=cordoned),
+                state=_state(record, device, free=free, held=used, away=away),
                 holders=tuple(holders.get(identity, ())),
                 fill=_fill(device, in_use.consumed.get(identity), is_held=used),
                 tainted=_is_tainted(device),
@@ -118,16 +119,23 @@ def _place(record: PoolRecord) -> tuple[str, str, str]:
     return record.driver, record.home or SEVERAL, record.name
 
 
-def _state(record: PoolRecord, device: Device, *, free: bool, held: bool, cordoned: bool) -> str:
+def _state(record: PoolRecord, device: Device, *, free: bool, held: bool, away: str) -> str:
     if held:
         return "used"
-    if record.irregular:
+    if record.irregular or away == "unusable":
         return "unusable"
     if _is_tainted(device):
         return "tainted"
-    if cordoned:
-        return "cordoned"
+    if away:
+        return away
     return "free" if free else "blocked"
+
+
+def _of_node(node: JsonObject) -> str:
+    """Return the state that all unused devices of a node have; empty where it takes pods."""
+    if is_lost(node):
+        return "unusable"
+    return "cordoned" if is_unschedulable(node) else ""
 
 
 def _is_tainted(device: Device) -> bool:

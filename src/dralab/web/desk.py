@@ -23,6 +23,7 @@ from dralab.scheduling.model import ClusterModel
 from dralab.scheduling.snapshot import Snapshot
 from dralab.values.json_types import JsonDict
 from dralab.web.capacity_answers import answer_moves, answer_what_if
+from dralab.web.causes import causes
 from dralab.web.fleet_map import fleet_map
 from dralab.web.pod_events import event_list, owners_of_events
 from dralab.web.pod_story import story, usable
@@ -35,6 +36,7 @@ SHORTEST: Final = SECOND // 2
 SHORTEST_LISTED: Final = 5 * SECOND
 # Reading and computing take at most a part of this of one core, however fast the cluster changes.
 REST: Final = 8
+PATIENCE: Final = 20 * SECOND
 MOST_REMEMBERED: Final = 500
 
 
@@ -108,6 +110,10 @@ class Desk:
         """Return what waits (`waiting_list`) with its version, likewise."""
         return self._view("waiting", waiting_list, have)
 
+    def causes(self) -> bytes:
+        """Return why pods wait, by cause (`causes`); what takes over PATIENCE is left out."""
+        return self._answered(("causes",), self._causes)
+
     def story(self, kind: str, namespace: str, name: str) -> bytes:
         """Return the story of a pod or claim. ApiError NotFound."""
         return self._answered(
@@ -156,6 +162,10 @@ class Desk:
     def moves(self, question: Mapping[str, Any]) -> bytes:
         """Return moves that make room. ApiError."""
         return orjson.dumps(answer_moves(_model(self._current()), question))
+
+    def _causes(self, reading: Reading) -> dict[str, Any]:
+        end = self._clock.now() + PATIENCE
+        return causes(Snapshot(reading.objects), lambda: self._clock.now() > end)
 
     # --- reading, and remembering
 

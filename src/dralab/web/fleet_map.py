@@ -11,7 +11,7 @@ from typing import Any, Final
 from dralab.allocation.partitions import cards
 from dralab.allocation.problem import Device, Slice
 from dralab.objects.metadata import labels_of
-from dralab.objects.nodes import is_unschedulable
+from dralab.objects.nodes import is_lost, is_unschedulable
 from dralab.objects.taints import taints_of
 from dralab.scheduling.device_states import STATES, device_rows
 from dralab.scheduling.snapshot import Snapshot
@@ -129,7 +129,9 @@ def rack_of(labels: Mapping[str, Any]) -> str:
 
 
 def node_status(node: JsonObject) -> str:
-    """Return what keeps new pods from a node in general: `cordoned`, `tainted`, or nothing."""
+    """Return what keeps new pods from a node: `lost`, `cordoned`, `tainted`, or nothing."""
+    if is_lost(node):
+        return "lost"
     if is_unschedulable(node):
         return "cordoned"
     if any(taint.get("effect") in KEEPS_AWAY for taint in taints_of(node)):

@@ -85,6 +85,7 @@ QUESTIONS: Final[Mapping[str, tuple[str, str, Sequence[str]]]] = {
     "changes": ("GET", "changes", ()),
     "fleet": ("GET", "fleet", ("have",)),
     "waiting": ("GET", "waiting", ("have",)),
+    "causes": ("GET", "causes", ()),
     "story": ("GET", "story", ("kind", "namespace", "name")),
     "events": ("GET", "events", ("kind", "namespace", "name")),
     "usable": ("GET", "usable", ("kind", "namespace", "name")),
