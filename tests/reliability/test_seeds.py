@@ -18,7 +18,7 @@ from dralab.api.status import ApiError
 from dralab.apiserver.http import asgi
 from dralab.apiserver.http.asgi import AsgiApp
 from dralab.apiserver.http.asgi_base import AsgiLimits
-from dralab.apiserver.http.messages import HttpRequest, HttpResponse
+from dralab.apiserver.http.messages import LOOP, HttpRequest, HttpResponse
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import Change, Key, MemoryStore, StorageUnavailable, Stored, Undecided
 from dralab.kernel.events import Events
@@ -195,7 +195,7 @@ class World:
                 method = "DELETE"
         text = b"" if method in {"GET", "DELETE"} else orjson.dumps(body)
         request = HttpRequest(
-            method=method, path=path, headers={"content-type": media}, body=text, brief=True
+            method=method, path=path, headers={"content-type": media}, body=text, lane=LOOP
         )
 
         def over(answer: HttpResponse | None) -> None:

@@ -14,12 +14,12 @@ import orjson
 from dralab.api.kinds import Kind
 from dralab.api.status import ApiError
 from dralab.apiserver.authorization.attributes import Attributes
-from dralab.apiserver.outgoing.waiting import MustWait
 from dralab.apiserver.resources.options import ListOptions, WriteOptions, delete_options
 from dralab.apiserver.resources.reading import not_converted
 from dralab.apiserver.resources.selectors import exact_fields
 from dralab.apiserver.resources.server import Resources
 from dralab.apiserver.resources.waiting import waited
+from dralab.apiserver.scope import MustWait
 from dralab.apiserver.storage import Compacted, Stored
 from dralab.apiserver.users import ADMIN, User
 from dralab.apiserver.watching import Hub, Subscription, TooManyWatchers
@@ -190,10 +190,10 @@ class LocalClient:
         kind = self._kind(resource)
         if self._limited:
             self._check("delete", kind, namespace, name)
-        how = delete_options({}, options)
+        how = delete_options({}, options, self.user)
         waited(
             self.resources,
-            lambda verbs: verbs.delete(kind, name, namespace, how, user=self.user),
+            lambda verbs: verbs.delete(kind, name, namespace, how),
         )
 
     def delete_collection(
@@ -209,10 +209,8 @@ class LocalClient:
         if self._limited:
             self._check("deletecollection", kind, namespace, fields=field_selector)
         chosen = ListOptions(label_selector=label_selector, field_selector=field_selector)
-        waited(
-            self.resources,
-            lambda verbs: verbs.delete_collection(kind, namespace, chosen, user=self.user),
-        )
+        how = delete_options({}, None, self.user)
+        waited(self.resources, lambda verbs: verbs.delete_collection(kind, namespace, chosen, how))
 
     def post(
         self, resource: Resource, name: str, subresource: str, body: JsonDict, namespace: str = ""

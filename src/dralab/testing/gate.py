@@ -86,7 +86,7 @@ class FaultyGate:
 
     def handle(self, request: HttpRequest) -> Answer:
         """Answer a request."""
-        request.brief = False
+        request.lane = ""
         process = self._processes.get(request.headers.get(PROGRAM, ""))
         if process is None:
             return self._handle(request)

@@ -7,6 +7,7 @@ import pytest
 from admissions import MERGE, ask
 from dralab.apiserver.admission.chain import PluginChain, Review, Selective
 from dralab.apiserver.admission.selection import settings_of
+from dralab.apiserver.resources.options import WriteOptions
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import MemoryStore
 from dralab.apiserver.users import User
@@ -36,14 +37,20 @@ class Unseen(dict):
     __getitem__ = get = setdefault = __setitem__ = items = _seen
 
 
+class Unread:
+    """Objects that nobody may ask for."""
+
+    def _asked(self, *_):
+        raise AssertionError("asked the store")
+
+    find = all_of = count_of = put = _asked
+
+
 def test_plugins_do_not_look_at_writes_that_they_are_not_asked_about():
     """The other way round it would be a hole: a plugin that never sees what it should refuse."""
     context = new_server(authorization=["Node", "RBAC"]).resources.context
     hubs = {kind.hub: kind for kind in context.kinds}
     refused = []
-
-    def find(*_):
-        raise AssertionError("asked the store")
 
     steps = [(each.admit, each) for each in context.admission]
     steps += [(each.validate, each) for each in context.validating]
@@ -60,7 +67,7 @@ def test_plugins_do_not_look_at_writes_that_they_are_not_asked_about():
                     operation=operation, kind=kind, namespace="default", name="x", subresource="",
                     value=None if operation == "DELETE" else Unseen(),
                     old=None if operation == "CREATE" else Unseen(),
-                    user=User(name="jane"), dry_run=False, find=find, all_of=find, count_of=find,
+                    objects=Unread(), options=WriteOptions(user=User(name="jane")),
                 )  # fmt: skip
                 act(review)
     assert ("Priority", "pods", "CREATE") in refused

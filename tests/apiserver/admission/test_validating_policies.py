@@ -1,14 +1,24 @@
 """ValidatingAdmissionPolicy: who is denied what, and in which words."""
 
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from admissions import GROUP, MAPS, MERGE, ask, config_map
-from dralab.apiserver.http.messages import HttpRequest, TakesLong
+from dralab.apiserver.admission.expressions import BRIEF
+from dralab.apiserver.http.messages import (
+    LARGE_LANE,
+    LOOP,
+    WAITING_LANE,
+    HttpRequest,
+    TakesLong,
+)
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import MemoryStore
 from dralab.apiserver.users import User
+from dralab.cel.program import Program
 from dralab.kernel.clock import ManualClock
 from dralab.kernel.randomness import Randomness
 
@@ -261,11 +271,10 @@ def test_what_takes_long_is_evaluated_while_others_are_answered(server):
     bind(server, made)
     body = json.dumps(config_map()).encode()
     headers = {"content-type": "application/json"}
-    request = HttpRequest(method="POST", path=MAPS, headers=headers, body=body, brief=True)
-    with pytest.raises(TakesLong):
+    request = HttpRequest(method="POST", path=MAPS, headers=headers, body=body, lane=LOOP)
+    with pytest.raises(TakesLong) as raised:
         server.handle(request)
-    assert request.waits
-    request.brief = False
+    request.lane = raised.value.lane
     assert server.handle_apart(request).status == 201
 
 
@@ -369,3 +378,63 @@ def test_whoever_may_not_read_secrets_makes_them_no_parameters():
     assert code == 422
     assert 'user jane must have "get" permission on all objects' in found["message"]
     assert ask(server, "POST", POLICIES, made)[0] == 201
+
+
+def test_one_write_at_a_time_is_evaluated_for_long(server, monkeypatch):
+    """Each thread that computes makes the small requests of all others wait."""
+    bind(server, policy("p", nested(4)))
+    outcome, lock, threads, most = Program.outcome, threading.Lock(), [], []
+
+    def counted(program, variables, limit):
+        if limit <= BRIEF:
+            return outcome(program, variables, limit)
+        with lock:
+            threads.append(threading.get_ident())
+            most.append(len(threads))
+        threading.Event().wait(0.02)  # time for others to come
+        with lock:
+            threads.remove(threading.get_ident())
+        return True, 1
+
+    monkeypatch.setattr(Program, "outcome", counted)
+    headers = {"content-type": "application/json"}
+
+    def write(number):
+        body = json.dumps(config_map(f"c{number}")).encode()
+        return server.handle_apart(
+            HttpRequest(method="POST", path=MAPS, headers=headers, body=body, lane=WAITING_LANE)
+        )
+
+    with ThreadPoolExecutor(4) as pool:
+        assert [each.status for each in pool.map(write, range(4))] == [201] * 4
+    assert most == [1] * 4
+
+
+def test_a_write_that_may_have_to_wait_goes_to_its_lane_before_it_is_decoded(server):
+    bind(server, policy("p", nested(4)))
+    headers = {"content-type": "application/json"}
+
+    def lane(path, body):
+        request = HttpRequest(method="POST", path=path, headers=headers, body=body, lane=LOOP)
+        try:
+            return str(server.handle(request).status)
+        except TakesLong as condition:
+            return condition.lane
+
+    whole = json.dumps(config_map()).encode()
+    assert lane(MAPS, b"{") == "400"
+    assert lane(MAPS, whole) == LARGE_LANE
+    assert lane(MAPS, b"{" * len(whole)) == LARGE_LANE, "as large a one took long"
+    assert lane(MAPS, b"{") == "400"
+    hook = {
+        "name": "h.example.com",
+        "clientConfig": {"url": "https://127.0.0.1:1/"},
+        "rules": [RULE | {"operations": ["CREATE"], "resources": ["configmaps"]}],
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+    }
+    configuration = {"metadata": {"name": "h"}, "webhooks": [hook]}
+    path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+    assert ask(server, "POST", path, configuration)[0] == 201
+    assert lane(MAPS, b"{") == WAITING_LANE
+    assert lane("/api/v1/namespaces/default/secrets", b"{") == "400"

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from dralab.apiserver.fairness.cpu_use import KEPT, CpuUse
+from dralab.apiserver.cpu_use import KEPT, CpuUse
 from dralab.apiserver.fairness.queues import PROGRAMS, FairQueue, PriorityLevel, QueueFull
 
 LOW = PriorityLevel("low", 100)

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from dralab.apiserver.fairness.cpu_use import CpuUse
+from dralab.apiserver.cpu_use import CpuUse
 from dralab.apiserver.fairness.flow_control import Flow
 from dralab.apiserver.fairness.queues import PriorityLevel, QueueFull
 from dralab.apiserver.http.lanes import Lane

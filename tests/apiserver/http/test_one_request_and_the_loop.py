@@ -11,7 +11,7 @@ import authorities
 from dralab.api import structural
 from dralab.apiserver.http import asgi
 from dralab.apiserver.http.asgi import AsgiApp
-from dralab.apiserver.http.messages import HttpRequest, TakesLong
+from dralab.apiserver.http.messages import LOOP, HttpRequest, TakesLong
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import Key, MemoryStore
 from watchdog import watched
@@ -458,7 +458,7 @@ def filled():
 @pytest.mark.parametrize(("method", "path", "body", "media", "query"), LONG.values(), ids=LONG)
 def test_what_takes_long_has_not_begun(filled, method, path, body, media, query):
     asked = request(method, path, body, media, query)
-    asked.brief = True
+    asked.lane = LOOP
     before = filled.store.revision
     with pytest.raises(TakesLong):
         filled.handle(asked)
@@ -486,11 +486,11 @@ def test_what_a_definition_makes_slow_has_not_begun(schema, value):
     shape = {"type": "object", "properties": {"x": schema}}
     assert server.handle(request("POST", DEFINITIONS, definition(shape))).status == 201
     asked = request("POST", WIDGETS, widget(x=value))
-    asked.brief = True
+    asked.lane = LOOP
     with pytest.raises(TakesLong):
         server.handle(asked)
     asked = request("POST", WIDGETS, widget(x=value[:1]))
-    asked.brief = True
+    asked.lane = LOOP
     assert server.handle(asked).status in {201, 422}
 
 
@@ -502,7 +502,7 @@ def test_a_large_answer_in_another_form_takes_long(filled, form, path):
     asked = request("GET", path)
     asked.headers = {"accept": form}
     assert filled.handle(asked).status == 200
-    asked.brief = True
+    asked.lane = LOOP
     with pytest.raises(TakesLong):
         filled.handle(asked)
 
@@ -517,7 +517,7 @@ def test_what_is_small_does_not_take_long(filled):
         ("/openapi/v3/apis/x.io/v1", ""),
     ]:
         asked = request("GET", path, query=query)
-        asked.brief = True
+        asked.lane = LOOP
         filled.handle(asked)
 
 

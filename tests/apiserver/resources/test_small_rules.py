@@ -4,7 +4,6 @@ import pytest
 
 from dralab.api.kinds import Kinds
 from dralab.api.status import ApiError
-from dralab.apiserver.outgoing.waiting import MustWait
 from dralab.apiserver.resources import waiting
 from dralab.apiserver.resources.custom_rules import (
     BOUNDED,
@@ -19,6 +18,7 @@ from dralab.apiserver.resources.options import WriteOptions
 from dralab.apiserver.resources.scaling import selector_text
 from dralab.apiserver.resources.selectors import selection
 from dralab.apiserver.resources.subresources import with_condition
+from dralab.apiserver.scope import MustWait
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import Changed, Key, MemoryStore, Stored
 from dralab.kernel.randomness import Randomness

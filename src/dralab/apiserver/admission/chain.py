@@ -26,13 +26,48 @@ def unnoted(_key: str, _value: str) -> None:
     """Drop an annotation, because the server keeps no audit log."""
 
 
-def no_options() -> JsonDict:
-    """Return empty options."""
-    return {}
+class StoredObjects(Protocol):
+    """The objects of the store, as the write finds them."""
+
+    def find(self, key: Key) -> Stored | None:
+        """Return an object, or None. ApiError: it cannot be read."""
+        ...
+
+    def all_of(self, hub: str, namespace: str) -> Sequence[Stored]:
+        """Return the objects of a collection in a namespace."""
+        ...
+
+    def count_of(self, hub: str, namespace: str) -> int:
+        """Return how many objects a collection has in a namespace."""
+        ...
+
+    def put(self, stored: Stored, value: JsonDict) -> None:
+        """Replace an object, together with the write."""
+        ...
 
 
-def not_put(_stored: Stored, _value: JsonDict) -> None:
-    """Change no other object."""
+class AskedOptions(Protocol):
+    """Who asks for a write, how, and what they are told about it.
+
+    An `internal` write is the server's own: no webhook or policy is asked about it.
+    """
+
+    @property
+    def user(self) -> User: ...  # noqa: D102 - as named
+    @property
+    def dry_run(self) -> bool: ...  # noqa: D102 - as named
+    @property
+    def internal(self) -> bool: ...  # noqa: D102 - see above
+    @property
+    def warnings(self) -> MutableSequence[str]: ...  # noqa: D102 - for the client
+    @property
+    def annotate(self) -> Callable[[str, str], None]:
+        """Adds an annotation to the audit log's record."""
+        ...
+
+    def told(self, operation: Operation) -> JsonDict:
+        """Return the options of the request as it has them."""
+        ...
 
 
 @dataclass(slots=True, kw_only=True)
@@ -41,16 +76,9 @@ class Review:
 
     `value` is the object to be stored (None for DELETE); a mutating admission changes it in
     place. `old` is the object that is there (None for CREATE, and for the
-    DELETE of one that cannot be read); it may not be changed. `find`
-    reads any object of the store, `all_of` those of a collection in a namespace, `count_of` tells
-    how many they are. `annotate` adds an annotation
-    to the audit log's record.
-
-    `put` replaces another object, together with the write. `options` returns the request's
-    options as it has them. `form` is group, version and kind of
-    the object where they are not those of `kind`, as for an eviction. `may_wait` says that this
-    thread may wait for others, until `deadline` (nanoseconds of the wall clock; 0: for ever). An
-    `internal` write is the server's own: no webhook or policy is asked about it.
+    DELETE of one that cannot be read); it may not be changed. `form` is group, version and kind of
+    the object where they are not those of `kind`, as for an eviction. `internal` says that
+    no webhook or policy is asked. What the thread may do, `scope` knows.
     What asks for a second round of the mutating plugins sets `again`; `round` counts them, and
     `changed` says that a webhook or policy changed the object. `memory` is theirs.
     """
@@ -62,23 +90,19 @@ class Review:
     subresource: str
     value: dict[str, Any] | None
     old: dict[str, Any] | None
-    user: User
-    dry_run: bool
-    find: Callable[[Key], Stored | None]
-    all_of: Callable[[str, str], Sequence[Stored]]
-    count_of: Callable[[str, str], int]
-    warnings: MutableSequence[str] = field(default_factory=list)
-    annotate: Callable[[str, str], None] = unnoted
-    options: Callable[[], JsonDict] = no_options
-    put: Callable[[Stored, JsonDict], None] = not_put
+    objects: StoredObjects
+    options: AskedOptions
     form: tuple[str, str, str] | None = None
-    may_wait: bool = False
-    deadline: int = 0
     internal: bool = False
     again: bool = False
     round: int = 0
     changed: bool = False
     memory: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def user(self) -> User:
+        """Who writes."""
+        return self.options.user
 
     @property
     def given_name(self) -> str:

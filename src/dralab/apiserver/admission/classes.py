@@ -80,7 +80,7 @@ class RuntimeClasses:
             )
 
     def _found(self, review: Review, name: str) -> JsonDict:
-        found = review.find(Key(RUNTIME_CLASSES, "", name))
+        found = review.objects.find(Key(RUNTIME_CLASSES, "", name))
         if found is None:
             raise _forbidden(review, f'pod rejected: RuntimeClass "{name}" not found')
         return found.value
@@ -101,7 +101,7 @@ class DefaultIngressClass:
             return
         if INGRESS_ANNOTATION in annotations_of(review.value):
             return
-        if name := newest_default(review.all_of(INGRESS_CLASSES, ""), [DEFAULT_INGRESS]):
+        if name := newest_default(review.objects.all_of(INGRESS_CLASSES, ""), [DEFAULT_INGRESS]):
             spec["ingressClassName"] = name
 
 

@@ -3,14 +3,16 @@
 `active` is false while nothing is configured, and callers skip the rest.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, runtime_checkable
 
+from dralab.api.kinds import Kind
 from dralab.api.status import ApiError
-from dralab.apiserver.admission.chain import Admission, Review, ValidatingAdmission
+from dralab.apiserver.admission.chain import Admission, Operation, Review, ValidatingAdmission
+from dralab.apiserver.admission.webhooks.configurations import Webhooks
 from dralab.apiserver.metrics.families import DYNAMIC, AdmissionMetrics
 from dralab.apiserver.metrics.meters import now
-from dralab.apiserver.outgoing.waiting import MustWait
+from dralab.apiserver.scope import check_waits
 
 
 class Configured(Protocol):
@@ -32,6 +34,13 @@ class Validating(Configured, ValidatingAdmission, Protocol):
     """A configured plugin that looks at objects."""
 
 
+@runtime_checkable
+class Calling(Protocol):
+    """A configured plugin that asks other servers."""
+
+    hooks: Webhooks
+
+
 class DynamicAdmission:
     """Calls the plugins that users configure; itself one of the validating plugins."""
 
@@ -42,6 +51,8 @@ class DynamicAdmission:
         self.mutating: list[Mutating] = []
         self.validating: list[Validating] = []
         self.active = False
+        # Of a collection, how many bytes were sent with a write that policies took long for.
+        self.long_writes: dict[str, int] = {}
         self.metrics = AdmissionMetrics()
 
     @property
@@ -57,6 +68,31 @@ class DynamicAdmission:
     def configured(self) -> None:
         """Update `active` after a configuration was written or deleted."""
         self.active = any(each.active for each in (*self.mutating, *self.validating))
+        self.long_writes = {}
+
+    def may_wait(
+        self,
+        kind: Kind,
+        subresource: str,
+        operations: Sequence[Operation],
+        *,
+        name: str,
+        namespace: Mapping[str, str] | None,
+    ) -> bool:
+        """Whether others may have to be asked about a write, before its object is known."""
+        return any(
+            each.hooks.may_match(kind, subresource, operations, name=name, namespace=namespace)
+            for each in (*self.mutating, *self.validating)
+            if isinstance(each, Calling)
+        )
+
+    def took_long(self, hub: str, size: int) -> None:
+        """Remember that policies took long for a write of so many bytes."""
+        self.long_writes[hub] = min(size, self.long_writes.get(hub, size))
+
+    def takes_long(self, hub: str, size: int) -> bool:
+        """Whether policies took long for a write of as many bytes, or fewer."""
+        return size >= self.long_writes.get(hub, size + 1)
 
     def admit(self, review: Review) -> None:
         """Let the mutating plugins change an object. ApiError, MustWait."""
@@ -83,7 +119,7 @@ class DynamicAdmission:
             raise
         self.metrics.plugins.since((name, review.operation, "false", type_), began)
 
-    def check_waiting(self, *, may_wait: bool) -> None:
+    def check_waiting(self) -> None:
         """Raise MustWait if a request of several writes might have to wait between them."""
-        if self.active and not may_wait:
-            raise MustWait
+        if self.active:
+            check_waits()

@@ -11,7 +11,7 @@ from dralab import cel
 from dralab.api.kinds import Kind
 from dralab.apiserver.admission.chain import Review
 from dralab.apiserver.admission.matching import namespace_of
-from dralab.apiserver.outgoing.waiting import MustWait
+from dralab.apiserver.scope import long_work
 from dralab.cel import types
 from dralab.cel.bounds import bound
 from dralab.cel.environment import Environment
@@ -27,7 +27,9 @@ MANAGED: Final = ("metadata", "managedFields")
 PER_CALL: Final = 1_000_000
 PER_POLICY: Final = 10_000_000
 PER_MATCHER: Final = 2_500_000
-BRIEF: Final = 10_000  # cost units that take about 30 ms
+# Cost units of one write that any thread may spend, about 10 ms; beyond it is for one with a turn.
+BRIEF: Final = 3_000
+GENERATED: Final = 1_000  # times as much as it costs is the bound of what generated code finds
 TEXTS: Final = types.map_of(types.STRING, types.STRING)
 KIND: Final = CelType("struct", "kubernetes.GroupVersionKind")
 RESOURCE: Final = CelType("struct", "kubernetes.GroupVersionResource")
@@ -114,8 +116,8 @@ class Variables(Protocol):
         ...
 
     @property
-    def brief(self) -> "BriefBudget | None":
-        """The budget while other requests wait; None if no request waits."""
+    def budget(self) -> "BriefBudget":
+        """What the expressions about a write may cost before they are long work."""
         ...
 
     def named(self, name: str, *, whole: bool = True) -> Any:
@@ -124,24 +126,19 @@ class Variables(Protocol):
 
 
 class BriefBudget:
-    """Cost units that one write may spend while all other requests wait for it."""
+    """Cost units that the expressions about one write may spend beside those of others."""
 
-    __slots__ = ("left",)
+    __slots__ = ("left", "user")
 
-    def __init__(self) -> None:
+    def __init__(self, user: str) -> None:
         self.left = BRIEF
-
-    def spend(self, cost: int) -> None:
-        """Count cost units. MustWait if they are too many: the write is for another thread."""
-        self.left -= cost
-        if self.left < 0:
-            raise MustWait
+        self.user = user
 
 
 class ReviewValues:
     """The variables of one write in one version, each made when it is first used."""
 
-    __slots__ = ("_decide", "_found", "_kind", "_named", "_review", "_shown", "_size", "brief")
+    __slots__ = ("_decide", "_found", "_kind", "_named", "_review", "_shown", "_size", "budget")
 
     def __init__(
         self,
@@ -160,7 +157,7 @@ class ReviewValues:
         self._decide = decide
         self._found: dict[str, Any] = {}
         self._size: tuple[int, int] | None = None
-        self.brief = None if review.may_wait else brief_of(review)
+        self.budget = budget_of(review)
 
     @property
     def size(self) -> tuple[int, int]:
@@ -242,12 +239,15 @@ MAKERS: Final = ReviewValues.makers
 LIGHT: Final = {"object": "light object", "oldObject": "light oldObject"}
 
 
-def brief_of(review: Review) -> BriefBudget:
-    """Return the budget of all expressions about one write while other requests wait."""
-    found: BriefBudget = review.memory.setdefault("brief", BriefBudget())
+def budget_of(review: Review) -> BriefBudget:
+    """Return the budget of all expressions about one write."""
+    found: BriefBudget | None = review.memory.get("budget")
+    if found is None:
+        found = review.memory["budget"] = BriefBudget(review.user.name)
     return found
 
 
+NO_VALUE: Final = object()
 NAMESPACE_PARTS: Final = ("metadata", "spec", "status")
 
 
@@ -305,8 +305,8 @@ def request_of(review: Review, kind: Kind) -> dict[str, Any]:
         found["namespace"] = namespace
     found["operation"] = review.operation
     found["userInfo"] = review.user.info
-    found["dryRun"] = review.dry_run
-    found["options"] = review.options() or None
+    found["dryRun"] = review.options.dry_run
+    found["options"] = review.options.told(review.operation) or None
     return found
 
 
@@ -338,24 +338,37 @@ class Expression:
         self._fast = self.program.fast if self._bound is not None else None
 
     def value(self, variables: Variables, left: int = PER_CALL) -> tuple[Any, int]:
-        """Return the value, which is a CelError if it is one, and its cost. MustWait.
+        """Return the value, which is a CelError if it is one, and its cost.
 
         Where nothing on this input costs more than is `left`, generated code finds the value.
+        What costs more than the budget for the write is found in a turn. MustCompute, ApiError.
         """
-        whole, named = self._whole, variables.named
-        if self._fast is not None and self._bound is not None:
-            most = self._bound.of(*variables.size)
-            if most <= left and most <= PER_CALL:
-                try:
-                    return self._fast(
-                        *[name and named(name, whole=whole) for name in self._arguments]
-                    ), most
-                except FAILURES:
-                    pass  # the exact evaluation decides
-        needed = {name: named(name, whole=whole) for name in self._needs}
-        brief = variables.brief
-        if brief is None:
-            return self.program.outcome(needed, PER_CALL)
-        found, cost = self.program.outcome(needed, min(PER_CALL, brief.left))
-        brief.spend(cost)
-        return found, cost
+        most = self._bound.of(*variables.size) if self._bound is not None else PER_CALL + 1
+        is_bounded = most <= left and most <= PER_CALL
+        budget = variables.budget
+        if is_bounded and budget.left > 0:
+            budget.left -= most // GENERATED
+            if (found := self._generated(variables)) is not NO_VALUE:
+                return found, most
+        if budget.left > 0:
+            found, cost = self.program.outcome(self._needed(variables), min(PER_CALL, budget.left))
+            budget.left -= cost
+            if budget.left >= 0:
+                return found, cost
+        with long_work(budget.user):
+            if is_bounded and (found := self._generated(variables)) is not NO_VALUE:
+                return found, most
+            return self.program.outcome(self._needed(variables), PER_CALL)
+
+    def _generated(self, variables: Variables) -> Any:
+        """Return what generated code makes of the variables; NO_VALUE: it leaves that to others."""
+        if self._fast is None:
+            return NO_VALUE
+        named, whole = variables.named, self._whole
+        try:
+            return self._fast(*[name and named(name, whole=whole) for name in self._arguments])
+        except FAILURES:
+            return NO_VALUE
+
+    def _needed(self, variables: Variables) -> dict[str, Any]:
+        return {name: variables.named(name, whole=self._whole) for name in self._needs}

@@ -61,7 +61,8 @@ class LimitRanges:
 def _ranges(review: Review) -> list[Sequence[JsonObject]]:
     """Return the limits of each LimitRange of the namespace."""
     return [
-        spec_of(stored.value).get("limits") or () for stored in review.all_of(HUB, review.namespace)
+        spec_of(stored.value).get("limits") or ()
+        for stored in review.objects.all_of(HUB, review.namespace)
     ]
 
 

@@ -96,18 +96,35 @@ class Criteria:
         """Return the version in which the write is matched; None if it is not. ApiError."""
         if self._everything:
             return review.kind
-        kind = self._kind(review)
+        kind = self._kind(review.kind, review.subresource, review.operation, review.name)
         if kind is None or not self._selects_namespace(review) or not self._selects_object(review):
             return None
         return kind
 
-    def _kind(self, review: Review) -> Kind | None:
+    def may_match(
+        self,
+        kind: Kind,
+        subresource: str,
+        operation: str,
+        *,
+        name: str,
+        namespace: Mapping[str, str] | None,
+    ) -> bool:
+        """Whether a write may be matched, before its object is known; `namespace` are labels."""
+        return self._everything or (
+            self._kind(kind, subresource, operation, name) is not None
+            and (
+                self._namespaces is None or namespace is None or self._namespaces.accepts(namespace)
+            )
+        )
+
+    def _kind(self, kind: Kind, subresource: str, operation: str, name: str) -> Kind | None:
         if self._named:
-            return self._matched(review.kind, review.subresource, review.operation, review.name)
+            return self._matched(kind, subresource, operation, name)
         if self._changes != self._kinds.changes:
             self._changes = self._kinds.changes
             self._known.clear()
-        key = (review.kind, review.subresource, review.operation)
+        key = (kind, subresource, operation)
         found = self._known.get(key, NO_MATCH)
         if found is NO_MATCH:
             found = self._known[key] = self._matched(*key, None)
@@ -175,7 +192,7 @@ class Criteria:
 
 def namespace_of(review: Review, name: str) -> Mapping[str, Any]:
     """Return an existing namespace. ApiError NotFound."""
-    found = review.find(Key("namespaces", "", name))
+    found = review.objects.find(Key("namespaces", "", name))
     if found is None:
         raise ApiError.not_found("namespaces", name)
     return found.value

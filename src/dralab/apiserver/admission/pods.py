@@ -53,7 +53,7 @@ class PodPriority:
         number, policy = 0, "PreemptLowerPriority"
         if name:
             spec["priorityClassName"] = name
-            found = review.find(Key(PRIORITY_HUB, "", name))
+            found = review.objects.find(Key(PRIORITY_HUB, "", name))
             if found is None:
                 raise ApiError.forbidden(
                     "pods", review.name, f"no PriorityClass with name {name} was found"
@@ -82,7 +82,7 @@ class PodPriority:
 
     def _default_class(self, review: Review) -> str:
         """Return the name of the default class, or an empty text."""
-        classes = review.all_of(PRIORITY_HUB, "")
+        classes = review.objects.all_of(PRIORITY_HUB, "")
         known, name = self._default
         if classes != known:  # they rarely are: objects of the store are compared by identity
             found = [

@@ -61,11 +61,11 @@ class PodServiceAccount:
             self._mount(spec)
 
     def _account(self, review: Review, name: str) -> JsonDict:
-        found = review.find(Key("serviceaccounts", review.namespace, name))
+        found = review.objects.find(Key("serviceaccounts", review.namespace, name))
         if found is not None:
             return found.value
         if name == DEFAULT and self.make_default is not None:
-            return {} if review.dry_run else self.make_default(review.namespace)
+            return {} if review.options.dry_run else self.make_default(review.namespace)
         why = f'serviceaccount "{name}" not found'
         if "/" in name:
             why = f"""invalid resource name "{name}": [may not contain '/']"""

@@ -60,7 +60,7 @@ class ServiceAddresses:
         if kind == "ExternalName":
             return
         # What is free depends on every service there is.
-        review.all_of("services", "")
+        review.objects.all_of("services", "")
         before = ((review.old or {}).get("spec") or {}) if review.old else {}
         if before.get("type") not in {None, "ExternalName"}:
             keep_addresses(spec, before)
@@ -141,7 +141,7 @@ class ServiceAddresses:
             return True
 
     def _free_address(self, review: Review) -> str:
-        if review.dry_run:
+        if review.options.dry_run:
             return str(self.network.network_address)
         size = self.network.num_addresses
         for _ in range(TRIES):
@@ -181,7 +181,7 @@ class ServiceAddresses:
                     number,
                     "provided port is already allocated",
                 )
-            elif number not in NODE_PORTS and number not in had and not review.dry_run:
+            elif number not in NODE_PORTS and number not in had and not review.options.dry_run:
                 self._taken(
                     review,
                     f"spec.ports[{index}].nodePort",
@@ -211,7 +211,7 @@ class ServiceAddresses:
         spec["healthCheckNodePort"] = number or self._free_port(review, mine)
 
     def _free_port(self, review: Review, mine: set[int]) -> int:
-        if review.dry_run:
+        if review.options.dry_run:
             return NODE_PORTS.stop + 1
         for _ in range(TRIES):
             number = self.chance.choice(NODE_PORTS)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush, heapreplace
 from typing import Final, Generic, TypeVar
 
-from dralab.apiserver.fairness.cpu_use import CpuUse
+from dralab.apiserver.cpu_use import CpuUse
 
 Item = TypeVar("Item")
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from copy import copy
 from threading import Lock
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 from dralab.api.core.definitions import HUB as DEFINITIONS
 from dralab.api.status import ApiError
@@ -24,6 +24,8 @@ from dralab.apiserver.http import access, routing, weighing
 from dralab.apiserver.http.aggregated import AggregatedApis
 from dralab.apiserver.http.browser_guard import Guard, name_of
 from dralab.apiserver.http.messages import (
+    LARGE_LANE,
+    WAITING_LANE,
     Answer,
     HttpRequest,
     HttpResponse,
@@ -47,9 +49,8 @@ from dralab.apiserver.http.routing import (
 )
 from dralab.apiserver.http.trying import refusal, tried, unavailable
 from dralab.apiserver.metrics.meters import now
-from dralab.apiserver.outgoing import waiting
-from dralab.apiserver.outgoing.waiting import MustWait
 from dralab.apiserver.resources.server import Resources
+from dralab.apiserver.scope import IN_LOOP, MustCompute, MustWait, Scope, deadline, within
 from dralab.apiserver.storage import (
     Damaged,
     Key,
@@ -58,9 +59,6 @@ from dralab.apiserver.storage import (
     TooLarge,
 )
 from dralab.apiserver.users import User
-
-if TYPE_CHECKING:
-    pass
 
 Asked = TypeVar("Asked")
 WRITES: Final = frozenset({"POST", "PUT", "PATCH"})
@@ -123,12 +121,14 @@ class Application:
             answer = negotiated(request, refusal(error))
             if request.warned:
                 answer.headers = [*answer.headers, *warning_headers(request.warned)]
-        except MustWait:
-            if request.waits:
-                raise
-            request.waits = True
-            if request.brief or request.lane:
-                raise TakesLong(0) from None  # in threads that may wait
+        except MustWait as condition:
+            lane = LARGE_LANE if isinstance(condition, MustCompute) else WAITING_LANE
+            if lane == LARGE_LANE and request.route is not None:
+                hub = request.route.kind.hub
+                self.resources.context.dynamic.took_long(hub, len(request.body))
+            if request.lane:
+                raise TakesLong(lane) from None
+            request.lane = lane
             return self.handle_apart(request)
         except NoSuchGroup:
             return HttpResponse(status=404, headers=TEXT, body=b"404 page not found\n")
@@ -149,8 +149,9 @@ class Application:
         others changed what it had read.
         """
         below = self.resources.context.store
-        if request.method not in (DELETES if below.shared or request.waits else WRITES):
-            with waiting.waiting_until(_deadline(request)):
+        waits = request.lane == WAITING_LANE
+        if request.method not in (DELETES if below.shared or waits else WRITES):
+            with within(self._scope(request)):
                 return self.handle(request)
         route = self._route(request) if below.shared else None
         if route is None or not route.name:
@@ -163,11 +164,10 @@ class Application:
     def _attempt(self, request: HttpRequest, store: Store) -> Answer:
         """Answer a request over a view of the store. Changed."""
         found = copy(self)
-        until = _deadline(request)
-        found.resources = self.resources.over(store, deadline=until)
+        found.resources = self.resources.over(store)
         found.requests = self.requests.over(found.resources)
         self._keep_kind(request, store)
-        with waiting.waiting_until(until):
+        with within(self._scope(request)):
             return found.handle(request)
 
     def reads_now(self, request: HttpRequest) -> bool:
@@ -263,7 +263,12 @@ class Application:
         self._check(authorizer, access.check_path, request, parts, user)
         return self.aggregated.answer(request, parts, user) or self.pages.answer(request, parts)
 
-
-def _deadline(request: HttpRequest) -> int:
-    """Return until when a request may wait for other servers; 0: it may not."""
-    return waiting.deadline(timeout_of(request)) if request.waits else 0
+    def _scope(self, request: HttpRequest) -> Scope:
+        """Return what the thread of a request may do."""
+        if request.lane not in {WAITING_LANE, LARGE_LANE}:
+            return IN_LOOP
+        return Scope(
+            until=deadline(timeout_of(request)),
+            waits=request.lane == WAITING_LANE,
+            work=self.resources.context.long_work,
+        )

@@ -15,19 +15,25 @@ from time import thread_time
 from typing import Final, Protocol
 
 from dralab.api.status import ApiError
-from dralab.apiserver.fairness.cpu_use import CpuUse
+from dralab.apiserver.cpu_use import CpuUse
 from dralab.apiserver.fairness.flow_control import Flow
 from dralab.apiserver.fairness.queues import QueueFull
 from dralab.apiserver.http.asgi_base import LAST_WORDS, AsgiBase, AsgiLimits, Outcome, abandon
 from dralab.apiserver.http.lanes import Lane
 from dralab.apiserver.http.messages import (
     HEAVY,
+    HEAVY_LANE,
+    LARGE_LANE,
+    LOOP,
+    WAITING_LANE,
+    WRITES_LANE,
     Answer,
     HttpRequest,
     HttpResponse,
     TakesLong,
     Upgrade,
     WatchStream,
+    lane_for,
 )
 from dralab.apiserver.http.promises import Promise
 from dralab.apiserver.http.read_sockets import watch_socket
@@ -48,7 +54,6 @@ logger = logging.getLogger(__name__)
 
 SHORT: Final = 2.0  # seconds: so short a watch ends without a bookmark, as a real server's does
 BOOKMARKS_EVERY: Final = 5.0  # seconds between looks at which bookmarks are due
-LARGE: Final = 1024 * 1024  # bytes of JSON that may take a second
 # Seconds after which a batch lets the loop have a turn: where others wait, they wait for two
 # batches. It may be as long as the store took to write the last one, so that this does not double.
 HELD: Final = 0.005
@@ -56,11 +61,11 @@ LONGEST_HELD: Final = 0.02
 READS: Final = frozenset({"GET", "HEAD"})
 # Threads beside that of the loop. Writes to a shared store wait for it, so there are many.
 LANES: Final = {
-    "large-requests": 1,
-    "heavy-requests": 1,
-    "writes": 32,
+    LARGE_LANE: 1,
+    HEAVY_LANE: 1,
+    WRITES_LANE: 32,
     # Those that wait for webhooks, which may take seconds.
-    "waiting": 200,
+    WAITING_LANE: 200,
 }
 Asked = tuple[HttpRequest, Promise[Outcome]]
 
@@ -120,7 +125,7 @@ class AsgiApp(AsgiBase):
             use=self._use,
         )
         self._bookmarks: asyncio.TimerHandle | None = None
-        self._apart: dict[str, Lane[Outcome | None]] = {}
+        self._apart: dict[str, Lane[Outcome | TakesLong]] = {}
         self._refresher: ThreadPoolExecutor | None = None
         self._under_way: set[Promise[Outcome]] = set()
         self._outdated: list[Asked] = []
@@ -176,13 +181,13 @@ class AsgiApp(AsgiBase):
     def submit_to(self, request: HttpRequest, answered: Promise[Outcome]) -> None:
         """Do the same; the answer is given to a promise."""
         if request.body and (weight := request.weight) > HEAVY:
-            self._answer_apart_from(request, answered, weight)
+            self._answer_in(lane_for(weight), request, answered)
             return
         shared = self.served.store.shared
         if shared and request.method not in READS:
-            self._answer_in("writes", request, answered)
+            self._answer_in(WRITES_LANE, request, answered)
             return
-        request.brief = True
+        request.lane = LOOP
         if shared and self.served.reads_now(request):
             self._outdated.append((request, answered))
             if not self._refreshing:
@@ -196,44 +201,36 @@ class AsgiApp(AsgiBase):
         for one in asked:
             self._turns.add_request(one)
 
-    def _answer_apart_from(
-        self, request: HttpRequest, answered: Promise[Outcome], weight: int
-    ) -> None:
+    def _answer_in(self, lane: str, request: HttpRequest, answered: Promise[Outcome]) -> None:
         """Answer a request in a worker thread, while the loop goes on.
 
-        There are two, so that requests of seconds do not delay those of tenths of a second. They
-        share the server with the loop through the store's lock, which they hold for moments.
+        They share the server with the loop through the store's lock, which they hold for moments.
         """
-        lane = "large-requests" if weight > LARGE else "heavy-requests"
-        self._answer_in(lane, request, answered)
-
-    def _answer_in(self, lane: str, request: HttpRequest, answered: Promise[Outcome]) -> None:
-        request.brief = False
-        request.lane = "waiting" if request.waits else lane
+        request.lane = lane
         if answered not in self._under_way:
             self._under_way.add(answered)
             answered.add_done_callback(self._under_way.discard)
         try:
-            self._lane(request.lane).submit(request, answered)
+            self._lane(lane).submit(request, answered)
         except QueueFull:
             answered.set_result(_too_many())
 
     def _finish(
-        self, request: HttpRequest, answered: Promise[Outcome], outcome: Outcome | None
+        self, request: HttpRequest, answered: Promise[Outcome], outcome: Outcome | TakesLong
     ) -> None:
-        """Pass on what a thread has answered; None: it has to be in one that may wait."""
-        if answered.done():
-            if outcome is not None:
-                abandon(outcome)
-        elif outcome is None:
-            self._answer_in("waiting", request, answered)
+        """Pass on what a thread has answered, or have it answered in another one."""
+        if isinstance(outcome, TakesLong):
+            if not answered.done():
+                self._answer_in(outcome.lane, request, answered)
+        elif answered.done():
+            abandon(outcome)
         else:
             answered.set_result(outcome)
 
-    def _lane(self, name: str) -> Lane[Outcome | None]:
+    def _lane(self, name: str) -> Lane[Outcome | TakesLong]:
         if name not in self._apart:
             self._apart[name] = Lane(
-                name, LANES[name], self._flow_of, self._answer_apart, self._finish, use=self._use
+                name, LANES[name], self._flow_of, self._answer, self._finish, use=self._use
             )
         return self._apart[name]
 
@@ -283,7 +280,7 @@ class AsgiApp(AsgiBase):
         for (request, future), outcome in answered:
             if isinstance(outcome, TakesLong):
                 if not future.done():
-                    self._answer_apart_from(request, future, outcome.weight)
+                    self._answer_in(outcome.lane, request, future)
             elif future.done():
                 abandon(outcome)
             else:
@@ -343,13 +340,6 @@ class AsgiApp(AsgiBase):
         if isinstance(answer, WatchStream):
             return self._watch(answer, request.audit_id)
         return answer
-
-    def _answer_apart(self, request: HttpRequest) -> Outcome | None:
-        """Answer a request; None if it has to wait for others, in a thread for such."""
-        outcome = self._answer(request)
-        if isinstance(outcome, TakesLong):
-            return None if request.waits and request.lane != "waiting" else failed()
-        return outcome
 
     def _open(self, request: HttpRequest) -> Outcome | TakesLong:
         with self.served.store.lock:

@@ -14,9 +14,9 @@ import orjson
 from dralab.api.decoding import decoder_of
 from dralab.api.kinds import Kind
 from dralab.api.status import ApiError
-from dralab.apiserver.outgoing.waiting import MustWait
 from dralab.apiserver.resources.reading import ListPage, not_converted
 from dralab.apiserver.resources.rules import Rules
+from dralab.apiserver.scope import MustWait
 from dralab.apiserver.storage import Stored
 from dralab.apiserver.watching.interfaces import EventType
 

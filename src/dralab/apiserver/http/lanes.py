@@ -13,7 +13,7 @@ from contextlib import suppress
 from time import thread_time
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
-from dralab.apiserver.fairness.cpu_use import CpuUse
+from dralab.apiserver.cpu_use import CpuUse
 from dralab.apiserver.fairness.flow_control import Flow
 from dralab.apiserver.fairness.queues import FairQueue
 from dralab.apiserver.http.messages import HttpRequest, program_of

@@ -30,12 +30,31 @@ YAML_READ: Final = 10  # times as long as JSON
 YAML_WRITTEN: Final = 20
 
 
-class TakesLong(Exception):  # noqa: N818 - a condition, which no client sees
-    """A request that is to be answered apart: about so many bytes of JSON go through it."""
+LARGE: Final = 1024 * 1024
+"""Bytes of JSON that may take a second."""
 
-    def __init__(self, weight: int) -> None:
-        super().__init__(weight)
-        self.weight = weight
+# Where a request is answered: in the loop, where others wait for it, or in threads of these names.
+LOOP: Final = "loop"
+HEAVY_LANE: Final = "heavy-requests"
+LARGE_LANE: Final = "large-requests"
+WRITES_LANE: Final = "writes"
+WAITING_LANE: Final = "waiting"
+
+
+def lane_for(weight: int) -> str:
+    """Return where a request is answered through which about so many bytes of JSON go.
+
+    There are two, so that requests of seconds do not delay those of tenths of a second.
+    """
+    return LARGE_LANE if weight > LARGE else HEAVY_LANE
+
+
+class TakesLong(Exception):  # noqa: N818 - a condition, which no client sees
+    """A request that is to be answered in another lane."""
+
+    def __init__(self, lane: str) -> None:
+        super().__init__(lane)
+        self.lane = lane
 
 
 # Not frozen, as values are elsewhere: they are made for every request, and that takes three times
@@ -48,10 +67,10 @@ class HttpRequest:
     if the edge determined that before it read the body, and `impersonator` who acts as that user,
     by the right that `constraint` names;
     `repeated` are all values of headers that came more than once; `certificate` (DER) is the
-    client's, which TLS has verified. If others wait, `brief` is set: a slow request raises
-    TakesLong instead, before it begins. `record` is the audit log's; `wanted` is what an
-    authorizer was asked about it. `warned` are the warnings for its client. `lane` names the
-    threads that answer it apart; `waits` lets it wait there for webhooks. `audit_id` names it in
+    client's, which TLS has verified. `record` is the audit log's; `wanted` is what an
+    authorizer was asked about it. `warned` are the warnings for its client. `lane` says
+    where it is answered: in `LOOP` a slow request raises TakesLong, before it begins;
+    empty: in a thread for which no other request waits. `audit_id` names it in
     the answer and in the audit log; `route` is where it goes if that is a resource. `cbor` says
     that it may be answered in CBOR.
     """
@@ -67,15 +86,18 @@ class HttpRequest:
     constraint: str = ""
     repeated: Mapping[str, Sequence[str]] | None = None
     certificate: bytes = b""
-    brief: bool = False
     warned: Sequence[str] = ()
     lane: str = ""
-    waits: bool = False
     record: "Record | None" = None
     audit_id: str = ""
     route: "Route | None" = None
     wanted: Attributes | None = None
     cbor: bool = False
+
+    @property
+    def brief(self) -> bool:
+        """Whether others wait for it."""
+        return self.lane == LOOP
 
     @property
     def weight(self) -> int:

@@ -13,10 +13,10 @@ import orjson
 from dralab.api.kinds import Kind
 from dralab.api.status import ApiError
 from dralab.apiserver.http.encoding import INITIAL_END, list_metadata
-from dralab.apiserver.outgoing.waiting import MustWait
 from dralab.apiserver.protobuf import encoding
 from dralab.apiserver.resources.reading import ListPage, not_converted
 from dralab.apiserver.resources.rules import Rules
+from dralab.apiserver.scope import MustWait
 from dralab.apiserver.storage import Key, Stored
 from dralab.apiserver.watching.interfaces import EventType
 

@@ -11,7 +11,6 @@ from typing import Any, Final
 import orjson
 
 from dralab.api.status import ApiError
-from dralab.apiserver.admission.chain import unnoted
 from dralab.apiserver.http import bodies, weighing
 from dralab.apiserver.http.bodies import Body
 from dralab.apiserver.http.encoders import Encoders
@@ -187,6 +186,9 @@ class ResourceRequests:
         if connector is None:
             raise not_found()
         request.warned = warnings = list[str]()
+        options = WriteOptions(kind="", user=user, warnings=warnings)
+        if request.record is not None:
+            options.annotate = request.record.annotate
         self.resources.connect(
             route.kind,
             route.name,
@@ -194,9 +196,7 @@ class ResourceRequests:
             namespace=route.namespace,
             query=query,
             path=route.rest,
-            user=user,
-            annotate=request.record.annotate if request.record is not None else unnoted,
-            warnings=warnings,
+            options=options,
         )
         return connector(request, route, user)
 
@@ -373,13 +373,15 @@ class ResourceRequests:
                 self.resources.get(route.kind, route.name, route.namespace)
             raise undecodable(why, patch_type) from None
 
-    def _delete_options(self, request: HttpRequest, route: Route, query: Query) -> DeleteOptions:
+    def _delete_options(
+        self, request: HttpRequest, route: Route, user: User, query: Query
+    ) -> DeleteOptions:
         """Return the options of a deletion, whose warnings become those of the answer."""
         body = None
         if request.body:
             content_type = request.headers.get("content-type", "")
             body = bodies.decode_options(request.body, content_type, "DeleteOptions")
-        found = delete_options(query, body)
+        found = delete_options(query, body, user)
         said = found.policy or found.orphan_dependents is not None
         if route.kind.hub == "batch/jobs" and not said:
             found.warnings.append(ORPHANED)  # pods that outlive their job
@@ -390,11 +392,9 @@ class ResourceRequests:
 
     def _delete(self, request: HttpRequest, route: Route, user: User, query: Query) -> HttpResponse:
         form = form_for(request, route.kind, listing=False)
-        options = self._delete_options(request, route, query)
+        options = self._delete_options(request, route, user, query)
         self.weights.check_delete(request, route)
-        stored, gone = self.resources.delete(
-            route.kind, route.name, route.namespace, options, user=user
-        )
+        stored, gone = self.resources.delete(route.kind, route.name, route.namespace, options)
         if gone and not (
             route.kind.hub in SHOWN_WHEN_DELETED and "uid" in stored.value["metadata"]
         ):
@@ -407,11 +407,9 @@ class ResourceRequests:
     ) -> HttpResponse:
         form = form_for(request, route.kind, listing=False)
         chosen = list_options(query, watch=False)
-        options = self._delete_options(request, route, query)
+        options = self._delete_options(request, route, user, query)
         self.weights.check_collection(request, route)
-        page = self.resources.delete_collection(
-            route.kind, route.namespace, chosen, options, user=user
-        )
+        page = self.resources.delete_collection(route.kind, route.namespace, chosen, options)
         check_shape(form, route.kind, listing=True)
         encoder = self.encoders.whole(route.kind, form, query, read=False)
         return encoded(encoder.page(page), form, warnings=options.warnings)

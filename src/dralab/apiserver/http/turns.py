@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
-from dralab.apiserver.fairness.cpu_use import CpuUse
+from dralab.apiserver.cpu_use import CpuUse
 from dralab.apiserver.fairness.flow_control import Flow
 from dralab.apiserver.fairness.queues import FairQueue, QueueFull
 from dralab.apiserver.http.messages import HttpRequest, program_of

@@ -13,12 +13,16 @@ import orjson
 from dralab.api.core.definitions import HUB as DEFINITIONS
 from dralab.api.kinds import Kind
 from dralab.api.status import ApiError
+from dralab.apiserver.admission.chain import Operation
 from dralab.apiserver.http.messages import (
     HEAVY,
+    LARGE_LANE,
+    WAITING_LANE,
     YAML_READ,
     YAML_WRITTEN,
     HttpRequest,
     TakesLong,
+    lane_for,
 )
 from dralab.apiserver.http.negotiation import AnswerForm
 from dralab.apiserver.http.routing import Route
@@ -50,6 +54,9 @@ EXPRESSIVE: Final = frozenset(
         )),
     }
 )  # fmt: skip
+# A change may create: an update of what is not there, an apply.
+CHANGED: Final[Sequence[Operation]] = ("UPDATE", "CREATE")
+CREATED: Final[Sequence[Operation]] = ("CREATE",)
 MOST: Final = 64 * 1024 * 1024  # a minute: longer requests are refused
 
 
@@ -61,6 +68,7 @@ class Weights:
 
     def check_create(self, request: HttpRequest, route: Route, form: AnswerForm) -> None:
         """Weigh a new object, and those that have to be counted first. ApiError."""
+        self._check_admission(request, route, "CREATE")
         self._check_object(request, route, form, len(request.body))
         if request.brief:
             for looked_into in self.resources.context.looked_into:
@@ -69,6 +77,8 @@ class Weights:
 
     def check_change(self, request: HttpRequest, route: Route, form: AnswerForm) -> None:
         """Weigh the change of an object: what it is, and what it may become. ApiError."""
+        operations: Sequence[Operation] = CREATED if request.method == "POST" else CHANGED
+        self._check_admission(request, route, *operations)
         found = None
         with suppress(Damaged):
             found = self._stored(route)
@@ -78,10 +88,12 @@ class Weights:
 
     def check_delete(self, request: HttpRequest, route: Route) -> None:
         """Weigh a deletion: that of a definition deletes all objects of its kind."""
+        self._check_admission(request, route, "DELETE")
         check(request, self._dependents(route) * DELETED)
 
     def check_collection(self, request: HttpRequest, route: Route) -> None:
         """Weigh the deletion of a collection."""
+        self._check_admission(request, route, "DELETE")
         store = self.resources.context.store
         check(request, store.count(route.kind.hub, route.namespace) * DELETED)
 
@@ -96,7 +108,7 @@ class Weights:
             return
         count = store.count(kind.hub, within)
         if count > MANY:
-            raise TakesLong(count * TYPICAL)
+            raise TakesLong(lane_for(count * TYPICAL))
         terms = count * (options.label_selector + options.field_selector).count(",") // TERMS
         check(request, terms + _size(store.list(kind.hub, within).items))
 
@@ -119,6 +131,20 @@ class Weights:
         columns = kind.custom.get("additionalPrinterColumns") if kind.custom else None
         per_object = 1 + len(columns or ()) // COLUMNS if form.as_ == "Table" else 1
         check(request, times(form) * per_object * _size(items))
+
+    def _check_admission(self, request: HttpRequest, route: Route, *operations: Operation) -> None:
+        """Weigh the webhooks and policies that may be asked about a write. TakesLong."""
+        context = self.resources.context
+        if not context.dynamic.active or request.lane in {"", WAITING_LANE}:
+            return
+        kind, name = route.kind, route.namespace
+        labels = context.labels_of_namespace(name) if kind.namespaced and name else None
+        if context.dynamic.may_wait(
+            kind, route.subresource, operations, name=route.name, namespace=labels
+        ):
+            raise TakesLong(WAITING_LANE)
+        if request.lane != LARGE_LANE and context.dynamic.takes_long(kind.hub, len(request.body)):
+            raise TakesLong(LARGE_LANE)
 
     def _check_object(
         self, request: HttpRequest, route: Route, form: AnswerForm, size: int
@@ -163,15 +189,15 @@ def check_yaml(request: HttpRequest) -> None:
         try:
             again = orjson.dumps(orjson.loads(request.body))
         except (orjson.JSONDecodeError, orjson.JSONEncodeError):
-            raise TakesLong(weight) from None
+            raise TakesLong(lane_for(weight)) from None
         if may_have_duplicates(request.body, again):
-            raise TakesLong(weight)
+            raise TakesLong(lane_for(weight))
 
 
 def check(request: HttpRequest, weight: int) -> None:
     """Raise TakesLong where a request is heavy, and others wait behind it."""
     if request.brief and weight > HEAVY:
-        raise TakesLong(weight)
+        raise TakesLong(lane_for(weight))
 
 
 def times(form: AnswerForm) -> int:

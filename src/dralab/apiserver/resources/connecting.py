@@ -4,16 +4,13 @@ What a client asks for in the query becomes an object (`PodExecOptions`), which 
 Source: k8s.io/apiserver `endpoints/handlers/rest.go` (ConnectResource), k8s.io/api `core/v1`.
 """
 
-from collections.abc import Callable, MutableSequence
 from typing import Final
 
 from dralab.api.kinds import Kind
-from dralab.apiserver.admission.chain import Review
-from dralab.apiserver.outgoing import waiting
 from dralab.apiserver.resources import admission
 from dralab.apiserver.resources.context import Context
-from dralab.apiserver.resources.options import Query
-from dralab.apiserver.users import User
+from dralab.apiserver.resources.options import Query, WriteOptions
+from dralab.apiserver.resources.write_steps import review_of
 from dralab.values.json_types import JsonDict
 
 FLAGS: Final = ("stdin", "stdout", "stderr", "tty")
@@ -30,36 +27,23 @@ def admit(
     namespace: str,
     query: Query,
     path: str = "",
-    user: User,
-    annotate: Callable[[str, str], None],
-    warnings: MutableSequence[str],
+    options: WriteOptions,
 ) -> None:
-    """Ask about a connection; `path` is that of a proxy. ApiError, MustWait.
-
-    Warnings for the client are added to `warnings`.
-    """
+    """Ask about a connection; `path` is that of a proxy. ApiError, MustWait."""
     if subresource not in CONNECTIONS or not (context.connecting or context.dynamic.active):
         return
-    options = kind.subresources[subresource].kind
-    until = waiting.allowed_until()
-    review = Review(
-        operation="CONNECT",
-        kind=kind,
+    name_of_kind = kind.subresources[subresource].kind
+    review = review_of(
+        context,
+        kind,
+        "CONNECT",
         namespace=namespace,
         name=name,
         subresource=subresource,
-        value=options_of(options, query, path),
+        value=options_of(name_of_kind, query, path),
         old=None,
-        user=user,
-        dry_run=False,
-        find=context.find,
-        all_of=context.all_of,
-        count_of=context.store.count,
-        annotate=annotate,
-        warnings=warnings,
-        form=("", "v1", options),
-        may_wait=bool(until),
-        deadline=until,
+        form=("", "v1", name_of_kind),
+        options=options,
     )
     admission.connect(context, review)
 

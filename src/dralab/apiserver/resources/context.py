@@ -17,6 +17,7 @@ from dralab.apiserver.authentication.service_accounts import (
     ServiceAccountTokens,
 )
 from dralab.apiserver.authorization.attributes import Attributes, Authorizer, forbidden
+from dralab.apiserver.long_work import LongWork
 from dralab.apiserver.metrics.families import ServerMetrics
 from dralab.apiserver.resources.following import Following
 from dralab.apiserver.resources.indexes import Indexes
@@ -42,9 +43,8 @@ class Context:
     `rules` says what each kind's objects must be; `admission` is asked in order about every
     write, `connecting` about what is created of a subresource that is not stored, such as
     `pods/eviction`; `validating` about every write once it is valid, `dynamic` after each of them
-    for what users configure. `may_wait` says that the thread of this request may wait for others,
-    until `deadline`. `managed_fields` can be switched off if no client reads them. `authorizer`
-    decides who may do what; without one every user may do everything.
+    for what users configure. `managed_fields` can be switched off if no client reads them.
+    `authorizer` decides who may do what; without one every user may do everything.
     `service_accounts` signs their tokens.
     """
 
@@ -77,21 +77,16 @@ class Context:
         self._second, self._text = -1, ""
         self._last = self.store.revision
         self.below: Context | None = None
-        self.may_wait = False
-        self.deadline = 0
+        self.long_work = LongWork()
         # Make anew what was derived from objects, after writes were taken back.
         self.reloads: list[Callable[[], None]] = []
         self.following = Following(self.store, self.rules) if self.store.shared else None
         # How many objects admission has to read before one of a kind is created in a namespace.
         self.looked_into: list[Callable[[Kind, str], int]] = []
 
-    def over(self, store: Store, *, deadline: int = 0) -> "Context":
-        """Return the same parts over another view of the store, for the verbs of one request.
-
-        With a `deadline`, in nanoseconds of the wall clock, it may wait for others until then.
-        """
+    def over(self, store: Store) -> "Context":
+        """Return the same parts over another view of the store, for the verbs of one request."""
         found = copy(self)
-        found.may_wait, found.deadline = bool(deadline), deadline
         found.store = store
         found.reloads = []  # derived state belongs to the context below
         found.below = self
@@ -153,6 +148,10 @@ class Context:
     def all_of(self, hub: str, namespace: str) -> Sequence[Stored]:
         """Return the objects of a collection in a namespace."""
         return self.store.list(hub, namespace).items
+
+    def count_of(self, hub: str, namespace: str) -> int:
+        """Return how many objects a collection has in a namespace."""
+        return self.store.count(hub, namespace)
 
     def find(self, key: Key) -> Stored | None:
         """Return an object as it is stored, or None; ApiError StorageReadError."""

@@ -20,8 +20,8 @@ from dralab.api.metadata import annotation_problems, label_problems
 from dralab.api.status import ApiError
 from dralab.apiserver.outgoing.answers import read_answer, status_words
 from dralab.apiserver.outgoing.targets import AWAITED, LATE, Unreachable
-from dralab.apiserver.outgoing.waiting import time_left
 from dralab.apiserver.resources.outgoing_calls import OutgoingCalls
+from dralab.apiserver.scope import time_left
 from dralab.kernel.randomness import Randomness
 from dralab.values.json_patches import go_json_kind
 from dralab.values.json_types import JsonDict

@@ -8,13 +8,12 @@ from typing import Any
 
 from dralab.api.kinds import Kind
 from dralab.api.status import ApiError
-from dralab.apiserver.admission.chain import Review
 from dralab.apiserver.resources import admission, reading
 from dralab.apiserver.resources.context import Context, key_of, raise_conflict
 from dralab.apiserver.resources.options import DeleteOptions, ListOptions
 from dralab.apiserver.resources.reading import ListPage
+from dralab.apiserver.resources.write_steps import review_of
 from dralab.apiserver.storage import Key, RevisionConflict, Stored
-from dralab.apiserver.users import ADMIN, User
 from dralab.kernel.clock import SECOND, from_rfc3339, rfc3339
 from dralab.objects import pods
 from dralab.objects.metadata import spec_of
@@ -31,8 +30,6 @@ def delete(
     name: str,
     namespace: str,
     options: DeleteOptions,
-    *,
-    user: User = ADMIN,
 ) -> tuple[Stored, bool]:
     """Delete an object, or mark it; also return whether it is gone.
 
@@ -40,12 +37,12 @@ def delete(
     """
     with context.store.lock:
         if (key := key_of(kind, namespace, name)) in context.store.damaged(kind.hub):
-            return _erase(context, kind, key, options, user), True
+            return _erase(context, kind, key, options), True
         live = context.live(kind, namespace, name)
         if kind.custom is not None and not context.rules.is_hub(kind):
             context.rules.from_hub(kind, live.value)  # what cannot be read is not deleted
         check_preconditions(live, kind, options)
-        _admit(context, kind, (live.key, live.value), options, user)
+        _admit(context, kind, live.key, live.value, options)
         return _delete(context, kind, live, options)
 
 
@@ -55,11 +52,9 @@ def delete_collection(
     namespace: str,
     chosen: ListOptions,
     options: DeleteOptions,
-    *,
-    user: User = ADMIN,
 ) -> ListPage:
     """Delete what a list shows; return the page, with the objects as it showed them."""
-    context.dynamic.check_waiting(may_wait=context.may_wait)
+    context.dynamic.check_waiting()
     if chosen.revision not in {"", "0"} and not chosen.match and not chosen.limit:
         # Upstream lists in pages, and so that very state.
         chosen = replace(chosen, match="Exact")
@@ -72,28 +67,28 @@ def delete_collection(
         if context.dynamic.active:
             # Before the store is locked: webhooks may take a while.
             for item in step:
-                _admit(context, kind, (item.key, item.value), options, user)
+                _admit(context, kind, item.key, item.value, options)
         with context.store.lock, context.store.batch():
             for item in step:
                 live = context.store.get(item.key)
                 if live is not None:
                     if not context.dynamic.active:
-                        _admit(context, kind, (live.key, live.value), options, user)
+                        _admit(context, kind, live.key, live.value, options)
                     check_preconditions(live, kind, options)
                     _delete(context, kind, live, options)
                     found.append(item)
     if not chosen.label_selector and not chosen.field_selector:
         with context.store.lock, context.store.batch():
             for key in page.damaged:
-                _erase(context, kind, key, options, user)
+                _erase(context, kind, key, options)
     return replace(page, items=found, damaged=())
 
 
-def _erase(context: Context, kind: Kind, key: Key, options: DeleteOptions, user: User) -> Stored:
+def _erase(context: Context, kind: Kind, key: Key, options: DeleteOptions) -> Stored:
     """Delete an object that cannot be read, unless it would have to be read for it."""
     if options.uid or options.revision:
         context.find(key)  # which tells why not
-    _admit(context, kind, (key, None), options, user)
+    _admit(context, kind, key, None, options)
     if options.dry_run:
         return Stored(key, {"metadata": {"name": key.name}}, context.store.revision, 0)
     stored = context.store.delete(key)
@@ -102,32 +97,17 @@ def _erase(context: Context, kind: Kind, key: Key, options: DeleteOptions, user:
 
 
 def _admit(
-    context: Context,
-    kind: Kind,
-    object_: tuple[Key, JsonDict | None],
-    options: DeleteOptions,
-    user: User,
+    context: Context, kind: Kind, key: Key, old: JsonDict | None, options: DeleteOptions
 ) -> None:
-    key, old = object_
-    review = Review(
-        operation="DELETE",
-        kind=kind,
+    review = review_of(
+        context,
+        kind,
+        "DELETE",
         namespace=key.namespace,
         name=key.name,
-        subresource="",
         value=None,
         old=old,
-        user=user,
-        dry_run=options.dry_run,
-        find=context.find,
-        all_of=context.all_of,
-        count_of=context.store.count,
-        warnings=options.warnings,
-        annotate=options.annotate,
-        options=options.as_mapping,
-        may_wait=context.may_wait,
-        deadline=context.deadline,
-        internal=options.internal,
+        options=options,
     )
     admission.admit(context, review)
     admission.validate(context, review)

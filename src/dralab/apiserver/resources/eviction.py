@@ -39,7 +39,7 @@ def evict(  # noqa: PLR0917 - the shape of every handler
     with context.store.lock:
         live = context.live(kind, namespace, name)
         pod = live.value
-        how = delete_options({}, body.get("deleteOptions"))
+        how = delete_options({}, body.get("deleteOptions"), options.user)
         dry_run = how.dry_run or options.dry_run
         deleting.check_preconditions(live, kind, how)
         if not _needs_no_budget(pod):
@@ -50,7 +50,7 @@ def evict(  # noqa: PLR0917 - the shape of every handler
             _note(context, kind, name, namespace, options)
         # The revision was compared above; the condition has changed it since.
         how = replace(how, internal=True, dry_run=dry_run, revision="")
-        deleting.delete(context, kind, name, namespace, how, user=options.user)
+        deleting.delete(context, kind, name, namespace, how)
 
 
 def _needs_no_budget(pod: JsonDict) -> bool:

@@ -101,6 +101,8 @@ class WriteOptions:
         Source: k8s.io/apiserver `endpoints/handlers/patch.go` (patchToUpdateOptions).
         """
         kind = self.kind
+        if not kind:
+            return {}  # of a connection
         if kind == "PatchOptions":
             kind = "CreateOptions" if operation == "CREATE" else "UpdateOptions"
         found: JsonDict = {"kind": kind, "apiVersion": "meta.k8s.io/v1"}
@@ -117,8 +119,8 @@ class WriteOptions:
 class DeleteOptions:
     """How to delete: seconds of grace (None: the object's own), what happens to dependents.
 
-    Warnings for the client are gathered in `warnings`; `annotate` adds an annotation to the audit
-    log's record.
+    A deletion that is `internal` is the server's own. Warnings for the client are gathered in
+    `warnings`; `annotate` adds an annotation to the audit log's record.
     """
 
     grace: int | None = None
@@ -128,10 +130,11 @@ class DeleteOptions:
     dry_run: bool = False
     orphan_dependents: bool | None = None
     internal: bool = False
+    user: User = field(default=ADMIN, compare=False)
     warnings: list[str] = field(default_factory=list, compare=False)
     annotate: Callable[[str, str], None] = field(default=unnoted, compare=False)
 
-    def as_mapping(self) -> JsonDict:
+    def told(self, _operation: str = "DELETE") -> JsonDict:
         """Return the options as a webhook is told of them."""
         found: JsonDict = {"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"}
         if self.grace is not None:
@@ -264,7 +267,9 @@ def write_options(
     )
 
 
-def delete_options(query: Query, body: Mapping[str, Any] | None) -> DeleteOptions:
+def delete_options(
+    query: Query, body: Mapping[str, Any] | None, user: User = ADMIN
+) -> DeleteOptions:
     """Return the options of a delete: the body's where there is one, else the query's."""
     source = _decoded(body) if body else {}
     if body is None:
@@ -297,6 +302,7 @@ def delete_options(query: Query, body: Mapping[str, Any] | None) -> DeleteOption
         revision=str(preconditions.get("resourceVersion") or ""),
         dry_run=dry_run,
         orphan_dependents=orphan_dependents,
+        user=user,
     )
 
 

@@ -1,6 +1,6 @@
 """The verbs as one object: what in-process clients and the HTTP edge call."""
 
-from collections.abc import Callable, Mapping, MutableSequence, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import Any, Final
@@ -32,7 +32,6 @@ from dralab.apiserver.resources.patching import PatchType
 from dralab.apiserver.resources.reading import ListPage
 from dralab.apiserver.resources.watches import Watching
 from dralab.apiserver.storage import Store, Stored
-from dralab.apiserver.users import ADMIN, User
 from dralab.values.json_types import JsonDict
 
 EVERYTHING: Final = ListOptions()
@@ -53,10 +52,10 @@ class Resources:
         self.custom_resources.load()
         context.reloads.append(self.custom_resources.load)
 
-    def over(self, store: Store, *, deadline: int = 0) -> "Resources":
-        """Return the verbs over another view of the store, for one request; see `Context.over`."""
+    def over(self, store: Store) -> "Resources":
+        """Return the verbs over another view of the store, for one request."""
         found = copy(self)
-        found.context = self.context.over(store, deadline=deadline)
+        found.context = self.context.over(store)
         return found
 
     @property
@@ -182,11 +181,9 @@ class Resources:
         name: str,
         namespace: str = "",
         options: DeleteOptions = PLAINLY,
-        *,
-        user: User = ADMIN,
     ) -> tuple[Stored, bool]:
         """Delete an object or mark it; also return whether it is gone."""
-        done = deleting.delete(self.context, kind, name, namespace, options, user=user)
+        done = deleting.delete(self.context, kind, name, namespace, options)
         self.custom_resources.finish()
         return done
 
@@ -196,11 +193,9 @@ class Resources:
         namespace: str = "",
         chosen: ListOptions = EVERYTHING,
         options: DeleteOptions = PLAINLY,
-        *,
-        user: User = ADMIN,
     ) -> ListPage:
         """Delete what a list shows; return the page, with the objects as they were left."""
-        return deleting.delete_collection(self.context, kind, namespace, chosen, options, user=user)
+        return deleting.delete_collection(self.context, kind, namespace, chosen, options)
 
     def subresource(
         self,
@@ -239,9 +234,7 @@ class Resources:
         namespace: str,
         query: Query,
         path: str,
-        user: User,
-        annotate: Callable[[str, str], None],
-        warnings: MutableSequence[str],
+        options: WriteOptions,
     ) -> None:
         """Ask admission about a connection, such as exec. ApiError, MustWait."""
         connecting.admit(
@@ -252,9 +245,7 @@ class Resources:
             namespace=namespace,
             query=query,
             path=path,
-            user=user,
-            annotate=annotate,
-            warnings=warnings,
+            options=options,
         )
 
     def ask(

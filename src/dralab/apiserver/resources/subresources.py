@@ -8,7 +8,6 @@ from dralab.api.decoding import decoder_of
 from dralab.api.kinds import Kind
 from dralab.api.scalar_decoding import DecodingError
 from dralab.api.status import ApiError
-from dralab.apiserver.admission.chain import Review
 from dralab.apiserver.resources import (
     admission,
     eviction,
@@ -22,6 +21,7 @@ from dralab.apiserver.resources.context import Context
 from dralab.apiserver.resources.options import WriteOptions
 from dralab.apiserver.resources.patching import PatchType
 from dralab.apiserver.resources.pod_conditions import with_condition
+from dralab.apiserver.resources.write_steps import review_of
 from dralab.objects.metadata import is_deleting, metadata_of
 from dralab.values.json_types import JsonDict, JsonObject
 
@@ -115,26 +115,17 @@ def _admit(
         "apiVersion",
         "/".join(filter(None, (shown.group or kind.group, shown.version or kind.version))),
     )
-    review = Review(
-        operation="CREATE",
-        kind=kind,
+    review = review_of(
+        context,
+        kind,
+        "CREATE",
         namespace=namespace,
         name=name,
         subresource=subresource,
         value=value,
         old=None,
-        user=options.user,
-        dry_run=options.dry_run,
-        find=context.find,
-        all_of=context.all_of,
-        count_of=context.store.count,
-        warnings=options.warnings,
-        annotate=options.annotate,
-        options=lambda: options.told("CREATE"),
         form=(shown.group or kind.group, shown.version or kind.version, shown.kind),
-        may_wait=context.may_wait,
-        deadline=context.deadline,
-        internal=options.internal,
+        options=options,
     )
     admission.connect(context, review)
 

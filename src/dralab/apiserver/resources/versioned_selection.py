@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 
 from dralab.api.kinds import Kind
 from dralab.api.status import ApiError
-from dralab.apiserver.outgoing.waiting import MustWait
 from dralab.apiserver.resources.context import Context
 from dralab.apiserver.resources.rules import Rules
 from dralab.apiserver.resources.selectors import Selection, selection
+from dralab.apiserver.scope import MustWait
 from dralab.apiserver.storage import Stored
 from dralab.values.json_types import JsonObject
 

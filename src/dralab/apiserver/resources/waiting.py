@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from dralab.api.status import ApiError
-from dralab.apiserver.outgoing.waiting import MustWait, deadline, waiting_until
 from dralab.apiserver.resources.server import Resources
+from dralab.apiserver.scope import MustWait, Scope, deadline, within
 from dralab.apiserver.storage import Changed
 
 Found = TypeVar("Found")
@@ -21,11 +21,11 @@ def waited(resources: Resources, call: Callable[[Resources], Found]) -> Found:
         return call(resources)
     except MustWait:
         pass
-    until = deadline()
+    scope = Scope(until=deadline(), waits=True, work=resources.context.long_work)
     for _ in range(TRIES):
-        view = resources.over(resources.context.store.view(), deadline=until)
+        view = resources.over(resources.context.store.view())
         try:
-            with waiting_until(until):
+            with within(scope):
                 return call(view)
         except Changed:
             continue

@@ -15,7 +15,7 @@ from dralab.apiserver.resources import typed_objects
 from dralab.apiserver.resources.context import (
     Context,
 )
-from dralab.apiserver.resources.options import WriteOptions
+from dralab.apiserver.resources.options import DeleteOptions, WriteOptions
 from dralab.values.json_types import JsonDict
 
 # Ways of writing about which webhooks and policies are asked by another review.
@@ -31,8 +31,9 @@ def review_of(
     name: str,
     value: JsonDict | None,
     old: JsonDict | None,
-    options: WriteOptions,
+    options: WriteOptions | DeleteOptions,
     subresource: str = "",
+    form: tuple[str, str, str] | None = None,
 ) -> Review:
     """Return what admission is asked about a write."""
     return Review(
@@ -43,19 +44,11 @@ def review_of(
         subresource=subresource,
         value=value,
         old=old,
-        user=options.user,
-        dry_run=options.dry_run,
-        find=context.find,
-        all_of=context.all_of,
-        count_of=context.store.count,
-        warnings=options.warnings,
-        annotate=options.annotate,
-        options=lambda: options.told(operation),
-        put=context.put,
-        may_wait=context.may_wait,
-        deadline=context.deadline,
+        objects=context,
+        options=options,
+        form=form,
         # Of a binding others are asked when it is created.
-        internal=options.internal or subresource in ASKED_BEFORE,
+        internal=options.internal or (form is None and subresource in ASKED_BEFORE),
     )
 
 

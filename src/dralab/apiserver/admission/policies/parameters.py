@@ -69,7 +69,7 @@ class Parameters:
         if name := ref.get("name"):
             if ref.get("selector") is not None:
                 raise ParameterError("paramRef.name and paramRef.selector are mutually exclusive")
-            found = review.find(Key(kind.hub, namespace, name))
+            found = review.objects.find(Key(kind.hub, namespace, name))
             return () if found is None else (found,)
         if ref.get("selector") is None:
             raise ParameterError("one of name or selector must be provided")
@@ -77,7 +77,7 @@ class Parameters:
         try:
             return [
                 each
-                for each in review.all_of(kind.hub, namespace)
+                for each in review.objects.all_of(kind.hub, namespace)
                 if selector.accepts(labels_of(each.value))
             ]
         except SelectorError as error:

@@ -110,7 +110,7 @@ class ValidatingPolicies:
                         denied += self._acted(policy, binding, review, found)
                     self._measure(policy, binding, found, began)
             for key, texts in annotations.items():
-                review.annotate(f"{policy.name}/{key}", ", ".join(dict.fromkeys(texts)))
+                review.options.annotate(f"{policy.name}/{key}", ", ".join(dict.fromkeys(texts)))
         if denied:
             raise _denial(review, *denied[0])
 
@@ -145,12 +145,12 @@ class ValidatingPolicies:
                 if action == "Deny":
                     yield policy, binding, finding
                 elif action == "Warn":
-                    review.warnings.append(
+                    review.options.warnings.append(
                         f"Validation failed for ValidatingAdmissionPolicy '{policy.name}' "
                         f"with binding '{binding.name}': {finding.message}"
                     )
                 elif action == "Audit":
-                    review.annotate(FAILED, _audited(policy, binding, finding))
+                    review.options.annotate(FAILED, _audited(policy, binding, finding))
 
     def _findings(
         self, policy: AdmissionPolicy, variables: PolicyVariables, annotations: dict[str, list[str]]

@@ -59,9 +59,9 @@ class PolicyVariables:
         return self._size
 
     @property
-    def brief(self) -> BriefBudget | None:
-        """The budget while other requests wait; None if no request waits."""
-        return self._values.brief
+    def budget(self) -> BriefBudget:
+        """What the expressions about the write may cost before they are long work."""
+        return self._values.budget
 
     def named(self, name: str, *, whole: bool = True) -> Any:
         """Return a variable by its name in expressions; see `ReviewValues.named`."""

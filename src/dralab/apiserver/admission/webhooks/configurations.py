@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from dralab.api.kinds import Kinds
+from dralab.api.kinds import Kind, Kinds
 from dralab.apiserver.admission.conditions import MatchConditions
 from dralab.apiserver.admission.expressions import environment
 from dralab.apiserver.admission.matching import Criteria
@@ -38,6 +38,22 @@ class Webhooks:
         self.kinds = kinds
         self.all: Sequence[Webhook] = ()
         self._configured: dict[str, list[Webhook]] = {}
+
+    def may_match(
+        self,
+        kind: Kind,
+        subresource: str,
+        operations: Sequence[str],
+        *,
+        name: str,
+        namespace: Mapping[str, str] | None,
+    ) -> bool:
+        """Whether one of them may be called for a write, before its object is known."""
+        return any(
+            hook.criteria.may_match(kind, subresource, each, name=name, namespace=namespace)
+            for hook in self.all
+            for each in operations
+        )
 
     def reset(self, configurations: Sequence[JsonDict]) -> None:
         """Replace all configurations."""

@@ -31,8 +31,7 @@ from dralab.apiserver.metrics.families import AdmissionMetrics
 from dralab.apiserver.metrics.meters import now
 from dralab.apiserver.outgoing.client import CallClient
 from dralab.apiserver.outgoing.targets import Targets, Unreachable
-from dralab.apiserver.outgoing.waiting import MustWait
-from dralab.kernel.clock import SECOND, WallClock
+from dralab.apiserver.scope import Scope, check_waits, current, time_left, within
 from dralab.values.json_patches import UndecodablePatch, json_patch
 from dralab.values.json_syntax import go_error
 from dralab.values.labels import SelectorError
@@ -77,7 +76,6 @@ class WebhookCalls:
         self.metrics = metrics
         self.targets = targets
         self.client = client
-        self._wall = WallClock()
 
     def asked(self, hook: Webhook, review: Review) -> Kind | None:
         """Return the version in which a webhook is called for a write; None if it is not called.
@@ -103,7 +101,7 @@ class WebhookCalls:
 
     def ask(self, hook: Webhook, review: Review, kind: Kind, *, mutating: bool) -> Verdict:
         """Call a webhook. CallFailed, ApiError."""
-        if review.dry_run and hook.has_side_effects:
+        if review.options.dry_run and hook.has_side_effects:
             raise ApiError.bad_request(f'admission webhook "{hook.name}" does not support dry run')
         if hook.version is None:
             raise CallFailed(
@@ -111,7 +109,7 @@ class WebhookCalls:
                 "could not create admission objects: webhook does not accept known "
                 "AdmissionReview versions (v1, v1beta1)",
             )
-        timeout = self._timeout(hook, review)
+        timeout = _timeout(hook)
         uid = self.forms.new_uid()
         body = question(
             review,
@@ -129,7 +127,7 @@ class WebhookCalls:
             answer = self.client.call(target, body, timeout=timeout, query=query)
         except Unreachable as error:
             if timeout < hook.timeout:
-                self._timeout(hook, review)  # it was the time of the request that was over
+                _timeout(hook)  # it was the time of the request that was over
             url = url or self._url(hook.client)
             raise CallFailed(
                 hook, f'failed to call webhook: Post "{url}?{query}": {error}'
@@ -171,8 +169,8 @@ class WebhookCalls:
     def note(self, hook: Webhook, review: Review, found: Verdict) -> None:
         """Pass on a webhook's warnings and audit annotations."""
         for key, value in found.annotations.items():
-            review.annotate(f"{hook.name}/{key}", value)
-        review.warnings += found.warnings
+            review.options.annotate(f"{hook.name}/{key}", value)
+        review.options.warnings.extend(found.warnings)
 
     def _shown(
         self, review: Review, kind: Kind, value: Mapping[str, Any] | None
@@ -181,20 +179,19 @@ class WebhookCalls:
             return value
         return self.forms.shown(kind, value)
 
-    def _timeout(self, hook: Webhook, review: Review) -> float:
-        """Return the timeout in seconds: the webhook's own, limited by the request's."""
-        if not review.deadline:
-            return hook.timeout
-        left = (review.deadline - self._wall.now()) / SECOND
-        if left <= 0:
-            raise ApiError("Timeout", OVERDUE, details={})
-        return min(hook.timeout, left)
-
     def _url(self, client: Mapping[str, Any]) -> str:
         if service := client.get("service"):
             host = f"{service.get('name')}.{service.get('namespace')}.svc"
             return f"https://{host}:{service.get('port') or 443}{service.get('path') or '/'}"
         return str(client.get("url"))
+
+
+def _timeout(hook: Webhook) -> float:
+    """Return the timeout in seconds: the webhook's own, limited by the request's. ApiError."""
+    left = time_left(hook.timeout)
+    if not left:
+        raise ApiError("Timeout", OVERDUE, details={})
+    return left
 
 
 class MutatingWebhooks:
@@ -221,8 +218,7 @@ class MutatingWebhooks:
             kind = self.calls.asked(hook, review)
             if kind is None or (review.round and hook.uid not in state.again):
                 continue
-            if not review.may_wait:
-                raise MustWait
+            check_waits()
             changed = self._invoke(hook, review, kind, index)
             if changed:
                 state.require()
@@ -260,12 +256,14 @@ class MutatingWebhooks:
                 "patch": orjson.loads(found.patch),
                 "patchType": found.patch_type,
             }
-            review.annotate(f"patch.webhook.admission.k8s.io/{place}", orjson.dumps(patch).decode())
+            key = f"patch.webhook.admission.k8s.io/{place}"
+            review.options.annotate(key, orjson.dumps(patch).decode())
         return changed
 
     def _record(self, review: Review, place: str, hook: Webhook, *, changed: bool) -> None:
         told = {"configuration": hook.configuration, "webhook": hook.name, "mutated": changed}
-        review.annotate(f"mutation.webhook.admission.k8s.io/{place}", orjson.dumps(told).decode())
+        key = f"mutation.webhook.admission.k8s.io/{place}"
+        review.options.annotate(key, orjson.dumps(told).decode())
 
     def _patched(self, hook: Webhook, review: Review, kind: Kind, found: Verdict) -> bool:
         """Patch the object; return whether that changed it. ApiError, CallFailed."""
@@ -320,16 +318,24 @@ class ValidatingWebhooks:
         ]
         if not asked:
             return
-        if not review.may_wait:
-            raise MustWait
+        check_waits()
         # The first of those that object, in the order of the configurations.
         if len(asked) == 1:
             refusals = [self._outcome(review, *asked[0])]
         else:
-            refusals = list(self._threads.map(lambda each: self._outcome(review, *each), asked))
+            scope = current()
+            refusals = list(
+                self._threads.map(lambda each: self._outcome_within(scope, review, *each), asked)
+            )
         for refusal in refusals:
             if refusal is not None:
                 raise refusal
+
+    def _outcome_within(
+        self, scope: Scope, review: Review, index: int, hook: Webhook, kind: Kind
+    ) -> ApiError | None:
+        with within(scope):
+            return self._outcome(review, index, hook, kind)
 
     def _outcome(self, review: Review, index: int, hook: Webhook, kind: Kind) -> ApiError | None:
         """Return why a webhook refuses; None if it does not."""
@@ -356,7 +362,7 @@ def _failed(error: CallFailed, hook: Webhook, review: Review, place: str) -> Non
     if not hook.ignores_failures:
         raise internal_error(str(error)) from error
     told = {"configuration": hook.configuration, "webhook": hook.name}
-    review.annotate(place, orjson.dumps(told).decode())
+    review.options.annotate(place, orjson.dumps(told).decode())
 
 
 def _reinvocation(review: Review) -> WebhookReinvocation:
