@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from dralab.apiserver.long_work import LongWork, WaitedTooLong
-from dralab.apiserver.scope import IN_LOOP, MustCompute, Scope, deadline, long_work, within
+from dralab.apiserver.scope import IN_LOOP, MustCompute, ThreadScope, deadline, long_work, within
 
 
 def in_turn(work, user, order, waiting):
@@ -48,5 +48,5 @@ def test_a_turn_that_does_not_come_in_time_is_given_up():
 def test_a_scope_says_who_may_compute_for_long():
     with within(IN_LOOP), pytest.raises(MustCompute), long_work("jane"):
         pass
-    with within(Scope(until=deadline(), work=LongWork())), long_work("jane"):
+    with within(ThreadScope(until=deadline(), work=LongWork())), long_work("jane"):
         pass

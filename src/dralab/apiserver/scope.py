@@ -26,7 +26,7 @@ class MustCompute(MustWait):
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class ThreadScope:
     """What a thread may do until `until`, in nanoseconds of the wall clock.
 
     It may ask other servers if it `waits`, and compute for long if there is `work`, in its turn.
@@ -42,17 +42,17 @@ class Scope:
         return max(0.0, (self.until - WallClock().now()) / SECOND)
 
 
-IN_LOOP: Final = Scope()
-_scope: ContextVar[Scope] = ContextVar("scope", default=IN_LOOP)
+IN_LOOP: Final = ThreadScope()
+_scope: ContextVar[ThreadScope] = ContextVar("scope", default=IN_LOOP)
 
 
-def current() -> Scope:
+def current() -> ThreadScope:
     """Return what this thread may do."""
     return _scope.get()
 
 
 @contextmanager
-def within(scope: Scope) -> Iterator[None]:
+def within(scope: ThreadScope) -> Iterator[None]:
     """Let this thread do more, or less."""
     token = _scope.set(scope)
     try:

@@ -26,7 +26,7 @@ def unnoted(_key: str, _value: str) -> None:
     """Drop an annotation, because the server keeps no audit log."""
 
 
-class StoredObjects(Protocol):
+class ReviewStore(Protocol):
     """The objects of the store, as the write finds them."""
 
     def find(self, key: Key) -> Stored | None:
@@ -90,7 +90,7 @@ class Review:
     subresource: str
     value: dict[str, Any] | None
     old: dict[str, Any] | None
-    objects: StoredObjects
+    objects: ReviewStore
     options: AskedOptions
     form: tuple[str, str, str] | None = None
     internal: bool = False

@@ -50,7 +50,7 @@ from dralab.apiserver.http.routing import (
 from dralab.apiserver.http.trying import refusal, tried, unavailable
 from dralab.apiserver.metrics.meters import now
 from dralab.apiserver.resources.server import Resources
-from dralab.apiserver.scope import IN_LOOP, MustCompute, MustWait, Scope, deadline, within
+from dralab.apiserver.scope import IN_LOOP, MustCompute, MustWait, ThreadScope, deadline, within
 from dralab.apiserver.storage import (
     Damaged,
     Key,
@@ -263,11 +263,11 @@ class Application:
         self._check(authorizer, access.check_path, request, parts, user)
         return self.aggregated.answer(request, parts, user) or self.pages.answer(request, parts)
 
-    def _scope(self, request: HttpRequest) -> Scope:
+    def _scope(self, request: HttpRequest) -> ThreadScope:
         """Return what the thread of a request may do."""
         if request.lane not in {WAITING_LANE, LARGE_LANE}:
             return IN_LOOP
-        return Scope(
+        return ThreadScope(
             until=deadline(timeout_of(request)),
             waits=request.lane == WAITING_LANE,
             work=self.resources.context.long_work,

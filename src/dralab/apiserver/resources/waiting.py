@@ -5,7 +5,7 @@ from typing import Final, TypeVar
 
 from dralab.api.status import ApiError
 from dralab.apiserver.resources.server import Resources
-from dralab.apiserver.scope import MustWait, Scope, deadline, within
+from dralab.apiserver.scope import MustWait, ThreadScope, deadline, within
 from dralab.apiserver.storage import Changed
 
 Found = TypeVar("Found")
@@ -21,7 +21,7 @@ def waited(resources: Resources, call: Callable[[Resources], Found]) -> Found:
         return call(resources)
     except MustWait:
         pass
-    scope = Scope(until=deadline(), waits=True, work=resources.context.long_work)
+    scope = ThreadScope(until=deadline(), waits=True, work=resources.context.long_work)
     for _ in range(TRIES):
         view = resources.over(resources.context.store.view())
         try:

@@ -31,7 +31,7 @@ from dralab.apiserver.metrics.families import AdmissionMetrics
 from dralab.apiserver.metrics.meters import now
 from dralab.apiserver.outgoing.client import CallClient
 from dralab.apiserver.outgoing.targets import Targets, Unreachable
-from dralab.apiserver.scope import Scope, check_waits, current, time_left, within
+from dralab.apiserver.scope import ThreadScope, check_waits, current, time_left, within
 from dralab.values.json_patches import UndecodablePatch, json_patch
 from dralab.values.json_syntax import go_error
 from dralab.values.labels import SelectorError
@@ -332,7 +332,7 @@ class ValidatingWebhooks:
                 raise refusal
 
     def _outcome_within(
-        self, scope: Scope, review: Review, index: int, hook: Webhook, kind: Kind
+        self, scope: ThreadScope, review: Review, index: int, hook: Webhook, kind: Kind
     ) -> ApiError | None:
         with within(scope):
             return self._outcome(review, index, hook, kind)
