@@ -4,7 +4,7 @@ Commands and the page show these answers. The reasons themselves come from `why`
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 from dralab.allocation.policy.policies import Policy
 from dralab.allocation.problem import Node
@@ -12,11 +12,15 @@ from dralab.explanation.text import Spots, short_subject
 from dralab.explanation.why import why
 from dralab.explanation.why_chosen import why_these
 from dralab.objects.claims import allocation_of, results_of
-from dralab.objects.metadata import spec_of, uid_of
+from dralab.objects.conditions import condition_of
+from dralab.objects.metadata import metadata_of, spec_of, uid_of
+from dralab.objects.taints import OF_AUTOSCALER, taints_of
 from dralab.objects.volumes import claims_of as volume_claims_of
 from dralab.scheduling.backlog import Pending
 from dralab.scheduling.snapshot import Placed, Snapshot
 from dralab.values.json_types import JsonDict
+
+AUTOSCALER: Final = "cluster-autoscaler.kubernetes.io/"
 
 
 class NoResult(Exception):  # noqa: N818 - it says what happened
@@ -77,7 +81,7 @@ def _explained(
     cluster: Snapshot, pending: Pending, node: str, spots: Spots | None, *, every_node: bool
 ) -> dict[str, Any]:
     found = why(cluster, pending, node=node, spots=spots)
-    more, told = _not_judged(cluster, pending)
+    more, told = _beside(cluster, pending)
     if found is not None:
         return (
             found.structured()
@@ -98,13 +102,30 @@ def _explained(
     return start | more | {"text": (f"{headline}:\n{text}" if text else headline) + told}
 
 
-def _not_judged(cluster: Snapshot, pending: Pending) -> tuple[dict[str, Any], str]:
-    """Return what the answer leaves out, as data and as a line; nothing where it judges all."""
-    pod = pending.pod
-    if not pod or cluster.by_kind.get("PersistentVolumeClaim") or not volume_claims_of(pod):
-        return {}, ""
-    text = "\n  not judged  its volumes: the input has no PersistentVolumeClaim"
-    return {"notJudged": ["volumes"]}, text
+def _beside(cluster: Snapshot, pending: Pending) -> tuple[dict[str, Any], str]:
+    """Return what its scheduler said of a pod, and what is not judged: as data and as lines."""
+    pod, found, lines = pending.pod, dict[str, Any](), list[str]()
+    told = condition_of(pod, "PodScheduled") or {}
+    if told.get("status") == "False" and told.get("message"):
+        kept = ("reason", "message", "lastTransitionTime")
+        found["scheduler"] = {name: told[name] for name in kept if told.get(name)}
+        lines.append(f"  it was told  {told['message']}")
+    unjudged = {}
+    if pod and not cluster.by_kind.get("PersistentVolumeClaim") and volume_claims_of(pod):
+        unjudged["volumes"] = "its volumes: the input has no PersistentVolumeClaim"
+    if pod and any(_is_scaled(each) for each in cluster.by_kind.get("Node", ())):
+        unjudged["autoscaler"] = "whether cluster-autoscaler adds or removes nodes"
+    if unjudged:
+        found["notJudged"] = list(unjudged)
+        lines += [f"  not judged  {text}" for text in unjudged.values()]
+    return found, "".join(f"\n{line}" for line in lines)
+
+
+def _is_scaled(node: JsonDict) -> bool:
+    """Return whether cluster-autoscaler looks after a node, as far as the node shows it."""
+    annotations = metadata_of(node).get("annotations") or ()
+    keys = [*annotations, *(each["key"] for each in taints_of(node))]
+    return any(key.startswith((AUTOSCALER, *OF_AUTOSCALER)) for key in keys)
 
 
 def _named(nodes: Sequence[Node], name: str) -> Node:

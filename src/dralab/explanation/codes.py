@@ -381,6 +381,13 @@ _ALL: Final = (
         "train waits: no node offers example.com/foo, and no DeviceClass provides it",
         "Correct the name, install the device plugin, or set extendedResourceName of a class.",
     ),
+    ReasonCode(
+        "DRA074", "Others are being preempted for the pod",
+        "The scheduler nominated a node for the pod (status.nominatedNodeName) and preempts pods "
+        "of a lower priority there. It is tried again when they have ended.",
+        "train waits: n1 is nominated for it, once batch-3 has ended there",
+        "Wait until these pods end; a long terminationGracePeriodSeconds or a finalizer delays it.",
+    ),
 )  # fmt: skip
 
 CODES: Final = MappingProxyType({each.code: each for each in _ALL})

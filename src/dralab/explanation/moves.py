@@ -7,6 +7,7 @@ from dralab.explanation.causes import Help
 from dralab.explanation.names import listed
 from dralab.explanation.trial import claim_names_of
 from dralab.objects.budgets import covers, disruptions_allowed
+from dralab.objects.metadata import metadata_of
 from dralab.objects.pods import is_finished
 from dralab.scheduling.model import ClusterModel
 from dralab.scheduling.pod_question import PodQuestion
@@ -16,6 +17,8 @@ from dralab.scheduling.state import PodPlacement
 from dralab.values.json_types import JsonDict
 
 MOST_TRIED: Final = 3
+SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+"""Where a pod says "false", nobody evicts it to tidy up."""
 
 
 def moves_for(model: ClusterModel, asked: PodQuestion, helps: Sequence[Help]) -> Iterator[Help]:
@@ -28,7 +31,8 @@ def moves_for(model: ClusterModel, asked: PodQuestion, helps: Sequence[Help]) ->
         # A claim of several pods moves with all of them, or not at all; what a finished pod has is
         # given back without a move.
         shared = any(len(model.users_of(plan.claim)) > 1 for plan in placed.plans)
-        if not mine or shared or is_finished(placed.pod.obj):
+        kept = (metadata_of(placed.pod.obj).get("annotations") or {}).get(SAFE_TO_EVICT) == "false"
+        if not mine or shared or kept or is_finished(placed.pod.obj):
             continue
         with model.tentatively():
             moved = model.take_away(placed.pod.uid)

@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from dralab.explanation.broken_rules import BrokenRule, RuleTeller
 from dralab.explanation.causes import Help, MarkedField, NodesUnfit
-from dralab.explanation.names import joined, listed
+from dralab.explanation.names import joined, listed, shortened
 from dralab.explanation.patches import escaped
 from dralab.explanation.trial import Trial
 from dralab.explanation.words import reason_text
@@ -105,6 +105,10 @@ def nodes_unfit(asked: PodQuestion, unfit: Unfit, able: Sequence[str], every: Un
         for name in alike[:MOST_TOLD]:
             each = told_rule(asked, name)
             facts |= dict.fromkeys(each.facts if each is not None else ())
+    for name in alike[:MOST_TOLD]:
+        if kept := asked.promised(name):
+            pods = listed(shortened(str(each.key)) for each in kept)
+            facts[f"room on {name} is kept for {pods} (nominated)"] = None
     return NodesUnfit(
         code=lead.code,
         total=len(unfit),

@@ -29,7 +29,7 @@ from dralab.explanation.diagnose import diagnose
 from dralab.explanation.endings import UNKNOWN, HolderEnd, end_of
 from dralab.explanation.helps import MOST_HELPS, ordered
 from dralab.explanation.moves import claim_name, eviction_of, moves_for, preemption_for
-from dralab.explanation.names import counted, listed, shortened, similar
+from dralab.explanation.names import counted, joined, listed, shortened, similar
 from dralab.explanation.proposals import with_text
 from dralab.explanation.questions import MOST_QUESTIONS, FleetQuestions
 from dralab.explanation.structured import structured
@@ -45,7 +45,7 @@ from dralab.explanation.unfit import (
 )
 from dralab.objects.claims import consumers_of, pod_claims
 from dralab.objects.extended_resources import SYNTHETIC
-from dralab.objects.metadata import spec_of, status_of, uid_of
+from dralab.objects.metadata import is_deleting, spec_of, status_of, uid_of
 from dralab.objects.quota import CLASS_SUFFIX
 from dralab.scheduling.backlog import Pending, key
 from dralab.scheduling.model import ClusterModel
@@ -57,6 +57,7 @@ from dralab.scheduling.reasons import (
     CLASS_NOT_FOUND,
     GATED,
     NO_DEVICES,
+    NOMINATED,
     NOT_OFFERED,
     OTHER_NODE,
     QUOTA_EXCEEDED,
@@ -202,8 +203,8 @@ def _diagnosis(waiting: WaitingPod, trial: Trial | None) -> Diagnosis:
             return gang
     if blocked is not None and blocked.rule is not CLASS_NOT_FOUND:
         return _refused(waiting, blocked)
-    if not_offered := _not_offered(asked):
-        return not_offered
+    if first := _not_offered(asked) or _nominated(asked):
+        return first
     unfit, every = asked.unfit(), asked.unfit(every=True)
     if elsewhere := _claim_elsewhere(asked, unfit, every):
         return elsewhere
@@ -382,6 +383,24 @@ def _not_offered(asked: PodQuestion) -> Diagnosis | None:
         helps = (Help(kind="spelling", now=False, to=f"'{near}'"),) if near else ()
         return Diagnosis(subject="", cause=cause, helps=helps, nodes=table.count)
     return None
+
+
+def _nominated(asked: PodQuestion) -> Diagnosis | None:
+    """Return that others are being preempted for a pod; None where nobody leaves for it."""
+    name = str(status_of(asked.pod.obj).get("nominatedNodeName") or "")
+    there = asked.table.pods[asked.table.row_of[name]] if name in asked.table.row_of else {}
+    leaving = [
+        str(each.key)
+        for each in there.values()
+        if each.priority < asked.pod.priority and is_deleting(each.obj)
+    ]
+    if not leaving:
+        return None
+    reason = Reason(NOMINATED, (name, joined([shortened(each) for each in leaving])))
+    who = tuple(f"pod {each}" for each in leaving)
+    helps = (Help(kind="wait", now=True, who=who, number=len(who), note="all"),)
+    cause = Refused(code=reason.code, text=str(reason))
+    return Diagnosis(subject="", cause=cause, helps=helps, nodes=asked.table.count)
 
 
 def _claim_elsewhere(asked: PodQuestion, unfit: Unfit, every: Unfit) -> Diagnosis | None:

@@ -251,6 +251,7 @@ STATES: Final = {
     "node.kubernetes.io/pid-pressure": "short of process ids",
     "node.kubernetes.io/network-unavailable": "without a network",
     "node.kubernetes.io/unschedulable": "cordoned",
+    "ToBeDeletedByClusterAutoscaler": "being removed by cluster-autoscaler",
 }
 """What the control plane says of a node by its taints."""
 

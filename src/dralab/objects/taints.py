@@ -34,12 +34,19 @@ def taints_of(node: JsonObject) -> Sequence[JsonObject]:
     return found
 
 
+OF_AUTOSCALER: Final = (
+    "ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAutoscaler",
+)  # fmt: skip
+"""What cluster-autoscaler puts on nodes that it removes, or may remove."""
+
+
 def is_of_control_plane(key: str) -> bool:
     """Return whether a taint is set by the control plane from the state of the node.
 
     Removing such a taint by hand helps nobody: it comes back, or the node is not usable.
     """
-    return key.startswith(("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/"))
+    own = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", *OF_AUTOSCALER)
+    return key.startswith(own)
 
 
 def tolerates(tolerations: Iterable[JsonObject], taint: JsonObject) -> bool:

@@ -184,7 +184,7 @@ class NodeResourcesFit:
         if state.nominees:
             for row, others in _promises(state, pod):
                 if mask[row]:
-                    with _beside(state.table, row, others):
+                    with beside(state.table, row, others):
                         mask[row] = not lacking(state.table, pod, row, demand.extended)
         # Beside nominated pods each node is a case of its own.
         masks = None if state.nominees else partial(_lacking_masks, state, pod, demand)
@@ -192,7 +192,7 @@ class NodeResourcesFit:
 
     def at(self, state: ClusterState, pod: PodInfo, demand: PodDemand, row: int) -> Reasons:
         """Return what there is too little of; what is kept for nominated pods is lacking, too."""
-        with _beside(state.table, row, promised(state, pod, state.table.names[row])):
+        with beside(state.table, row, promised(state, pod, state.table.names[row])):
             short = lacking(state.table, pod, row, demand.extended)
         return tuple(map(insufficient, short))
 
@@ -233,7 +233,7 @@ class ByRules:
     ) -> Iterator[tuple[int, Sequence[tuple[Reason, Mask]]]]:
         """Yield rows that were promised to others, with the rules once these are there."""
         for row, others in _promises(state, pod):
-            with _beside(state.table, row, others):
+            with beside(state.table, row, others):
                 yield row, self.rules(state, pod, demand)
 
 
@@ -456,7 +456,7 @@ def _awaits_devices(state: ClusterState, pods: Iterable[PodInfo]) -> bool:
 
 
 @contextmanager
-def _beside(table: NodeTable, row: int, others: Sequence[PodInfo]) -> Iterator[None]:
+def beside(table: NodeTable, row: int, others: Sequence[PodInfo]) -> Iterator[None]:
     """Count others on a node in between."""
     name = table.names[row]
     for other in others:

@@ -48,7 +48,7 @@ from dralab.scheduling.reasons import (
     POD_DELETED,
     Reason,
 )
-from dralab.scheduling.state import ClusterState, PodPlacement, Refusal
+from dralab.scheduling.state import ClusterState, NominatedPod, PodPlacement, Refusal
 from dralab.scheduling.volumes import Volumes
 from dralab.values import labels
 from dralab.values.json_types import JsonDict, JsonObject
@@ -100,6 +100,8 @@ class ClusterModel:
         self._undo: list[Callable[[], object]] = []
         self._unbound: dict[str, PodInfo] = {}
         self._given: dict[str, int] = {}
+        # What room is kept for, by uid of the pod: `status.nominatedNodeName`.
+        self._nominated: dict[str, NominatedPod] = {}
         # How often each node changed, and all of them together.
         self._changes: dict[str, int] = {}
         # Who uses a claim among the pods on nodes, by the claim's uid.
@@ -143,6 +145,14 @@ class ClusterModel:
         for pod in late:
             self._note(self._on_its_node(pod))
         self.waiting = self.ordered(self.waiting)
+        self._nominated.update(self._promises())
+        self.state.nominees.update(self._nominated)
+
+    def _promises(self) -> Iterator[tuple[str, NominatedPod]]:
+        for pod in self.waiting:
+            node = str(status_of(pod.obj).get("nominatedNodeName") or "")
+            if node in self.state.table.row_of and not is_deleting(pod.obj):
+                yield pod.uid, NominatedPod(pod, node)
 
     def _share_ids(self) -> Callable[[], str]:
         """Return a source of share ids that no object has."""
@@ -367,12 +377,15 @@ class ClusterModel:
         uid = decided.pod.uid
         self._changed(decided.node)
         self.running[uid] = decided
+        self.state.nominees.pop(uid, None)
         for plan in decided.plans:
             self._users_of.setdefault(_holder(plan, uid), set()).add(uid)
         self.state.assume_placement(decided)
 
     def _forget(self, uid: str) -> PodPlacement:
         before = self.running.pop(uid)
+        if uid in self._nominated:
+            self.state.nominees[uid] = self._nominated[uid]
         self._changed(before.node)
         for plan in before.plans:
             self._users_of[_holder(plan, uid)].discard(uid)

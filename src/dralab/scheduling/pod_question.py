@@ -12,7 +12,15 @@ import numpy as np
 from dralab.allocation.problem import Node, Problem
 from dralab.objects.metadata import NamespacedName
 from dralab.scheduling.demands import BlockedPod, ClaimDemand, PodDemand
-from dralab.scheduling.filters import FILTERS, Reasons, filters_of, passing, reasons_by_node
+from dralab.scheduling.filters import (
+    FILTERS,
+    Reasons,
+    beside,
+    filters_of,
+    passing,
+    promised,
+    reasons_by_node,
+)
 from dralab.scheduling.nodes import Mask, NodeTable
 from dralab.scheduling.pods import PodInfo
 from dralab.scheduling.state import ClusterState
@@ -102,7 +110,12 @@ class PodQuestion:
         row = self.table.row_of[node]
         short = [each.subject or "pods" for each in FIT.at(self.state, self.pod, self.held, row)]
         needed = {"pods": 1, **self.pod.requests}
-        return [(name, needed[name], int(self.table.free(name)[row])) for name in short]
+        with beside(self.table, row, self.promised(node)):
+            return [(name, needed[name], int(self.table.free(name)[row])) for name in short]
+
+    def promised(self, node: str) -> list[PodInfo]:
+        """Return the pods for which room on a node is kept, while others are preempted there."""
+        return promised(self.state, self.pod, node)
 
     def node(self, name: str) -> Node:
         """Return a node as far as devices care, cordoned ones too."""

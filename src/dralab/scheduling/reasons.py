@@ -255,6 +255,9 @@ GANG_EMPTY: Final = RefusalRule("GangScheduling", "DRA063", "the gang is empty")
 
 OTHER_SCHEDULER: Final = RefusalRule("", "DRA070", "it is left to scheduler {0}")
 POD_DELETED: Final = RefusalRule("", "DRA071", "the pod is being deleted")
+NOMINATED: Final = RefusalRule(
+    "DefaultPreemption", "DRA074", "{0} is nominated for it, once {1} has ended there"
+)
 BINDING_CONDITIONS: Final = RefusalRule(
     "DynamicResources",
     "DRA072",
