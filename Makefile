@@ -88,8 +88,8 @@ release: $(READY) ## build wheel, source archive, checksums and SBOM into dist/,
 mutants: $(READY) ## break the code in 200 small ways, list what no test notices; an hour or more
 	$(BIN)/python tools/mutants.py --count 29 $(ONLY)
 
-generate: $(READY) ## make the generated data anew
-	$(BIN)/python tools/generate.py
+generate: $(READY) ## make the generated data anew; VERSION=1.38 adds a release of Kubernetes
+	$(BIN)/python tools/generate.py $(if $(VERSION),VERSION=$(VERSION))
 
 surface: $(READY) ## write down anew what is public: docs/reference/api-surface.txt
 	$(BIN)/python tools/api_surface.py

@@ -1,9 +1,10 @@
 """Make all generated data anew: each generator in a fresh virtual environment of its own.
 
-    python tools/generate.py [NAME ...]
+    python tools/generate.py [NAME ...] [VERSION=1.NN]
 
-Needs a package index; `messages` and `internal_types` need the Go toolchain and the Go module
-proxy as well.
+Needs a package index, the Go toolchain and the Go module proxy. With VERSION, the latest version
+of that release of Kubernetes is taken, which may be a new one; what cannot be generated is in
+docs/concepts/releases.md.
 """
 
 import subprocess
@@ -11,36 +12,33 @@ import sys
 import tempfile
 from pathlib import Path
 
+import releases
+
 TOOLS = Path(__file__).parent
-GENERATORS = {
-    "kinds": ("lightkube-models==1.37.*",),
-    "schemas": ("kubernetes-validate==1.37.*",),
-    "messages": (),
-    "internal_types": (),
-    "bootstrap": (),
-}
+GENERATORS = ("kinds", "schemas", "gates", "messages", "internal_types", "bootstrap")
 
 
 def main(wanted: list[str]) -> int:
     """Run the generators named, or all of them."""
-    unknown = sorted(set(wanted) - set(GENERATORS))
+    names = [each for each in wanted if "=" not in each]
+    for setting in wanted:
+        if setting.startswith("VERSION=") and (release := setting.partition("=")[2]):
+            releases.add(release)
+    unknown = sorted(set(names) - set(GENERATORS))
     if unknown:
         print(f"unknown: {', '.join(unknown)}; there are {', '.join(GENERATORS)}", file=sys.stderr)
         return 2
-    for name, requirements in GENERATORS.items():
-        if not wanted or name in wanted:
+    for name in GENERATORS:
+        if not names or name in names:
             print(f"{name}:", flush=True)
-            _run(TOOLS / f"generate_{name}.py", requirements)
+            _run(TOOLS / f"generate_{name}.py")
     return 0
 
 
-def _run(script: Path, requirements: tuple[str, ...]) -> None:
+def _run(script: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         python = Path(folder, "bin", "python")
-        subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-        if requirements:
-            install = [python, "-m", "pip", "install", "--quiet", "--no-deps", *requirements]
-            subprocess.run(install, check=True)
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
         subprocess.run([python, script], check=True)
 
 

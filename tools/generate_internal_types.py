@@ -8,13 +8,12 @@ Needs the Go toolchain (for `go mod download`).
     python tools/generate_internal_types.py
 """
 
-import gzip
-import json
 import re
 from collections.abc import Iterator
 
-from generate_messages import DATA, downloaded
+from releases import DATA, source, written
 
+RELEASE = "1.36"
 # (package, the one with the versioned form)
 PACKAGES = {
     "core": "core/v1",
@@ -59,8 +58,8 @@ Fields = list[tuple[str, str, str]]
 
 def main() -> None:
     """Download the modules, read the structs, write the file."""
-    internal = downloaded("k8s.io/kubernetes", "v1.36.2") / "pkg/apis"
-    versioned = downloaded("k8s.io/api", "v0.36.2")
+    internal = source(RELEASE) / "pkg/apis"
+    versioned = source(RELEASE, "k8s.io/api")
     structs: dict[str, Fields] = {}
     names: dict[str, str] = {}
     for package, folder in PACKAGES.items():
@@ -88,8 +87,7 @@ def main() -> None:
             last = re.sub(r"^.*[\]*]", "", type_)
             if last in structs:
                 waiting.append(last)
-    text = json.dumps(kept, separators=(",", ":"), sort_keys=True)
-    (DATA / "internal_types.json.gz").write_bytes(gzip.compress(text.encode(), 9, mtime=0))
+    written(DATA / "internal_types.json.gz", kept)
     print(f"{len(kept)} structs")
 
 

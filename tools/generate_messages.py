@@ -8,29 +8,24 @@ of plain fields, which errors of decoding show. Needs the Go toolchain (for `go 
     python tools/generate_messages.py
 """
 
-import gzip
 import json
 import re
-import subprocess
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-DATA = Path(__file__).parents[1] / "src/dralab/api/data"
+from releases import DATA, releases, source, written
+
 MODULES = (
     "k8s.io/api",
     "k8s.io/apimachinery",
     "k8s.io/apiextensions-apiserver",
     "k8s.io/kube-aggregator",
 )
-# What the server's own version says comes first; the next one adds what is new.
-VERSIONS = ("v0.36.2", "v0.37.2")
-LEFT_OUT = re.compile(
-    r"testapigroup|imagepolicy|extensions/v1beta1|apps/v1beta|admission/|apidiscovery"
-    r"|(authentication|authorization|batch|coordination|discovery|events|flowcontrol|node"
-    r"|policy|rbac|storage|networking|apiregistration|apiextensions|admissionregistration"
-    r"|certificates|storagemigration|apiserverinternal)/v\d+(alpha|beta)"
-)
+# What a server is by default comes first; the other releases add what they have beside it.
+FIRST = "1.36"
+# Beside the types of the OpenAPI documents: what all of them are made of.
+ALWAYS = "k8s.io.apimachinery.pkg."
+LEFT_OUT = "testapigroup"
 PACKAGE = re.compile(r"^package ([\w.]+);", re.MULTILINE)
 MESSAGE = re.compile(r"^message (\w+) \{\n(.*?)^\}", re.MULTILINE | re.DOTALL)
 FIELD = re.compile(
@@ -52,31 +47,34 @@ GO_TYPES: dict[str, dict[str, str]] = {}
 def main() -> None:
     """Download the modules, read their messages, write the file."""
     messages: dict[str, dict[str, Field]] = {}
-    for version in VERSIONS:
-        for folder in (downloaded(module, version) for module in MODULES):
+    packages = _packages()
+    for release in sorted(releases(), key=lambda each: each != FIRST):
+        for folder in (source(release, module) for module in MODULES):
             for proto in sorted(folder.rglob("generated.proto")):
-                if LEFT_OUT.search(str(proto.relative_to(folder))):
-                    continue
                 for name, fields in _messages(proto):
+                    package = name.rpartition(".")[0]
+                    if package not in packages and not name.startswith(ALWAYS):
+                        break
+                    if LEFT_OUT in package:
+                        break
                     known = messages.setdefault(name, {})
                     for number, field in fields.items():
                         known.setdefault(number, field)
-    _write("messages.json.gz", {"versions": VERSIONS, "messages": messages})
-    _write("go_types.json.gz", GO_TYPES)
-    print(f"{len(messages)} messages of {', '.join(VERSIONS)}")
+    kept = {name: types for name, types in GO_TYPES.items() if name in messages}
+    written(DATA / "messages.json.gz", {"versions": [*releases().values()], "messages": messages})
+    written(DATA / "go_types.json.gz", kept)
+    print(f"{len(messages)} messages of {', '.join(releases())}")
 
 
-def _write(name: str, content: object) -> None:
-    text = json.dumps(content, separators=(",", ":"), sort_keys=True)
-    (DATA / name).write_bytes(gzip.compress(text.encode(), 9, mtime=0))
-
-
-def downloaded(module: str, version: str) -> Path:
-    """Return the folder of a Go module, which is downloaded if it is not there yet."""
-    with tempfile.TemporaryDirectory() as empty:
-        command = ["go", "mod", "download", "-json", f"{module}@{version}"]
-        done = subprocess.run(command, cwd=empty, check=True, capture_output=True)
-    return Path(json.loads(done.stdout)["Dir"])
+def _packages() -> set[str]:
+    """Return the packages of the types in the OpenAPI documents, as messages name them."""
+    found = set()
+    for release in releases():
+        path = source(release) / "api/openapi-spec/swagger.json"
+        for name in json.loads(path.read_bytes())["definitions"]:
+            package = name.removeprefix("io.k8s.").rpartition(".")[0]
+            found.add("k8s.io." + package.replace("-", "_"))
+    return found
 
 
 def _messages(proto: Path) -> Iterator[tuple[str, dict[str, Field]]]:
@@ -147,10 +145,10 @@ def _type(package: str, name: str) -> str:
 def _tags(folder: Path) -> dict[tuple[str, str], tuple[str, str]]:
     """Return what Go says of each field: its declaration, and the options of its JSON tag."""
     found = {}
-    for source in sorted(folder.glob("*.go")):
-        if source.name.endswith(("_test.go", "generated.pb.go")):
+    for path in sorted(folder.glob("*.go")):
+        if path.name.endswith(("_test.go", "generated.pb.go")):
             continue
-        for name, body in STRUCT.findall(source.read_text()):
+        for name, body in STRUCT.findall(path.read_text()):
             for line in TAGGED.finditer(body):
                 number = PROTOBUF_TAG.search(line["tags"])
                 options = JSON_TAG.search(line["tags"])

@@ -1,20 +1,17 @@
-"""Write src/dralab/api/data/definitions.json.gz and descriptions.json.gz: what objects look like.
+"""Write definitions*.json.gz and descriptions.json.gz below src/dralab/api/data: how objects look.
 
 The structure of every kind (fields, types, which are required, how lists merge) comes from the
-published package `kubernetes-validate`, read as data and never imported: its newest version,
-and what the version before it still had. Descriptions are kept apart: only `explain` wants them.
+OpenAPI document in the Go module k8s.io/kubernetes: the newest release whole, the older ones as
+differences. Descriptions are kept apart, since only `explain` wants them, in the newest wording.
 
-    uv run --with kubernetes-validate==1.37.* python tools/generate_schemas.py
+    python tools/generate_schemas.py
 """
 
-import gzip
-import importlib.metadata
 import json
-from pathlib import Path
 from typing import Any
 
-DATA = Path(__file__).parents[1] / "src/dralab/api/data"
-VERSIONS = ("v1.37.0-local", "v1.36.0-local")
+from releases import DATA, chain, releases, source, written
+
 KEPT = ("format", "items", "additionalProperties", "required")
 MARKS = {
     "x-kubernetes-list-type": "listType",
@@ -43,69 +40,47 @@ DEFAULTS: dict[tuple[str, str], Any] = {
 
 
 def main() -> None:
-    """Read the package's definitions, write the two files."""
-    found = importlib.metadata.distribution("kubernetes-validate")
-    root = Path(str(found.locate_file("kubernetes_validate/kubernetes-json-schema")))
-    definitions: dict[str, Any] = {}
+    """Read the definitions of each release, write the files."""
+    tables: dict[str, Any] = {}
     descriptions: dict[str, dict[str, str]] = {}
-    kinds: dict[str, str] = {}
-    for version in VERSIONS:
-        source = json.loads((root / version / "_definitions.json").read_bytes())["$defs"]
-        for name, raw in sorted(source.items()):
-            _add(name, raw, definitions, descriptions)
-            for gvk in raw.get("x-kubernetes-group-version-kind", ()):
-                key = "/".join(filter(None, (gvk["group"], gvk["version"], gvk["kind"])))
-                kinds.setdefault(key, name)
-    content = {"kinds": kinds, "definitions": definitions, "later": _later(root)}
-    _write(DATA / "definitions.json.gz", content)
-    _write(DATA / "descriptions.json.gz", descriptions)
-    print(f"{len(definitions)} definitions, {len(kinds)} kinds from {', '.join(VERSIONS)}")
+    for release in releases():
+        path = source(release) / "api/openapi-spec/swagger.json"
+        document = json.loads(path.read_bytes())["definitions"]
+        kinds = {
+            "/".join(filter(None, (gvk["group"], gvk["version"], gvk["kind"]))): name
+            for name, raw in document.items()
+            for gvk in raw.get("x-kubernetes-group-version-kind", ())
+        }
+        definitions = {name: _definition(name, raw) for name, raw in document.items()}
+        tables[release] = {"kinds": kinds, "definitions": definitions}
+        for name, raw in document.items():
+            texts = descriptions.setdefault(name, {})
+            texts.setdefault("", raw.get("description", ""))
+            for field, fact in raw.get("properties", {}).items():
+                texts.setdefault(field, fact.get("description", ""))
+    for release, content in chain(tables).items():
+        size = written(DATA / f"definitions-{release}.json.gz", content)
+        print(f"{release}: {len(tables[release]['definitions'])} definitions, {size} bytes")
+    print(f"descriptions: {written(DATA / 'descriptions.json.gz', descriptions)} bytes")
 
 
-def _later(root: Path) -> dict[str, Any]:
-    """Return what the newest version has added: definitions (true) and fields, by definition."""
-    newest, before = (
-        json.loads((root / version / "_definitions.json").read_bytes())["$defs"]
-        for version in VERSIONS
-    )
-    found: dict[str, Any] = {}
-    for name, raw in newest.items():
-        if name not in before:
-            found[name] = True
-            continue
-        known = before[name].get("properties", {})
-        if added := sorted(set(raw.get("properties", {})) - set(known)):
-            found[name] = added
-    return found
-
-
-def _add(
-    name: str,
-    raw: dict[str, Any],
-    definitions: dict[str, Any],
-    descriptions: dict[str, dict[str, str]],
-) -> None:
-    texts = descriptions.setdefault(name, {})
-    texts.setdefault("", raw.get("description", ""))
+def _definition(name: str, raw: dict[str, Any]) -> dict[str, Any]:
     if name in SPECIAL:
-        definitions[name] = SPECIAL[name]
-        return
-    known = definitions.setdefault(name, _stripped(raw))
-    for field, fact in sorted(raw.get("properties", {}).items()):
-        texts.setdefault(field, fact.get("description", ""))
-        stripped = _stripped(fact)
+        return SPECIAL[name]
+    found = _stripped(raw)
+    for field, fact in raw.get("properties", {}).items():
+        below = found.setdefault("properties", {})[field] = _stripped(fact)
         if (name, field) in DEFAULTS:
-            stripped["default"] = DEFAULTS[name, field]
-        known.setdefault("properties", {}).setdefault(field, stripped)
+            below["default"] = DEFAULTS[name, field]
+    return found
 
 
 def _stripped(raw: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    kind = raw.get("type")
-    if kind is not None:
-        found["type"] = kind[0] if isinstance(kind, list) else kind
+    if "type" in raw:
+        found["type"] = raw["type"]
     if "$ref" in raw:
-        found["$ref"] = raw["$ref"].removeprefix("#/$defs/")
+        found["$ref"] = raw["$ref"].removeprefix("#/definitions/")
     for key in KEPT:
         if key in raw:
             value = raw[key]
@@ -116,11 +91,6 @@ def _stripped(raw: dict[str, Any]) -> dict[str, Any]:
     if "x-kubernetes-patch-strategy" in raw:
         found["strategy"] = raw["x-kubernetes-patch-strategy"].split(",")
     return found
-
-
-def _write(path: Path, content: Any) -> None:
-    text = json.dumps(content, separators=(",", ":"), ensure_ascii=False, sort_keys=True)
-    path.write_bytes(gzip.compress(text.encode(), 9, mtime=0))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, Self
 
 from dralab.api.kinds import Kinds
-from dralab.api.resource.features import Features
+from dralab.api.releases import MIXED, parse
+from dralab.api.resource.features import Features, default_of, of_labs
 from dralab.apiserver.admission.services import NETWORK
 from dralab.apiserver.authentication.settings import (
     AuthenticationFlags,
@@ -76,7 +77,9 @@ class Options:
     is mounted. Without `all_versions` only those API versions are served that a real server serves
     unasked.
     `profiles` say which meanings of the device API are served (`components.profiles`), `features`
-    which gates of it are on; None stands for those of 1.36.
+    which feature gates are on; None stands for those of the `version`, a release of Kubernetes such
+    as "1.34". Without one the server is of the release that is proven best, and takes what newer
+    ones added where a gate or a switch asks for that.
     In `node_networks` (CIDR), beside the loopback, nodes of other processes may be asked.
     `accept_hosts` are names by which clients call the server, beside those of the loopback: where
     no token is asked for, requests for any other name are refused. Events are deleted `event_ttl`
@@ -107,6 +110,7 @@ class Options:
     mount_tokens: bool = False
     all_versions: bool = True
     profiles: Sequence[str] = profiles.DEFAULT
+    version: str = ""
     features: Features | None = None
     node_networks: Sequence[str] = ()
     accept_hosts: Sequence[str] = ()
@@ -147,6 +151,7 @@ class Cluster:
         snapshot: Path | None = None,
     ) -> None:
         self.options = options or Options()
+        self.release = parse(self.options.version) if self.options.version else MIXED
         self.snapshot = snapshot
         # What answers HTTP for a server; a program may put something before it.
         self._new_edge = edge
@@ -400,7 +405,7 @@ class Cluster:
             kinds=self._kinds(),
             service_accounts=self.options.service_accounts,
             mount_tokens=self.options.mount_tokens,
-            features=self.options.features,
+            features=self._features(),
             networks=[*LOOPBACK, *map(ipaddress.ip_network, self.options.node_networks)],
             accept_hosts=self.options.accept_hosts,
             event_ttl=self.options.event_ttl,
@@ -428,13 +433,22 @@ class Cluster:
         """Where programs in pods find the cluster."""
         return f"https://{self._address}" if self.options.pods_host else self.url
 
-    def _kinds(self) -> Kinds | None:
+    def _kinds(self) -> Kinds:
         options = self.options
         if options.runtime_config:
             from dralab.apiserver.runtime_config import kinds_of
 
-            return kinds_of(options.runtime_config, all_versions=options.all_versions)
-        return None if options.all_versions else Kinds.standard(also=())
+            return kinds_of(
+                options.runtime_config, all_versions=options.all_versions, release=self.release
+            )
+        return Kinds.standard(also=None if options.all_versions else (), release=self.release)
+
+    def _features(self) -> Features:
+        """Return the gates that are on: those of a lab where all API versions are served."""
+        if self.options.features is not None:
+            return self.options.features
+        found = default_of(self.release)
+        return found | of_labs(self.release) if self.options.all_versions else found
 
     def _own_address(self) -> "OwnAddress":
         from dralab.apiserver.own_address import own_address

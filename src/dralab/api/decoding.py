@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from dralab.api.go_structs import embedded_in, types_of
 from dralab.api.messages import Messages, message_of
+from dralab.api.releases import MIXED
 from dralab.api.scalar_decoding import (
     Decode,
     DecodingError,
@@ -48,11 +49,6 @@ INT_LIMITS: Final = {"int32": 2**31, "int64": 2**63}
 OWN_READERS: Final = frozenset({"quantity", "date-time", "int-or-string"})
 MAX_DEPTH: Final = 150
 MAX_STRICT_ERRORS: Final = 100  # sigs.k8s.io/json: no more are gathered
-# Structs of 1.37 that a 1.36 server does not show while they are empty.
-LATER: Final[Mapping[str, frozenset[str]]] = {
-    "io.k8s.api.storage.v1.CSINode": frozenset({"status"}),
-    "io.k8s.api.resource.v1.ResourceSlice": frozenset({"status"}),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +114,9 @@ def _convert(schema: Schema, value: Any) -> Any:
 
 
 @remembered(4096)
-def decoder_of(api_version: str, kind: str) -> Decoder | None:
-    """Return the decoder of a built-in kind; None if nothing is known of it."""
-    schema = Schemas.standard().schema_of(api_version, kind)
+def decoder_of(api_version: str, kind: str, release: str = MIXED) -> Decoder | None:
+    """Return the decoder of a built-in kind of a release; None if nothing is known of it."""
+    schema = Schemas.standard(release).schema_of(api_version, kind)
     return None if schema is None else Decoder(schema, kind)
 
 
@@ -131,9 +127,7 @@ def presence_of(definition: str) -> Presence | None:
     message = message_of(definition)
     if message not in messages:
         return None
-    later = LATER.get(definition, frozenset())
-    always = tuple(name for name in messages.zeros(message) if name not in later)
-    return Presence(always, frozenset(_pointers(messages, message)))
+    return Presence(tuple(messages.zeros(message)), frozenset(_pointers(messages, message)))
 
 
 def _pointers(messages: Messages, message: str) -> Iterator[str]:
@@ -146,16 +140,18 @@ def _pointers(messages: Messages, message: str) -> Iterator[str]:
 
 # --- the fast way -----------------------------------------------------------------------------
 
-_structs: dict[str, Decode] = {}
+# By release and name.
+_structs: dict[tuple[str, str], Decode] = {}
 
 
 def _compiled(schema: Schema) -> Decode:
     """Return the decoder of a schema; those of named structs are shared, so they may recurse."""
     if schema.is_struct:
         if schema.name:
-            found = _structs.get(schema.name)
+            key = schema.release, schema.name
+            found = _structs.get(key)
             if found is None:
-                found = _structs[schema.name] = _Struct(schema)
+                found = _structs[key] = _Struct(schema)
             return found
         return _Struct(schema)
     return _simple(schema)
@@ -286,7 +282,7 @@ class _Struct:
                 plain = bool
             nested = part.is_struct
             pointer = facts is None or name in facts.pointers
-            always = facts is not None and name in facts.always
+            always = facts is not None and name in facts.always and schema.shows(name)
             keep = pointer or always or nested
             fields[name] = (plain, _compiled(part), keep)
             if always:

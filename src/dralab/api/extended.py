@@ -74,7 +74,7 @@ class ExtendedStrategy(Strategy):
             del place.holder[place.name]
         found = self.base.decode(value, version)
         if found is None:
-            decoder = decoder_of(self.kind.api_version, self.kind.kind)
+            decoder = decoder_of(self.kind.api_version, self.kind.kind, self.kind.release)
             found = (value, []) if decoder is None else decoder.decode(value)
         decoded, unknown = found
         for holder, name, item, where, schema in places:

@@ -1,20 +1,16 @@
 """Go's names of the types of fields and of the structs embedded in a struct."""
 
-import gzip
 from collections.abc import Mapping
 from functools import lru_cache
 
-import orjson
-
-from dralab.api.messages import DATA, Messages
+from dralab.api.messages import Messages
+from dralab.api.releases import unpacked
 
 
 @lru_cache(maxsize=1)
 def _go_types() -> Mapping[str, Mapping[str, str]]:
     """Return Go's names of the types of plain fields, by message and field."""
-    found: dict[str, dict[str, str]] = orjson.loads(
-        gzip.decompress((DATA / "go_types.json.gz").read_bytes())
-    )
+    found: dict[str, dict[str, str]] = unpacked("go_types.json.gz")
     return found
 
 

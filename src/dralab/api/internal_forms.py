@@ -8,15 +8,13 @@ Source of the structs: k8s.io/kubernetes `pkg/apis/*/types.go`, read by
 """
 
 import difflib
-import gzip
 import json
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
-import orjson
-
-from dralab.api.messages import DATA, Messages
+from dralab.api.messages import Messages
+from dralab.api.releases import unpacked
 
 # Fields of a pod's spec that Go keeps in its security context.
 OF_HOST: Final = ("hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace", "hostUsers")
@@ -31,9 +29,7 @@ OWNER: Final = META + "OwnerReference"
 @lru_cache(maxsize=1)
 def _structs() -> Mapping[str, Sequence[tuple[str, str, str]]]:
     """Return the fields of each struct: name in Go (empty if embedded), name in JSON, type."""
-    found: dict[str, list[tuple[str, str, str]]] = orjson.loads(
-        gzip.decompress((DATA / "internal_types.json.gz").read_bytes())
-    )
+    found: dict[str, list[tuple[str, str, str]]] = unpacked("internal_types.json.gz")
     return found
 
 

@@ -5,17 +5,16 @@ Kinds that no code reasons about are data. The standard ones are read from `data
 `Kinds` at run time. What an object of a kind must look like is left to schemas.
 """
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, Final
 
-from dralab.values.api_versions import preference
+from dralab.api.releases import MIXED, newest, table
+from dralab.values.api_versions import is_stable, preference
 
-# Beside this file: importlib.resources takes longer to import than what it reads.
-DATA: Final = Path(__file__).with_name("data")
+# What `MIXED` serves on request beside the versions that every server serves.
+MIXED_GROUPS: Final = frozenset({"resource.k8s.io", "scheduling.k8s.io"})
 ALL_VERBS: Final = (
     "create", "delete", "deletecollection", "get", "list", "patch", "update", "watch",
 )  # fmt: skip
@@ -47,7 +46,8 @@ class Kind:
     built-in one (None for those); with `strategic` it once was one, and takes strategic merge
     patches all the same. `added` are fields that a built-in kind has on this server beyond those
     of Kubernetes: schemas by path, as `api.extended` reads them. `deprecation` is what the server
-    says of every request for it. `api_version` is that of its objects.
+    says of every request for it. `release` is that of Kubernetes whose kind it is. `api_version`
+    is that of its objects.
     """
 
     group: str
@@ -68,6 +68,7 @@ class Kind:
     strategic: bool = False
     added: Mapping[tuple[str, ...], Mapping[str, Any]] = field(default_factory=dict)
     deprecation: str = ""
+    release: str = MIXED
     api_version: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -105,7 +106,8 @@ class Kinds:
     'Deployment'
     """
 
-    def __init__(self, kinds: Iterable[Kind] = ()) -> None:
+    def __init__(self, kinds: Iterable[Kind] = (), release: str = MIXED) -> None:
+        self.release = release
         self.changes = 0
         self._by_path: dict[tuple[str, str, str], Kind] = {}
         self._by_kind: dict[tuple[str, str], Kind] = {}
@@ -114,21 +116,22 @@ class Kinds:
             self.add(kind)
 
     @classmethod
-    def standard(cls, *, also: Iterable[str] | None = None) -> "Kinds":
-        """Return the kinds of a 1.36 server.
+    def standard(cls, *, also: Iterable[str] | None = None, release: str = MIXED) -> "Kinds":
+        """Return the kinds of a server of a release.
 
         `also` names versions it serves on request, as `group/version` or
         `group/version/plural`; None stands for all of them.
         """
         wanted = None if also is None else frozenset(also)
-        return cls(
+        kinds = (
             kind
-            for kind, on_request in _standard()
+            for kind, on_request in _standard(release)
             if not on_request
             or wanted is None
             or kind.api_version in wanted
             or f"{kind.api_version}/{kind.plural}" in wanted
         )
+        return cls(kinds, release)
 
     def add(self, kind: Kind) -> None:
         """Take a kind in; one with the same group, version and plural is replaced."""
@@ -163,6 +166,19 @@ class Kinds:
     def get(self, group: str, version: str, plural: str) -> Kind | None:
         """Return a kind by its path, or None."""
         return self._by_path.get((group, version, plural))
+
+    def within(self, group: str, version: str, plural: str) -> Kind | None:
+        """Return a kind by its path for a component in the server's own process, or None.
+
+        It reads a collection in the version that it is made for, even where that is not served.
+        """
+        path = group, version, plural
+        if (served := self._by_path.get(path)) is not None:
+            return served
+        found = _known().get(path)
+        if found is None or not any(kind.hub == found.hub for kind in self._by_path.values()):
+            return None
+        return found
 
     def of_object(self, api_version: str, kind: str) -> Kind | None:
         """Return the kind of an object with that apiVersion and kind, or None."""
@@ -199,11 +215,36 @@ class Kinds:
 
 
 @lru_cache(maxsize=1)
-def _standard() -> tuple[tuple[Kind, bool], ...]:
-    text = (DATA / "kinds.json").read_bytes()
-    return tuple(
-        (kind_of(entry), entry.get("onRequest", False)) for entry in json.loads(text)["kinds"]
-    )
+def _known() -> Mapping[tuple[str, str, str], Kind]:
+    return {(kind.group, kind.version, kind.plural): kind for kind, _ in _standard(MIXED)}
+
+
+@lru_cache(maxsize=8)
+def _standard(release: str) -> tuple[tuple[Kind, bool], ...]:
+    """Return the kinds of a release, each with whether it is served on request only."""
+    content = table("kinds.json", release)
+    own: dict[str, Mapping[str, Any]] = content["kinds"]
+    # What the newest release added to a stable version.
+    later: dict[str, Mapping[str, Any]] = {}
+    if release == MIXED:
+        later = table("kinds.json", newest())["kinds"]
+    places: dict[str, list[str]] = {place: [] for place in content["versions"]}
+    for key in {**own, **later}:
+        place = key.rpartition("/")[0]
+        if place in places and (key in own or is_stable(place.rpartition("/")[2])):
+            places[place].append(key)
+    entries = []
+    for place, keys in places.items():
+        group, _, version = place.rpartition("/")
+        stable = is_stable(version)
+        if release == MIXED and not stable and group not in MIXED_GROUPS:
+            continue
+        for key in sorted(keys):
+            facts = {"group": group, "version": version, "plural": key.rpartition("/")[2]}
+            entry = own.get(key) or later[key]
+            kind = kind_of({**facts, **entry, "release": release})
+            entries.append((kind, not stable or key not in own))
+    return tuple(entries)
 
 
 def kind_of(entry: Mapping[str, Any], custom: Any = None) -> Kind:
@@ -236,4 +277,5 @@ def kind_of(entry: Mapping[str, Any], custom: Any = None) -> Kind:
         custom=custom,
         strategic=entry.get("strategic", False),
         deprecation=entry.get("deprecation", ""),
+        release=entry.get("release", MIXED),
     )

@@ -5,16 +5,12 @@ without a pointer is always there, and so is a field that Go does not leave out 
 that shows in what protobuf bodies mean and in who owns a field. Decoding is left to the server.
 """
 
-import gzip
 from collections.abc import Mapping
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-import orjson
+from dralab.api.releases import unpacked
 
-# Beside this file: importlib.resources takes longer to import than what it reads.
-DATA: Final = Path(__file__).with_name("data")
 META: Final = "k8s.io.apimachinery.pkg.apis.meta.v1."
 CRD: Final = "k8s.io.apiextensions_apiserver.pkg.apis.apiextensions.v1."
 QUANTITY: Final = "k8s.io.apimachinery.pkg.api.resource.Quantity"
@@ -79,8 +75,7 @@ class Messages:
     @lru_cache(maxsize=1)
     def standard(cls) -> "Messages":
         """Return the messages of Kubernetes 1.36, and what 1.37 added."""
-        packed = (DATA / "messages.json.gz").read_bytes()
-        return cls(orjson.loads(gzip.decompress(packed))["messages"])
+        return cls(unpacked("messages.json.gz")["messages"])
 
     def __contains__(self, name: str) -> bool:
         return name in self._raw

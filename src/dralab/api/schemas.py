@@ -1,20 +1,16 @@
 """What objects look like: fields, types, and how lists and maps merge.
 
-The structure of the standard kinds is data (`data/definitions.json.gz`, written by
-`tools/generate_schemas.py`), read when first asked for; custom resources bring their own.
+The structure of the standard kinds is data of each release (`data/definitions-*.json.gz`, written
+by `tools/generate_schemas.py`), read when first asked for; custom resources bring their own.
 Checking an object against it is left to the server.
 """
 
-import gzip
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, Final, Literal
 
-import orjson
+from dralab.api.releases import DEFAULT, MIXED, merged, newest, unpacked
 
-# Beside this file: importlib.resources takes longer to import than what it reads.
-DATA: Final = Path(__file__).with_name("data")
 OBJECT_META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 NOTHING: Final[Mapping[str, Any]] = {}
 NO_TEXTS: Final[tuple[str, ...]] = ()
@@ -83,6 +79,16 @@ class Schema:
         self.patch_strategy: tuple[str, ...] = tuple(raw.get("strategy", NO_TEXTS))
         self.patch_merge_key: str = raw.get("mergeKey", "")
 
+    @property
+    def release(self) -> str:
+        """The release whose definitions it is linked with."""
+        return MIXED if self._definitions is None else self._definitions.release
+
+    def shows(self, field: str) -> bool:
+        """Return whether an object shows a field of its struct that is empty and always there."""
+        found = self._definitions
+        return found is None or field not in found.later_in(self.name)
+
     def __repr__(self) -> str:
         return f"Schema({self.name or self.type or 'anything'})"
 
@@ -148,22 +154,25 @@ class Schemas:
     """The definitions of the standard kinds, linked when they are first asked for."""
 
     def __init__(
-        self,
-        kinds: Mapping[str, str],
-        definitions: Mapping[str, Any],
-        later: Mapping[str, Any] = NOTHING,
+        self, content: Mapping[str, Any], later: Mapping[str, Any] = NOTHING, release: str = MIXED
     ) -> None:
-        self._kinds = kinds
+        self.release = release
+        self._kinds: Mapping[str, str] = content["kinds"]
+        self._raw: Mapping[str, Any] = content["definitions"]
         self._later = later
-        self._raw = definitions
         self._made: dict[str, Schema] = {}
 
     @classmethod
-    @lru_cache(maxsize=1)
-    def standard(cls) -> "Schemas":
-        """Return the definitions of Kubernetes 1.37, and those of 1.36 that it dropped."""
-        content = orjson.loads(_unpacked("definitions.json.gz"))
-        return cls(content["kinds"], content["definitions"], content["later"])
+    @lru_cache(maxsize=8)
+    def standard(cls, release: str = MIXED) -> "Schemas":
+        """Return the definitions of a release.
+
+        `MIXED` has those of the newest, and what it dropped since the default one.
+        """
+        if release != MIXED:
+            return cls(merged(release, _part), release=release)
+        content = _part(newest())
+        return cls(content, _mixed(content, merged(DEFAULT, _part)))
 
     def schema_of(self, api_version: str, kind: str) -> Schema | None:
         """Return the schema of a kind; None if there is none."""
@@ -183,12 +192,17 @@ class Schemas:
         return found
 
     def shown(self, name: str) -> Mapping[str, Any]:
-        """Return a definition without the fields that 1.37 has added; not to be changed."""
-        raw, later = self.raw(name), self._later.get(name)
-        if not isinstance(later, list):
+        """Return a definition without the fields that `later_in` names; not to be changed."""
+        raw, later = self.raw(name), self.later_in(name)
+        if not later:
             return raw
         known = raw["properties"]
         return {**raw, "properties": {k: v for k, v in known.items() if k not in later}}
+
+    def later_in(self, name: str) -> Collection[str]:
+        """Return the fields of a definition that the newest release added, where `MIXED` is."""
+        found: Collection[str] = self._later.get(name, NO_TEXTS)
+        return found
 
     def name_of(self, api_version: str, kind: str) -> str | None:
         """Return the name of a kind's definition; None if there is none."""
@@ -225,12 +239,30 @@ def part(structural: Mapping[str, Any], *, whole: bool = False) -> Schema:
 @lru_cache(maxsize=1)
 def descriptions() -> Mapping[str, Mapping[str, str]]:
     """Return what each definition (under "") and each of its fields is for, as explain shows."""
-    found: Mapping[str, Mapping[str, str]] = orjson.loads(_unpacked("descriptions.json.gz"))
+    found: Mapping[str, Mapping[str, str]] = unpacked("descriptions.json.gz")
     return found
 
 
-def _unpacked(name: str) -> bytes:
-    return gzip.decompress((DATA / name).read_bytes())
+def _part(release: str) -> dict[str, Any]:
+    found: dict[str, Any] = unpacked(f"definitions-{release}.json.gz")
+    return found
+
+
+def _mixed(content: dict[str, Any], before: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Add to a release's definitions what an earlier one had; return the fields that are new."""
+    later = {}
+    for name, old in before["definitions"].items():
+        new = content["definitions"].setdefault(name, old)
+        if "properties" not in old or "properties" not in new:
+            continue
+        known, added = old["properties"], new["properties"]
+        if names := [field for field in added if field not in known]:
+            later[name] = names
+        for field in known:
+            added.setdefault(field, known[field])
+    for key, name in before["kinds"].items():
+        content["kinds"].setdefault(key, name)
+    return later
 
 
 MARKS: Final = {

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from dralab.api.kinds import Kind, Kinds
+from dralab.api.releases import MIXED
 
 LEVELS: Final[Mapping[str, str]] = {
     "api/ga": r"v\d+",
@@ -22,7 +23,7 @@ class RuntimeConfigError(ValueError):
     """A text is not a runtime configuration; `str` names the part that is wrong."""
 
 
-def parse(text: str) -> dict[str, bool]:
+def parse(text: str, release: str = MIXED) -> dict[str, bool]:
     """Return the switches of a text. RuntimeConfigError.
 
     >>> parse("api/beta=true,resource.k8s.io/v1beta1=false")
@@ -31,7 +32,7 @@ def parse(text: str) -> dict[str, bool]:
     {'v1': True}
     """
     found = {}
-    known = Kinds.standard()
+    known = Kinds.standard(release=release)
     for part in filter(None, (part.strip() for part in text.split(","))):
         key, _, value = part.partition("=")
         key = re.sub(f"^api/{CORE}(?=/|$)", CORE, key)  # upstream's older name of the core API
@@ -48,13 +49,13 @@ def parse(text: str) -> dict[str, bool]:
     return found
 
 
-def kinds_of(config: Mapping[str, bool], *, all_versions: bool) -> Kinds:
+def kinds_of(config: Mapping[str, bool], *, all_versions: bool, release: str = MIXED) -> Kinds:
     """Return the kinds of a server: of all versions, or of those that are on by default.
 
     The most exact switch of a kind counts: its resource, its version, its level, all.
     """
-    default = {(kind.api_version, kind.plural) for kind in Kinds.standard(also=())}
-    served = Kinds.standard()
+    default = {(kind.api_version, kind.plural) for kind in Kinds.standard(also=(), release=release)}
+    served = Kinds.standard(release=release)
     for kind in list(served):
         on = next(
             _switches(config, kind), all_versions or (kind.api_version, kind.plural) in default

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from dralab.api.kinds import Kinds
-from dralab.api.resource.features import CBOR_SERVING, DEFAULT_1_36, Features
+from dralab.api.resource.features import CBOR_SERVING, Features, default_of
 from dralab.api.status import ApiError
 from dralab.apiserver.admission.services import NETWORK
 from dralab.apiserver.audit.ids import AuditIds
@@ -76,7 +76,8 @@ class ApiServer:
         clock = clock or WallClock()
         settings = authentication or AuthenticationSettings()
         self.store = store
-        self.features = DEFAULT_1_36 if features is None else features
+        kinds = Kinds.standard() if kinds is None else kinds
+        self.features = default_of(kinds.release) if features is None else features
         self.hub = Hub(store, clock, limits)
         self.resources = new_resources(
             store,
@@ -88,7 +89,7 @@ class ApiServer:
                 mount_tokens=mount_tokens,
                 pod_security=admission.pod_security if admission is not None else None,
             ),
-            features=features,
+            features=self.features,
             service_accounts=settings.service_accounts,
             outgoing=outgoing,
             disabled=admission.disabled if admission is not None else frozenset(),

@@ -103,14 +103,28 @@ def check_namespaces(runtime: str) -> None:
         )
 
 
-def features_of(text: str) -> "Features":
-    """Return the gates that are on after --feature-gates. click.BadParameter."""
-    from dralab.api.resource.features import GateError, with_gates
+def release_of(text: str) -> str:
+    """Return the release that --kubernetes-version names. click.BadParameter."""
+    from dralab.api.releases import MIXED, ReleaseError, parse
 
     try:
-        return with_gates(text)
+        return parse(text.removeprefix("kube=")) if text else MIXED
+    except ReleaseError as error:
+        raise click.BadParameter(str(error), param_hint="--kubernetes-version") from error
+
+
+def features_of(text: str, release: str = "", *, of_lab: bool = True) -> "Features":
+    """Return the gates that are on after --feature-gates. click.BadParameter."""
+    from dralab.api.resource.features import GateError, default_of, ignored, of_labs, with_gates
+
+    usual = default_of(release) | (of_labs(release) if of_lab else frozenset())
+    try:
+        found = with_gates(text, usual, release)
     except GateError as error:
         raise click.BadParameter(str(error), param_hint="--feature-gates") from error
+    if names := ignored(text):
+        echo(f"feature gates without effect in dralab: {', '.join(names)}", err=True)
+    return found
 
 
 def address_of(text: str, example: str) -> tuple[str, int]:

@@ -48,13 +48,13 @@ def range_of(text: str | None) -> str:
     return str(found)
 
 
-def switches_of(text: str) -> dict[str, bool]:
+def switches_of(text: str, release: str = "") -> dict[str, bool]:
     """Return the switches of --runtime-config. BadParameter."""
     from dralab.apiserver.runtime_config import RuntimeConfigError, parse
 
     if not text:
         return {}
     try:
-        return parse(text)
+        return parse(text, release)
     except RuntimeConfigError as error:
         raise click.BadParameter(str(error), param_hint="--runtime-config") from error

@@ -24,7 +24,7 @@ from dralab.cli._authentication import (
     flags_of,
     outgoing_of,
 )
-from dralab.cli._components import address_of, duration_of, features_of
+from dralab.cli._components import address_of, duration_of, features_of, release_of
 from dralab.cli._serving import SERVICES, files_of, listening_on, range_of, switches_of
 from dralab.cli._terminal import echo
 from dralab.cli.errors import UnusableInput
@@ -79,11 +79,21 @@ def server_options(command: Command) -> Command:
                 "survives the end of this process, but a power failure may lose it.",
             ),
             click.option(
+                "--kubernetes-version",
+                "--emulated-version",
+                "kubernetes_version",
+                metavar="1.NN",
+                default="",
+                help="The release of Kubernetes to be, 1.32 to 1.37: its API versions, kinds, "
+                "fields and feature gates.  [default: 1.36, with what 1.37 added where a gate or "
+                "--runtime-config asks for it]",
+            ),
+            click.option(
                 "--feature-gates",
                 metavar="GATE=true|false[,…]",
                 default="",
-                help="kube-apiserver feature gates to enable or disable; AllAlpha=true enables "
-                "all that are off by default in 1.36.",
+                help="Feature gates of the release to enable or disable; AllAlpha=true and "
+                "AllBeta=true name all of a stage.",
             ),
             click.option(
                 "--tls/--plain",
@@ -257,6 +267,7 @@ def serve(
     data: str | None,
     durability: str,
     tls: bool,
+    kubernetes_version: str = "",
     feature_gates: str = "",
     node_networks: Sequence[str] = (),
     accept_hosts: str = "",
@@ -308,7 +319,8 @@ def serve(
     from dralab.cluster import MEMORY, Cluster, Options
     from dralab.node.listening_ports import holder_of
 
-    features = features_of(feature_gates)
+    release = release_of(kubernetes_version)
+    features = features_of(feature_gates, release, of_lab=all_versions)
     listen = listening_on(listen, bind_address, secure_port)
     serving = files_of(tls_cert_file, tls_private_key_file, tls=tls)
     host, port = address_of(listen or DEFAULT, DEFAULT)
@@ -328,6 +340,7 @@ def serve(
         mount_tokens=True,
         all_versions=all_versions,
         profiles=profiles,
+        version=release,
         features=features,
         node_networks=[_network(text) for text in node_networks],
         accept_hosts=[name.strip() for name in accept_hosts.split(",") if name.strip()],
@@ -347,7 +360,7 @@ def serve(
         authorization=_modes(authorization_mode, tls=tls),
         audit=audit_of(audit_policy_file, audit_log_path, audit_log_maxsize, audit_log_maxbackup),
         serving=serving,
-        runtime_config=switches_of(runtime_config),
+        runtime_config=switches_of(runtime_config, release),
         service_network=range_of(service_cluster_ip_range),
         own_objects=True,
         pods_host=pods_host,

@@ -93,9 +93,9 @@ def _default() -> Path:
 
 
 def _served() -> str:
-    from dralab.apiserver.http.pages import ServerVersion
+    from dralab.api.releases import MIXED, version_of
 
-    return ServerVersion().gitVersion.removeprefix("v")
+    return version_of(MIXED).removeprefix("v")
 
 
 def _covers(asked: str, served: str) -> bool:

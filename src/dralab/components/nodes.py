@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from dralab.api.releases import MIXED, version_of
 from dralab.api.resource.features import DEFAULT_1_36, RESOURCE_HEALTH, Features
 from dralab.api.status import ApiError
 from dralab.components import older_parts, roles
@@ -176,6 +177,7 @@ class Nodes:
             self.wanted,
             runtime=self.runtime,
             features=cluster.server.features,
+            release=cluster.server.resources.kinds.release,
             also=[self._storage(manager, cluster)],
         )
         # Logs, commands and ports: the server asks here first.
@@ -214,6 +216,7 @@ def assemble(
     runtime: "ContainerRuntime | None" = None,
     features: Features = DEFAULT_1_36,
     *,
+    release: str = MIXED,
     also: Sequence[JsonDict] = (),
 ) -> "Kubelets":
     """Put nodes and their drivers on a manager, live or simulated; create objects `also`."""
@@ -222,6 +225,7 @@ def assemble(
     from dralab.node.simulated_runtime import SimulatedRuntime
 
     kubelets = Kubelets(manager, runtime or SimulatedRuntime(manager.engine, programs))
+    kubelets.version = version_of(release)
     publisher = SlicePublisher(manager)
     sockets: list[Any] = []
     found = _described(wanted)

@@ -24,7 +24,7 @@ from dralab.node.network.pod_ranges import with_pod_range
 from dralab.node.network.sandbox import PodNetwork, Sandbox
 from dralab.node.node_context import ContainerHooks
 from dralab.node.node_spec import NodeSpec
-from dralab.node.node_status import address_of, lacks_amounts, status_of_node
+from dralab.node.node_status import VERSION, address_of, lacks_amounts, status_of_node
 from dralab.node.plugins import Plugins
 from dralab.node.pods import PodLife
 from dralab.node.resizing import CONDITIONS as RESIZES
@@ -218,6 +218,7 @@ class Kubelets:
         leases: bool = True,
     ) -> None:
         self.manager = manager
+        self.version = VERSION
         self.leases = leases
         self.runtime = runtime
         self.wipe_after = wipe_after
@@ -450,6 +451,7 @@ class Kubelets:
                 ip=kubelet.ip,
                 port=endpoint.address[1] if endpoint is not None else None,
                 now=self.manager.now(),
+                version=self.version,
             )
             client.update(NODES, {**node, "status": status}, subresource="status")
         if not kubelet.announced:

@@ -3,12 +3,13 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+from dralab.api.releases import MIXED, version_of
 from dralab.node.containers import ContainerRuntime
 from dralab.objects.conditions import with_condition as replaced
 from dralab.objects.metadata import status_of
 from dralab.values.json_types import JsonDict, JsonObject
 
-VERSION: Final = "v1.36.2"
+VERSION: Final = version_of(MIXED)
 # Type, status, reason, message.
 CONDITIONS: Final = (
     (
@@ -51,6 +52,7 @@ def status_of_node(
     ip: str,
     port: int | None,
     now: str,
+    version: str = VERSION,
 ) -> dict[str, Any]:
     """Return the status of a node that is ready; amounts that it states already stay.
 
@@ -85,7 +87,7 @@ def status_of_node(
             "kernelVersion": "6.6.0",
             "osImage": "dralab",
             "containerRuntimeVersion": f"{runtime.name}://{runtime.version}",
-            "kubeletVersion": VERSION,
+            "kubeletVersion": version,
             "kubeProxyVersion": "",
             "operatingSystem": "linux",
             "architecture": "amd64",

@@ -8,6 +8,7 @@ imported before the first test needs it.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,7 @@ __all__ = [
     "clock",
     "cluster",
     "dralab_servers",
+    "dralab_version",
     "driver_conformance",
     "kubeconfig",
     "running_cluster",
@@ -55,18 +57,27 @@ def dralab_servers() -> "Iterator[Servers]":
 
 
 @pytest.fixture
-def cluster(request: pytest.FixtureRequest, dralab_servers: "Servers") -> "Iterator[Cluster]":
+def dralab_version(request: pytest.FixtureRequest) -> str:
+    """The release of Kubernetes that the test's cluster is of; parametrize it to test several."""
+    return settings_of(request).version
+
+
+@pytest.fixture
+def cluster(
+    request: pytest.FixtureRequest, dralab_servers: "Servers", dralab_version: str
+) -> "Iterator[Cluster]":
     """An empty cluster of the test's own, served over HTTP at `cluster.url`: the API alone."""
-    with dralab_servers.serving(settings_of(request).without_components()) as found:
+    wanted = replace(settings_of(request), version=dralab_version)
+    with dralab_servers.serving(wanted.without_components()) as found:
         yield found
 
 
 @pytest.fixture
 def running_cluster(
-    request: pytest.FixtureRequest, dralab_servers: "Servers"
+    request: pytest.FixtureRequest, dralab_servers: "Servers", dralab_version: str
 ) -> "Iterator[Cluster]":
     """A cluster of the test's own with scheduler, controllers and nodes, which are ready."""
-    with dralab_servers.serving(settings_of(request)) as found:
+    with dralab_servers.serving(replace(settings_of(request), version=dralab_version)) as found:
         yield found
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import pytest
 
+from dralab.api.releases import parse
 from dralab.cluster import Cluster, Component, Options
 from dralab.pytest_plugin.settings import ClusterSettings
 from dralab.runtime.cluster_clock import ClusterClock
@@ -61,9 +62,11 @@ def cluster_of(settings: ClusterSettings) -> Cluster:
         components = list(_components(settings)) if settings.components else []
         clock = ClusterClock(settings.start, running=settings.clock == "running")
         outgoing = _outgoing(settings.services)
+        version = parse(settings.version) if settings.version else ""
     except ValueError as error:
         pytest.fail(f"dralab: {error}", pytrace=False)
     options = Options(
+        version=version,
         tls=settings.tls,
         authorization=settings.authorization,
         mount_tokens=settings.components,

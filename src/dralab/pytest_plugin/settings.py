@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 MARKER: Final = (
     "dralab(nodes, drivers, fleet, runtime, images, without, clock, start, tls, authorization, "
-    "load_balancers, system_pods, services, seed, server): what the test wants of its cluster, in "
-    "place of the options --dralab-..."
+    "load_balancers, system_pods, services, seed, server, version): what the test wants of its "
+    "cluster, in place of the options --dralab-..."
 )
 RUNTIMES: Final = ("simulated", "process")
 CLOCKS: Final = ("running", "stopped")
@@ -30,7 +30,7 @@ class ClusterSettings:
     takes them, `services` as `--service`; `clock` is "running", or "stopped" for one that moves by
     `advance` alone; it starts at `start` (RFC 3339), by default now. `server` is "session" if tests
     that want the same may share a server, each with an empty store, or "test" for one of the
-    test's own.
+    test's own. `version` is a release of Kubernetes.
     """
 
     nodes: int = 1
@@ -48,6 +48,7 @@ class ClusterSettings:
     services: tuple[str, ...] = ()
     seed: int | None = None
     server: str = "session"
+    version: str = ""
     components: bool = True
 
     def without_components(self) -> Self:
@@ -62,6 +63,7 @@ class ClusterSettings:
             services=self.services,
             seed=self.seed,
             server=self.server,
+            version=self.version,
             components=False,
         )
 
@@ -127,6 +129,7 @@ def add_options(parser: pytest.Parser) -> None:
         choices=SERVERS,
         help="share a server in a session, or start one for each test [session]",
     )
+    add("--dralab-version", metavar="1.NN", help="the release of Kubernetes to be [1.36]")
 
 
 # The options that have another name than their setting.

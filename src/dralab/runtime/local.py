@@ -244,7 +244,8 @@ class LocalClient:
         )
 
     def _kind(self, resource: Resource) -> Kind:
-        return self.resources.kind(resource.group, resource.version, resource.plural)
+        named = resource.group, resource.version, resource.plural
+        return self.resources.kinds.within(*named) or self.resources.kind(*named)
 
     def _options(self, manager: str = "") -> WriteOptions:
         return WriteOptions(manager=manager, agent=self.agent, user=self.user)

@@ -85,4 +85,4 @@ FAKE_CLASS_PARAMETERS: Final = Resource(
 def is_served(resource: Resource, kinds: Kinds | None) -> bool:
     """Return whether a server with these kinds has a collection; None stands for unknown kinds."""
     path = (resource.group, resource.version, resource.plural)
-    return kinds is not None and kinds.get(*path) is not None
+    return kinds is not None and kinds.within(*path) is not None

@@ -2,10 +2,12 @@
 
 import inspect
 from collections.abc import Callable
+from dataclasses import replace
 from functools import wraps
 from pathlib import Path
 from typing import Any
 
+from dralab.api.releases import parse
 from dralab.testing import replays
 from dralab.testing.scenario import load
 from dralab.testing.search import search
@@ -16,13 +18,15 @@ RESULT = "result"
 
 
 def simulation_test(
-    scenario: str | Path | TrialScenario, *, seeds: int = 100, first: int = 0
+    scenario: str | Path | TrialScenario, *, seeds: int = 100, first: int = 0, version: str = ""
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return a decorator of a test: the scenario must pass with all seeds before the test runs.
 
-    `scenario` is a file beside the test, or a scenario as a value. A test with a parameter `result`
-    is given the outcome of all seeds (`SearchResult`). AssertionError: the shortest schedule of
-    each different failure, and its timeline. InputError, ScenarioFails: it cannot be used.
+    `scenario` is a file beside the test, or a scenario as a value; `version` is the release of
+    Kubernetes that its server is of, such as "1.34", in place of the scenario's own. A test with a
+    parameter `result` is given the outcome of all seeds (`SearchResult`). AssertionError: the
+    shortest schedule of each different failure, and its timeline. InputError, ScenarioFails: it
+    cannot be used.
 
         @dralab.simulation_test("scenario.yaml", seeds=200)
         def test_the_operator(result):
@@ -40,6 +44,8 @@ def simulation_test(
         def run(*given: Any, **named: Any) -> Any:
             # Of a path that is absolute the folder is dropped.
             used = scenario if isinstance(scenario, TrialScenario) else load(folder / scenario)
+            if version:
+                used = replace(used, cluster=replace(used.cluster, version=parse(version)))
             found = search(used, expected_end(used), range(first, first + seeds))
             if found.failures:
                 parts = [f"{found.failed} of {found.seeds} seeds fail"]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dralab import cel
+from dralab.api.releases import MIXED, ReleaseError, parse
 from dralab.api.yaml_documents import YamlError, documents
 from dralab.controllers import registry
 from dralab.controllers.certificates import CertificateSigner
@@ -222,9 +223,17 @@ class _ScenarioReader:
             scheduler=given.flag("scheduler", default=True),
             nodes=given.whole("nodes", 0),
             drivers=drivers,
+            version=self._release(given) if given.has("version") else MIXED,
         )
         given.done()
         return found
+
+    @staticmethod
+    def _release(given: Fields) -> str:
+        try:
+            return parse(given.text("version"))
+        except ReleaseError as error:
+            raise given.error("version", str(error)) from error
 
     @staticmethod
     def _drivers(given: Fields) -> list[str]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from dralab.api.releases import MIXED
 from dralab.kernel.clock import SECOND
 from dralab.testing.faults import DEFAULT_MOST, FAULTS
 from dralab.testing.history import TrialHistory
@@ -37,13 +38,15 @@ class TrialLimits:
 class ClusterParts:
     """What runs beside the programs, without faults: controllers by name, and nodes.
 
-    `controllers` None stands for all of them. Programs under test are left out.
+    `controllers` None stands for all of them. Programs under test are left out. `version` is the
+    release of Kubernetes that the server is of, such as "1.34".
     """
 
     controllers: Sequence[str] | None = None
     scheduler: bool = True
     nodes: int = 0
     drivers: Sequence[str] = ()
+    version: str = MIXED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

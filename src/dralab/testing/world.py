@@ -11,6 +11,7 @@ from functools import cached_property, partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, NoReturn
 
+from dralab.api.kinds import Kinds
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import Change, MemoryStore
 from dralab.kernel.clock import SECOND, Clock, from_rfc3339
@@ -107,7 +108,12 @@ class TrialWorld:
 
     def _new_server(self) -> ApiServer:
         randomness = Randomness(self.seed)
-        return ApiServer(MemoryStore(), clock=self.engine.clock, randomness=randomness)
+        return ApiServer(
+            MemoryStore(),
+            clock=self.engine.clock,
+            randomness=randomness,
+            kinds=Kinds.standard(release=self.scenario.cluster.version),
+        )
 
     def _new_processes(self) -> list[ProgramProcess]:
         return [

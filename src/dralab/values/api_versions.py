@@ -22,3 +22,12 @@ def preference(version: str) -> tuple[int, int, int, str]:
         return OTHER, 0, 0, version
     number, stage, revision = found.groups()
     return STAGES[stage], -int(number), -int(revision or 0), version
+
+
+def is_stable(version: str) -> bool:
+    """Return whether a version is neither alpha nor beta.
+
+    >>> is_stable("v1"), is_stable("v1beta1")
+    (True, False)
+    """
+    return preference(version)[0] == STABLE

@@ -5,10 +5,11 @@ import copy
 import pytest
 
 from builders import counter_set, device, pool, taint
-from dralab.api.resource.features import ALL, DEFAULT_1_36, DEFAULT_1_37
+from dralab.api.resource.features import ALL, DEFAULT_1_36, default_of, with_gates
 from dralab.api.resource.rules import default, validate_create, validate_update
 
 NOW = "2026-01-01T00:00:00Z"
+FRACTIONAL = with_gates("DRAFractionalCapacityRange=true", release="1.37")
 LABEL = (
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and "
     "must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used "
@@ -552,7 +553,7 @@ def test_without_fractional_ranges_bounds_are_rounded_up_to_integers():
     made = in_range(value="1", default="500m", min="250m", step="250m")
     assert errors(made, DEFAULT_1_36) == []
     assert errors(in_range(default="2500m", min="1", step="1"), DEFAULT_1_36) == []
-    (error,) = errors(in_range(default="2500m", min="1", step="1"), DEFAULT_1_37)
+    (error,) = errors(in_range(default="2500m", min="1", step="1"), FRACTIONAL)
     assert error.endswith("value is not a multiple of a given step (1) from (1)")
 
 
@@ -581,4 +582,4 @@ def test_a_taint_that_was_stored_stays_valid():
 
 def test_a_type_of_partitions_needs_its_feature():
     made = having(slice_(device("d")), partitionTypeAttribute="a/b")
-    assert errors(made, DEFAULT_1_37) == ["spec.partitionTypeAttribute: Forbidden"]
+    assert errors(made, default_of("1.37")) == ["spec.partitionTypeAttribute: Forbidden"]

@@ -1,10 +1,15 @@
-"""Feature gates, as sets of names: those of device allocation, and what pods may say.
+"""Feature gates, as sets of the names of those that are on.
 
-A function that depends on a gate takes a `frozenset` of the gates that are on; nothing is global.
-Sources: kubernetes.io feature gate reference of 1.36 and 1.37, and the `kep.yaml` files.
+A function that depends on a gate takes such a set and asks `NAME in features`; nothing is global.
+Which gates a release has, their stages and defaults are data (`data/gates.json`, written by
+`tools/generate_gates.py`); what dralab does about a gate is where it is asked for.
 """
 
-from typing import Final
+from collections.abc import Mapping
+from functools import cache
+from typing import Final, NamedTuple
+
+from dralab.api.releases import MIXED, newest, table, version_of
 
 Features = frozenset[str]
 
@@ -17,69 +22,131 @@ RESOURCE_HEALTH: Final = "ResourceHealthStatus"
 CBOR_SERVING: Final = "CBORServingAndStorage"
 """The server reads and writes CBOR (KEP-4222)."""
 
-_STABLE_1_36: Final = frozenset(
+OF_LABS: Final = frozenset({"DynamicResourceAllocation", "DRADeviceTaintRules"})
+"""Without these there is nothing to try: a lab has them on, whatever the release does."""
+
+ACTED_ON: Final = frozenset(
     {
         "DRAAdminAccess",
         "DRAConsumableCapacity",
+        "DRADerivedAttributes",
         "DRADeviceBindingConditions",
+        "DRADeviceCompatibilityGroups",
         "DRADeviceTaintRules",
         "DRADeviceTaints",
         "DRAExtendedResource",
-        "DRAPartitionableDevices",
-        "DRAPrioritizedList",
-        "DRAResourceClaimDeviceStatus",
-        "DRAResourceClaimGranularStatusAuthorization",
-        "DRASchedulerFilterTimeout",
-        "DynamicResourceAllocation",
-        RESOURCE_HEALTH,
-    }
-)
-
-DEFAULT_1_36: Final[Features] = _STABLE_1_36
-"""On by default in Kubernetes 1.36."""
-
-DEFAULT_1_37: Final[Features] = _STABLE_1_36 | {"DRAFractionalCapacityRange"}
-"""On by default in Kubernetes 1.37."""
-
-ALPHA: Final[Features] = frozenset(
-    {
-        "DRADerivedAttributes",
-        "DRADeviceCompatibilityGroups",
+        "DRAFractionalCapacityRange",
         "DRAListTypeAttributes",
         "DRANodeAllocatableResources",
         "DRAOptionalNodeOperations",
+        "DRAPartitionableDevices",
         "DRAPartitionableDevicesType",
+        "DRAPrioritizedList",
+        "DRAResourceClaimDeviceStatus",
+        "DRAResourceClaimGranularStatusAuthorization",
         "DRAResourcePoolStatus",
+        "DRASchedulerFilterTimeout",
         "DRAWorkloadResourceClaims",
+        "DynamicResourceAllocation",
         CBOR_SERVING,
         COMPARING_TOLERATIONS,
+        RESOURCE_HEALTH,
     }
 )
+"""The gates that change what dralab does; the others are known by name."""
 
-ALL: Final[Features] = DEFAULT_1_37 | ALPHA
-"""Every gate that dralab knows."""
+
+class ReleaseGate(NamedTuple):
+    """A gate in a release: its stage, whether it is on by default, whether that can be changed."""
+
+    stage: str
+    default: bool
+    locked: bool
+
+
+STAGES: Final = {"A": "Alpha", "B": "Beta", "G": "GA", "D": "Deprecated"}
+GROUPS: Final = {"AllAlpha": "Alpha", "AllBeta": "Beta"}
 
 
 class GateError(ValueError):
     """A setting of feature gates that is none."""
 
 
-def with_gates(text: str, default: Features = DEFAULT_1_36) -> Features:
+@cache
+def gates(release: str = MIXED) -> Mapping[str, ReleaseGate]:
+    """Return the gates of a release; `MIXED` has those of the newest that are new, too.
+
+    >>> gates("1.36")["DRAPrioritizedList"]
+    ReleaseGate(stage='GA', default=True, locked=False)
+    """
+    found = {name: _gate(marks) for name, marks in table("gates.json", release).items()}
+    if release != MIXED:
+        return found
+    later = {name: gate._replace(default=False) for name, gate in gates(newest()).items()}
+    return {**later, **found}
+
+
+def _gate(marks: str) -> ReleaseGate:
+    return ReleaseGate(STAGES[marks[0]], "+" in marks, "!" in marks)
+
+
+@cache
+def default_of(release: str = MIXED) -> Features:
+    """Return the gates that are on by default in a release; `MIXED` is a lab's.
+
+    >>> "DRAPartitionableDevices" in default_of("1.36") - default_of("1.35")
+    True
+    """
+    found = frozenset(name for name, gate in gates(release).items() if gate.default)
+    return found | of_labs(release) if release == MIXED else found
+
+
+def of_labs(release: str) -> Features:
+    """Return the gates of a release that a lab has on."""
+    return OF_LABS & gates(release).keys()
+
+
+DEFAULT_1_36: Final[Features] = default_of(MIXED)
+"""On unless something else is said."""
+
+ALL: Final[Features] = frozenset(gates(MIXED))
+"""Every gate."""
+
+
+def with_gates(text: str, default: Features | None = None, release: str = MIXED) -> Features:
     """Return the gates that are on after a setting as Kubernetes' --feature-gates has it.
 
-    GateError: an unknown gate, or a value other than true and false.
+    GateError: an unknown gate, a locked one, or a value other than true and false.
 
-    >>> sorted(with_gates("DRAAdminAccess=false,AllAlpha=true") ^ DEFAULT_1_36)[:2]
-    ['CBORServingAndStorage', 'DRAAdminAccess']
+    >>> with_gates("DRAConsumableCapacity=false") ^ DEFAULT_1_36
+    frozenset({'DRAConsumableCapacity'})
     """
-    found = set(default)
-    for item in filter(None, (part.strip() for part in text.split(","))):
-        name, _, value = item.partition("=")
-        named = ALPHA if name == "AllAlpha" else {name}
-        if not named <= ALL:
-            known = ", ".join(sorted(ALL))
-            raise GateError(f"unknown feature gate {name!r}; known: AllAlpha, {known}")
+    known = gates(release)
+    found = set(default_of(release) if default is None else default)
+    settings = [part.strip().partition("=") for part in text.split(",") if part.strip()]
+    # A group of gates comes first, as upstream: a gate that is named has the last word.
+    for name, _, value in sorted(settings, key=lambda setting: setting[0] not in GROUPS):
+        if name not in GROUPS and name not in known:
+            raise GateError(f"unknown feature gate {name!r}: {_of(release)} has none of that name")
         if value not in {"true", "false"}:
             raise GateError(f"feature gate {name} must be true or false, not {value!r}")
-        found = found | named if value == "true" else found - named
+        on = value == "true"
+        if name in GROUPS:
+            named = {each for each, gate in known.items() if gate.stage == GROUPS[name]}
+        elif known[name].locked and known[name].default != on:
+            locked = str(known[name].default).lower()
+            raise GateError(f"feature gate {name} is locked to {locked} in {_of(release)}")
+        else:
+            named = {name}
+        found = found | named if on else found - named
     return frozenset(found)
+
+
+def _of(release: str) -> str:
+    return f"Kubernetes {version_of(release)[1:]}"
+
+
+def ignored(text: str) -> list[str]:
+    """Return the gates of a setting that dralab knows by name only."""
+    names = (part.strip().partition("=")[0] for part in text.split(","))
+    return [name for name in names if name and name not in ACTED_ON and name not in GROUPS]

@@ -87,7 +87,7 @@ class Application:
         if authentication is not None:
             resources.context.authentication = authentication
         self.authentication = resources.context.authentication
-        self.pages = Pages(resources, version or ServerVersion(), address)
+        self.pages = Pages(resources, version or ServerVersion.of(resources.kinds.release), address)
         self.aggregated = AggregatedApis(self.pages.remote)
         self._turns = [Lock() for _ in range(TURNS)]
 

@@ -79,7 +79,7 @@ class OpenApiPages:
             request,
             f"v3/{place}#{hashed}",
             kinds,
-            lambda: openapi.version3(place, kinds, self.server_version),
+            lambda: openapi.version3(place, kinds, self.server_version, self.kinds.release),
         )
         forever = (("Cache-Control", "public, immutable"),) if asked else ()
         if _wants_protobuf(request, PROTOBUF3):

@@ -3,12 +3,13 @@
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import orjson
 
 from dralab.api.kinds import Kinds
 from dralab.api.messages import META
+from dralab.api.releases import MIXED, version_of
 from dralab.api.status import ApiError
 from dralab.apiserver.aggregation import discovery
 from dralab.apiserver.aggregation.services import RemoteVersions
@@ -34,19 +35,34 @@ JWKS: Final = "application/jwk-set+json"
 class ServerVersion:
     """What `/version` answers; clients compare all of it."""
 
-    major: str = "1"
-    minor: str = "36"
-    emulationMajor: str = "1"  # noqa: N815 - a name of the API
-    emulationMinor: str = "36"  # noqa: N815 - a name of the API
-    minCompatibilityMajor: str = "1"  # noqa: N815 - a name of the API
-    minCompatibilityMinor: str = "35"  # noqa: N815 - a name of the API
-    gitVersion: str = "v1.36.2"  # noqa: N815 - a name of the API
+    major: str
+    minor: str
+    emulationMajor: str  # noqa: N815 - a name of the API
+    emulationMinor: str  # noqa: N815 - a name of the API
+    minCompatibilityMajor: str  # noqa: N815 - a name of the API
+    minCompatibilityMinor: str  # noqa: N815 - a name of the API
+    gitVersion: str  # noqa: N815 - a name of the API
     gitCommit: str = ""  # noqa: N815 - a name of the API
     gitTreeState: str = ""  # noqa: N815 - a name of the API
     buildDate: str = "1970-01-01T00:00:00Z"  # noqa: N815 - a name of the API
     goVersion: str = ""  # noqa: N815 - a name of the API
     compiler: str = "dralab"
     platform: str = "linux/amd64"
+
+    @classmethod
+    def of(cls, release: str = MIXED) -> Self:
+        """Return the version of a server of a release, which can go back to the one before."""
+        version = version_of(release)
+        major, minor = version[1:].split(".")[:2]
+        return cls(
+            major=major,
+            minor=minor,
+            emulationMajor=major,
+            emulationMinor=minor,
+            minCompatibilityMajor=major,
+            minCompatibilityMinor=str(int(minor) - 1),
+            gitVersion=version,
+        )
 
 
 class Pages:

@@ -90,11 +90,6 @@ SHOWN_WHEN_DELETED: Final = frozenset(
         "storage.k8s.io/volumeattributesclasses",
     }
 )  # fmt: skip
-# What is said of every request for a kind.
-DEPRECATED: Final = {
-    "componentstatuses": "v1 ComponentStatus is deprecated in v1.19+",
-    "endpoints": "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
-}
 # What a request that has no verb of its own is called.
 POSTED: Final = {
     "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete", "GET": "get",
@@ -133,7 +128,7 @@ class ResourceRequests:
             from dralab.apiserver.http.cbor_messages import with_json_body
 
             request = with_json_body(request, route.kind)
-        if not (warning := route.kind.deprecation or DEPRECATED.get(route.kind.hub)):
+        if not (warning := route.kind.deprecation):
             return self._answer(request, route, user)
         try:
             answer = self._answer(request, route, user)

@@ -45,11 +45,11 @@ class Components:
     `composed`: a reference with more beside it is wrapped in allOf, as OpenAPI 3 wants it.
     """
 
-    def __init__(self, prefix: str, *, composed: bool) -> None:
+    def __init__(self, prefix: str, *, composed: bool, release: str) -> None:
         self.prefix = prefix
         self.composed = composed
         self.schemas: dict[str, Any] = {}
-        self._standard = Schemas.standard()
+        self._standard = Schemas.standard(release)
         self._texts = descriptions()
         self._types: dict[str, list[dict[str, str]]] = {}
 

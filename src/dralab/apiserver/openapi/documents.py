@@ -7,6 +7,7 @@ from typing import Any, Final
 import orjson
 
 from dralab.api.kinds import Kind, Kinds
+from dralab.api.releases import MIXED
 from dralab.apiserver.openapi.components import META, Components
 from dralab.apiserver.openapi.operations import Operations
 
@@ -72,9 +73,11 @@ def _hash(server_version: str, kinds: Sequence[Kind]) -> str:
     return digest.hexdigest().upper()
 
 
-def version3(place: str, kinds: Sequence[Kind], server_version: str) -> dict[str, Any]:
+def version3(
+    place: str, kinds: Sequence[Kind], server_version: str, release: str = MIXED
+) -> dict[str, Any]:
     """Return the OpenAPI 3 document of a place: one group and version, most often."""
-    components = Components("#/components/schemas/", composed=True)
+    components = Components("#/components/schemas/", composed=True, release=release)
     operations = Operations(components, 3)
     _add_pages(operations, place, kinds)
     for kind in kinds:
@@ -89,7 +92,7 @@ def version3(place: str, kinds: Sequence[Kind], server_version: str) -> dict[str
 
 def version2(kinds: Kinds, server_version: str) -> dict[str, Any]:
     """Return the OpenAPI 2 document of everything."""
-    components = Components("#/definitions/", composed=False)
+    components = Components("#/definitions/", composed=False, release=kinds.release)
     operations = Operations(components, 2)
     for place, found in places(kinds).items():
         _add_pages(operations, place, found)

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from dralab.api.resource import rules
 
 CLASSES = "resource.k8s.io/deviceclasses"
-HUBS = (
-    CLASSES,
-    "resource.k8s.io/devicetaintrules",
-    "resource.k8s.io/resourceclaims",
-    "resource.k8s.io/resourceclaimtemplates",
-    "resource.k8s.io/resourcepoolstatusrequests",
-    "resource.k8s.io/resourceslices",
-)
+HUBS = {
+    CLASSES: "DeviceClass",
+    "resource.k8s.io/devicetaintrules": "DeviceTaintRule",
+    "resource.k8s.io/resourceclaims": "ResourceClaim",
+    "resource.k8s.io/resourceclaimtemplates": "ResourceClaimTemplate",
+    "resource.k8s.io/resourcepoolstatusrequests": "ResourcePoolStatusRequest",
+    "resource.k8s.io/resourceslices": "ResourceSlice",
+}
 
 
 class DeviceStrategy(Strategy):
@@ -57,7 +57,7 @@ class DeviceStrategy(Strategy):
 
     @made_once
     def features(self) -> "rules.Features":
-        """The gates that are on; those of 1.36 where none are given."""
+        """The gates that are on; the default ones where none are given."""
         from dralab.api.resource import rules
 
         return rules.DEFAULT_1_36 if self._features is None else self._features
@@ -131,6 +131,12 @@ def compiled(expression: str, features: "rules.Features", *, derived: bool) -> "
     from dralab.allocation import cel_compiler
 
     return cel_compiler.compiled(expression, features, derived=derived)
+
+
+def hub_type(kind: str) -> tuple[str, str]:
+    """Return the apiVersion and kind in which objects of a kind are stored."""
+    version = "v1alpha3" if kind == "ResourcePoolStatusRequest" else "v1"
+    return f"{CLASSES.partition('/')[0]}/{version}", kind
 
 
 def to_hub(kind: Kind, value: JsonDict) -> JsonDict:

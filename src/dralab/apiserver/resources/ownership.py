@@ -22,7 +22,7 @@ def schema_of(context: Context, kind: Kind) -> Schema | None:
     if kind.custom is not None:
         found: Schema | None = context.rules.strategy_of(kind).schema(kind.version)
         return found or schemas.custom(None)
-    return Schemas.standard().schema_of(kind.api_version, kind.kind)
+    return Schemas.standard(kind.release).schema_of(kind.api_version, kind.kind)
 
 
 def writer(

@@ -67,8 +67,10 @@ class Rules:
             hooks = f"admissionregistration.k8s.io/{sort}webhookconfigurations"
             rules.strategies[hooks] = CheckedWebhooks(mutating=mutating)
             rules.strategies[f"{hub[:-3]}ybindings"] = CheckedBindings(mutating=mutating)
-        for hub in devices.HUBS:
+        for hub, kind in devices.HUBS.items():
             rules.conversions[hub] = (devices.to_hub, devices.from_hub)
+            # Whatever versions a release serves: what reasons about devices knows the newest form.
+            rules.hub_types[hub] = devices.hub_type(kind)
         rules.conversions["events"] = (
             lambda _, value: event_to_core(value),
             lambda _, value: event_from_core(value),

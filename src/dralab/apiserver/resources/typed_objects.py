@@ -99,7 +99,7 @@ def typed(
     custom = rules.decode(value, kind.version)
     if custom is not None:
         return custom
-    decoder = decoder_of(kind.api_version, kind.kind)
+    decoder = decoder_of(kind.api_version, kind.kind, kind.release)
     if decoder is None:
         return value, []
     try:

@@ -99,10 +99,12 @@ def _problems(text: str, environment: Environment) -> str:
 
 def declared_type(kind: Kind, name: str = "object") -> SchemaType | None:
     """Return the type of a kind's objects; None if nothing is known of them."""
-    schemas = Schemas.standard()
+    schemas = Schemas.standard(kind.release)
     if kind.custom is None:
         found = schemas.name_of(kind.api_version, kind.kind)
-        return None if found is None else type_of_schema(_expanded({"$ref": found}, ()), name)
+        return (
+            None if found is None else type_of_schema(_expanded(schemas, {"$ref": found}, ()), name)
+        )
     custom = kind.custom if isinstance(kind.custom, Mapping) else {}
     given = (custom.get("schema") or {}).get("openAPIV3Schema")
     if not given:
@@ -111,29 +113,29 @@ def declared_type(kind: Kind, name: str = "object") -> SchemaType | None:
         **(given.get("properties") or {}),
         "apiVersion": {"type": "string"},
         "kind": {"type": "string"},
-        "metadata": _expanded({"$ref": OBJECT_META}, ()),
+        "metadata": _expanded(schemas, {"$ref": OBJECT_META}, ()),
     }
     return type_of_schema({**given, "type": "object", "properties": properties}, name)
 
 
-def _expanded(raw: Mapping[str, Any], within: tuple[str, ...]) -> JsonDict:
+def _expanded(schemas: Schemas, raw: Mapping[str, Any], within: tuple[str, ...]) -> JsonDict:
     """Return a definition with all that it refers to in its place; nothing where it would recur."""
     if "$ref" in raw:
         name = raw["$ref"]
         if name in within:
             return {}
-        return _expanded(Schemas.standard().shown(name), (*within, name))
+        return _expanded(schemas, schemas.shown(name), (*within, name))
     if raw.get("format") == "int-or-string":
         return {"x-kubernetes-int-or-string": True}
     found: JsonDict = {key: raw[key] for key in COPIED if key in raw}
     if found.get("format") == "quantity":
         return {"type": "string"}
     if "items" in raw:
-        found["items"] = _expanded(raw["items"], within)
+        found["items"] = _expanded(schemas, raw["items"], within)
     if isinstance(raw.get("additionalProperties"), Mapping):
-        found["additionalProperties"] = _expanded(raw["additionalProperties"], within)
+        found["additionalProperties"] = _expanded(schemas, raw["additionalProperties"], within)
     if "properties" in raw:
         found["properties"] = {
-            key: _expanded(part, within) for key, part in raw["properties"].items()
+            key: _expanded(schemas, part, within) for key, part in raw["properties"].items()
         }
     return found
