@@ -107,3 +107,11 @@ def test_with_too_few_questions_nothing_is_guessed(questions):
     assert not found.settled
     assert not found.helps
     assert "More steps would be needed" in page(found)
+
+
+def test_a_search_that_is_given_up_says_neither_yes_nor_no():
+    found = diagnosed(claim("c", request("gpu", count=4)), gpus(*map(device, "abcd")), budget=1)
+    assert found.code == "DRA060"
+    assert not found.settled
+    assert not found.helps
+    assert "the search for devices was given up" in page(found)

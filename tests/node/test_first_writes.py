@@ -71,7 +71,7 @@ def test_a_claim_that_is_not_made_within_a_second_is_told(lab):
     assert complaints(lab) == []
     lab.wait(1)
     (message,) = complaints(lab)
-    assert 'pod "default/p": ResourceClaim not created yet.' in message
+    assert 'pod "default/p": ResourceClaim not created yet. (DRA066)' in message
     lab.client.create(CLAIM_TEMPLATES, TEMPLATE, "default")
     lab.wait(60)
     assert lab.client.get(PODS, "p", "default")["status"]["phase"] == "Running"

@@ -286,13 +286,6 @@ _ALL: Final = (
         "Raise maxSkew, set whenUnsatisfiable: ScheduleAnyway, or label the nodes.",
     ),
     ReasonCode(
-        "DRA059", "Another rule excludes the node",
-        "A node with the devices is excluded by a rule of the scheduler that has no code of its "
-        "own.",
-        "train waits: no node may run it: node(s) were ruled out",
-        "Change what the rule is about.",
-    ),
-    ReasonCode(
         "DRA060", "Not settled",
         "The search for devices was given up before it ended: neither yes nor no.",
         "train waits: the search for devices was given up before it ended",

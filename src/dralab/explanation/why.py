@@ -457,7 +457,7 @@ def _refused(waiting: WaitingPod, reason: Reason | None) -> Diagnosis:
     """Return that something cannot be tried on any node, and what would be right."""
     pod = waiting.asked.pod
     if reason is None:
-        cause: Cause = NothingThere(code="DRA059", detail="no node may run it")
+        cause: Cause = Refused(code=waiting.refusal.code or "DRA060", text=waiting.refusal.message)
         return Diagnosis(subject="", cause=cause)
     if reason.rule is QUOTA_EXCEEDED:
         name, resource, asked, used, limit = reason.fields
