@@ -1,6 +1,8 @@
 """`dralab snapshot`, and what reads its files: questions, `up`, `Cluster` and `simulate`."""
 
+import json
 import stat
+from pathlib import Path
 
 import pytest
 import yaml
@@ -216,3 +218,49 @@ def test_a_simulation_starts_from_a_snapshot(snapshot, tmp_path):
     # Only a whole cluster has pods that run already; the others say that they leave them out.
     result = run("simulate", "run", scenario, "--scheduler", "fgd")
     assert "these objects of the snapshot are ignored: 2 Pod, 2 ResourceClaim" in result.output
+
+
+SCENES = Path(__file__).parent / "scenes"
+
+
+@pytest.mark.parametrize("anonymize", [False, True])
+@pytest.mark.parametrize("scene", ["volume", "volume-unbound"])
+def test_volumes_are_judged_from_a_snapshot(scene, anonymize, tmp_path):
+    files = ["-f", SCENES / "fleet.yaml", "-f", SCENES / f"{scene}.yaml"]
+    file = tmp_path / "volumes.snapshot"
+    made = run("snapshot", *files, "-o", file, *["--anonymize"] * anonymize)
+    assert made.exit_code == 0, made.output
+    assert "PersistentVolumeClaim" in made.stderr
+    (told,) = json.loads(run("explain", "-f", file, "-o", "json").stdout)
+    (before,) = json.loads(run("explain", *files, "-o", "json").stdout)
+    assert (told["code"], told["unfit"]) == (before["code"], before["unfit"])
+    assert "notJudged" not in told
+    assert '"data"' not in json.dumps(read_file(file)) or not anonymize
+
+
+def test_a_snapshot_keeps_what_decides_about_volumes_and_not_what_they_are_made_of():
+    volume = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": "pv"},
+        "spec": {
+            "capacity": {"storage": "1Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "nfs": {"server": "10.0.0.1", "path": "/secret"},
+        },
+    }
+    assert kept(volume)["spec"] == {
+        "capacity": {"storage": "1Gi"},
+        "accessModes": ["ReadWriteOnce"],
+    }
+
+
+def test_a_snapshot_without_the_claims_of_volumes_says_that_they_are_not_judged(tmp_path):
+    waits = pod("waits", claims={"gpu": "two"}, status={"phase": "Pending"})
+    waits["spec"]["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]
+    file = tmp_path / "pods.yaml"
+    file.write_text(yaml.safe_dump_all([*small()[:-1], waits]))
+    made = run("snapshot", "-f", file, "-o", tmp_path / "s.snapshot")
+    assert "no volumes in the input: not judged for 1 waiting pods" in made.stderr
+    (told,) = json.loads(run("explain", "-f", tmp_path / "s.snapshot", "-o", "json").stdout)
+    assert told["notJudged"] == ["volumes"]

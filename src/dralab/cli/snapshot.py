@@ -43,9 +43,10 @@ def snapshot(source: InventorySource, output: str, anonymize: bool) -> None:
 
     Reads the cluster of --kubeconfig, $KUBECONFIG or ~/.kube/config, or the files of -f. Only what
     decides which pod gets which device is saved: no Secrets, environment values, commands, images,
-    volumes or annotations. --anonymize renames nodes, namespaces, pods, claims, labels and serial
-    numbers, each the same everywhere; drivers, classes and expressions keep their names. The same
-    cluster gives the same bytes. Commands read the file with -f, and `dralab up` serves it.
+    annotations, or what volumes are made of. --anonymize renames nodes, namespaces, pods, claims,
+    volumes, labels and serial numbers, each the same everywhere; drivers, classes and expressions
+    keep their names. The same cluster gives the same bytes. Commands read the file with -f, and
+    `dralab up` serves it.
     """
     from dralab.api.snapshots.anonymous import anonymous
     from dralab.api.snapshots.files import written
@@ -56,7 +57,7 @@ def snapshot(source: InventorySource, output: str, anonymize: bool) -> None:
         raise UnusableInput(f"{target} already exists; choose another file with -o")
     found = objects.inventory(source)
     saved = [part for item in found if (part := kept(item)) is not None]
-    waiting = _with_volumes(found)
+    waiting = _with_unknown_volumes(found)
     content = written(anonymous(saved) if anonymize else saved, anonymized=anonymize)
     if target is None:
         write_file(content)
@@ -66,7 +67,7 @@ def snapshot(source: InventorySource, output: str, anonymize: bool) -> None:
     told = ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
     echo(f"saved {told} ({len(content):,} bytes)", err=True)
     if waiting:
-        echo(f"volumes are not saved: {waiting} waiting pods have some", err=True)
+        echo(f"no volumes in the input: not judged for {waiting} waiting pods", err=True)
 
 
 def _write(target: Path, content: bytes) -> None:
@@ -79,8 +80,10 @@ def _write(target: Path, content: bytes) -> None:
         raise UnusableInput(f"{target}: cannot be written: {error.strerror or error}") from error
 
 
-def _with_volumes(found: Sequence[JsonDict]) -> int:
-    """Return how many waiting pods have volumes that may keep them from a node."""
+def _with_unknown_volumes(found: Sequence[JsonDict]) -> int:
+    """Return how many waiting pods have volumes of which the input has no claim."""
+    if any(item["kind"] == "PersistentVolumeClaim" for item in found):
+        return 0
     return sum(
         item["kind"] == "Pod"
         and not item["spec"].get("nodeName")

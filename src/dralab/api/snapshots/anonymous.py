@@ -16,6 +16,8 @@ from dralab.values.json_types import JsonDict
 KIND_NAMES: Final = {
     "DeviceTaintRule": "rule",
     "Node": "node",
+    "PersistentVolume": "volume",
+    "PersistentVolumeClaim": "volume-claim",
     "Pod": "pod",
     "PodDisruptionBudget": "budget",
     "PodGroup": "group",
@@ -23,6 +25,7 @@ KIND_NAMES: Final = {
     "ResourceClaim": "claim",
     "ResourceClaimTemplate": "template",
     "ResourceSlice": "slice",
+    "StorageClass": "storage",
 }
 PUBLIC_NAMES: Final = re.compile(r"default(-scheduler)?|kube-.*|system-.*")
 PUBLIC_LABEL: Final = re.compile(r"([a-z0-9.-]+\.)?(kubernetes\.io|k8s\.io)/.*|nvidia\.com/.*")
@@ -71,6 +74,11 @@ class _Renaming:
         self._devices: dict[int, tuple[Any, Any]] = {}
         self._rules: dict[str, Callable[[Any], Any]] = {
             "attributes": self._attributes,
+            "claimName": lambda given: self._name("volume-claim", given),
+            "claimRef": lambda given: {
+                key: self._rules[key](value) if key != "name" else self._name("volume-claim", value)
+                for key, value in given.items()
+            },
             "devices": self._of_slice,
             "expression": self._expression,
             "labels": self._labels,
@@ -78,6 +86,7 @@ class _Renaming:
             "matchFields": lambda given: [
                 item | {"values": self._all("node", item.get("values") or ())} for item in given
             ],
+            "matchLabelExpressions": self._expressions,
             "matchLabelKeys": lambda given: [self._label(key) for key in given],
             "matchLabels": self._labels,
             "namespace": lambda given: self._public("namespace", given),
@@ -105,16 +114,21 @@ class _Renaming:
                 {"name": self._label(item["name"])} for item in given
             ],
             "shareID": lambda given: self._name("uid", given),
+            "storageClassName": lambda given: self._name("storage", given),
             "taint": self._taint,
             "taints": lambda given: [self._taint(item) for item in given],
             "tolerations": lambda given: [self._taint(item) for item in given],
             "topologyKey": self._label,
             "uid": lambda given: self._name("uid", given),
+            "volumeName": lambda given: self._name("volume", given),
+            "volumes": lambda given: [
+                self._part(item) | {"name": self._name("part", item["name"])} for item in given
+            ],
         }
 
     def object(self, item: JsonDict) -> JsonDict:
         """Return an object under its new names."""
-        found: JsonDict = self._part(item)
+        found: JsonDict = self._part(_with_named_volumes(item))
         name = self._of_kind(item["kind"], item["metadata"]["name"])
         return found | {"metadata": found["metadata"] | {"name": name}}
 
@@ -175,6 +189,8 @@ class _Renaming:
     def _value(self, key: str, value: str) -> str:
         if key == "kubernetes.io/hostname":
             return self._name("node", value)
+        if "__" in value:  # the zones of a volume
+            return "__".join(self._value(key, each) for each in value.split("__"))
         return value if PUBLIC_VALUE.fullmatch(value) else self._name("value", value)
 
     def _labels(self, given: JsonDict) -> JsonDict:
@@ -235,6 +251,23 @@ class _Renaming:
         return LITERAL.sub(
             lambda found: found[1] + self._values.get(found[2], found[2]) + found[1], text
         )
+
+
+def _with_named_volumes(item: JsonDict) -> JsonDict:
+    """Return an object whose ephemeral volumes name their claims: those get names of their own."""
+    volumes = (item.get("spec") or {}).get("volumes") or ()
+    if not any("ephemeral" in each for each in volumes):
+        return item
+    named = [
+        {
+            "name": each["name"],
+            "persistentVolumeClaim": {"claimName": f"{item['metadata']['name']}-{each['name']}"},
+        }
+        if "ephemeral" in each
+        else each
+        for each in volumes
+    ]
+    return item | {"spec": item["spec"] | {"volumes": named}}
 
 
 def _numbered(what: str, number: int, width: int) -> str:

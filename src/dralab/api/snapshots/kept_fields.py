@@ -1,8 +1,8 @@
 """What a snapshot keeps of each object: the fields by which pods get nodes and devices.
 
-A list of what is kept, not of what is left out: Secrets, environment values, commands, images,
-volumes, addresses, annotations, configuration of devices and whatever a newer Kubernetes adds stay
-behind, because they are not needed here.
+A list of what is kept, not of what is left out: Secrets, environment values, commands, images, what
+volumes are made of, addresses, annotations, configuration of devices and whatever a newer
+Kubernetes adds stay behind, because they are not needed here.
 """
 
 from collections.abc import Mapping
@@ -16,6 +16,8 @@ Kept = Mapping[str, Any]
 
 MIRROR: Final = "kubernetes.io/config.mirror"
 ENTRY: Final = "resource.kubernetes.io/pod-claim-name"
+BOUND: Final = "pv.kubernetes.io/bind-completed"
+CLASS: Final = "volume.beta.kubernetes.io/storage-class"
 METADATA: Final[Kept] = {
     "name": EVERYTHING,
     "namespace": EVERYTHING,
@@ -24,7 +26,7 @@ METADATA: Final[Kept] = {
     "deletionTimestamp": EVERYTHING,
     "labels": EVERYTHING,
     "finalizers": EVERYTHING,
-    "annotations": {MIRROR: EVERYTHING, ENTRY: EVERYTHING},
+    "annotations": dict.fromkeys((MIRROR, ENTRY, BOUND, CLASS), EVERYTHING),
     "ownerReferences": EVERYTHING,
 }
 CONTAINER: Final[Kept] = {
@@ -54,7 +56,17 @@ POD_SPEC: Final[Kept] = {
     "terminationGracePeriodSeconds": EVERYTHING,
     "tolerations": EVERYTHING,
     "topologySpreadConstraints": EVERYTHING,
+    "volumes": {
+        "name": EVERYTHING,
+        "persistentVolumeClaim": {"claimName": EVERYTHING},
+        "ephemeral": {"volumeClaimTemplate": {"spec": EVERYTHING}},
+    },
 }
+VOLUME: Final[Kept] = dict.fromkeys(
+    ("accessModes", "capacity", "nodeAffinity", "resources", "selector", "storageClassName",
+     "volumeMode", "volumeName"), EVERYTHING,
+) | {"claimRef": {"namespace": EVERYTHING, "name": EVERYTHING, "uid": EVERYTHING}}  # fmt: skip
+"""What is kept of volumes and of claims for them: not where their data is."""
 CONDITION: Final[Kept] = {
     "type": EVERYTHING,
     "status": EVERYTHING,
@@ -78,6 +90,8 @@ KINDS: Final[Mapping[str, Kept]] = {
             "conditions": CONDITION,
         },
     },
+    "PersistentVolume": {"spec": VOLUME, "status": {"phase": EVERYTHING}},
+    "PersistentVolumeClaim": {"spec": VOLUME, "status": {"phase": EVERYTHING}},
     "Pod": {
         "spec": POD_SPEC,
         "status": {
@@ -121,6 +135,11 @@ KINDS: Final[Mapping[str, Kept]] = {
     },
     "ResourceClaimTemplate": {"spec": {"spec": CLAIM_SPEC}},
     "ResourceSlice": {"spec": EVERYTHING},
+    "StorageClass": {
+        "provisioner": EVERYTHING,
+        "volumeBindingMode": EVERYTHING,
+        "allowedTopologies": EVERYTHING,
+    },
 }
 
 
@@ -139,6 +158,9 @@ def kept(obj: JsonDict) -> JsonDict | None:
         return None
     always = {"apiVersion": EVERYTHING, "kind": EVERYTHING, "metadata": METADATA}
     found: JsonDict = _part(obj, {**always, **fields})
+    if volumes := (found.get("spec") or {}).get("volumes"):
+        # Of a volume that is not a claim only its name is left, which decides nothing.
+        found["spec"]["volumes"] = [each for each in volumes if len(each) > 1]
     return found
 
 
