@@ -251,7 +251,7 @@ def test_a_pod_that_says_nothing_has_the_defaults():
     assert (found.affinity, found.anti_affinity, found.preferred_pods, found.wishes) == ((),) * 4
     assert (found.spread, found.ports, found.gates, found.claimed) == ((), frozenset(), (), ())
     assert (found.images, found.volume_claims) == ((":latest",), ())
-    assert (found.node_name, found.group, found.has_claims) == ("", "", False)
+    assert (found.node_name, found.group, found.claims) == ("", "", ())
     assert found.may_preempt
     assert not pod_info(pod("p", preemptionPolicy="Never")).may_preempt
 

@@ -140,7 +140,8 @@ class Attempts:
         pod = item.pod
         nominated = ""
         if preempt and not (refusal.blocked or refusal.fatal or refusal.repeated):
-            self._deallocate(pod)
+            if refusal.kind is None:  # pods of one kind have no allocated claims
+                self._deallocate(pod)
             eviction = eviction_for(self.state, pod, self.host.budgets())
             if eviction is not None:
                 nominated = eviction.node

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-from dralab.objects.claims import claim_names
 from dralab.objects.metadata import NamespacedName
 from dralab.scheduler.queue import QueuedPod, SchedulingQueue
 from dralab.scheduling.pods import PodInfo
@@ -22,7 +21,7 @@ class WaitingPods:
 
     def follow(self, pod: PodInfo) -> PodInfo:
         """Note whose news a waiting pod must hear; return it."""
-        for name in claim_names(pod.obj):
+        for name in pod.claim_names:
             self._by_claim.setdefault(NamespacedName(pod.key.namespace, name), set()).add(pod.uid)
         if pod.group:
             self._by_group.setdefault(NamespacedName(pod.key.namespace, pod.group), set()).add(
@@ -37,7 +36,7 @@ class WaitingPods:
             return
         namespace = item.pod.key.namespace
         _remove_waiter(self._by_group, NamespacedName(namespace, item.pod.group), uid)
-        for name in claim_names(item.pod.obj):
+        for name in item.pod.claim_names:
             _remove_waiter(self._by_claim, NamespacedName(namespace, name), uid)
         self.queue.remove_pod(uid)
         self._wake()

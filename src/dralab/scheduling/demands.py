@@ -6,7 +6,7 @@ resources), KEP-5729 (claims of pod groups).
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 import orjson
 
@@ -14,15 +14,12 @@ from dralab.objects.claims import (
     PodClaim,
     allocation_of,
     alternatives_of,
-    claim_names,
     consumer_of,
     consumers_of,
     has_device_claims,
     is_reserved_for,
     is_shared,
-    pod_claims,
     requests_of,
-    uses_claims,
 )
 from dralab.objects.extended_resources import classes_by_resource
 from dralab.objects.metadata import NamespacedName, is_deleting, key_of, owner_uids, uid_of
@@ -41,6 +38,8 @@ from dralab.scheduling.volumes import VolumeDemand
 from dralab.values.json_types import JsonDict, JsonObject
 
 MOST_CONSUMERS: Final = 256
+# Specs of claims that are remembered; beyond it they are forgotten.
+MOST_KNOWN: Final = 1_024
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +88,15 @@ class BlockedPod:
     demand: PodDemand = NOTHING_WANTED
 
 
+class AskedDevices(NamedTuple):
+    """What unallocated claims ask for; `specs` are kept so that their ids stay theirs."""
+
+    specs: list[JsonObject]
+    signature: bytes
+    ranked: bool
+    missing: Reason | None
+
+
 class DemandReader:
     """Finds out what pods demand.
 
@@ -112,9 +120,11 @@ class DemandReader:
         self._volumes = volumes
         self._not_made = not_made
         self._by_resource: dict[str, str] = {}
+        self._known: dict[tuple[object, ...], AskedDevices] = {}
 
     def put_class(self, name: str, obj: JsonDict | None) -> None:
         """Take a new or changed DeviceClass, or its end (None)."""
+        self._known.clear()
         if obj is None:
             self.classes.pop(name, None)
         else:
@@ -132,20 +142,21 @@ class DemandReader:
 
     def claims_of(self, pod: PodInfo) -> list[JsonDict]:
         """Return the claims that a pod names and that are there."""
-        names = claim_names(pod.obj) if uses_claims(pod.obj) else ()
-        found = (self._claim(NamespacedName(pod.key.namespace, name)) for name in names)
+        found = (self._claim(NamespacedName(pod.key.namespace, name)) for name in pod.claim_names)
         return [claim for claim in found if claim is not None]
 
     def demand_of(self, pod: PodInfo) -> PodDemand | BlockedPod:
         """Return what a pod demands, or why it cannot be tried."""
         if has_device_claims(pod.obj):
             return BlockedPod(Reason(OTHER_API, (pod.key.namespace, pod.key.name)))
-        entries = list(pod_claims(pod.obj))
-        for item in entries:
+        there: list[tuple[JsonDict, dict[str, str]]] = []
+        for item in pod.claims:
             # A pod is not even queued before its claims are there (PreEnqueue).
-            unready = self._unready(pod, item)
-            if unready is not None:
-                return unready
+            found = self._made(pod, item)
+            if isinstance(found, BlockedPod):
+                return found
+            if found is not None:
+                there.append(found)
         extended = self._extended(pod)
         volumes: VolumeDemand | None = None
         if pod.volume_claims and self._volumes is not None:
@@ -153,30 +164,48 @@ class DemandReader:
             if isinstance(found_volumes, Reason):
                 return BlockedPod(found_volumes)
             volumes = found_volumes
-        if not pod.has_claims and not extended:
+        if not pod.claims and not extended:
             return NOTHING_WANTED if volumes is None else PodDemand(volumes=volumes)
         claims: list[ClaimDemand] = []
-        for item in entries:
-            found = self._entry(pod, item)
-            if isinstance(found, BlockedPod):
-                return found
-            if found is not None:
-                claims.append(found)
-        specs = [item.claim["spec"] for item in claims if item.allocation is None]
-        signature = b""
-        if specs or extended:
-            asked = sorted((name, pod.requests[name]) for name in extended)
-            signature = orjson.dumps([specs, asked], option=orjson.OPT_SORT_KEYS)
-        requests = [request for spec in specs for request in requests_of(spec)]
+        for claim, consumer in there:
+            full = len(consumers_of(claim)) >= MOST_CONSUMERS
+            if full and not is_reserved_for(claim, consumer["uid"]):
+                return BlockedPod(Reason(CLAIM_IN_USE))
+            allocation = allocation_of(claim) or self._in_flight(uid_of(claim))
+            claims.append(ClaimDemand(claim, consumer, allocation))
+        asked = self._asked(
+            [item.claim["spec"] for item in claims if item.allocation is None],
+            sorted((name, pod.requests[name]) for name in extended),
+        )
         demand = PodDemand(
             claims=tuple(claims),
             extended=extended,
-            signature=signature,
-            ranked=any(request.get("firstAvailable") for request in requests),
+            signature=asked.signature,
+            ranked=asked.ranked,
             volumes=volumes,
         )
-        missing = self._missing_class(requests)
-        return demand if missing is None else BlockedPod(missing, demand)
+        return demand if asked.missing is None else BlockedPod(asked.missing, demand)
+
+    def _asked(self, specs: list[JsonObject], extended: list[tuple[str, int]]) -> AskedDevices:
+        """Return what specs of claims and extended resources come to.
+
+        Claims that are made from one template share its spec: what is known of it is not found
+        out again.
+        """
+        key = (*map(id, specs), *extended)
+        found = self._known.get(key)
+        if found is None:
+            requests = [request for spec in specs for request in requests_of(spec)]
+            found = AskedDevices(
+                specs,
+                orjson.dumps([specs, extended], option=orjson.OPT_SORT_KEYS) if key else b"",
+                any(request.get("firstAvailable") for request in requests),
+                self._missing_class(requests),
+            )
+            if len(self._known) >= MOST_KNOWN:
+                self._known.clear()
+            self._known[key] = found
+        return found
 
     def _extended(self, pod: PodInfo) -> dict[str, str]:
         found = {}
@@ -187,8 +216,10 @@ class DemandReader:
                 found[resource] = self._by_resource[resource]
         return found
 
-    def _unready(self, pod: PodInfo, item: PodClaim) -> BlockedPod | None:
-        """Return why an entry of a pod has no claim yet; None if it has one, or needs none."""
+    def _made(
+        self, pod: PodInfo, item: PodClaim
+    ) -> tuple[JsonDict, dict[str, str]] | BlockedPod | None:
+        """Return the claim of an entry with its consumer, or why it lacks; None: none needed."""
         namespace, name = pod.key.namespace, item.name
         if name is None:
             known = self._not_made(pod, item) if self._not_made is not None else None
@@ -200,21 +231,10 @@ class DemandReader:
             return BlockedPod(Reason(CLAIM_NOT_FOUND, (name,)))
         if is_deleting(claim):
             return BlockedPod(Reason(CLAIM_DELETED, (name,)))
-        if not item.claim and self._consumer(pod, item)["uid"] not in owner_uids(claim):
-            return BlockedPod(Reason(CLAIM_NOT_OWNED, (f"{namespace}/{name}", str(pod.key))))
-        return None
-
-    def _entry(self, pod: PodInfo, item: PodClaim) -> ClaimDemand | BlockedPod | None:
-        """Return what an entry whose claim is there demands; None: nothing."""
         consumer = self._consumer(pod, item)
-        claim = self._claim(NamespacedName(pod.key.namespace, item.name)) if item.name else None
-        if claim is None:
-            return None
-        full = len(consumers_of(claim)) >= MOST_CONSUMERS
-        if full and not is_reserved_for(claim, consumer["uid"]):
-            return BlockedPod(Reason(CLAIM_IN_USE))
-        allocation = allocation_of(claim) or self._in_flight(uid_of(claim))
-        return ClaimDemand(claim, consumer, allocation)
+        if not item.claim and consumer["uid"] not in owner_uids(claim):
+            return BlockedPod(Reason(CLAIM_NOT_OWNED, (f"{namespace}/{name}", str(pod.key))))
+        return claim, consumer
 
     def _consumer(self, pod: PodInfo, item: PodClaim) -> dict[str, str]:
         if pod.group:

@@ -15,7 +15,7 @@ from dralab.allocation.allocator import DEFAULT_BUDGET
 from dralab.allocation.contention import fit_together, rivals
 from dralab.allocation.fleet import Fleet
 from dralab.allocation.free_devices import FreeDeviceCounter, FreeDevices
-from dralab.allocation.inventory.holdings import Holdings, device_of
+from dralab.allocation.inventory.holdings import Holdings
 from dralab.allocation.outcome import Unknown, Unsatisfiable
 from dralab.allocation.pools import PoolId, SliceCatalog
 from dralab.allocation.problem import AllocationFeatures, Claim, Node, Problem, Slice
@@ -452,9 +452,7 @@ class ClusterDevices:
         return bool(parts)
 
     def _give_back(self, uid: str) -> Sequence[Holding]:
-        contested = any(
-            self._holdings.is_contested(device_of(item)) for item in self._holdings.parts_of(uid)
-        )
+        contested = self._holdings.any_contested(uid)
         parts = self._holdings.remove_claim(uid)
         if contested:
             # Other claims hold some of these still: what is in use is counted anew.

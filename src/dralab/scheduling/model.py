@@ -16,7 +16,6 @@ from dralab.allocation.selectors import CelSelectorCompiler
 from dralab.objects.binding_conditions import allocated_devices
 from dralab.objects.claims import (
     allocation_of,
-    claim_names,
     consumer_of,
     consumers_of,
     results_of,
@@ -179,12 +178,12 @@ class ClusterModel:
         found: dict[Key, list[PodInfo]] = {}
         for pod in pods:
             if pod.node_name:
-                for name in claim_names(pod.obj):
+                for name in pod.claim_names:
                     found.setdefault(NamespacedName(pod.key.namespace, name), []).append(pod)
         return found
 
     def _lacks_devices(self, pod: PodInfo) -> bool:
-        claims = [self._original(pod, name) for name in claim_names(pod.obj)]
+        claims = [self._original(pod, name) for name in pod.claim_names]
         return any(claim is not None and allocation_of(claim) is None for claim in claims)
 
     def _original(self, pod: PodInfo, name: str) -> JsonDict | None:
@@ -193,7 +192,7 @@ class ClusterModel:
     def _plans(self, pod: PodInfo) -> tuple[ClaimPlan, ...]:
         """Return what a pod on a node has, as if the scheduler had just decided it."""
         found = []
-        for name in claim_names(pod.obj):
+        for name in pod.claim_names:
             claim = self._original(pod, name)
             held = allocation_of(claim) if claim is not None else None
             if claim is None or held is None:
@@ -448,7 +447,7 @@ class ClusterModel:
             return Reason(OTHER_SCHEDULER, (str(scheduler),))
         if pod.gates:
             return Reason(GATED, pod.gates)
-        for claim in self.state.demands.claims_of(pod) if pod.has_claims else ():
+        for claim in self.state.demands.claims_of(pod):
             devices = list(allocated_devices(claim))
             awaited = [each for each in devices if each.awaited]
             if awaited and not any(each.failed for each in devices):

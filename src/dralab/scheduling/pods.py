@@ -11,6 +11,7 @@ from typing import Final
 import orjson
 
 from dralab.kernel.clock import from_rfc3339
+from dralab.objects.claims import PodClaim, extended_claim, pod_claims
 from dralab.objects.host_ports import TakenPort, host_ports
 from dralab.objects.metadata import NamespacedName, is_deleting, key_of, status_of
 from dralab.objects.nodes import required_affinity
@@ -103,7 +104,7 @@ class PodInfo:
     ports: frozenset[TakenPort]
     node_name: str
     group: str
-    has_claims: bool
+    claims: tuple[PodClaim, ...]
     gates: tuple[str, ...]
     # What devices take of the node, by claim: entries of nodeAllocatableResourceClaimStatuses.
     claimed: tuple[JsonObject, ...] = ()
@@ -124,6 +125,13 @@ class PodInfo:
         if not spec.get("resources"):
             return self.scored
         return _scored({**spec, "resources": {}}, self.claimed, {})
+
+    @property
+    def claim_names(self) -> list[str]:
+        """The names of its claims, the one for its extended resources last."""
+        names = [item.name for item in self.claims if item.name]
+        extended = extended_claim(self.obj).get("resourceClaimName")
+        return [*names, extended] if extended else names
 
     @property
     def may_preempt(self) -> bool:
@@ -189,7 +197,7 @@ def pod_info(
         ports=host_ports(spec),
         node_name=spec.get("nodeName") or "",
         group=group_of(obj),
-        has_claims=bool(spec.get("resourceClaims")),
+        claims=tuple(pod_claims(obj)),
         gates=tuple(gate["name"] for gate in spec.get("schedulingGates") or ()),
         claimed=claimed,
         images=tuple(map(_image, named)),

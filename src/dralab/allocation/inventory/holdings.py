@@ -86,9 +86,8 @@ class Holdings:
         for item in held.parts:
             device = device_of(item)
             use = self._use[device.driver, device.pool]
-            share = item.share
-            if share:
-                use.shares.pop(ShareId(device, share), None)
+            if item.share:
+                use.shares.pop(ShareId(device, item.share), None)
                 total, less = use.consumed[device], dict[str, Number]()
                 v1.add_amounts(less, item.consumed)
                 for name, amount in less.items():
@@ -114,6 +113,12 @@ class Holdings:
     def is_contested(self, device: DeviceId) -> bool:
         """Return whether several claims hold a device, at least one of them whole."""
         return device in self._contested
+
+    def any_contested(self, uid: str) -> bool:
+        """Return whether a claim holds such a device."""
+        return bool(self._contested) and any(
+            device_of(item) in self._contested for item in self.parts_of(uid)
+        )
 
     def claims_with(self, devices: Collection[DeviceId]) -> list[str]:
         """Return the uids of the claims that hold some of these devices; looks at all claims."""

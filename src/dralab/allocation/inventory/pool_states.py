@@ -30,9 +30,13 @@ from dralab.values.quantity import Number
 
 Amounts = tuple[Number, ...] | None
 Taking = tuple[tuple[int, Amounts], ...]
+# Devices are taken (or given back), and what is held and held whole after that.
+Turn = tuple[bool, Taking, int, int]
 NOWHERE: Final = Node("")
 # States that one shape remembers; beyond it they are forgotten, which costs time alone.
 MOST_STATES: Final = 200_000
+# Turns of one state likewise.
+MOST_TURNS: Final = 1_024
 # Attributes with at most so many values over a whole fleet are read from the start.
 FEW: Final = 16
 
@@ -46,7 +50,7 @@ class PoolState:
     really in use is kept by the fleet, pool by pool.
     """
 
-    __slots__ = ("_state", "_units", "free", "moves", "shape")
+    __slots__ = ("_state", "_units", "free", "moves", "shape", "turns")
 
     def __init__(
         self,
@@ -58,6 +62,7 @@ class PoolState:
         self.shape = shape
         self.free = free
         self.moves: dict[Taking, PoolState] = {}
+        self.turns: dict[Turn, PoolState] = {}
         self._state = state
         self._units = units
 
@@ -148,6 +153,7 @@ class PoolShape:
             # States hold on to those that follow them.
             for each in self._states.values():
                 each.moves.clear()
+                each.turns.clear()
             self._states.clear()
         self._states[key] = state
 
@@ -217,6 +223,9 @@ class PoolShape:
 
         `held` are all that are in use after it, `whole` those of them that are not shared.
         """
+        key = (False, taken, held, whole)
+        if (known := before.turns.get(key)) is not None:
+            return known
         room = dict(before.state.room)
         touched = 0
         for number, amounts in taken:
@@ -227,13 +236,16 @@ class PoolShape:
                 room[number] = tuple(
                     have + amount for have, amount in zip(room[number], amounts, strict=True)
                 )
-        return self._settled(before, room, touched, held, whole)
+        return self._settled(before, key, room, touched)
 
     def holding(self, before: PoolState, taken: Taking, held: int, whole: int) -> PoolState:
         """Return the state once devices are in use, whether they fit or not.
 
         `held` and `whole` as for `released`.
         """
+        key = (True, taken, held, whole)
+        if (known := before.turns.get(key)) is not None:
+            return known
         room = dict(before.state.room)
         touched = 0
         for number, amounts in taken:
@@ -241,17 +253,17 @@ class PoolShape:
             if amounts is not None:
                 had = self.node_devices.room(before.state._replace(room=room), number)
                 room[number] = tuple(have - want for have, want in zip(had, amounts, strict=True))
-        return self._settled(before, room, touched, held, whole)
+        return self._settled(before, key, room, touched)
 
     def _settled(
         self,
         before: PoolState,
+        turn: Turn,
         room: Mapping[int, tuple[Number, ...]],
         touched: int,
-        held: int,
-        whole: int,
     ) -> PoolState:
         """Return the state after devices changed hands, their counter groups counted again."""
+        _, _, held, whole = turn
         if self.by_units:
             return self._settled_units(before, touched, held, whole)
         remaining = list(before.state.remaining)
@@ -261,7 +273,10 @@ class PoolShape:
                 touched |= members
         used = before.state.used & ~touched | whole & touched
         state = DeviceState(used, held & self.node_devices.shareable, tuple(remaining), room)
-        return self.interned(state, before)
+        found = self.interned(state, before)
+        if len(before.turns) < MOST_TURNS:
+            before.turns[turn] = found
+        return found
 
     def _settled_units(self, before: PoolState, touched: int, held: int, whole: int) -> PoolState:
         units, free = list(before.units), before.free

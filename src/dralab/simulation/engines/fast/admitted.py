@@ -45,8 +45,14 @@ class AdmittedKind:
         obj = {**first.obj, "metadata": metadata}
         if statuses:
             obj["status"] = {**(obj.get("status") or {}), "resourceClaimStatuses": statuses}
-        key = NamespacedName(first.key.namespace, task.name)
-        return replace(first, obj=obj, key=key, uid=task.uid, created=now - now % SECOND)
+        return replace(
+            first,
+            obj=obj,
+            key=NamespacedName(first.key.namespace, task.name),
+            uid=task.uid,
+            created=now - now % SECOND,
+            claims=tuple(pod_claims(obj)),
+        )
 
 
 class AdmittedObjects:
