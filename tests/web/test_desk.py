@@ -170,6 +170,8 @@ def test_a_pod_that_runs_has_its_devices():
 class CountedSource:
     """A cluster that only listing tells about, or one that tells of its changes (`follows`)."""
 
+    not_judged = ()
+
     def __init__(self, *, follows=False):
         self.reads = 0
         self.follows = follows

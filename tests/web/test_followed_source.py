@@ -1,5 +1,6 @@
 """A cluster that is followed: listed once, then kept up to date by watches; what ends a watch."""
 
+import orjson
 import pytest
 
 from builders import claim, device, pool, request, worker
@@ -7,6 +8,7 @@ from dralab.api.status import ApiError
 from dralab.kernel.clock import ManualClock
 from dralab.runtime.reading import COLLECTIONS, read_cluster
 from dralab.runtime.resources import CLAIMS, NODES, PODS, SLICES
+from dralab.web.desk import Desk
 from dralab.web.followed_source import CHECK_EVERY, FollowedSource
 from dralab.web.sources import UnreadableClusterError
 from labs import START, Server
@@ -155,3 +157,16 @@ def test_a_collection_that_cannot_be_listed_closes_all_watches(server, source):
     assert server.watches == []
     assert names(source.read(), "Node") == ["n1"]
     assert [each.resource for each in server.watches].count(PODS) == 1
+
+
+@pytest.mark.parametrize("follows", [False, True])
+def test_the_page_is_told_what_may_not_be_listed(server, source, clock, follows):
+    if follows:
+        source.follow(lambda: None)
+    desk = Desk(source, clock, "lab", live=True)
+    server.fail_next("list", "persistentvolumes", ApiError("Forbidden", "not for you"))
+    assert orjson.loads(desk.waiting())["notJudged"] == ["volumes"]
+    clock.advance(60 * CHECK_EVERY)
+    server.add(NODES, worker("n2"))
+    if not follows:
+        assert orjson.loads(desk.waiting())["notJudged"] == []

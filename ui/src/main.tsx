@@ -101,6 +101,9 @@ function Cluster({ about, onRefused }: { about: About; onRefused: (error: Refuse
         </span>
       </header>
       {error && <Problem error={error} />}
+      {waiting && waiting.notJudged.length > 0 && (
+        <p class="notice" role="status">Not judged, because they may not be listed (403): {waiting.notJudged.join(", ")}.</p>
+      )}
       <main>
         <div id="view" role="tabpanel" aria-labelledby={`tab-${tab}`}>
         {!fleet && !error && <p class="empty" role="status">Reading the cluster …</p>}

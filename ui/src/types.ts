@@ -29,6 +29,8 @@ export interface Waiting {
   version: string;
   same?: true;
   asOf: string;
+  /** What the reading left out because it was forbidden. */
+  notJudged: string[];
   total: number;
   items: WaitingItem[];
 }

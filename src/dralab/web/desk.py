@@ -178,7 +178,12 @@ class Desk:
             began = self._clock.now()
             told = view(reading.cluster)
             found = reading.known[what,] = orjson.dumps(
-                {"version": reading.version, "asOf": rfc3339(reading.when), **told}
+                {
+                    "version": reading.version,
+                    "asOf": rfc3339(reading.when),
+                    "notJudged": list(self.source.not_judged),
+                    **told,
+                }
             )
             reading.cost += self._clock.now() - began
         return found

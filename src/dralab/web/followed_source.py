@@ -58,6 +58,7 @@ class FollowedSource:
         self._lock = threading.Lock()
         self._open = False
         self._may_watch = True
+        self.not_judged: list[str] = []
         self._changes = 0
         self._checked = 0
 
@@ -107,8 +108,10 @@ class FollowedSource:
             if not error.missing:
                 raise unreadable(str(error), error.__cause__) from error
         if not self._open:
-            return read_any(self._client)
+            self.not_judged = []
+            return read_any(self._client, self.not_judged.append)
         refused = {each.served.judged for each in self._collections if each.refused}
+        self.not_judged = sorted(refused)
         return [
             item
             for each in self._collections

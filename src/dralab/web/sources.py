@@ -5,7 +5,7 @@ left to the views.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from dralab.api.status import ApiError
@@ -53,6 +53,11 @@ class ObjectSource(Protocol):
         ...
 
     @property
+    def not_judged(self) -> Sequence[str]:
+        """What the last reading left out because it was forbidden (403), such as volumes."""
+        ...
+
+    @property
     def follows(self) -> bool:
         """Whether those who follow are told of each change."""
         ...
@@ -81,6 +86,7 @@ class FixedSource:
     """Objects that never change, such as those of a file."""
 
     objects: Sequence[JsonDict]
+    not_judged: Sequence[str] = ()
 
     def revision(self) -> str | None:
         """Return the one revision that there is."""
@@ -133,6 +139,7 @@ class ListedSource:
 
     client: EventLister
     store: NearStore
+    not_judged: list[str] = field(default_factory=list)
 
     @property
     def follows(self) -> bool:
@@ -161,21 +168,22 @@ class ListedSource:
 
         UnreadableClusterError: 403 where some may not be listed, 502 without an answer.
         """
-        return read_any(self.client)
+        self.not_judged.clear()
+        return read_any(self.client, self.not_judged.append)
 
     def events(self, kind: str, namespace: str, name: str) -> Sequence[JsonDict]:
         """Return the events about an object. UnreadableClusterError, as for `read`."""
         return events_about(self.client, kind, namespace, name)
 
 
-def read_any(client: Reader) -> list[JsonDict]:
+def read_any(client: Reader, not_judged: Callable[[str], None]) -> list[JsonDict]:
     """Return the objects of a cluster; of older generations where it does not serve today's.
 
-    UnreadableClusterError.
+    `not_judged` is told of each subject that may not be read. UnreadableClusterError.
     """
     try:
         try:
-            return list(read_cluster(client))
+            return list(read_cluster(client, not_judged=not_judged))
         except ReadingError as error:
             older = served(client) if error.missing else []
             if not older or "v1" in older:
