@@ -78,21 +78,6 @@ class WebhookServer:
             def log_message(self, *_):
                 pass
 
-            def do_GET(self):
-                self.answer()
-
-            def do_POST(self):
-                self.answer()
-
-            def do_PUT(self):
-                self.answer()
-
-            def do_PATCH(self):
-                self.answer()
-
-            def do_DELETE(self):
-                self.answer()
-
             def answer(self):
                 data = self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 path = self.path.partition("?")[0]
@@ -121,7 +106,10 @@ class WebhookServer:
                     self.send_header(name, value)
                 self.send_header("Content-Length", str(len(content)))
                 self.end_headers()
-                self.wfile.write(content)
+                if self.command != "HEAD":
+                    self.wfile.write(content)
+
+            do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = answer
 
             def stream(self, pieces):
                 self.send_response(200)

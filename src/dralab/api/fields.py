@@ -11,7 +11,8 @@ from typing import Any, Final
 from dralab.api.status import ApiError, Cause
 from dralab.values.go_text import go_quoted
 
-MAX_ERRORS: Final = 1_000  # enough to read: an answer stays smaller than its request
+# Enough to read: an answer stays smaller than its request. Long lists are not looked at further.
+MAX_ERRORS: Final = 1_000
 TITLES: Final = {
     "FieldValueNotFound": "Not found",
     "FieldValueRequired": "Required value",
@@ -127,11 +128,11 @@ def too_many(field: str, actual: int, limit: int) -> FieldError:
 
 def invalid(kind: str, name: str, errors: Sequence[FieldError], *, group: str = "") -> ApiError:
     """Return the Status for an object of that Kind that breaks rules."""
-    left_out = len(errors) - MAX_ERRORS
+    left_out = len(errors) > MAX_ERRORS
     errors = errors[:MAX_ERRORS]
     texts = list(dict.fromkeys(str(error) for error in errors))
-    if left_out > 0:
-        texts.append(f"and {left_out} more")
+    if left_out:
+        texts.append("and others")
     shown = texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
     qualified = f"{kind}.{group}" if group else kind
     details = {"name": name} | ({"group": group} if group else {}) | {"kind": kind}

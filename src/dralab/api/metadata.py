@@ -118,6 +118,8 @@ def label_problems(labels: Mapping[str, str], path: str) -> list[FieldError]:
         errors += [
             fields.invalid_value(path, value, why) for why in names.label_value_problems(value)
         ]
+        if len(errors) > fields.MAX_ERRORS:
+            break
     return errors
 
 
@@ -143,6 +145,8 @@ def annotation_problems(
         errors += [
             fields.invalid_value(path, key, why) for why in names.qualified_problems(key.lower())
         ]
+        if len(errors) > fields.MAX_ERRORS:
+            break
     size = sum(len(key) + len(value) for key, value in annotations.items())
     if size > MAX_ANNOTATIONS:
         errors.append(fields.too_long(path, MAX_ANNOTATIONS))

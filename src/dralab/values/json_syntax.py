@@ -19,7 +19,7 @@ MAX_STRICT_ERRORS: Final = 100
 # Objects, lists and items of one body, in any form. An object of the 1.5 MiB that etcd takes has
 # fewer, unless it is made of numbers; reading, checking and freeing this many takes tenths of a
 # second, most of it without a pause for other threads.
-MOST_VALUES: Final = 250_000
+MOST_VALUES: Final = 160_000
 MAX_DEPTH: Final = 200  # Go allows 10,000; the walk here is recursive
 # Plain values with a comma after each: a long list is not walked one by one.
 ELEMENTS: Final = re.compile(

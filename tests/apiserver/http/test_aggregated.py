@@ -168,6 +168,54 @@ def test_a_server_whose_certificate_is_not_good_is_not_asked(cluster, there):
     assert get(cluster, THINGS)[0] == 503
 
 
+@pytest.mark.parametrize(
+    "listed",
+    [
+        {"resources": 5},
+        {"resources": [5, RESOURCE]},
+        {"resources": [{"name": {"a": 1}, "verbs": "x"}]},
+        {"resources": [{"name": "a/b"}, {"name": "a", "shortNames": 5}]},
+        {"resources": [RESOURCE, RESOURCE]},
+        [1],
+    ],
+)
+def test_what_another_server_lists_does_not_hide_the_groups_beside_it(cluster, there, listed):
+    there.answers["/apis/agg.io/v1"] = lambda _: json.dumps(listed).encode()
+    register(cluster, there)
+    code, body = get(cluster, "/apis", Accept=AGGREGATED)
+    assert code == 200
+    assert "apps" in [each["metadata"]["name"] for each in json.loads(body)["items"]]
+
+
+def test_one_server_that_hangs_does_not_delay_requests_for_another(cluster, there):
+    register(cluster, there)
+    hangs, asked = threading.Event(), threading.Semaphore(0)
+
+    def hang(_):
+        asked.release()
+        hangs.wait()
+        return b"{}"
+
+    there.answers[THINGS] = hang
+    threads = [threading.Thread(target=get, args=(cluster, THINGS)) for _ in range(40)]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in threads:
+            assert asked.acquire(timeout=60)
+        assert get(cluster, "/apis/agg.io/v1")[0] == 200
+    finally:
+        hangs.set()
+        for thread in threads:
+            thread.join()
+
+
+def test_an_answer_to_head_has_no_body(cluster, there):
+    register(cluster, there)
+    with urlopen(Request(f"{cluster.url}{THINGS}", method="HEAD")) as answer:
+        assert (answer.status, answer.read()) == (200, b"")
+
+
 def test_a_watch_is_passed_on_as_it_comes(cluster, there):
     register(cluster, there)
     more = threading.Event()

@@ -58,8 +58,12 @@ def _group(versions: Sequence[RemoteVersion]) -> JsonDict:
 def _resources(listed: JsonDict) -> list[JsonDict]:
     """Return an APIResourceList in the form of aggregated discovery."""
     found: dict[str, JsonDict] = {}
-    for each in listed.get("resources") or ():
-        name, _, sub = str(each.get("name")).partition("/")
+    resources = listed.get("resources")
+    for each in resources if isinstance(resources, list) else ():
+        # Written by another server, whatever it is: it must not spoil what is listed beside it.
+        if not isinstance(each, dict) or not isinstance(each.get("name"), str):
+            continue
+        name, _, sub = each["name"].partition("/")
         kind = {
             "group": each.get("group") or "",
             "version": each.get("version") or "",
@@ -69,13 +73,14 @@ def _resources(listed: JsonDict) -> list[JsonDict]:
             entry = {"subresource": sub, "responseKind": kind, "verbs": each.get("verbs") or []}
             found.setdefault(name, {}).setdefault("subresources", []).append(entry)
             continue
-        found[name] = {
-            "resource": name,
-            "responseKind": kind,
-            "scope": "Namespaced" if each.get("namespaced") else "Cluster",
-            "singularResource": each.get("singularName") or "",
-            "verbs": each.get("verbs") or [],
-            **{part: each[part] for part in ("shortNames", "categories") if each.get(part)},
-            **({"subresources": found[name]["subresources"]} if name in found else {}),
-        }
+        found.setdefault(name, {}).update(
+            {
+                "resource": name,
+                "responseKind": kind,
+                "scope": "Namespaced" if each.get("namespaced") else "Cluster",
+                "singularResource": each.get("singularName") or "",
+                "verbs": each.get("verbs") or [],
+                **{part: each[part] for part in ("shortNames", "categories") if each.get(part)},
+            }
+        )
     return [each for each in found.values() if "resource" in each]

@@ -8,7 +8,8 @@ Source: k8s.io/kube-aggregator `pkg/apiserver/handler_proxy.go`.
 
 import asyncio
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from http import HTTPStatus
 from typing import Final
@@ -16,6 +17,7 @@ from urllib.parse import quote
 
 from dralab.api.status import ApiError
 from dralab.apiserver.aggregation.services import RemoteVersion, RemoteVersions
+from dralab.apiserver.http.body_memory import BodyMemory
 from dralab.apiserver.http.byte_feeds import Feed
 from dralab.apiserver.http.messages import (
     Answer,
@@ -23,6 +25,7 @@ from dralab.apiserver.http.messages import (
     HttpRequest,
     HttpResponse,
     Proxied,
+    program_of,
 )
 from dralab.apiserver.http.routing import is_watch, query_of
 from dralab.apiserver.outgoing.client import OpenAnswer
@@ -30,7 +33,7 @@ from dralab.apiserver.outgoing.targets import LATE, CallTarget, Unreachable
 from dralab.apiserver.users import User
 
 TIMEOUT: Final = 60.0  # seconds for a whole answer
-MOST: Final = 200  # watches at a time
+MOST: Final = 200  # requests at a time, and watches
 REFUSAL: Final = 64 * 1024  # bytes of the answer to a watch that is refused
 TEXT: Final = (("Content-Type", "text/plain; charset=utf-8"),)
 PASSED_ON: Final = ("accept", "content-type", "user-agent", "if-none-match")
@@ -39,12 +42,18 @@ SAFE: Final = (("X-Content-Type-Options", "nosniff"), ("Content-Security-Policy"
 ANSWERED: Final = ("content-type", "etag", "warning", "retry-after", "vary", "cache-control")
 
 
+Ask = Callable[[HttpRequest, RemoteVersion, User], HttpResponse | ByteStream]
+
+
 class AggregatedApis:
     """Answers requests for the groups of other servers; users were authorized before."""
 
     def __init__(self, remote: RemoteVersions) -> None:
         self.remote = remote
-        self._watches: set[Feed] = set()
+        self._watches: dict[Feed, str] = {}  # by whom
+        # One thread for each request, as other servers may take their time; no user has all.
+        self._room = BodyMemory(MOST)
+        self._threads = ThreadPoolExecutor(MOST, thread_name_prefix="aggregated")
 
     def answer(self, request: HttpRequest, parts: Sequence[str], user: User) -> Answer | None:
         """Return the answer of another server; None if none answers for that group."""
@@ -70,9 +79,23 @@ class AggregatedApis:
                 code=HTTPStatus.NOT_IMPLEMENTED,
                 details={},
             )
-        if request.method == "GET" and is_watch(query_of(request.query)):
-            return Proxied(ask=lambda: asyncio.to_thread(self._watched, request, found, user))
-        return Proxied(ask=lambda: asyncio.to_thread(self._asked, request, found, user))
+        watches = request.method == "GET" and is_watch(query_of(request.query))
+        ask = self._watched if watches else self._asked
+        return Proxied(ask=lambda: self._waited(ask, request, found, user))
+
+    async def _waited(
+        self, ask: Ask, request: HttpRequest, found: RemoteVersion, user: User
+    ) -> HttpResponse | ByteStream:
+        """Ask in a thread of these requests alone. ApiError."""
+        await self._room.take(user.name, program_of(request), 1)
+        loop, call = asyncio.get_running_loop(), self._threads.submit(ask, request, found, user)
+
+        def left(_: object) -> None:
+            with suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(self._room.give_back, user.name, 1)
+
+        call.add_done_callback(left)
+        return await asyncio.wrap_future(call)
 
     def _target(self, request: HttpRequest, found: RemoteVersion) -> CallTarget:
         # A percent sign was one of the path that was authorized: the other server must not take it
@@ -102,10 +125,12 @@ class AggregatedApis:
         self, request: HttpRequest, found: RemoteVersion, user: User
     ) -> HttpResponse | ByteStream:
         """Begin a watch, and read it in a thread of its own."""
-        if len(self._watches) >= MOST:
+        own = list(self._watches.values()).count(user.name)
+        if own >= MOST // 2 or len(self._watches) >= MOST:
             raise ApiError(
                 "TooManyRequests",
-                f"{MOST} watches of aggregated API servers are open",
+                f"{len(self._watches)} watches of aggregated API servers are open, {own} of them "
+                f"are of {user.name}: {MOST} are possible, {MOST // 2} of one user",
                 details={"retryAfterSeconds": 1},
             )
         try:
@@ -122,7 +147,7 @@ class AggregatedApis:
             refused = HttpResponse(status=answer.status, headers=headers, body=_beginning(answer))
             return _redirected() if _leads_away(answer.status) else refused
         feed = Feed(on_close=answer.close)
-        self._watches.add(feed)
+        self._watches[feed] = user.name
         threading.Thread(
             target=self._copy, args=(answer, feed), name="aggregated-watch", daemon=True
         ).start()
@@ -137,7 +162,7 @@ class AggregatedApis:
         except Unreachable as error:
             feed.abort(str(error))
         finally:
-            self._watches.discard(feed)
+            self._watches.pop(feed, None)
 
 
 def _passed_on(request: HttpRequest) -> list[tuple[str, str]]:

@@ -116,6 +116,8 @@ def _has_zero(value: Mapping[str, Any], form: Form) -> bool:
 
 def _note(value: Mapping[str, Any], form: Form, found: list[Any]) -> bool:
     """Add the parts of a struct or a map; return False if it gets too large or is unclear."""
+    if len(value) > LARGEST:
+        return False
     signature = (form, *value)
     level = LEVELS.found.get(signature) or LEVELS.add(signature)
     # What is null has no owner, whatever its form says.

@@ -61,13 +61,14 @@ class CallClient:
         """Return the answer to a request; `timeout` is in seconds. Unreachable."""
         deadline = self._clock.now() + int(timeout * SECOND)
         request = _request(target, body, method=method, query=query, headers=headers)
+        head = method == "HEAD"
         while kept := self._kept(target):
             try:
-                return self._asked(kept, request, deadline)
+                return self._asked(kept, request, deadline, head=head)
             except _Stale:
                 continue  # the server closed it meanwhile
         try:
-            return self._asked(self._connected(target, deadline), request, deadline)
+            return self._asked(self._connected(target, deadline), request, deadline, head=head)
         except _Stale as error:
             raise Unreachable("EOF") from error
 
@@ -114,9 +115,12 @@ class CallClient:
                 found.close()
         return None
 
-    def _asked(self, connection: "_PooledConnection", request: bytes, deadline: int) -> CallAnswer:
+    def _asked(
+        self, connection: "_PooledConnection", request: bytes, deadline: int, *, head: bool
+    ) -> CallAnswer:
         try:
-            answer = connection.ask(request, lambda: (deadline - self._clock.now()) / SECOND)
+            left = lambda: (deadline - self._clock.now()) / SECOND  # noqa: E731
+            answer = connection.ask(request, left, head=head)
         except BaseException:
             connection.close()
             raise
@@ -172,9 +176,12 @@ class _PooledConnection:
             plain.close()
             raise Unreachable(_tls_words(error, target)) from error
 
-    def ask(self, request: bytes, left: Callable[[], float]) -> CallAnswer:
-        """Send a request and return its answer. Unreachable, _Stale."""
-        reading = _Reading()
+    def ask(self, request: bytes, left: Callable[[], float], *, head: bool) -> CallAnswer:
+        """Send a request and return its answer, which has no body if asked for its `head`.
+
+        Unreachable, _Stale.
+        """
+        reading = _Reading(head=head)
         self._read(request, reading, left, lambda: reading.over)
         self.goes_on = reading.keeps_alive
         return reading.answer
@@ -223,8 +230,9 @@ class _PooledConnection:
 class _Reading:
     """Parses an answer. Unreachable if it is not HTTP, or larger than allowed."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, head: bool = False) -> None:
         self.answer = CallAnswer()
+        self._head = head
         self.over = self.keeps_alive = False
         self._parts: list[bytes] = []
         self._problem: Unreachable | None = None
@@ -260,6 +268,8 @@ class _Reading:
         status = self._parser.get_status_code()
         if status >= HTTPStatus.OK:  # 100 Continue is not an answer yet
             self.answer.status = status
+            # The parser waits for the body that Content-Length speaks of.
+            self.over = self._head
 
     def on_body(self, data: bytes) -> None:
         """Store a piece of the body."""

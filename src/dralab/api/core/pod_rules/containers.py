@@ -65,6 +65,8 @@ def _main(main: Sequence[JsonObject], around: Surroundings, path: str) -> list[F
         seen.add(name)
         errors += probes_and_hooks(container, around.grace, at)
         errors += _restart(container, at)
+        if len(errors) > fields.MAX_ERRORS:
+            return errors
     return errors + network.host_port_conflicts(main, path)
 
 

@@ -1,0 +1,25 @@
+"""Objects with more problems than are shown: the others are not looked for."""
+
+from dralab.api import fields
+from dralab.api.core.pod_rules import containers
+from dralab.api.fields import MAX_ERRORS
+from dralab.api.metadata import annotation_problems, label_problems
+
+
+def test_as_many_problems_are_looked_for_as_are_shown():
+    many = {f"!{number}": "" for number in range(5 * MAX_ERRORS)}
+    for found in (label_problems(many, "metadata.labels"), annotation_problems(many)):
+        assert len(found) == MAX_ERRORS + 1
+        error = fields.invalid("ConfigMap", "m", found)
+        assert len(error.causes) == MAX_ERRORS
+        assert error.message.endswith(", and others]")
+
+
+def test_not_all_containers_of_a_pod_are_looked_at(monkeypatch):
+    looked = []
+    rule = containers._restart
+    monkeypatch.setattr(containers, "_restart", lambda *given: looked.append(1) or rule(*given))
+    spec = {"containers": [{} for _ in range(5 * MAX_ERRORS)]}
+    around = containers.Surroundings({}, (), "Always", 30, host_users=True)
+    assert len(containers.containers(spec, around, "spec")) > MAX_ERRORS
+    assert len(looked) < MAX_ERRORS
