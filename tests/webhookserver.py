@@ -109,7 +109,10 @@ class WebhookServer:
                 if self.command != "HEAD":
                     self.wfile.write(content)
 
-            do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = answer
+            def __getattr__(self, name):
+                if name.startswith("do_"):  # any method
+                    return self.answer
+                raise AttributeError(name)
 
             def stream(self, pieces):
                 self.send_response(200)
