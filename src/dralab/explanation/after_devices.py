@@ -11,13 +11,13 @@ from dralab.explanation.diagnose import diagnose
 from dralab.explanation.names import counted, joined, shortened
 from dralab.explanation.patches import pointer
 from dralab.objects.claims import holds
-from dralab.objects.metadata import NamespacedName
+from dralab.objects.pod_groups import POD_GROUP
 from dralab.objects.requests import amount_of
-from dralab.scheduling import gangs
+from dralab.scheduling.group_placement import by_group, tree_of
 from dralab.scheduling.model import ClusterModel
 from dralab.scheduling.pod_question import PodQuestion
 from dralab.scheduling.pods import PodInfo
-from dralab.scheduling.reasons import INSUFFICIENT, Reason
+from dralab.scheduling.reasons import INSUFFICIENT, NO_DOMAIN, Reason
 from dralab.scheduling.state import Refusal
 from dralab.values.json_types import JsonObject
 
@@ -58,36 +58,49 @@ def of_room(model: ClusterModel | None, refusal: Refusal) -> Diagnosis:
     return Diagnosis(subject="", cause=cause, helps=tuple(helps), nodes=nodes)
 
 
-def of_gang(model: ClusterModel, pod: PodInfo) -> Diagnosis | None:
-    """Return why a gang does not start; None where the pod belongs to none."""
+def of_gang(model: ClusterModel, pod: PodInfo, blocked: Reason | None) -> Diagnosis | None:
+    """Return why a gang does not start; None where the pod belongs to none, or to a composite."""
     if not pod.group:
         return None
-    group = model.objects.group(NamespacedName(pod.key.namespace, pod.group))
-    if group is None:
+    members = model.members(pod)
+    tree = tree_of(model.state, pod, by_group(members))
+    if isinstance(tree, Reason):
         missing = GangTooLarge(
-            code="DRA063", group=pod.group, least=0, members=0, fitting=0, why="it does not exist"
+            code=tree.code, group=pod.group, least=0, members=0, fitting=0, why=str(tree)
         )
         return Diagnosis(subject="", cause=missing)
-    least = gangs.least_members(group)
-    if least is None:
+    if not tree.gang or tree.kind != POD_GROUP:
         return None
-    members = model.members(pod)
-    there = gangs.placed_members(model.state, pod)
+    there = len(tree.rows)
     cause = GangTooLarge(
-        code="DRA063", group=pod.group, least=least, members=len(members) + there, fitting=0
+        code="DRA063", group=pod.group, least=tree.least, members=len(members) + there, fitting=0
     )
-    if cause.members < least:
-        text = f"create {counted(least - cause.members, 'more pod')} of the gang"
+    if not tree.is_ready:
+        text = f"create {counted(tree.least - cause.members, 'more pod')} of the gang"
         helps = (Help(kind="add", now=False, to=text),)
         return Diagnosis(subject="", cause=cause, helps=helps)
+    if blocked is not None and blocked.rule is not NO_DOMAIN:
+        return None
+    if blocked is not None:
+        _, _, key, domain, fitting = blocked.fields
+        cause = replace(cause, code=blocked.code, topology=key, domain=domain, fitting=int(fitting))
+        return Diagnosis(subject="", cause=cause, helps=_lower(cause, pod))
     return _first_failing(model, members, replace(cause, fitting=there))
+
+
+def _lower(cause: GangTooLarge, member: PodInfo) -> tuple[Help, ...]:
+    if not cause.fitting:
+        return ()
+    text = f"lower minCount of PodGroup {cause.group} to {cause.fitting}"
+    owner = MarkedField(owner=("group", f"{member.key.namespace}/{cause.group}"), field=MIN_COUNT)
+    edit = {"op": "replace", "path": pointer(MIN_COUNT), "value": cause.fitting}
+    return (Help(kind="node", now=True, to=text, mark=owner, edits=(edit,)),)
 
 
 def _first_failing(
     model: ClusterModel, members: Sequence[PodInfo], cause: GangTooLarge
 ) -> Diagnosis:
     """Return why the first member fails that finds no place beside those before it."""
-    helps: list[Help] = []
     found = None
     before = model.devices.everywhere(())[1].in_use
     with model.tentatively():
@@ -101,15 +114,9 @@ def _first_failing(
             model.place(decided)
             allocations += [plan.allocation for plan in decided.plans]
             cause = replace(cause, fitting=cause.fitting + 1)
-    if cause.fitting:
-        text = f"lower minCount of PodGroup {cause.group} to {cause.fitting}"
-        owner = MarkedField(
-            owner=("group", f"{members[0].key.namespace}/{cause.group}"), field=MIN_COUNT
-        )
-        edit = {"op": "replace", "path": pointer(MIN_COUNT), "value": cause.fitting}
-        helps.append(Help(kind="node", now=True, to=text, mark=owner, edits=(edit,)))
+    helps = _lower(cause, members[0])
     if found is None:
-        return Diagnosis(subject="", cause=cause, helps=tuple(helps))
+        return Diagnosis(subject="", cause=cause, helps=helps)
     cause = replace(cause, cause=found.cause)
     waits = [each for each in found.helps if each.kind in {"spelling", "wait", "add"}]
     every = [*waits[:2], *helps]

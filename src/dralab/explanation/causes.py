@@ -273,7 +273,8 @@ class GangTooLarge:
     """A gang does not start: `least` of its `members` pods have to fit at once, `fitting` do.
 
     `failing` is the first pod that does not fit, `cause` why it does not: None where it is not the
-    devices, or where the gang has too few pods; then `why` is a sentence.
+    devices, or where the gang has too few pods; then `why` is a sentence. A gang whose pods need
+    one value of a node label (`topology`) fits best where that is `domain`.
     """
 
     code: str
@@ -284,6 +285,8 @@ class GangTooLarge:
     failing: str = ""
     cause: "Cause | None" = None
     why: str = ""
+    topology: str = ""
+    domain: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

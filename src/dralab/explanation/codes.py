@@ -381,6 +381,13 @@ _ALL: Final = (
         "train waits: n1 is nominated for it, once batch-3 has ended there",
         "Wait until these pods end; a long terminationGracePeriodSeconds or a finalizer delays it.",
     ),
+    ReasonCode(
+        "DRA075", "Its group does not fit into one place",
+        "The pods of a PodGroup or CompositePodGroup with a topology constraint run on nodes that "
+        "have the same value of a label, such as one rack, and no value has room for all of them.",
+        "train-0 waits: gang train needs 16 pods in one example.com/rack; rack-3 has room for 14",
+        "Free nodes of the place that is named, lower minCount, or drop the constraint.",
+    ),
 )  # fmt: skip
 
 CODES: Final = MappingProxyType({each.code: each for each in _ALL})

@@ -150,7 +150,7 @@ class Trial:
         if kind == "class" and (known := self.model.state.demands.classes.get(name)) is not None:
             self.model.put_class(dict(json_patch(known, list(patch))))
             return pod
-        group = self.model.objects.group(_key(name)) if kind == "group" else None
+        group = self.model.objects.groups.get(_key(name)) if kind == "group" else None
         if group is not None:
             self.model.put_group(dict(json_patch(group, list(patch))))
             return pod

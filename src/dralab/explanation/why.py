@@ -198,7 +198,7 @@ def _diagnosis(waiting: WaitingPod, trial: Trial | None) -> Diagnosis:
     asked, model, refusal = waiting.asked, waiting.model, waiting.refusal
     blocked = refusal.blocked
     if model is not None and not asked.only and model.held_back(asked.pod) is None:
-        gang = of_gang(model, asked.pod)
+        gang = of_gang(model, asked.pod, blocked)
         if gang is not None:
             return gang
     if blocked is not None and blocked.rule is not CLASS_NOT_FOUND:

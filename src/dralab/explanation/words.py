@@ -221,10 +221,13 @@ def _unmatched(cause: Unmatched) -> str:
 def _gang(cause: GangTooLarge) -> str:
     group = f"gang {cause.group}"
     if not cause.least:
-        return f"its PodGroup {cause.group} does not exist"
+        return cause.why
     if cause.members < cause.least:
         exist = f"{cause.members} {'exists' if cause.members == 1 else 'exist'}"
         return f"{group} starts with {counted(cause.least, 'pod')}, and only {exist}"
+    if cause.topology:
+        room = f"{cause.domain} has room for {cause.fitting}"
+        return f"{group} needs {counted(cause.least, 'pod')} in one {cause.topology}; {room}"
     fit = "fits" if cause.fitting == 1 else "fit"
     few = f"only {cause.fitting} {fit}" if cause.fitting else "none fits"
     return f"{group} starts with {counted(cause.least, 'pod')} at once, and {few}"

@@ -11,12 +11,19 @@ from dralab.objects.metadata import NamespacedName
 from dralab.scheduler.queue import QueuedPod
 from dralab.scheduler.queueing_hints import is_given_up
 from dralab.scheduler.waiting_pods import WaitingPods
-from dralab.scheduling import gangs
 from dralab.scheduling.cycle import schedule
 from dralab.scheduling.demands import BlockedPod
+from dralab.scheduling.group_placement import (
+    GroupTree,
+    is_loose,
+    left_over,
+    place_tree,
+    tree_of,
+    unready,
+)
 from dralab.scheduling.pods import PodInfo
 from dralab.scheduling.preemption import eviction_for
-from dralab.scheduling.reasons import CLAIM_NOT_CREATED, ClusterChange
+from dralab.scheduling.reasons import CLAIM_NOT_CREATED, ClusterChange, Reason
 from dralab.scheduling.state import ClusterState, NominatedPod, PodPlacement, Refusal
 from dralab.values.json_types import JsonDict
 
@@ -26,10 +33,6 @@ class AttemptHost(Protocol):
 
     def now(self) -> int:
         """Return the time."""
-        ...
-
-    def group(self, key: NamespacedName) -> JsonDict | None:
-        """Return a PodGroup; None if there is none of that name."""
         ...
 
     def budgets(self) -> Sequence[JsonDict]:
@@ -81,16 +84,21 @@ class Attempts:
         if not pod.group:
             self._try_alone(item)
             return True
-        group = self.host.group(NamespacedName(pod.key.namespace, pod.group))
-        if group is None:
-            self._refuse(item, gangs.not_found(self.state, pod))
-            return True
-        least = gangs.least_members(group)
-        if least is None:
+        tree = tree_of(self.state, pod, self._waiting_in)
+        if isinstance(tree, Reason):
+            blocked = Refusal(pod=pod, nodes=self.state.table.count, blocked=tree)
+            self._refuse(item, blocked)
+        elif is_loose(tree):
             self._try_alone(item)
         else:
-            self._try_gang(item, least)
+            self._try_group(item, tree)
         return True
+
+    def _waiting_in(self, group: NamespacedName) -> list[PodInfo]:
+        """Return the pods of a PodGroup that wait, in the order in which they are tried."""
+        members = [item.pod for item in self.waiting.members_of(group)]
+        members = [pod for pod in members if pod.uid not in self.state.placed]
+        return sorted(members, key=lambda pod: (-pod.priority, pod.created, pod.key))
 
     def _try_alone(self, item: QueuedPod) -> None:
         found = schedule(self.state, item.pod)
@@ -99,30 +107,27 @@ class Attempts:
         else:
             self._refuse(item, found)
 
-    def _try_gang(self, item: QueuedPod, least: int) -> None:
-        pod = item.pod
-        members = [
-            other
-            for other in self.waiting.members_of(NamespacedName(pod.key.namespace, pod.group))
-            if other.pod.uid not in self.state.placed
-        ]
-        placed = gangs.placed_members(self.state, pod)
-        if len(members) + placed < least:
-            self._refuse(item, gangs.too_few(self.state, pod, least, len(members) + placed))
+    def _try_group(self, item: QueuedPod, tree: GroupTree) -> None:
+        if (blocked := unready(tree)) is not None:
+            alone = Refusal(pod=item.pod, nodes=self.state.table.count, blocked=blocked)
+            self._refuse(item, alone)
             return
-        members.sort(key=lambda other: (-other.pod.priority, other.pod.created, other.pod.key))
-        need = min(len(members), max(1, least - placed))
-        result = gangs.schedule_gang(self.state, [other.pod for other in members], need)
+        result = place_tree(self.state, tree)
         chosen = {}
         if not isinstance(result, Refusal):
             chosen = {placement.pod.uid: placement for placement in result}
-        for other in members:
+        late: list[QueuedPod] = []
+        for pod in tree.pods:
+            member = self.queue.get(pod.uid) or item
+            self.queue.take_out(pod.uid)
             if isinstance(result, Refusal):
-                self.queue.take_out(other.pod.uid)
-                self._refuse(other, result, preempt=False)
-            elif (placement := chosen.get(other.pod.uid)) is not None:
-                self.queue.take_out(other.pod.uid)
-                self._accept(other, placement)
+                self._refuse(member, result, preempt=False)
+            elif (placement := chosen.get(pod.uid)) is not None:
+                self._accept(member, placement)
+            else:
+                late.append(member)
+        for member in late:
+            self._refuse(member, left_over(self.state, tree, member.pod), preempt=False)
 
     def _accept(self, item: QueuedPod, placement: PodPlacement) -> None:
         self.state.assume_placement(placement)

@@ -1,11 +1,13 @@
 """Forwards cluster events to the state, the waiting pods and the pods being bound."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 from dralab.api.core.pods import GATED
 from dralab.objects.claims import classic_pod_claims, extended_claim
 from dralab.objects.metadata import NamespacedName, is_deleting, key_of, uid_of
+from dralab.objects.pod_groups import POD_GROUP, GroupKind
 from dralab.objects.pods import group_of, is_finished
 from dralab.runtime import resources
 from dralab.runtime.cache import Cache
@@ -75,7 +77,7 @@ class ClusterEvents:
         self._follow(resources.VOLUMES, self._volume)
         manager.cache(resources.VOLUME_CLAIMS).subscribe(self._volume_claim)
         manager.cache(resources.CLAIMS).subscribe(self._claim)
-        manager.cache(resources.POD_GROUPS).subscribe(self._group)
+        manager.cache(resources.POD_GROUPS).subscribe(partial(self._group, POD_GROUP))
         pods.subscribe(self._pod)
 
     def _follow(self, resource: Resource, put: Callable[[str, JsonDict | None], None]) -> None:
@@ -131,10 +133,21 @@ class ClusterEvents:
         self._binder.check_pending(key)
         self._waiting.wake_for_claim(key)
 
-    def _group(self, old: JsonDict | None, new: JsonDict | None) -> None:
-        group = new if new is not None else old
-        if group is not None:
-            self._waiting.wake_for_group(key_of(group))
+    def _group(self, kind: GroupKind, old: JsonDict | None, new: JsonDict | None) -> None:
+        groups, obj = self.state.groups, new if new is not None else old
+        if obj is None:
+            return
+        if new is not None:
+            groups.put(kind, new)
+        else:
+            groups.remove(kind, key_of(obj))
+        for leaf in groups.leaves(kind, obj):
+            self._wake_group(leaf)
+
+    def _wake_group(self, group: NamespacedName) -> None:
+        """Retry the pods that are scheduled together with those of a PodGroup."""
+        for each in self.state.groups.tree(group):
+            self._waiting.wake_for_group(each)
 
     def _pod(self, old: JsonDict | None, new: JsonDict | None) -> None:
         if new is None or is_finished(new):
@@ -166,7 +179,7 @@ class ClusterEvents:
             self._reports.unscheduled(new, "SchedulingGated", GATED)
         group = group_of(new)
         if group:
-            self._waiting.wake_for_group(NamespacedName(key_of(new).namespace, group))
+            self._wake_group(NamespacedName(key_of(new).namespace, group))
         self._loop.wake()
 
     def _pod_on(self, uid: str, node: str, old: JsonDict | None, new: JsonDict) -> None:

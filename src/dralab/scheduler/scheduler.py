@@ -20,7 +20,8 @@ from dralab.explanation.refusals import ReasonWriter
 from dralab.kernel.clock import SECOND
 from dralab.kernel.events import DECIDING
 from dralab.objects.event_texts import shortened
-from dralab.objects.metadata import NamespacedName, key_of, labels_of, uid_of
+from dralab.objects.metadata import key_of, labels_of, uid_of
+from dralab.objects.pod_groups import PodGroups
 from dralab.runtime import resources
 from dralab.runtime.manager import Manager
 from dralab.scheduler import binding, withdrawal
@@ -81,7 +82,7 @@ class Scheduler:
         cache(resources.NODES)
         self._namespaces = cache(resources.NAMESPACES)
         self._claims = cache(resources.CLAIMS)
-        self._groups = cache(resources.POD_GROUPS)
+        cache(resources.POD_GROUPS)
         self._budgets = cache(resources.DISRUPTION_BUDGETS)
         table = NodeTable()
         shares = partial(manager.randomness.uuid, "scheduler/shares")
@@ -89,10 +90,9 @@ class Scheduler:
         devices = ClusterDevices(table, v1.V1Reader(environment), share_ids=shares, budget=budget)
         volume_claims, storage = cache(resources.VOLUME_CLAIMS), cache(resources.STORAGE_CLASSES)
         volumes = Volumes(table, volume_claims, cache(resources.VOLUMES), storage)
-        demands = DemandReader(
-            self._claims.get, self._groups.get, devices.in_flight, volumes.demand_of
-        )
-        self.state = ClusterState(table, devices, demands, volumes)
+        groups = PodGroups()
+        demands = DemandReader(self._claims.get, groups.get, devices.in_flight, volumes.demand_of)
+        self.state = ClusterState(table, devices, demands, volumes, groups)
         self.queue = SchedulingQueue(manager.engine.clock.now)
         self._scheduled = False
         # Without the lease it only watches, and leaves all pods to the leader.
@@ -182,10 +182,6 @@ class Scheduler:
     def now(self) -> int:
         """Return the time."""
         return self.manager.engine.clock.now()
-
-    def group(self, key: NamespacedName) -> JsonDict | None:
-        """Return a PodGroup; None if there is none of that name."""
-        return self._groups.get(key)
 
     def budgets(self) -> Sequence[JsonDict]:
         """Return the disruption budgets."""

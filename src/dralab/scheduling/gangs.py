@@ -12,32 +12,36 @@ from typing import Final
 
 import numpy as np
 
-from dralab.objects.metadata import spec_of
 from dralab.scheduling.allocatable import ClaimPlan, NodeShortage
 from dralab.scheduling.cycle import on_node, schedule
 from dralab.scheduling.demands import BlockedPod, PodDemand
 from dralab.scheduling.filters import lacking, passing
+from dralab.scheduling.nodes import Mask
 from dralab.scheduling.pods import PodInfo, with_claimed
-from dralab.scheduling.reasons import GANG_EMPTY, GANG_INCOMPLETE, GROUP_NOT_FOUND, Reason
 from dralab.scheduling.state import ClusterState, PodPlacement, Refusal
-from dralab.values.json_types import JsonDict
 
 # Places tried for one gang before it is put off: members times nodes, not time, so runs repeat.
 DEFAULT_BUDGET: Final = 2_000
 
 
 def schedule_gang(
-    state: ClusterState, members: Sequence[PodInfo], least: int, *, budget: int = DEFAULT_BUDGET
+    state: ClusterState,
+    members: Sequence[PodInfo],
+    least: int,
+    *,
+    among: Mask | None = None,
+    budget: int = DEFAULT_BUDGET,
 ) -> tuple[PodPlacement, ...] | Refusal:
     """Return places for the members: for all of them, or else for at least `least`.
 
-    The state is left as it was found. The refusal is that of the member that fits worst.
+    Without a budget only the best node of each member is tried. The state is left as it was found.
+    The refusal is that of the member that fits worst.
     """
-    for member in members:
-        alone = schedule(state, member)
-        if isinstance(alone, Refusal) and least == len(members):
+    for member in members if least == len(members) and budget else ():
+        alone = schedule(state, member, among)
+        if isinstance(alone, Refusal):
             return alone
-    search = _GangSearch(state, budget)
+    search = _GangSearch(state, budget, among)
     failed: Refusal | None = None
     for size in dict.fromkeys((len(members), least)):
         found = search.place(members[:size])
@@ -48,41 +52,14 @@ def schedule_gang(
         for placement in placements:
             state.assume_placement(placement)
         for member in members[size:]:
-            extra = schedule(state, member)
+            extra = schedule(state, member, among)
             if isinstance(extra, PodPlacement):
                 state.assume_placement(extra)
                 placements.append(extra)
         for placement in reversed(placements):
             state.forget_placement(placement)
         return tuple(placements)
-    return failed or Refusal(pod=members[0], nodes=state.table.count, blocked=Reason(GANG_EMPTY))
-
-
-def least_members(group: JsonDict) -> int | None:
-    """Return how many members of a pod group start together; None if it is not a gang."""
-    gang = (spec_of(group).get("schedulingPolicy") or {}).get("gang")
-    return None if gang is None else int(gang.get("minCount") or 1)
-
-
-def placed_members(state: ClusterState, pod: PodInfo) -> int:
-    """Return how many members of a pod's group have their place."""
-    return sum(
-        other.group == pod.group and other.key.namespace == pod.key.namespace
-        for pods in state.table.pods
-        for other in pods.values()
-    )
-
-
-def not_found(state: ClusterState, pod: PodInfo) -> Refusal:
-    """Return that a pod's group does not exist."""
-    missing = Reason(GROUP_NOT_FOUND, (pod.group,))
-    return Refusal(pod=pod, nodes=state.table.count, blocked=missing)
-
-
-def too_few(state: ClusterState, pod: PodInfo, least: int, count: int) -> Refusal:
-    """Return that not all members of a gang exist yet."""
-    few = Reason(GANG_INCOMPLETE, (str(least), pod.group, str(count)))
-    return Refusal(pod=pod, nodes=state.table.count, blocked=few)
+    return failed or Refusal(pod=members[0], nodes=state.table.count)
 
 
 @dataclass
@@ -91,6 +68,7 @@ class _GangSearch:
 
     state: ClusterState
     budget: int
+    among: Mask | None = None
     placed: list[PodPlacement] = field(default_factory=list)
     failed: Refusal | None = None
     depth: int = -1
@@ -110,7 +88,7 @@ class _GangSearch:
             # The caller forgets what is placed: hand it a copy of the order that worked.
             return True
         pod, state = members[index], self.state
-        first = schedule(state, pod)
+        first = schedule(state, pod, self.among)
         if isinstance(first, PodPlacement):
             if self._with(members, index, [*self.placed, first]):
                 return True
@@ -122,7 +100,7 @@ class _GangSearch:
         demand = state.demands.demand_of(pod)
         if isinstance(demand, BlockedPod):
             return False
-        for row in self._rows(pod, demand):
+        for row in self._rows(pod, demand) if self.budget > 0 else ():
             if state.table.names[row] == tried:
                 continue
             self.budget -= 1
@@ -152,6 +130,8 @@ class _GangSearch:
     def _rows(self, pod: PodInfo, demand: PodDemand) -> list[int]:
         """Return the nodes worth a try: devices that others of the gang hold may be given up."""
         possible = passing(self.state, pod, demand)
+        if self.among is not None:
+            possible &= self.among
         table = self.state.table
         ours = {table.row_of[placement.node] for placement in self.placed}
         held = tuple(item for item in demand.claims if item.allocation is not None)
@@ -161,7 +141,8 @@ class _GangSearch:
         if any(self._holds_network(placement) for placement in self.placed):
             # A network-attached device that is held anywhere is held on all nodes.
             ours = set(table.row_of.values())
-        found += [row for row in sorted(ours) if relaxed[row] and not possible[row]]
+        inside = relaxed if self.among is None else relaxed & self.among
+        found += [row for row in sorted(ours) if inside[row] and not possible[row]]
         return found
 
     def _holds_network(self, placement: PodPlacement) -> bool:

@@ -29,13 +29,21 @@ from dralab.objects.metadata import (
     status_of,
     uid_of,
 )
+from dralab.objects.pod_groups import POD_GROUP
 from dralab.objects.taints import UNSCHEDULABLE, taints_of
-from dralab.scheduling import gangs
 from dralab.scheduling.allocatable import ClaimPlan
 from dralab.scheduling.backlog import Key
 from dralab.scheduling.cycle import kind_of, on_node, placement, schedule
 from dralab.scheduling.demands import BlockedPod, DemandReader
 from dralab.scheduling.devices import ClusterDevices
+from dralab.scheduling.group_placement import (
+    by_group,
+    is_loose,
+    left_over,
+    place_tree,
+    tree_of,
+    unready,
+)
 from dralab.scheduling.nodes import NodeTable
 from dralab.scheduling.pod_question import named
 from dralab.scheduling.pods import DEFAULT_SCHEDULER, PodInfo
@@ -85,12 +93,12 @@ class ClusterModel:
         volumes = self.objects.volumes(table)
         demands = DemandReader(
             self.claims.get,
-            self.objects.group,
+            self.objects.groups.get,
             self.devices.in_flight,
             volumes.demand_of,
             self.objects.not_made,
         )
-        self.state = ClusterState(table, self.devices, demands, volumes)
+        self.state = ClusterState(table, self.devices, demands, volumes, self.objects.groups)
         self.running: dict[str, PodPlacement] = {}
         self.waiting: list[PodInfo] = []
         # Pods that lost their place in the course of a change, and those that then had to wait.
@@ -346,10 +354,11 @@ class ClusterModel:
 
     def put_group(self, wire: JsonDict) -> None:
         """Replace a PodGroup by another form of it."""
-        before = self.objects.group(key_of(wire))
-        self.objects.put_group(wire)
+        groups = self.state.groups
+        before = groups.get(key_of(wire))
+        groups.put(POD_GROUP, wire)
         if before is not None:
-            self._undo.append(lambda: self.objects.put_group(before))
+            self._undo.append(lambda: groups.put(POD_GROUP, before))
 
     def release(self, key: NamespacedName) -> None:
         """Take it that a claim which no pod of the model uses gives its devices up."""
@@ -478,10 +487,19 @@ class ClusterModel:
             return self.try_pod(pod, only)
 
     def members(self, pod: PodInfo) -> list[PodInfo]:
-        """Return the pods of a pod's group that wait."""
+        """Return the pods that wait and are scheduled with a pod: of its group, or its tree."""
         return [
-            each for each in self.waiting if same_group(pod, each) and each.uid not in self.running
+            each
+            for each in self.waiting
+            if self.same_tree(pod, each) and each.uid not in self.running
         ]
+
+    def same_tree(self, one: PodInfo, other: PodInfo) -> bool:
+        """Return whether two pods are scheduled together."""
+        keys = [NamespacedName(pod.key.namespace, pod.group) for pod in (one, other) if pod.group]
+        return len(keys) == 2 and (
+            keys[0] == keys[1] or self.state.groups.root(keys[0]) == self.state.groups.root(keys[1])
+        )
 
     def find_place(self, pod: PodInfo) -> PodPlacement | None:
         """Return where a pod would go now; None: nowhere."""
@@ -507,11 +525,11 @@ class ClusterModel:
                 if isinstance(decision, Refusal):
                     refused[kind] = decision
                 continue
-            members = [other for other in ordered if same_group(pod, other)]
+            members = [each for each in ordered if self.same_tree(pod, each)]
             held = [other for other in members if self.held_back(other) is not None]
             found |= {other.uid: self.try_pod(other) for other in held}
             if pod.uid not in found:
-                found |= self._run_group(pod, [each for each in members if each not in held])
+                found |= self._run_group([each for each in members if each not in held])
         return found
 
     def kind_of(self, pod: PodInfo) -> Hashable:
@@ -521,25 +539,21 @@ class ClusterModel:
             return None
         return kind_of(pod, demand)
 
-    def _run_group(self, pod: PodInfo, members: list[PodInfo]) -> dict[str, Decision]:
-        group = self.objects.group(NamespacedName(pod.key.namespace, pod.group))
-        if group is None:
-            missing = gangs.not_found(self.state, pod)
-            return {member.uid: replace(missing, pod=member) for member in members}
-        least = gangs.least_members(group)
-        if least is None:
+    def _run_group(self, members: list[PodInfo]) -> dict[str, Decision]:
+        state = self.state
+        tree = tree_of(state, members[0], by_group(members))
+        blocked = tree if isinstance(tree, Reason) else unready(tree)
+        if isinstance(tree, Reason) or blocked is not None:
+            waits = Refusal(pod=members[0], nodes=state.table.count, blocked=blocked)
+            return {member.uid: replace(waits, pod=member) for member in members}
+        if is_loose(tree):
             return {member.uid: self._placed(self.try_pod(member)) for member in members}
-        there = gangs.placed_members(self.state, pod)
-        if len(members) + there < least:
-            few = gangs.too_few(self.state, pod, least, len(members) + there)
-            return {member.uid: replace(few, pod=member) for member in members}
-        need = min(len(members), max(1, least - there))
-        result = gangs.schedule_gang(self.state, members, need)
+        result = place_tree(state, tree)
         if isinstance(result, Refusal):
             return {member.uid: replace(result, pod=member) for member in members}
-        chosen = {each.pod.uid: self._placed(each) for each in result}
+        chosen: dict[str, Decision] = {each.pod.uid: self._placed(each) for each in result}
         return {
-            member.uid: chosen.get(member.uid) or self._placed(self.try_pod(member))
+            member.uid: chosen.get(member.uid) or left_over(state, tree, member)
             for member in members
         }
 
@@ -587,8 +601,3 @@ def _is_used_only_by(claim: JsonObject, pods: Sequence[PodInfo]) -> bool:
 
 def _holder(plan: ClaimPlan, pod: str) -> str:
     return uid_of(plan.claim) or pod
-
-
-def same_group(one: PodInfo, other: PodInfo) -> bool:
-    """Return whether two pods are of one PodGroup."""
-    return (one.key.namespace, one.group) == (other.key.namespace, other.group)

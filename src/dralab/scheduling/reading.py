@@ -23,6 +23,7 @@ from dralab.objects.metadata import (
     uid_of,
 )
 from dralab.objects.nodes import PODS, offered
+from dralab.objects.pod_groups import COMPOSITE, POD_GROUP, PodGroups
 from dralab.objects.pods import is_finished
 from dralab.objects.requests import pod_requests
 from dralab.objects.slices import devices_of
@@ -75,7 +76,10 @@ class ClusterObjects:
             0,
         )
         self.claims: dict[Key, JsonDict] = {key_of(item): item for item in self.of("ResourceClaim")}
-        self._groups = {key_of(item): item for item in self.of("PodGroup")}
+        self.groups = PodGroups()
+        for kind in (POD_GROUP, COMPOSITE):
+            for item in self.of(kind):
+                self.groups.put(kind, item)
         self.nodes = self._nodes()
         provided = classes_by_resource(self.of("DeviceClass"))
         self._backlog = Backlog(self.by_kind, self.claims, provided)
@@ -90,14 +94,6 @@ class ClusterObjects:
     def named(self, kind: str, key: NamespacedName) -> JsonDict | None:
         """Return the object of a kind and name; None if there is none."""
         return next((item for item in self.of(kind) if key_of(item) == key), None)
-
-    def group(self, key: NamespacedName) -> JsonDict | None:
-        """Return a PodGroup; None if there is none of that name."""
-        return self._groups.get(key)
-
-    def put_group(self, wire: JsonDict) -> None:
-        """Replace a PodGroup by another form of it."""
-        self._groups[key_of(wire)] = wire
 
     def pod(self, given: JsonObject) -> JsonDict:
         """Return a pod with uid, priority and claims; claims that it lacks are made."""
@@ -156,7 +152,7 @@ class ClusterObjects:
         found = self._backlog.claim_of(item, namespace, name)
         if found is None or isinstance(found, Reason):
             return ""
-        group = self._groups.get(NamespacedName(namespace, name))
+        group = self.groups.get(NamespacedName(namespace, name))
         shared = group is not None and is_shared(item, group)
         owner, kind = (group, "PodGroup") if group is not None and shared else (pod, "Pod")
         found = _identified("ResourceClaim", found)

@@ -244,12 +244,58 @@ VOLUME_UNBOUND: Final = RefusalRule(
     ClusterChange.VOLUMES,
 )
 GROUP_NOT_FOUND: Final = RefusalRule(
-    "GangScheduling", "DRA063", 'podgroup.scheduling.k8s.io "{0}" not found'
+    "GangScheduling", "DRA063", '{0}.scheduling.k8s.io "{1}" not found'
+)
+GROUPS_TOO_DEEP: Final = RefusalRule(
+    "GangScheduling", "DRA063", "more than {0} levels of groups above pod group {1}"
+)
+GROUP_PRIORITY: Final = RefusalRule(
+    "GangScheduling",
+    "DRA063",
+    "all pods in a single pod group should have the same priority as the pod group's priority, "
+    "got {0} and {1}",
 )
 GANG_INCOMPLETE: Final = RefusalRule(
     "GangScheduling", "DRA063", "waiting for {0} pods of gang {1}: {2} exist"
 )
-GANG_EMPTY: Final = RefusalRule("GangScheduling", "DRA063", "the gang is empty")
+COMPOSITE_INCOMPLETE: Final = RefusalRule(
+    "GangScheduling",
+    "DRA063",
+    "waiting for the pods of {0} groups of composite pod group {1}: those of {2} exist",
+)
+GROUPS_TOO_FEW: Final = RefusalRule(
+    "GangScheduling",
+    "DRA063",
+    "{0} of the {1} groups of composite pod group {2} have to fit at once and {3} do, {4} not",
+    ClusterChange.ANY,
+)
+GROUP_EMPTY: Final = RefusalRule(
+    "GangScheduling", "DRA063", "no pod of group {0} fits", ClusterChange.ANY
+)
+GROUP_STARTED: Final = RefusalRule(
+    "GangScheduling",
+    "DRA063",
+    "group {0} starts without it: there is no more room where its pods may be",
+    ClusterChange.ANY,
+)
+NO_DOMAIN: Final = RefusalRule(
+    "TopologyPlacementGenerator",
+    "DRA075",
+    "group {0} needs {1} pods in one {2}; {3} has room for {4}",
+    ClusterChange.ANY,
+)
+NO_DOMAIN_LABEL: Final = RefusalRule(
+    "TopologyPlacementGenerator",
+    "DRA075",
+    "no usable node has label {0}, of which group {1} needs one value",
+    _NODE,
+)
+GROUP_SPLIT: Final = RefusalRule(
+    "TopologyPlacementGenerator",
+    "DRA075",
+    "group {0} needs one {1}, and its pods run in several: {2}",
+    _PODS,
+)
 
 # --- outside the scheduling of one pod
 

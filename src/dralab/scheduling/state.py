@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from dralab.allocation.outcome import Outcome
 from dralab.objects.metadata import NamespacedName
+from dralab.objects.pod_groups import PodGroups
 from dralab.scheduling.allocatable import ClaimPlan, NodeShortage
 from dralab.scheduling.demands import DemandReader, PodDemand
 from dralab.scheduling.devices import ClusterDevices
@@ -130,8 +131,10 @@ class ClusterState:
         devices: ClusterDevices,
         demands: DemandReader,
         volumes: Volumes | None = None,
+        groups: PodGroups | None = None,
     ) -> None:
         self.table = table
+        self.groups = groups or PodGroups()
         self.volumes = volumes
         self.devices = devices
         self.demands = demands

@@ -18,7 +18,6 @@ from dralab.kernel.randomness import Randomness
 from dralab.objects.claims import results_of
 from dralab.objects.metadata import NamespacedName, key_of, spec_of
 from dralab.objects.taints import leaves_at, taints_of
-from dralab.runtime.resources import POD_GROUPS
 from dralab.scheduler.attempts import Attempts
 from dralab.scheduler.queue import QueuedPod, SchedulingQueue
 from dralab.scheduler.waiting_pods import WaitingPods
@@ -116,8 +115,10 @@ class FastSimulation:
             case "ResourceClaim":
                 self.claims.put(made)
                 self.waiting.wake_for_claim(key_of(made))
-            case "PodGroup":
-                self.waiting.wake_for_group(key_of(made))
+            case "PodGroup" | "CompositePodGroup":
+                self.state.groups.put(kind, made)
+                for group in self.state.groups.leaves(kind, made):
+                    self.waiting.wake_for_group(group)
             case "ResourceClaimTemplate":
                 lacking, self._lacking = self._lacking, []
                 for task in lacking:
@@ -184,7 +185,8 @@ class FastSimulation:
         self.waiting.follow(pod)
         self.queue.add_pod(pod)
         if pod.group:
-            self.waiting.wake_for_group(NamespacedName(pod.key.namespace, pod.group))
+            for group in self.state.groups.tree(NamespacedName(pod.key.namespace, pod.group)):
+                self.waiting.wake_for_group(group)
         self.wake()
 
     def _follow_claims(self, task: ClusterTask) -> None:
@@ -238,10 +240,6 @@ class FastSimulation:
     def now(self) -> int:
         """Return the time."""
         return self.events.now()
-
-    def group(self, key: NamespacedName) -> JsonDict | None:
-        """Return a PodGroup; None if there is none of that name."""
-        return self.admitted.stored(POD_GROUPS, key)
 
     def budgets(self) -> Sequence[JsonDict]:
         """Return nothing: scenarios with disruption budgets are refused."""

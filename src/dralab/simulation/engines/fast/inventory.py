@@ -11,6 +11,7 @@ from dralab.drivers.driver import Driver
 from dralab.node.node_spec import NodeSpec
 from dralab.node.node_status import allocatable_of
 from dralab.objects.metadata import NamespacedName, spec_of, status_of
+from dralab.objects.pod_groups import PodGroups
 from dralab.objects.taints import taints_of
 from dralab.scheduling.demands import DemandReader
 from dralab.scheduling.devices import ClusterDevices
@@ -28,13 +29,14 @@ from dralab.values.json_types import JsonDict
 
 def empty_state(
     claim: Callable[[NamespacedName], JsonDict | None],
-    group: Callable[[NamespacedName], JsonDict | None],
 ) -> ClusterState:
     """Return a state without nodes."""
     table = NodeTable()
     reader = v1.V1Reader(CelSelectorCompiler())
     devices = ClusterDevices(table, reader, share_ids=numbered_shares())
-    return ClusterState(table, devices, DemandReader(claim, group, devices.in_flight))
+    groups = PodGroups()
+    demands = DemandReader(claim, groups.get, devices.in_flight)
+    return ClusterState(table, devices, demands, groups=groups)
 
 
 class Inventory:

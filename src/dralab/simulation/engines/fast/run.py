@@ -4,7 +4,7 @@ from functools import partial
 from pathlib import Path
 
 from dralab.objects.metadata import NamespacedName, key_of
-from dralab.runtime.resources import CLAIM_TEMPLATES, CLASSES, NODES, POD_GROUPS
+from dralab.runtime.resources import CLAIM_TEMPLATES, CLASSES, NODES
 from dralab.simulation import checkpoints
 from dralab.simulation.engines import unsupported
 from dralab.simulation.engines.cluster.created_objects import CreatedObjects
@@ -40,7 +40,7 @@ class FastRun:
         admitted = self.admitted
         claims = ClaimBook(partial(admitted.stored, CLAIM_TEMPLATES))
         self.inventory = Inventory(nodes)
-        state = empty_state(claims.claims.get, partial(admitted.stored, POD_GROUPS))
+        state = empty_state(claims.claims.get)
         self.simulation = FastSimulation(
             state,
             claims,

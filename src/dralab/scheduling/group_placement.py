@@ -1,0 +1,369 @@
+"""Where the pods of a PodGroup go together, and the groups of a composite: all, or none.
+
+Source: kube-scheduler 1.37, `schedule_one_podgroup.go` and the plugins GangScheduling,
+TopologyPlacementGenerator, PodGroupPodsCount and NodeResourcesFit (`ScorePlacement`). A group with
+a topology key is tried in each value of that node label, and the best value wins: the most pods,
+then the fullest nodes. `gangs` finds places inside one value.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Final
+
+import numpy as np
+
+from dralab.objects import pod_groups
+from dralab.objects.metadata import NamespacedName, key_of, spec_of
+from dralab.objects.pod_groups import COMPOSITE, MOST_LEVELS, POD_GROUP, GroupKind
+from dralab.scheduling.cycle import schedule
+from dralab.scheduling.demands import BlockedPod, PodDemand
+from dralab.scheduling.filters import passing
+from dralab.scheduling.gangs import DEFAULT_BUDGET, schedule_gang
+from dralab.scheduling.nodes import Mask, Numbers
+from dralab.scheduling.pods import PodInfo
+from dralab.scheduling.reasons import (
+    COMPOSITE_INCOMPLETE,
+    GANG_INCOMPLETE,
+    GROUP_EMPTY,
+    GROUP_NOT_FOUND,
+    GROUP_PRIORITY,
+    GROUP_SPLIT,
+    GROUP_STARTED,
+    GROUPS_TOO_DEEP,
+    GROUPS_TOO_FEW,
+    NO_DOMAIN,
+    NO_DOMAIN_LABEL,
+    PODS,
+    Reason,
+)
+from dralab.scheduling.state import ClusterState, PodPlacement, Refusal
+from dralab.values.json_types import JsonDict
+
+# Where first choices lead nowhere, other choices are tried in so many values of the node label.
+SEARCHED_DOMAINS: Final = 4
+MOST_POINTS: Final = 100
+FREE_OF_LIMITS: Final = 1 << 40
+
+Placements = tuple[PodPlacement, ...]
+Waiting = Callable[[NamespacedName], Sequence[PodInfo]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupTree:
+    """A group, its pods that wait and the rows of those that have their place, or its groups.
+
+    `least` pods or groups start together; 1 of a group that is not a gang.
+    """
+
+    kind: GroupKind
+    obj: JsonDict
+    least: int
+    gang: bool
+    waiting: tuple[PodInfo, ...] = ()
+    rows: tuple[int, ...] = ()
+    children: tuple["GroupTree", ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return key_of(self.obj).name
+
+    @property
+    def pods(self) -> tuple[PodInfo, ...]:
+        """All pods below it that wait, in the order in which they are tried."""
+        return (*self.waiting, *(pod for child in self.children for pod in child.pods))
+
+    @property
+    def placed(self) -> tuple[int, ...]:
+        """The rows of all pods below it that have their place."""
+        return (*self.rows, *(row for child in self.children for row in child.placed))
+
+    @property
+    def needed(self) -> int:
+        """How many more pods have to find a place at least."""
+        if self.kind == POD_GROUP:
+            return max(self.least - len(self.rows), 0)
+        return sum(sorted(child.needed for child in self.children)[: self.least])
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether enough pods exist."""
+        if self.kind == POD_GROUP:
+            return len(self.waiting) + len(self.rows) >= self.least
+        return sum(child.is_ready for child in self.children) >= self.least
+
+
+def tree_of(state: ClusterState, pod: PodInfo, waiting: Waiting) -> GroupTree | Reason:
+    """Return the whole tree that a pod's group is in; `waiting` are the pods of a PodGroup."""
+    namespace = pod.key.namespace
+    above = list(state.groups.above(NamespacedName(namespace, pod.group)))
+    if not above:
+        return Reason(GROUP_NOT_FOUND, (POD_GROUP.lower(), pod.group))
+    kind, root = above[-1]
+    if parent := pod_groups.parent_of(root):
+        if len(above) < MOST_LEVELS:
+            return Reason(GROUP_NOT_FOUND, (COMPOSITE.lower(), parent))
+        return Reason(GROUPS_TOO_DEEP, (str(MOST_LEVELS), pod.group))
+    rows: dict[NamespacedName, list[int]] = {key: [] for key in state.groups.leaves(kind, root)}
+    for row, pods in enumerate(state.table.pods):
+        for other in pods.values():
+            key = NamespacedName(other.key.namespace, other.group)
+            if other.group and key in rows:
+                rows[key].append(row)
+    return _tree(state, kind, root, waiting, rows, MOST_LEVELS)
+
+
+def _tree(  # noqa: PLR0917 - what is the same in the whole tree, and where in it
+    state: ClusterState,
+    kind: GroupKind,
+    obj: JsonDict,
+    waiting: Waiting,
+    rows: dict[NamespacedName, list[int]],
+    levels: int,
+) -> GroupTree:
+    least = pod_groups.least_of(obj)
+    key = key_of(obj)
+    children: tuple[GroupTree, ...] = ()
+    if kind == COMPOSITE and levels > 1:
+        below = state.groups.children(key)
+        children = tuple(_tree(state, *each, waiting, rows, levels - 1) for each in below)
+    return GroupTree(
+        kind=kind,
+        obj=obj,
+        least=least or 1,
+        gang=least is not None,
+        waiting=tuple(waiting(key)) if kind == POD_GROUP else (),
+        rows=tuple(rows.get(key, ())),
+        children=children,
+    )
+
+
+def by_group(pods: Iterable[PodInfo]) -> Waiting:
+    """Return the pods of each PodGroup among some, in the order in which they are given."""
+    found: dict[NamespacedName, list[PodInfo]] = {}
+    for pod in pods:
+        found.setdefault(NamespacedName(pod.key.namespace, pod.group), []).append(pod)
+    return lambda key: found.get(key, ())
+
+
+def is_loose(tree: GroupTree) -> bool:
+    """Return whether the pods of a group are scheduled one by one."""
+    return tree.kind == POD_GROUP and not tree.gang and not pod_groups.topology_of(tree.obj)
+
+
+def left_over(state: ClusterState, tree: GroupTree, pod: PodInfo) -> Refusal:
+    """Return why a pod has no place, although its group starts."""
+    found = schedule(state, pod)
+    if isinstance(found, Refusal):
+        return found
+    reason = Reason(GROUP_STARTED, (tree.name,))
+    return Refusal(pod=pod, nodes=state.table.count, blocked=reason)
+
+
+def unready(tree: GroupTree) -> Reason | None:
+    """Return why a tree is not tried yet; None if it is."""
+    stated = spec_of(tree.obj).get("priority")
+    for pod in tree.pods:
+        if stated is not None and pod.priority != stated:
+            return Reason(GROUP_PRIORITY, (str(pod.priority), str(stated)))
+    if tree.is_ready:
+        return None
+    if tree.kind == POD_GROUP:
+        exist = len(tree.waiting) + len(tree.rows)
+        return Reason(GANG_INCOMPLETE, (str(tree.least), tree.name, str(exist)))
+    ready = sum(child.is_ready for child in tree.children)
+    return Reason(COMPOSITE_INCOMPLETE, (str(tree.least), tree.name, str(ready)))
+
+
+def place_tree(state: ClusterState, tree: GroupTree) -> Placements | Refusal:
+    """Return places for pods of a tree that wait; the state is left as it was found."""
+    found = _Placing(state, tree.pods[0]).place(tree, None, DEFAULT_BUDGET)
+    if not found and not isinstance(found, Refusal):
+        empty = Reason(GROUP_EMPTY, (tree.name,))
+        return Refusal(pod=tree.pods[0], nodes=state.table.count, blocked=empty)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Placing:
+    """Tries the groups of one tree; `pod` is the one that refusals name."""
+
+    state: ClusterState
+    pod: PodInfo
+
+    def place(self, tree: GroupTree, among: Mask | None, budget: int) -> Placements | Refusal:
+        """Return places that the tree's own topology allows."""
+        key = pod_groups.topology_of(tree.obj)
+        if not key or not tree.pods:
+            return self._inside(tree, among, budget)
+        domains = Domains(self.state, tree, key, among)
+        if (reason := domains.unusable()) is not None:
+            return self._refused(reason)
+        best: tuple[tuple[int, int], Placements] | None = None
+        candidates = domains.candidates()
+        for number in candidates:
+            found = self._inside(tree, domains.mask(number), 0)
+            if isinstance(found, Refusal):
+                continue
+            points = MOST_POINTS * len(found), domains.fullness(number, found)
+            if best is None or points > best[0]:
+                best = points, found
+        if best is not None:
+            return best[1]
+        for number in candidates[:SEARCHED_DOMAINS] if budget else ():
+            found = self._inside(tree, domains.mask(number), budget)
+            if not isinstance(found, Refusal):
+                return found
+        return self._refused(domains.reason())
+
+    def _inside(self, tree: GroupTree, among: Mask | None, budget: int) -> Placements | Refusal:
+        if tree.kind == COMPOSITE:
+            return self._children(tree, among, budget)
+        if tree.gang and tree.waiting:
+            need = tree.needed
+            return schedule_gang(self.state, tree.waiting, need, among=among, budget=budget)
+        placements, failed = as_many(self.state, tree.waiting, among)
+        if len(placements) >= tree.needed:
+            return placements
+        return failed or self._refused(Reason(GROUP_EMPTY, (tree.name,)))
+
+    def _children(self, tree: GroupTree, among: Mask | None, budget: int) -> Placements | Refusal:
+        placements: list[PodPlacement] = []
+        fitting, refusals = 0, {}
+        for child in tree.children:
+            found = self.place(child, among, budget)
+            if isinstance(found, Refusal):
+                refusals[child.name] = found
+                continue
+            fitting += 1
+            for each in found:
+                self.state.assume_placement(each)
+            placements += found
+        for each in reversed(placements):
+            self.state.forget_placement(each)
+        if fitting >= tree.least:
+            return tuple(placements)
+        counts = str(tree.least), str(len(tree.children)), tree.name, str(fitting)
+        name, failed = next(iter(refusals.items()))
+        reason = Reason(GROUPS_TOO_FEW, (*counts, name))
+        return replace(failed, blocked=reason)
+
+    def _refused(self, reason: Reason) -> Refusal:
+        return Refusal(pod=self.pod, nodes=self.state.table.count, blocked=reason)
+
+
+def as_many(
+    state: ClusterState, pods: Iterable[PodInfo], among: Mask | None
+) -> tuple[Placements, Refusal | None]:
+    """Return places for as many pods as fit, one after the other, and the first refusal."""
+    placements: list[PodPlacement] = []
+    failed: Refusal | None = None
+    for pod in pods:
+        found = schedule(state, pod, among)
+        if isinstance(found, Refusal):
+            failed = failed or found
+            continue
+        state.assume_placement(found)
+        placements.append(found)
+    for each in reversed(placements):
+        state.forget_placement(each)
+    return tuple(placements), failed
+
+
+class Domains:
+    """The values of one node label, as places for a group."""
+
+    def __init__(self, state: ClusterState, tree: GroupTree, key: str, among: Mask | None) -> None:
+        self.state, self.tree, self.key = state, tree, key
+        self.count, self._of_row = state.table.domains(key)
+        self.among = state.table.live if among is None else among & state.table.live
+        labelled = self.among & (self._of_row >= 0)
+        self._taken = {int(self._of_row[row]) for row in tree.placed}
+        if len(self._taken) == 1:
+            labelled &= self._of_row == next(iter(self._taken))
+        self._labelled = labelled
+        self._room = self._upper_bounds()
+
+    def unusable(self) -> Reason | None:
+        """Return why no value is worth a try, whatever is free; None if one is."""
+        if len(self._taken) > 1 or -1 in self._taken:
+            names = ", ".join(sorted(self.name(each) or "none" for each in self._taken))
+            return Reason(GROUP_SPLIT, (self.tree.name, self.key, names))
+        if not self._labelled.any():
+            return Reason(NO_DOMAIN_LABEL, (self.key, self.tree.name))
+        return None
+
+    def candidates(self) -> list[int]:
+        """Return the values in which the group may fit, by name; those with most room first."""
+        numbers = [
+            number
+            for number in np.unique(self._of_row[self._labelled]).tolist()
+            if self._room[number] >= max(self.tree.needed, 1)
+        ]
+        return sorted(numbers, key=lambda each: (-self._room[each], self.name(each)))
+
+    def mask(self, number: int) -> Mask:
+        """Return the nodes of one value."""
+        found: Mask = self._labelled & (self._of_row == number)
+        return found
+
+    def name(self, number: int) -> str:
+        """Return a value; empty for nodes without the label."""
+        rows = np.flatnonzero(self._of_row == number)
+        return str(self.state.table.labels[rows[0]].get(self.key, "")) if len(rows) else ""
+
+    def fullness(self, number: int, placements: Placements) -> int:
+        """Return how full the nodes of a value would be, of cpu and memory, from 0 to 100."""
+        table, mask = self.state.table, self.mask(number)
+        offer = table.scored_offer()[:, mask].sum(axis=1)
+        asked = np.array([each.pod.asked_in_scores for each in placements], dtype=np.int64)
+        used = offer - table.scored_free()[:, mask].sum(axis=1) + asked.sum(axis=0)
+        there = offer > 0
+        shares = np.minimum(used, offer)[there] * MOST_POINTS // offer[there]
+        return int(shares.sum() // max(there.sum(), 1))
+
+    def reason(self) -> Reason:
+        """Return that no value has room, with the one that comes closest."""
+        if not self.tree.needed:
+            return Reason(GROUP_STARTED, (self.tree.name,))
+        numbers = np.unique(self._of_row[self._labelled]).tolist()
+        nearest = max(numbers, key=lambda each: (self._room[each], self.name(each)))
+        fitting, _ = as_many(self.state, self.tree.pods, self.mask(nearest))
+        have = len(fitting) + len(self.tree.placed)
+        least = self.tree.needed + len(self.tree.placed)
+        fields = (self.tree.name, str(least), self.key, self.name(nearest), str(have))
+        return Reason(NO_DOMAIN, fields)
+
+    def _upper_bounds(self) -> list[int]:
+        """Return for each value how many of the group's pods may fit at most, by their requests."""
+        table, pods = self.state.table, self.tree.pods
+        smallest = reduce(
+            lambda some, more: {
+                name: min(amount, more[name]) for name, amount in some.items() if name in more
+            },
+            (pod.requests for pod in pods),
+        )
+        fits = np.minimum(table.free(PODS), FREE_OF_LIMITS)
+        for name, amount in smallest.items():
+            # What devices may provide in the node's place is left to the search.
+            if amount and name not in self.state.demands.provided:
+                fits = np.minimum(fits, table.free(name) // amount)
+        fits = np.maximum(fits, 0) * self._possible(pods)
+        counted = np.bincount(
+            self._of_row[self._labelled], weights=fits[self._labelled], minlength=self.count
+        )
+        return [int(each) for each in counted]
+
+    def _possible(self, pods: Sequence[PodInfo]) -> Numbers | Mask:
+        """Return the nodes that some pod passes; all, where pods of the group decide for others."""
+        masks: dict[object, tuple[PodInfo, PodDemand]] = {}
+        for pod in pods:
+            demand = self.state.demands.demand_of(pod)
+            if isinstance(demand, BlockedPod):
+                continue
+            if pod.affinity or pod.anti_affinity or pod.spread or demand.claims:
+                return self.state.table.live
+            masks.setdefault((pod.placement, pod.ports), (pod, demand))
+        found = [passing(self.state, pod, demand) for pod, demand in masks.values()]
+        return np.logical_or.reduce(found) if found else self.state.table.live
