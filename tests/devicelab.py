@@ -5,39 +5,18 @@ from pathlib import Path
 
 import yaml
 
-from dralab.components.nodes import install
-from dralab.components.simulated import SimulatedCluster
-from dralab.drivers.catalog import device_class
-from dralab.drivers.publishing import SlicePublisher
-from dralab.node.kubelets import Kubelets
-from dralab.node.node_spec import NodeSpec
-from dralab.node.simulated_runtime import SimulatedRuntime
+from dralab import SimulatedCluster
 from dralab.runtime.client import Resource
-from dralab.runtime.resources import CLASSES, PODS
+from dralab.runtime.resources import PODS
 
 SHARED = Path(__file__).parents[1] / ".." / "shared" / "testdata"
 
 
 class DeviceLab(SimulatedCluster):
-    """Server, scheduler, controllers, nodes, drivers; all in simulated time."""
+    """The simulated cluster of users, with what only tests want: creation, waits, short logs."""
 
-    def __init__(self, *drivers, nodes=("n1",), extended="", **options):
-        super().__init__(**options)
-        self.kubelets = Kubelets(self.manager, SimulatedRuntime(self.engine))
-        self.publisher = SlicePublisher(self.manager, mend_after=0)
-        self.drivers = [make(node) for node in nodes for make in drivers]
-
-        def on_node(kubelet):
-            for driver in self.drivers:
-                if driver.node == kubelet.name:
-                    install(kubelet, driver, self.publisher)
-
-        self.kubelets.on_node = on_node
-        for name in sorted({driver.name for driver in self.drivers}):
-            self.client.create(CLASSES, device_class(name, extended=extended))
-        for node in nodes:
-            self.kubelets.add_node(NodeSpec(name=node))
-        self.wait(1)
+    def __init__(self, *drivers, nodes=("n1",), **options):
+        super().__init__(drivers=drivers, nodes=nodes, **options)
 
     def create(self, *documents):
         """Create objects, given as mappings or as YAML text."""
@@ -47,14 +26,9 @@ class DeviceLab(SimulatedCluster):
         self.wait(10)
         return made
 
-    def pods(self, namespace):
-        """Return the pods of a namespace by name."""
-        return {pod["metadata"]["name"]: pod for pod in self.client.list(PODS, namespace).items}
-
     def log(self, namespace, pod, container="ctr0"):
         """Return what a container wrote."""
-        run = self.kubelets.find_container(self.client.get(PODS, pod, namespace), container)
-        return "".join(f"{line}\n" for _, line in run.log.read()[0])
+        return super().log(namespace, pod, container)
 
     def delete(self, namespace, *names):
         """Delete pods and let them end."""

@@ -5,6 +5,7 @@ from typing import Any
 
 from dralab.capacity.defragment import Defragmentation
 from dralab.capacity.fragmentation import KindFragmentation, stranded_share
+from dralab.capacity.planning import NodePlan
 from dralab.capacity.relocation import Move, devices_of
 from dralab.capacity.what_if import WhatIf
 from dralab.scheduling.state import PodPlacement
@@ -95,4 +96,19 @@ def _move(move: Move) -> dict[str, Any]:
         "devices": devices_of(move.placement),
         "makesRoomFor": str(move.makes_room_for),
         "cost": move.cost,
+    }
+
+
+def structured_plan(planned: NodePlan) -> dict[str, Any]:
+    """Return the nodes to add and what becomes of the pods, as JSON values."""
+    return {
+        "nodes": dict(planned.nodes),
+        "price": planned.price,
+        "least": planned.least,
+        "fitting": [str(pod.key) for pod in planned.fitting],
+        "served": [str(pod.key) for pod in planned.served],
+        "waiting": [
+            {"pod": str(pod.key), "why": why, "code": planned.codes.get(pod.uid)}
+            for pod, why in planned.unserved.values()
+        ],
     }

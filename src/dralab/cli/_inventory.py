@@ -7,7 +7,7 @@ the cluster's.
 
 import functools
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from dralab.cli._terminal import echo
 from dralab.cli.errors import UnusableInput
 from dralab.cli.generations import files_option
 from dralab.cli.generations import objects as objects_in_files
+from dralab.lab.inventory import merged
 from dralab.values.json_types import JsonDict
 
 if TYPE_CHECKING:
@@ -143,22 +144,3 @@ def default_kubeconfig() -> Path | None:
         )
     usual = Path.home() / ".kube" / "config"
     return Path(named[0]) if named else (usual if usual.exists() else None)
-
-
-def merged(cluster: Iterable[JsonDict], applied: Sequence[JsonDict]) -> list[JsonDict]:
-    """Return objects of a cluster as if others had been applied to it.
-
-    >>> node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}
-    >>> [found.get("spec") for found in merged([node], [node | {"spec": {"unschedulable": True}}])]
-    [{'unschedulable': True}]
-    """
-    by_name = {_identity(item): item for item in applied}
-    found = [by_name.pop(_identity(item), item) for item in cluster]
-    return [*found, *by_name.values()]
-
-
-def _identity(item: JsonDict) -> tuple[str, str, str, str]:
-    group = str(item.get("apiVersion", "")).rpartition("/")[0]
-    metadata, kind = item["metadata"], item["kind"]
-    namespace = metadata.get("namespace") or ""
-    return group, kind, "" if namespace == "default" else namespace, metadata["name"]

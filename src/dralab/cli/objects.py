@@ -10,16 +10,10 @@ from typing import Final
 import click
 
 from dralab.allocation import v1
-from dralab.allocation.cel_compiler import compiled
 from dralab.allocation.problem import Device
 from dralab.allocation.selectors import CelSelectorCompiler
-from dralab.api.manifests import Check, Manifest, Manifests, load, unknown_fields
-from dralab.api.resource.conversion import hub_version
-from dralab.api.resource.files import ResourceCheck, add_pool_problems
-from dralab.api.resource.structure import problems
-from dralab.api.resource.types import GROUP
-from dralab.api.standard_checks import standard_check
-from dralab.cli._inventory import InventorySource, merged
+from dralab.api.manifests import Manifest, Manifests
+from dralab.cli._inventory import InventorySource
 from dralab.cli._output import refuse
 from dralab.cli._spots import FileSpots
 from dralab.cli._terminal import echo
@@ -28,10 +22,8 @@ from dralab.cli.generations import stdin
 from dralab.explanation.cel_repairs import repaired
 from dralab.explanation.text import ObjectFields, Spots
 from dralab.explanation.why import templates_of
-from dralab.kernel.clock import WallClock, rfc3339
-from dralab.objects.claims import claim_names
-from dralab.objects.metadata import key_of, spec_of, uid_of
-from dralab.objects.pods import is_finished
+from dralab.kernel.clock import WallClock
+from dralab.lab.inventory import checked_manifests, lacking, merged, newer_fields
 from dralab.scheduling.backlog import Pending
 from dralab.scheduling.snapshot import Snapshot
 from dralab.values.json_types import JsonDict
@@ -86,7 +78,7 @@ def _read(source: InventorySource) -> tuple[list[JsonDict], Sequence[Manifest]]:
             "--kubeconfig"
         )
     found = source.of_cluster()
-    _tell_newer(_newer_fields(found))
+    _tell_newer(newer_fields(found))
     written: Sequence[Manifest] = ()
     if source.files:
         read = manifests(source.files)
@@ -126,31 +118,6 @@ def _devices_of(item: JsonDict) -> Sequence[Device]:
     return v1.V1Reader(CelSelectorCompiler()).slice(item).devices
 
 
-def lacking(objects: Sequence[JsonDict]) -> str:
-    """Return what a dump lacks, so that devices in use would look free; empty for a whole one.
-
-    >>> pod = {"kind": "Pod", "metadata": {"name": "p", "uid": "u"}, "spec": {"nodeName": "n"}}
-    >>> pod["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimName": "c"}]
-    >>> lacking([pod]).partition(":")[0]
-    'half a dump'
-    >>> lacking([pod, {"kind": "ResourceClaim"}])
-    ''
-    """
-    kinds = {item.get("kind") for item in objects}
-    if "ResourceClaim" in kinds:
-        return ""
-    for pod in objects:
-        runs = pod.get("kind") == "Pod" and uid_of(pod) and spec_of(pod).get("nodeName")
-        if runs and not is_finished(pod) and (names := claim_names(pod)):
-            key = key_of(pod)
-            return (
-                f"half a dump: pod {key.namespace or 'default'}/{key.name} runs with claim "
-                f"{names[0]}, but the input has no ResourceClaim: add them "
-                "(kubectl get resourceclaims -A -o yaml)"
-            )
-    return ""
-
-
 def _tell(read: Manifests) -> None:
     """Say on stderr what of the input is not looked at."""
     _tell_newer(read.newer)
@@ -168,32 +135,9 @@ def _tell_newer(fields: Counter[tuple[str, str]]) -> None:
         )
 
 
-def _newer_fields(objects: Sequence[JsonDict]) -> Counter[tuple[str, str]]:
-    """Count the fields of a cluster's device API that are unknown here.
-
-    Of the slices of a driver, which are many and alike, one is looked at.
-    """
-    drivers: set[str] = set()
-    found: Counter[tuple[str, str]] = Counter()
-    for item in objects:
-        if not item["apiVersion"].startswith(f"{GROUP}/"):
-            continue
-        if item["kind"] == "ResourceSlice":
-            driver = str(spec_of(item).get("driver"))
-            if driver in drivers:
-                continue
-            drivers.add(driver)
-        found += unknown_fields(item, problems(hub_version(item["kind"]), item["kind"], item))
-    return found
-
-
 def manifests(files: Sequence[str]) -> Manifests:
     """Return the objects of files, checked by the rules of their kinds."""
-    now = rfc3339(WallClock().now())
-    checks: list[Check] = [ResourceCheck(now=now, expressions=compiled), standard_check]
-    read = load(files, checks, stdin=stdin)
-    add_pool_problems(read)
-    return read
+    return checked_manifests(files, WallClock(), stdin)
 
 
 def named(pending: Sequence[Pending], name: str) -> list[Pending]:

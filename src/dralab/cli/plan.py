@@ -13,6 +13,7 @@ from dralab.capacity.move_costs import MoveCosts
 from dralab.capacity.planning import NodePlan, Removable
 from dralab.capacity.planning import plan as answer
 from dralab.capacity.planning import removable as nodes_that_can_go
+from dralab.capacity.structured import structured_plan
 from dralab.cli import objects
 from dralab.cli._inventory import InventorySource, inventory_options
 from dralab.cli._output import echo_json, echo_table, output_option
@@ -86,7 +87,7 @@ def plan(
     except UnknownName as error:
         raise click.UsageError(str(error)) from None
     if output == "json":
-        echo_json(_structured(planned))
+        echo_json(structured_plan(planned))
     else:
         for line in _page(planned, prices):
             echo(line)
@@ -142,20 +143,6 @@ def _bound(planned: NodePlan) -> str:
     return (
         f"no plan for these pods costs less than {planned.least:g} (proved): the gap is {gap:.1f} %"
     )
-
-
-def _structured(planned: NodePlan) -> dict[str, Any]:
-    return {
-        "nodes": dict(planned.nodes),
-        "price": planned.price,
-        "least": planned.least,
-        "fitting": [str(pod.key) for pod in planned.fitting],
-        "served": [str(pod.key) for pod in planned.served],
-        "waiting": [
-            {"pod": str(pod.key), "why": why, "code": planned.codes.get(pod.uid)}
-            for pod, why in planned.unserved.values()
-        ],
-    }
 
 
 def _tell_removable(found: Removable, output: str) -> None:

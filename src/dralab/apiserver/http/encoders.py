@@ -1,6 +1,6 @@
 """The encoders of each kind, made when they are first needed and shared by all requests."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from dralab.api.kinds import Kind
 from dralab.apiserver.http.encoding import ObjectEncoder, PartialEncoder
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     )
     from dralab.apiserver.http.tabular import TableEncoder
 
-    AnyEncoder = (
+    AnyEncoder: TypeAlias = (
         ObjectEncoder
         | PartialEncoder
         | TableEncoder

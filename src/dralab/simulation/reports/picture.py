@@ -1,6 +1,7 @@
 """The charts of a run as one PNG or SVG file (extra: picture)."""
 
 from pathlib import Path
+from typing import Any, Final
 
 from dralab.kernel.clock import SECOND
 from dralab.simulation.reports.charts import gantt
@@ -8,21 +9,23 @@ from dralab.simulation.reports.page import Chart
 from dralab.simulation.results import metrics
 from dralab.simulation.results.result import Result
 
-FIGURE = (12.0, 10.0)
+FIGURE: Final = (12.0, 10.0)
 
 
 def write(result: Result, path: Path) -> None:
     """Draw use, queue, Gantt and waits into a file; its ending says which kind."""
-    import matplotlib as mpl
+    draw(result, path)
 
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt
+
+def draw(result: Result, path: Path | None = None) -> Any:
+    """Return the matplotlib figure of use, queue, Gantt and waits; with a path it is written."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
 
     # The same run gives the same bytes: no date, no random ids.
     with mpl.rc_context({"svg.hashsalt": "dralab"}):
-        figure, axes = plt.subplots(
-            4, 1, figsize=FIGURE, height_ratios=[1, 1, 2.4, 1], layout="constrained"
-        )
+        figure = Figure(figsize=FIGURE, layout="constrained")
+        axes = figure.subplots(4, 1, height_ratios=[1, 1, 2.4, 1])
         when = [sample.when / SECOND / 3600 for sample in result.samples]
         for name, capacity in result.all_capacity().items():
             used = result.in_use(name)
@@ -43,9 +46,10 @@ def write(result: Result, path: Path) -> None:
         axes[3].step(waits, shares, where="post")
         axes[3].set(xlabel="wait (h)", ylabel="tasks (%)", ylim=(0, 101))
         figure.suptitle(f"{result.name} · {result.scheduler} · seed {result.seed}")
-        plain = {"Date": None} if path.suffix == ".svg" else {"Software": None}
-        figure.savefig(path, metadata=plain, dpi=110)
-        plt.close(figure)
+        if path is not None:
+            unnamed = {".svg": "Date", ".pdf": "CreationDate"}.get(path.suffix, "Software")
+            figure.savefig(path, metadata={unnamed: None}, dpi=110)
+    return figure
 
 
 def _gantt(axis: object, chart: Chart) -> None:

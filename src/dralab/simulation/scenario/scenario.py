@@ -18,7 +18,7 @@ from dralab.simulation.lifecycle.model import (
     Stage,
 )
 from dralab.simulation.scenario import custom, fleet, workload
-from dralab.simulation.scenario.fields import Fields
+from dralab.simulation.scenario.fields import Fields, FieldSource
 from dralab.simulation.scenario.fields import load as load_fields
 from dralab.simulation.scenario.fleet import ScenarioFleet
 from dralab.simulation.scenario.schedulers import (
@@ -86,14 +86,18 @@ class Scenario:
 def load(
     path: Path,
     *,
+    content: Mapping[str, object] | None = None,
     seed: int | None = None,
     scheduler: str | None = None,
     problems: InputProblems | None = None,
     change: Callable[[Fields], None] | None = None,
 ) -> Scenario:
-    """Return the scenario of a file; `seed` and `scheduler` replace what it says."""
+    """Return the scenario of a file; `seed` and `scheduler` replace what it says.
+
+    `content` stands for that of the file, which need not be there then.
+    """
     problems = InputProblems() if problems is None else problems
-    fields = load_fields(path)
+    fields = load_fields(path) if content is None else Fields(FieldSource(path), "", content)
     if change is not None:
         change(fields)
     for key in ("apiVersion", "kind"):

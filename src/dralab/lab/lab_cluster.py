@@ -1,0 +1,141 @@
+"""A whole cluster in simulated time: server, scheduler, controllers, nodes and their drivers.
+
+>>> cluster = LabCluster(nodes=2, drivers=["gpu"])
+>>> cluster.wait(7 * 24 * 3600)
+>>> sorted(cluster.nodes())
+['node-1', 'node-2']
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from dralab.api.status import ApiError
+from dralab.components.nodes import install
+from dralab.components.simulated import SimulatedCluster
+from dralab.drivers.catalog import DRIVERS, device_class
+from dralab.drivers.driver import Driver
+from dralab.drivers.publishing import SlicePublisher
+from dralab.files.reading import read
+from dralab.node.kubelets import Kubelet, Kubelets
+from dralab.node.node_spec import NodeSpec
+from dralab.node.simulated_runtime import SimulatedRuntime
+from dralab.runtime.client import Resource
+from dralab.runtime.resources import CLASSES, NODES, PODS
+from dralab.values.json_types import JsonDict
+
+Documents = str | PathLike[str] | Mapping[str, Any]
+MakeDriver = Callable[[str], Driver]
+
+
+class LabCluster(SimulatedCluster):
+    """A cluster with nodes; nothing ever waits, and the same calls and seed give the same bytes.
+
+    `nodes` is how many (`node-1` …), their names, or `NodeSpec`s. `drivers` are names of the fake
+    drivers, or what makes a driver for a node's name. All else is as for the cluster without nodes
+    (`dralab.components.simulated`): `seed`, `beginning`, `without`, `profiles`, `features`.
+    """
+
+    def __init__(
+        self,
+        *,
+        nodes: int | Sequence[str | NodeSpec] = 1,
+        drivers: Sequence[str | MakeDriver] = (),
+        extended: str = "",
+        **options: Any,
+    ) -> None:
+        super().__init__(**options)
+        self.kubelets = Kubelets(self.manager, SimulatedRuntime(self.engine))
+        self.publisher = SlicePublisher(self.manager, mend_after=0)
+        specs = list(map(_spec, _names(nodes) if isinstance(nodes, int) else nodes))
+        makers = [_maker(each) for each in drivers]
+        self.drivers = [make(spec.name) for spec in specs for make in makers]
+        self.kubelets.on_node = self._install
+        for name in sorted({driver.name for driver in self.drivers}):
+            self.client.create(CLASSES, device_class(name, extended=extended))
+        for spec in specs:
+            self.kubelets.add_node(spec)
+        self.wait(1)
+
+    def _install(self, kubelet: Kubelet) -> None:
+        for driver in self.drivers:
+            if driver.node == kubelet.name:
+                install(kubelet, driver, self.publisher)
+
+    def apply(self, *documents: Documents) -> list[JsonDict]:
+        """Create or update the objects of files, YAML texts or mappings, as `kubectl apply`.
+
+        Returns them as they are stored. ApiError: a refusal, with nothing after it applied.
+        """
+        return [self._apply(item) for each in documents for item in _items(each)]
+
+    def _apply(self, item: JsonDict) -> JsonDict:
+        resource = self._resource_of(item)
+        metadata = item["metadata"]
+        namespace = metadata.get("namespace") or ("default" if resource.namespaced else "")
+        return self.client.patch(
+            resource,
+            metadata["name"],
+            item,
+            namespace,
+            type="apply",
+            field_manager="dralab",
+            force=True,
+        )
+
+    def _resource_of(self, item: JsonDict) -> Resource:
+        group, _, version = item["apiVersion"].rpartition("/")
+        for kind in self.server.resources.kinds:
+            if (kind.group, kind.version, kind.kind) == (group, version, item["kind"]):
+                return Resource(kind.group, kind.version, kind.plural, kind.namespaced)
+        message = f'no matches for kind "{item["kind"]}" in version "{item["apiVersion"]}"'
+        raise ApiError("NotFound", message, details={})
+
+    def pods(self, namespace: str = "") -> dict[str, JsonDict]:
+        """Return the pods by name; without a namespace all, as NAMESPACE/NAME."""
+        items = self.client.list(PODS, namespace).items
+        if namespace:
+            return {item["metadata"]["name"]: item for item in items}
+        return {f"{m['namespace']}/{m['name']}": item for item in items if (m := item["metadata"])}
+
+    def nodes(self) -> dict[str, JsonDict]:
+        """Return the nodes by name."""
+        return {item["metadata"]["name"]: item for item in self.client.list(NODES).items}
+
+    def log(self, namespace: str, pod: str, container: str) -> str:
+        """Return what a container wrote, nothing before it began. ApiError: no such pod."""
+        run = self.kubelets.find_container(self.client.get(PODS, pod, namespace), container)
+        if run is None:
+            return ""
+        return "".join(f"{line}\n" for _, line in run.log.read()[0])
+
+
+def _names(count: int) -> list[str]:
+    return [f"node-{number}" for number in range(1, count + 1)]
+
+
+def _spec(node: str | NodeSpec) -> NodeSpec:
+    return NodeSpec(name=node) if isinstance(node, str) else node
+
+
+def _maker(driver: str | MakeDriver) -> MakeDriver:
+    if not isinstance(driver, str):
+        return driver
+    if driver not in DRIVERS:
+        raise ValueError(f"no driver {driver!r}; there are {', '.join(DRIVERS)}")
+    return DRIVERS[driver]
+
+
+def _items(documents: Documents) -> list[JsonDict]:
+    if isinstance(documents, Mapping):
+        return [dict(documents)]
+    is_text = isinstance(documents, str) and "\n" in documents
+    text: Any = documents if is_text else read(Path(documents))
+    found: list[JsonDict] = []
+    for item in yaml.safe_load_all(text):
+        if item is not None:
+            found += item["items"] if item.get("kind", "").endswith("List") else [item]
+    return found

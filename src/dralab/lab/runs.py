@@ -1,0 +1,173 @@
+"""Simulations from Python: `simulate` runs a scenario, `Run` is what came of it."""
+
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from os import PathLike
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final
+
+from dralab.kernel.clock import SECOND
+from dralab.lab.answers import ColumnTable
+from dralab.simulation import dispatch
+from dralab.simulation.reports import run as reports
+from dralab.simulation.results import outputs
+from dralab.simulation.results.metrics import definition_of
+from dralab.simulation.results.result import Result
+from dralab.simulation.scenario import scenario as scenarios
+from dralab.simulation.scenario.scenario import Scenario
+
+# Of a workload that says nothing of machines, the field of a scenario that reads it.
+READERS: Final[Mapping[str, str]] = {".swf": "swf", ".json": "batsim", ".csv": "openb"}
+Progress = Callable[[float, int, int], None]
+
+
+def simulate(
+    scenario: str | PathLike[str] | Mapping[str, Any],
+    *,
+    scheduler: str | None = None,
+    seed: int | None = None,
+    fleet: Mapping[str, Any] | None = None,
+    progress: Progress | None = None,
+) -> "Run":
+    """Run a scenario to its end and return what came of it.
+
+    `scenario` is a file, the mapping of one (paths in it count from the current directory), or a
+    workload alone: a log in the Standard Workload Format (`.swf`), Batsim's jobs (`.json`), the
+    pods of an openb trace (`.csv`), or a pandas.DataFrame with a pod a row, columns named as the
+    fields of `workload.pods`. A workload alone needs a `fleet`, the field of that name of a
+    scenario: `{"hosts": 128}`. `scheduler` and `seed` replace what the scenario says. `progress`
+    gets the simulated seconds, the tasks that are over, and all tasks; the last time at the end.
+
+    Ctrl-C ends the run and keeps what is done: `complete` is False then. InputError: what is wrong,
+    with its file and field.
+    """
+    found = load(scenario, scheduler=scheduler, seed=seed, fleet=fleet)
+
+    def tell(now: int, over: int, tasks: int) -> None:
+        if progress is not None:
+            progress(now / SECOND, over, tasks)
+
+    with _asked_to_stop() as stop:
+        result = dispatch.begin(found).go(tell, stop)
+    over = sum(task.ended is not None for task in result.tasks)
+    tell(result.end, over, len(result.tasks))
+    return Run(dispatch.measured(found, result))
+
+
+@contextmanager
+def _asked_to_stop() -> Iterator[Callable[[], bool]]:
+    """Yield what tells that Ctrl-C was pressed; a second one stops at once."""
+    pressed = threading.Event()
+
+    def ask(_: int, __: FrameType | None) -> None:
+        pressed.set()
+        signal.signal(signal.SIGINT, before)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield pressed.is_set
+        return
+    before = signal.signal(signal.SIGINT, ask)
+    try:
+        yield pressed.is_set
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def load(
+    scenario: str | PathLike[str] | Mapping[str, Any],
+    *,
+    scheduler: str | None = None,
+    seed: int | None = None,
+    fleet: Mapping[str, Any] | None = None,
+) -> Scenario:
+    """Return the scenario of `simulate`."""
+    here = Path("scenario")
+    if isinstance(scenario, Mapping):
+        return scenarios.load(here, content=dict(scenario), scheduler=scheduler, seed=seed)
+    if hasattr(scenario, "to_dict"):
+        pods = [
+            {key: value for key, value in row.items() if value == value}  # noqa: PLR0124 - not NaN
+            for row in scenario.to_dict("records")
+        ]
+        return scenarios.load(
+            here,
+            content={"fleet": fleet, "workload": {"pods": pods}},
+            scheduler=scheduler,
+            seed=seed,
+        )
+    path = Path(scenario)
+    reader = READERS.get(path.suffix)
+    if reader is None:
+        return scenarios.load(path, scheduler=scheduler, seed=seed)
+    content: dict[str, Any] = {"name": path.stem, "fleet": fleet, "workload": {reader: path.name}}
+    return scenarios.load(path.resolve(), content=content, scheduler=scheduler, seed=seed)
+
+
+class Run:
+    """What came of a simulation. Times in seconds of simulated time from its beginning."""
+
+    def __init__(self, result: Result) -> None:
+        self.result = result
+
+    @property
+    def complete(self) -> bool:
+        """Whether it ran to its end."""
+        return self.result.complete
+
+    @property
+    def notes(self) -> list[str]:
+        """What the engine left out, and other remarks."""
+        return list(self.result.notes)
+
+    @property
+    def summary(self) -> Mapping[str, Any]:
+        """All numbers of the run by name, such as `wait_mean`; `meaning` says what each is."""
+        found: Mapping[str, Any] = outputs.summary(self.result)["metrics"]
+        return found
+
+    @staticmethod
+    def meaning(name: str) -> str:
+        """Return what a number of `summary` says. KeyError: there is none of that name."""
+        return definition_of(name)
+
+    @property
+    def tasks(self) -> ColumnTable:
+        """A row for each pod or job: times, state, where it ran, why it waited."""
+        return ColumnTable(outputs.TASK_COLUMNS, outputs.task_rows(self.result))
+
+    @property
+    def samples(self) -> ColumnTable:
+        """The state after each change: waiting, running, use in milli, memory in bytes."""
+        return ColumnTable(outputs.sample_columns(self.result), outputs.sample_rows(self.result))
+
+    @property
+    def nodes(self) -> list[str]:
+        """The names of the nodes or machines."""
+        return [lane for lane in self.result.lanes if "/" not in lane]
+
+    def report(self, folder: str | PathLike[str]) -> list[Path]:
+        """Write tables and the page of the run into a folder; return the files. InputError."""
+        return reports.write(self.result, Path(folder))
+
+    def plot(self, file: str | PathLike[str] = "") -> Any:
+        """Draw use, queue, Gantt and waits; needs the extra `picture`.
+
+        With a `file` (png, svg, pdf) it is written; returns the matplotlib figure.
+        MissingExtraError.
+        """
+        outputs.check(picture="picture")
+        from dralab.simulation.reports import picture
+
+        return picture.draw(self.result, Path(file) if file else None)
+
+    def __repr__(self) -> str:
+        numbers = self.summary
+        over = f"{numbers['ended']} of {numbers['tasks']} tasks ended"
+        return f"<Run {self.result.name}: {self.result.scheduler}, {over}>"
+
+    def _repr_html_(self) -> str:
+        rows = [(name, value, definition_of(name)) for name, value in self.summary.items()]
+        return ColumnTable(("number", "value", "meaning"), rows)._repr_html_()

@@ -1,0 +1,329 @@
+"""A cluster to ask: `dralab.open` reads it once, and the answers are those of the commands."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Final, Protocol
+
+from dralab.allocation.policy.policies import POLICIES
+from dralab.api.yaml_documents import YamlError, single
+from dralab.capacity.changes import (
+    AddNodes,
+    Cordon,
+    RemoveNode,
+    SupposedChange,
+    Uncordon,
+    UnknownName,
+    patched,
+)
+from dralab.capacity.defragment import defragment
+from dralab.capacity.move_costs import MoveCosts
+from dralab.capacity.planning import plan
+from dralab.capacity.structured import structured_moves, structured_plan, structured_what_if
+from dralab.capacity.what_if import what_if
+from dralab.explanation.answers import NoResult, already_allocated, answers, placed_on
+from dralab.explanation.why import why
+from dralab.files.reading import read
+from dralab.kernel.clock import WallClock
+from dralab.lab.answers import (
+    AllocationAnswer,
+    ExplanationAnswer,
+    MovesAnswer,
+    PlanAnswer,
+    WhatIfAnswer,
+    explanation,
+)
+from dralab.lab.inventory import checked_manifests, lacking, merged
+from dralab.objects.metadata import NamespacedName
+from dralab.runtime.client import Client
+from dralab.runtime.kubeconfig import KubeconfigError
+from dralab.runtime.kubeconfig import read as read_kubeconfig
+from dralab.runtime.reading import ReadingError, read_cluster
+from dralab.runtime.remote import RemoteClient
+from dralab.scheduling.backlog import Pending
+from dralab.scheduling.model import ClusterModel
+from dralab.scheduling.snapshot import Snapshot
+from dralab.values.json_types import JsonDict
+
+LARGEST_KUBECONFIG: Final = 1 << 20
+MOST_SHOWN: Final = 10
+
+
+class WithClient(Protocol):
+    """A cluster of this process: `Cluster` while it runs, or `SimulatedCluster`."""
+
+    @property
+    def client(self) -> Client:
+        """What reads it."""
+        ...
+
+
+Source = str | PathLike[str] | WithClient | Iterable[JsonDict]
+
+
+class BadInput(ValueError):  # noqa: N818 - it says what it is about
+    """Objects that cannot be used; `problems` names each with file, line and field."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        shown = list(problems[:MOST_SHOWN])
+        if len(problems) > MOST_SHOWN:
+            shown.append(f"and {len(problems) - MOST_SHOWN} more")
+        super().__init__("\n".join(shown))
+        self.problems = problems
+
+
+class UnknownObject(KeyError):  # noqa: N818 - it says what it is about
+    """A name that nothing has; the message names what there is."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+def open(*sources: Source) -> "Lab":  # noqa: A001 - dralab.open, as gzip.open
+    """Return a cluster as it is now, to ask about.
+
+    A source is a manifest, a directory or archive of manifests, a snapshot, a kubeconfig, a running
+    `Cluster` or `SimulatedCluster`, or objects as mappings. Files after a cluster count as applied
+    to it. Nothing is ever written to a cluster. BadInput: what is wrong with the input.
+    """
+    objects: list[JsonDict] = []
+    for source in sources:
+        objects = merged(objects, _objects_of(source))
+    if not objects:
+        raise BadInput(["nothing to read: give files, a kubeconfig, a cluster or objects"])
+    if missing := lacking(objects):
+        raise BadInput([missing])
+    return Lab(objects)
+
+
+def _objects_of(source: Source) -> list[JsonDict]:
+    if isinstance(source, (str, PathLike)):
+        path = Path(source)
+        return _of_cluster(_remote(path)) if _is_kubeconfig(path) else _of_files([str(path)])
+    client = getattr(source, "client", None)
+    if client is not None:
+        return _of_cluster(client)
+    if isinstance(source, Iterable):
+        return list(source)
+    raise TypeError(f"{source!r} is no path, cluster, or list of objects")
+
+
+def _is_kubeconfig(path: Path) -> bool:
+    if not path.is_file() or path.stat().st_size > LARGEST_KUBECONFIG:
+        return False
+    try:
+        found = single(read(path))
+    except (OSError, YamlError, UnicodeDecodeError):
+        return False
+    return isinstance(found, dict) and found.get("kind") == "Config" and "clusters" in found
+
+
+def _remote(path: Path) -> Client:
+    try:
+        return RemoteClient(read_kubeconfig(path))
+    except KubeconfigError as error:
+        raise BadInput([str(error)]) from error
+
+
+def _of_cluster(client: Client) -> list[JsonDict]:
+    try:
+        return list(read_cluster(client, not_judged=lambda _: None))
+    except ReadingError as error:
+        raise BadInput([str(error)]) from error
+    finally:
+        if isinstance(client, RemoteClient):
+            client.close()
+
+
+def _of_files(files: Sequence[str]) -> list[JsonDict]:
+    found = checked_manifests(files, WallClock())
+    if found.problems:
+        raise BadInput([str(each) for each in found.problems])
+    return [each.object for each in found.objects]
+
+
+class Lab:
+    """A cluster as it was read; questions change nothing in it."""
+
+    def __init__(self, objects: Sequence[JsonDict]) -> None:
+        self.objects = objects
+        self._snapshot: Snapshot | None = None
+        self._model: ClusterModel | None = None
+
+    @property
+    def nodes(self) -> Sequence[str]:
+        """The names of the nodes."""
+        return list(self._cluster.nodes)
+
+    @property
+    def pending(self) -> Sequence[str]:
+        """What waits: `pod ml/train`, `claim ml/spare`."""
+        return [each.title for each in self._cluster.pending(every=True)]
+
+    def explain(self, name: str, *, node: str = "") -> ExplanationAnswer:
+        """Return why a pod or claim waits or where it fits; with `node`, on that node alone.
+
+        `name` is `NAMESPACE/NAME`, or the name alone where only one has it. What waits before it
+        gets its devices first, as for `dralab explain`. UnknownObject.
+        """
+        cluster = Snapshot(self.objects)
+        if node and node not in cluster.nodes:
+            raise UnknownObject(f"no node {node!r}; known nodes: {', '.join(cluster.nodes)}")
+        pending = cluster.pending(every=True)
+        asked = _named(pending, name)
+        if not asked:
+            held = already_allocated(cluster, name)
+            if held is None:
+                raise UnknownObject(f"no pod or claim {name!r}; {_waiting(pending)}")
+            return explanation(held)
+        try:
+            return explanation(next(answers(cluster, pending, asked, node=node)))
+        except NoResult as error:
+            raise TimeoutError(str(error)) from error
+
+    def explain_all(self) -> Sequence[ExplanationAnswer]:
+        """Return the same of everything that waits and asks for devices."""
+        cluster = Snapshot(self.objects)
+        pending = cluster.pending(every=True)
+        asked = [each for each in pending if each.wants_devices]
+        return [explanation(each) for each in answers(cluster, pending, asked)]
+
+    def allocate(
+        self, *more: Source, node: str = "", policy: str = "kubernetes"
+    ) -> list[AllocationAnswer]:
+        """Return what each waiting pod and claim gets, in their order; `more` counts as applied.
+
+        `policy` is one of those of `dralab allocate`. Nothing is kept.
+        """
+        if policy not in POLICIES:
+            raise UnknownObject(f"no policy {policy!r}; known: {', '.join(POLICIES)}")
+        objects: Sequence[JsonDict] = self.objects
+        for source in more:
+            objects = merged(objects, _objects_of(source))
+        cluster = Snapshot(objects)
+        found = []
+        for each in cluster.pending(every=True):
+            now = cluster.refreshed(each)
+            placed = placed_on(cluster, now, node, POLICIES[policy] if now.wants_devices else None)
+            if placed is None:
+                told = why(cluster, now, node=node)
+                found.append(
+                    AllocationAnswer(
+                        name=each.title, node="", devices=(), why=told.brief() if told else ""
+                    )
+                )
+                continue
+            results = [item for one in placed.allocations for item in one["devices"]["results"]]
+            found.append(
+                AllocationAnswer(
+                    name=each.title,
+                    node=placed.node,
+                    devices=[f"{one['driver']}/{one['pool']}/{one['device']}" for one in results],
+                    objects=list(placed.objects()),
+                )
+            )
+        return found
+
+    def what_if(
+        self,
+        *,
+        add_nodes: int | Mapping[str, int] = 0,
+        remove: Iterable[str] = (),
+        cordon: Iterable[str] = (),
+        uncordon: Iterable[str] = (),
+        patch: Source | None = None,
+    ) -> WhatIfAnswer:
+        """Return what becomes of the pods after a change. UnknownObject, BadInput.
+
+        `add_nodes` maps shapes (of `dralab generate`) or nodes to copy to how many; a number alone
+        copies the first node that has devices. `patch` is merged into the objects of its names.
+        """
+        changes: list[SupposedChange] = [
+            *(AddNodes(like, count) for like, count in self._added(add_nodes).items()),
+            *map(RemoveNode, remove),
+            *map(Cordon, cordon),
+            *map(Uncordon, uncordon),
+        ]
+        other = None
+        if patch is not None:
+            other = ClusterModel(patched(self.objects, _objects_of(patch)))
+        if not changes and other is None:
+            raise BadInput(["nothing would change: give add_nodes, remove, patch or another"])
+        try:
+            return WhatIfAnswer(structured_what_if(what_if(self._capacity, changes, other)))
+        except UnknownName as error:
+            raise UnknownObject(str(error)) from error
+
+    def plan(
+        self, shapes: Iterable[str] | Mapping[str, float] = (), *, budget: float | None = None
+    ) -> PlanAnswer:
+        """Return the fewest or cheapest nodes so that what waits runs. UnknownObject.
+
+        `shapes` are names of shapes or of nodes to copy, with their prices if they differ; without
+        any, the first node that has devices is copied.
+        """
+        prices = dict(shapes) if isinstance(shapes, Mapping) else dict.fromkeys(shapes, 1.0)
+        try:
+            found = plan(self._capacity, prices or {self._usual_node(): 1.0}, budget)
+        except UnknownName as error:
+            raise UnknownObject(str(error)) from error
+        return PlanAnswer(structured_plan(found))
+
+    def defragment(self, pod: str = "", *, max_moves: int | None = None) -> MovesAnswer:
+        """Return the moves that make room for a pod, or for all that wait. UnknownObject."""
+        model = self._capacity
+        pods = [each for each in model.waiting if pod in {"", str(each.key), each.key.name}]
+        if pod and not pods:
+            known = ", ".join(str(each.key) for each in model.waiting) or "none"
+            raise UnknownObject(f"no pod {pod!r} waits; those that do: {known}")
+        return MovesAnswer(
+            structured_moves(defragment(model, pods, MoveCosts(model, "moves"), most=max_moves))
+        )
+
+    def _added(self, wanted: int | Mapping[str, int]) -> Mapping[str, int]:
+        if isinstance(wanted, Mapping):
+            return wanted
+        return {self._usual_node(): wanted} if wanted else {}
+
+    def _usual_node(self) -> str:
+        cluster = self._cluster
+        homes = {record.home for record in cluster.fleet.pools.records}
+        found = [name for name in cluster.nodes if name in homes] or list(cluster.nodes)
+        if not found:
+            raise UnknownObject("there is no node to copy: name a shape, such as 'h100'")
+        return found[0]
+
+    @property
+    def _cluster(self) -> Snapshot:
+        if self._snapshot is None:
+            self._snapshot = Snapshot(self.objects)
+        return self._snapshot
+
+    @property
+    def _capacity(self) -> ClusterModel:
+        if self._model is None:
+            self._model = ClusterModel(self.objects)
+        return self._model
+
+    def __repr__(self) -> str:
+        cluster = self._cluster
+        waiting = len(cluster.pending(every=True))
+        return f"<Lab of {len(cluster.nodes)} nodes, {waiting} pods and claims wait>"
+
+
+def _named(pending: Sequence[Pending], name: str) -> list[Pending]:
+    namespace, slash, short = name.rpartition("/")
+    found = [
+        each
+        for each in pending
+        if each.name == short and (not slash or each.namespace == namespace)
+    ]
+    if len(found) > 1:
+        titles = ", ".join(each.title for each in found)
+        raise UnknownObject(f"several have the name {name!r}: {titles}; name the namespace")
+    return found
+
+
+def _waiting(pending: Sequence[Pending]) -> str:
+    keys = [str(NamespacedName(each.namespace, each.name)) for each in pending[:MOST_SHOWN]]
+    return f"what waits: {', '.join(keys) or 'nothing'}"

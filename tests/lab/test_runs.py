@@ -1,0 +1,96 @@
+"""`dralab.simulate`: what it takes, and a run as data."""
+
+import subprocess
+import sys
+
+import pytest
+
+import dralab
+
+SCENARIO = {
+    "name": "small",
+    "fleet": {"nodes": [{"name": "n", "count": 2, "cpu": 8, "gpus": 2, "model": "A"}]},
+    "workload": {
+        "pods": [{"name": "p", "count": 6, "cpu": 1, "gpus": 1, "duration": "10m", "every": "1m"}]
+    },
+}
+
+
+def test_a_mapping_is_a_scenario_and_its_numbers_have_a_meaning():
+    run = dralab.simulate(SCENARIO, scheduler="fgd", seed=3)
+    assert run.complete
+    assert run.summary["ended"] == 6
+    assert run.summary["wait_max"] > 0
+    assert "seconds from submission to start" in run.meaning("wait_mean")
+    assert run.nodes == ["n-0", "n-1"]
+    assert len(run.tasks) == 6
+    assert run.tasks["id"][0] == "p-0"
+    assert {"time", "waiting", "running"} <= set(run.samples.columns)
+    assert "6 of 6 tasks ended" in repr(run)
+    assert "<table>" in run._repr_html_()
+    with pytest.raises(KeyError, match="'waits' is not one of id, user"):
+        run.tasks["waits"]
+
+
+def test_the_same_seed_gives_the_same_run():
+    one, other = (dralab.simulate(SCENARIO, scheduler="random", seed=5) for _ in range(2))
+    assert one.tasks.rows == other.tasks.rows
+
+
+def test_a_workload_alone_needs_a_fleet(tmp_path):
+    log = tmp_path / "log.swf"
+    log.write_text("; MaxProcs: 4\n1 0 -1 60 2 -1 -1 2 60 -1 1 1 1 -1 1 -1 -1 -1\n")
+    run = dralab.simulate(log, fleet={"hosts": 4}, scheduler="easy")
+    assert run.summary["ended"] == 1
+    with pytest.raises(dralab.InputError, match="fleet"):
+        dralab.simulate(log, scheduler="easy")
+
+
+def test_rows_of_a_data_frame_are_pods():
+    class Frame:
+        def to_dict(self, how):
+            assert how == "records"
+            return [
+                {"name": "a", "cpu": 1, "gpus": 1, "duration": 60, "at": 0, "queue": float("nan")},
+                {"name": "b", "cpu": 1, "gpus": 2, "duration": 60, "at": 5},
+            ]
+
+    run = dralab.simulate(Frame(), fleet=SCENARIO["fleet"])
+    assert run.summary["ended"] == 2
+
+
+def test_a_mistake_in_a_mapping_names_its_field():
+    with pytest.raises(
+        dralab.InputError, match=r"^scenario: workload\.pods\[0\]\.cpus: is unknown; known: at"
+    ):
+        dralab.simulate(SCENARIO | {"workload": {"pods": [{"name": "p", "cpus": 1}]}})
+
+
+def test_reports_and_pictures_are_written(tmp_path):
+    run = dralab.simulate(SCENARIO)
+    names = {path.name for path in run.report(tmp_path / "out")}
+    assert {"report.html", "tasks.csv", "summary.json"} <= names
+    pytest.importorskip("matplotlib")
+    figure = run.plot(tmp_path / "run.svg")
+    assert len(figure.axes) == 4
+    assert (tmp_path / "run.svg").read_text().startswith("<?xml")
+
+
+def test_progress_is_told():
+    seen = []
+    dralab.simulate(SCENARIO, progress=lambda *each: seen.append(each))
+    assert seen[-1][1:] == (6, 6)
+
+
+def test_import_alone_reads_no_module_of_the_laboratory():
+    code = "import sys, dralab; print([m for m in sys.modules if m.startswith('dralab.')])"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == "[]"
+
+
+def test_every_public_name_is_there():
+    for name in dralab.__all__:
+        assert getattr(dralab, name).__doc__, name
+    assert set(dralab.__all__) <= set(dir(dralab))
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        dralab.nothing  # noqa: B018

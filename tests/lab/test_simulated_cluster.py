@@ -1,0 +1,55 @@
+"""`dralab.SimulatedCluster`: objects applied, pods run on its nodes with their devices."""
+
+import pytest
+
+import dralab
+from builders import claim, pod, request
+from dralab.api.status import ApiError
+
+CLASS = "gpu.dralab.dev"
+
+
+@pytest.fixture
+def cluster():
+    return dralab.SimulatedCluster(nodes=["a"], drivers=["gpu"])
+
+
+def gpu_class(cluster):
+    return cluster.drivers[0].name
+
+
+def test_a_pod_gets_its_device_and_runs(cluster, tmp_path):
+    manifest = tmp_path / "claim.yaml"
+    manifest.write_text(
+        "apiVersion: resource.k8s.io/v1\nkind: ResourceClaim\nmetadata: {name: c}\nspec:\n"
+        f"  devices: {{requests: [{{name: r, exactly: {{deviceClassName: {gpu_class(cluster)}}}}}]}}\n"
+    )
+    cluster.apply(manifest, pod("p", claims={"g": "c"}))
+    cluster.wait(30)
+    assert cluster.pods("default")["p"]["status"]["phase"] == "Running"
+    assert cluster.pods()["default/p"]["spec"]["nodeName"] == "a"
+
+
+def test_what_is_applied_twice_is_updated(cluster):
+    stored = claim("c", request("r", gpu_class(cluster)))
+    (first,) = cluster.apply(stored)
+    (second,) = cluster.apply(stored | {"metadata": {"name": "c", "labels": {"a": "b"}}})
+    assert second["metadata"]["uid"] == first["metadata"]["uid"]
+    assert second["metadata"]["labels"] == {"a": "b"}
+
+
+def test_what_cannot_be_applied_is_refused(cluster):
+    with pytest.raises(ApiError, match='no matches for kind "Nothing" in version "x/v1"'):
+        cluster.apply({"apiVersion": "x/v1", "kind": "Nothing", "metadata": {"name": "n"}})
+    with pytest.raises(ValueError, match="no driver 'tpu'; there are fake, gpu"):
+        dralab.SimulatedCluster(drivers=["tpu"])
+
+
+def test_the_same_calls_give_the_same_objects():
+    def run():
+        found = dralab.SimulatedCluster(nodes=2, drivers=["gpu"], seed=4)
+        found.apply(pod("p"))
+        found.wait(60)
+        return found.pods(), found.nodes()
+
+    assert run() == run()

@@ -1,0 +1,115 @@
+"""`dralab.open`: every source that it takes, and the answers beside those of the commands."""
+
+import json
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+import dralab
+from builders import claim, device, device_class, pod, pool, request, worker
+from dralab.cli.main import main
+
+
+def objects():
+    claims = [claim("one", request("r", "gpu")), claim("two", request("r", "gpu", count=2))]
+    return [
+        worker("n1"),
+        device_class("gpu"),
+        *pool("n1", device("d0"), node="n1"),
+        *claims,
+        pod("fits", claims={"g": "one"}),
+        pod("waits", claims={"g": "two"}),
+    ]
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "cluster.yaml"
+    path.write_text(yaml.safe_dump_all(objects()))
+    return path
+
+
+def printed(*arguments):
+    return json.loads(CliRunner().invoke(main, [*map(str, arguments), "-o", "json"]).stdout)
+
+
+def test_an_explanation_is_that_of_the_command(file):
+    found = dralab.open(file).explain("waits")
+    (wanted,) = printed("explain", "-f", file, "waits")
+    assert (found.fits, found.code, found.headline) == (False, wanted["code"], wanted["headline"])
+    assert [each.text for each in found.helps] == [each["text"] for each in wanted["helps"]]
+    assert {
+        key: value for key, value in found.data.items() if key != "text"
+    }.keys() == wanted.keys()
+    assert found.headline in str(found)
+    assert found._repr_html_().startswith("<pre>")
+
+
+def test_what_fits_has_its_node_and_a_name_may_have_its_namespace():
+    lab = dralab.open(objects())
+    assert (lab.explain("default/fits").fits, lab.explain("default/fits").node) == (True, "n1")
+    with pytest.raises(
+        dralab.UnknownObject, match="no pod or claim 'nobody'; what waits: default/"
+    ):
+        lab.explain("nobody")
+    with pytest.raises(dralab.UnknownObject, match="no node 'n7'; known nodes: n1"):
+        lab.explain("fits", node="n7")
+
+
+def test_questions_change_nothing_for_those_after_them():
+    lab = dralab.open(objects())
+    first = str(lab.explain("waits"))
+    assert [each.name for each in lab.allocate() if each.devices] == ["pod default/fits"]
+    lab.what_if(add_nodes=1)
+    lab.plan()
+    assert str(lab.explain("waits")) == first
+
+
+def test_capacity_is_answered_as_by_the_commands(file):
+    lab = dralab.open(file)
+    changed = lab.what_if(add_nodes={"n1": 2})
+    assert changed.data == printed("what-if", "-f", file, "--add", "n1=2")
+    assert changed.nodes == (1, 3)
+    assert lab.what_if(add_nodes=2).data == changed.data
+    assert lab.plan(["n1"]).data == printed("plan", "-f", file, "--shapes", "n1")
+    assert lab.defragment("waits").data == printed("defragment", "-f", file, "--for", "waits")
+    with pytest.raises(dralab.UnknownObject, match="n9"):
+        lab.what_if(remove=["n9"])
+    with pytest.raises(dralab.BadInput, match="nothing would change"):
+        lab.what_if()
+
+
+def test_bad_files_are_refused_with_every_mistake(tmp_path):
+    bad = tmp_path / "bad.yaml"
+    text = "apiVersion: resource.k8s.io/v1\nkind: DeviceClass\nmetadata: {name: A_}\nspec: {config: 1, x: 1}\n"
+    bad.write_text(text)
+    with pytest.raises(dralab.BadInput) as caught:
+        dralab.open(bad)
+    assert len(caught.value.problems) == 2
+    assert "bad.yaml:4" in str(caught.value)
+
+
+def test_a_cluster_of_this_process_is_read_and_files_count_as_applied(file):
+    cluster = dralab.SimulatedCluster(nodes=2, drivers=["gpu"])
+    lab = dralab.open(cluster)
+    assert list(lab.nodes) == ["node-1", "node-2"]
+    assert "pod default/waits" in dralab.open(cluster, file).pending
+
+
+def test_a_kubeconfig_is_known_by_its_content(tmp_path):
+    with dralab.Cluster() as cluster:
+        path = tmp_path / "config"
+        path.write_text(
+            yaml.safe_dump(
+                {
+                    "apiVersion": "v1",
+                    "kind": "Config",
+                    "clusters": [{"name": "c", "cluster": {"server": cluster.url}}],
+                    "users": [{"name": "u", "user": {}}],
+                    "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+                    "current-context": "x",
+                }
+            )
+        )
+        assert list(dralab.open(path, [worker("n5")]).nodes) == ["n5"]
