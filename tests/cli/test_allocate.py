@@ -410,3 +410,26 @@ def test_a_claim_that_asks_for_nothing_is_served(run):
     found = run("allocate", objects=[*GPUS, CLASS, claim("c", namespace="ml")])
     assert found.exit_code == 0
     assert table(found) == [["ml", "-", "c", "node-1", "-", "-", "-", "-"]]
+
+
+def test_a_policy_by_name_is_said_in_every_output(run):
+    objects = [*GPUS, CLASS, ONE]
+    plain, packed = (run("allocate", *more, objects=objects) for more in ((), ("--policy", "pack")))
+    assert "policy" not in plain.stdout
+    assert packed.stdout == f"{plain.stdout}\npolicy: pack\n"
+    (told,) = json.loads(run("allocate", "--policy", "pack", "-o", "json", objects=objects).stdout)[
+        "items"
+    ]
+    assert told["metadata"]["annotations"] == {"dralab.dev/policy": "pack"}
+    (told,) = json.loads(run("allocate", "-o", "json", objects=objects).stdout)["items"]
+    assert "annotations" not in told["metadata"]
+
+
+@pytest.mark.parametrize("command", [("explain", "p"), ("what-if", "--cordon", "node-1")])
+def test_an_input_without_slices_is_answered(run, command):
+    found = run(*command, objects=[node("node-1"), pod("p", schedulingGates=[{"name": "a/b"}])])
+    assert found.exit_code == 1
+    assert found.stdout
+    nowhere = run(*command, objects=[pod("p")])
+    assert nowhere.exit_code == 2
+    assert "the input has no Node and no ResourceSlice" in nowhere.stderr

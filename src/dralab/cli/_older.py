@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 MARKS: Final = (b"devmgmtproto.k8s.io/", b"resource.k8s.io/v1alpha2", b"deviceClaims")
 # Older generations number their pools for the search.
 NUMBERED: Final = re.compile(r"\b(?:(?:k8srm|evolution)/)?(\d{6})/([^\s,;:\"]+)")
+FIRST: Final = "policy: first (of the nodes that fit, the first by name)"
 COLUMNS: Final = ("NAMESPACE", "POD", "CLAIM", "NODE", "REQUEST", "DEVICE", "POOL", "DRIVER")
 
 
@@ -104,6 +105,8 @@ def allocate_older(
         echo_objects(claims, output)
     for placement, why in refused:
         echo(f"{_title(placement.pod)}: {why}", err=output != "table")
+    if results:
+        echo(FIRST, err=True)
     return 1 if refused else 0
 
 

@@ -10,6 +10,7 @@ import orjson
 import yaml
 
 from dralab.cli._terminal import echo, echo_json_text, escaped
+from dralab.values.json_types import JsonDict
 
 # libyaml writes the same text about five times as fast.
 DUMPER: Final[Any] = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
@@ -40,6 +41,22 @@ def yaml_texts(objects: Iterable[Any]) -> Iterator[str]:
     for obj in objects:
         yield start + yaml.dump(obj, Dumper=DUMPER, sort_keys=False)
         start = "---\n"
+
+
+POLICY: Final = "dralab.dev/policy"
+"""The annotation of claims whose node and devices another policy than Kubernetes' has chosen."""
+
+
+def chosen_by(policy: str, objects: Iterable[JsonDict]) -> list[JsonDict]:
+    """Return placed objects with the name of the policy that chose for them."""
+    return [
+        item
+        | {
+            "metadata": item["metadata"]
+            | {"annotations": {**(item["metadata"].get("annotations") or {}), POLICY: policy}}
+        }
+        for item in objects
+    ]
 
 
 def echo_objects(objects: Iterable[Any], output: str) -> None:

@@ -11,7 +11,7 @@ from dralab.allocation.policy.policies import POLICIES, Policy
 from dralab.cli import objects
 from dralab.cli._inventory import InventorySource, inventory_options
 from dralab.cli._older import allocate_older, nothing_asked, older_generation
-from dralab.cli._output import echo_objects, echo_table, output_option
+from dralab.cli._output import chosen_by, echo_objects, echo_table, output_option
 from dralab.cli._own_generation import generation_option
 from dralab.cli._terminal import echo
 from dralab.cli.generations import API_NAMES
@@ -22,6 +22,7 @@ from dralab.scheduling.backlog import Pending
 from dralab.scheduling.snapshot import Placed, Snapshot
 
 OPTIMAL: Final = "optimal"
+KUBERNETES: Final = "kubernetes"
 UNDECIDED: Final = "no result within the search budget"
 
 
@@ -56,7 +57,7 @@ class UnplacedItem:
 @click.option(
     "--policy",
     type=click.Choice([*POLICIES, OPTIMAL]),
-    default="kubernetes",
+    default=KUBERNETES,
     show_default=True,
     help="How to choose among the possible allocations: as Kubernetes does, or by another goal; "
     f"{OPTIMAL} serves as many pods and claims as possible.",
@@ -90,8 +91,10 @@ def allocate(source: InventorySource, api: str | None, node: str, policy: str, o
         nothing_asked(source)
     if output == "table":
         _table(results)
+        if policy != KUBERNETES:
+            echo(f"\npolicy: {policy}")
     else:
-        _structured(results, output)
+        _structured(results, output, policy)
     sys.exit(1 if any(isinstance(each, UnplacedItem) for each in results) else 0)
 
 
@@ -165,11 +168,12 @@ def _rows(each: Placed | UnplacedItem) -> Iterator[tuple[str, ...]]:
         yield (pending.namespace, pod, shared, where, "(allocated)", "-", "-", "-")
 
 
-def _structured(results: Sequence[Placed | UnplacedItem], output: str) -> None:
+def _structured(results: Sequence[Placed | UnplacedItem], output: str, policy: str) -> None:
     items: list[Any] = []
     for each in results:
         if isinstance(each, Placed):
-            items += each.objects()
+            placed = each.objects()
+            items += placed if policy == KUBERNETES else chosen_by(policy, placed)
         else:
             items += each.pending.claims
             echo(f"{each.pending.title}: {each.reason}", err=True)

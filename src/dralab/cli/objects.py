@@ -30,6 +30,7 @@ from dralab.values.json_types import JsonDict
 
 MOST_EXAMPLES: Final = 2_000
 """Devices of the input for which a corrected expression is tried."""
+PLACES: Final = frozenset({"Node", "ResourceSlice"})
 MANY: Final = 500_000
 """From so many new objects on, the collector does not look at them later either."""
 
@@ -37,7 +38,7 @@ MANY: Final = 500_000
 def snapshot(source: InventorySource) -> Snapshot:
     """Return the objects of files and of a cluster as one; exit with code 2 and every mistake.
 
-    UsageError: there is nothing to read, or no devices in files alone.
+    UsageError: there is nothing to read, or neither nodes nor devices in files alone.
     """
     return with_spots(source)[0]
 
@@ -88,8 +89,10 @@ def _read(source: InventorySource) -> tuple[list[JsonDict], Sequence[Manifest]]:
         found = merged(found, [item.object for item in written])
     if why := lacking(found):
         raise UnusableInput(why)
-    if not source.connection and not any(item.get("kind") == "ResourceSlice" for item in found):
-        raise click.UsageError("the input has no ResourceSlice: there are no devices to allocate")
+    if not source.connection and not any(item.get("kind") in PLACES for item in found):
+        raise click.UsageError(
+            "the input has no Node and no ResourceSlice: there is nowhere to place anything"
+        )
     return found, written
 
 

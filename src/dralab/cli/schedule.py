@@ -9,7 +9,7 @@ import click
 
 from dralab.cli import generations
 from dralab.cli._connection import ClusterConnection, optional_cluster
-from dralab.cli._older import why_not
+from dralab.cli._older import FIRST, why_not
 from dralab.cli._output import echo_objects, output_option
 from dralab.cli._own_generation import generation_option, named, own
 from dralab.cli._terminal import echo
@@ -120,6 +120,8 @@ def schedule(
         left = f"; {others} with other claims wait for another scheduler" if others else ""
         echo(f"there are no pods to schedule{left}", err=True)
     _report(results, output)
+    if results and api != "v1":
+        echo(FIRST, err=True)
     sys.exit(0 if all(isinstance(each, PlacedPod) for each, _ in results) else 1)
 
 
