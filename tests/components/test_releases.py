@@ -54,3 +54,42 @@ def test_a_pod_gets_a_device_by_the_versions_of_each_release(
     assert claim["spec"]["devices"]["requests"][0]["deviceClassName"] == request["deviceClassName"]
     (result,) = claim["status"]["allocation"]["devices"]["results"]
     assert result["request"] == "r"
+
+
+WORKLOADS = "scheduling.k8s.io"
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("dralab_version", ["1.37"])
+def test_groups_of_groups_start_together_in_one_rack(running_cluster, clock, dralab_version):
+    client = running_cluster.client
+    composites = Resource(WORKLOADS, "v1alpha3", "compositepodgroups")
+    groups = Resource(WORKLOADS, "v1beta1", "podgroups")
+    workload = {"workloadName": "w", "templateName": "t"}
+    gang = {
+        "workloadRef": workload,
+        "schedulingPolicy": {"gang": {"minGroupCount": 2}},
+        "schedulingConstraints": {"topology": [{"key": "kubernetes.io/hostname"}]},
+    }
+    client.create(composites, {"metadata": {"name": "c"}, "spec": gang}, "default")
+    for name in "ab":
+        spec = {
+            "workloadRef": workload,
+            "schedulingPolicy": {"gang": {"minCount": 2}},
+            "parentCompositePodGroupName": "c",
+        }
+        client.create(groups, {"metadata": {"name": name}, "spec": spec}, "default")
+    for number in range(4):
+        container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}
+        spec = {
+            "containers": [container],
+            "schedulingGroup": {"podGroupName": "ab"[number // 2]},
+        }
+        client.create(PODS, {"metadata": {"name": f"p{number}"}, "spec": spec}, "default")
+        clock.settle()
+        nodes = {each["spec"].get("nodeName") for each in client.list(PODS, "default").items}
+        assert (nodes == {None}) is (number < 3)
+    assert len(nodes) == 1
+    for name in "ab":
+        (condition,) = client.get(groups, name, "default")["status"]["conditions"]
+        assert (condition["type"], condition["status"]) == ("PodGroupInitiallyScheduled", "True")

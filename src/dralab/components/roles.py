@@ -48,7 +48,8 @@ ACCOUNTS: Final[Mapping[str, Sequence[Rule]]] = {
 # What kube-scheduler's role lacks for features that are off there by default.
 SCHEDULER: Final[Sequence[Rule]] = [
     (READ, DEVICES, ("devicetaintrules",)),
-    (READ, "scheduling.k8s.io", ("podgroups",)),
+    (READ, "scheduling.k8s.io", ("compositepodgroups", "podgroups")),
+    (("patch", "update"), "scheduling.k8s.io", ("podgroups/status",)),
 ]
 
 

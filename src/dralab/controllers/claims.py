@@ -40,7 +40,6 @@ from dralab.runtime.resources import CLAIM_TEMPLATES, CLAIMS, POD_GROUPS, PODS
 from dralab.values.json_types import JsonDict, JsonObject
 
 FINALIZER: Final = "resource.kubernetes.io/delete-protection"
-GROUP: Final = {"kind": "PodGroup", "api_version": "scheduling.k8s.io/v1alpha2"}
 
 
 class ResourceClaims:
@@ -135,12 +134,14 @@ class ResourceClaims:
         for item in pod_claims(group):
             if not item.template or self._has_claim(group, item):
                 continue
-            claim = self.generated.made(group, item.entry, item.template, **GROUP)
+            claim = self.generated.made(group, item.entry, item.template, **self._group_kind)
             fresh.append({"name": item.entry, "resourceClaimName": claim["metadata"]["name"]})
         if fresh:
             names = {item["name"] for item in fresh}
             kept = [item for item in statuses if item["name"] not in names]
-            self.generated.write_claim_statuses(self.groups, group, [*kept, *fresh], **GROUP)
+            self.generated.write_claim_statuses(
+                self.groups, group, [*kept, *fresh], **self._group_kind
+            )
         for pod in self.pods.find("group", str(key)):
             self.pod_queue.add(key_of(pod))
         return None
@@ -226,9 +227,14 @@ class ResourceClaims:
 
         return amend(self.client, CLAIMS, claim, change)
 
+    @property
+    def _group_kind(self) -> dict[str, str]:
+        resource = self.groups.resource
+        return {"kind": "PodGroup", "api_version": f"{resource.group}/{resource.version}"}
+
     def _is_used_by(self, namespace: str, consumer: JsonObject) -> bool:
         if consumer.get("resource") == "podgroups":
-            return self._exists(POD_GROUPS, namespace, consumer) is not None
+            return self._exists(self.groups.resource, namespace, consumer) is not None
         if consumer.get("resource") != "pods" or consumer.get("apiGroup"):
             return True  # not ours to judge
         pod = self._exists(PODS, namespace, consumer)

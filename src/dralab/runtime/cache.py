@@ -18,6 +18,7 @@ from dralab.objects.metadata import (
 )
 from dralab.runtime.client import Client, Resource, Watch, WatchEvent
 from dralab.runtime.engine import Engine
+from dralab.runtime.resources import versions_of
 from dralab.values.json_types import JsonDict
 
 Change = Callable[[JsonDict | None, JsonDict | None], None]
@@ -63,7 +64,8 @@ class Cache:
         field_selector: str = "",
         on_synced: Callable[[], None] = lambda: None,
     ) -> None:
-        self.resource = resource
+        self._versions = versions_of(resource)
+        self.resource = self._versions[0]
         self.synced = False
         self._engine = engine
         self._client = client
@@ -185,6 +187,11 @@ class Cache:
             watch = self._client.watch(self.resource, revision=listing.revision, **selectors)
         except ApiError as error:
             if error.code == 404:
+                after = self._versions.index(self.resource) + 1
+                self.resource = self._versions[after % len(self._versions)]
+                if after < len(self._versions):
+                    self._relist()
+                    return
                 # A server without this kind: an empty collection, which may appear later.
                 self._mark_synced()
             delay = min(FIRST_RETRY << min(self._retries, 20), LONGEST_RETRY)

@@ -47,6 +47,7 @@ class ServedKind:
 
 
 BETAS: Final = ("v1beta2", "v1beta1")
+GROUPS: Final = resources.NEWER[resources.POD_GROUPS]
 COLLECTIONS: Final = (
     ServedKind("Node", resources.NODES),
     ServedKind("ResourceSlice", resources.SLICES, BETAS),
@@ -54,7 +55,8 @@ COLLECTIONS: Final = (
     ServedKind("DeviceTaintRule", resources.TAINT_RULES, ("v1beta2", "v1alpha3"), needed=False),
     ServedKind("PriorityClass", resources.PRIORITY_CLASSES, needed=False),
     ServedKind("PodDisruptionBudget", resources.DISRUPTION_BUDGETS, needed=False),
-    ServedKind("PodGroup", resources.POD_GROUPS, needed=False),
+    ServedKind("PodGroup", resources.POD_GROUPS, GROUPS, needed=False),
+    ServedKind("CompositePodGroup", resources.COMPOSITE_POD_GROUPS, needed=False),
     ServedKind("StorageClass", resources.STORAGE_CLASSES, needed=False, judged="volumes"),
     ServedKind("PersistentVolume", resources.VOLUMES, needed=False, judged="volumes"),
     ServedKind("PersistentVolumeClaim", resources.VOLUME_CLAIMS, needed=False, judged="volumes"),

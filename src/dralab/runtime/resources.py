@@ -1,5 +1,7 @@
 """The collections that the components read and write, by name."""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from dralab.api.kinds import Kinds
@@ -40,6 +42,8 @@ CERTIFICATE_REQUESTS: Final = Resource(
     "certificates.k8s.io", "v1", "certificatesigningrequests", namespaced=False
 )
 POD_GROUPS: Final = Resource("scheduling.k8s.io", "v1alpha2", "podgroups")
+COMPOSITE_POD_GROUPS: Final = Resource("scheduling.k8s.io", "v1alpha3", "compositepodgroups")
+WORKLOADS: Final = Resource("scheduling.k8s.io", "v1alpha2", "workloads")
 DISRUPTION_BUDGETS: Final = Resource("policy", "v1", "poddisruptionbudgets")
 CLAIMS: Final = Resource("resource.k8s.io", "v1", "resourceclaims")
 CLAIM_TEMPLATES: Final = Resource("resource.k8s.io", "v1", "resourceclaimtemplates")
@@ -80,6 +84,18 @@ FAKE_PARAMETERS: Final = Resource("fake.resource.3-shake.com", "v1alpha1", "fake
 FAKE_CLASS_PARAMETERS: Final = Resource(
     "fake.resource.3-shake.com", "v1alpha1", "deviceclassparameters", namespaced=False
 )
+
+
+# The newer versions in which servers of newer releases have a collection.
+NEWER: Final[Mapping[Resource, Sequence[str]]] = {
+    POD_GROUPS: ("v1beta1", "v1alpha3"),
+    WORKLOADS: ("v1beta1", "v1alpha3"),
+}
+
+
+def versions_of(resource: Resource) -> list[Resource]:
+    """Return a collection in each version in which a server may have it, the newest first."""
+    return [*(replace(resource, version=each) for each in NEWER.get(resource, ())), resource]
 
 
 def is_served(resource: Resource, kinds: Kinds | None) -> bool:

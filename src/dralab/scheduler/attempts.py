@@ -57,6 +57,10 @@ class AttemptHost(Protocol):
         """Tell why a pod waits; `soon`: its claims are about to be made, so it may not have to."""
         ...
 
+    def note_group(self, group: JsonDict, message: str | None) -> None:
+        """Record that a PodGroup has started (None), or why it waits."""
+        ...
+
     def give_back(self, pod: PodInfo, claims: list[JsonDict]) -> None:
         """Free the devices of claims that keep a pod from every node."""
         ...
@@ -128,6 +132,11 @@ class Attempts:
                 late.append(member)
         for member in late:
             self._refuse(member, left_over(self.state, tree, member.pod), preempt=False)
+        for leaf in tree.leaves:
+            if isinstance(result, Refusal):
+                self.host.note_group(leaf.obj, result.message)
+            elif leaf.rows or any(pod.uid in chosen for pod in leaf.waiting):
+                self.host.note_group(leaf.obj, None)
 
     def _accept(self, item: QueuedPod, placement: PodPlacement) -> None:
         self.state.assume_placement(placement)

@@ -7,7 +7,7 @@ from typing import Protocol
 from dralab.api.core.pods import GATED
 from dralab.objects.claims import classic_pod_claims, extended_claim
 from dralab.objects.metadata import NamespacedName, is_deleting, key_of, uid_of
-from dralab.objects.pod_groups import POD_GROUP, GroupKind
+from dralab.objects.pod_groups import COMPOSITE, POD_GROUP, GroupKind, parent_of
 from dralab.objects.pods import group_of, is_finished
 from dralab.runtime import resources
 from dralab.runtime.cache import Cache
@@ -69,6 +69,7 @@ class ClusterEvents:
         self._binder = binder
         self._reports = reports
         self._loop = loop
+        self._follows_composites = False
         manager.cache(resources.NODES).subscribe(self._node)
         self._follow(resources.SLICES, self._slice)
         self._follow(resources.TAINT_RULES, self._rule)
@@ -139,6 +140,11 @@ class ClusterEvents:
             return
         if new is not None:
             groups.put(kind, new)
+            if parent_of(new) and not self._follows_composites:
+                # Few clusters have any: they are asked for when a group names its parent.
+                self._follows_composites = True
+                composites = self.manager.cache(resources.COMPOSITE_POD_GROUPS)
+                composites.subscribe(partial(self._group, COMPOSITE))
         else:
             groups.remove(kind, key_of(obj))
         for leaf in groups.leaves(kind, obj):

@@ -1,12 +1,15 @@
-"""The scheduler's reports about pods: the condition PodScheduled, the nominated node, events."""
+"""The scheduler's reports: conditions of pods and pod groups, the nominated node, events."""
 
-from typing import Any
+from typing import Any, Final
 
-from dralab.objects.conditions import condition_of
+from dralab.objects.conditions import condition_of, with_condition
 from dralab.objects.metadata import key_of, uid_of
 from dralab.runtime import resources
 from dralab.runtime.manager import Manager
 from dralab.values.json_types import JsonDict
+
+# The condition of a PodGroup that says so, where it has another name.
+STARTED: Final = {"v1alpha2": "PodGroupScheduled"}
 
 
 class PodReports:
@@ -62,6 +65,31 @@ class PodReports:
                 key.namespace,
                 type="strategic",
                 subresource="status",
+            ),
+            lambda _: None,
+        )
+
+    def group(self, group: JsonDict, message: str | None) -> None:
+        """Write whether a PodGroup has started (None), or why not; once it has, that stays so."""
+        resource = self._manager.cache(resources.POD_GROUPS).resource
+        kind = STARTED.get(resource.version, "PodGroupInitiallyScheduled")
+        known = condition_of(group, kind) or {}
+        status, reason = ("True", "Scheduled") if message is None else ("False", "Unschedulable")
+        if known.get("status") == "True" or (known and known.get("message") == message):
+            return
+        new = {
+            "type": kind,
+            "status": status,
+            "reason": reason,
+            "message": message or "",
+            "observedGeneration": group["metadata"].get("generation", 1),
+        }
+        conditions = with_condition([known] if known else [], new, now=self._manager.now())
+        key = key_of(group)
+        patch: JsonDict = {"metadata": {"uid": uid_of(group)}, "status": {"conditions": conditions}}
+        self._manager.engine.offload(
+            lambda: self._manager.client.patch(
+                resource, key.name, patch, key.namespace, type="strategic", subresource="status"
             ),
             lambda _: None,
         )

@@ -263,6 +263,10 @@ class Scheduler:
             self._reports.unscheduled(current, "Unschedulable", message, nominated)
             self._reports.event(current, "FailedScheduling", message, warning=True)
 
+    def note_group(self, group: JsonDict, message: str | None) -> None:
+        """Write whether a PodGroup has started."""
+        self._reports.group(group, message)
+
     def give_back(self, pod: PodInfo, claims: list[JsonDict]) -> None:
         """Have the devices of claims freed that keep a pod from every node."""
         self._give_back(pod, claims, "they keep the pod from every node")

@@ -80,6 +80,13 @@ class GroupTree:
         return (*self.rows, *(row for child in self.children for row in child.placed))
 
     @property
+    def leaves(self) -> tuple["GroupTree", ...]:
+        """The PodGroups in it."""
+        if self.kind == POD_GROUP:
+            return (self,)
+        return tuple(leaf for child in self.children for leaf in child.leaves)
+
+    @property
     def needed(self) -> int:
         """How many more pods have to find a place at least."""
         if self.kind == POD_GROUP:

@@ -255,6 +255,9 @@ class FastSimulation:
         if not soon:
             self.tasks.refused(self.tasks.by_uid[item.pod.uid], message)
 
+    def note_group(self, group: JsonDict, message: str | None) -> None:
+        """Do nothing: results are those of pods."""
+
     def give_back(self, pod: PodInfo, claims: list[JsonDict]) -> None:
         """Do nothing: claims are given back by the pods that used them."""
 
