@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Flag, auto
+from functools import partial
 from typing import Final
 
 PODS: Final = "pods"
@@ -81,6 +82,11 @@ _PODS = _NODE | ClusterChange.POD_GONE
 _NEAR = _PODS | ClusterChange.POD_PLACED
 _DEVICES = _NODE | ClusterChange.DEVICES
 _VOLUMES = _NODE | ClusterChange.VOLUMES
+_devices = partial(RefusalRule, "DynamicResources")
+_volumes = partial(RefusalRule, "VolumeBinding", "DRA062")
+_affinity = partial(RefusalRule, "InterPodAffinity")
+_fit = partial(RefusalRule, "NodeResourcesFit")
+_gang = partial(RefusalRule, "GangScheduling", "DRA063")
 _SPREAD = "node(s) didn't match pod topology spread constraints"
 
 # --- Filter: a node is refused
@@ -100,32 +106,18 @@ NOT_NAMED: Final = RefusalRule(
     "NodeAffinity", "DRA052", "node(s) didn't satisfy plugin(s) [NodeAffinity]", _NODE
 )
 PORT_TAKEN: Final = RefusalRule(
-    "NodePorts",
-    "DRA055",
-    "node(s) didn't have free ports for the requested pod ports",
-    _PODS,
+    "NodePorts", "DRA055", "node(s) didn't have free ports for the requested pod ports", _PODS
 )
-INSUFFICIENT: Final = RefusalRule("NodeResourcesFit", "DRA053", "Insufficient {0}", _PODS)
-TOO_MANY_PODS: Final = RefusalRule("NodeResourcesFit", "DRA053", "Too many pods", _PODS)
+INSUFFICIENT: Final = _fit("DRA053", "Insufficient {0}", _PODS)
+TOO_MANY_PODS: Final = _fit("DRA053", "Too many pods", _PODS)
 VOLUME_IN_USE: Final = RefusalRule(
-    "VolumeRestrictions",
-    "DRA062",
-    "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already "
-    "in-use by another pod",
-    _PODS,
+    "VolumeRestrictions", "DRA062", "node(s) unavailable due to PersistentVolumeClaim with "
+    "ReadWriteOncePod access mode already in-use by another pod", _PODS,
+)  # fmt: skip
+VOLUME_ELSEWHERE: Final = _volumes(
+    "node(s) didn't match PersistentVolume's node affinity", _VOLUMES
 )
-VOLUME_ELSEWHERE: Final = RefusalRule(
-    "VolumeBinding",
-    "DRA062",
-    "node(s) didn't match PersistentVolume's node affinity",
-    _VOLUMES,
-)
-NO_VOLUME: Final = RefusalRule(
-    "VolumeBinding",
-    "DRA062",
-    "node(s) didn't find available persistent volumes to bind",
-    _VOLUMES,
-)
+NO_VOLUME: Final = _volumes("node(s) didn't find available persistent volumes to bind", _VOLUMES)
 NO_VOLUME_ZONE: Final = RefusalRule(
     "VolumeZone", "DRA062", "node(s) had no available volume zone", _VOLUMES
 )
@@ -133,169 +125,98 @@ NO_SPREAD_LABEL: Final = RefusalRule(
     "PodTopologySpread", "DRA058", f"{_SPREAD} (missing required label)", _DEVICES
 )
 TOO_UNEVEN: Final = RefusalRule("PodTopologySpread", "DRA058", _SPREAD, _NEAR)
-NOT_NEAR: Final = RefusalRule(
-    "InterPodAffinity", "DRA056", "node(s) didn't match pod affinity rules", _NEAR
+NOT_NEAR: Final = _affinity("DRA056", "node(s) didn't match pod affinity rules", _NEAR)
+TOO_NEAR: Final = _affinity("DRA057", "node(s) didn't match pod anti-affinity rules", _PODS)
+REPELLED: Final = _affinity(
+    "DRA057", "node(s) didn't satisfy existing pods anti-affinity rules", _PODS
 )
-TOO_NEAR: Final = RefusalRule(
-    "InterPodAffinity",
-    "DRA057",
-    "node(s) didn't match pod anti-affinity rules",
-    _PODS,
-)
-REPELLED: Final = RefusalRule(
-    "InterPodAffinity",
-    "DRA057",
-    "node(s) didn't satisfy existing pods anti-affinity rules",
-    _PODS,
-)
-CLAIM_ELSEWHERE: Final = RefusalRule(
-    "DynamicResources", "DRA054", "resourceclaim not available on the node", _DEVICES
-)
-NO_DEVICES: Final = RefusalRule(
-    "DynamicResources", "DRA030", "cannot allocate all claims", _DEVICES
-)
-SELECTOR_FAILS: Final = RefusalRule("DynamicResources", "DRA006", "{0}", _DEVICES)
-MAPPED_DEVICE_SHARED: Final = RefusalRule(
-    "DynamicResources",
-    "DRA064",
-    "node allocatable resource claim {0} has a mapped device and cannot be shared across pods",
-    _DEVICES,
-)
-POD_BUDGET: Final = RefusalRule(
-    "DynamicResources",
-    "DRA064",
-    "pod level request for {0} is insufficient to cover the aggregated container and "
-    "node-allocatable DRA requests",
-    _DEVICES,
-)
+CLAIM_ELSEWHERE: Final = _devices("DRA054", "resourceclaim not available on the node", _DEVICES)
+NO_DEVICES: Final = _devices("DRA030", "cannot allocate all claims", _DEVICES)
+SELECTOR_FAILS: Final = _devices("DRA006", "{0}", _DEVICES)
+MAPPED_DEVICE_SHARED: Final = _devices(
+    "DRA064", "node allocatable resource claim {0} has a mapped device and cannot be shared across "
+    "pods", _DEVICES,
+)  # fmt: skip
+POD_BUDGET: Final = _devices(
+    "DRA064", "pod level request for {0} is insufficient to cover the aggregated container and "
+    "node-allocatable DRA requests", _DEVICES,
+)  # fmt: skip
 
 # --- before any node is looked at
 
 GATED: Final = RefusalRule(
     "SchedulingGates", "DRA065", "Scheduling is blocked due to non-empty scheduling gates"
 )
-CLAIM_NOT_CREATED: Final = RefusalRule(
-    "DynamicResources", "DRA066", 'pod "{0}": ResourceClaim not created yet'
-)
-CLAIM_NOT_FOUND: Final = RefusalRule(
-    "DynamicResources", "DRA001", 'resourceclaim.resource.k8s.io "{0}" not found'
-)
-TEMPLATE_NOT_FOUND: Final = RefusalRule(
-    "DynamicResources", "DRA001", 'resourceclaimtemplate "{0}" not found'
-)
+CLAIM_NOT_CREATED: Final = _devices("DRA066", 'pod "{0}": ResourceClaim not created yet')
+CLAIM_NOT_FOUND: Final = _devices("DRA001", 'resourceclaim.resource.k8s.io "{0}" not found')
+TEMPLATE_NOT_FOUND: Final = _devices("DRA001", 'resourceclaimtemplate "{0}" not found')
 QUOTA_EXCEEDED: Final = RefusalRule(
-    "",
-    "DRA061",
-    "exceeded quota: {0}, requested: {1}={2}, used: {1}={3}, limited: {1}={4}",
+    "", "DRA061", "exceeded quota: {0}, requested: {1}={2}, used: {1}={3}, limited: {1}={4}"
 )
 BAD_QUANTITY: Final = RefusalRule("", "DRA003", "it requests {0!r}, which is not a quantity")
-CLAIM_DELETED: Final = RefusalRule(
-    "DynamicResources", "DRA067", 'resourceclaim "{0}" is being deleted'
+CLAIM_DELETED: Final = _devices("DRA067", 'resourceclaim "{0}" is being deleted')
+CLAIM_NOT_OWNED: Final = _devices(
+    "DRA068", "ResourceClaim {0} was not created for Pod {1} (Pod is not owner)"
 )
-CLAIM_NOT_OWNED: Final = RefusalRule(
-    "DynamicResources",
-    "DRA068",
-    "ResourceClaim {0} was not created for Pod {1} (Pod is not owner)",
+CLAIM_IN_USE: Final = _devices("DRA069", "resourceclaim in use")
+NOT_OFFERED: Final = _fit("DRA073", "no node offers {0}, and no DeviceClass provides it", _DEVICES)
+CLASS_NOT_FOUND: Final = _devices(
+    "DRA002", "request {0}: device class {1} does not exist", ClusterChange.DEVICES
 )
-CLAIM_IN_USE: Final = RefusalRule("DynamicResources", "DRA069", "resourceclaim in use")
-NOT_OFFERED: Final = RefusalRule(
-    "NodeResourcesFit", "DRA073", "no node offers {0}, and no DeviceClass provides it", _DEVICES
-)
-CLASS_NOT_FOUND: Final = RefusalRule(
-    "DynamicResources",
-    "DRA002",
-    "request {0}: device class {1} does not exist",
-    ClusterChange.DEVICES,
-)
-OTHER_API: Final = RefusalRule(
-    "DynamicResources",
-    "DRA003",
-    "spec.deviceClaims: this scheduler does not allocate devices of devmgmtproto.k8s.io; "
+OTHER_API: Final = _devices(
+    "DRA003", "spec.deviceClaims: this scheduler does not allocate devices of devmgmtproto.k8s.io; "
     "run `dralab schedule --kubeconfig FILE --namespace {0} {1}`",
-)
-VOLUME_CLAIM_NOT_CREATED: Final = RefusalRule(
-    "VolumeBinding",
-    "DRA062",
-    'waiting for ephemeral volume controller to create the persistentvolumeclaim "{0}"',
-    ClusterChange.VOLUMES,
-)
+)  # fmt: skip
+VOLUME_CLAIM_NOT_CREATED: Final = _volumes(
+    'waiting for ephemeral volume controller to create the persistentvolumeclaim '
+    '"{0}"', ClusterChange.VOLUMES,
+)  # fmt: skip
 VOLUME_CLAIM_NOT_FOUND: Final = RefusalRule(
     "VolumeBinding", "DRA001", 'persistentvolumeclaim "{0}" not found', ClusterChange.VOLUMES
 )
-VOLUME_CLAIM_NOT_OWNED: Final = RefusalRule(
-    "VolumeBinding", "DRA062", "PVC {0} was not created for pod {1}", ClusterChange.VOLUMES
+VOLUME_CLAIM_NOT_OWNED: Final = _volumes(
+    "PVC {0} was not created for pod {1}", ClusterChange.VOLUMES
 )
-VOLUME_CLAIM_DELETED: Final = RefusalRule(
-    "VolumeBinding",
-    "DRA062",
-    'persistentvolumeclaim "{0}" is being deleted',
-    ClusterChange.VOLUMES,
+VOLUME_CLAIM_DELETED: Final = _volumes(
+    'persistentvolumeclaim "{0}" is being deleted', ClusterChange.VOLUMES
 )
-VOLUME_LOST: Final = RefusalRule(
-    "VolumeBinding",
-    "DRA062",
-    'persistentvolumeclaim "{0}" bound to non-existent persistentvolume "{1}"',
-    ClusterChange.VOLUMES,
+VOLUME_LOST: Final = _volumes(
+    'persistentvolumeclaim "{0}" bound to non-existent persistentvolume '
+    '"{1}"', ClusterChange.VOLUMES,
+)  # fmt: skip
+VOLUME_UNBOUND: Final = _volumes(
+    "pod has unbound immediate PersistentVolumeClaims", ClusterChange.VOLUMES
 )
-VOLUME_UNBOUND: Final = RefusalRule(
-    "VolumeBinding",
-    "DRA062",
-    "pod has unbound immediate PersistentVolumeClaims",
-    ClusterChange.VOLUMES,
+GROUP_NOT_FOUND: Final = _gang('{0}.scheduling.k8s.io "{1}" not found')
+GROUPS_TOO_DEEP: Final = _gang("more than {0} levels of groups above pod group {1}")
+GROUP_PRIORITY: Final = _gang(
+    "all pods in a single pod group should have the same priority as the pod group's priority, got "
+    "{0} and {1}",
+)  # fmt: skip
+GANG_INCOMPLETE: Final = _gang("waiting for {0} pods of gang {1}: {2} exist")
+COMPOSITE_INCOMPLETE: Final = _gang(
+    "waiting for the pods of {0} groups of composite pod group {1}: those of {2} exist"
 )
-GROUP_NOT_FOUND: Final = RefusalRule(
-    "GangScheduling", "DRA063", '{0}.scheduling.k8s.io "{1}" not found'
-)
-GROUPS_TOO_DEEP: Final = RefusalRule(
-    "GangScheduling", "DRA063", "more than {0} levels of groups above pod group {1}"
-)
-GROUP_PRIORITY: Final = RefusalRule(
-    "GangScheduling",
-    "DRA063",
-    "all pods in a single pod group should have the same priority as the pod group's priority, "
-    "got {0} and {1}",
-)
-GANG_INCOMPLETE: Final = RefusalRule(
-    "GangScheduling", "DRA063", "waiting for {0} pods of gang {1}: {2} exist"
-)
-COMPOSITE_INCOMPLETE: Final = RefusalRule(
-    "GangScheduling",
-    "DRA063",
-    "waiting for the pods of {0} groups of composite pod group {1}: those of {2} exist",
-)
-GROUPS_TOO_FEW: Final = RefusalRule(
-    "GangScheduling",
-    "DRA063",
-    "{0} of the {1} groups of composite pod group {2} have to fit at once and {3} do, {4} not",
-    ClusterChange.ANY,
-)
-GROUP_EMPTY: Final = RefusalRule(
-    "GangScheduling", "DRA063", "no pod of group {0} fits", ClusterChange.ANY
-)
-GROUP_STARTED: Final = RefusalRule(
-    "GangScheduling",
-    "DRA063",
-    "group {0} starts without it: there is no more room where its pods may be",
-    ClusterChange.ANY,
+GROUPS_TOO_FEW: Final = _gang(
+    "{0} of the {1} groups of composite pod group {2} have to fit at once and {3} do, {4} "
+    "not", ClusterChange.ANY,
+)  # fmt: skip
+GROUP_EMPTY: Final = _gang("no pod of group {0} fits", ClusterChange.ANY)
+GROUP_STARTED: Final = _gang(
+    "group {0} starts without it: there is no more room where its pods may be", ClusterChange.ANY
 )
 NO_DOMAIN: Final = RefusalRule(
-    "TopologyPlacementGenerator",
-    "DRA075",
-    "group {0} needs {1} pods in one {2}; {3} has room for {4}",
-    ClusterChange.ANY,
-)
+    "TopologyPlacementGenerator", "DRA075", "group {0} needs {1} pods in one {2}; {3} has room for "
+    "{4}", ClusterChange.ANY,
+)  # fmt: skip
 NO_DOMAIN_LABEL: Final = RefusalRule(
-    "TopologyPlacementGenerator",
-    "DRA075",
-    "no usable node has label {0}, of which group {1} needs one value",
-    _NODE,
-)
+    "TopologyPlacementGenerator", "DRA075", "no usable node has label {0}, of which group {1} "
+    "needs one value", _NODE,
+)  # fmt: skip
 GROUP_SPLIT: Final = RefusalRule(
-    "TopologyPlacementGenerator",
-    "DRA075",
-    "group {0} needs one {1}, and its pods run in several: {2}",
-    _PODS,
-)
+    "TopologyPlacementGenerator", "DRA075", "group {0} needs one {1}, and its pods run in several: "
+    "{2}", _PODS,
+)  # fmt: skip
 
 # --- outside the scheduling of one pod
 
@@ -304,10 +225,8 @@ POD_DELETED: Final = RefusalRule("", "DRA071", "the pod is being deleted")
 NOMINATED: Final = RefusalRule(
     "DefaultPreemption", "DRA074", "{0} is nominated for it, once {1} has ended there"
 )
-BINDING_CONDITIONS: Final = RefusalRule(
-    "DynamicResources",
-    "DRA072",
-    "it waits on node {0} for conditions {1} of device {2}, allocated {3}",
+BINDING_CONDITIONS: Final = _devices(
+    "DRA072", "it waits on node {0} for conditions {1} of device {2}, allocated {3}"
 )
 
 
