@@ -136,8 +136,8 @@ def _same_reasons(stock: StockVerdict, ours: OurVerdict) -> bool:
         # An error of the plugin ends the attempt; what other nodes say is not told.
         return stock.message.startswith('running "DynamicResources" filter plugin: ')
     if not stock.message:
-        # It is not queued before its claims are there.
-        return "resourceclaim" in ours.blocked.lower()
+        # It is not queued before its claims are there; we say what keeps them from being made.
+        return any(word in ours.blocked.lower() for word in ("resourceclaim", "quota"))
     found: Counter[str] = Counter()
     for reason, count in (ours.reasons or {ours.blocked: 0}).items():
         found[_as_stock(reason)] += count

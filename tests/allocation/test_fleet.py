@@ -194,9 +194,11 @@ def publish(
     holdings = Holdings()
     for number, claim in enumerate(living):
         holdings.add_claim(str(number), "", holds(allocation_of(claim)))
-    for pool in sorted(pools):
-        parts = [fleet.reader.slice(each) for each in slices if pool_of(each) == pool]
-        fleet.replace_pool(pool, parts, holdings.pool_use(pool))
+    parts = {
+        pool: [fleet.reader.slice(each) for each in slices if pool_of(each) == pool]
+        for pool in sorted(pools)
+    }
+    fleet.replace_pools((pool, made, holdings.pool_use(pool)) for pool, made in parts.items())
 
 
 class Rebuilt:
@@ -323,6 +325,25 @@ def test_devices_of_slices_that_are_gone_cannot_be_had() -> None:
     assert isinstance(fleet.allocate([ask()]), Unsatisfiable)
     publish(fleet, gpus("a"), [], {("d", "p")})
     assert isinstance(fleet.allocate([ask()]), DevicePlacement)
+
+
+def test_pools_that_change_together_are_ordered_once_for_each_node(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fleet = Fleet([node("n-a"), node("n-b")], [])
+    ordered: list[int] = []
+    seen_by = fleet.pools.seen_by
+    monkeypatch.setattr(
+        fleet.pools, "seen_by", lambda number, of: ordered.append(number) or seen_by(number, of)
+    )
+    slices = [
+        each
+        for number in range(5)
+        for each in slices_of(f"pool-{number}", {"allNodes": True}, [{"name": "g"}])
+    ]
+    publish(fleet, slices, [], {pool_of(each) for each in slices})
+    assert ordered == [0, 1]
+    assert [len(seen) for seen in fleet.sees] == [5, 5]
 
 
 def test_a_copy_changes_on_its_own() -> None:

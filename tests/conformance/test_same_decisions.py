@@ -13,8 +13,9 @@ from stockverdicts import as_stored, stock_scheduler
 pytestmark = [pytest.mark.conformance, needs_clock, stockparts.needs(stockparts.REASONS)]
 
 # Off in kube-scheduler 1.36 unless one asks: groups of pods, and rules that taint devices (with
-# that gate 1.36.2 panics at the first v1beta2 rule).
-LEFT_OUT = frozenset({"group", "taint-rule"})
+# that gate 1.36.2 panics at the first v1beta2 rule). An incomplete pool with counters of one node
+# makes it refuse requests for all devices on every node; we look at the pools of the node.
+LEFT_OUT = frozenset({"group", "taint-rule", "incomplete-counters"})
 CLUSTERS = 750  # of them come some 2,000 pods
 
 

@@ -15,7 +15,8 @@ OTHERS = {
     "running-affinity", "running-wish", "running-port", "running-volume", "leaving-pod", "holder",
     "no-cpu", "no-memory", "cannot-preempt", "names-node", "device-toleration", "allocated-claim",
     "volume-zonal", "volume-single", "volume-labelled", "volume-unbound", "volume-provisioned",
-    "volume-local", "group", "other-namespace", "finished", "resized",
+    "volume-local", "group", "other-namespace", "finished", "resized", "group-devices", "budget",
+    "older-slice", "device-nodes", "share-holder", "partition-holder", "extended-holder",
 }  # fmt: skip
 # The beginnings of what kube-scheduler says of nodes, and of pods that it does not try.
 CAUSES = (
@@ -43,6 +44,7 @@ CAUSES = (
     'persistentvolumeclaim "nowhere" not found',
     'resourceclaim.resource.k8s.io "nothing" not found',
     "request r: device class nothing does not exist",
+    "exceeded quota",
 )
 
 

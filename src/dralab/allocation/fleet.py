@@ -137,12 +137,14 @@ class Fleet:
             self.sees[number] = self.pools.seen_by(number, self.nodes[number])
             self.shape_of[number] = self._node_shape(number)
 
-    def replace_pool(self, key: PoolId, slices: Iterable[Slice], use: PoolUse) -> None:
-        """Let a pool be made of these slices from now on, and exactly this be in use of it.
+    def replace_pools(self, changes: Iterable[tuple[PoolId, Iterable[Slice], PoolUse]]) -> None:
+        """Let pools be made of these slices from now on, and exactly this be in use of them.
 
         Devices that are not published any more hold nothing, as on Kubernetes.
         """
-        nodes = self.use.replace_pool(key, slices, use, self.nodes, self.number_of)
+        nodes = 0
+        for key, slices, use in changes:
+            nodes |= self.use.replace_pool(key, slices, use, self.nodes, self.number_of)
         for number in bits(nodes):
             self.sees[number] = self.pools.seen_by(number, self.nodes[number])
             self.shape_of[number] = None

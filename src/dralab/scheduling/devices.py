@@ -425,9 +425,10 @@ class ClusterDevices:
                     self._fleet.remove_node(row)
             self._rows_seen = len(changed)
         if self._changed_pools:
-            for pool in sorted(self._changed_pools):
-                use = self._holdings.pool_use(pool)
-                self._fleet.replace_pool(pool, self._pools[pool].values(), use)
+            self._fleet.replace_pools(
+                (pool, self._pools[pool].values(), self._holdings.pool_use(pool))
+                for pool in sorted(self._changed_pools)
+            )
             self._changed_pools.clear()
 
     def _forget_flight(self, uid: str) -> None:
