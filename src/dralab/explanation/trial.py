@@ -67,7 +67,9 @@ class Trial:
                 *([one for each in some for one in single(each)] for some in lists)
             )
         )
-        for parts in islice(sets, MOST_TOGETHER):
+        for several in islice(sets, MOST_TOGETHER):
+            # Two reasons of one node may ask for the same change.
+            parts = [each for at, each in enumerate(several) if each not in several[:at]]
             if isinstance(self.after(parts), PodPlacement):
                 return Help(kind="several", now=True, parts=tuple(map(self._of_pod, parts)))
         return None
