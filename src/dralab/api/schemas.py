@@ -5,11 +5,11 @@ by `tools/generate_schemas.py`), read when first asked for; custom resources bri
 Checking an object against it is left to the server.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, Literal
 
-from dralab.api.releases import DEFAULT, MIXED, merged, newest, unpacked
+from dralab.api.releases import DEFAULT, MIXED, merged, newest, unpacked, versions
 
 OBJECT_META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 NOTHING: Final[Mapping[str, Any]] = {}
@@ -172,7 +172,8 @@ class Schemas:
         if release != MIXED:
             return cls(merged(release, _part), release=release)
         content = _part(newest())
-        return cls(content, _mixed(content, merged(DEFAULT, _part)))
+        known = [*versions()]
+        return cls(content, _mixed(content, map(_part, known[1 : known.index(DEFAULT) + 1])))
 
     def schema_of(self, api_version: str, kind: str) -> Schema | None:
         """Return the schema of a kind; None if there is none."""
@@ -248,20 +249,26 @@ def _part(release: str) -> dict[str, Any]:
     return found
 
 
-def _mixed(content: dict[str, Any], before: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Add to a release's definitions what an earlier one had; return the fields that are new."""
-    later = {}
-    for name, old in before["definitions"].items():
-        new = content["definitions"].setdefault(name, old)
-        if "properties" not in old or "properties" not in new:
-            continue
-        known, added = old["properties"], new["properties"]
-        if names := [field for field in added if field not in known]:
-            later[name] = names
-        for field in known:
-            added.setdefault(field, known[field])
-    for key, name in before["kinds"].items():
-        content["kinds"].setdefault(key, name)
+def _mixed(content: dict[str, Any], older: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:
+    """Add to the newest definitions what the older ones had; return the fields that are new.
+
+    `older` are the differences of each release to the next newer one.
+    """
+    definitions: dict[str, Any] = content["definitions"]
+    later: dict[str, list[str]] = {}
+    for patch in older:
+        for name, change in patch["definitions"].items():
+            if change is None:
+                continue
+            known = definitions.setdefault(name, change)
+            for field, fact in change.get("properties", NOTHING).items():
+                if fact is None:
+                    later.setdefault(name, []).append(field)
+                else:
+                    known["properties"].setdefault(field, fact)
+        for key, named in patch["kinds"].items():
+            if named is not None:
+                content["kinds"].setdefault(key, named)
     return later
 
 
