@@ -1,35 +1,40 @@
-"""Write src/dralab/apiserver/authorization/data/bootstrap.json: what a cluster begins with.
+"""Write roles.json.gz and flows.json below src/dralab/apiserver/authorization/data.
 
-Roles, bindings, flow schemas and priority levels as a kube-apiserver of 1.36 makes them, from a
-recording of one: lists of objects by plural. What all of them have alike is left out.
+The roles and bindings that a cluster of each release begins with come from the tables that
+kube-apiserver's own tests use, in the Go module k8s.io/kubernetes. Flow schemas and priority
+levels, which no module has as data, come from a recording of a kube-apiserver of 1.36; all releases
+have the same. What all objects have alike is left out.
 
     python tools/generate_bootstrap.py [RECORDING.json]
 """
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import yaml
+from releases import chain, releases, source, written
+
 ROOT = Path(__file__).parents[1]
 RECORDING = ROOT / "../shared/testdata/apiserver/bootstrap-v1.36.json"
-TARGET = ROOT / "src/dralab/apiserver/authorization/data/bootstrap.json"
-COLLECTIONS = (
-    "clusterroles",
-    "clusterrolebindings",
-    "roles",
-    "rolebindings",
-    "prioritylevelconfigurations",
-    "flowschemas",
-)
+DATA = ROOT / "src/dralab/apiserver/authorization/data"
+TABLES = "plugin/pkg/auth/authorizer/rbac/bootstrappolicy/testdata"
+FILES = {
+    "clusterroles": ("cluster-roles", "controller-roles"),
+    "clusterrolebindings": ("cluster-role-bindings", "controller-role-bindings"),
+    "roles": ("namespace-roles",),
+    "rolebindings": ("namespace-role-bindings",),
+}
+FLOWS = ("prioritylevelconfigurations", "flowschemas")
 LABELS = {"kubernetes.io/bootstrapping": "rbac-defaults"}
 
 
 def plain(obj: dict[str, Any]) -> dict[str, Any]:
-    """Return an object without its status and without what is alike in all of them."""
-    metadata = obj["metadata"]
-    found = {key: metadata[key] for key in ("namespace", "name") if key in metadata}
-    labels = {k: v for k, v in (metadata.get("labels") or {}).items() if k not in LABELS}
+    """Return an object without its name, its status, and what is alike in all of them."""
+    found = {}
+    labels = {k: v for k, v in (obj["metadata"].get("labels") or {}).items() if k not in LABELS}
     if labels:
         found["labels"] = labels
     for key in ("aggregationRule", "rules", "roleRef", "subjects", "spec"):
@@ -40,18 +45,42 @@ def plain(obj: dict[str, Any]) -> dict[str, Any]:
 
 def main(recording: Path) -> None:
     """Write the data."""
+    tables = {release: _roles(release) for release in releases()}
+    size = written(DATA / "roles.json.gz", chain(tables))
+    counts = ", ".join(f"{name}: {len(each['clusterroles'])}" for name, each in tables.items())
+    print(f"cluster roles of {counts}; {size} bytes")
     if not recording.exists():
-        print(f"{recording} does not exist: the data stays as it is")
+        print(f"{recording} does not exist: flows.json stays as it is")
         return
     recorded = json.loads(recording.read_text(encoding="utf-8"))
-    parts = []
-    for plural in COLLECTIONS:
-        lines = [json.dumps(plain(obj), separators=(",", ":")) for obj in recorded[plural]]
-        parts.append(f'"{plural}": [\n' + ",\n".join(lines) + "\n]")
-    TARGET.parent.mkdir(exist_ok=True)
-    TARGET.write_text("{\n" + ",\n".join(parts) + "\n}\n", encoding="utf-8")
-    told = ", ".join(f"{len(recorded[plural])} {plural}" for plural in COLLECTIONS)
-    print(f"{TARGET.relative_to(ROOT)}: {told}")
+    flows = {
+        plural: {obj["metadata"]["name"]: plain(obj) for obj in recorded[plural]}
+        for plural in FLOWS
+    }
+    print(f"flow schemas: {written(DATA / 'flows.json', flows)} bytes")
+
+
+def _roles(release: str) -> dict[str, dict[str, Any]]:
+    """Return the roles and bindings of a release, by plural and `namespace/name`."""
+    folder = source(release) / TABLES
+    return {
+        plural: {
+            "/".join(filter(None, (obj["metadata"].get("namespace"), obj["metadata"]["name"]))): (
+                plain(obj)
+            )
+            for name in names
+            for obj in _objects(yaml.safe_load((folder / f"{name}.yaml").read_text()))
+        }
+        for plural, names in FILES.items()
+    }
+
+
+def _objects(found: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    if "items" not in found:
+        yield found
+        return
+    for each in found["items"]:
+        yield from _objects(each)
 
 
 if __name__ == "__main__":

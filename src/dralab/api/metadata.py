@@ -3,13 +3,16 @@
 Source: k8s.io/apimachinery `api/validation/objectmeta.go`.
 """
 
+import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
 from dralab.api import fields
 from dralab.api.fields import FieldError
 from dralab.api.internal_forms import OWNER, versioned_form
+from dralab.api.resource.features import DEFAULT_1_36, OWNERS_BY_INDEX, Features
 from dralab.values import names
 from dralab.values.remembering import remembered
 
@@ -40,6 +43,7 @@ def problems(
     name_problems: Callable[[str], list[str]],
     prefixed: bool = True,
     checks: str = "",
+    features: Features = DEFAULT_1_36,
 ) -> list[FieldError]:
     """Return what is wrong with the metadata of a new object.
 
@@ -72,6 +76,8 @@ def problems(
     found = _part_problems(metadata, {})
     if found:
         errors += [error for part in found.values() for error in part]
+        if OWNERS_BY_INDEX not in features:
+            errors = as_before_1_37(errors)
     if _looks_at_finalizers(checks):
         errors += _names_of_finalizers(metadata, {})
     return errors
@@ -153,6 +159,20 @@ def annotation_problems(
     return errors
 
 
+def as_before_1_37(errors: list[FieldError]) -> list[FieldError]:
+    """Return errors as servers have them that do not say which of the owners is wrong."""
+    return [_of_any_owner(error) if _OWNER.match(error.field) else error for error in errors]
+
+
+def _of_any_owner(error: FieldError) -> FieldError:
+    path = _OWNER.sub(r"\1", error.field)
+    if path.endswith(".apiVersion"):
+        return fields.invalid_value(path, error.value, "version must not be empty")
+    if error.reason == "FieldValueRequired":
+        return fields.invalid_value(path, "", error.detail)
+    return replace(error, field=path)
+
+
 def template_problems(metadata: Metadata, path: str) -> list[FieldError]:
     """Return what is wrong with the metadata of claims made from a template.
 
@@ -172,20 +192,22 @@ def _owner_problems(owners: Any) -> list[FieldError]:
     path = "metadata.ownerReferences"
     controller: Metadata | None = None
     twice = False
-    for owner in owners:
+    for index, owner in enumerate(owners):
+        here = f"{path}[{index}]"
         version = owner.get("apiVersion") or ""
-        if version.count("/") > 1 or not version.rpartition("/")[2]:
-            errors.append(
-                fields.invalid_value(f"{path}.apiVersion", version, "version must not be empty")
-            )
+        if not version:
+            errors.append(fields.required(f"{here}.apiVersion", "must not be empty"))
+        elif version.count("/") > 1 or not version.rpartition("/")[2]:
+            why = "must be <group>/<version> or <version>"
+            errors.append(fields.invalid_value(f"{here}.apiVersion", version, why))
         errors += [
-            fields.invalid_value(f"{path}.{part}", "", "must not be empty")
+            fields.required(f"{here}.{part}", "must not be empty")
             for part in ("kind", "name", "uid")
             if not owner.get(part)
         ]
         if version == "v1" and owner.get("kind") == "Event":
             why = "/v1, Kind=Event is disallowed from being an owner"
-            errors.append(fields.invalid_value(path, versioned_form(OWNER, owner), why))
+            errors.append(fields.invalid_value(here, versioned_form(OWNER, owner), why))
         if owner.get("controller"):
             if controller is not None and not twice:
                 twice = True
@@ -245,7 +267,9 @@ def _standard_errors(name: str, path: str) -> list[FieldError]:
     return [fields.invalid_value(path, name, why)]
 
 
-def change_problems(new: Metadata, old: Metadata, checks: str = "u") -> list[FieldError]:
+def change_problems(
+    new: Metadata, old: Metadata, checks: str = "u", features: Features = DEFAULT_1_36
+) -> list[FieldError]:
     """Return what is wrong with metadata that replaces `old`; what was stored before is good.
 
     `checks` tells how often upstream looks at it, beyond the two times for all kinds, and so how
@@ -266,7 +290,7 @@ def change_problems(new: Metadata, old: Metadata, checks: str = "u") -> list[Fie
             errors += [*late, *common]
         if check.isupper():
             errors += standard
-    return errors
+    return errors if OWNERS_BY_INDEX in features else as_before_1_37(errors)
 
 
 def _immutable_problems(new: Metadata, old: Metadata) -> list[FieldError]:
@@ -290,6 +314,7 @@ def _immutable_problems(new: Metadata, old: Metadata) -> list[FieldError]:
     ]
 
 
+_OWNER: Final = re.compile(r"^(metadata\.ownerReferences)\[\d+\]")
 _PARTS: Final[tuple[tuple[str, Callable[[Any], list[FieldError]]], ...]] = (
     ("labels", partial(label_problems, path="metadata.labels")),
     ("annotations", annotation_problems),

@@ -65,6 +65,21 @@ def parse(text: str) -> str:
     return found[1]
 
 
+def is_since(release: str, first: str) -> bool:
+    """Return whether a release is `first` or a newer one.
+
+    >>> is_since("1.37", "1.36"), is_since(MIXED, "1.37")
+    (True, False)
+    """
+    known = [*versions()]
+    return known.index(release or DEFAULT) <= known.index(first)
+
+
+def since(holds: Callable[[str], bool]) -> str:
+    """Return the first release of which something holds; "" if there is none."""
+    return next(filter(holds, reversed([*versions()])), "")
+
+
 def merged(release: str, part: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
     """Return a table of a release, where `part` has that of the newest and the differences."""
     table: dict[str, Any] = {}
@@ -81,9 +96,9 @@ def table(name: str, release: str) -> dict[str, Any]:
     return merged(release or DEFAULT, content.__getitem__)
 
 
-def unpacked(name: str) -> Any:
+def unpacked(name: str, folder: Path = DATA) -> Any:
     """Return the content of a compressed data file; a new one each time."""
-    return orjson.loads(gzip.decompress((DATA / name).read_bytes()))
+    return orjson.loads(gzip.decompress((folder / name).read_bytes()))
 
 
 def _patch(table: dict[str, Any], patch: Mapping[str, Any]) -> None:

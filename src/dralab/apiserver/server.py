@@ -150,7 +150,7 @@ class ApiServer:
         from dralab.apiserver.resources import bootstrap
 
         if "RBAC" in modes:
-            bootstrap.reconcile(self.resources)
+            bootstrap.reconcile(self.resources, self.features)
         context = self.resources.context
 
         def pods_on(node: str, namespace: str) -> Sequence[Stored]:

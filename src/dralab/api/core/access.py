@@ -9,6 +9,7 @@ from typing import Any, Final
 from dralab.api import fields
 from dralab.api.fields import FieldError
 from dralab.api.label_selectors import label_selector_problems
+from dralab.api.resource.features import IMMUTABLE_ROLE_REFERENCES, Features
 from dralab.api.strategy import Strategy
 from dralab.values.json_types import JsonDict
 from dralab.values.names import subdomain_problems
@@ -82,7 +83,8 @@ class BindingStrategy(Strategy):
 
     creates_on_update = True
 
-    def __init__(self, *, namespaced: bool) -> None:
+    def __init__(self, features: Features, *, namespaced: bool) -> None:
+        self.features = features
         self.namespaced = namespaced
 
     def default(self, value: JsonDict) -> None:
@@ -136,7 +138,9 @@ class BindingStrategy(Strategy):
             # By the names that the fields have in Go.
             names = {"APIGroup": "apiGroup", "Kind": "kind", "Name": "name"}
             shown = {name: new["roleRef"].get(part, "") for name, part in names.items()}
-            errors.append(fields.invalid_value("roleRef", shown, "cannot change roleRef"))
+            newer = IMMUTABLE_ROLE_REFERENCES in self.features
+            why = "field is immutable" if newer else "cannot change roleRef"
+            errors.append(fields.invalid_value("roleRef", shown, why))
         return errors
 
     def name_problems(self, name: str) -> list[str]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Final, NamedTuple
 
-from dralab.api.releases import MIXED, newest, table, version_of
+from dralab.api.releases import MIXED, is_since, newest, table, version_of
 
 Features = frozenset[str]
 
@@ -24,6 +24,18 @@ CBOR_SERVING: Final = "CBORServingAndStorage"
 
 OF_LABS: Final = frozenset({"DynamicResourceAllocation", "DRADeviceTaintRules"})
 """Without these there is nothing to try: a lab has them on, whatever the release does."""
+
+OWNERS_BY_INDEX: Final = "OwnersByIndex"
+"""Errors about owners name which one, and say that a field is required."""
+
+IMMUTABLE_ROLE_REFERENCES: Final = "ImmutableRoleReferences"
+"""Errors about a changed roleRef say so in the words of all immutable fields."""
+
+CHANGES: Final[Mapping[str, str]] = {OWNERS_BY_INDEX: "1.37", IMMUTABLE_ROLE_REFERENCES: "1.37"}
+"""What changed with a release and has no gate upstream: asked for like one, and never set."""
+
+WATCH_LIST: Final = "WatchList"
+"""Watches may begin with all objects that there are (KEP-3157)."""
 
 ACTED_ON: Final = frozenset(
     {
@@ -51,6 +63,7 @@ ACTED_ON: Final = frozenset(
         CBOR_SERVING,
         COMPARING_TOLERATIONS,
         RESOURCE_HEALTH,
+        WATCH_LIST,
     }
 )
 """The gates that change what dralab does; the others are known by name."""
@@ -98,7 +111,8 @@ def default_of(release: str = MIXED) -> Features:
     True
     """
     found = frozenset(name for name, gate in gates(release).items() if gate.default)
-    return found | of_labs(release) if release == MIXED else found
+    changes = {name for name, first in CHANGES.items() if is_since(release, first)}
+    return found | changes | (of_labs(release) if release == MIXED else frozenset())
 
 
 def of_labs(release: str) -> Features:

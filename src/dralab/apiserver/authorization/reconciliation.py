@@ -6,12 +6,14 @@ set to `false` stays as it is.
 Source: k8s.io/component-helpers `auth/rbac/reconciliation`; k8s.io/apiserver `util/flowcontrol`.
 """
 
-from functools import cache
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import orjson
 
+from dralab.api.releases import DEFAULT, MIXED, merged, since, unpacked
+from dralab.api.resource.features import Features, default_of
 from dralab.apiserver.authorization.covering import missing
 from dralab.apiserver.authorization.rules import read_rules
 from dralab.values.json_types import JsonDict
@@ -21,6 +23,8 @@ DATA: Final = Path(__file__).with_name("data")
 AUTO_UPDATE: Final = "rbac.authorization.kubernetes.io/autoupdate"
 AUTO_UPDATE_SPEC: Final = "apf.kubernetes.io/autoupdate-spec"
 LABELS: Final = {"kubernetes.io/bootstrapping": "rbac-defaults"}
+DEVICES: Final = "DynamicResourceAllocation"
+GROUP: Final = "resource.k8s.io"
 FLOW: Final = "flowcontrol.apiserver.k8s.io"
 RBAC: Final = "rbac.authorization.k8s.io"
 # In the order in which they are made: a binding after its role, a schema after its level.
@@ -36,25 +40,46 @@ GROUPS: Final = {
 MANDATORY: Final = frozenset({"exempt", "catch-all"})
 
 
-@cache
-def _text() -> bytes:
-    return (DATA / "bootstrap.json").read_bytes()
+def expected(release: str = MIXED, features: Features = frozenset()) -> dict[str, list[JsonDict]]:
+    """Return the objects that every cluster of a release has, as they are created, by plural.
 
-
-def expected() -> dict[str, list[JsonDict]]:
-    """Return the objects that every cluster has, by plural, as they are created; new mappings.
-
-    >>> len(expected()["clusterroles"]), len(expected()["flowschemas"])
-    (69, 11)
+    >>> len(expected()["clusterroles"]), len(expected("1.37")["clusterroles"])
+    (69, 73)
     """
-    data: JsonDict = orjson.loads(_text())
-    return {plural: [_whole(plural, value) for value in data[plural]] for plural in GROUPS}
+    roles = _roles_of(release)
+    if DEVICES in features - default_of(release):
+        _add_devices(roles, _roles_of(since(lambda each: DEVICES in default_of(each))))
+    data = {**roles, **orjson.loads((DATA / "flows.json").read_bytes())}
+    return {
+        plural: [_whole(plural, name, value) for name, value in sorted(data[plural].items())]
+        for plural in GROUPS
+    }
 
 
-def _whole(plural: str, value: JsonDict) -> JsonDict:
-    metadata: JsonDict = {"name": value["name"]}
-    if "namespace" in value:
-        metadata["namespace"] = value["namespace"]
+def _roles_of(release: str) -> dict[str, dict[str, JsonDict]]:
+    return merged(release or DEFAULT, unpacked("roles.json.gz", DATA).__getitem__)
+
+
+def _add_devices(roles: dict[str, dict[str, JsonDict]], later: Mapping[str, Any]) -> None:
+    """Add what the gate gives roles where it is on, as a release has them in which it always is."""
+    for name, role in later["clusterroles"].items():
+        rules = [rule for rule in role.get("rules", ()) if GROUP in rule.get("apiGroups", ())]
+        known = roles["clusterroles"].get(name)
+        if rules and known is None:
+            roles["clusterroles"][name] = role
+            roles["clusterrolebindings"][name] = later["clusterrolebindings"][name]
+        elif known is not None and rules:
+            known["rules"] = [
+                *known["rules"],
+                *(each for each in rules if each not in known["rules"]),
+            ]
+
+
+def _whole(plural: str, key: str, value: JsonDict) -> JsonDict:
+    namespace, _, name = key.rpartition("/")
+    metadata: JsonDict = {"name": name}
+    if namespace:
+        metadata["namespace"] = namespace
     if GROUPS[plural] == RBAC:
         metadata["labels"] = {**LABELS, **value.get("labels", {})}
         metadata["annotations"] = {AUTO_UPDATE: "true"}

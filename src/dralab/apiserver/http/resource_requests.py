@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import orjson
 
+from dralab.api.resource.features import WATCH_LIST
 from dralab.api.status import ApiError
 from dralab.apiserver.http import bodies, weighing
 from dralab.apiserver.http.bodies import Body
@@ -224,7 +225,8 @@ class ResourceRequests:
 
     def _watch(self, request: HttpRequest, route: Route, query: Query) -> Answer:
         form = form_for(request, route.kind, listing=True)
-        options = list_options(query, watch=True)
+        begins = WATCH_LIST in self.resources.context.rules.features
+        options = list_options(query, watch=True, begins=begins)
         if form.encoding == "yaml":
             raise unmet(STREAMS)
         if request.brief and (options.revision in {"", "0"} or options.send_initial_events):

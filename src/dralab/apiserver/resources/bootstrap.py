@@ -6,6 +6,7 @@ Missing objects are created whenever a server starts, and missing parts are adde
 
 from contextlib import suppress
 
+from dralab.api.resource.features import Features
 from dralab.api.status import ApiError
 from dralab.apiserver.authorization.reconciliation import (
     GROUPS,
@@ -21,10 +22,10 @@ from dralab.apiserver.resources.server import Resources
 MANAGER = "kube-apiserver"
 
 
-def reconcile(resources: Resources) -> None:
+def reconcile(resources: Resources, features: Features = frozenset()) -> None:
     """Make and complete the objects. StorageUnavailable."""
     store = resources.context.store
-    objects = expected()
+    objects = expected(resources.kinds.release, features)
     with store.lock, store.batch():
         for plural, group in GROUPS.items():
             kind = resources.kinds.get(group, "v1", plural)

@@ -91,6 +91,7 @@ def create(
         name_problems=rules.name_problems,
         prefixed=rules.prefixed,
         checks=metadata_checks(kind.group, kind.plural),
+        features=context.rules.features,
     )
     with restored(value, empties):
         errors += rules.validate(value)

@@ -151,7 +151,7 @@ class DeleteOptions:
         return found
 
 
-def list_options(query: Query, *, watch: bool) -> ListOptions:
+def list_options(query: Query, *, watch: bool, begins: bool = True) -> ListOptions:
     """Return the options of a list or watch; ApiError if they contradict each other."""
     options = ListOptions(
         label_selector=_one(query, "labelSelector"),
@@ -167,18 +167,21 @@ def list_options(query: Query, *, watch: bool) -> ListOptions:
         timeout=_number(query, "timeoutSeconds") or None,
     )
     check_syntax(options.label_selector, options.field_selector)
-    check_list_options(options, watch=watch)
+    check_list_options(options, watch=watch, begins=begins)
     return options
 
 
-def check_list_options(options: ListOptions, *, watch: bool) -> None:
-    """Raise where the parts of list options contradict each other."""
-    errors = _watch_errors(options) if watch else _list_errors(options)
+def check_list_options(options: ListOptions, *, watch: bool, begins: bool = True) -> None:
+    """Raise where the parts of list options contradict each other.
+
+    `begins` says that watches may begin with all objects that there are.
+    """
+    errors = _watch_errors(options, begins=begins) if watch else _list_errors(options)
     if errors:
         raise fields.invalid("ListOptions", "", errors, group=META)
 
 
-def _watch_errors(options: ListOptions) -> list[FieldError]:
+def _watch_errors(options: ListOptions, *, begins: bool) -> list[FieldError]:
     errors = []
     name = "resourceVersionMatch"
     if options.send_initial_events is None:
@@ -197,6 +200,11 @@ def _watch_errors(options: ListOptions) -> list[FieldError]:
                 "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
             )
         )
+    if options.send_initial_events is not None and not begins:
+        why = (
+            "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"
+        )
+        errors.append(fields.forbidden("sendInitialEvents", why))
     if options.match not in {"", "NotOlderThan"}:
         errors.append(fields.not_supported(name, options.match, ["NotOlderThan"]))
     # Without a revision, the match is NotOlderThan (SetListOptionsDefaults).

@@ -8,7 +8,7 @@ from dralab.api.core.autoscalers import autoscaler_to_v1, autoscaler_to_v2
 from dralab.api.core.cluster import event_from_core, event_to_core
 from dralab.api.core.strategies import strategies
 from dralab.api.kinds import Kind
-from dralab.api.resource.features import Features
+from dralab.api.resource.features import DEFAULT_1_36, Features
 from dralab.api.strategy import Strategy
 from dralab.apiserver.resources import devices
 from dralab.apiserver.resources.checked_policies import CheckedBindings, CheckedPolicies
@@ -35,7 +35,10 @@ class Rules:
     only for the other versions.
     """
 
-    def __init__(self, strategies: Mapping[str, Strategy] | None = None) -> None:
+    def __init__(
+        self, strategies: Mapping[str, Strategy] | None = None, features: Features = DEFAULT_1_36
+    ) -> None:
+        self.features = features
         self.strategies: dict[str, Strategy] = dict(strategies or {})
         self.conversions: dict[str, tuple[Conversion, Conversion]] = {}
         self.webhooks: dict[str, ConversionWebhook] = {}
@@ -56,7 +59,8 @@ class Rules:
     @classmethod
     def standard(cls, features: Features | None = None) -> "Rules":
         """Return the rules of the standard kinds; `features` are the gates that are on."""
-        rules = cls(strategies() if features is None else strategies(features))
+        on = DEFAULT_1_36 if features is None else features
+        rules = cls(strategies(on), on)
         rules.strategies |= {hub: devices.DeviceStrategy(features) for hub in devices.HUBS}
         rules.strategies[devices.CLASSES] = devices.DeviceClassStrategy(features)
         rules.strategies[definitions.HUB] = CheckedDefinitions()

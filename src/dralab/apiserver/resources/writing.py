@@ -220,7 +220,10 @@ def _replace(
         meta["generation"] = old_meta.get("generation", 0) + 1
     errors = [
         *metadata.change_problems(
-            meta, old_meta, metadata_checks(kind.group, kind.plural, subresource)
+            meta,
+            old_meta,
+            metadata_checks(kind.group, kind.plural, subresource),
+            context.rules.features,
         ),
         *errors,
     ]

@@ -1,0 +1,87 @@
+"""Rules that changed with a release, as real servers of each say them."""
+
+import json
+
+import pytest
+from tests.api.test_releases import RELEASES, recorded
+
+from dralab.api.kinds import Kinds
+from dralab.api.resource.features import default_of
+from dralab.apiserver.authorization.reconciliation import expected
+from dralab.apiserver.http.messages import HttpRequest
+from dralab.apiserver.server import ApiServer
+from dralab.apiserver.storage import MemoryStore
+
+CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
+BINDINGS = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings"
+
+
+def server_of(release, **more):
+    return ApiServer(MemoryStore(), kinds=Kinds.standard(also=(), release=release), **more)
+
+
+def sent(server, method, path, body=None, query=""):
+    data = json.dumps(body).encode() if body is not None else b""
+    headers = {"content-type": "application/json"}
+    request = HttpRequest(method=method, path=path, query=query, headers=headers, body=data)
+    return json.loads(server.handle(request).body)
+
+
+@pytest.mark.parametrize(
+    ("release", "text"),
+    [
+        ("1.36", 'metadata.ownerReferences.uid: Invalid value: "": must not be empty'),
+        ("1.37", "metadata.ownerReferences[0].uid: Required value: must not be empty"),
+    ],
+)
+def test_errors_about_owners_name_which_one_as_of_1_37(release, text):
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": ""}
+    made = {"metadata": {"name": "a", "ownerReferences": [owner]}}
+    assert text in sent(server_of(release), "POST", CONFIG_MAPS, made)["message"]
+    server = server_of(release)
+    sent(server, "POST", CONFIG_MAPS, {"metadata": {"name": "a"}})
+    assert text in sent(server, "PUT", f"{CONFIG_MAPS}/a", made)["message"]
+
+
+@pytest.mark.parametrize(
+    ("release", "text"), [("1.36", "cannot change roleRef"), ("1.37", "field is immutable")]
+)
+def test_a_changed_role_reference_is_refused_in_the_words_of_a_release(release, text):
+    server = server_of(release)
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "a"}
+    made = {"metadata": {"name": "b"}, "roleRef": role}
+    sent(server, "POST", BINDINGS, made)
+    answer = sent(server, "PUT", f"{BINDINGS}/b", {**made, "roleRef": {**role, "name": "c"}})
+    assert answer["message"].endswith(text)
+
+
+def test_watches_do_not_begin_with_all_objects_where_the_gate_is_off():
+    query = "watch=1&sendInitialEvents=true"
+    wrong = sent(server_of("1.33"), "GET", CONFIG_MAPS, query=query)["message"]
+    assert "unless the WatchList feature gate is enabled" in wrong
+    wrong = sent(server_of("1.34"), "GET", CONFIG_MAPS, query=query)["message"]
+    assert "WatchList" not in wrong
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_cluster_begins_with_the_roles_of_its_release(release):
+    there = recorded(release)["bootstrap"]
+    mine = expected(release)
+    for plural, name in (
+        ("flowschemas", "flowschemas"),
+        ("prioritylevelconfigurations", "prioritylevels"),
+    ):
+        assert {each["metadata"]["name"] for each in mine[plural]} == set(there[name])
+    for plural in ("clusterroles", "clusterrolebindings"):
+        assert {each["metadata"]["name"] for each in mine[plural]} == set(there[plural])
+    if release == "1.37":
+        rules = recorded(release)["clusterRoleRules"]
+        assert {each["metadata"]["name"]: each["rules"] for each in mine["clusterroles"]} == rules
+
+
+def test_roles_for_devices_come_with_the_gate_where_a_release_has_it_off():
+    def names(features):
+        return {each["metadata"]["name"] for each in expected("1.33", features)["clusterroles"]}
+
+    on = default_of("1.33") | {"DynamicResourceAllocation"}
+    assert names(on) - names(default_of("1.33")) == {"system:controller:resource-claim-controller"}
