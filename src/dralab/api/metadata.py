@@ -12,7 +12,6 @@ from typing import Any, Final
 from dralab.api import fields
 from dralab.api.fields import FieldError
 from dralab.api.internal_forms import OWNER, versioned_form
-from dralab.api.resource.features import DEFAULT_1_36, OWNERS_BY_INDEX, Features
 from dralab.values import names
 from dralab.values.remembering import remembered
 
@@ -43,12 +42,13 @@ def problems(
     name_problems: Callable[[str], list[str]],
     prefixed: bool = True,
     checks: str = "",
-    features: Features = DEFAULT_1_36,
+    owners_by_index: bool = False,
 ) -> list[FieldError]:
     """Return what is wrong with the metadata of a new object.
 
     Where `prefixed` is false, `generateName` is not looked at: the name made of it is. `checks`
-    are those of a change (see `change_problems`).
+    are those of a change (see `change_problems`). With `owners_by_index`, as of 1.37, errors say
+    which of the owners is wrong.
     """
     errors: list[FieldError] = []
     prefix = metadata.get("generateName")
@@ -76,7 +76,7 @@ def problems(
     found = _part_problems(metadata, {})
     if found:
         errors += [error for part in found.values() for error in part]
-        if OWNERS_BY_INDEX not in features:
+        if not owners_by_index:
             errors = as_before_1_37(errors)
     if _looks_at_finalizers(checks):
         errors += _names_of_finalizers(metadata, {})
@@ -268,7 +268,7 @@ def _standard_errors(name: str, path: str) -> list[FieldError]:
 
 
 def change_problems(
-    new: Metadata, old: Metadata, checks: str = "u", features: Features = DEFAULT_1_36
+    new: Metadata, old: Metadata, checks: str = "u", *, owners_by_index: bool = False
 ) -> list[FieldError]:
     """Return what is wrong with metadata that replaces `old`; what was stored before is good.
 
@@ -290,7 +290,7 @@ def change_problems(
             errors += [*late, *common]
         if check.isupper():
             errors += standard
-    return errors if OWNERS_BY_INDEX in features else as_before_1_37(errors)
+    return errors if owners_by_index else as_before_1_37(errors)
 
 
 def _immutable_problems(new: Metadata, old: Metadata) -> list[FieldError]:

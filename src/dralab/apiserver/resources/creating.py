@@ -11,6 +11,7 @@ from typing import Final
 from dralab.api import metadata
 from dralab.api.core.metadata_checks import metadata_checks
 from dralab.api.kinds import Kind
+from dralab.api.resource.features import OWNERS_BY_INDEX
 from dralab.api.status import ApiError
 from dralab.apiserver.resources import admission, ownership, typed_objects
 from dralab.apiserver.resources.context import (
@@ -91,7 +92,7 @@ def create(
         name_problems=rules.name_problems,
         prefixed=rules.prefixed,
         checks=metadata_checks(kind.group, kind.plural),
-        features=context.rules.features,
+        owners_by_index=OWNERS_BY_INDEX in context.rules.features,
     )
     with restored(value, empties):
         errors += rules.validate(value)

@@ -14,6 +14,7 @@ import orjson
 from dralab.api import fields, metadata
 from dralab.api.core.metadata_checks import metadata_checks
 from dralab.api.kinds import Kind
+from dralab.api.resource.features import OWNERS_BY_INDEX
 from dralab.api.status import ApiError
 from dralab.apiserver.authorization.attributes import Attributes
 from dralab.apiserver.resources import admission, deleting, ownership, typed_objects
@@ -223,7 +224,7 @@ def _replace(
             meta,
             old_meta,
             metadata_checks(kind.group, kind.plural, subresource),
-            context.rules.features,
+            owners_by_index=OWNERS_BY_INDEX in context.rules.features,
         ),
         *errors,
     ]
