@@ -96,9 +96,9 @@ def table(name: str, release: str) -> dict[str, Any]:
     return merged(release or DEFAULT, content.__getitem__)
 
 
-def unpacked(name: str, folder: Path = DATA) -> Any:
+def unpacked(name: str) -> Any:
     """Return the content of a compressed data file; a new one each time."""
-    return orjson.loads(gzip.decompress((folder / name).read_bytes()))
+    return orjson.loads(gzip.decompress((DATA / name).read_bytes()))
 
 
 def _patch(table: dict[str, Any], patch: Mapping[str, Any]) -> None:

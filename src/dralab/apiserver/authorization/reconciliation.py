@@ -6,13 +6,14 @@ set to `false` stays as it is.
 Source: k8s.io/component-helpers `auth/rbac/reconciliation`; k8s.io/apiserver `util/flowcontrol`.
 """
 
+import gzip
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import orjson
 
-from dralab.api.releases import DEFAULT, MIXED, merged, since, unpacked
+from dralab.api.releases import DEFAULT, MIXED, merged, since
 from dralab.api.resource.features import Features, default_of
 from dralab.apiserver.authorization.covering import missing
 from dralab.apiserver.authorization.rules import read_rules
@@ -57,7 +58,8 @@ def expected(release: str = MIXED, features: Features = frozenset()) -> dict[str
 
 
 def _roles_of(release: str) -> dict[str, dict[str, JsonDict]]:
-    return merged(release or DEFAULT, unpacked("roles.json.gz", DATA).__getitem__)
+    content = orjson.loads(gzip.decompress((DATA / "roles.json.gz").read_bytes()))
+    return merged(release or DEFAULT, content.__getitem__)
 
 
 def _add_devices(roles: dict[str, dict[str, JsonDict]], later: Mapping[str, Any]) -> None:
