@@ -6,6 +6,7 @@ in evaluates expressions.
 """
 
 from collections.abc import Iterable
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, Final, Protocol, cast
 
@@ -378,13 +379,19 @@ def status_result(chosen: Chosen, device: DeviceId, share: str | None) -> dict[s
     if share is not None:
         item["shareID"] = share
         if chosen.consumed:
-            item["consumedCapacity"] = {
-                name: render(amount, form_of(text) if text else "DecimalSI")
-                for name, amount, text in chosen.consumed
-            }
+            item["consumedCapacity"] = _consumed(tuple(chosen.consumed))
     if chosen.skip_node_operations:
         item["skipNodeOperations"] = list(chosen.skip_node_operations)
     return item
+
+
+@lru_cache(maxsize=4096)
+def _consumed(amounts: tuple[tuple[str, Number, str], ...]) -> dict[str, str]:
+    """Return what a share takes, as one mapping for all that take the same."""
+    return {
+        name: render(amount, form_of(text) if text else "DecimalSI")
+        for name, amount, text in amounts
+    }
 
 
 # --- parts -------------------------------------------------------------------------------------

@@ -69,14 +69,24 @@ class Events:
         """Return the time of the clock; `Events` is itself a `Clock`."""
         return self.clock.now()
 
-    def at(self, when: int, call: Call, *, priority: int = NORMAL) -> Event:
-        """Call `call` at `when`; ValueError if that has passed."""
+    def reserve(self, count: int) -> int:
+        """Put numbers aside, and return the first: for events that are put in later."""
+        self._number += count
+        return self._number - count + 1
+
+    def at(self, when: int, call: Call, *, priority: int = NORMAL, number: int = 0) -> Event:
+        """Call `call` at `when`; ValueError if that has passed.
+
+        Of one instant and priority, events come by their numbers: the next one, or one that was
+        reserved.
+        """
         if when < self.clock.now():
             raise ValueError(
                 f"cannot schedule an event at {when}: it is already {self.clock.now()}"
             )
         # Its own, even if the garbage collector runs here and what it deletes puts an event in.
-        self._number = number = self._number + 1
+        if not number:
+            self._number = number = self._number + 1
         event = Event(when, priority, number, call)
         heapq.heappush(self._heap, (when, priority, number, event))
         return event

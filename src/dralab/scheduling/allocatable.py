@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from dralab.allocation.problem import DeviceId
-from dralab.objects.claims import claims_by_entry, consumers_of, results_of, uses_of
+from dralab.objects.claims import consumers_of, results_of, uses_of
 from dralab.objects.pods import containers_of
 from dralab.objects.requests import requests_of_containers, requests_of_pod
 from dralab.scheduling.pods import PodInfo, with_claimed
@@ -208,7 +208,7 @@ def shared(name: str) -> NodeShortage:
 
 def _containers(pod: PodInfo, plan: ClaimPlan) -> list[str]:
     """Return the containers that refer to a claim, in the order in which they start."""
-    entries = {entry for entry, name in claims_by_entry(pod.obj).items() if name == plan.name}
+    entries = {item.entry for item in pod.claims if item.name == plan.name}
     mapped = {mapping["containerName"] for mapping in plan.mappings}
     return [
         container["name"]

@@ -14,7 +14,6 @@ from dralab.objects.claims import (
     PodClaim,
     allocation_of,
     alternatives_of,
-    consumer_of,
     consumers_of,
     has_device_claims,
     is_reserved_for,
@@ -246,7 +245,7 @@ class DemandReader:
                     "name": pod.group,
                     "uid": uid_of(group),
                 }
-        return consumer_of(pod.obj)
+        return {"resource": "pods", "name": pod.key.name, "uid": pod.uid}
 
     def _missing_class(self, requests: Iterable[JsonObject]) -> Reason | None:
         for request in requests:

@@ -110,7 +110,7 @@ class ClusterDevices:
         self._catalog: tuple[SliceCatalog, tuple[Slice, ...]] | None = None
         self._in_flight: dict[str, JsonObject] = {}
         # Pods that count on an allocation in flight: it is given up with the last of them.
-        self._counting_on: dict[str, set[str]] = {}
+        self._counting_on: dict[str, tuple[str, ...]] = {}
 
     # --- slices and classes
 
@@ -176,7 +176,7 @@ class ClusterDevices:
             if status_of(plan.claim).get("allocation") is None:
                 self._hold(plan.claim, plan.allocation, uid)
                 self._in_flight[uid] = plan.allocation
-                self._counting_on.setdefault(uid, set()).add(pod.uid)
+                self._counting_on[uid] = (*self._counting_on.get(uid, ()), pod.uid)
 
     def forget_plans(self, plans: Iterable[ClaimPlan], pod: PodInfo) -> None:
         """Take back what was assumed and will not be written."""
@@ -185,8 +185,8 @@ class ClusterDevices:
             counting = self._counting_on.get(uid)
             if counting is None:
                 continue
-            counting.discard(pod.uid)
-            if not counting:
+            self._counting_on[uid] = tuple(each for each in counting if each != pod.uid)
+            if not self._counting_on[uid]:
                 self._forget_flight(uid)
                 self._release(uid)
 
@@ -198,7 +198,7 @@ class ClusterDevices:
         if allocation is not None and self._holdings.has(pending) and not self._holdings.has(uid):
             self._holdings.replace_claim(pending, uid, str(key_of(claim)))
             self._in_flight[uid] = allocation
-            self._counting_on[uid] = {pod.uid}
+            self._counting_on[uid] = (pod.uid,)
 
     def claims_held_by(self, pod: PodInfo, claims: Iterable[JsonDict]) -> dict[str, set[str]]:
         """Return the claims of a pod that hold devices, by uid, with the uids of their users."""
@@ -207,7 +207,7 @@ class ClusterDevices:
             uid = uid_of(claim)
             if self._holdings.parts_of(uid):
                 known = {str(user.get("uid")) for user in consumers_of(claim)}
-                found[uid] = known | self._counting_on.get(uid, set())
+                found[uid] = known.union(self._counting_on.get(uid, ()))
         pending = _pending_uid(pod)
         if self._holdings.parts_of(pending):
             found[pending] = {pod.uid}
@@ -301,10 +301,10 @@ class ClusterDevices:
     def charged(self, pod: PodInfo, plans: Sequence[ClaimPlan]) -> PodInfo | NodeShortage:
         """Return a pod with what its devices take of its node, or why it may not have them."""
         for plan in plans:
-            users: set[str] = self._counting_on.get(uid_of(plan.claim), set())
+            users = self._counting_on.get(uid_of(plan.claim), ())
             if (
                 plan.consumer["resource"] == "pods"
-                and users - {pod.uid}
+                and any(user != pod.uid for user in users)
                 and self._allocatable.is_mapped(plan.allocation)
             ):
                 return shared(plan.name)

@@ -1,6 +1,7 @@
 """From a plan to what is written: one `status.allocation` mapping per claim of a pod."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from dralab.allocation import v1
@@ -8,6 +9,7 @@ from dralab.allocation.inventory.plan_results import Plan
 from dralab.allocation.inventory.pool_records import PoolRecord
 from dralab.allocation.problem import DeviceId
 from dralab.allocation.results import ShareIds
+from dralab.values.json_types import JsonDict
 
 
 class DevicePlacement(NamedTuple):
@@ -19,6 +21,13 @@ class DevicePlacement(NamedTuple):
 
     node: str
     allocations: list[dict[str, Any]]
+
+
+@lru_cache(maxsize=1 << 17)
+def _this_node(name: str) -> JsonDict:
+    """Return the selector of one node, for all allocations there."""
+    field = {"key": "metadata.name", "operator": "In", "values": [name]}
+    return {"nodeSelectorTerms": [{"matchFields": [field]}]}
 
 
 def placement(
@@ -48,8 +57,7 @@ def placement(
             devices["config"] = [dict(config) for config in configs]
         allocation: dict[str, Any] = {"devices": devices}
         if selector is True:
-            field = {"key": "metadata.name", "operator": "In", "values": [node]}
-            allocation["nodeSelector"] = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+            allocation["nodeSelector"] = _this_node(node)
         elif selector:
             allocation["nodeSelector"] = selector
         allocations.append(allocation)

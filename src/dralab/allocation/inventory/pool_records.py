@@ -86,12 +86,12 @@ class JudgedDevices:
 class PoolRecord:
     """One pool of a fleet; it never changes, its state is kept beside it.
 
-    `nodes` is the bit set of nodes that see it. An `irregular` pool is being replaced, or
-    contradicts itself: nodes that see it are always looked at one by one.
+    An `irregular` pool is being replaced, or contradicts itself: nodes that see it are always
+    looked at one by one.
     """
 
     __slots__ = (
-        "_pool", "content", "driver", "features", "home", "irregular", "name", "nodes", "shape",
+        "_nodes", "_pool", "content", "driver", "features", "home", "irregular", "name", "shape",
         "slices",
     )  # fmt: skip
 
@@ -110,11 +110,23 @@ class PoolRecord:
         self.content = content
         self.features = features
         self.irregular = irregular
+        # A set of one is kept as the negative of its number and 1: bits of 100,000 nodes are long.
+        self._nodes = 0
         self.nodes = nodes
         self.shape: PoolShape  # set by the caller that finds it
         homes = {each.node_scope.node for each in slices}
         self.home = homes.pop() if len(homes) == 1 else ""
         self._pool: Pool | None = None
+
+    @property
+    def nodes(self) -> int:
+        """The bit set of nodes that see it."""
+        return 1 << ~self._nodes if self._nodes < 0 else self._nodes
+
+    @nodes.setter
+    def nodes(self, nodes: int) -> None:
+        is_one = nodes.bit_count() == 1
+        self._nodes = ~(nodes.bit_length() - 1) if is_one else nodes
 
     @property
     def names(self) -> Names:

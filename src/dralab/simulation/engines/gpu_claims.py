@@ -24,23 +24,28 @@ def device_class() -> JsonDict:
     }
 
 
-def slice_of(node: GpuNode, *, shared: bool = True) -> JsonDict:
-    """Return the GPUs of a node as its one ResourceSlice; `shared`: parts of one can be had."""
+def devices(count: int, model: str, *, shared: bool = True) -> list[JsonDict]:
+    """Return so many GPUs of a model as devices; `shared`: parts of one can be had."""
     policy = {"default": str(WHOLE_GPU), "validRange": {"min": "1", "max": str(WHOLE_GPU)}}
     sharing = {
         "capacity": {"share": {"value": str(WHOLE_GPU), "requestPolicy": policy}},
         "allowMultipleAllocations": True,
     }
-    devices: list[JsonDict] = [
+    return [
         {
             "name": f"{PREFIX}{index}",
-            "attributes": {"model": {"string": node.model}},
+            "attributes": {"model": {"string": model}},
             **(sharing if shared else {}),
         }
-        for index in range(node.gpus)
+        for index in range(count)
     ]
+
+
+def slice_of(node: GpuNode, *, shared: bool = True) -> JsonDict:
+    """Return the GPUs of a node as its one ResourceSlice; `shared`: parts of one can be had."""
     pool = {"name": node.name, "generation": 1, "resourceSliceCount": 1}
-    spec = {"driver": DRIVER, "nodeName": node.name, "pool": pool, "devices": devices}
+    content = devices(node.gpus, node.model, shared=shared)
+    spec = {"driver": DRIVER, "nodeName": node.name, "pool": pool, "devices": content}
     return {"metadata": {"name": f"{node.name}-gpus"}, "spec": spec}
 
 

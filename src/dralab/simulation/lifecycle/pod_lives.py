@@ -101,6 +101,10 @@ class PodLives(Generic[Task]):
         """Schedule all arrivals and outages; `begin` is the time at which the run begins."""
         for key, task in sorted(self.tasks.items(), key=lambda item: item[1].pod.arrives):
             self.agenda.schedule(begin + task.pod.arrives, BEGINNING, "arrive", key)
+        self.plan_outages(nodes, begin)
+
+    def plan_outages(self, nodes: Iterable[str], begin: int = 0) -> None:
+        """Schedule the outages."""
         self.faults.plan((fault for fault in self.how.faults if fault.is_outage), begin)
         self.faults.plan_random(nodes)
 
@@ -112,9 +116,10 @@ class PodLives(Generic[Task]):
     # --- a life, from top to bottom -----------------------------------------------------------
 
     def _arrive(self, key: str) -> None:
-        self._wait(self.tasks[key])
+        self.queue(self.tasks[key])
 
-    def _wait(self, task: Task) -> None:
+    def queue(self, task: Task) -> None:
+        """Queue a pod that arrives or comes again."""
         task.created, task.next = self.agenda.now(), None
         self.site.submit(task)
         self.site.changed()
@@ -195,7 +200,7 @@ class PodLives(Generic[Task]):
         """Queue a pod again."""
         self.site.withdraw(task)
         task.wait_again(reason)
-        self._wait(task)
+        self.queue(task)
 
     def evict(self, task: Task, reason: str) -> None:
         """End a pod before its time; as the pod of a job it comes again, and waits."""

@@ -1,8 +1,9 @@
 """The result of every engine in one form: tasks, samples over time, and capacity."""
 
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple, overload
 
 
 class StateSample(NamedTuple):
@@ -25,6 +26,48 @@ class StateSample(NamedTuple):
     refused: int = 0
     joules: float = 0.0
     types: tuple[int, ...] = ()
+
+
+class SampleColumns(Sequence[StateSample]):  # noqa: PLW1641 - as lists, it has no hash
+    """Samples in columns of numbers, which take a fifth of the memory."""
+
+    def __init__(self, types: int) -> None:
+        self._last: StateSample | None = None
+        fractions = {"fragmented", "joules"}
+        self._columns: list[array[Any]] = [
+            array("d" if name in fractions else "q") for name in StateSample._fields[:-1]
+        ] + [array("q") for _ in range(types)]
+
+    def add(self, sample: StateSample) -> None:
+        """Take a sample in place of one of the same time; one that says nothing new is left out."""
+        last = self._last
+        if last is not None and last.when == sample.when:
+            for column in self._columns:
+                column.pop()
+        elif last is not None and last[1:] == sample[1:]:
+            return
+        self._last = sample
+        for column, value in zip(self._columns, (*sample[:-1], *sample.types), strict=True):
+            column.append(value)
+
+    def __len__(self) -> int:
+        return len(self._columns[0])
+
+    @overload
+    def __getitem__(self, index: int) -> StateSample: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[StateSample]: ...
+
+    def __getitem__(self, index: int | slice) -> StateSample | list[StateSample]:
+        if isinstance(index, slice):
+            return [self[number] for number in range(*index.indices(len(self)))]
+        values: list[Any] = [column[index] for column in self._columns]
+        common = len(StateSample._fields) - 1
+        return StateSample._make([*values[:common], tuple(values[common:])])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
 
 
 class Task(NamedTuple):

@@ -1,6 +1,7 @@
 """Nodes and their drivers in a simulation: kubelets whose heartbeats are computed, not executed."""
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from typing import Final
 
 from dralab.api.status import ApiError
@@ -237,6 +238,11 @@ def gpu_drivers(node: GpuNode) -> list[Driver]:
     """Return the driver of a node's GPUs; none if it has none."""
     if not node.gpus:
         return []
-    devices = gpu_claims.slice_of(node)["spec"]["devices"]
-    parts = [SliceOf(devices=devices[at : at + 128]) for at in range(0, len(devices), 128)]
-    return [SampleDevices(node.name, gpu_claims.DRIVER, parts)]
+    return [SampleDevices(node.name, gpu_claims.DRIVER, _gpu_slices(node.gpus, node.model))]
+
+
+@lru_cache
+def _gpu_slices(count: int, model: str) -> tuple[SliceOf, ...]:
+    """Return the slices of a node's GPUs; nodes with the same share them."""
+    devices = gpu_claims.devices(count, model)
+    return tuple(SliceOf(devices=devices[at : at + 128]) for at in range(0, count, 128))

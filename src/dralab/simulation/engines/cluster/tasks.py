@@ -11,7 +11,7 @@ from dralab.simulation.engines.gpu.fragmentation import Fragmentation, typical_p
 from dralab.simulation.engines.gpu_claims import PREFIX
 from dralab.simulation.lifecycle.model import Pod
 from dralab.simulation.lifecycle.tasks import TaskRecord
-from dralab.simulation.results.result import StateSample, Task
+from dralab.simulation.results.result import SampleColumns, StateSample, Task
 from dralab.simulation.workloads.openb import GpuNode, GpuPod
 
 # As kube-scheduler and ours say it: how many nodes lack what, then what preemption could do.
@@ -56,7 +56,6 @@ class ClusterTasks:
 
     records: list[ClusterTask] = field(default_factory=list)
     by_uid: dict[str, ClusterTask] = field(default_factory=dict)
-    samples: list[StateSample] = field(default_factory=list)
     refusals: Counter[str] = field(default_factory=Counter)
     over: int = 0
     waiting: int = 0
@@ -68,6 +67,10 @@ class ClusterTasks:
     evicted: int = 0
     types: Sequence[str] = ()
     gpus: "GpuUsage | None" = None
+    samples: SampleColumns = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.samples = SampleColumns(len(self.types) if self.gpus is not None else 0)
 
     def wait(self, task: ClusterTask, sign: int) -> None:
         """Count a task that waits, or no longer does."""
@@ -97,17 +100,13 @@ class ClusterTasks:
 
     def sample(self, now: int) -> None:
         """Take a sample of the present state."""
-        sample = StateSample(
+        self.samples.add(StateSample(
             when=now, waiting=self.waiting, running=self.running, cpu=self.cpu, gpu=self.gpu,
             fragmented=0.0 if self.gpus is None else self.gpus.lost, memory=self.memory,
             asked=self.asked, ended=self.over, evicted=self.evicted,
             refused=self.refusals.total(),
             types=() if self.gpus is None else tuple(self.gpus.types[t] for t in self.types),
-        )  # fmt: skip
-        if self.samples and self.samples[-1].when == now:
-            self.samples[-1] = sample
-        elif not self.samples or self.samples[-1][1:] != sample[1:]:
-            self.samples.append(sample)
+        ))  # fmt: skip
 
     def finished(self, begin: int, lanes: Sequence[str]) -> Iterator[Task]:
         """Yield the tasks as results have them; lanes are those of their devices, or their node."""

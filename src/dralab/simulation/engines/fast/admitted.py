@@ -13,7 +13,7 @@ from dralab.api.status import ApiError
 from dralab.components.control_plane import CONTROLLERS, SCHEDULER
 from dralab.components.simulated import SimulatedCluster
 from dralab.kernel.clock import SECOND
-from dralab.objects.claims import PodClaim, pod_claims
+from dralab.objects.claims import PodClaim
 from dralab.objects.metadata import NamespacedName, labels_of, metadata_of
 from dralab.runtime.client import Resource
 from dralab.runtime.resources import NAMESPACES, PODS
@@ -38,20 +38,22 @@ class AdmittedKind:
     info: PodInfo
     entries: tuple[PodClaim, ...]
 
-    def pod(self, task: ClusterTask, now: int, statuses: list[JsonDict]) -> PodInfo:
-        """Return the pod of a task; `statuses` are those of the claims made for it."""
+    def pod(self, task: ClusterTask, now: int, made: Mapping[str, str]) -> PodInfo:
+        """Return the pod of a task; `made` are the names of the claims made for it, by entry."""
         first = self.info
-        metadata = {**first.obj["metadata"], "name": task.name, "uid": task.uid}
-        obj = {**first.obj, "metadata": metadata}
-        if statuses:
-            obj["status"] = {**(obj.get("status") or {}), "resourceClaimStatuses": statuses}
+        obj = first.obj
+        if any("/" in resource for resource in first.requests):
+            # A claim may be made for its extended resources, which names it. In nothing else that
+            # is asked of the objects do pods of a kind differ.
+            metadata = {**obj["metadata"], "name": task.name, "uid": task.uid}
+            obj = {**obj, "metadata": metadata}
         return replace(
             first,
             obj=obj,
             key=NamespacedName(first.key.namespace, task.name),
             uid=task.uid,
             created=now - now % SECOND,
-            claims=tuple(pod_claims(obj)),
+            claims=tuple(item._replace(made=made.get(item.entry)) for item in first.claims),
         )
 
 
@@ -126,7 +128,7 @@ class AdmittedObjects:
         except ApiError as error:
             raise InputError(self.file, error.message, where=f"workload: Pod {pod.key}") from None
         info = pod_info(made, self._select_namespaces)
-        return AdmittedKind(info, tuple(item for item in pod_claims(made) if item.template))
+        return AdmittedKind(info, tuple(item for item in info.claims if item.template))
 
     def _select_namespaces(self, selector: Any) -> list[str]:
         chosen = labels.from_mapping(selector)

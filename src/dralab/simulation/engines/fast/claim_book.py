@@ -22,8 +22,11 @@ class ClaimBook:
         """Take a claim that is nobody's own."""
         self.claims[key_of(claim)] = claim
 
-    def make_for(self, kind: AdmittedKind, task: ClusterTask) -> list[JsonDict] | None:
-        """Make the claims of a pod from their templates; None: a template lacks, none is made."""
+    def make_for(self, kind: AdmittedKind, task: ClusterTask) -> dict[str, str] | None:
+        """Make the claims of a pod from their templates; return their names by entry.
+
+        None: a template lacks, and none is made.
+        """
         namespace = task.pod.namespace
         found = []
         for item in kind.entries:
@@ -31,7 +34,7 @@ class ClaimBook:
             if template is None:
                 return None
             found.append((item.entry, template))
-        statuses = []
+        made = {}
         for entry, template in found:
             name = f"{task.name}-{entry}"
             pod = {"metadata": {"name": task.name, "uid": task.uid}}
@@ -43,13 +46,14 @@ class ClaimBook:
             }
             spec = template["spec"]["spec"]
             self.claims[NamespacedName(namespace, name)] = {"metadata": metadata, "spec": spec}
-            statuses.append({"name": entry, "resourceClaimName": name})
-        return statuses
+            made[entry] = name
+        return made
 
-    def forget_made(self, pod: PodInfo, kind: AdmittedKind) -> None:
+    def forget_made(self, pod: PodInfo) -> None:
         """Forget the claims that were made for a pod."""
-        for item in kind.entries:
-            self.claims.pop(NamespacedName(pod.key.namespace, f"{pod.key.name}-{item.entry}"), None)
+        for item in pod.claims:
+            if item.made:
+                self.claims.pop(NamespacedName(pod.key.namespace, item.made), None)
 
     def reserve(self, plan: ClaimPlan) -> NamespacedName | None:
         """Reserve a claim for a pod; return its key if others may use it, too."""

@@ -28,7 +28,7 @@ from dralab.scheduling.topology import is_awaited
 from dralab.simulation.engines.cluster.faults import rule_of, taint_of
 from dralab.simulation.engines.cluster.queues import AdmissionQueues
 from dralab.simulation.engines.cluster.tasks import ClusterTask, ClusterTasks
-from dralab.simulation.engines.fast.admitted import AdmittedKind, AdmittedObjects
+from dralab.simulation.engines.fast.admitted import AdmittedObjects
 from dralab.simulation.engines.fast.claim_book import ClaimBook
 from dralab.simulation.engines.objects import UNREACHABLE, taints_of_a_lost_node
 from dralab.simulation.lifecycle.agenda import Agenda
@@ -79,7 +79,6 @@ class FastSimulation:
             self._open_gate,
         )
         self.steps = 0
-        self._kinds: dict[str, AdmittedKind] = {}
         self._placed: dict[str, PodPlacement] = {}
         self._pods: dict[str, PodInfo] = {}
         self._lacking: list[ClusterTask] = []
@@ -93,7 +92,11 @@ class FastSimulation:
         for arrival in arrivals:
             bring = partial(self.bring, arrival.body, "workload")
             self.events.at(BEGIN + arrival.when, bring, priority=BEGINNING)
-        self.lives.plan(nodes, BEGIN)
+        # Pods arrive one after the other; an event for each of a million takes its place.
+        self._to_come = iter(sorted(tasks.records, key=lambda task: task.pod.arrives))
+        self._arrivals = self.events.reserve(len(tasks.records))
+        self._plan_arrival()
+        self.lives.plan_outages(nodes, BEGIN)
         for fault in how.faults:
             if not fault.is_outage:
                 self.events.at(BEGIN + fault.at, partial(self._begin_fault, fault), priority=ENDING)
@@ -166,17 +169,27 @@ class FastSimulation:
 
     # --- arrival and decision -----------------------------------------------------------------
 
+    def _plan_arrival(self) -> None:
+        task = next(self._to_come, None)
+        if task is not None:
+            when, arrive = BEGIN + task.pod.arrives, partial(self._arrive, task)
+            self.events.at(when, arrive, priority=BEGINNING, number=self._arrivals)
+            self._arrivals += 1
+
+    def _arrive(self, task: ClusterTask) -> None:
+        self._plan_arrival()
+        self.lives.queue(task)
+
     def submit(self, task: ClusterTask) -> None:
         """Queue a pod that arrives, or comes again."""
         kind = self.admitted.kind_of(task.pod)
         task.uid = f"{task.number}.{task.runs}"
         self.tasks.by_uid[task.uid] = task
         self.tasks.wait(task, 1)
-        self._kinds[task.uid] = kind
-        statuses = self.claims.make_for(kind, task) if kind.entries else []
-        if statuses is None:
+        made = self.claims.make_for(kind, task) if kind.entries else {}
+        if made is None:
             self._lacking.append(task)
-        pod = kind.pod(task, self.events.now(), statuses or [])
+        pod = kind.pod(task, self.events.now(), made or {})
         if self.admission.has(task.pod):
             self._pods[task.uid] = pod
             pod = replace(pod, gates=(*pod.gates, *GATE))
@@ -194,12 +207,12 @@ class FastSimulation:
         item = self.queue.get(task.uid)
         if item is None:
             return
-        kind = self._kinds[task.uid]
-        statuses = self.claims.make_for(kind, task)
-        if statuses is None:
+        kind = self.admitted.kind_of(task.pod)
+        made = self.claims.make_for(kind, task)
+        if made is None:
             self._lacking.append(task)
             return
-        pod = replace(kind.pod(task, item.pod.created, statuses), gates=item.pod.gates)
+        pod = replace(kind.pod(task, item.pod.created, made), gates=item.pod.gates)
         self.waiting.follow(pod)
         self.queue.update_pod(pod)
         self.wake()
@@ -321,7 +334,7 @@ class FastSimulation:
             shared = self.claims.release(plan)
             if shared is not None:
                 self.waiting.wake_for_claim(shared)
-        self.claims.forget_made(pod, self._kinds.pop(pod.uid))
+        self.claims.forget_made(pod)
 
     def comes_again(self, task: ClusterTask) -> bool:  # noqa: ARG002 - every pod does
         """Whether a pod that is evicted, or fails, is submitted once more."""
