@@ -21,8 +21,9 @@ from dralab.scheduling.group_placement import (
     tree_of,
     unready,
 )
+from dralab.scheduling.group_preemption import group_eviction_for
 from dralab.scheduling.pods import PodInfo
-from dralab.scheduling.preemption import eviction_for
+from dralab.scheduling.preemption import eviction_for, is_under_way
 from dralab.scheduling.reasons import CLAIM_NOT_CREATED, ClusterChange, Reason
 from dralab.scheduling.state import ClusterState, NominatedPod, PodPlacement, Refusal
 from dralab.values.json_types import JsonDict
@@ -117,6 +118,7 @@ class Attempts:
             self._refuse(item, alone)
             return
         result = place_tree(self.state, tree)
+        nominated = self._make_room(tree) if isinstance(result, Refusal) else {}
         chosen = {}
         if not isinstance(result, Refusal):
             chosen = {placement.pod.uid: placement for placement in result}
@@ -125,13 +127,13 @@ class Attempts:
             member = self.queue.get(pod.uid) or item
             self.queue.take_out(pod.uid)
             if isinstance(result, Refusal):
-                self._refuse(member, result, preempt=False)
+                self._refuse(member, result, nominated=nominated.get(pod.uid, ""))
             elif (placement := chosen.get(pod.uid)) is not None:
                 self._accept(member, placement)
             else:
                 late.append(member)
         for member in late:
-            self._refuse(member, left_over(self.state, tree, member.pod), preempt=False)
+            self._refuse(member, left_over(self.state, tree, member.pod), nominated="")
         for leaf in tree.leaves:
             if isinstance(result, Refusal):
                 self.host.note_group(leaf.obj, result.message)
@@ -148,27 +150,55 @@ class Attempts:
         self.queue.wake_next_like(item)
         self.host.place(item, placement)
 
-    def _refuse(self, item: QueuedPod, refusal: Refusal, *, preempt: bool = True) -> None:
+    def _make_room(self, tree: GroupTree) -> dict[str, str]:
+        """Preempt others for a group; return the nodes that its pods are nominated for, by uid."""
+        eviction = group_eviction_for(self.state, tree, self.host.budgets())
+        if eviction is None:
+            return {pod.uid: held.node for pod in tree.pods if (held := self._promise(pod))}
+        leaving = frozenset(victim.uid for victim in eviction.victims)
+        for each in eviction.placements:
+            self.state.nominees[each.pod.uid] = NominatedPod(
+                each.pod, each.node, leaving, eviction.claims
+            )
+        first = eviction.placements[0]
+        for victim in eviction.victims:
+            self.host.evict(victim, first.pod, first.node)
+        return {each.pod.uid: each.node for each in eviction.placements}
+
+    def _promise(self, pod: PodInfo) -> NominatedPod | None:
+        """Return what a pod was promised, while others still leave for it."""
+        if is_under_way(self.state, pod):
+            return self.state.nominees.get(pod.uid)
+        self.state.nominees.pop(pod.uid, None)
+        return None
+
+    def _refuse(self, item: QueuedPod, refusal: Refusal, *, nominated: str | None = None) -> None:
+        """Let a pod wait; without a nominated node (None) others may be preempted for it."""
         message = self.host.explain(refusal)
         self.queue.add_unschedulable(item, refusal.lifted_by, refusal.kind)
         pod = item.pod
-        nominated = ""
-        if preempt and not (refusal.blocked or refusal.fatal or refusal.repeated):
-            if refusal.kind is None:  # pods of one kind have no allocated claims
-                self._deallocate(pod)
-            eviction = eviction_for(self.state, pod, self.host.budgets())
-            if eviction is not None:
-                nominated = eviction.node
-                self.state.nominees[pod.uid] = NominatedPod(
-                    eviction.winner,
-                    eviction.node,
-                    frozenset(victim.uid for victim in eviction.victims),
-                    eviction.claims,
-                )
-                for victim in eviction.victims:
-                    self.host.evict(victim, pod, eviction.node)
+        if nominated is None:
+            nominated = (
+                "" if refusal.blocked or refusal.fatal or refusal.repeated else self._preempt(pod)
+            )
         soon = item.attempts == 1 and _awaits_its_claim(refusal)
         self.host.refuse(item, message, nominated, soon=soon)
+
+    def _preempt(self, pod: PodInfo) -> str:
+        """Preempt others for a pod; return the node that it is nominated for, if any."""
+        self._deallocate(pod)
+        eviction = eviction_for(self.state, pod, self.host.budgets())
+        if eviction is None:
+            return ""
+        self.state.nominees[pod.uid] = NominatedPod(
+            eviction.winner,
+            eviction.node,
+            frozenset(victim.uid for victim in eviction.victims),
+            eviction.claims,
+        )
+        for victim in eviction.victims:
+            self.host.evict(victim, pod, eviction.node)
+        return eviction.node
 
     def _deallocate(self, pod: PodInfo) -> None:
         """Give the devices of one of the pod's claims back, where they keep it from every node.

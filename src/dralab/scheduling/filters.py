@@ -17,6 +17,7 @@ from typing import Final, Protocol
 import numpy as np
 
 from dralab.objects.host_ports import TakenPort, collide
+from dralab.objects.metadata import NamespacedName
 from dralab.scheduling import topology
 from dralab.scheduling.demands import PodDemand
 from dralab.scheduling.node_rules import (
@@ -438,7 +439,14 @@ def promised(state: ClusterState, pod: PodInfo, node: str) -> list[PodInfo]:
         if nominee.node == node
         and nominee.pod.uid != pod.uid
         and nominee.pod.priority >= pod.priority
+        and not (pod.group and _is_placed_with(state, pod, nominee.pod))
     ]
+
+
+def _is_placed_with(state: ClusterState, pod: PodInfo, other: PodInfo) -> bool:
+    """Return whether two pods are placed together: neither keeps room from the other."""
+    keys = [NamespacedName(each.key.namespace, each.group) for each in (pod, other)]
+    return bool(other.group) and state.groups.root(keys[0]) == state.groups.root(keys[1])
 
 
 def _promises(state: ClusterState, pod: PodInfo) -> Iterator[tuple[int, list[PodInfo]]]:

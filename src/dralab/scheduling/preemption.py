@@ -9,16 +9,22 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from dralab.kernel.clock import from_rfc3339
-from dralab.objects.budgets import covers, disruptions_allowed
+from dralab.objects.budgets import disruptions_allowed
 from dralab.objects.claims import allocation_of, consumers_of
-from dralab.objects.metadata import NamespacedName, is_deleting, key_of, status_of, uid_of
+from dralab.objects.metadata import NamespacedName, is_deleting
 from dralab.scheduling.cycle import on_node
 from dralab.scheduling.demands import BlockedPod, PodDemand
-from dralab.scheduling.devices import LentDevices
 from dralab.scheduling.filters import FILTERS, possible
 from dralab.scheduling.pods import PodInfo
 from dralab.scheduling.state import ClusterState, NominatedPod
+from dralab.scheduling.victims import (
+    Budgets,
+    PodsAway,
+    Victim,
+    Victims,
+    spared_in_order,
+    started,
+)
 from dralab.values.json_types import JsonDict
 
 # Upstream compares 10 % of the nodes, at least 100 of them.
@@ -55,19 +61,17 @@ def eviction_for(
     demand = state.demands.demand_of(pod)
     if isinstance(demand, BlockedPod):
         return None
-    promised = state.nominees.get(pod.uid)
-    if promised is not None and (
-        _still_leaving(state, pod, promised.node) or _still_held(state, promised)
-    ):
+    if is_under_way(state, pod):
         return None
     free = state.devices.feasible(demand)
+    units = Victims(state)
     allowed = [(budget, disruptions_allowed(budget)) for budget in budgets]
     most = max(LEAST_CANDIDATES, table.count // 10)
     found: list[tuple[tuple[int, ...], Eviction]] = []
     for row in possible(state, pod, demand).nonzero()[0].tolist():
-        if free is not None and not free[row] and not _hold_devices(state, pod, row):
+        if free is not None and not free[row] and not _hold_devices(state, pod, row, units):
             continue
-        eviction = _on_node(state, pod, demand, row, allowed)
+        eviction = _on_node(state, pod, demand, row, units, allowed)
         if eviction is not None:
             found.append((_price(eviction), eviction))
             if len(found) >= most:
@@ -75,33 +79,32 @@ def eviction_for(
     return min(found, key=lambda item: item[0])[1] if found else None
 
 
-def _on_node(
+def _on_node(  # noqa: PLR0917 - one question, and what is known for all nodes
     state: ClusterState,
     pod: PodInfo,
     demand: PodDemand,
     row: int,
-    budgets: list[tuple[JsonDict, int]],
+    units: Victims,
+    budgets: Budgets,
 ) -> Eviction | None:
-    lower = _lower(state, pod, row)
+    lower = units.below(pod.priority, [row])
     if not lower:
         return None
-    away = _PodsAway(state, state.table.names[row])
-    for other in lower:
-        away.take(other)
+    away = PodsAway(state)
+    for unit in lower:
+        away.take(unit)
     try:
         winner = _fitting(state, pod, demand, row)
         if winner is None:
             return None
-        important = sorted(lower, key=lambda other: (-other.priority, _started(other)))
-        violating = _violating(important, budgets)
-        victims: list[PodInfo] = []
-        # Those whose budget would break are spared first, then by importance.
-        for other in [*violating, *(each for each in important if each not in violating)]:
-            away.bring_back(other)
+        ordered, violating = spared_in_order(lower, budgets)
+        victims: list[Victim] = []
+        for unit in ordered:
+            away.bring_back(unit)
             beside = _fitting(state, pod, demand, row)
             if beside is None:
-                away.take(other)
-                victims.append(other)
+                away.take(unit)
+                victims.append(unit)
             else:
                 winner = beside
         claims = away.claims()
@@ -110,7 +113,8 @@ def _on_node(
     if not victims:
         return None
     violations = sum(victim in violating for victim in victims)
-    return Eviction(state.table.names[row], winner, tuple(victims), violations, claims)
+    pods = tuple(each for unit in victims for _, each in unit.pods)
+    return Eviction(state.table.names[row], winner, pods, violations, claims)
 
 
 def _fitting(state: ClusterState, pod: PodInfo, demand: PodDemand, row: int) -> PodInfo | None:
@@ -123,76 +127,30 @@ def _fitting(state: ClusterState, pod: PodInfo, demand: PodDemand, row: int) -> 
     return None if placement is None else placement.pod
 
 
-class _PodsAway:
-    """Pods that are taken from their node for a moment, with the devices that only they use."""
-
-    def __init__(self, state: ClusterState, node: str) -> None:
-        self._state = state
-        self._node = node
-        self._pods: dict[str, PodInfo] = {}
-        self._lent: dict[str, LentDevices] = {}
-
-    def take(self, pod: PodInfo) -> None:
-        """Take a pod away."""
-        self._state.table.remove_pod(self._node, pod.uid)
-        self._pods[pod.uid] = pod
-        self._settle(pod)
-
-    def bring_back(self, pod: PodInfo) -> None:
-        """Bring a pod back, with its devices."""
-        del self._pods[pod.uid]
-        self._settle(pod)
-        self._state.table.add_pod(self._node, pod)
-
-    def bring_all_back(self) -> None:
-        """Bring all pods back that are away."""
-        for pod in list(self._pods.values()):
-            self.bring_back(pod)
-
-    def claims(self) -> tuple[NamespacedName, ...]:
-        """Return the claims whose devices are free because of the pods that are away."""
-        return tuple(
-            key_of(claim)
-            for pod in self._pods.values()
-            for claim in self._state.demands.claims_of(pod)
-            if uid_of(claim) in self._lent
-        )
-
-    def _settle(self, pod: PodInfo) -> None:
-        devices = self._state.devices
-        claims = self._state.demands.claims_of(pod)
-        for uid, users in devices.claims_held_by(pod, claims).items():
-            if users <= self._pods.keys() and uid not in self._lent:
-                self._lent[uid] = devices.lend(uid)
-        for uid in devices.claims_named(pod, claims) & self._lent.keys():
-            if pod.uid not in self._pods:
-                devices.take_back(self._lent.pop(uid))
-
-
-def _lower(state: ClusterState, pod: PodInfo, row: int) -> list[PodInfo]:
-    return [other for other in state.table.pods[row].values() if other.priority < pod.priority]
-
-
-def _hold_devices(state: ClusterState, pod: PodInfo, row: int) -> bool:
+def _hold_devices(state: ClusterState, pod: PodInfo, row: int, units: Victims) -> bool:
     """Return whether pods of lower priority on a node hold any devices."""
     return any(
         state.devices.claims_held_by(other, state.demands.claims_of(other))
-        for other in _lower(state, pod, row)
+        for unit in units.below(pod.priority, [row])
+        for _, other in unit.pods
     )
 
 
 def _price(eviction: Eviction) -> tuple[int, ...]:
     priorities = [victim.priority for victim in eviction.victims]
     highest = max(priorities)
-    earliest = min(_started(victim) for victim in eviction.victims if victim.priority == highest)
+    earliest = min(started(victim) for victim in eviction.victims if victim.priority == highest)
     # Priorities may be negative; the shift keeps "more victims" dearer (pickOneNodeForPreemption).
     total = sum(priority + 2**31 for priority in priorities)
     return eviction.violations, highest, total, len(priorities), -earliest
 
 
-def _started(pod: PodInfo) -> int:
-    started = status_of(pod.obj).get("startTime")
-    return from_rfc3339(started) if started else pod.created
+def is_under_way(state: ClusterState, pod: PodInfo) -> bool:
+    """Return whether others are still leaving for a pod, or their devices are being released."""
+    promised = state.nominees.get(pod.uid)
+    return promised is not None and (
+        _still_leaving(state, pod, promised.node) or _still_held(state, promised)
+    )
 
 
 def _still_leaving(state: ClusterState, pod: PodInfo, node: str) -> bool:
@@ -212,17 +170,3 @@ def _still_held(state: ClusterState, promised: NominatedPod) -> bool:
             if users <= promised.victims:
                 return True
     return False
-
-
-def _violating(pods: list[PodInfo], budgets: list[tuple[JsonDict, int]]) -> list[PodInfo]:
-    left = [allowed for _, allowed in budgets]
-    found = []
-    for pod in pods:
-        broken = False
-        for number, (budget, _) in enumerate(budgets):
-            if covers(budget, pod.obj):
-                left[number] -= 1
-                broken = broken or left[number] < 0
-        if broken:
-            found.append(pod)
-    return found
