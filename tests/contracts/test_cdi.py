@@ -60,6 +60,11 @@ def test_a_spec_has_the_least_version_for_what_it_uses_and_reads_back(made, vers
         ("{cdiVersion: 0.3.0, kind: a/b, devices: [{name: 0x, containerEdits: {env: [A=1]}}]}", "at least v0.5.0"),
         ("{cdiVersion: 0.3.0, cdiVersion: 0.3.0}", "appears twice"),
         ("[", "invalid spec"),
+        ("{cdiVersion: 0.3.0, kind: a/b, annotations: x, devices: []}", '"annotations" of the spec cannot be'),
+        ("{cdiVersion: 0.3.0, kind: a/b, devices: [{name: x, containerEdits: {hooks: [{hookName: [1]}]}}]}", '"hookName" of a hook cannot be [1]'),
+        ("{cdiVersion: 0.3.0, kind: a/b, devices: [{name: x, containerEdits: {deviceNodes: [{path: /x, permissions: [{}]}]}}]}", '"permissions" of a device node cannot be'),
+        ("{cdiVersion: 0.3.0, kind: a/b, devices: [{name: x, containerEdits: {mounts: [{options: [1]}]}}]}", '"options" of a mount cannot be'),
+        ("{cdiVersion: 0.3.0, kind: a/b, devices: [{name: x, containerEdits: {additionalGids: [a]}}]}", '"additionalGids" of the edits cannot be'),
     ],
 )  # fmt: skip
 def test_a_bad_file_is_refused_with_a_reason(text, why):

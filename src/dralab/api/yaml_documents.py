@@ -45,12 +45,17 @@ MERGE: Final = "<<"
 
 
 class YamlError(ValueError):
-    """A document that cannot be read; `line` counts from 1, 0 if it is not known."""
+    """A document that cannot be read; `line` counts from 1, 0 if it is not known.
 
-    def __init__(self, message: str, line: int = 0) -> None:
+    `problem` is what a parser says of a text that is not YAML.
+    """
+
+    def __init__(self, message: str, line: int = 0, *, problem: str = "") -> None:
+        message = message or f"is not YAML: {problem}"
         super().__init__(message)
         self.message = message
         self.line = line
+        self.problem = problem or message
 
 
 @dataclass(slots=True)
@@ -99,9 +104,9 @@ def documents(
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark is not None else 0
-        raise YamlError(f"is not YAML: {error.problem or error.context}", line) from None
+        raise YamlError("", line, problem=str(error.problem or error.context)) from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise YamlError(f"is not YAML: {str(error).splitlines()[0]}") from None
+        raise YamlError("", problem=str(error).splitlines()[0]) from None
 
 
 def single(text: str | bytes) -> Any:

@@ -3,6 +3,7 @@
     CompileError      the text is not a valid expression of its environment; lists its problems
     CelError          the value of an expression is an error; not the same as false
       CostExceededError    evaluation was given up because it took too many cost units
+      NoSuchOverloadError  an operation does not take values of these types
 
 Class and wording follow what cel-go and the API server report, since clients look for it.
 """
@@ -62,6 +63,13 @@ class CostExceededError(CelError):
         super().__init__("operation cancelled: actual cost limit exceeded")
 
 
+class NoSuchOverloadError(CelError):
+    """An operation that its operands' types do not have."""
+
+    def __init__(self) -> None:
+        super().__init__("no such overload")
+
+
 def no_such_overload() -> CelError:
     """Return the error of an operation that its operands' types do not have."""
-    return CelError("no such overload")
+    return NoSuchOverloadError()

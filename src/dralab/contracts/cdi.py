@@ -49,6 +49,21 @@ FIELDS: Final[Mapping[str, frozenset[str]]] = {
 }  # fmt: skip
 
 
+# Of which type their values are; the others are texts, or are read one by one.
+NUMBERS: Final = frozenset({"major", "minor", "fileMode", "uid", "gid", "timeout"})
+SWITCHES: Final = frozenset({"enableCMT", "enableMBM", "enableMonitoring"})
+TEXTS: Final = frozenset({"env", "options", "args", "schemata"})
+NESTED: Final = frozenset(
+    {"devices", "containerEdits", "deviceNodes", "mounts", "hooks", "intelRdt", "netDevices"}
+)
+
+
+NAMES: Final[Mapping[str, str]] = {
+    "spec": "the spec", "device": "a device", "edits": "the edits", "node": "a device node",
+    "mount": "a mount", "hook": "a hook", "rdt": "intelRdt", "net": "a network device",
+}  # fmt: skip
+
+
 class CdiError(ValueError):
     """A spec or an id that the specification forbids."""
 
@@ -261,10 +276,33 @@ def _edits(document: JsonObject) -> ContainerEdits:
 
 def _known(document: Any, of: str) -> None:
     if not isinstance(document, dict):
-        raise CdiError(f"invalid spec, a {of} is not a mapping")
+        raise CdiError(f"invalid spec, {NAMES[of]} is not a mapping")
     for key in document:
         if key not in FIELDS[of]:
             raise CdiError(f'invalid spec, unknown field "{key}"')
+        if document[key] is not None and not _fits(key, document[key]):
+            raise CdiError(f'invalid spec, "{key}" of {NAMES[of]} cannot be {document[key]!r:.40}')
+
+
+def _fits(key: str, value: Any) -> bool:
+    """Whether a value is of the type of its field."""
+    match key:
+        case "annotations":
+            return isinstance(value, dict) and _are(str, [*value, *value.values()])
+        case "additionalGids":
+            return isinstance(value, list) and _are(int, value)
+        case key if key in TEXTS:
+            return isinstance(value, list) and _are(str, value)
+        case key if key in NUMBERS:
+            return _are(int, [value])
+        case key if key in SWITCHES:
+            return isinstance(value, bool)
+        case _:
+            return key in NESTED or isinstance(value, str)
+
+
+def _are(kind: type, values: Sequence[Any]) -> bool:
+    return all(type(each) is kind for each in values)
 
 
 def _list(document: JsonObject, key: str) -> Sequence[Any]:

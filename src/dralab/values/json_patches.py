@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import orjson
 
-from dralab.values.patches import Document, PatchError, TooManyOperations, copied, same
+from dralab.values.patches import Document, FailedTest, PatchError, TooManyOperations, copied, same
 
 # As in k8s.io/apiserver `endpoints/handlers/patch.go`.
 MAX_OPERATIONS: Final = 10_000
@@ -149,7 +149,7 @@ class _Patched:
                 raise _no_path(f"test operation does not apply: is missing path: {path}")
             found = _with_place(lambda: _get(holder, key), f"test for path: '{path}'")
         if not same(found, value):
-            raise PatchError(f"testing value {path} failed: test failed")
+            raise FailedTest(f"testing value {path} failed: test failed")
 
     def place(self, verb: str, path: str, value: Document, why: str) -> None:
         """Put a value where `move` and `copy` want it."""

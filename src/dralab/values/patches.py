@@ -15,6 +15,10 @@ class PatchError(ValueError):
     """A patch that cannot be read, or does not fit the document."""
 
 
+class FailedTest(PatchError):  # noqa: N818 - a fact about the document
+    """An operation `test` of a JSON patch finds another value."""
+
+
 class MalformedPatch(PatchError):  # noqa: N818 - a fact about the patch
     """A strategic merge patch whose directives have the wrong form: a bad request."""
 

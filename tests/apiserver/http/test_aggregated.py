@@ -11,8 +11,9 @@ from admissions import ask
 from dralab.apiserver.aggregation import services
 from dralab.apiserver.aggregation.services import document_path
 from dralab.apiserver.http import aggregated
-from dralab.apiserver.outgoing.targets import read_service
+from dralab.apiserver.outgoing.targets import Unreachable, read_service
 from dralab.apiserver.resources.outgoing_calls import OutgoingSettings
+from dralab.apiserver.users import User
 from dralab.cluster import Cluster, Options
 from webhookserver import WebhookServer
 
@@ -208,6 +209,20 @@ def test_one_server_that_hangs_does_not_delay_requests_for_another(cluster, ther
         hangs.set()
         for thread in threads:
             thread.join()
+
+
+@pytest.mark.parametrize(
+    "user",
+    [
+        User(name="admin "),
+        User(name="a\nX-Remote-Group: system:masters"),
+        User(name="a", groups=("\tsystem:masters",)),
+        User(name="a", extra={"k": ("\x00",)}),
+    ],
+)
+def test_a_name_that_headers_cannot_carry_is_not_passed_on_as_another(user):
+    with pytest.raises(Unreachable, match="invalid header field value"):
+        list(aggregated._identity(user))
 
 
 def test_an_answer_to_head_has_no_body(cluster, there):

@@ -176,7 +176,23 @@ def answer_with(uid, request):
     return json.dumps({**review, "response": response}).encode()
 
 
+def deep(parts):
+    """An object of so many objects within one another."""
+    return {"a": deep(parts - 1)} if parts else {}
+
+
 LIES = {
+    "too deep": (
+        lambda r: {
+            "result": {"status": "Success"},
+            "convertedObjects": [{**each, "spec": deep(400)} for each in r["objects"]],
+        },
+        "json parse error: exceeded max depth",
+    ),
+    "too many parts": (
+        lambda r: {"result": {"status": "Success"}, "convertedObjects": [[]] * 1_100_000},
+        "has more than 1000000 objects, lists and items",
+    ),
     "too few": (
         lambda r: {"result": {"status": "Success"}, "convertedObjects": []},
         "returned 0 objects, expected 1",

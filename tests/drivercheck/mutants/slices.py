@@ -2,8 +2,9 @@
 
 import copy
 from contextlib import suppress
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
-import urllib3
 from referencedriver import Lamps, target
 
 from dralab.api.status import ApiError
@@ -269,13 +270,13 @@ def insisting():
         url = f"{instance.client.access.server}/apis/resource.k8s.io/v1/resourceslices"
         query = "watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
         selector = f"fieldSelector=spec.driver={instance.code.name}"
-        with suppress(urllib3.exceptions.HTTPError), urllib3.PoolManager(retries=False) as pool:
-            found = pool.request(
-                "GET", f"{url}?{selector}&{query}&timeoutSeconds=1", preload_content=False
-            )
-            if found.status == 422:
+        try:
+            urlopen(f"{url}?{selector}&{query}&timeoutSeconds=1").close()
+        except HTTPError as error:
+            if error.code == 422:
                 instance.publisher.forget_driver(instance.code)
-            found.close()
+        except OSError:
+            pass  # a server that is not there any more
 
     return target(before=before)
 

@@ -11,10 +11,18 @@ from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
-import orjson
-
 from dralab.api.status import ApiError
-from dralab.apiserver.outgoing.targets import AWAITED, LATE, CallTarget, Unreachable, authority
+from dralab.apiserver.outgoing.answers import parsed
+from dralab.apiserver.outgoing.targets import (
+    AWAITED,
+    CallTarget,
+    NoEndpoints,
+    NoService,
+    Overdue,
+    Unreachable,
+    UnsupportedService,
+    authority,
+)
 from dralab.apiserver.resources import writing
 from dralab.apiserver.resources.context import Context
 from dralab.apiserver.resources.options import WriteOptions
@@ -161,12 +169,12 @@ class RemoteVersions:
                     f"{target.url}: {answer.status}"
                 )
             else:
-                found = orjson.loads(answer.body)
+                found = parsed(answer.body)
                 remote.resources = found if isinstance(found, dict) else None
-        except orjson.JSONDecodeError:
+        except ValueError:
             remote.resources = None
         except Unreachable as error:
-            reason, message = _reason(remote, str(error), path)
+            reason, message = _reason(remote, error, path)
         available = reason == "Passed"
         document = self._document(remote, client) if available else ""
         if (available, document) != (remote.available, remote.openapi):
@@ -180,8 +188,8 @@ class RemoteVersions:
         try:
             target = self.target(remote, "/openapi/v3")
             answer = client.call(target, b"", method="GET", timeout=TIMEOUT, headers=AS_AGGREGATOR)
-            return document_path(place, orjson.loads(answer.body))
-        except (Unreachable, orjson.JSONDecodeError):
+            return document_path(place, parsed(answer.body))
+        except (Unreachable, ValueError):
             return ""
 
     def documents(self) -> dict[str, str]:
@@ -222,20 +230,19 @@ class RemoteVersions:
             return  # it has gone meanwhile
 
 
-def _reason(remote: RemoteVersion, why: str, path: str) -> tuple[str, str]:
+def _reason(remote: RemoteVersion, error: Unreachable, path: str) -> tuple[str, str]:
     service = remote.spec["service"]
     name = f"{service.get('namespace')}/{service.get('name')}"
-    if why.endswith("not found"):
+    if isinstance(error, NoService):
         where = f'service/{service.get("name")} in "{service.get("namespace")}"'
         return "ServiceNotFound", f"{where} is not present"
-    if why.startswith("no endpoints"):
+    if isinstance(error, NoEndpoints):
         return "EndpointsNotFound", f"cannot find endpoints for service/{name}"
-    if why.startswith("unsupported service type"):
-        return "FailedDiscoveryCheck", why
+    if isinstance(error, UnsupportedService):
+        return "FailedDiscoveryCheck", str(error)
     where = f"https://{service.get('name')}.{service.get('namespace')}.svc{path}"
-    if why == LATE:
-        why += AWAITED
+    late = AWAITED if isinstance(error, Overdue) else ""
     return (
         "FailedDiscoveryCheck",
-        f'failing or missing response from {where}: Get "{where}": {why}',
+        f'failing or missing response from {where}: Get "{where}": {error}{late}',
     )

@@ -29,7 +29,7 @@ from dralab.apiserver.http.messages import (
 )
 from dralab.apiserver.http.routing import is_watch, query_of
 from dralab.apiserver.outgoing.client import OpenAnswer
-from dralab.apiserver.outgoing.targets import LATE, CallTarget, Unreachable
+from dralab.apiserver.outgoing.targets import CallTarget, Overdue, Unreachable
 from dralab.apiserver.users import User
 
 TIMEOUT: Final = 60.0  # seconds for a whole answer
@@ -188,7 +188,7 @@ def _redirected() -> HttpResponse:
 
 def _unreachable(error: Unreachable) -> HttpResponse:
     """Return what a client is told of a server that cannot be reached. ApiError: it is late."""
-    if str(error) == LATE:
+    if isinstance(error, Overdue):
         raise ApiError(
             "Timeout", "Timeout: request did not complete within the allotted timeout", details={}
         ) from error
@@ -210,16 +210,21 @@ def _beginning(answer: OpenAnswer) -> bytes:
 
 def _identity(user: User) -> Iterator[tuple[str, str]]:
     """Yield the headers that tell an API server who asks, behind the proxy's certificate."""
-    yield "X-Remote-User", _plain(user.name)
+    yield _header("X-Remote-User", user.name)
     if user.uid:
-        yield "X-Remote-Uid", _plain(user.uid)
+        yield _header("X-Remote-Uid", user.uid)
     for group in user.groups:
-        yield "X-Remote-Group", _plain(group)
+        yield _header("X-Remote-Group", group)
     for key, values in user.extra.items():
         for value in values:
-            yield f"X-Remote-Extra-{quote(key, safe='')}", _plain(value)
+            yield _header(f"X-Remote-Extra-{quote(key, safe='')}", value)
 
 
-def _plain(text: str) -> str:
-    """Return a text that cannot end a header."""
-    return text.replace("\r", " ").replace("\n", " ")
+def _header(name: str, value: str) -> tuple[str, str]:
+    """Return a header. Unreachable: its readers would read another value.
+
+    They drop spaces around it: "admin " would be "admin" there.
+    """
+    if value != value.strip() or not value.isprintable():
+        raise Unreachable(f'net/http: invalid header field value for "{name}"')
+    return name, value

@@ -1,6 +1,5 @@
 """Request bodies: JSON, YAML and protobuf to plain mappings, with a server's error messages."""
 
-import re
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -22,9 +21,6 @@ MAX_BODY: Final = 3 * 1024 * 1024
 SHOWN: Final = 30
 NO_JSON: Final = "couldn't get version/kind; json parse error: "
 NO_YAML: Final = "couldn't get version/kind; yaml parse error: "
-UNRECOGNIZED: Final = re.compile(
-    r"the object provided is unrecognized \(must be of type \w+\): (?P<why>.*) \(.*\)", re.DOTALL
-)
 ORDERED: Final = 64 * 1024
 MAX_DEPTH: Final = 200
 JSON_TYPES: Final = frozenset({"", "application/json", "*/*"})
@@ -47,6 +43,21 @@ class Body:
     value: Any
     repeats: Repeats = NO_REPEATS
     checked: bool = True
+
+
+class UnrecognizedBody(ApiError):  # noqa: N818 - a fact about a body
+    """A body that is not an object; `problem` is what a parser says of its text."""
+
+    def __init__(
+        self, data: bytes, expected: str, why: str, *, syntax: str = "", problem: str = ""
+    ) -> None:
+        super().__init__(
+            "BadRequest",
+            f"the object provided is unrecognized (must be of type {expected}): {why}{syntax} "
+            f"({summary(data)})",
+        )
+        self.why = why + syntax
+        self.problem = problem or syntax or why
 
 
 def media_type(content_type: str) -> str:
@@ -88,7 +99,7 @@ def decode(
         try:
             return Body(protobuf.decode(data), checked=False)
         except protobuf.ProtobufError as error:
-            raise unrecognized(data, expected, str(error)) from error
+            raise UnrecognizedBody(data, expected, str(error)) from error
     raise unknown_format(accepted)
 
 
@@ -103,9 +114,8 @@ def decode_options(data: bytes, content_type: str, expected: str) -> dict[str, A
     """Return the options in a body, which a server names in none of its complaints."""
     try:
         value = decode(data, content_type, expected).value
-    except ApiError as error:
-        found = UNRECOGNIZED.fullmatch(error.message)
-        raise ApiError.bad_request(found["why"]) if found else error from None
+    except UnrecognizedBody as error:
+        raise ApiError.bad_request(error.why) from None
     if value is None or isinstance(value, dict):
         kind = (value or {}).get("kind") or expected
         if kind == expected:
@@ -142,16 +152,14 @@ def _json(data: bytes, expected: str, *, count_repeats: bool) -> Body:
     try:
         value = orjson.loads(data)
     except orjson.JSONDecodeError as error:
-        raise unrecognized(data, expected, f"{NO_JSON}{go_error(data)}") from error
+        raise UnrecognizedBody(data, expected, NO_JSON, syntax=go_error(data)) from error
     repeats = NO_REPEATS
     # A body that nests too deeply to be encoded again is refused before it is stored.
     if count_repeats or data.count(b"[") + data.count(b"{") > MAX_DEPTH:
         try:
             encoded = orjson.dumps(value)
         except orjson.JSONEncodeError as error:
-            raise unrecognized(
-                data, expected, "couldn't get version/kind; json parse error: exceeded max depth"
-            ) from error
+            raise UnrecognizedBody(data, expected, NO_JSON, syntax="exceeded max depth") from error
         if count_repeats and may_have_duplicates(data, encoded):
             paths = tuple(duplicate_fields(data))
             # The text tells their order among other complaints; a long one is not read again.
@@ -168,14 +176,9 @@ def load_yaml(data: bytes, expected: str, *, count_repeats: bool = False) -> Bod
         value, lines = yaml_text.load(data, count_repeats=count_repeats)
         return Body(value, Repeats(lines=tuple(lines)) if count_repeats else NO_REPEATS)
     except yaml_text.NoYamlError as error:
-        raise unrecognized(data, expected, f"{NO_YAML}{error}") from error
-
-
-def unrecognized(data: bytes, expected: str, why: str) -> ApiError:
-    """Return the error for a body that is not an object."""
-    return ApiError.bad_request(
-        f"the object provided is unrecognized (must be of type {expected}): {why} ({summary(data)})"
-    )
+        raise UnrecognizedBody(
+            data, expected, NO_YAML, syntax=str(error), problem=error.problem
+        ) from error
 
 
 def summary(data: bytes) -> str:
@@ -192,7 +195,7 @@ def check_type(value: Any, data: bytes, kind: Kind, kinds: Kinds) -> dict[str, A
     if value is None and kind.custom is None:
         return {}
     if not isinstance(value, dict):
-        raise unrecognized(
+        raise UnrecognizedBody(
             data,
             kind.kind,
             _not_a_struct(value),
@@ -202,7 +205,7 @@ def check_type(value: Any, data: bytes, kind: Kind, kinds: Kinds) -> dict[str, A
         return value
     for part in (version, name):
         if part is not None and not isinstance(part, str):
-            raise unrecognized(
+            raise UnrecognizedBody(
                 data,
                 kind.kind,
                 "couldn't get version/kind; json parse error: json: cannot unmarshal "
@@ -212,10 +215,10 @@ def check_type(value: Any, data: bytes, kind: Kind, kinds: Kinds) -> dict[str, A
         for part in ("Kind", "apiVersion"):
             if not value.get("kind" if part == "Kind" else part):
                 shown = data.decode("utf-8", errors="replace")
-                raise unrecognized(data, kind.kind, f"Object '{part}' is missing in '{shown}'")
+                raise UnrecognizedBody(data, kind.kind, f"Object '{part}' is missing in '{shown}'")
     version, name = version or kind.api_version, name or kind.kind
     if version.count("/") > 1:
-        raise unrecognized(data, kind.kind, f"unexpected GroupVersion string: {version}")
+        raise UnrecognizedBody(data, kind.kind, f"unexpected GroupVersion string: {version}")
     if kind.custom is not None and version == kind.api_version:
         metadata = value.get("metadata")
         given = str(metadata.get("name") or "") if isinstance(metadata, dict) else ""

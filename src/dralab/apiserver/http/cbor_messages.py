@@ -11,7 +11,7 @@ import orjson
 
 from dralab.api.kinds import Kind
 from dralab.api.status import ApiError
-from dralab.apiserver.http.bodies import unrecognized
+from dralab.apiserver.http.bodies import UnrecognizedBody
 from dralab.apiserver.http.encoding import ObjectEncoder, PartialEncoder
 from dralab.apiserver.http.messages import HttpRequest
 from dralab.apiserver.http.negotiation import CBOR
@@ -41,7 +41,7 @@ def with_json_body(request: HttpRequest, kind: Kind) -> HttpRequest:
         why = f"unable to determine group/version/kind: {error}"
         if request.method == "DELETE":
             raise ApiError.bad_request(why) from error
-        raise unrecognized(request.body, kind.kind, why) from error
+        raise UnrecognizedBody(request.body, kind.kind, why) from error
     plain = "application/json" if media == CBOR else APPLY_YAML
     return replace(request, body=body, headers={**request.headers, "content-type": plain})
 

@@ -358,14 +358,10 @@ class ResourceRequests:
         """Return the decoded patch. ApiError: an object that is not there is missed first."""
         try:
             return bodies.decode(request.body, form, route.kind.kind)
-        except ApiError as error:
-            found = bodies.UNRECOGNIZED.fullmatch(error.message)
-            if found is None:
-                raise
-            why = found["why"].removeprefix(bodies.NO_JSON)
+        except bodies.UnrecognizedBody as error:
+            why = error.problem
             if patch_type == "apply":
-                told = why.removeprefix(bodies.NO_YAML).removeprefix("is not YAML: ")
-                why = f"error converting YAML to JSON: yaml: {told}"
+                why = f"error converting YAML to JSON: yaml: {why}"
             else:
                 self.resources.get(route.kind, route.name, route.namespace)
             raise undecodable(why, patch_type) from None

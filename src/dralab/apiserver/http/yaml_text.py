@@ -11,7 +11,11 @@ from dralab.values.json_syntax import MOST_VALUES, may_have_duplicates
 
 
 class NoYamlError(ValueError):
-    """A text that is not YAML, or too large once expanded."""
+    """A text that is not YAML, or too large once expanded; `problem` is what a parser says."""
+
+    def __init__(self, error: YamlError | orjson.JSONEncodeError) -> None:
+        super().__init__(str(error))
+        self.problem = error.problem if isinstance(error, YamlError) else str(error)
 
 
 def load(data: bytes, *, count_repeats: bool = False) -> tuple[Any, Sequence[str]]:
@@ -34,7 +38,7 @@ def load(data: bytes, *, count_repeats: bool = False) -> tuple[Any, Sequence[str
         text = orjson.dumps(found.value, option=orjson.OPT_SORT_KEYS)
         return orjson.loads(text), found.already_set
     except (YamlError, orjson.JSONEncodeError) as error:
-        raise NoYamlError(str(error)) from error
+        raise NoYamlError(error) from error
 
 
 def dump(value: Any) -> bytes:

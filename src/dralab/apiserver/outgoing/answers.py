@@ -12,13 +12,29 @@ import orjson
 
 from dralab.apiserver.outgoing.client import CallAnswer
 from dralab.values.json_patches import go_json_kind
-from dralab.values.json_syntax import go_error
+from dralab.values.json_syntax import go_error, has_more_values
 
+MOST_VALUES: Final = 1_000_000  # which are read in a tenth of a second
 SHOWN: Final = 2048  # characters of an answer that is not understood
 META: Final = (
     'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; '
     'Kind string "json:\\"kind,omitempty\\"" }'
 )
+
+
+def parsed(body: bytes) -> Any:
+    """Return the value of an answer's JSON, if it neither nests too deeply nor has too many parts.
+
+    ValueError, as orjson.JSONDecodeError where it is not JSON.
+    """
+    if has_more_values(body, MOST_VALUES):
+        raise ValueError(f"the response body has more than {MOST_VALUES} objects, lists and items")
+    found = orjson.loads(body)
+    try:
+        orjson.dumps(found)
+    except orjson.JSONEncodeError as error:
+        raise ValueError("exceeded max depth") from error
+    return found
 
 
 def read_answer(answer: CallAnswer) -> Mapping[str, Any]:
@@ -30,13 +46,15 @@ def read_answer(answer: CallAnswer) -> Mapping[str, Any]:
             f"0-length response with status code: {answer.status} and content type: {type_}"
         )
     try:
-        found = orjson.loads(answer.body)
+        found = parsed(answer.body)
     except orjson.JSONDecodeError as error:
         if answer.body[:1] not in {b"{", b"["} and answer.body.strip():
             # As YAML, such a text is one string.
             text = f"json: cannot unmarshal string into Go value of type {META}"
             raise ValueError(why + text) from error
         raise ValueError(why + go_error(answer.body)) from error
+    except ValueError as error:
+        raise ValueError(f"{why}{error}") from error
     if not isinstance(found, dict):
         given = f"json: cannot unmarshal {go_json_kind(found)} into Go value of type {META}"
         raise ValueError(why + given)  # noqa: TRY004 - the text of another server has no type

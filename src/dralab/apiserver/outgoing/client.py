@@ -16,7 +16,7 @@ from typing import Final
 
 import httptools
 
-from dralab.apiserver.outgoing.targets import LATE, Address, CallTarget, Unreachable
+from dralab.apiserver.outgoing.targets import Address, CallTarget, Overdue, Unreachable
 from dralab.kernel.clock import SECOND, Clock, WallClock
 
 JSON: Final = "application/json"
@@ -138,7 +138,7 @@ class CallClient:
         for address in target.addresses:
             left = (deadline - self._clock.now()) / SECOND
             if left <= 0:
-                raise Unreachable(LATE)
+                raise Overdue
             try:
                 return _PooledConnection(target, address, left)
             except _NotConnected as error:
@@ -163,7 +163,7 @@ class _PooledConnection:
         try:
             plain = socket.create_connection(address, timeout)
         except TimeoutError:
-            raise Unreachable(LATE) from None
+            raise Overdue from None
         except OSError as error:
             why = (error.strerror or str(error)).lower()
             raise _NotConnected(f"dial tcp {_shown(address)}: connect: {why}") from error
@@ -172,6 +172,9 @@ class _PooledConnection:
             self._socket = _context(target.ca, target.insecure, target.certificate).wrap_socket(
                 plain, server_hostname=target.server_name
             )
+        except TimeoutError:
+            plain.close()
+            raise Overdue from None
         except (OSError, ValueError) as error:
             plain.close()
             raise Unreachable(_tls_words(error, target)) from error
@@ -216,7 +219,7 @@ class _PooledConnection:
                 began = True
                 reading.feed(data)
         except TimeoutError:
-            raise Unreachable(LATE) from None
+            raise Overdue from None
         except OSError as error:
             if not began:
                 raise _Stale from error
@@ -413,8 +416,6 @@ def _shown(address: Address) -> str:
 
 def _tls_words(error: OSError | ValueError, target: CallTarget) -> str:
     """Return Go's message for a failed TLS handshake."""
-    if isinstance(error, TimeoutError):
-        return LATE
     if isinstance(error, ssl.SSLCertVerificationError):
         code, why = error.verify_code, error.verify_message
         if code in UNKNOWN_AUTHORITY:

@@ -30,8 +30,6 @@ LOOPBACK: Final[Sequence[Network]] = (
     ipaddress.ip_network("::1/128"),
 )
 HTTPS: Final = 443
-# What a call says that takes too long.
-LATE: Final = "context deadline exceeded"
 # What Go adds where the client has a timeout of its own, beside the request's.
 AWAITED: Final = " (Client.Timeout exceeded while awaiting headers)"
 SLICES: Final = "discovery.k8s.io/endpointslices"
@@ -40,6 +38,25 @@ SERVICE_LABEL: Final = "kubernetes.io/service-name"
 
 class Unreachable(Exception):  # noqa: N818 - a fact, which messages tell
     """A call cannot be made or has failed; `str` is Go's message where Go has one."""
+
+
+class Overdue(Unreachable):
+    """A call takes too long."""
+
+    def __init__(self) -> None:
+        super().__init__("context deadline exceeded")
+
+
+class NoService(Unreachable):
+    """The Service that a call is for does not exist."""
+
+
+class NoEndpoints(Unreachable):
+    """Nothing stands behind the Service that a call is for."""
+
+
+class UnsupportedService(Unreachable):
+    """Services of that type lead nowhere."""
 
 
 class NotAllowed(Unreachable):
@@ -221,11 +238,11 @@ class Targets:
         """Return the addresses behind a Service. Unreachable."""
         service = self.find(Key("services", namespace, name))
         if service is None:
-            raise Unreachable(f'service "{name}" not found')
+            raise NoService(f'service "{name}" not found')
         spec = spec_of(service.value)
         if spec.get("type") == "ExternalName":
             if not by_name:
-                raise Unreachable('unsupported service type "ExternalName"')
+                raise UnsupportedService('unsupported service type "ExternalName"')
             return self.addresses(str(spec.get("externalName")), port)
         ports = [each for each in spec.get("ports") or () if each.get("port") == port]
         if not ports:
@@ -235,7 +252,7 @@ class Targets:
             if labels_of(slice_.value).get(SERVICE_LABEL) == name:
                 found += _ready(slice_.value, ports[0].get("name") or "")
         if not found:
-            raise Unreachable(f'no endpoints available for service "{name}"')
+            raise NoEndpoints(f'no endpoints available for service "{name}"')
         allowed = [each for each in found if self._is_allowed(each[0])]
         if not allowed:
             raise _not_allowed(found[0][0], f"--service {namespace}/{name}=HOST:PORT maps it, and ")

@@ -19,7 +19,7 @@ from dralab.api.kinds import Kind
 from dralab.api.metadata import annotation_problems, label_problems
 from dralab.api.status import ApiError
 from dralab.apiserver.outgoing.answers import read_answer, status_words
-from dralab.apiserver.outgoing.targets import AWAITED, LATE, Unreachable
+from dralab.apiserver.outgoing.targets import AWAITED, Overdue, Unreachable
 from dralab.apiserver.resources.outgoing_calls import OutgoingCalls
 from dralab.apiserver.scope import time_left
 from dralab.kernel.randomness import Randomness
@@ -204,7 +204,7 @@ class ConversionWebhook:
                 target, orjson.dumps(review), timeout=left, query=query
             )
         except Unreachable as error:
-            late = AWAITED if str(error) == LATE else ""
+            late = AWAITED if isinstance(error, Overdue) else ""
             raise _Malformed(f'Post "{url}?{query}": {error}{late}') from error
         if answer.status != HTTPStatus.OK:
             raise _Malformed(status_words(answer))

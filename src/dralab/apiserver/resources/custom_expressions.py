@@ -9,6 +9,7 @@ from dralab import cel
 from dralab.api import fields
 from dralab.api.fields import OMITTED, FieldError
 from dralab.cel import types
+from dralab.cel.errors import NoSuchOverloadError
 from dralab.cel.schema_types import is_embedded, value_of
 from dralab.cel.values import NOTHING, Optional
 from dralab.values.remembering import remembered
@@ -114,7 +115,7 @@ class _Write:
             raise _Spent(fields.invalid_value(path, kind, why))
         self._spend(cost, path, kind)
         if isinstance(met, cel.CelError):
-            if met.message.startswith("no such overload"):
+            if isinstance(met, NoSuchOverloadError):
                 why = (
                     f"'{met}': call arguments did not match a supported operator, function or "
                     f"macro signature for rule: {told}"

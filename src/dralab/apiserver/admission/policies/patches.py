@@ -10,7 +10,7 @@ from dralab.cel.json_values import to_json
 from dralab.cel.values import Message
 from dralab.values.json_patches import json_patch
 from dralab.values.json_types import JsonDict
-from dralab.values.patches import PatchError, TooManyOperations
+from dralab.values.patches import FailedTest, PatchError, TooManyOperations
 
 
 class MutationError(Exception):
@@ -38,9 +38,9 @@ def patched(obj: JsonDict, operations: Any) -> JsonDict:
         result = json_patch(obj, found)
     except TooManyOperations as error:
         raise MutationError(f"JSON Patch: {error}") from error
+    except FailedTest:
+        return obj
     except PatchError as error:
-        if "testing value" in str(error):
-            return obj
         raise MutationError(f"JSON Patch: {error}") from error
     if not isinstance(result, dict):
         raise MutationError("JSON Patch: the result is not an object")
