@@ -22,6 +22,7 @@ from dralab.explanation.causes import (
     TooFew,
     Unmatched,
 )
+from dralab.explanation.codes import CODES
 from dralab.explanation.names import (
     SIGNS,
     counted,
@@ -49,25 +50,7 @@ MOST_CONDITIONS = 3
 
 def headline(cause: Cause) -> str:
     """Return the cause in a few words; it follows "NAME waits: "."""
-    match cause:
-        case Refused() | NothingThere() | NodesUnfit():
-            return _not_devices(cause)
-        case GangTooLarge():
-            return _gang(cause)
-        case FailingSelector():
-            return _failing(cause)
-        case NoSuchDevice():
-            return _no_such_device(cause)
-        case Lacking():
-            return _lacking_what(cause)
-        case TooFew():
-            return _too_few(cause)
-        case Unmatched():
-            return _unmatched(cause)
-        case NotTogether() | Competing() | Together() | NoAlternative():
-            return _several(cause)
-        case _:
-            assert_never(cause)
+    return CODES[cause.code].told(_fields(cause)) if cause.code in CODES else cause.code
 
 
 def asks(cause: Cause) -> Iterator[Line]:
@@ -88,149 +71,130 @@ def asks(cause: Cause) -> Iterator[Line]:
             return
 
 
-# --- headlines
+# --- what the sentences of `codes` are filled with
 
 
-def _not_devices(cause: Refused | NothingThere | NodesUnfit) -> str:
-    if isinstance(cause, Refused):
-        return _refused(cause)
-    if isinstance(cause, NodesUnfit):
-        return _unfit(cause)
-    undecided = "the search for devices was given up before it ended"
-    return undecided if cause.code == "DRA060" else cause.detail
-
-
-def _several(cause: NotTogether | Competing | Together | NoAlternative) -> str:
+def _fields(cause: Cause) -> dict[str, str]:
+    """Return the fields of a cause; one that is empty rules out the sentences that have it."""
+    found: dict[str, str] = {}
     match cause:
+        case Refused():
+            found = {"text": cause.text, "missing": cause.missing, "name": cause.name}
+        case NothingThere():
+            found = {"text": cause.detail}
+        case NodesUnfit():
+            found = {"text": _unfit(cause)}
+        case GangTooLarge():
+            found = _of_gang(cause)
+        case FailingSelector():
+            share = f"{cause.devices} of {counted(cause.total, 'device')}"
+            last_name = cause.lacking[-1] if cause.lacking else ""
+            what = "device" if cause.code == "DRA023" else one(cause.asked)
+            found = {"share": share, "lacking": last_name, "what": what} | _of_path(cause.lacking)
+        case NoSuchDevice():
+            found = _of_condition(cause)
+        case Lacking():
+            best = cause.needed if cause.best else ""
+            found = {"one": one(cause.asked), "name": cause.name, "needed": best}
+        case TooFew():
+            found = _of_few(cause)
+        case Unmatched():
+            found = _of_constraint(cause)
         case NotTogether():
-            return f"no {one(cause.asked)} meets all of its {len(cause.met)} conditions"
-        case Competing(code="DRA037"):
-            if not cause.asked[0].count:
-                return f"the devices of a node exclude each other: they share {cause.counter}"
-            return f"the parts it asks for do not fit on one device together ({cause.counter})"
+            found = {"one": one(cause.asked), "number": str(len(cause.met))}
         case Competing():
-            names = joined([each.request for each in cause.asked])
-            return f"requests {names} compete for {counted(cause.devices, 'device')}"
+            found = {
+                "requests": joined([each.request for each in cause.asked]),
+                "devices": counted(cause.devices, "device"),
+                "counter": cause.counter if cause.asked and cause.asked[0].count else "",
+                "shared": cause.counter,
+            }
         case Together():
-            return "no node can meet all of its requests at once"
+            pass
         case NoAlternative():
-            return f"no alternative of request {cause.request} can be had"
+            found = {"request": cause.request}
         case _:
             assert_never(cause)
+    return found
 
 
-def _lacking_what(cause: Lacking) -> str:
-    if cause.code == "DRA027":
-        return f"no {one(cause.asked)} has attribute {cause.name}, which a constraint reads"
-    have = f"offers {cause.needed} {cause.name}" if cause.best else f"has capacity {cause.name}"
-    return f"no {one(cause.asked)} {have}"
+def _of_path(path: Sequence[str]) -> dict[str, str]:
+    if len(path) < 3:
+        return {}
+    of_capacity = path[0] == "capacity"
+    return {
+        "word": "capacity" if of_capacity else "attribute",
+        "words": "capacities" if of_capacity else "attributes",
+        "domain": path[1],
+        "name": path[2],
+    }
 
 
-def _refused(cause: Refused) -> str:
-    match cause.code:
-        case "DRA001":
-            return f'there is no {cause.missing} "{cause.name}"'
-        case "DRA002":
-            return f'there is no DeviceClass "{cause.name}"'
-        case "DRA005":
-            return "an expression is not valid CEL"
-        case _:
-            return cause.text
-
-
-def _failing(cause: FailingSelector) -> str:
-    if cause.code == "DRA023":
-        return f'no device has {_kinds_of(cause.lacking)} of domain "{cause.lacking[1]}"'
-    if cause.code == "DRA022":
-        word = "capacity" if cause.lacking[0] == "capacity" else "attribute"
-        return f'no {one(cause.asked)} has {word} "{cause.lacking[2]}"'
-    count = f"{cause.devices} of {counted(cause.total, 'device')}"
-    if cause.lacking:
-        return f"{count} have no {cause.lacking[-1]}, and the expression fails on them"
-    return f"an expression fails on {count}"
-
-
-def _no_such_device(cause: NoSuchDevice) -> str:
+def _of_condition(cause: NoSuchDevice) -> dict[str, str]:
     comparison = cause.condition.comparison
-    what = one(cause.asked) if cause.of_class else "device"
-    if cause.code == "DRA010":
-        return f'no device belongs to class "{cause.asked.class_name}"'
+    found = {
+        "what": one(cause.asked) if cause.of_class else "device",
+        "class": cause.asked.class_name,
+    }
     if comparison is None:
-        return f"no {what} meets a condition"
-    name = short_path(comparison.path)
-    if cause.code == "DRA022":
-        word = "capacity" if comparison.path[0] == "capacity" else "attribute"
-        return f'no {what} has {word} "{name}"'
-    if cause.code == "DRA023":
-        return f'no {what} has {_kinds_of(comparison.path)} of domain "{comparison.path[1]}"'
-    if cause.code == "DRA024":
-        return f'no device has driver "{_values_text(comparison.values)}"'
-    return f"no {what} has {condition_text(cause.condition)}"
+        return found
+    return (
+        found
+        | _of_path(comparison.path)
+        | {
+            "condition": condition_text(cause.condition),
+            "values": _values_text(comparison.values),
+            "name": short_path(comparison.path),
+        }
+    )
 
 
-def _kinds_of(path: Sequence[str]) -> str:
-    return "capacities" if path[0] == "capacity" else "attributes"
-
-
-def _too_few(cause: TooFew) -> str:
+def _of_few(cause: TooFew) -> dict[str, str]:
     asked = cause.asked
-    devices = "all devices" if not asked.count else of_class(asked.count, asked.class_name)
-    match cause.code:
-        case "DRA031":
-            if 0 < cause.most < asked.count:
-                return f"no node has {devices}, the largest has {cause.most}"
-            return f"no node can give {devices}"
-        case "DRA032":
-            return f"{cause.free} suitable devices are free, but no node has {asked.count} free"
-        case "DRA038":
-            left = f"the nearest has {cause.offered}"
-            return f"no {one(asked)} has the {cause.needed} {last(cause.name)} left, {left}"
-        case "DRA039":
-            left = f"the best has {cause.offered}"
-            return f"no {one(asked)} has {cause.needed} {last(cause.name)} left, {left}"
-        case "DRA040":
-            taint = cause.taints[0][0] if cause.taints else "a taint"
-            every = "every" if not cause.free else "every other"
-            return f"{every} suitable device has taint {taint}"
-        case "DRA044":
-            every = plural(one(asked)) if "." not in asked.class_name else "devices"
-            return f"it wants all {every} of a node, and no node has all of them free"
-        case _:
-            if not cause.free:
-                few = {1: "the only suitable device is", 2: "both suitable devices are"}
-                many = f"all {cause.total} suitable devices are"
-                return f"{few.get(cause.total, many)} in use"
-            return f"no node has {devices} free, the best has {cause.most_free}"
+    several = {1: "the only suitable device is", 2: "both suitable devices are"}
+    every = several.get(cause.total, f"all {cause.total} suitable devices are")
+    return {
+        "devices": of_class(asked.count, asked.class_name) if asked.count else "all devices",
+        "most": str(cause.most) if 0 < cause.most < asked.count else "",
+        "most_free": str(cause.most_free),
+        "free": str(cause.free),
+        "count": str(asked.count),
+        "all": "" if cause.free else every,
+        "one": one(asked),
+        "ones": "devices" if "." in asked.class_name else plural(one(asked)),
+        "needed": cause.needed,
+        "offered": cause.offered,
+        "short": last(cause.name),
+        "every": "every other" if cause.free else "every",
+        "taint": cause.taints[0][0] if cause.taints else "a taint",
+    }
 
 
-def _unmatched(cause: Unmatched) -> str:
-    name = last(cause.constraint.name)
-    if cause.constraint.kind == "total":
-        free = "free " if cause.code == "DRA033" else ""
-        amount = f"{shown_value(cause.constraint.amount)} {free}{name}"
-        return f"no node has {counted(cause.wanted, 'device')} with {amount} in total"
-    devices = f"{cause.wanted} devices"
-    if cause.code == "DRA033":
-        rule = f"of one {name}" if cause.constraint.kind == "match" else f"of different {name}"
-        return f"{cause.free} devices are free, but no node has {cause.wanted} {rule} free"
-    if cause.code == "DRA034":
-        return f"no node has {devices} with the same {name}"
-    return f"no node has {devices} that differ in {name}"
+def _of_constraint(cause: Unmatched) -> dict[str, str]:
+    name, kind = last(cause.constraint.name), cause.constraint.kind
+    return {
+        "short": name,
+        "wanted": str(cause.wanted),
+        "devices": counted(cause.wanted, "device"),
+        "amount": shown_value(cause.constraint.amount) if kind == "total" else "",
+        "free": str(cause.free),
+        "rule": f"of one {name}" if kind == "match" else f"of different {name}",
+    }
 
 
-def _gang(cause: GangTooLarge) -> str:
-    group = f"gang {cause.group}"
+def _of_gang(cause: GangTooLarge) -> dict[str, str]:
     if not cause.least:
-        return cause.why
-    if cause.members < cause.least:
-        exist = f"{cause.members} {'exists' if cause.members == 1 else 'exist'}"
-        return f"{group} starts with {counted(cause.least, 'pod')}, and only {exist}"
-    if cause.topology:
-        room = f"{cause.domain} has room for {cause.fitting}"
-        return f"{group} needs {counted(cause.least, 'pod')} in one {cause.topology}; {room}"
+        return {"text": cause.why}
+    few = cause.members < cause.least
     fit = "fits" if cause.fitting == 1 else "fit"
-    few = f"only {cause.fitting} {fit}" if cause.fitting else "none fits"
-    return f"{group} starts with {counted(cause.least, 'pod')} at once, and {few}"
+    return {
+        "group": cause.group,
+        "pods": counted(cause.least, "pod"),
+        "exist": f"{cause.members} {'exists' if cause.members == 1 else 'exist'}" if few else "",
+        "topology": cause.topology,
+        "room": f"{cause.domain} has room for {cause.fitting}",
+        "few": f"only {cause.fitting} {fit}" if cause.fitting else "none fits",
+    }
 
 
 def _unfit(cause: NodesUnfit) -> str:
