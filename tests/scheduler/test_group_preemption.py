@@ -38,12 +38,16 @@ def left(lab):
 def test_a_gang_evicts_only_those_on_its_nodes_and_then_starts(lab):
     lab.server.add(NODES, *(worker(f"n{i}", cpu="2") for i in range(3)))
     lab.server.add(POD_GROUPS, group("g", 2))
-    lab.server.add(PODS, *(single(f"low{i}", f"n{i}", cpu="2") for i in range(2)))
+    lab.server.add(PODS, single("low0", "n0", cpu="2"), single("low1", "n1", cpu="2"))
     lab.start()
-    lab.add(PODS, *(member(f"g{i}", "g", cpu="2", priority=HIGH) for i in range(2)))
-    assert len([name for name in left(lab) if name.startswith("low")]) == 1
+    for name, node in (("g0", "n1"), ("g1", "n2")):
+        there = {"kubernetes.io/hostname": node}
+        lab.add(PODS, member(name, "g", cpu="2", priority=HIGH, nodeSelector=there))
+    assert left(lab) == ["g0", "g1", "low0"]
+    assert lab.get(PODS, "g0")["status"]["nominatedNodeName"] == "n1"
+    lab.server.delete(PODS, "low1", "default", options={"gracePeriodSeconds": 0})
     lab.wait(5)
-    assert all(lab.node_of(f"g{i}") for i in range(2))
+    assert (lab.node_of("g0"), lab.node_of("g1")) == ("n1", "n2")
 
 
 def test_a_gang_that_would_not_fit_anyway_evicts_nobody(lab):
