@@ -1,8 +1,9 @@
-"""Write src/dralab/api/data/gates.json: the feature gates of each release.
+"""Write gates.json and gated_fields.json.gz below src/dralab/api/data: the feature gates.
 
 Each gate with its stage, its default and whether it is locked to it, as of a release, from the
 list of versioned gates in the Go module k8s.io/kubernetes. Releases older than that list are read
-from the oldest one that there is.
+from the oldest one that there is. Which fields need a gate is said by tags in k8s.io/api, which the
+newest release has most of: of all releases together.
 
     python tools/generate_gates.py
 """
@@ -11,6 +12,11 @@ import re
 from pathlib import Path
 
 from releases import DATA, chain, releases, source, written
+
+STRUCT = re.compile(r"^type (\w+) struct \{\n(.*?)^\}", re.MULTILINE | re.DOTALL)
+GATED = re.compile(
+    r"^\t// \+featureGate=(\S+)\n(?:\t//.*\n)*\t\w+ .*json:\"([^\",]+)", re.MULTILINE
+)
 
 LIST = "test/compatibility_lifecycle/reference/versioned_feature_list.yaml"
 GATE = re.compile(r"^- name: (\S+)\n  versionedSpecs:\n((?:  .*\n)+)", re.MULTILINE)
@@ -23,7 +29,12 @@ STAGES = {"Alpha": "A", "Beta": "B", "GA": "G", "Deprecated": "D"}
 
 
 def main() -> None:
-    """Write the file."""
+    """Write the files."""
+    fields: dict[str, dict[str, list[str]]] = {}
+    for release in releases():
+        _add_fields(source(release, "k8s.io/api"), fields)
+    size = written(DATA / "gated_fields.json.gz", fields)
+    print(f"{sum(map(len, fields.values()))} fields behind gates; {size} bytes")
     lists = {release: source(release) / LIST for release in releases()}
     oldest = min((path for path in lists.values() if path.exists()), key=_release_of)
     tables = {
@@ -33,6 +44,16 @@ def main() -> None:
     size = written(DATA / "gates.json", chain(tables))
     counts = ", ".join(f"{release}: {len(table)}" for release, table in tables.items())
     print(f"gates of {counts}; {size} bytes")
+
+
+def _add_fields(root: Path, fields: dict[str, dict[str, list[str]]]) -> None:
+    """Add the gates of the fields of each definition; what is known stays."""
+    for path in sorted(root.rglob("types.go")):
+        package = ".".join(path.relative_to(root).parent.parts)
+        for name, body in STRUCT.findall(path.read_text()):
+            for gates, field in GATED.findall(body):
+                known = fields.setdefault(f"io.k8s.api.{package}.{name}", {})
+                known.setdefault(field, gates.split(","))
 
 
 def _release_of(path: Path) -> tuple[int, ...]:

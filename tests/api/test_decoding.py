@@ -204,7 +204,9 @@ def test_a_struct_that_two_threads_compile_at_once_has_each_field_once():
                 found["other"] = struct({}, decoding.DecodingNotes())
             yield from each
 
-    schema = SimpleNamespace(name=pod.name, properties=Halfway(pod.properties), shows=pod.shows)
+    schema = SimpleNamespace(
+        name=pod.name, properties=Halfway(pod.properties), shows=pod.shows, release=pod.release
+    )
     struct = decoding._Struct(schema)
     assert struct({}, decoding.DecodingNotes()) == found["other"]
     names = [name for name, _ in struct.always]

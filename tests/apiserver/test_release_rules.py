@@ -6,7 +6,7 @@ import pytest
 from tests.api.test_releases import RELEASES, recorded
 
 from dralab.api.kinds import Kinds
-from dralab.api.resource.features import default_of
+from dralab.api.resource.features import default_of, with_gates
 from dralab.apiserver.authorization.reconciliation import expected
 from dralab.apiserver.http.messages import HttpRequest
 from dralab.apiserver.server import ApiServer
@@ -85,3 +85,40 @@ def test_roles_for_devices_come_with_the_gate_where_a_release_has_it_off():
 
     on = default_of("1.33") | {"DynamicResourceAllocation"}
     assert names(on) - names(default_of("1.33")) == {"system:controller:resource-claim-controller"}
+
+
+PODS = "/api/v1/namespaces/default/pods"
+
+
+def pod(**spec):
+    return {
+        "metadata": {"name": "p"},
+        "spec": {"containers": [{"name": "c", "image": "i"}], **spec},
+    }
+
+
+def test_a_field_whose_gate_is_off_is_dropped_and_kept_where_it_is_in_use():
+    made = pod(evictionResponders=[{"name": "example.com/a", "priority": 10000}])
+    off = server_of("1.37")
+    assert "evictionResponders" not in sent(off, "POST", PODS, made)["spec"]
+    gates = with_gates("EvictionRequestAPI=true", release="1.37")
+    on = server_of("1.37", features=gates)
+    stored = sent(on, "POST", PODS, made)
+    assert stored["spec"]["evictionResponders"] == made["spec"]["evictionResponders"]
+    # The gate is switched off while an object uses it.
+    again = ApiServer(on.store, kinds=Kinds.standard(also=(), release="1.37"))
+    stored["metadata"]["labels"] = {"a": "b"}
+    assert "evictionResponders" in sent(again, "PUT", f"{PODS}/p", stored)["spec"]
+
+
+def test_pods_have_no_claims_where_devices_are_off():
+    claims = [{"name": "d", "resourceClaimName": "c"}]
+    container = {"name": "c", "image": "i", "resources": {"claims": [{"name": "d"}]}}
+    made = pod(resourceClaims=claims, containers=[container])
+    stored = sent(server_of("1.33"), "POST", PODS, made)["spec"]
+    assert "resourceClaims" not in stored
+    assert stored["containers"][0]["resources"] == {}
+    on = with_gates("DynamicResourceAllocation=true", release="1.33")
+    stored = sent(server_of("1.33", features=on), "POST", PODS, made)["spec"]
+    assert stored["resourceClaims"] == claims
+    assert sent(server_of("1.34"), "POST", PODS, made)["spec"]["resourceClaims"] == claims

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Final
 
+from dralab.api.gated_fields import NONE, gated_in
 from dralab.api.go_structs import embedded_in, types_of
 from dralab.api.messages import Messages, message_of
 from dralab.api.releases import MIXED
@@ -70,10 +71,16 @@ class Decoder:
     def __post_init__(self) -> None:
         self._decode = _compiled(self.schema)
 
-    def decode(self, value: Any, empties: list[EmptyField] | None = None) -> tuple[Any, list[str]]:
+    def decode(
+        self,
+        value: Any,
+        empties: list[EmptyField] | None = None,
+        gated: list[str] | None = None,
+    ) -> tuple[Any, list[str]]:
         """Return the value as a server keeps it, and the paths of fields it does not know.
 
-        `empties` gets what was sent empty and is not kept.
+        `empties` gets what was sent empty and is not kept, `gated` the fields that need a feature
+        gate, if this is a release's decoder.
 
         The value is changed in place where it can be. DecodingError in Go's words.
 
@@ -82,14 +89,14 @@ class Decoder:
         ... )
         ({'metadata': {}}, ['bogus'])
         """
-        seen = DecodingNotes(empties=empties)
+        seen = DecodingNotes(empties=empties, gated=gated)
         unknown: list[str] = []
         try:
             return self._decode(value, seen), unknown
         except Unclear:
             # Something is wrong: walk again, this time knowing where.
             _Walk(self.kind, unknown).check(self.schema, value)
-        return self._decode(value, DecodingNotes(empties=empties)), unknown
+        return self._decode(value, DecodingNotes(empties=empties, gated=gated)), unknown
 
     def converted(self, value: Any) -> None:
         """Change numbers in a value to what Go's converter of untyped objects makes of them.
@@ -241,6 +248,17 @@ def _zero_of(schema: Schema | None) -> Callable[[], Any]:
     return ZEROES.get(schema.type, _none)
 
 
+def _noted(name: str, decode: Decode) -> Decode:
+    """Return a decoder that notes that a field was there."""
+
+    def noted(value: Any, seen: DecodingNotes) -> Any:
+        if seen.gated is not None:
+            seen.gated.append(name)
+        return decode(value, seen)
+
+    return noted
+
+
 def _none() -> None:
     return None
 
@@ -276,6 +294,7 @@ class _Struct:
         facts = presence_of(schema.name) if schema.name else None
         fields: dict[str, tuple[type | None, Decode, bool]] = {}
         shown: list[tuple[str, Callable[[], Any]]] = []
+        gated = gated_in(schema.name) if schema.release != MIXED else NONE
         for name, part in schema.properties.items():
             plain: type | None = str if part.type == "string" and not part.format else None
             if part.type == "boolean":
@@ -284,7 +303,10 @@ class _Struct:
             pointer = facts is None or name in facts.pointers
             always = facts is not None and name in facts.always and schema.shows(name)
             keep = pointer or always or nested
-            fields[name] = (plain, _compiled(part), keep)
+            decode = _compiled(part)
+            if name in gated:
+                plain, decode = None, _noted(name, decode)
+            fields[name] = (plain, decode, keep)
             if always:
                 shown.append((name, _none if pointer else _zero_of(part)))
         if facts is not None:

@@ -56,12 +56,14 @@ class EmptyField(NamedTuple):
 class DecodingNotes:
     """What a decoder noticed: whether there were unknown fields, and how deep it is.
 
-    `empties` gets the empty lists and maps that it drops, if it is asked for them.
+    `empties` gets the empty lists and maps that it drops, if it is asked for them, `gated` the
+    fields that need a feature gate.
     """
 
     unknown: bool = False
     depth: int = 0
     empties: "list[EmptyField] | None" = None
+    gated: list[str] | None = None
 
 
 class Unclear(Exception):  # noqa: N818 - no error yet: a second look will tell

@@ -121,7 +121,7 @@ def _cluster() -> JsonSchema:
                     any_of(FLAG, listing(choice(registry.CONTROLLERS))),
                 ),
                 "scheduler": FLAG,
-                "version": about("The release of Kubernetes, such as \"1.34\".", TEXT),
+                "version": about('The release of Kubernetes, such as "1.34".', TEXT),
                 "nodes": whole(),
                 "drivers": _DRIVERS,
             }

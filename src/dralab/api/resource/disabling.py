@@ -4,12 +4,13 @@ Source of the habit: `dropDisabled…Fields` of k8s.io/kubernetes `pkg/registry/
 """
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final
 
 import orjson
 
+from dralab.api.gated_fields import holders, uses
 from dralab.api.resource.features import Features
 from dralab.values.json_types import JsonDict
 
@@ -113,14 +114,14 @@ def without_disabled(
         path
         for path in suspects
         if b'"%s":' % path[-1].encode() in text
-        and _uses(obj, path)
-        and (old is None or not _uses(old, path))
+        and uses(obj, path)
+        and (old is None or not uses(old, path))
     ]
     if not paths:
         return obj
     result = copy.deepcopy(obj)
     for path in paths:
-        for holder in list(_holders(result, path)):
+        for holder in list(holders(result, path)):
             holder.pop(path[-1], None)
     return result
 
@@ -133,22 +134,3 @@ def _disabled(kind: str, features: Features) -> tuple[tuple[str, ...], ...]:
         if not features.issuperset(gates)
         for path in paths
     )
-
-
-def _uses(obj: Mapping[str, Any], path: tuple[str, ...]) -> bool:
-    return any(holder.get(path[-1]) is not None for holder in _holders(obj, path))
-
-
-def _holders(value: Any, path: tuple[str, ...]) -> Iterator[Any]:
-    """Yield the mappings in which the last name of a path is or could be."""
-    if len(path) == 1:
-        if isinstance(value, dict):
-            yield value
-        return
-    step, rest = path[0], path[1:]
-    if step != "*":
-        if isinstance(value, dict) and value.get(step) is not None:
-            yield from _holders(value[step], rest)
-        return
-    for item in value.values() if isinstance(value, dict) else value:
-        yield from _holders(item, rest)

@@ -83,6 +83,8 @@ def create(
         value["status"] = {}
     _new_metadata(context, kind, value, namespace, now=now)
     options.warnings += rules.creation_warnings(value)
+    if options.gated:
+        context.rules.drop_gated(kind, value, None)
     rules.prepare_create(value, now)
     meta = value["metadata"]
     errors = rules.place_problems(value, None, partial(context.labels_of_namespace, namespace))

@@ -71,7 +71,7 @@ class WriteOptions:
     the audit log's record. `kind` is that of the options themselves. `said` is the validation that
     the client asked for, which webhooks are told. A write that is `internal` is
     the server's own, about which no webhook or policy is asked. `empties` are the empty lists and
-    maps that the client sent and that are not stored.
+    maps that the client sent and that are not stored, `gated` the fields that need a feature gate.
     """
 
     dry_run: bool = False
@@ -85,6 +85,7 @@ class WriteOptions:
     annotate: Callable[[str, str], None] = unnoted
     repeats: Repeats = NO_REPEATS
     empties: list[EmptyField] = field(default_factory=list)
+    gated: list[str] = field(default_factory=list)
     # Set by apply: it has said already who owns what.
     applied: bool = False
     kind: str = "CreateOptions"

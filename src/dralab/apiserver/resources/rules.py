@@ -1,15 +1,18 @@
 """The strategy of each kind, and the conversion between versions of one store."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from dralab.api.core import definitions
 from dralab.api.core.autoscalers import autoscaler_to_v1, autoscaler_to_v2
 from dralab.api.core.cluster import event_from_core, event_to_core
 from dralab.api.core.strategies import strategies
-from dralab.api.kinds import Kind
-from dralab.api.resource.features import DEFAULT_1_36, Features
+from dralab.api.gated_fields import drop
+from dralab.api.kinds import Kind, Kinds
+from dralab.api.releases import MIXED
+from dralab.api.resource.features import DEFAULT_1_36, Features, gates
 from dralab.api.strategy import Strategy
+from dralab.apiserver.made_once import made_once
 from dralab.apiserver.resources import devices
 from dralab.apiserver.resources.checked_policies import CheckedBindings, CheckedPolicies
 from dralab.apiserver.resources.checked_webhooks import CheckedWebhooks
@@ -39,6 +42,7 @@ class Rules:
         self, strategies: Mapping[str, Strategy] | None = None, features: Features = DEFAULT_1_36
     ) -> None:
         self.features = features
+        self.release = MIXED
         self.strategies: dict[str, Strategy] = dict(strategies or {})
         self.conversions: dict[str, tuple[Conversion, Conversion]] = {}
         self.webhooks: dict[str, ConversionWebhook] = {}
@@ -85,8 +89,9 @@ class Rules:
         )
         return rules
 
-    def adopt(self, kinds: Iterable[Kind]) -> None:
+    def adopt(self, kinds: Kinds) -> None:
         """Store each collection in the form of the version that comes first."""
+        self.release = kinds.release
         for kind in kinds:
             self.hub_types.setdefault(kind.hub, (kind.api_version, kind.kind))
 
@@ -109,6 +114,16 @@ class Rules:
     def default(self, kind: Kind, value: JsonDict) -> None:
         """Fill in the defaults."""
         self.strategy_of(kind).default(value)
+
+    def drop_gated(self, kind: Kind, value: JsonDict, old: JsonObject | None) -> None:
+        """Drop the fields of gates that are off and that the stored object does not use."""
+        if kind.custom is None and kind.hub not in devices.HUBS:
+            drop(value, old, kind.release, self._off)
+
+    @made_once
+    def _off(self) -> frozenset[str]:
+        """The gates of the release that are off."""
+        return frozenset(gates(self.release)) - self.features
 
     def observe(self, hub: str, observer: Observer, *, writes: bool = False) -> None:
         """Call `observer` after each write to a collection, with the store's lock held.

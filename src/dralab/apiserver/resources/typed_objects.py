@@ -103,12 +103,12 @@ def typed(
     if decoder is None:
         return value, []
     try:
-        return decoder.decode(value, options.empties)
+        return decoder.decode(value, options.empties, options.gated)
     except DecodingError as error:
         if not converts or not NUMBER.search(str(error)):
             raise
     decoder.converted(value)
-    return decoder.decode(value, options.empties)
+    return decoder.decode(value, options.empties, options.gated)
 
 
 def complaints(unknown: Sequence[str], repeated: Sequence[str]) -> list[str]:

@@ -201,6 +201,8 @@ def _replace(
     if review.changed:
         value = review.value = _carried_over(context, kind, value, old, subresource)
     drop_repeated_owners(value["metadata"], options, admitted=True)
+    if options.gated:
+        context.rules.drop_gated(kind, value, old)
     if subresource == "status":
         rules.prepare_status(value, old, context.now())
         labels = partial(context.labels_of_namespace, live.key.namespace)

@@ -1,0 +1,85 @@
+"""Fields that need a feature gate: dropped where it is off, kept where they are in use.
+
+Which field needs which gate is data (`data/gated_fields.json.gz`, from tags beside the Go types).
+The device API has a table of its own (`api/resource/disabling`), for the form that is stored.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cache, lru_cache
+from typing import Any, Final
+
+from dralab.api.releases import unpacked
+from dralab.api.schemas import Schema, Schemas
+from dralab.values.json_types import JsonDict
+
+EACH: Final = "*"
+NONE: Final[Mapping[str, Sequence[str]]] = {}
+
+
+@cache
+def _table() -> Mapping[str, Mapping[str, Sequence[str]]]:
+    found: Mapping[str, Mapping[str, Sequence[str]]] = unpacked("gated_fields.json.gz")
+    return found
+
+
+def gated_in(definition: str) -> Mapping[str, Sequence[str]]:
+    """Return the fields of a definition that need gates, each with its gates.
+
+    >>> gated_in("io.k8s.api.batch.v1.JobSpec")
+    {'scheduling': ['WorkloadWithJob']}
+    """
+    return _table().get(definition, NONE)
+
+
+def drop(value: JsonDict, old: Mapping[str, Any] | None, release: str, off: frozenset[str]) -> None:
+    """Take the fields whose gates are `off` out of an object, but for those that `old` uses."""
+    for path, gates in _paths(release, str(value["apiVersion"]), str(value["kind"])):
+        if off.isdisjoint(gates) or not uses(value, path) or (old is not None and uses(old, path)):
+            continue
+        for holder in holders(value, path):
+            holder.pop(path[-1], None)
+
+
+@lru_cache(maxsize=256)
+def _paths(
+    release: str, api_version: str, kind: str
+) -> Sequence[tuple[tuple[str, ...], Collection[str]]]:
+    schema = Schemas.standard(release).schema_of(api_version, kind)
+    return () if schema is None else tuple(_gated(schema, (), ()))
+
+
+def _gated(
+    schema: Schema, path: tuple[str, ...], within: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], Collection[str]]]:
+    if schema.name and schema.name in within:
+        return
+    deeper = (*within, schema.name)
+    gated = gated_in(schema.name)
+    for name, part in schema.properties.items():
+        if name in gated:
+            yield (*path, name), frozenset(gated[name])
+        yield from _gated(part, (*path, name), deeper)
+    for below in (schema.item, schema.values):
+        if below is not None:
+            yield from _gated(below, (*path, EACH), deeper)
+
+
+def uses(obj: Mapping[str, Any], path: tuple[str, ...]) -> bool:
+    """Return whether an object has a value at a path, in which `*` stands for each item."""
+    return any(holder.get(path[-1]) is not None for holder in holders(obj, path))
+
+
+def holders(value: Any, path: tuple[str, ...]) -> Iterator[Any]:
+    """Yield the mappings in which the last name of a path is or could be."""
+    if len(path) == 1:
+        if isinstance(value, dict):
+            yield value
+        return
+    step, rest = path[0], path[1:]
+    if step != EACH:
+        if isinstance(value, dict) and value.get(step) is not None:
+            yield from holders(value[step], rest)
+        return
+    if isinstance(value, (dict, list)):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from holders(item, rest)
