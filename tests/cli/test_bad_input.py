@@ -37,7 +37,7 @@ COMMANDS = [
     "partitions -f",
     "simulate run",
     "simulate batsim --workload",
-    "campaign",
+    "simulate campaign",
 ]
 
 
@@ -100,7 +100,7 @@ def test_a_feature_gate_that_is_none_is_bad_input(gates):
 
 
 def test_a_copy_that_is_not_there_cannot_be_restored(tmp_path):
-    result = run("restore", str(tmp_path / "none.db"), "--data", str(tmp_path / "new"))
+    result = run("store", "restore", str(tmp_path / "none.db"), "--data", str(tmp_path / "new"))
     assert result.exit_code == 2
     assert "none.db" in result.stderr
 

@@ -5,6 +5,7 @@ import shlex
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from dralab.cli.kubectl_dra import main as kubectl_dra
 from dralab.cli.main import main
@@ -98,3 +99,33 @@ def test_an_example_is_a_command_that_exists(path, example, monkeypatch):
         context = click.Context(command, info_name=command.name, parent=context)
     # NoSuchOption, or a missing value: the example is wrong.
     command.make_parser(context).parse_args(words)
+
+
+@pytest.mark.parametrize("name", ["up", "apiserver", "explain", "simulate run"])
+def test_everyday_help_fits_a_screen_and_the_rest_is_one_flag_away(name):
+    command = dict(COMMANDS)[f"dralab {name}"]
+    shown = run(*name.split(), "--help").stdout
+    assert shown.count("\n") <= 60
+    options = {max(each.opts, key=len) for each in command.params if isinstance(each, click.Option)}
+    if "--help-all" in options:
+        assert set(command.everyday) < {each.lstrip("-") for each in options}
+        whole = run(*name.split(), "--help-all").stdout
+        assert not [each for each in options if each not in whole]
+        assert "OpenID Connect:" in whole
+        assert "OpenID Connect:" not in shown
+
+
+def test_every_command_is_in_one_section_of_the_help():
+    listed = [name for names in main.sections.values() for name in names]
+    assert sorted(listed) == sorted(main.table)
+
+
+def test_old_spellings_work_with_a_line_that_tells_the_new_one():
+    found = run("backup", "--help")
+    assert found.stderr == "backup is now `dralab store backup`\n"
+    assert found.exit_code == 0
+    assert "backup" not in run("--help").stdout.split()
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, list(arguments))

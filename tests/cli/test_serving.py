@@ -131,20 +131,20 @@ def test_a_copy_of_a_running_server_can_be_restored(start: Starter, tmp_path: Pa
     data, copy, new = (str(tmp_path / name) for name in ("data", "copy.db", "new"))
     server = start("apiserver", "--listen", "127.0.0.1:0", "--data", data)
     server.ask(CONFIGMAPS, {"metadata": {"name": "a"}})
-    code, revision, _ = run("backup", copy, "--data", data)
+    code, revision, _ = run("store", "backup", copy, "--data", data)
     assert code == 0
     server.ask(CONFIGMAPS, {"metadata": {"name": "b"}})
-    code, ahead, errors = run("restore", copy, "--data", new)
+    code, ahead, errors = run("store", "restore", copy, "--data", new)
     assert code == 0
     assert int(ahead) > int(revision)
     assert f"dralab up --data {new}" in errors
     again = start("apiserver", "--listen", "127.0.0.1:0", "--data", new)
     assert names(again) == ["a"]
-    assert run("restore", copy, "--data", data)[0] == 2
-    assert run("backup", copy, "--data", data)[0] == 2
+    assert run("store", "restore", copy, "--data", data)[0] == 2
+    assert run("store", "backup", copy, "--data", data)[0] == 2
     note = tmp_path / "note.txt"
     note.write_text("no database")
-    code, out, errors = run("restore", str(note), "--data", str(tmp_path / "newer"))
+    code, out, errors = run("store", "restore", str(note), "--data", str(tmp_path / "newer"))
     assert (code, out) == (1, "")
     assert errors.count("\n") == 1
     assert str(note) in errors

@@ -24,7 +24,9 @@ def damaged(tmp_path: Path) -> Path:
     for name in "abc":
         store.create(Key("pods", "default", name), {"metadata": {}})
     store.close()
-    assert dralab("backup", tmp_path / "copy.db", "--data", tmp_path / "lab").exit_code == 0
+    assert (
+        dralab("store", "backup", tmp_path / "copy.db", "--data", tmp_path / "lab").exit_code == 0
+    )
     for file in ("lab/" + FILE, "copy.db"):
         with closing(sqlite3.connect(tmp_path / file)) as db, db:
             db.execute("UPDATE log SET value = x'7b' WHERE name = 'b'")
@@ -43,7 +45,7 @@ def test_check_names_what_is_damaged_and_repair_leaves_it_out(damaged):
 
 
 def test_a_damaged_copy_is_refused_and_leaves_nothing(damaged):
-    found = dralab("restore", damaged / "copy.db", "--data", damaged / "new")
+    found = dralab("store", "restore", damaged / "copy.db", "--data", damaged / "new")
     assert (found.exit_code, found.stdout) == (1, "")
     assert "copy.db is damaged: revision 3: pods/default/b cannot be read" in found.stderr
     assert list((damaged / "new").iterdir()) == []

@@ -25,6 +25,7 @@ from dralab.cli._authentication import (
     outgoing_of,
 )
 from dralab.cli._components import address_of, duration_of, features_of, release_of
+from dralab.cli._help import EverydayCommand
 from dralab.cli._serving import SERVICES, files_of, listening_on, range_of, switches_of
 from dralab.cli._terminal import echo
 from dralab.cli.errors import UnusableInput
@@ -175,7 +176,13 @@ def server_options(command: Command) -> Command:
     return authentication_options(audit_options(admission_options(command)))
 
 
-@click.command()
+EVERYDAY = (
+    "listen", "kubeconfig", "data", "tls", "kubernetes-version", "feature-gates", "store",
+    "authorization-mode", "token-file",
+)  # fmt: skip
+
+
+@click.command(cls=EverydayCommand, everyday=EVERYDAY)
 @server_options
 @click.option(
     "--store",

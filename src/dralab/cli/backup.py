@@ -1,4 +1,4 @@
-"""`dralab backup`: back up a cluster's objects."""
+"""`dralab store backup`: back up a cluster's objects."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ def backup(file: Path, data: Path | None) -> None:
     Only its owner can read FILE. The backup is verified; a damaged store is not copied, and the
     exit code is 1. Prints the revision of the backup.
 
-    Example: `dralab backup monday.db --data lab`
+    Example: `dralab store backup monday.db --data lab`
     """
     from dralab.apiserver.storage import StorageUnavailable, StoreDamaged
     from dralab.apiserver.storage.copies import back_up
@@ -35,4 +35,4 @@ def backup(file: Path, data: Path | None) -> None:
     except StorageUnavailable as error:
         raise UnusableInput(str(error)) from error
     echo(revision)
-    note(f"backed up {place} to {file}; restore it with dralab restore")
+    note(f"backed up {place} to {file}; restore it with dralab store restore")

@@ -1,4 +1,4 @@
-"""`dralab campaign`: a grid of scenarios, schedulers and seeds."""
+"""`dralab simulate campaign`: a grid of scenarios, schedulers and seeds."""
 
 import sys
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ def campaign(
 
     Finished runs are kept and never repeated. After Ctrl-C, run the same command again to continue.
 
-    Example: `dralab campaign grid.yaml --workers 4`
+    Example: `dralab simulate campaign grid.yaml --workers 4`
     """
     from dralab.simulation.campaigns import comparison, executors, grid
 

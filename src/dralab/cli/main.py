@@ -4,7 +4,7 @@ Commands are imported only when they are run: `dralab up` promises to be ready i
 """
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import click
@@ -18,10 +18,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "conformance": ("dralab.cli.conformance:group", "Run conformance cases and compare results."),
     "up": ("dralab.cli.up:up", "Serve a cluster on this machine."),
     "apiserver": ("dralab.cli.apiserver:apiserver", "Serve only the Kubernetes API."),
-    "envtest": (
-        "dralab.cli.envtest:group",
-        "Let tests that use controller-runtime's envtest run against dralab.",
-    ),
+    "envtest": ("dralab.cli.envtest:group", "Run tests of controller-runtime's envtest."),
     "scheduler": ("dralab.cli.scheduler:scheduler", "Run the scheduler against any cluster."),
     "controllers": (
         "dralab.cli.controllers:controllers",
@@ -30,12 +27,9 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "node": ("dralab.cli.node:node", "Run a simulated kubelet against any cluster."),
     "driver": ("dralab.cli.driver:group", "Run a fake device driver; check any driver."),
     "user": ("dralab.cli.user:group", "Give users access to a cluster."),
-    "backup": ("dralab.cli.backup:backup", "Back up the objects of a cluster to a file."),
-    "restore": ("dralab.cli.restore:restore", "Restore a cluster from a backup."),
-    "store": ("dralab.cli.store:group", "Check or repair the store of a cluster."),
+    "store": ("dralab.cli.store:group", "Back up, restore, check or repair a cluster's objects."),
     "generate": ("dralab.cli.generate:generate", "Print sample nodes and devices as manifests."),
     "batsim": ("dralab.cli.batsim:batsim", "Act as the scheduler of a real Batsim (ZeroMQ)."),
-    "campaign": ("dralab.cli.campaign:campaign", "Run and compare a grid of simulations."),
     "simulate": ("dralab.cli.simulate:simulate", "Run workloads in simulated time."),
     "dst": ("dralab.cli.dst:dst", "Test programs against the API under faults from a seed."),
     "clock": ("dralab.cli.clock:clock", "Run any program in simulated time."),
@@ -67,15 +61,46 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "man": ("dralab.cli.man:man", "Write manual pages of all commands."),
     "report": ("dralab.cli.report:report", "Print versions and settings for a bug report."),
 }
+# What one wants to do, and the commands for it.
+SECTIONS: Final[Mapping[str, Sequence[str]]] = {
+    "Begin": ("demo", "up", "generate"),
+    "Ask about devices and pods": (
+        "explain", "allocate", "schedule", "what-if", "plan", "defragment", "top", "ui", "snapshot",
+    ),
+    "Design a device API": (
+        "validate", "convert", "compare", "cel", "partitions", "allocations", "schema",
+    ),
+    "Test drivers, operators and clients": (
+        "driver", "dst", "envtest", "apiserver", "node", "scheduler", "controllers", "user",
+        "conformance",
+    ),
+    "Simulate": ("simulate", "clock", "batsim"),
+    "Keep": ("store", "report", "man"),
+}  # fmt: skip
 ALIASES: Final[Mapping[str, str]] = {"gen": "generate"}
+# Where commands of earlier versions are now; the old spelling works, with a line, until 0.3.
+MOVED: Final[Mapping[str, tuple[str, str]]] = {
+    "backup": ("store backup", "dralab.cli.backup:backup"),
+    "campaign": ("simulate campaign", "dralab.cli.campaign:campaign"),
+    "restore": ("store restore", "dralab.cli.restore:restore"),
+}
 
 
 class LazyGroup(click.Group):
     """A group that imports the module of a command when the command runs."""
 
-    def __init__(self, *, commands_table: Mapping[str, tuple[str, str]], **options: object) -> None:
+    def __init__(
+        self,
+        *,
+        commands_table: Mapping[str, tuple[str, str]],
+        sections: Mapping[str, Sequence[str]] | None = None,
+        moved: Mapping[str, tuple[str, str]] | None = None,
+        **options: object,
+    ) -> None:
         super().__init__(**options)  # type: ignore[arg-type]  # click's own keyword arguments
         self.table = commands_table
+        self.sections = sections or {}
+        self.moved = moved or {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names in the order of the table."""
@@ -84,11 +109,11 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import and return a command."""
         cmd_name = ALIASES.get(cmd_name, cmd_name)
-        if cmd_name not in self.table:
-            return None
-        module, _, attribute = self.table[cmd_name][0].partition(":")
-        command: click.Command = getattr(importlib.import_module(module), attribute)
-        return command
+        if cmd_name in self.table:
+            return _imported(self.table[cmd_name][0])
+        if cmd_name in self.moved:
+            return _imported(self.moved[cmd_name][1])
+        return None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -100,6 +125,10 @@ class LazyGroup(click.Group):
 
             near = " or ".join(map(repr, get_close_matches(name, self.table, n=2)))
             ctx.fail(f"No such command {name!r}." + (f" Did you mean {near}?" if near else ""))
+        if name in self.moved:
+            from dralab.cli._terminal import echo
+
+            echo(f"{name} is now `dralab {self.moved[name][0]}`", err=True)
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> object:
@@ -131,10 +160,19 @@ class LazyGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands without importing them."""
-        rows = [(name, line) for name, (_, line) in self.table.items()]
-        if rows:
+        left = dict(self.table)
+        for title, names in self.sections.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, left.pop(name)[1]) for name in names])
+        if left:
             with formatter.section("Commands"):
-                formatter.write_dl(rows)
+                formatter.write_dl([(name, line) for name, (_, line) in left.items()])
+
+
+def _imported(place: str) -> click.Command:
+    module, _, attribute = place.partition(":")
+    command: click.Command = getattr(importlib.import_module(module), attribute)
+    return command
 
 
 def _own_failure(ctx: click.Context, error: Exception) -> str:
@@ -149,6 +187,8 @@ def _own_failure(ctx: click.Context, error: Exception) -> str:
 @click.group(
     cls=LazyGroup,
     commands_table=COMMANDS,
+    sections=SECTIONS,
+    moved=MOVED,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(__version__, prog_name="dralab")

@@ -1,4 +1,4 @@
-"""`dralab restore`: restore a cluster from a backup."""
+"""`dralab store restore`: restore a cluster from a backup."""
 
 from pathlib import Path
 
@@ -17,13 +17,13 @@ from dralab.cli.errors import UnusableInput
     help="A directory without a cluster.  [default: dralab/cluster in your user data directory]",
 )
 def restore(file: Path, data: Path | None) -> None:
-    """Restore the objects that `dralab backup` saved in FILE.
+    """Restore the objects that `dralab store backup` saved in FILE.
 
     The backup is verified first. If it is damaged, nothing is changed and the exit code is 1.
     Prints the revision from which the cluster continues. It is far ahead of any that clients have
     seen, so that watchers of the old cluster list again.
 
-    Example: `dralab restore monday.db --data lab-again`
+    Example: `dralab store restore monday.db --data lab-again`
     """
     from dralab.apiserver.storage import StorageUnavailable, StoreDamaged
     from dralab.apiserver.storage.copies import restore as restore_store

@@ -23,8 +23,8 @@ SCHEMAS: Final[Mapping[str, str]] = {
 def schema(kind: str) -> None:
     """Print the JSON schema (draft 2020-12) of a kind of file, for editors.
 
-    scenario: of `dralab simulate run`. campaign: of `dralab campaign`. dst: of `dralab dst run`.
-    allocator-cases, cel-cases: of `dralab conformance`.
+    scenario: of `dralab simulate run`. campaign: of `dralab simulate campaign`. dst: of
+    `dralab dst run`. allocator-cases, cel-cases: of `dralab conformance`.
 
     Example: `dralab schema scenario > scenario.schema.json`
     """

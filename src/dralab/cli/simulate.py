@@ -20,6 +20,7 @@ from dralab.cli._runs import (
     watched,
 )
 from dralab.cli._terminal import echo
+from dralab.cli.campaign import campaign
 from dralab.cli.simulate_compare import compare
 from dralab.cli.simulate_jobs import batsim, swf
 from dralab.simulation.errors import InputProblems
@@ -33,6 +34,7 @@ def simulate() -> None:
     """
 
 
+simulate.add_command(campaign)
 simulate.add_command(batsim)
 simulate.add_command(swf)
 simulate.add_command(compare)

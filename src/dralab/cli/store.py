@@ -1,4 +1,4 @@
-"""`dralab store`: check and repair the store of a cluster."""
+"""`dralab store`: back up, restore, check and repair the store of a cluster."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +12,8 @@ from dralab.cli.errors import UnusableInput
 from dralab.cli.main import LazyGroup
 
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
+    "backup": ("dralab.cli.backup:backup", "Back up the objects of a cluster to a file."),
+    "restore": ("dralab.cli.restore:restore", "Restore a cluster from a backup."),
     "check": ("dralab.cli.store:check", "Verify every checksum of a store."),
     "repair": ("dralab.cli.store:repair", "Recover what can be read from a damaged store."),
 }
@@ -24,7 +26,7 @@ DATA: Final = click.option(
 
 @click.group(cls=LazyGroup, commands_table=COMMANDS)
 def group() -> None:
-    """Check or repair the files in which a cluster stores its objects.
+    """Back up, restore, check or repair the objects of a cluster.
 
     Example: `dralab store check --data lab`
     """
@@ -60,8 +62,8 @@ def repair(data: Path | None) -> None:
     """Rebuild a store from what can be read of a damaged one. Stop the server first.
 
     Prints the lost objects, one per line: those whose newest state cannot be read. Keeps the
-    damaged file. Clients list everything again, as after `dralab restore`. A backup may have more
-    objects.
+    damaged file. Clients list everything again, as after `dralab store restore`. A
+    backup may have more objects.
 
     Example: `dralab store repair --data lab`
     """

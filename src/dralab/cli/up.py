@@ -14,6 +14,7 @@ from dralab.cli._components import (
     RUNTIME,
     check_namespaces,
 )
+from dralab.cli._help import EverydayCommand
 from dralab.cli._pod_network import check_room, cluster_network, pod_network
 from dralab.cli.apiserver import note, serve, server_options
 
@@ -25,12 +26,20 @@ if TYPE_CHECKING:
     from dralab.components.nodes import NodeOptions
 
 
-@click.command()
+EVERYDAY = (
+    "nodes", "driver", "fleet", "snapshot", "without", "profile", "runtime",
+    "kubernetes-version", "feature-gates", "data", "listen", "kubeconfig", "tls", "no-ui",
+)  # fmt: skip
+
+
+@click.command(cls=EverydayCommand, everyday=EVERYDAY)
 @server_options
 @click.option(
     "--snapshot",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Load this file of `dralab snapshot` into an empty cluster; --data defaults to :memory:.",
+    help="Serve the cluster of this file of `dralab snapshot`, with its uids, times and statuses; "
+    "--data defaults to :memory:. Its waiting pods are scheduled, but --without "
+    "scheduler,controllers leaves everything as it was.",
 )
 @click.option("--empty", is_flag=True, help="Do not load the example into an empty cluster.")
 @click.option(
@@ -112,15 +121,9 @@ def up(
 ) -> None:
     """Serve a cluster until Ctrl-C or SIGTERM.
 
-    Prints `ready: URL` when it accepts clients. Objects are stored and remain for the next start;
-    `--data :memory:` keeps nothing. An empty cluster gets an example: two nodes with devices, and
-    pods that request them. The example's nodes are only API objects: its pods are scheduled, with
-    devices, but do not run. With --nodes, --fleet or --driver, the cluster runs nodes, and the
-    example is not loaded.
-
-    With --snapshot it serves a cluster that `dralab snapshot` saved, with its uids, times and
-    statuses. Its nodes are only API objects too. Its waiting pods are scheduled: --without
-    scheduler,controllers leaves everything as it was.
+    Prints `ready: URL` when it accepts clients. An empty cluster gets an example: two nodes that
+    are only API objects, so that its pods get devices but do not run. With --nodes, --fleet or
+    --driver it runs nodes instead.
 
     Example: `dralab up`, and in another terminal `kubectl --kubeconfig … get pods -A`
     """

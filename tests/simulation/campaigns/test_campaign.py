@@ -101,7 +101,7 @@ def test_the_command_runs_a_grid_of_an_openb_trace_too(files):
         "compare: [alloc_pct@100]\n"
     )
     done = CliRunner().invoke(
-        main, ["campaign", str(files / "fgd.yaml"), "--workers", "1", "-o", "json"]
+        main, ["simulate", "campaign", str(files / "fgd.yaml"), "--workers", "1", "-o", "json"]
     )
     assert done.exit_code == 0, done.output
     assert [row["scheduler"] for row in json.loads(done.stdout)] == ["random", "fgd"]
@@ -112,7 +112,15 @@ def test_the_command_runs_a_grid_of_an_openb_trace_too(files):
 def test_ctrl_c_ends_a_campaign_in_one_line_and_keeps_what_is_done(files, workers):
     folder = files / "out"
     (files / "busy.yaml").write_text(SCENARIO.replace("count: 60", "count: 800"))
-    command = ["campaign", str(files / "grid.yaml"), "--out", str(folder), "--workers", workers]
+    command = [
+        "simulate",
+        "campaign",
+        str(files / "grid.yaml"),
+        "--out",
+        str(folder),
+        "--workers",
+        workers,
+    ]
     process = subprocess.Popen(
         [sys.executable, "-m", "dralab", *command],
         stderr=subprocess.PIPE,

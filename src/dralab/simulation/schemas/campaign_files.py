@@ -45,6 +45,6 @@ def schema() -> JsonSchema:
     )
     return document(
         "Campaign of dralab",
-        "Every scenario with every scheduler and every seed: `dralab campaign FILE`.",
+        "Every scenario with every scheduler and every seed: `dralab simulate campaign FILE`.",
         body,
     )
