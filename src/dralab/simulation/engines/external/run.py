@@ -1,15 +1,15 @@
 """A whole run with an external scheduler: serve, start it, drive it, stop it."""
 
-import gc
 import os
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from dralab.cluster import Cluster, Options
 from dralab.kernel.clock import SECOND, ManualClock
+from dralab.runtime.garbage import rare_collections
 from dralab.simulation.engines.external import checkpoint, controllers, options, report
 from dralab.simulation.engines.external.clocked_processes import ClockedLauncher
 from dralab.simulation.engines.external.conductor import Conductor
@@ -28,7 +28,6 @@ from dralab.virtualtime import Supervisor, unavailable
 # Nanoseconds of a processor. Schedulers compute, and read the clock while they do: only one that
 # goes on for so long may be waiting for the clock itself.
 BUSY: Final = 3 * SECOND
-COLLECT: Final = (50_000, 20, 50)  # for gc.set_threshold
 
 
 class ExternalRun:
@@ -75,7 +74,7 @@ class ExternalRun:
         begin = self.time.start if saved is None else saved["begin"]
         now = begin if saved is None else saved["now"]
         with ExitStack() as stack:
-            stack.enter_context(_rare_collections())
+            stack.enter_context(rare_collections())
             supervisor = None
             if why_not is None:
                 # Before the server: its threads have to leave SIGCHLD to this one.
@@ -197,22 +196,6 @@ class ExternalRun:
             complete = driver.run(tell, stop)
         driver.finish()
         return complete
-
-
-@contextmanager
-def _rare_collections() -> Iterator[None]:
-    """Let Python look for cycles rarely, and not in what is there already.
-
-    A run makes many objects that stay, and hardly any cycles: looking took a tenth of its time.
-    """
-    before = gc.get_threshold()
-    gc.freeze()
-    gc.set_threshold(*COLLECT)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
-        gc.unfreeze()
 
 
 def _clock_used(why_not: str | None) -> str:

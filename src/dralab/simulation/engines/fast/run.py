@@ -4,6 +4,7 @@ from functools import partial
 from pathlib import Path
 
 from dralab.objects.metadata import NamespacedName, key_of
+from dralab.runtime.garbage import rare_collections
 from dralab.runtime.resources import CLAIM_TEMPLATES, CLASSES, NODES
 from dralab.simulation import checkpoints
 from dralab.simulation.engines import unsupported
@@ -61,7 +62,8 @@ class FastRun:
 
     def go(self, progress: Progress | None = None, stop: Stop | None = None) -> Result:
         """Continue the run."""
-        self.complete = self.simulation.go(progress, stop)
+        with rare_collections():
+            self.complete = self.simulation.go(progress, stop)
         return self.result()
 
     def save(self, path: Path) -> None:
