@@ -327,8 +327,9 @@ def _template(draft: Draft, made: JsonDict, *, is_made: bool) -> None:
         limit = draft.choice(
             ["count/resourceclaims.resource.k8s.io", "gpu.deviceclass.resource.k8s.io/devices"]
         )
-        spec = {"hard": {limit: "0"}}
-        draft.add(named_in("ResourceQuota", f"{name}-quota", "v1", spec=spec))
+        hard = {"hard": {limit: "0"}}
+        status = hard | {"used": {limit: "0"}}
+        draft.add(named_in("ResourceQuota", f"{name}-quota", "v1", spec=hard, status=status))
         return
     owner = {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": f"pod-{name}"}
     wire["metadata"]["ownerReferences"] = [owner | {"controller": True, "blockOwnerDeletion": True}]

@@ -146,11 +146,15 @@ class NodeShape:
         remaining: list[Any] = []
         room = {}
         for each, offset in zip(states, self.offsets, strict=True):
-            used |= each.state.used << offset
-            charged |= each.state.charged << offset
-            remaining += each.state.remaining
-            for number, amounts in each.state.room.items():
-                room[number + offset] = amounts
+            own = each.state
+            if own.used:
+                used |= own.used << offset
+            if own.charged:
+                charged |= own.charged << offset
+            if own.remaining:
+                remaining += own.remaining
+            for number in own.room:
+                room[number + offset] = own.room[number]
         return DeviceState(used, charged, tuple(remaining), room)
 
     def pool_and_number(self, number: int) -> tuple[int, int]:

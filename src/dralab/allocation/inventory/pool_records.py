@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from typing import Final, Literal
 
+import orjson
+
 from dralab.allocation.inventory.pool_states import PoolShape, PoolShapes, PoolState
 from dralab.allocation.pools import Offer, Pool, PoolId, PoolView, SliceCatalog, assembled, waits
 from dralab.allocation.problem import AllocationFeatures, Device, DeviceId, Node, Slice
@@ -14,6 +16,7 @@ from dralab.values.quantity import Number
 Names = tuple[str, ...]
 # Contents of pools that are remembered; beyond it they are forgotten, which costs time alone.
 MOST_CONTENTS: Final = 20_000
+MOST_SELECTORS: Final = 1_000
 
 
 class PoolContent:
@@ -197,6 +200,8 @@ class Pools:
         # Pools by the one node that they are on, and all others.
         self._by_home: dict[str, set[int]] = {}
         self._homeless: set[int] = set()
+        # The nodes that a node selector accepts, as long as no node changes.
+        self._reaches: dict[bytes, int] = {}
         self._contents: dict[object, PoolContent] = {}
         self._numbers: dict[Names, dict[str, int]] = {}
         self._judged = JudgedDevices()
@@ -241,14 +246,11 @@ class Pools:
         home = homes.pop() if len(homes) == 1 else ""
         if home:
             positions = [number_of[home]] if home in number_of else []
-        elif not parts:
-            positions = []
         else:
-            positions = [
-                position
-                for position in number_of.values()
-                if any(_sees_or_fails(each, nodes[position]) for each in parts)
-            ]
+            seen = 0
+            for each in parts:
+                seen |= self._reach(each, nodes, number_of)
+            positions = list(bits(seen))
         for position in positions:
             self._seen.setdefault(position, []).append(number)
         if home:
@@ -264,6 +266,21 @@ class Pools:
             self.records.append(record)
         return number
 
+    def _reach(self, each: Slice, nodes: Sequence[Node], number_of: Mapping[str, int]) -> int:
+        """Return the nodes that see a slice; those of equal selectors are worked out once."""
+        selector = None if each.per_device_scope else each.node_scope.selector
+        key = b"" if selector is None else orjson.dumps(selector)
+        if not key or key not in self._reaches:
+            found = mask_of(
+                [number for number in number_of.values() if _sees_or_fails(each, nodes[number])]
+            )
+            if not key:
+                return found
+            if len(self._reaches) >= MOST_SELECTORS:
+                self._reaches.clear()
+            self._reaches[key] = found
+        return self._reaches[key]
+
     def put_node(self, position: int, node: Node) -> None:
         """Find out which pools a new or changed node sees."""
         self.remove_node(position)
@@ -275,6 +292,7 @@ class Pools:
 
     def remove_node(self, position: int) -> None:
         """Forget which pools a node sees."""
+        self._reaches.clear()
         for number in self._seen.pop(position, ()):
             self._set_nodes(number, self.records[number].nodes & ~(1 << position))
 
@@ -356,6 +374,7 @@ class Pools:
         other._seen = {node: seen.copy() for node, seen in self._seen.items()}  # noqa: SLF001
         other._by_home = {name: known.copy() for name, known in self._by_home.items()}  # noqa: SLF001
         other._homeless = self._homeless.copy()  # noqa: SLF001
+        other._reaches = {}  # noqa: SLF001
         return other
 
     def seen_by(self, number: int, node: Node) -> tuple[int, ...]:
@@ -383,16 +402,23 @@ class Pools:
             # A pool of one node is visible only to that node.
             return PoolPart(record, record.shape.everything, ())
         # Large pools are seen alike by most nodes: one part for all of them.
-        flags = tuple(
+        flags = self._flags(record, node)
+        found = self._parts.get((record, flags))
+        if found is None:
+            found = self._parts[record, flags] = self._part(record, flags, node)
+        return found
+
+    @staticmethod
+    def _flags(record: PoolRecord, node: Node) -> tuple[tuple[bool, ...] | bool, ...]:
+        """Return which slices, or devices of them, a node that sees a pool can use."""
+        if len(record.slices) == 1 and not record.slices[0].per_device_scope:
+            return (True,)
+        return tuple(
             tuple(device.node_scope.accepts(node) for device in each.devices)
             if each.per_device_scope
             else each.node_scope.accepts(node)
             for each in record.current
         )
-        found = self._parts.get((record, flags))
-        if found is None:
-            found = self._parts[record, flags] = self._part(record, flags, node)
-        return found
 
     @staticmethod
     def _part(
