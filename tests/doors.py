@@ -4,6 +4,7 @@ A door is asked about the objects of a cluster in which one pod waits (or one gr
 not tell is None.
 """
 
+import copy
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -26,6 +27,7 @@ from dralab.objects.metadata import annotations_of
 from dralab.objects.requests import pod_requests
 from dralab.objects.volumes import SELECTED_NODE
 from dralab.objects.volumes import claims_of as volume_claims_of
+from dralab.runtime.resources import RESOURCE_QUOTAS
 from dralab.scheduling.cycle import PodPlacement
 from dralab.scheduling.model import ClusterModel
 from dralab.values.json_types import JsonDict
@@ -150,7 +152,7 @@ def live_scheduler(_: Path, objects: Sequence[JsonDict], name: str) -> DoorAnswe
     """The scheduler of a simulated cluster: what it wrote."""
     cluster = SimulatedCluster(without=("controllers",))
     with cluster.server.store.lock, cluster.server.store.batch():
-        for item in objects:
+        for item in copy.deepcopy(objects):
             key = _key(cluster.server.resources.kinds, item)
             if cluster.server.store.get(key) is None:
                 cluster.server.store.create(key, item)
@@ -195,6 +197,7 @@ def serving(place: Path) -> Iterator[None]:
 def stored(place: Path, objects: Sequence[JsonDict]) -> Iterator[Cluster]:
     """Put objects on the server of a place, as they are; they are gone afterwards."""
     cluster = _servers[place]
+    objects = copy.deepcopy(objects)
     store, kinds = cluster.server.store, cluster.server.resources.kinds
     keys = [_key(kinds, item) for item in objects]
     # A command makes claims of templates.
@@ -202,7 +205,11 @@ def stored(place: Path, objects: Sequence[JsonDict]) -> Iterator[Cluster]:
     before = {each.key for kind in used for each in store.list(kind).items}
     try:
         for key, item in zip(keys, objects, strict=True):
-            store.create(key, item)
+            if item["kind"] == "ResourceQuota":
+                # The server counts what quotas allow when they are written.
+                cluster.client.create(RESOURCE_QUOTAS, item, NAMESPACE)
+            else:
+                store.create(key, item)
         yield cluster
     finally:
         for kind in used:

@@ -61,6 +61,7 @@ COLLECTIONS: Final = (
     ServedKind("PersistentVolume", resources.VOLUMES, needed=False, judged="volumes"),
     ServedKind("PersistentVolumeClaim", resources.VOLUME_CLAIMS, needed=False, judged="volumes"),
     ServedKind("Namespace", resources.NAMESPACES, needed=False, judged="namespace selectors"),
+    ServedKind("ResourceQuota", resources.RESOURCE_QUOTAS, needed=False, judged="quotas"),
     ServedKind("Pod", resources.PODS),
     ServedKind("ResourceClaimTemplate", resources.CLAIM_TEMPLATES, BETAS),
     ServedKind("ResourceClaim", resources.CLAIMS, BETAS),
