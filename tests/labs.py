@@ -3,6 +3,8 @@
 from contextlib import suppress
 
 from builders import worker
+from dralab.api.kinds import Kinds
+from dralab.api.releases import MIXED
 from dralab.api.status import ApiError
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import MemoryStore
@@ -18,8 +20,8 @@ START = 1_800_000_000 * 10**9
 class Server(LocalClient):
     """The client of a server that keeps what was asked, and fails or goes silent on demand."""
 
-    def __init__(self, clock, features=None):
-        self._clock, self._features = clock, features
+    def __init__(self, clock, features=None, release=MIXED):
+        self._clock, self._features, self._release = clock, features, release
         self.begin_anew()
         self.log = []
         self.watches = []
@@ -33,6 +35,7 @@ class Server(LocalClient):
             clock=self._clock,
             randomness=Randomness(1),
             features=self._features,
+            kinds=Kinds.standard(release=self._release),
         )
         super().__init__(self.api.resources, self.api.hub)
 
@@ -161,10 +164,10 @@ class Watch:
 class Lab:
     """The real server in this process, on a simulated clock; nodes and kubelets are played."""
 
-    def __init__(self, server=None, *, features=None):
+    def __init__(self, server=None, *, features=None, release=MIXED):
         self.engine = SimulatedEngine()
         self.engine.clock.advance_to(START)
-        self.server = self.client = server or Server(self.engine.clock, features)
+        self.server = self.client = server or Server(self.engine.clock, features, release)
         self.api = self.server.api
         self.manager = Manager(self.engine, self.client, Randomness(7))
 

@@ -205,3 +205,23 @@ def test_no_choice_is_left_to_the_first_rack():
         [pod("h", schedulingGroup={"podGroupName": "g"}, requests={"cpu": "3"})],
     )
     assert placed == {"g0": "a2_1", "h": "a2_0"}
+
+
+def test_the_pods_of_a_job_are_a_group_as_the_job_asks():
+    template = {"spec": {"containers": pods("x", 1)[0]["spec"]["containers"]}}
+    job = {
+        "kind": "Job",
+        "metadata": {"name": "j", "namespace": "default"},
+        "spec": {
+            "parallelism": 3,
+            "template": template,
+            "scheduling": {
+                "schedulingPolicy": {"gang": {}},
+                "schedulingConstraints": {"topology": [{"key": RACK}]},
+            },
+        },
+    }
+    placed, refused = run(nodes(a1_0="2", a2_0="3"), job)
+    assert (placed, refused) == (dict.fromkeys(("j-0", "j-1", "j-2"), "a2_0"), {})
+    _, refused = run(nodes(a1_0="2", a2_0="2"), job)
+    assert "group j needs 3 pods in one example.com/rack; a2 has room for 2" in refused["j-0"]

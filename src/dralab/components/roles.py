@@ -38,7 +38,10 @@ ACCOUNTS: Final[Mapping[str, Sequence[Rule]]] = {
         (READ, "", ("persistentvolumeclaims", "persistentvolumes")),
     ],
     "dralab-volumes": [(("create", "delete"), "", ("persistentvolumes",)), *EVENTS],
-    "job-controller": [(("update",), "", ("pods",))],
+    "job-controller": [
+        (("update",), "", ("pods",)),
+        (("create", "get", "patch"), "scheduling.k8s.io", ("podgroups", "workloads")),
+    ],
     "resourcepoolstatus-controller": [
         (("delete",), DEVICES, ("resourcepoolstatusrequests",)),
         (("update",), DEVICES, ("resourcepoolstatusrequests/status",)),

@@ -20,6 +20,7 @@ from dralab.controllers.job_failures import (
     judged,
     ranges,
 )
+from dralab.controllers.job_groups import JobGroups, joined
 from dralab.controllers.job_verdicts import JobVerdict, begun_verdict, verdict_of
 from dralab.controllers.workloads import (
     BURST,
@@ -68,6 +69,7 @@ class Jobs:
         self.owned = OwnedObjects(manager, PODS, kind="Job", api_version="batch/v1")
         self.recorder = manager.recorder("job-controller")
         self.control = PodControl(manager, self.recorder, kind="Job", api_version="batch/v1")
+        self.groups = JobGroups(manager.client, self.control)
         self.queue = manager.queue("jobs", self.reconcile)
         # Pods that were counted and let go: the watch may tell of that a little later.
         self._counted: set[str] = set()
@@ -108,13 +110,14 @@ class Jobs:
             for pod in active:
                 self.control.delete(job, pod)
             return self._end(job, verdict, pods)
+        group = self.groups.of(job, pods)
         if job["spec"].get("suspend"):
             for pod in active:
                 self._remove(job, pod)
             active = []
         else:
             try:
-                active, again = self._scale(job, active, pods)
+                active, again = self._scale(job, active, pods, group)
             except ApiError as error:
                 failure = error
         self._tell(job, active, sum(map(is_ending, pods)))
@@ -300,7 +303,7 @@ class Jobs:
     # --- pods
 
     def _scale(
-        self, job: JsonDict, active: list[JsonDict], pods: list[JsonDict]
+        self, job: JsonDict, active: list[JsonDict], pods: list[JsonDict], group: JsonDict | None
     ) -> tuple[list[JsonDict], int | None]:
         spec, status = job["spec"], status_of(job)
         parallelism, completions = spec.get("parallelism", 1), spec.get("completions")
@@ -322,7 +325,7 @@ class Jobs:
         if spec.get("podReplacementPolicy") == "Failed":
             missing -= sum(map(is_ending, pods))
         if spec.get("backoffLimitPerIndex") is not None:
-            return self._replace(job, active, pods, max(0, missing))
+            return self._replace(job, active, pods, max(0, missing), group)
         failed = [pod for pod in pods if status_of(pod).get("phase") == "Failed"]
         wait = self._backoff(failed, status.get("failed") or 0)
         if wait > 0:
@@ -330,11 +333,16 @@ class Jobs:
         wanted_indexes: Iterable[int | None] = [None] * max(0, missing)
         if spec.get("completionMode") == "Indexed":
             wanted_indexes = self._free_indexes(job, pods)[: max(0, missing)]
-        made = [self.control.create(job, self._body(job, index)) for index in wanted_indexes]
+        made = [self.control.create(job, self._body(job, each, group)) for each in wanted_indexes]
         return [*active, *made], None
 
     def _replace(
-        self, job: JsonDict, active: list[JsonDict], pods: list[JsonDict], missing: int
+        self,
+        job: JsonDict,
+        active: list[JsonDict],
+        pods: list[JsonDict],
+        missing: int,
+        group: JsonDict | None,
     ) -> tuple[list[JsonDict], int | None]:
         """Make pods for the indexes that lack one and are not given up; each has its own back-off.
 
@@ -352,7 +360,7 @@ class Jobs:
             if wait > 0:
                 again = wait if again is None else min(again, wait)
                 continue
-            body = self._body(job, index)
+            body = self._body(job, index, group)
             body["metadata"]["annotations"][FAILURES] = str(count)
             made.append(self.control.create(job, body))
         return [*active, *made], again
@@ -373,7 +381,7 @@ class Jobs:
         delay = min(FIRST_BACKOFF << min(count - 1, 20), LONGEST_BACKOFF)
         return latest + delay - self.manager.engine.clock.now()
 
-    def _body(self, job: JsonDict, index: int | None) -> JsonDict:
+    def _body(self, job: JsonDict, index: int | None, group: JsonDict | None) -> JsonDict:
         key = key_of(job)
         prefix = f"{key.name}-" if index is None else f"{key.name}-{index}-"
         body = pod_from_template(
@@ -393,7 +401,7 @@ class Jobs:
             spec = body["spec"]
             for container in [*spec["containers"], *(spec.get("initContainers") or ())]:
                 container["env"] = [*(container.get("env") or ()), dict(entry)]
-        return body
+        return body if group is None else joined(body, group)
 
     # --- status
 

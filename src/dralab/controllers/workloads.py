@@ -267,6 +267,15 @@ def template_hash(template: Mapping[str, Any], collisions: int = 0) -> str:
     Upstream hashes Go's memory layout, so no two implementations can agree on the value.
     """
     content = orjson.dumps([template, collisions], option=orjson.OPT_SORT_KEYS)
+    return _letters(content)
+
+
+def name_of_letters(*texts: str) -> str:
+    """Return a short name for some texts, of letters that make no words."""
+    return _letters(orjson.dumps(texts))
+
+
+def _letters(content: bytes) -> str:
     number = int.from_bytes(hashlib.sha256(content).digest()[:6], "big")
     letters = []
     for _ in range(10):

@@ -13,6 +13,7 @@ from dralab.values.json_types import JsonDict, JsonObject
 
 REPLICATED: Final = frozenset({"Deployment", "ReplicaSet", "ReplicationController", "StatefulSet"})
 KINDS: Final = REPLICATED | {"Job", "DaemonSet"}
+OF_GROUPS: Final = ("schedulingConstraints", "disruptionMode", "resourceClaims")
 MOST: Final = 10_000
 """A workload with more pods than this is taken for a typo."""
 
@@ -34,8 +35,31 @@ def pods_of(workload: Mapping[str, Any], nodes: Sequence[str] = ()) -> Iterator[
     if kind == "Job":
         running, whole = _count(spec, "parallelism"), spec.get("completions")
         count = running if whole is None else min(running, int(whole))
+    together: JsonDict = {}
+    if kind == "Job" and group_spec(workload) is not None:
+        together = {"schedulingGroup": {"podGroupName": metadata_of(workload).get("name")}}
     for number in range(min(count, MOST)):
-        yield _pod(workload, spec, number, {})
+        yield _pod(workload, spec, number, together)
+
+
+def group_spec(job: Mapping[str, Any]) -> JsonDict | None:
+    """Return the spec of the PodGroup that a Job asks for (KEP-5547); None: it asks for none.
+
+    >>> group_spec({"spec": {"parallelism": 2, "scheduling": {"schedulingPolicy": {"gang": {}}}}})
+    {'schedulingPolicy': {'gang': {'minCount': 2}}}
+    """
+    spec = spec_of(job)
+    asked, pod = spec.get("scheduling"), spec_of(spec.get("template") or {})
+    if asked is None or pod.get("schedulingGroup"):
+        return None
+    policy = dict(asked.get("schedulingPolicy") or {"basic": {}})
+    if (gang := policy.get("gang")) is not None:
+        policy = {"gang": {"minCount": gang.get("minCount") or max(1, _count(spec, "parallelism"))}}
+    made = {"schedulingPolicy": policy}
+    made |= {field: asked[field] for field in OF_GROUPS if asked.get(field)}
+    if pod.get("priorityClassName"):
+        made["priorityClassName"] = pod["priorityClassName"]
+    return made
 
 
 def job_end(job: JsonObject) -> JsonObject | None:

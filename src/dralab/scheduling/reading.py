@@ -27,6 +27,7 @@ from dralab.objects.pod_groups import COMPOSITE, POD_GROUP, PodGroups
 from dralab.objects.pods import is_finished
 from dralab.objects.requests import pod_requests
 from dralab.objects.slices import devices_of
+from dralab.objects.workloads import group_spec
 from dralab.scheduling.backlog import DEFAULT_NAMESPACE, Backlog, Key, bad_quantity
 from dralab.scheduling.nodes import NodeTable
 from dralab.scheduling.pods import PodInfo, pod_info
@@ -76,6 +77,10 @@ class ClusterObjects:
             0,
         )
         self.claims: dict[Key, JsonDict] = {key_of(item): item for item in self.of("ResourceClaim")}
+        for item in self.of("Job"):
+            if (spec := group_spec(item)) is not None:
+                made: JsonDict = {"metadata": {**item["metadata"], "uid": ""}, "spec": spec}
+                self.by_kind.setdefault(POD_GROUP, []).append(_identified(POD_GROUP, made))
         self.groups = PodGroups()
         for kind in (POD_GROUP, COMPOSITE):
             for item in self.of(kind):

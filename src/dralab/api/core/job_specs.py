@@ -44,6 +44,34 @@ def job_spec_problems(spec: JsonDict, path: str) -> list[FieldError]:
     return errors
 
 
+def scheduling_problems(
+    spec: JsonDict, old: JsonDict | None, path: str, *, enabled: bool
+) -> list[FieldError]:
+    """Return what is wrong with how the pods of a Job are scheduled together (WorkloadWithJob)."""
+    asked, before = spec.get("scheduling"), (old or {}).get("scheduling")
+    if asked is not None and before is None and not enabled:
+        return [fields.forbidden(path, "")]
+    if old is not None and (asked is None) != (before is None):
+        set_ = "field cannot be set once created"
+        text = set_ if before is None else "field cannot be cleared once set"
+        return [fields.invalid_value(path, None, text)]
+    policy = (asked or {}).get("schedulingPolicy") or {}
+    least, most = (policy.get("gang") or {}).get("minCount"), spec.get("parallelism", 1)
+    errors = []
+    here = f"{path}.schedulingPolicy"
+    if least is not None and least > most:
+        why = f"must not be greater than parallelism ({most})"
+        errors.append(fields.invalid_value(f"{here}.gang.minCount", least, why))
+    known = (before or {}).get("schedulingPolicy") or {}
+    if policy and known and ("basic" in policy) != ("basic" in known):
+        why = (
+            "the basic/gang policy variant is immutable after creation; only "
+            "schedulingPolicy.gang.minCount may be updated"
+        )
+        errors.append(fields.invalid_value(here, None, why))
+    return errors
+
+
 def restart_problems(spec: JsonDict, path: str) -> list[FieldError]:
     """Return what is wrong with when the containers of a job are restarted."""
     policy = ((spec.get("template") or {}).get("spec") or {}).get("restartPolicy") or "Always"

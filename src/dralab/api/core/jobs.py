@@ -6,13 +6,14 @@ Source: k8s.io/kubernetes `pkg/apis/batch/validation`.
 from typing import Any, Final
 
 from dralab.api import fields
-from dralab.api.core.job_specs import job_spec_problems, restart_problems
+from dralab.api.core.job_specs import job_spec_problems, restart_problems, scheduling_problems
 from dralab.api.core.job_statuses import job_status_errors
 from dralab.api.core.pods import WithPods, default_template
 from dralab.api.core.workloads import not_negative, template_of
 from dralab.api.fields import FieldError
 from dralab.api.internal_forms import internal_form
 from dralab.api.label_selectors import label_selector_problems, shown_selector
+from dralab.api.resource.features import WORKLOAD_WITH_JOB
 from dralab.values import cron, labels, names
 from dralab.values.json_types import JsonDict
 
@@ -79,6 +80,12 @@ class JobStrategy(WithPods):
     def _spec_problems(self, value: JsonDict, old: JsonDict | None) -> list[FieldError]:
         spec, path = value["spec"], "spec.template"
         errors = job_spec_problems(spec, "spec")
+        errors += scheduling_problems(
+            spec,
+            None if old is None else old["spec"],
+            "spec.scheduling",
+            enabled=WORKLOAD_WITH_JOB in self.features,
+        )
         errors += self.template_problems(
             spec.get("template") or {}, path, template_of(old), restart=ANY_RESTART
         )

@@ -10,6 +10,7 @@ from dralab.apiserver.storage import Key, Stored
 from dralab.objects.taints import NO_EXECUTE, is_about
 
 PRIORITY_HUB: Final = "scheduling.k8s.io/priorityclasses"
+GROUP_HUBS: Final = ("scheduling.k8s.io/podgroups", "scheduling.k8s.io/compositepodgroups")
 SECONDS: Final = 300
 TOLERATED: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
@@ -25,7 +26,11 @@ class PodPriority:
     """Looks up what a priority class stands for (Priority)."""
 
     name = "Priority"
-    concerns: Final[Concerns] = {"pods": WRITES, PRIORITY_HUB: WRITES | {"DELETE"}}
+    concerns: Final[Concerns] = {
+        "pods": WRITES,
+        PRIORITY_HUB: WRITES | {"DELETE"},
+        **dict.fromkeys(GROUP_HUBS, WRITES),
+    }
 
     def __init__(self) -> None:
         self._default: tuple[Sequence[Stored], str] = ((), "")  # and the classes that it is among
@@ -45,21 +50,13 @@ class PodPriority:
             self._refuse_second_default(review)
         if review.kind.hub == "pods" and review.operation == "UPDATE":
             _keep_priority(review)
+        if review.kind.hub in GROUP_HUBS and review.operation == "CREATE":
+            self._admit_group(review)
         pod = new_pod(review)
         if pod is None:
             return
         spec = pod["spec"]
-        name = spec.get("priorityClassName") or self._default_class(review)
-        number, policy = 0, "PreemptLowerPriority"
-        if name:
-            spec["priorityClassName"] = name
-            found = review.objects.find(Key(PRIORITY_HUB, "", name))
-            if found is None:
-                raise ApiError.forbidden(
-                    "pods", review.name, f"no PriorityClass with name {name} was found"
-                )
-            number = found.value.get("value", 0)
-            policy = found.value.get("preemptionPolicy") or policy
+        number, policy = self._established(review, spec)
         given = spec.get("priority")
         if given is not None and given != number:
             raise ApiError.forbidden(
@@ -79,6 +76,34 @@ class PodPriority:
                 "PriorityClass name",
             )
         spec["preemptionPolicy"] = policy
+
+    def _admit_group(self, review: Review) -> None:
+        spec = None if review.value is None else review.value.get("spec")
+        if spec is None or review.subresource or review.kind.version == "v1alpha2":
+            return
+        number, _ = self._established(review, spec)
+        given = spec.get("priority")
+        if given is not None and given != number:
+            kind = "composite pod group" if "composite" in review.kind.plural else "pod group"
+            why = (
+                f"priority set in the {kind} ({given}) must match the priority computed ({number}) "
+                "based on the priority class set in the spec"
+            )
+            raise _forbidden(review, why)
+        spec["priority"] = number
+
+    def _established(self, review: Review, spec: dict[str, Any]) -> tuple[int, str]:
+        """Return the number and the policy of a spec's class, and name a default class in it."""
+        name = spec.get("priorityClassName") or self._default_class(review)
+        number, policy = 0, "PreemptLowerPriority"
+        if name:
+            spec["priorityClassName"] = name
+            found = review.objects.find(Key(PRIORITY_HUB, "", name))
+            if found is None:
+                raise _forbidden(review, f"no PriorityClass with name {name} was found")
+            number = found.value.get("value", 0)
+            policy = found.value.get("preemptionPolicy") or policy
+        return number, policy
 
     def _default_class(self, review: Review) -> str:
         """Return the name of the default class, or an empty text."""
@@ -105,6 +130,10 @@ class PodPriority:
                 f"PriorityClass {known} is already marked as default. Only one default can exist",
                 group="scheduling.k8s.io",
             )
+
+
+def _forbidden(review: Review, why: str) -> ApiError:
+    return ApiError.forbidden(review.kind.plural, review.name, why, group=review.kind.group)
 
 
 def _keep_priority(review: Review) -> None:
