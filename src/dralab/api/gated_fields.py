@@ -4,6 +4,7 @@ Which field needs which gate is data (`data/gated_fields.json.gz`, from tags bes
 The device API has a table of its own (`api/resource/disabling`), for the form that is stored.
 """
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Any, Final
@@ -38,6 +39,16 @@ def drop(value: JsonDict, old: Mapping[str, Any] | None, release: str, off: froz
             continue
         for holder in holders(value, path):
             holder.pop(path[-1], None)
+
+
+def gates_at(release: str, api_version: str, kind: str, path: str) -> Collection[str]:
+    """Return the gates that a field needs; none where it needs none.
+
+    >>> sorted(gates_at("1.37", "v1", "Pod", "spec.evictionResponders"))
+    ['EvictionRequestAPI']
+    """
+    wanted = tuple(re.sub(r"\[[^\]]*\]", f".{EACH}", path).split("."))
+    return next((gates for each, gates in _paths(release, api_version, kind) if each == wanted), ())
 
 
 @lru_cache(maxsize=256)

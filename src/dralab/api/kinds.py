@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
 
-from dralab.api.releases import MIXED, newest, table
+from dralab.api.releases import MIXED, newest, table, versions
 from dralab.values.api_versions import is_stable, preference
 
 # What `MIXED` serves on request beside the versions that every server serves.
@@ -212,6 +212,22 @@ class Kinds:
 
     def __len__(self) -> int:
         return len(self._by_path)
+
+
+def releases_with(api_version: str, kind: str) -> list[str]:
+    """Return the releases that have a kind in a version, the oldest first.
+
+    >>> releases_with("resource.k8s.io/v1", "ResourceClaim")[0]
+    '1.34'
+    """
+    return [
+        release
+        for release in reversed([*versions()])
+        if any(
+            known.api_version == api_version and known.kind == kind
+            for known, _ in _standard(release)
+        )
+    ]
 
 
 @lru_cache(maxsize=1)

@@ -16,6 +16,7 @@ from dralab.cli.generations import InputDocument
 from dralab.prototypes.findings import Finding
 
 MOST_SHOWN = 12
+COLOURS = {"refused": "red", "dropped": "red", "warned": "yellow", "unknown": "yellow"}
 
 
 @click.command(
@@ -34,6 +35,19 @@ MOST_SHOWN = 12
     type=click.Path(file_okay=False, path_type=Path),
     help="Write every document that can be repaired, in the generation's final form.",
 )
+@click.option(
+    "--kubernetes-version",
+    metavar="1.NN",
+    default="",
+    help="Say what a server of that release of Kubernetes, 1.32 to 1.37, would refuse, drop or "
+    "warn of; for objects of any kind.",
+)
+@click.option(
+    "--feature-gates",
+    metavar="GATE=true|false[,…]",
+    default="",
+    help="Feature gates of that release to enable or disable.",
+)
 @output_option("table", "json")
 @click.option("--strict", is_flag=True, help="Treat legacy documents as invalid.")
 def validate(
@@ -41,16 +55,28 @@ def validate(
     more: tuple[str, ...],
     api: str | None,
     repair: Path | None,
+    kubernetes_version: str,
+    feature_gates: str,
     output: str,
     strict: bool,
 ) -> None:
     """Report each document as valid, legacy or invalid, with the field and the reason.
+
+    With --kubernetes-version, report what a server of that release would refuse, drop or warn of:
+    versions that it does not serve, fields that it does not have or whose gate is off, and all that
+    its validation finds. No server runs.
 
     Exit code 0: no document is invalid; 1: some are; 2: the input cannot be read.
     """
     names = (*files, *more)
     if not names:
         raise click.UsageError("nothing to validate: give files with -f")
+    if kubernetes_version:
+        sys.exit(
+            _validate_for(names, kubernetes_version, feature_gates, output=output, strict=strict)
+        )
+    if feature_gates:
+        raise click.UsageError("--feature-gates needs --kubernetes-version")
     api = generations.chosen((item for _, item, _ in generations.raw(names)), api)
     if api == "v1":
         sys.exit(_validate_today(names, output))
@@ -83,6 +109,48 @@ def _validate_today(names: Sequence[str], output: str) -> int:
             echo(str(problem))
         echo(f"{len(found.objects)} valid, {len(found.problems)} problems")
     return 1 if found.problems else 0
+
+
+def _validate_for(names: Sequence[str], text: str, gates: str, *, output: str, strict: bool) -> int:
+    from dralab.api.manifests import load
+    from dralab.apiserver.release_verdicts import ReleaseJudge
+    from dralab.cli._components import features_of, release_of
+
+    release = release_of(text)
+    found = load(names)
+    judge = ReleaseJudge(release, features_of(gates, release, of_lab=False) if gates else None)
+    verdicts = judge.judged([item.object for item in found.objects])
+    told = [
+        (item, verdict)
+        for item, several in zip(found.objects, verdicts, strict=True)
+        for verdict in several
+    ]
+    counts: Counter[str] = Counter(verdict.sort for _, verdict in told)
+    if output == "json":
+        echo_json(
+            [
+                {
+                    "file": item.origin.file,
+                    "line": item.origin.line,
+                    "object": f"{item.kind} {item.name}",
+                    "verdict": verdict.sort,
+                    "field": verdict.field,
+                    "message": verdict.message,
+                }
+                for item, verdict in told
+            ]
+        )
+    else:
+        for problem in found.problems:
+            echo(str(problem))
+        for item, verdict in told:
+            echo(f"{item.origin.file}:{item.origin.line}: {item.kind} {item.name}: ", nl=False)
+            echo(verdict.sort, colour=COLOURS[verdict.sort], nl=False)
+            echo(f": {verdict}")
+        shown = ", ".join(f"{counts[sort]} {sort}" for sort in COLOURS)
+        echo(f"{len(found.objects)} objects for Kubernetes {release}: {shown}")
+    refused = {"refused", "dropped", *(("warned", "unknown") if strict else ())}
+    return 1 if found.problems or any(counts[sort] for sort in refused) else 0
 
 
 def _entry(each: InputDocument) -> dict[str, Any]:
