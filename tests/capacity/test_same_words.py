@@ -6,8 +6,8 @@ import pytest
 
 from crowded import flat, gpu_node, holder, waiter
 from dralab.capacity.page_words import PageWords
+from dralab.explanation.answers import ReasonWriter
 from dralab.explanation.diagnose import diagnose
-from dralab.explanation.refusals import ReasonWriter
 from dralab.explanation.why import why
 from dralab.scheduling.model import ClusterModel
 from dralab.scheduling.snapshot import Snapshot

@@ -15,8 +15,8 @@ from click.testing import CliRunner
 from dralab.capacity.page_words import PageWords
 from dralab.cli.main import main
 from dralab.cli.objects import manifests
+from dralab.explanation.answers import ReasonWriter
 from dralab.explanation.codes import CODES
-from dralab.explanation.refusals import ReasonWriter
 from dralab.scheduling.model import ClusterModel
 
 SCENES = Path(__file__).parent / "scenes"

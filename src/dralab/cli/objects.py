@@ -19,7 +19,7 @@ from dralab.cli._spots import FileSpots
 from dralab.cli._terminal import echo
 from dralab.cli.errors import UnusableInput
 from dralab.cli.generations import stdin
-from dralab.explanation.cel_repairs import repaired
+from dralab.explanation.edits import repaired
 from dralab.explanation.text import ObjectFields, Spots
 from dralab.explanation.why import templates_of
 from dralab.kernel.clock import WallClock

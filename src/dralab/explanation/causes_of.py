@@ -13,7 +13,6 @@ from dralab.allocation.facts import CounterShortage, PoolUnusable, Shortage
 from dralab.allocation.problem import Capacity, Problem
 from dralab.allocation.search.alternatives import Alternative
 from dralab.explanation import misses
-from dralab.explanation.alike import DeviceKind
 from dralab.explanation.causes import (
     Asked,
     Cause,
@@ -27,9 +26,9 @@ from dralab.explanation.causes import (
 )
 from dralab.explanation.constrained import unmatched
 from dralab.explanation.explain import node_groups
-from dralab.explanation.inquiry import Inquiry
+from dralab.explanation.inquiry import Inquiry, total_of
 from dralab.explanation.names import amount, device_name, shown_value
-from dralab.explanation.supply import total_of
+from dralab.explanation.questions import DeviceKind
 from dralab.values.quantity import Number
 
 WAITING: Final = frozenset({"DRA030", "DRA032", "DRA038", "DRA039", "DRA044"})

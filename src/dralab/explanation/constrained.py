@@ -9,12 +9,11 @@ from typing import Final, NamedTuple
 from dralab.allocation.problem import Claim, Constraint, Device, Problem
 from dralab.allocation.search.alternatives import Alternative
 from dralab.allocation.search.node_devices import bits
-from dralab.explanation.alike import AlikeNodes
 from dralab.explanation.causes import MarkedField, Offered, Unmatched
 from dralab.explanation.findings import findings
-from dralab.explanation.inquiry import Inquiry
+from dralab.explanation.inquiry import Inquiry, total_of
 from dralab.explanation.names import shown_value
-from dralab.explanation.supply import total_of
+from dralab.explanation.questions import AlikeNodes
 from dralab.values.quantity import Number
 
 MOST_VALUES: Final = 6

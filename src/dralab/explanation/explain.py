@@ -13,13 +13,10 @@ from dralab.allocation.allocator import DEFAULT_BUDGET
 from dralab.allocation.facts import Excluded, Fact, RequestFacts
 from dralab.allocation.pools import SliceCatalog
 from dralab.allocation.problem import Node, Problem
-from dralab.explanation.alike import AlikeNodes
-from dralab.explanation.conditions import Condition, conditions_of
+from dralab.explanation.conditions import Condition, conditions_of, remedies
 from dralab.explanation.findings import findings
-from dralab.explanation.likeness import Likeness
-from dralab.explanation.minimal_conflict import remedies
-from dralab.explanation.node_classes import Uses
-from dralab.explanation.questions import MOST_GROUPS, MOST_QUESTIONS, FleetQuestions
+from dralab.explanation.likeness import Likeness, Uses
+from dralab.explanation.questions import MOST_GROUPS, MOST_QUESTIONS, AlikeNodes, FleetQuestions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,10 +28,9 @@ from dralab.explanation.causes import (
     TooFew,
     Unmatched,
 )
-from dralab.explanation.conditions import Condition, conditions_of, without
+from dralab.explanation.conditions import Condition, conditions_of, remedies, without
 from dralab.explanation.constrained import wider_attributes
 from dralab.explanation.inquiry import Inquiry
-from dralab.explanation.minimal_conflict import remedies
 from dralab.explanation.names import counted, similar, taint_text
 from dralab.explanation.proposals import Proposals, tolerating, with_text
 from dralab.explanation.questions import MOST_GROUPS

@@ -1,26 +1,33 @@
 """One question of why: the problem, its alternatives, and what the fleet has for each.
 
 `causes_of` finds the cause with it, `helps` what would help. It asks the allocator and counts; it
-decides nothing.
+decides nothing. The page shows the counts as a funnel, and the devices that suit on its map.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
-from dralab.allocation.problem import Claim, Problem
+from dralab.allocation.facts import Excluded, RequestFacts
+from dralab.allocation.pools import SliceCatalog
+from dralab.allocation.problem import Claim, DeviceId, Node, Problem
 from dralab.allocation.search.alternatives import (
     Alternative,
+    LocatedSelector,
     RefusedError,
     alternatives_of,
     check_constraints,
 )
 from dralab.explanation import misses
-from dralab.explanation.alike import DeviceKind
 from dralab.explanation.causes import Asked, MarkedField, Owner, Refused
 from dralab.explanation.endings import HolderEnd
-from dralab.explanation.explain import largest_count
-from dralab.explanation.questions import FleetQuestions
-from dralab.explanation.supply import RequestSupply, supply_of
+from dralab.explanation.explain import held_anywhere, largest_count
+from dralab.explanation.findings import against_each, findings
+from dralab.explanation.misses import selects
+from dralab.explanation.names import taint_text
+from dralab.explanation.questions import AlikeNodes, DeviceKind, FleetQuestions
+from dralab.values.quantity import Number
 
 
 class Inquiry:
@@ -151,7 +158,7 @@ class Inquiry:
             if misses.selects(alternative.conditions, kind.device)
         ]
 
-    def supply(self, alternative: Alternative) -> RequestSupply:
+    def supply(self, alternative: Alternative) -> "RequestSupply":
         """Return how many devices could serve an alternative, and what blocks the others."""
         found = self._supplies.get(alternative)
         if found is None:
@@ -168,3 +175,159 @@ class Inquiry:
         """
         claim, count = self.claim_of(alternative), alternative.count
         return largest_count(self.asking, small, claim, alternative.name, count, empty=empty)
+
+
+BLOCKS: Final = frozenset({"in-use", "taint", "counters", "capacity", "groups"})
+"""What keeps a device that suits from being had; it could be lifted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestSupply:
+    """What nodes have for one request alone.
+
+    `free` devices could serve it now; `most` suit on one node, `most_free` could serve it on one,
+    `where` is that node. `blocked` counts the others by what blocks them, `holders` are the claims
+    that do. `name`, `needed` and `offered` tell of the counter or capacity that comes nearest.
+    """
+
+    free: int = 0
+    most: int = 0
+    most_free: int = 0
+    where: str = ""
+    blocked: Mapping[str, int]
+    holders: tuple[str, ...] = ()
+    name: str = ""
+    needed: Number = 0
+    offered: Number = 0
+    taints: tuple[tuple[str, int], ...] = ()
+
+
+def total_of(kinds: Sequence[DeviceKind]) -> int:
+    """Return the number of devices of some kinds."""
+    return sum(kind.count for kind in kinds)
+
+
+def supply_of(asking: FleetQuestions, alone: Problem) -> RequestSupply:
+    """Return the supply for a problem of one request."""
+    blocked: Counter[str] = Counter()
+    taints: Counter[str] = Counter()
+    holders: dict[str, None] = {}
+    nearest: Excluded | None = None
+    free = most = 0
+    best, where = -1, ""
+    for place in asking.places:
+        fact = _fact(asking, alone, place)
+        if fact is None:
+            continue
+        nodes = place.size
+        lifted = [item for item in fact.excluded if item.why in BLOCKS]
+        free += fact.eligible * nodes
+        suitable = fact.eligible + sum(item.count for item in lifted)
+        most = max(most, suitable)
+        if suitable and fact.eligible > best:
+            best, where = fact.eligible, place.names[0]
+        for item in lifted:
+            blocked[item.why] += item.count * nodes
+            holders |= dict.fromkeys(item.holders)
+            if item.taint is not None:
+                taints[taint_text(item.taint)] += item.count * nodes
+            if item.why in {"counters", "capacity"} and _nearer(item, nearest):
+                nearest = item
+    return RequestSupply(
+        free=free,
+        most=most,
+        most_free=max(best, 0),
+        where=where,
+        blocked=dict(blocked),
+        holders=tuple(holders),
+        name=nearest.detail if nearest else "",
+        needed=nearest.needed if nearest else 0,
+        offered=nearest.offered if nearest else 0,
+        taints=tuple(taints.most_common()),
+    )
+
+
+def _fact(asking: FleetQuestions, alone: Problem, place: AlikeNodes) -> RequestFacts | None:
+    local = replace(alone, in_use=place.in_use)
+    for fact in findings(local, place.view).facts:
+        if isinstance(fact, RequestFacts):
+            found = held_anywhere(fact, place, asking.likeness, asking.uses)
+            return found if isinstance(found, RequestFacts) else None
+    return None
+
+
+def _nearer(item: Excluded, known: Excluded | None) -> bool:
+    return known is None or item.needed - item.offered < known.needed - known.offered
+
+
+def funnels(problem: Problem, nodes: Sequence[Node], catalog: SliceCatalog) -> list[dict[str, Any]]:
+    """Return, for each alternative of each request, its steps with the devices that are left.
+
+    The first step counts all devices that the nodes can use, the last one those that could serve
+    the request alone now; `blocked` counts by what the others are blocked. Nothing for claims that
+    cannot be read.
+    """
+    inquiry = Inquiry(FleetQuestions(problem, nodes, catalog=catalog))
+    if inquiry.read_claims() is not None:
+        return []
+    return [_funnel(inquiry, each) for each in inquiry.each_alternative()]
+
+
+def _funnel(inquiry: Inquiry, alternative: Alternative) -> dict[str, Any]:
+    kinds = inquiry.kinds
+    steps: list[dict[str, Any]] = [{"what": "devices", "text": "", "devices": total_of(kinds)}]
+    for located in alternative.conditions:
+        kinds = [kind for kind in kinds if selects([located], kind.device)]
+        steps.append(
+            {"what": _origin(located), "text": located.selector.text, "devices": total_of(kinds)}
+        )
+    supply = inquiry.supply(alternative)
+    steps.append({"what": "free", "text": "", "devices": supply.free})
+    return {
+        "claim": inquiry.claim_of(alternative),
+        "request": alternative.name,
+        "class": alternative.device_class.name,
+        "count": "All" if alternative.all else alternative.count,
+        "steps": steps,
+        "blocked": dict(supply.blocked),
+        "where": supply.where,
+        "onOneNode": supply.most_free,
+    }
+
+
+def _origin(located: LocatedSelector) -> str:
+    return "class" if located.where.startswith("class ") else "selector"
+
+
+NOTHING: Final = frozenset[DeviceId]()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsableDevices:
+    """Devices that suit a request: `now` could serve it as things are.
+
+    `later` could once they are released, untainted, or not blocked by counters of others.
+    """
+
+    now: frozenset[DeviceId] = NOTHING
+    later: frozenset[DeviceId] = NOTHING
+
+
+def usable_devices(problem: Problem, nodes: Sequence[Node], catalog: SliceCatalog) -> UsableDevices:
+    """Return the devices that suit any request; none for claims that cannot be read."""
+    if not nodes:
+        return UsableDevices()
+    inquiry = Inquiry(FleetQuestions(problem, nodes[:1], catalog=catalog))
+    if inquiry.read_claims() is not None:
+        return UsableDevices()
+    alternatives = list(inquiry.each_alternative())
+    now: set[DeviceId] = set()
+    later: set[DeviceId] = set()
+    for node in nodes:
+        view = catalog.view(node, problem.features)
+        for device, reasons in against_each(problem, view, alternatives):
+            if any(each is None for each in reasons):
+                now.add(device)
+            elif any(each is not None and each.why in BLOCKS for each in reasons):
+                later.add(device)
+    return UsableDevices(now=frozenset(now), later=frozenset(later - now))

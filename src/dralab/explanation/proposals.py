@@ -16,12 +16,11 @@ from dralab.explanation.causes import (
     TooFew,
     Unmatched,
 )
-from dralab.explanation.cel_repairs import repaired
 from dralab.explanation.conditions import Condition, without
-from dralab.explanation.inquiry import Inquiry
+from dralab.explanation.edits import repaired
+from dralab.explanation.inquiry import Inquiry, total_of
 from dralab.explanation.names import similar, taint_text
 from dralab.explanation.questions import FleetQuestions
-from dralab.explanation.supply import total_of
 from dralab.explanation.words import condition_text
 from dralab.objects.device_taints import DeviceTaint
 from dralab.values.quantity import parse as parse_quantity

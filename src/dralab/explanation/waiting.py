@@ -1,4 +1,4 @@
-"""Whose end would be enough: one holder of devices, or a few on one node."""
+"""Whose end would be enough, who could be moved, deleted or preempted so that a pod fits."""
 
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
@@ -8,6 +8,17 @@ from dralab.allocation.problem import DeviceId
 from dralab.explanation.causes import Help
 from dralab.explanation.endings import UNKNOWN
 from dralab.explanation.inquiry import Inquiry
+from dralab.explanation.names import listed
+from dralab.explanation.trial import claim_names_of
+from dralab.objects.budgets import covers, disruptions_allowed
+from dralab.objects.metadata import metadata_of
+from dralab.objects.pods import is_finished
+from dralab.scheduling.model import ClusterModel
+from dralab.scheduling.pod_question import PodQuestion
+from dralab.scheduling.pods import PodInfo
+from dralab.scheduling.preemption import eviction_for
+from dralab.scheduling.state import PodPlacement
+from dralab.values.json_types import JsonDict
 
 MOST_TRIED: Final = 48
 MOST_NODES: Final = 6
@@ -85,3 +96,104 @@ def _held(inquiry: Inquiry) -> dict[str, frozenset[DeviceId]]:
         for name in names:
             found.setdefault(name, set()).add(device)
     return {name: frozenset(devices) for name, devices in found.items()}
+
+
+MOST_MOVED: Final = 3
+SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+"""Where a pod says "false", nobody evicts it to tidy up."""
+
+
+def moves_for(model: ClusterModel, asked: PodQuestion, helps: Sequence[Help]) -> Iterator[Help]:
+    """Yield single pods to move so that another fits: of those whose end is enough."""
+    names = [
+        name for each in helps if each.kind == "wait" and each.note == "any" for name in each.who
+    ]
+    for placed in model.in_order(model.running.values()):
+        mine = [name for name in claim_names_of(placed) if name in names[:MOST_MOVED]]
+        # A claim of several pods moves with all of them, or not at all; what a finished pod has is
+        # given back without a move.
+        shared = any(len(model.users_of(plan.claim)) > 1 for plan in placed.plans)
+        kept = (metadata_of(placed.pod.obj).get("annotations") or {}).get(SAFE_TO_EVICT) == "false"
+        if not mine or shared or kept or is_finished(placed.pod.obj):
+            continue
+        with model.tentatively():
+            moved = model.take_away(placed.pod.uid)
+            decided = model.decide(asked.pod, asked.only)
+            if not isinstance(decided, PodPlacement):
+                continue
+            model.place(decided)
+            model.cordon(placed.node)
+            other = model.decide(moved)
+        if isinstance(other, PodPlacement):
+            yield Help(kind="move", now=True, who=(mine[0],), to=other.node, note=placed.node)
+
+
+def preemption_for(
+    model: ClusterModel, asked: PodQuestion, helps: Sequence[Help]
+) -> Iterator[Help]:
+    """Yield pods of a lower priority whose end is enough.
+
+    kube-scheduler does not preempt pods for devices, so that a person has to delete them.
+    """
+    mine = asked.pod.priority
+    if not asked.pod.may_preempt:
+        return
+    running = model.in_order(model.running.values())
+    for each in helps:
+        if each.kind != "wait" or not each.now:
+            continue
+        users = [
+            (placed.pod.priority, name, placed.pod.key)
+            for placed in running
+            for name in dict.fromkeys(claim_names_of(placed))
+            if name in each.who
+        ]
+        lower = [found for found in users if found[0] < mine]
+        needed = lower if each.note == "any" else lower * (len(lower) == len(users))
+        if not needed:
+            continue
+        chosen = [min(needed, key=lambda item: item[0])] if each.note == "any" else needed
+        pods = " ".join(dict.fromkeys(key.name for _, _, key in chosen))
+        if len({key.namespace for _, _, key in chosen}) > 1:
+            continue
+        namespace = chosen[0][2].namespace
+        where = f" -n {namespace}" if namespace != "default" else ""
+        yield Help(
+            kind="preempt",
+            now=True,
+            who=tuple(name for _, name, _ in chosen),
+            to=f"{max(found for found, _, _ in chosen)} < {mine}",
+            command=f"kubectl delete pod {pods}{where}",
+        )
+        return
+
+
+def eviction_of(model: ClusterModel, pod: PodInfo) -> Help | None:
+    """Return which pods the scheduler preempts for another; None where it preempts none.
+
+    Pods that would have to give up devices are left to `preemption_for`.
+    """
+    budgets = model.objects.of("PodDisruptionBudget")
+    found = eviction_for(model.state, pod, budgets)
+    if found is None or found.claims:
+        return None
+    names = [str(each.key) for each in found.victims]
+    broken = [
+        f"{item['metadata']['name']} allows {disruptions_allowed(item)}"
+        for item in budgets
+        if found.violations and any(covers(item, each.obj) for each in found.victims)
+    ]
+    return Help(
+        kind="preempt",
+        now=True,
+        who=tuple(f"pod {name}" for name in names),
+        to=f"{max(each.priority for each in found.victims)} < {pod.priority}",
+        note=f"on {found.node}" + (f", although budget {listed(broken)}" if broken else ""),
+    )
+
+
+def claim_name(claim: JsonDict) -> str:
+    """Return the name of a claim as problems have it: with its namespace where one is written."""
+    metadata = claim["metadata"]
+    name: str = metadata["name"]
+    return f"{metadata['namespace']}/{name}" if metadata.get("namespace") else name

@@ -28,7 +28,6 @@ from dralab.explanation.causes import (
 from dralab.explanation.diagnose import diagnose
 from dralab.explanation.endings import UNKNOWN, HolderEnd, end_of
 from dralab.explanation.helps import MOST_HELPS, ordered
-from dralab.explanation.moves import claim_name, eviction_of, moves_for, preemption_for
 from dralab.explanation.names import counted, joined, listed, shortened, similar
 from dralab.explanation.proposals import with_text
 from dralab.explanation.questions import MOST_QUESTIONS, FleetQuestions
@@ -43,6 +42,7 @@ from dralab.explanation.unfit import (
     node_helps,
     nodes_unfit,
 )
+from dralab.explanation.waiting import claim_name, eviction_of, moves_for, preemption_for
 from dralab.objects.claims import consumers_of, pod_claims
 from dralab.objects.extended_resources import SYNTHETIC
 from dralab.objects.metadata import is_deleting, spec_of, status_of, uid_of

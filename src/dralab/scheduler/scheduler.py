@@ -16,7 +16,7 @@ from typing import Any, Final
 from dralab.allocation import v1
 from dralab.allocation.allocator import DEFAULT_BUDGET
 from dralab.api.status import ApiError
-from dralab.explanation.refusals import ReasonWriter
+from dralab.explanation.answers import ReasonWriter
 from dralab.kernel.clock import SECOND
 from dralab.kernel.events import DECIDING
 from dralab.objects.event_texts import shortened
