@@ -20,8 +20,8 @@ from dralab.cli._terminal import echo
 from dralab.cli.errors import UnusableInput
 from dralab.cli.generations import stdin
 from dralab.explanation.edits import repaired
+from dralab.explanation.holders import templates_of
 from dralab.explanation.text import ObjectFields, Spots
-from dralab.explanation.why import templates_of
 from dralab.kernel.clock import WallClock
 from dralab.lab.inventory import checked_manifests, lacking, merged, newer_fields
 from dralab.scheduling.backlog import Pending

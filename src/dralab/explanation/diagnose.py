@@ -8,9 +8,9 @@ from dralab.allocation.pools import SliceCatalog
 from dralab.allocation.problem import Node, Problem
 from dralab.explanation.causes import Diagnosis
 from dralab.explanation.causes_of import cause_of
-from dralab.explanation.endings import HolderEnd
 from dralab.explanation.explain import node_groups
 from dralab.explanation.helps import MOST_HELPS, helps_for
+from dralab.explanation.holders import HolderEnd
 from dralab.explanation.inquiry import Inquiry
 from dralab.explanation.questions import MOST_QUESTIONS, FleetQuestions
 

@@ -21,9 +21,9 @@ from dralab.allocation.search.alternatives import (
 )
 from dralab.explanation import misses
 from dralab.explanation.causes import Asked, MarkedField, Owner, Refused
-from dralab.explanation.endings import HolderEnd
 from dralab.explanation.explain import held_anywhere, largest_count
 from dralab.explanation.findings import against_each, findings
+from dralab.explanation.holders import HolderEnd
 from dralab.explanation.misses import selects
 from dralab.explanation.names import taint_text
 from dralab.explanation.questions import AlikeNodes, DeviceKind, FleetQuestions

@@ -6,7 +6,7 @@ from typing import Final
 
 from dralab.allocation.problem import DeviceId
 from dralab.explanation.causes import Help
-from dralab.explanation.endings import UNKNOWN
+from dralab.explanation.holders import UNKNOWN
 from dralab.explanation.inquiry import Inquiry
 from dralab.explanation.names import listed
 from dralab.explanation.trial import claim_names_of
@@ -18,7 +18,6 @@ from dralab.scheduling.pod_question import PodQuestion
 from dralab.scheduling.pods import PodInfo
 from dralab.scheduling.preemption import eviction_for
 from dralab.scheduling.state import PodPlacement
-from dralab.values.json_types import JsonDict
 
 MOST_TRIED: Final = 48
 MOST_NODES: Final = 6
@@ -190,10 +189,3 @@ def eviction_of(model: ClusterModel, pod: PodInfo) -> Help | None:
         to=f"{max(each.priority for each in found.victims)} < {pod.priority}",
         note=f"on {found.node}" + (f", although budget {listed(broken)}" if broken else ""),
     )
-
-
-def claim_name(claim: JsonDict) -> str:
-    """Return the name of a claim as problems have it: with its namespace where one is written."""
-    metadata = claim["metadata"]
-    name: str = metadata["name"]
-    return f"{metadata['namespace']}/{name}" if metadata.get("namespace") else name

@@ -6,7 +6,7 @@ claims that hold devices, templates for claims made from them.
 """
 
 from collections import Counter
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
@@ -14,22 +14,30 @@ from typing import Any, Final
 
 from dralab.allocation.allocator import DEFAULT_BUDGET
 from dralab.allocation.problem import Problem
-from dralab.explanation.after_devices import of_gang, of_room
+from dralab.explanation.beside_devices import (
+    of_claims_elsewhere,
+    of_gang,
+    of_missing_resource,
+    of_preemption,
+    of_refusal,
+    of_room,
+)
 from dralab.explanation.causes import (
-    Cause,
     Diagnosis,
     Help,
-    MarkedField,
-    NodesUnfit,
     NothingThere,
-    Owner,
     Refused,
 )
 from dralab.explanation.diagnose import diagnose
-from dralab.explanation.endings import UNKNOWN, HolderEnd, end_of
 from dralab.explanation.helps import MOST_HELPS, ordered
-from dralab.explanation.names import counted, joined, listed, shortened, similar
-from dralab.explanation.proposals import with_text
+from dralab.explanation.holders import (
+    HolderEnd,
+    ends_of,
+    extended_of,
+    holders_of,
+    templates_of,
+)
+from dralab.explanation.names import shortened
 from dralab.explanation.questions import MOST_QUESTIONS, FleetQuestions
 from dralab.explanation.structured import structured
 from dralab.explanation.text import EVENT_BYTES, Names, ObjectFields, Spots, brief, page
@@ -42,40 +50,23 @@ from dralab.explanation.unfit import (
     node_helps,
     nodes_unfit,
 )
-from dralab.explanation.waiting import claim_name, eviction_of, moves_for, preemption_for
-from dralab.objects.claims import consumers_of, pod_claims
-from dralab.objects.extended_resources import SYNTHETIC
-from dralab.objects.metadata import is_deleting, spec_of, status_of, uid_of
-from dralab.objects.quota import CLASS_SUFFIX
-from dralab.scheduling.backlog import Pending, key
+from dralab.explanation.waiting import eviction_of, moves_for, preemption_for
+from dralab.objects.claims import consumers_of
+from dralab.objects.metadata import uid_of
+from dralab.scheduling.backlog import Pending
 from dralab.scheduling.model import ClusterModel
 from dralab.scheduling.pod_question import PodQuestion
 from dralab.scheduling.pods import PodInfo
 from dralab.scheduling.reasons import (
     CLAIM_ELSEWHERE,
-    CLAIM_NOT_FOUND,
     CLASS_NOT_FOUND,
-    GATED,
     NO_DEVICES,
-    NOMINATED,
-    NOT_OFFERED,
-    OTHER_NODE,
-    QUOTA_EXCEEDED,
-    TEMPLATE_NOT_FOUND,
-    UNSELECTED,
-    VOLUME_CLAIM_NOT_FOUND,
     Reason,
 )
 from dralab.scheduling.snapshot import Snapshot
 from dralab.scheduling.state import PodPlacement, Refusal
 from dralab.values.json_types import JsonDict
 
-KINDS: Final = {
-    CLAIM_NOT_FOUND: "ResourceClaim",
-    TEMPLATE_NOT_FOUND: "ResourceClaimTemplate",
-    VOLUME_CLAIM_NOT_FOUND: "PersistentVolumeClaim",
-}
-"""The kinds of objects that are missing, by the rule that says so."""
 PASSING: Final = frozenset(
     {"DRA008", "DRA030", "DRA032", "DRA033", "DRA038", "DRA039", "DRA040", "DRA041", "DRA044"}
 )
@@ -202,18 +193,20 @@ def _diagnosis(waiting: WaitingPod, trial: Trial | None) -> Diagnosis:
         if gang is not None:
             return gang
     if blocked is not None and blocked.rule is not CLASS_NOT_FOUND:
-        return _refused(waiting, blocked)
-    if first := _not_offered(asked) or _nominated(asked):
+        return of_refusal(asked, model, refusal, blocked)
+    if first := of_missing_resource(asked) or of_preemption(asked):
         return first
     unfit, every = asked.unfit(), asked.unfit(every=True)
-    if elsewhere := _claim_elsewhere(asked, unfit, every):
+    if elsewhere := of_claims_elsewhere(asked, unfit, every):
         return elsewhere
     nodes = _Nodes(waiting, unfit, every, trial)
     if (fatal := refusal.fatal or blocked) is not None:
-        return nodes.diagnosed(refused=refusal.fatal is not None) or _refused(waiting, fatal)
+        return nodes.diagnosed(refused=refusal.fatal is not None) or of_refusal(
+            asked, model, refusal, fatal
+        )
     if refusal.shortages and not nodes.able_here:
         return of_room(model, refusal)
-    found = nodes.diagnosis() or _refused(waiting, None)
+    found = nodes.diagnosis() or of_refusal(asked, model, refusal, None)
     if trial is None or any(trial.is_enough(each) for each in found.helps):
         return found
     together = trial.combined(nodes.choices(trial, found.helps))
@@ -367,67 +360,6 @@ class _Nodes:
         yield from sorted(found, key=len)
 
 
-def _not_offered(asked: PodQuestion) -> Diagnosis | None:
-    """Return that a pod asks for an extended resource that no node and no class has."""
-    table, rows = asked.table, list(asked.table.row_of.values())
-    for resource, amount in sorted(asked.pod.requests.items()):
-        if not amount or "/" not in resource or resource in asked.demand.extended:
-            continue
-        if not rows or table.allocatable(resource)[rows].any():
-            continue
-        offered = {n for n in table.columns if "/" in n and table.allocatable(n)[rows].any()}
-        near = similar(resource, sorted(offered | asked.state.demands.provided.keys()))
-        field = _resource_field(asked.pod.obj, {resource})
-        mark = MarkedField(owner=("pod", str(asked.pod.key)), field=field, text=str(amount))
-        cause = Refused(code="DRA073", text=str(Reason(NOT_OFFERED, (resource,))), mark=mark)
-        helps = (Help(kind="spelling", now=False, to=f"'{near}'"),) if near else ()
-        return Diagnosis(subject="", cause=cause, helps=helps, nodes=table.count)
-    return None
-
-
-def _nominated(asked: PodQuestion) -> Diagnosis | None:
-    """Return that others are being preempted for a pod; None where nobody leaves for it."""
-    name = str(status_of(asked.pod.obj).get("nominatedNodeName") or "")
-    there = asked.table.pods[asked.table.row_of[name]] if name in asked.table.row_of else {}
-    leaving = [
-        str(each.key)
-        for each in there.values()
-        if each.priority < asked.pod.priority and is_deleting(each.obj)
-    ]
-    if not leaving:
-        return None
-    reason = Reason(NOMINATED, (name, joined([shortened(each) for each in leaving])))
-    who = tuple(f"pod {each}" for each in leaving)
-    helps = (Help(kind="wait", now=True, who=who, number=len(who), note="all"),)
-    cause = Refused(code=reason.code, text=str(reason))
-    return Diagnosis(subject="", cause=cause, helps=helps, nodes=asked.table.count)
-
-
-def _claim_elsewhere(asked: PodQuestion, unfit: Unfit, every: Unfit) -> Diagnosis | None:
-    """Return that claims of a pod have devices where the pod does not select any node."""
-    away, total = Reason(CLAIM_ELSEWHERE), asked.table.count
-    reached = [name for name in asked.table.row_of if away not in every.get(name, ())]
-    if not asked.allocated or len(reached) == total:
-        return None
-    if any(
-        unfit[n][0].rule not in {UNSELECTED, OTHER_NODE} if n in unfit else True for n in reached
-    ):
-        return None
-    reasons = Counter(each for several in unfit.values() for each in several[:1])
-    reasons[away] = total - len(reached)
-    order = sorted(reasons.items(), key=lambda item: (item[0] != away, -item[1], str(item[0])))
-    names = listed([shortened(str(item.key)) for item in asked.allocated])
-    where = f"on {listed(reached, 2)}, which the pod does not select" if reached else "on no node"
-    cause = NodesUnfit(
-        code=away.code,
-        total=total,
-        reasons=tuple(order),
-        able=(),
-        detail=f"claim {names} has its devices {where}",
-    )
-    return Diagnosis(subject="", cause=cause, nodes=total)
-
-
 def _without_own(problem: Problem, asked: PodQuestion) -> Problem:
     """Return a problem in which a pod does not wait for itself: what it alone holds, it keeps."""
     users = asked.state.devices.claims_held_by(asked.pod, [item.claim for item in asked.allocated])
@@ -451,130 +383,3 @@ def _uids(pod: PodInfo, claim: JsonDict) -> set[str]:
     """Return the uids by which a claim may know a pod: files may leave the pod's own out."""
     named = (each for each in consumers_of(claim) if each.get("name") == pod.key.name)
     return {pod.uid, *(str(each.get("uid")) for each in named)}
-
-
-def _refused(waiting: WaitingPod, reason: Reason | None) -> Diagnosis:
-    """Return that something cannot be tried on any node, and what would be right."""
-    pod = waiting.asked.pod
-    if reason is None:
-        cause: Cause = Refused(code=waiting.refusal.code or "DRA060", text=waiting.refusal.message)
-        return Diagnosis(subject="", cause=cause)
-    if reason.rule is QUOTA_EXCEEDED:
-        name, resource, asked, used, limit = reason.fields
-        what = resource.removesuffix(CLASS_SUFFIX)
-        text = f"quota {name} allows {limit} of {what}, {used} in use and {asked} more asked for"
-        mark = _entry_mark(pod, [entry.template for entry in pod_claims(pod.obj)])
-        return Diagnosis(subject="", cause=Refused(code="DRA061", text=text, mark=mark))
-    model = waiting.model
-    if reason.rule is GATED:
-        text = f"{counted(len(reason.fields), 'scheduling gate')} to be removed first: "
-        cause = Refused(code=reason.code, text=text + listed(reason.fields))
-        return Diagnosis(subject="", cause=cause)
-    if reason.rule not in KINDS:
-        volumes = reason.rule.plugin == "VolumeBinding" and model is not None
-        mark = _unbound_mark(model, pod) if volumes and model is not None else None
-        return Diagnosis(subject="", cause=Refused(code=reason.code, text=str(reason), mark=mark))
-    kind, name = KINDS[reason.rule], reason.subject
-    every = [] if model is None else [key(item) for item in model.objects.of(kind)]
-    known = tuple(each for space, each in every if space == pod.key.namespace)
-    elsewhere = tuple(sorted({space for space, each in every if each == name}))
-    mark = _entry_mark(pod, [name])
-    helps: tuple[Help, ...] = ()
-    near = "" if elsewhere else similar(name, known)
-    if near:
-        corrected = with_text(mark, near)
-        helps = (Help(kind="spelling", now=False, to=f"'{near}'", mark=corrected),)
-    cause = Refused(
-        code="DRA001", text=str(reason), missing=kind, name=name, known=known,
-        elsewhere=elsewhere, mark=mark,
-    )  # fmt: skip
-    return Diagnosis(subject="", cause=cause, helps=helps)
-
-
-def _unbound_mark(model: ClusterModel, pod: PodInfo) -> MarkedField | None:
-    """Return where a pod names its first volume claim that has no volume."""
-    unbound = [
-        item["metadata"]["name"]
-        for item in model.objects.of("PersistentVolumeClaim")
-        if key(item)[0] == pod.key.namespace and not spec_of(item).get("volumeName")
-    ]
-    return _entry_mark(pod, unbound)
-
-
-def _entry_mark(pod: PodInfo, names: Sequence[str]) -> MarkedField | None:
-    """Return where a pod names the first of some claims or templates, of devices or volumes."""
-    owner: Owner = ("pod", str(pod.key))
-    for number, entry in enumerate(pod_claims(pod.obj)):
-        for end, name in (("Name", entry.claim), ("TemplateName", entry.template)):
-            if name and name in names:
-                field = f"spec.resourceClaims[{number}].resourceClaim{end}"
-                return MarkedField(owner=owner, field=field, text=name)
-    for number, volume in enumerate(spec_of(pod.obj).get("volumes") or ()):
-        claim: str = (volume.get("persistentVolumeClaim") or {}).get("claimName") or ""
-        if claim in names:
-            field = f"spec.volumes[{number}].persistentVolumeClaim.claimName"
-            return MarkedField(owner=owner, field=field, text=claim)
-    return None
-
-
-def holders_of(cluster: Snapshot) -> dict[str, str]:
-    """Return, by claim as explanations name it, the pod that uses it, as people call it."""
-    found: dict[str, str] = {}
-    for claim in cluster.claims.values():
-        for consumer in status_of(claim).get("reservedFor") or ():
-            if consumer.get("resource") == "pods":
-                found.setdefault(
-                    claim_name(claim), shortened(f"{key(claim)[0]}/{consumer['name']}")
-                )
-    for _, user in cluster.users():
-        for claim in (*user.claims, *user.allocated):
-            found.setdefault(claim_name(claim), shortened(f"{user.namespace}/{user.name}"))
-    return found
-
-
-def ends_of(cluster: Snapshot) -> dict[str, HolderEnd]:
-    """Return, by claim as explanations name it, when the pod that uses it ends, where known."""
-    found: dict[str, HolderEnd] = {}
-    for pod, user in cluster.users():
-        end = end_of(pod)
-        if end != UNKNOWN:
-            found |= dict.fromkeys((claim_name(claim) for claim in user.allocated), end)
-    return found
-
-
-def templates_of(cluster: Snapshot) -> dict[str, str]:
-    """Return, by claim as explanations name it, the template that it is made from."""
-    found: dict[str, str] = {}
-    for pod, user in cluster.users():
-        entries = spec_of(pod).get("resourceClaims") or ()
-        if not any(entry.get("resourceClaimTemplateName") for entry in entries):
-            continue
-        made = {claim["metadata"]["name"]: claim for claim in (*user.claims, *user.allocated)}
-        for entry in pod_claims(pod):
-            # The claim of a PodGroup is named after the group.
-            ends = [each for each in made if each.endswith(f"-{entry.entry}")]
-            name = entry.made or (ends[0] if ends else "")
-            if entry.template and name in made:
-                found[claim_name(made[name])] = f"{user.namespace}/{entry.template}"
-    return found
-
-
-def extended_of(cluster: Snapshot) -> dict[str, tuple[str, str]]:
-    """Return, by claim for extended resources, the pod and the field that ask for them."""
-    found: dict[str, tuple[str, str]] = {}
-    for pod, user in cluster.users():
-        for claim in (*user.claims, *user.allocated):
-            if SYNTHETIC in (claim["metadata"].get("annotations") or {}):
-                field = _resource_field(pod, cluster.provided)
-                found[claim_name(claim)] = f"{user.namespace}/{user.name}", field
-    return found
-
-
-def _resource_field(pod: JsonDict, provided: Container[str]) -> str:
-    """Return where a pod first asks for a resource that devices provide."""
-    for number, container in enumerate(spec_of(pod).get("containers") or ()):
-        for part in ("requests", "limits"):
-            for resource in (container.get("resources") or {}).get(part) or ():
-                if resource in provided:
-                    return f"spec.containers[{number}].resources.{part}[{resource}]"
-    return "spec.containers"
