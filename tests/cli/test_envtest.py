@@ -71,9 +71,18 @@ def test_use_puts_the_folder_where_it_is_told(tmp_path):
     assert (place / "kube-apiserver").is_file()
 
 
-def test_another_version_is_refused():
-    code, output = run("use", "1.34")
-    assert (code, output) == (2, "Error: dralab serves Kubernetes 1.36.2, not 1.34\n")
+def test_each_release_has_a_folder_whose_server_is_of_it(folder):
+    code, output = run("use", "1.34", "-p", "path")
+    assert (code, output) == (0, f"{folder}/1.34\n")
+    assert "--emulated-version 1.34" in Path(folder, "1.34/kube-apiserver").read_text()
+    assert run("path", "--kubernetes-version", "1.34") == (code, output)
+
+
+def test_a_version_that_no_release_has_is_refused():
+    code, output = run("use", "1.31")
+    assert code == 2
+    assert output.startswith("Error: dralab serves Kubernetes 1.37.2, 1.36.2, ")
+    assert output.endswith(", not 1.31\n")
 
 
 def test_flags_of_a_kube_apiserver_are_taken():

@@ -9,6 +9,7 @@ from typing import Final
 
 import click
 
+from dralab.api.releases import MIXED, version_of, versions
 from dralab.cli._terminal import echo
 from dralab.cli.errors import UnusableInput
 from dralab.cli.main import LazyGroup
@@ -42,14 +43,22 @@ def group() -> None:
 
 
 @click.command()
-def path() -> None:
+@click.option(
+    "--kubernetes-version",
+    metavar="1.NN",
+    default="",
+    help="The release of Kubernetes to be.  [default: 1.36]",
+)
+def path(kubernetes_version: str) -> None:
     """Print a folder with stand-ins for kube-apiserver, etcd and kubectl.
 
     They take the flags that envtest passes. The objects are gone when the server ends.
 
     Example: `KUBEBUILDER_ASSETS=$(dralab envtest path) go test ./...`
     """
-    echo(str(_written(_default())))
+    from dralab.cli._components import release_of
+
+    echo(str(_written(_default(), release_of(kubernetes_version))))
 
 
 @click.command()
@@ -70,15 +79,16 @@ def path() -> None:
 )
 @click.option("-i", "--installed-only", is_flag=True, help="Accepted: nothing is downloaded.")
 def use(version: str, bin_dir: Path | None, form: str, *, installed_only: bool) -> None:
-    """Print the folder as `setup-envtest use` does, for VERSION 1.36 or latest.
+    """Print the folder as `setup-envtest use` does.
 
-    Example: `KUBEBUILDER_ASSETS=$(dralab envtest use 1.36 -p path) go test ./...`
+    VERSION is 1.32 to 1.37, or latest for the default, 1.36. The server is of that release.
+
+    Example: `KUBEBUILDER_ASSETS=$(dralab envtest use 1.34 -p path) go test ./...`
     """
     del installed_only
-    served = _served()
-    if not _covers(version, served):
-        raise UnusableInput(f"dralab serves Kubernetes {served}, not {version}")
-    folder = _written(_default() if bin_dir is None else bin_dir.absolute())
+    release = _release(version)
+    served = version_of(release).removeprefix("v")
+    folder = _written(_default() if bin_dir is None else bin_dir.absolute(), release)
     if form == "env":
         echo(f"export KUBEBUILDER_ASSETS={shlex.quote(str(folder))}")
     else:
@@ -92,10 +102,14 @@ def _default() -> Path:
     return default_data().with_name("envtest")
 
 
-def _served() -> str:
-    from dralab.api.releases import MIXED, version_of
-
-    return version_of(MIXED).removeprefix("v")
+def _release(asked: str) -> str:
+    """Return the release that a version names; the default one goes first. UnusableInput."""
+    known = {release: version_of(release).removeprefix("v") for release in (MIXED, *versions())}
+    for release, served in known.items():
+        if _covers(asked, served):
+            return release
+    several = ", ".join([*known.values()][1:])
+    raise UnusableInput(f"dralab serves Kubernetes {several}, not {asked}")
 
 
 def _covers(asked: str, served: str) -> bool:
@@ -109,13 +123,15 @@ def _covers(asked: str, served: str) -> bool:
     return wanted == served.split(".")[: len(wanted)]
 
 
-def _written(folder: Path) -> Path:
-    """Write the programs into a folder, and return it."""
+def _written(folder: Path, release: str) -> Path:
+    """Write the programs into a folder, one below it for a release, and return that."""
+    folder = folder / release
+    version = f" --emulated-version {release}" if release else ""
     python = shlex.quote(sys.executable)
     etcd = Path(__file__).with_name("_etcd_of_envtest.py")
     programs = {
         "kube-apiserver": f"#!/bin/sh\n{HELP.format(text='--secure-port')}"
-        f'exec {python} -m dralab.cli._kube_apiserver "$@"\n',
+        f'exec {python} -m dralab.cli._kube_apiserver{version} "$@"\n',
         "etcd": f"#!/bin/sh\n{HELP.format(text='--listen-client-urls')}"
         f'exec {python} -I -S {shlex.quote(str(etcd))} "$@"\n',
         "kubectl": KUBECTL,
