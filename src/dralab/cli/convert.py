@@ -4,7 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import click
 
+from dralab.api.resource.types import GROUP, VERSIONS
 from dralab.cli import generations
+from dralab.cli._components import release_of
 from dralab.cli._output import echo_objects, output_option
 from dralab.cli._own_generation import generation_option, own
 from dralab.cli._terminal import echo
@@ -35,9 +37,16 @@ SOURCES = (*generations.API_NAMES, "classic")
 @click.option(
     "--to",
     "target",
-    metavar=f"{'|'.join(WRITERS)}|NAME",
-    required=True,
-    help="The API generation to write; NAME is that of --generation.",
+    metavar=f"{'|'.join([*WRITERS, *VERSIONS[1:]])}|NAME",
+    default="",
+    help="The API generation to write, or a version of today's; NAME is that of --generation.",
+)
+@click.option(
+    "--kubernetes-version",
+    metavar="1.NN",
+    default="",
+    help="Write versions and fields of resource.k8s.io that this release of Kubernetes has; "
+    "without --to, its preferred ones.",
 )
 @click.option(
     "--from",
@@ -47,9 +56,14 @@ SOURCES = (*generations.API_NAMES, "classic")
 )
 @output_option("yaml", "json")
 def convert(
-    files: tuple[str, ...], more: tuple[str, ...], target: str, source: str | None, output: str
+    files: tuple[str, ...],
+    more: tuple[str, ...],
+    target: str,
+    kubernetes_version: str,
+    source: str | None,
+    output: str,
 ) -> None:
-    """Convert classes, claims, pools and pods to another API generation.
+    """Convert classes, claims, pools and pods to another API generation or version.
 
     What the other generation cannot express is reported on stderr, with a suggestion. Exit code 0:
     nothing is lost; 1: something is lost; 2: bad input.
@@ -57,21 +71,47 @@ def convert(
     names = (*files, *more)
     if not names:
         raise click.UsageError("nothing to convert: give files with -f")
+    if not target and not kubernetes_version:
+        raise click.UsageError("say what to write: --to, --kubernetes-version, or both")
+    version = target if target in VERSIONS else ""
+    if version or not target:
+        target = "v1"
     check_target(target)
+    if kubernetes_version and target != "v1":
+        raise click.UsageError(f"--kubernetes-version is for resource.k8s.io, not for {target}")
     if source is not None and source not in {*SOURCES, *_own_name()}:
         raise click.UsageError(
             f"--from {source} is not one of {', '.join([*SOURCES, *_own_name()])}"
         )
     items = [item for _, item, _ in generations.raw(names)]
     source = generations.chosen(items, source, readable=SOURCES)
+    written_so = {item.get("apiVersion") for item in items} <= {f"{GROUP}/{version}", "v1"}
+    if source == target == "v1" and (kubernetes_version or not written_so):
+        _write_versions(items, version, kubernetes_version, output)
+        return
     if source == target:
         raise click.UsageError(f"the input is already {source}")
     scene = read_scene(names, source)
     objects = written(scene, target)
-    echo_objects(objects, output)
     for note in dict.fromkeys(scene.notes):
         echo(f"{note.level}: {note}", err=True)
+    if version not in {"", "v1"} or kubernetes_version:
+        _write_versions(objects, version, kubernetes_version, output)
+    else:
+        echo_objects(objects, output)
     if any(note.level == "lost" for note in scene.notes):
+        raise click.exceptions.Exit(1)
+
+
+def _write_versions(items: Sequence[JsonDict], version: str, release: str, output: str) -> None:
+    """Write objects of resource.k8s.io in a version of it; exit with code 1 if any are lost."""
+    from dralab.cli._convert_versions import in_version
+
+    objects, lost = in_version(items, version, release_of(release))
+    echo_objects(objects, output)
+    for text in lost:
+        echo(f"lost: {text}", err=True)
+    if lost:
         raise click.exceptions.Exit(1)
 
 
