@@ -143,6 +143,39 @@ def test_no_sentence_of_a_refusal_is_read_back():
     assert not found, "decide by `Reason.rule` and its fields: a sentence is printed, never read"
 
 
+PRINTERS_OF_REASONS = frozenset(
+    f"dralab.explanation.{name}"
+    for name in ("answers", "facts_text", "help_words", "structured", "text", "why", "words")
+)
+
+
+def reads_its_own_pages(source):
+    """Whether a module that has sentences printed also has regular expressions."""
+    imported = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            imported |= {each.name for each in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            imported.add(node.module)
+    return "re" in imported and bool(imported & PRINTERS_OF_REASONS)
+
+
+def test_no_page_of_a_reason_is_searched():
+    """What a page names is data before it is printed: not even a name is found in it again."""
+    printing = "import re\ndef f():\n    from dralab.explanation.text import page"
+    assert reads_its_own_pages(printing)
+    assert not reads_its_own_pages("import re\nfrom dralab.explanation.causes import Help")
+    assert {f"dralab.explanation.{path.stem}" for path in (SOURCE / "explanation").glob("*.py")} > (
+        PRINTERS_OF_REASONS
+    )
+    found = [
+        str(path.relative_to(ROOT))
+        for path in sorted(SOURCE.rglob("*.py"))
+        if reads_its_own_pages(path.read_text(encoding="utf-8"))
+    ]
+    assert not found, "carry what the page names as data"
+
+
 def test_no_file_was_left_half_merged():
     # Spelled apart, or this file would be one.
     marks = tuple(f"\n{sign * 7} " for sign in "<>")

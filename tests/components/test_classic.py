@@ -8,7 +8,7 @@ from builders import worker
 from dralab.api.status import ApiError
 from dralab.components import control_plane, profiles
 from dralab.drivers.classic.controller import FINALIZER, NAMESPACE, ClassicController
-from dralab.drivers.classic.parameters import DriverError, DriverParameters
+from dralab.prototypes.classic.fake import DriverError, DriverParameters
 from dralab.runtime.resources import (
     ALLOCATION_STATES,
     CLASSIC_CLAIMS,

@@ -25,8 +25,8 @@ def scheduled(cluster, generation):
     server.write(placed)
 
 
-def log(cluster):
-    run = cluster.kubelets.find_container(cluster.client.get(PODS, "p", "default"), "c")
+def log(cluster, container="c"):
+    run = cluster.kubelets.find_container(cluster.client.get(PODS, "p", "default"), container)
     return [line for _, line in run.log.read()[0]]
 
 
@@ -38,11 +38,55 @@ def test_a_pod_of_k8srm_starts_on_its_node(profiles):
     scheduled(cluster, "k8srm")
     cluster.wait(10)
     assert cluster.running() == ["p"]
-    assert "ready" in log(cluster)
+    assert {"ready", "export DEVICE_TOY='toys/d0'"} <= set(log(cluster))
     cluster.client.delete(PODS, "p", "default")
     cluster.wait(60)
     assert cluster.client.list(DEVICE_CLAIMS).items == []
     assert cluster.refused == []
+
+
+SHARED = """\
+apiVersion: devmgmtproto.k8s.io/v1alpha1
+kind: DevicePool
+metadata: {name: toys}
+spec: {driver: t, nodeName: node-0, devices: [{name: d0}, {name: d1}, {name: d2}]}
+---
+apiVersion: devmgmtproto.k8s.io/v1alpha1
+kind: DeviceClass
+metadata: {name: toy}
+spec: {definition: {driver: t}}
+---
+apiVersion: devmgmtproto.k8s.io/v1alpha1
+kind: DeviceClaim
+metadata: {name: shape, namespace: default}
+spec:
+  claims:
+  - {name: one, deviceClass: toy}
+  - {name: two, deviceClass: toy, requests: {count: 2}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: p, namespace: default}
+spec:
+  containers:
+  - {name: c, image: x, command: [sh, -c, export], devices: [{name: two}]}
+  - {name: d, image: x, command: [sh, -c, export], devices: [{name: one}]}
+  deviceClaims: {claimName: shape}
+"""
+
+
+def test_a_container_of_k8srm_sees_the_devices_of_the_instances_that_it_names():
+    cluster = Guarded(drivers=())
+    create_all(cluster.client, cluster.server.resources.kinds, SHARED)
+    cluster.wait(5)
+    scheduled(cluster, "k8srm")
+    cluster.wait(10)
+
+    def devices(container):
+        return [line for line in log(cluster, container) if "DEVICE_" in line]
+
+    assert devices("d") == ["export DEVICE_ONE='toys/d0'"]
+    assert devices("c") == ["export DEVICE_TWO_0='toys/d1'", "export DEVICE_TWO_1='toys/d2'"]
 
 
 def test_a_node_may_read_the_device_claims_of_its_own_pods_alone():

@@ -3,10 +3,13 @@
 import pytest
 
 from devicelab import DeviceLab, create_all
+from dralab.api.resource.features import DEFAULT_1_36
 from dralab.api.status import ApiError
 from dralab.cli.schedule_server import Server
+from dralab.components.nodes import equip
 from dralab.components.simulated import SimulatedCluster
 from dralab.objects.conditions import condition_of
+from dralab.prototypes.findings import copied
 from dralab.prototypes.generations import GENERATIONS
 from dralab.prototypes.placement import PlacedPod
 from dralab.runtime.resources import (
@@ -39,7 +42,9 @@ spec:
 
 @pytest.fixture
 def lab():
-    return DeviceLab(profiles=("v1", "k8srm"))
+    made = DeviceLab(profiles=("v1", "k8srm"))
+    equip(made.kubelets.nodes["n1"], DEFAULT_1_36)
+    return made
 
 
 def create(lab, node, bound_to=""):
@@ -151,9 +156,15 @@ def test_drivers_report_the_devices_of_a_claim_and_addresses_of_network_devices(
     [claim] = lab.client.list(DEVICE_CLAIMS).items
     [device] = claim["status"]["deviceStatuses"]
     assert (device["devicePoolName"], device["deviceName"]) == ("toys", "d0")
-    assert ready(device) == ("Ready", "True", "Configured")
+    assert ready(device) == ("Ready", "True", "ReportedByServer")
     assert device["deviceIPs"] == [{"ip": device["deviceIP"]}] == [{"ip": "198.18.0.1"}]
     assert device["deviceInfo"] == [{"driver": "toys", "attributes": {}}]
+    stored = copied(lab.client.get(DEVICE_POOLS, "toys"))
+    stored["spec"]["devices"][0]["attributes"] = [{"name": "model", "stringValue": "new"}]
+    lab.client.update(DEVICE_POOLS, stored)
+    lab.wait(1)
+    [again] = lab.client.list(DEVICE_CLAIMS).items[0]["status"]["deviceStatuses"]
+    assert again == device | {"deviceInfo": [{"driver": "toys", "attributes": {"model": "new"}}]}
 
 
 def test_a_quota_counts_the_devices_that_claims_of_a_class_ask_for(lab):

@@ -6,7 +6,7 @@ from click.testing import CliRunner
 
 from dralab.api.resource.files import ResourceCheck
 from dralab.cli.main import main
-from dralab.prototypes.conversion import classic
+from dralab.prototypes.conversion import from_classic
 from dralab.prototypes.conversion.to_v1 import ToV1
 
 FILES = """
@@ -44,7 +44,7 @@ status: Ready
 
 
 def converted(text):
-    scene = classic.read(list(yaml.safe_load_all(text)))
+    scene = from_classic.read(list(yaml.safe_load_all(text)))
     return ToV1(scene).objects(), scene.notes
 
 

@@ -383,10 +383,51 @@ def explained(wanted):
         ),
         (
             {"deviceClass": "toy", "requests": {"memory": "60Gi"}, "limits": {"count": 1}},
-            ["no node has 1 device with 60Gi memory in total", "ask for 2 devices"],
+            [
+                "no node has 1 device with 60Gi memory in total",
+                "write `limits: {count: 2}` in spec.claims[0]",
+            ],
+        ),
+        (
+            {"deviceClass": "toy", "requests": {"count": 3}},
+            [
+                "spec.claims[0].requests.count   count: 3",
+                "write `requests: {count: 2}` in spec.claims[0]",
+            ],
+        ),
+        (
+            {"oneOf": [{"deviceClass": "toy", "constraints": "device.model == 'c'"}]},
+            ["spec.claims[0].oneOf[0].constraints   device.model == 'c'"],
         ),
     ],
 )
 def test_an_explanation_names_what_is_there_and_a_help_that_was_confirmed(detail, lines):
     page = explained(early(detail))
     assert [line for line in lines if line not in page] == []
+
+
+def test_a_help_for_a_claim_of_the_last_stage_writes_its_own_field():
+    page = explained(claim({"class": "toy", "requests": {"memory": "60Gi"}}))
+    assert "write `maxDevices: 2` in spec.devices[0].allOf[0]" in page
+
+
+def test_a_maximum_of_the_class_is_not_raised_by_a_help():
+    bounded = device_class(maxDeviceCount=1)
+    wanted = early({"deviceClass": "toy", "requests": {"memory": "60Gi"}, "limits": {"count": 1}})
+    world = cluster(pool("40Gi", "40Gi"), bounded, wanted, pod())
+    page = why_not(world, world.place(world.pods()[0]))
+    assert "limits" not in page
+    assert "help: leave out the constraint on memory" in page
+
+
+def test_a_device_in_use_is_named_with_its_pool():
+    taken = claim({"class": "toy"}, name="other")
+    taken["status"] = {"allocations": [{"devicePoolName": "pool", "deviceName": "d0"}]}
+    described = pool("40Gi", "40Gi")
+    lone = {"name": "model", "stringValue": "a"}
+    described["spec"]["devices"][0]["attributes"] = [lone]
+    wanted = claim({"class": "toy", "constraints": "device.model == 'b'"})
+    world = cluster(described, device_class(), taken, wanted, pod())
+    page = why_not(world, world.place(world.pods()[0]))
+    assert "pool/d0" in page
+    assert "000000" not in page

@@ -108,12 +108,41 @@ class Derivation(Protocol):
 # --- What is there -----------------------------------------------------------------------------
 
 
+class NumberedPool(str):
+    """A pool of an older generation: found and sorted by its number, shown by its name.
+
+    >>> pool = NumberedPool.of(3, "node-a-gpus")
+    >>> pool, pool.shown, NumberedPool.of(20, "a") > pool
+    ('000003', 'node-a-gpus', True)
+    """
+
+    __slots__ = ("shown",)
+    shown: str
+
+    @classmethod
+    def of(cls, number: int, name: str) -> "NumberedPool":
+        """Return the pool that stands at a position."""
+        made = cls(f"{number:06d}")
+        made.shown = name
+        return made
+
+
 class DeviceId(NamedTuple):
     """What identifies a device in a cluster; the slice that publishes it may change."""
 
     driver: str
     pool: str
     device: str
+
+    @property
+    def pool_shown(self) -> str:
+        """The pool as people name it."""
+        return self.pool.shown if isinstance(self.pool, NumberedPool) else self.pool
+
+    @property
+    def shown(self) -> str:
+        """The device as people name it."""
+        return f"{self.pool_shown}/{self.device}"
 
     def __str__(self) -> str:
         return f"{self.driver}/{self.pool}/{self.device}"
@@ -313,7 +342,9 @@ class SubRequest:
 
     `name` is as results write it: `request` or `request/subrequest`. `mode` is ExactCount, All,
     or a text that is refused. `capacity` are amounts asked of each device, by qualified or bare
-    name. `admin` is None if the field is absent: even `false` needs the feature.
+    name. `admin` is None if the field is absent: even `false` needs the feature. `written` maps
+    fields of an ExactDeviceRequest to paths in a claim of an older generation, as far as they are
+    known: `most` is where its author limits the devices, "" the part that holds them all.
     """
 
     name: str
@@ -325,6 +356,7 @@ class SubRequest:
     tolerations: tuple[DeviceToleration, ...] = ()
     capacity: Mapping[str, Number] = field(default_factory=nothing)
     derived: Mapping[str, Derivation] = field(default_factory=nothing)
+    written: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -345,12 +377,15 @@ class Constraint:
     total      their capacities of that name add up to at least `amount` (not in
                resource.k8s.io; earlier generations of the API ask so)
     ""         a rule that this version does not know: the claim is refused
+
+    `written` is its path in a claim of an older generation; None: as in resource.k8s.io.
     """
 
     kind: Literal["match", "distinct", "total", ""]
     name: str
     requests: tuple[str, ...] = ()
     amount: Number = 0
+    written: str | None = None
 
     def covers(self, subrequest: str) -> bool:
         """Return whether the rule binds an alternative, named as in `SubRequest.name`."""

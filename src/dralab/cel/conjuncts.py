@@ -241,7 +241,7 @@ class _ConjunctReader:
                     tree = operand
                 case Call(function="orValue" | "value", target=Call() as operand):
                     tree = operand
-                case Ident(name="device") if steps:
+                case Ident(name="device" | "attributes") if steps:
                     return tuple(reversed(steps))
                 case _:
                     return ()

@@ -7,7 +7,7 @@ the cluster's.
 
 import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ import click
 from dralab.cli._connection import ClusterConnection, optional_cluster
 from dralab.cli._terminal import echo
 from dralab.cli.errors import UnusableInput
-from dralab.cli.generations import files_option
+from dralab.cli.generations import API_NAMES, files_option
 from dralab.cli.generations import objects as objects_in_files
 from dralab.lab.inventory import merged
 from dralab.values.json_types import JsonDict
@@ -56,8 +56,11 @@ class InventorySource:
         finally:
             client.close()
 
-    def older_generation(self) -> str:
-        """Return the generation of a cluster that does not serve today's; empty if it does."""
+    def older_generation(self, readable: Sequence[str] = API_NAMES) -> str:
+        """Return the generation of a cluster that does not serve today's; empty if it does.
+
+        `readable` are those that the command understands.
+        """
         if not self.connection:
             return ""
         from dralab.cli.schedule_server import chosen_for_scheduling
@@ -66,7 +69,7 @@ class InventorySource:
         client = self._client()
         try:
             found = served(client)
-            return "" if "v1" in found or not found else chosen_for_scheduling(client)
+            return "" if "v1" in found or not found else chosen_for_scheduling(client, readable)
         finally:
             client.close()
 

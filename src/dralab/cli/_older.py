@@ -4,14 +4,12 @@ Their pods are placed by their own rules, the first node by name. What the pages
 `explanation`.
 """
 
-import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import click
-import orjson
 
 from dralab.cli import generations
 from dralab.cli._inventory import InventorySource
@@ -30,16 +28,17 @@ if TYPE_CHECKING:
 
 # What no file of today's API holds: a quick look, before anything is parsed.
 MARKS: Final = (b"devmgmtproto.k8s.io/", b"resource.k8s.io/v1alpha2", b"deviceClaims")
-# Older generations number their pools for the search.
-NUMBERED: Final = re.compile(r"\b(?:(?:k8srm|evolution)/)?(\d{6})/([^\s,;:\"]+)")
 FIRST: Final = "policy: first (of the nodes that fit, the first by name)"
 COLUMNS: Final = ("NAMESPACE", "POD", "CLAIM", "NODE", "REQUEST", "DEVICE", "POOL", "DRIVER")
 
 
-def older_generation(source: InventorySource, api: str | None) -> str:
+def older_generation(
+    source: InventorySource, api: str | None, *, readable: Sequence[str] = generations.API_NAMES
+) -> str:
     """Return the generation of the input that is not today's; empty for today's.
 
     A cluster may serve several: without --api, today's objects are read from it, where it has them.
+    `readable` are those that the command understands.
     """
     files = source.files
     if source.connection and own() is not None:
@@ -47,9 +46,11 @@ def older_generation(source: InventorySource, api: str | None) -> str:
     if api == "v1":
         return ""
     if files and (api or own() is not None or generations.holds(files, MARKS)):
-        found = generations.chosen((item for _, item, _ in generations.raw(files)), api)
+        found = generations.chosen(
+            (item for _, item, _ in generations.raw(files)), api, readable=readable
+        )
         return "" if found == "v1" else found
-    return api or source.older_generation()
+    return api or source.older_generation(readable)
 
 
 def chosen_generation(source: InventorySource, api: str | None) -> str:
@@ -58,11 +59,11 @@ def chosen_generation(source: InventorySource, api: str | None) -> str:
     UsageError if it is not clear.
     """
     if api or not source.files:
-        return api or source.older_generation() or "v1"
+        return api or source.older_generation(generations.READABLE) or "v1"
     items = [item for _, item, _ in generations.raw(source.files)]
     if source.connection and not (found(items) or own()):
-        return source.older_generation() or "v1"
-    return generations.chosen(items, None)
+        return source.older_generation(generations.READABLE) or "v1"
+    return generations.chosen(items, None, readable=generations.READABLE)
 
 
 def nothing_asked(source: InventorySource) -> None:
@@ -159,14 +160,11 @@ def _reason(cluster: GenerationCluster, placement: PlacementResult) -> _Reason:
     if found is None or isinstance(found, str):
         return _Reason(found or "")
     from dralab.explanation.structured import structured
-    from dralab.explanation.text import Names, NoFields, brief, page
+    from dralab.explanation.text import Names, WrittenFields, brief, page
 
-    def named(text: str) -> str:
-        return NUMBERED.sub(lambda match: cluster.shown(match[1], match[2]), text)
-
-    names = Names(spots=NoFields())
+    names = Names(spots=WrittenFields(), patches=False)
     facts = structured(found, names) | {"reason": brief(found, names=names)}
-    return _Reason(named(page(found, names)), orjson.loads(named(orjson.dumps(facts).decode())))
+    return _Reason(page(found, names), facts)
 
 
 def _diagnosis(cluster: GenerationCluster, placement: PlacementResult) -> "Diagnosis | str | None":

@@ -73,7 +73,7 @@ def _load(context: click.Context, _: click.Parameter, value: str | None) -> None
     for field in ("name", "api_version"):
         if not isinstance(getattr(made, field, None), str):
             raise UnusableInput(f"{value}: {kind.__name__} needs a {field}, which is a string")
-    if made.name in {*GENERATIONS, "classic"}:
+    if made.name in GENERATIONS:
         raise UnusableInput(
             f'{value}: "{made.name}" is the name of a built-in generation: choose another'
         )

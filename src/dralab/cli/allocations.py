@@ -35,7 +35,7 @@ BUDGET = 50_000_000
 )
 @click.option(
     "--api",
-    type=click.Choice(generations.API_NAMES),
+    type=click.Choice(generations.READABLE),
     help="The API generation of the input; default: detected.",
 )
 @click.option("--count", "what", flag_value="count", help="Print the number of different sets.")
@@ -135,7 +135,7 @@ def _sets(cluster: Any, pod: Any, node: str | None, budget: int) -> Iterator[tup
             key = frozenset(devices)
             if key not in seen:
                 seen.add(key)
-                yield place.name, [cluster.shown(device.pool, device.device) for device in devices]
+                yield place.name, [device.shown for device in devices]
 
 
 def _print(sets: Sequence[tuple[str, list[str]]], what: str, output: str) -> None:

@@ -130,7 +130,9 @@ def _inputs(names: Sequence[str]) -> dict[str, list[JsonDict]]:
     """Return the objects of each generation; a file belongs to the one it names."""
     found: dict[str, list[JsonDict]] = {}
     for name in names:
-        api = generations.chosen((item for _, item, _ in generations.raw([name])), None)
+        api = generations.chosen(
+            (item for _, item, _ in generations.raw([name])), None, readable=generations.READABLE
+        )
         found.setdefault(api, []).extend(generations.objects([name], api))
     return found
 

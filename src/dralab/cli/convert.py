@@ -11,7 +11,7 @@ from dralab.cli._output import echo_objects, output_option
 from dralab.cli._own_generation import generation_option, own
 from dralab.cli._terminal import echo
 from dralab.prototypes import own_conversion
-from dralab.prototypes.conversion import classic, reading
+from dralab.prototypes.conversion import reading
 from dralab.prototypes.conversion.neutral import Scene
 from dralab.prototypes.conversion.to_evolution import ToEvolution
 from dralab.prototypes.conversion.to_k8srm import ToK8srm
@@ -25,9 +25,6 @@ WRITERS: Mapping[str, Callable[[Scene], SceneWriter]] = {
     "evolution": ToEvolution,
     "k8srm": ToK8srm,
 }
-
-# Classic DRA is only a source, never a target.
-SOURCES = (*generations.API_NAMES, "classic")
 
 
 @click.command(epilog="Example: dralab convert --to v1 -f k8srm-manifests/ > today.yaml")
@@ -51,7 +48,7 @@ SOURCES = (*generations.API_NAMES, "classic")
 @click.option(
     "--from",
     "source",
-    metavar=f"{'|'.join(SOURCES)}|NAME",
+    metavar=f"{'|'.join(generations.READABLE)}|NAME",
     help="The API generation of the input; default: detected.",
 )
 @output_option("yaml", "json")
@@ -79,12 +76,12 @@ def convert(
     check_target(target)
     if kubernetes_version and target != "v1":
         raise click.UsageError(f"--kubernetes-version is for resource.k8s.io, not for {target}")
-    if source is not None and source not in {*SOURCES, *_own_name()}:
+    if source is not None and source not in {*generations.READABLE, *_own_name()}:
         raise click.UsageError(
-            f"--from {source} is not one of {', '.join([*SOURCES, *_own_name()])}"
+            f"--from {source} is not one of {', '.join([*generations.READABLE, *_own_name()])}"
         )
     items = [item for _, item, _ in generations.raw(names)]
-    source = generations.chosen(items, source, readable=SOURCES)
+    source = generations.chosen(items, source, readable=generations.READABLE)
     written_so = {item.get("apiVersion") for item in items} <= {f"{GROUP}/{version}", "v1"}
     if source == target == "v1" and (kubernetes_version or not written_so):
         _write_versions(items, version, kubernetes_version, output)
@@ -153,8 +150,6 @@ def scene_of(objects: Sequence[JsonDict], source: str) -> Scene:
 
 def read_scene(names: tuple[str, ...], source: str) -> Scene:
     """Return the objects of files of a generation; exit with code 2 if they are invalid."""
-    if source == "classic":
-        return classic.read([item for _, item, _ in generations.raw(names)])
     objects = generations.good(generations.read(names, source))
     if source == "v1":  # as they were written, without the defaults of the hub
         objects = [item for _, item, _ in generations.raw(names)]

@@ -13,7 +13,7 @@ from dralab.cli._older import explain_older, nothing_asked, older_generation
 from dralab.cli._output import echo_json, output_option
 from dralab.cli._own_generation import generation_option
 from dralab.cli._terminal import echo
-from dralab.cli.generations import API_NAMES
+from dralab.cli.generations import READABLE
 from dralab.explanation.answers import NoResult, already_allocated, answers
 from dralab.explanation.codes import CODES, code_text
 from dralab.explanation.names import similar
@@ -34,7 +34,7 @@ from dralab.explanation.names import similar
 @generation_option
 @click.option(
     "--api",
-    type=click.Choice(API_NAMES),
+    type=click.Choice(READABLE),
     help="The API generation of the input; default: detected.",
 )
 @click.option("--node", metavar="NODE", default="", help="Only look at this node.")
@@ -69,7 +69,7 @@ def explain(
         return
     if namespace and name and "/" not in name:
         name = f"{namespace}/{name}"
-    if older := older_generation(source, api):
+    if older := older_generation(source, api, readable=READABLE):
         sys.exit(explain_older(source, older, node=node, output=output, name=name))
     cluster, spots = objects.with_spots(source)
     objects.check_node(cluster, node)

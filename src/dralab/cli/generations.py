@@ -21,6 +21,8 @@ from dralab.prototypes.findings import Finding, NormalizedDocument, invalid
 from dralab.values.json_types import JsonDict
 
 API_NAMES = ("k8srm", "evolution", "v1")
+# Classic DRA is scheduled with its driver: commands that only look can read it.
+READABLE = ("k8srm", "evolution", "classic", "v1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,7 +26,7 @@ BIG = 1_000_000
 @generation_option
 @click.option(
     "--api",
-    type=click.Choice(generations.API_NAMES),
+    type=click.Choice(generations.READABLE),
     help="The API generation of the input; default: detected.",
 )
 @click.option("--node", help="Only on this node.")

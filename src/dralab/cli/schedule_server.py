@@ -1,5 +1,6 @@
 """`dralab schedule --kubeconfig`: read objects from a server and write results back."""
 
+from collections.abc import Sequence
 from typing import Final
 
 import click
@@ -7,6 +8,7 @@ import click
 from dralab.api.status import ApiError
 from dralab.cli._terminal import echo
 from dralab.cli.errors import UnusableInput
+from dralab.cli.generations import API_NAMES
 from dralab.objects.claims import extended_claim, pod_claims
 from dralab.objects.metadata import annotations_of, status_of
 from dralab.prototypes.findings import NormalizedDocument, identity
@@ -22,13 +24,13 @@ OF_DRIVERS: Final = ("deviceStatuses", "devices")
 ENTRY: Final = "resource.kubernetes.io/pod-claim-name"
 
 
-def chosen_for_scheduling(client: Client) -> str:
+def chosen_for_scheduling(client: Client, readable: Sequence[str] = API_NAMES) -> str:
     """Return the generation whose pods wait for `dralab schedule` on a server.
 
     Where pods of two of them wait, the other one is named on stderr. Today's pods have a scheduler
-    that runs: theirs is the last choice.
+    that runs: theirs is the last choice. `readable` are those that the command understands.
     """
-    found = served(client)
+    found = [name for name in served(client) if name in readable]
     older = [name for name in found if name != "v1"]
     waiting = older_with_pods(client, older) if len(older) > 1 else []
     for name in waiting[1:]:

@@ -27,7 +27,7 @@ COLOURS = {"refused": "red", "dropped": "red", "warned": "yellow", "unknown": "y
 @click.argument("more", nargs=-1, metavar="[FILE]...")
 @click.option(
     "--api",
-    type=click.Choice(generations.API_NAMES),
+    type=click.Choice(generations.READABLE),
     help="The API generation of the input; default: detected.",
 )
 @click.option(
@@ -77,7 +77,9 @@ def validate(
         )
     if feature_gates:
         raise click.UsageError("--feature-gates needs --kubernetes-version")
-    api = generations.chosen((item for _, item, _ in generations.raw(names)), api)
+    api = generations.chosen(
+        (item for _, item, _ in generations.raw(names)), api, readable=generations.READABLE
+    )
     if api == "v1":
         sys.exit(_validate_today(names, output))
     read = generations.read(names, api)

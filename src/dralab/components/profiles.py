@@ -171,15 +171,11 @@ def _classic(resources: Resources) -> None:
     from dralab.prototypes.classic import kinds, structured
 
     context = resources.context
-    for kind in structured.KINDS:
-        hub = f"classic.{kinds.GROUP}/{kind['plural']}"
-        register(
-            context, kinds.GROUP, kinds.VERSION, kind | BUILT_IN, structured.normalize, hub=hub
-        )
-    for kind in kinds.RESOURCE_KINDS:
+    for kind in (*structured.KINDS, *kinds.RESOURCE_KINDS):
         # Its own store: today's claims of the same names are others.
-        hub = f"classic.{kinds.GROUP}/{kind['plural']}"
-        register(context, kinds.GROUP, kinds.VERSION, kind | BUILT_IN, hub=hub)
+        hub = f"classic.{structured.GROUP}/{kind['plural']}"
+        checked = kind | BUILT_IN
+        register(context, structured.GROUP, kinds.VERSION, checked, structured.normalize, hub=hub)
     register(context, kinds.STATE_GROUP, kinds.DRIVER_VERSION, kinds.STATE)
     for kind in kinds.DRIVER_KINDS:
         register(context, kinds.DRIVER, kinds.DRIVER_VERSION, kind)

@@ -1,7 +1,8 @@
-"""A plugin for drivers that exist only in a ResourcePool: it prepares what their claims name.
+"""A plugin for drivers that exist only in a pool of an older API: it prepares what claims name.
 
 Containers see each device of theirs as a variable: `DEVICE_FAST=toys.example.com/node-0/d0` for
-the request `fast`, `DEVICE_0` for the first one without a name.
+the request `fast`, `DEVICE_0` for the first one without a name; of k8srm, whose pools have names of
+their own, `DEVICE_FAST=toys/d0`. Several devices of one request are numbered: `DEVICE_FAST_0`.
 """
 
 import re
@@ -45,9 +46,10 @@ class StandIn:
     def _prepare(self, ref: ClaimRef) -> PrepareResult:
         results = orjson.loads((ref.handle or {}).get("data") or "{}").get("results") or ()
         names = [f"{ref.uid}-{number}" for number in range(len(results))]
+        variables = _variables(results)
         devices = tuple(
-            CdiDevice(name, ContainerEdits(env=(self._variable(number, result),)))
-            for number, (name, result) in enumerate(zip(names, results, strict=True))
+            CdiDevice(name, ContainerEdits(env=(f"{variable}={self._shown(result)}",)))
+            for name, variable, result in zip(names, variables, results, strict=True)
         )
         try:
             if devices:
@@ -59,7 +61,7 @@ class StandIn:
             devices=tuple(
                 PreparedDevice(
                     requests=(result["requestName"],) if result.get("requestName") else (),
-                    pool=self.node,
+                    pool=result.get("pool") or self.node,
                     device=result["deviceName"],
                     cdi_ids=(qualified(self.kind, name),),
                 )
@@ -67,6 +69,17 @@ class StandIn:
             )
         )
 
-    def _variable(self, number: int, result: Mapping[str, Any]) -> str:
-        name = re.sub("[^A-Z0-9]", "_", (result.get("requestName") or str(number)).upper())
-        return f"DEVICE_{name}={self.driver}/{self.node}/{result['deviceName']}"
+    def _shown(self, result: Mapping[str, Any]) -> str:
+        place = result.get("pool") or f"{self.driver}/{self.node}"
+        return f"{place}/{result['deviceName']}"
+
+
+def _variables(results: Sequence[Mapping[str, Any]]) -> list[str]:
+    asked = [result.get("requestName") or "" for result in results]
+    found = []
+    for number, name in enumerate(asked):
+        text = name or str(number)
+        if name and asked.count(name) > 1:
+            text += f"_{asked[:number].count(name)}"
+        found.append("DEVICE_" + re.sub("[^A-Z0-9]", "_", text.upper()))
+    return found

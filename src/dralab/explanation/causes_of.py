@@ -146,7 +146,7 @@ class _CauseFinder:
                 known=misses.known_names("attributes", [kind.device for kind in suits]),
                 mark=MarkedField(
                     owner=("claim", asked.claim),
-                    field=f"spec.devices.constraints[{number}].{rule.kind}Attribute",
+                    field=misses.constraint_field(rule, number, f".{rule.kind}Attribute"),
                     text=rule.name,
                 ),
             )  # fmt: skip
@@ -156,7 +156,7 @@ class _CauseFinder:
             ]
             if any(_gives(item, wanted) for item in offers):
                 continue
-            field = f"{misses.request_field(alternative)}.capacity.requests[{name}]"
+            field = misses.request_field(alternative, f"capacity.requests[{name}]")
             best = max((item.value for item in offers), default=None)
             return Lacking(
                 code="DRA028", asked=asked, name=name, total=total_of(suits),
@@ -202,7 +202,7 @@ class _CauseFinder:
             offered=amount(supply.offered) if supply.name else "", taints=supply.taints,
             mark=MarkedField(
                 owner=("claim", asked.claim),
-                field=f"{misses.request_field(alternative)}.count",
+                field=misses.request_field(alternative, "count"),
                 text=str(asked.count),
             )
             if asked.count > 1

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from dralab.allocation.problem import Claim, Constraint, Device, Problem
 from dralab.allocation.search.alternatives import Alternative
 from dralab.allocation.search.node_devices import bits
+from dralab.explanation import misses
 from dralab.explanation.causes import MarkedField, Offered, Unmatched
 from dralab.explanation.findings import findings
 from dralab.explanation.inquiry import Inquiry, total_of
@@ -167,7 +168,7 @@ def _cause(
         holders=tuple(holders),
         mark=MarkedField(
             owner=("claim", str(claim)),
-            field=f"spec.devices.constraints[{number}].{rule.kind}Attribute",
+            field=misses.constraint_field(rule, number, f".{rule.kind}Attribute"),
             text=rule.name,
         )
         if rule.kind != "total"

@@ -42,7 +42,9 @@ def _help(found: Help, names: Sequence[str], holders: Mapping[str, str]) -> str:
     match found.kind:
         case "spelling":
             return f"did you mean {found.to}?"
-        case "guard":
+        case "count" if not found.to:
+            return " ".join(["ask for", counted(found.number, "device"), found.note]).rstrip()
+        case "guard" | "count":
             return f"write {found.to}"
         case "wait" if found.note == "any" and len(names) > 1:
             first = f"; {names[0]} ends first: {found.ends}" if found.ends else ""
@@ -52,8 +54,6 @@ def _help(found: Help, names: Sequence[str], holders: Mapping[str, str]) -> str:
             return f"wait until {joined(names)} {'ends' if len(names) == 1 else 'end'}{ends}"
         case "value":
             return f"ask for {found.to}"
-        case "count":
-            return " ".join(["ask for", counted(found.number, "device"), found.note]).rstrip()
         case "move":
             return f"move {joined(names)} from {found.note} to {found.to}"
         case "several":

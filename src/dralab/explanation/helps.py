@@ -32,7 +32,7 @@ from dralab.explanation.conditions import Condition, conditions_of, remedies, wi
 from dralab.explanation.constrained import wider_attributes
 from dralab.explanation.inquiry import Inquiry
 from dralab.explanation.names import counted, similar, taint_text
-from dralab.explanation.proposals import Proposals, tolerating, with_text
+from dralab.explanation.proposals import Proposals, as_written, tolerating, with_text
 from dralab.explanation.questions import MOST_GROUPS
 from dralab.explanation.waiting import waits_for
 from dralab.values.quantity import parse as parse_quantity
@@ -115,11 +115,14 @@ def _together(inquiry: Inquiry) -> Iterator[Help]:
 def _following(inquiry: Inquiry, condition: Condition, others: Sequence[Condition]) -> Help:
     """Return how a condition is given up, beside others."""
     if condition.kind == "constraint":
-        field, name = f"spec.devices.constraints[{condition.number}]", condition.text
+        position = [str(each) for each in inquiry.problem.claims].index(condition.claim)
+        rule = inquiry.problem.claims[position].constraints[condition.number]
+        field, name = misses.constraint_field(rule, condition.number), condition.text
         mark = MarkedField(owner=("claim", condition.claim), field=field)
         return Help(kind="drop", now=True, to=f"the constraint on {name}", mark=mark)
     alternative = inquiry.alternative(condition.claim, condition.request)
-    base, note = misses.request_field(alternative), f"in request {condition.request}"
+    field_of = partial(misses.request_field, alternative)
+    note = f"in request {condition.request}"
     match condition.kind:
         case "taint" if condition.taint is not None:
             return tolerating(alternative, condition.claim, condition.taint)
@@ -127,14 +130,15 @@ def _following(inquiry: Inquiry, condition: Condition, others: Sequence[Conditio
             rest = without(inquiry.problem, [each for each in others if each is not condition])
             number = inquiry.largest(rest, alternative) or 1
             mark = MarkedField(
-                owner=("claim", condition.claim), field=f"{base}.count", text=str(number)
+                owner=("claim", condition.claim), field=field_of("count"), text=str(number)
             )
-            return Help(kind="count", now=True, number=number, mark=mark, note=note)
+            to = as_written(alternative, "count", number)
+            return Help(kind="count", now=True, number=number, mark=mark, note=note, to=to)
         case "capacity":
-            field, to = f"{base}.capacity.requests[{condition.text}]", condition.text
+            field, to = field_of(f"capacity.requests[{condition.text}]"), condition.text
         case _:
             field, to = (
-                f"{base}.selectors[{condition.number}]",
+                field_of(f"selectors[{condition.number}]"),
                 f"`{' '.join(condition.text.split())}`",
             )
     mark = MarkedField(owner=("claim", condition.claim), field=field)

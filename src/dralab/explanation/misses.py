@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from dralab.allocation.problem import (
+    Claim,
+    Constraint,
     Device,
     DeviceSelector,
     DeviceSelectorError,
@@ -105,19 +107,34 @@ def mark_of(
     text = located.selector.text
     end = f"selectors[{located.position}].cel.expression"
     if located.where.startswith("class "):
-        name = alternative.device_class.name
-        return MarkedField(owner=("class", name), field=f"spec.{end}", text=text, span=span)
-    return MarkedField(
-        owner=("claim", claim), field=f"{request_field(alternative)}.{end}", text=text, span=span
-    )
+        older = alternative.subrequest.written is not None
+        name, path = alternative.device_class.name, "" if older else f"spec.{end}"
+        return MarkedField(owner=("class", name), field=path, text=text, span=span)
+    path = request_field(alternative, end)
+    return MarkedField(owner=("claim", claim), field=path, text=text, span=span)
 
 
-def request_field(alternative: Alternative) -> str:
-    """Return the field of a claim that holds what an alternative asks for."""
+def request_field(alternative: Alternative, part: str) -> str:
+    """Return where a claim holds a part of what an alternative asks for; empty if unknown."""
+    if (written := alternative.subrequest.written) is not None:
+        return written.get(part, "")
     request = f"spec.devices.requests[{alternative.request}]"
     if alternative.prioritized:
-        return f"{request}.firstAvailable[{alternative.rank}]"
-    return f"{request}.exactly"
+        return f"{request}.firstAvailable[{alternative.rank}].{part}"
+    return f"{request}.exactly.{part}"
+
+
+def whole_request(claim: Claim, number: int) -> str:
+    """Return where a claim holds a request; empty if unknown."""
+    ways = claim.requests[number].subrequests
+    if ways and ways[0].written is not None:
+        return ways[0].written.get("", "") if len(ways) == 1 else ""
+    return f"spec.devices.requests[{number}]"
+
+
+def constraint_field(rule: Constraint, number: int, part: str = "") -> str:
+    """Return where a claim holds a constraint, or a part of it."""
+    return f"spec.devices.constraints[{number}]{part}" if rule.written is None else rule.written
 
 
 def of_class(alternative: Alternative, kinds: Sequence[DeviceKind]) -> list[DeviceKind]:

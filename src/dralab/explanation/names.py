@@ -84,9 +84,8 @@ def device_name(device: DeviceId, node: str = "") -> str:
     >>> device_name(DeviceId("gpu.example.com", "node-a", "gpu-1"), "node-a")
     'node-a/gpu-1'
     """
-    if node and device.pool.startswith(node):
-        return f"{node}/{device.device}"
-    return f"{device.pool}/{device.device}"
+    pool = device.pool_shown
+    return f"{node if node and pool.startswith(node) else pool}/{device.device}"
 
 
 def taint_text(taint: DeviceTaint) -> str:

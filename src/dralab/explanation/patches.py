@@ -26,7 +26,7 @@ def patch_of(found: Help) -> list[dict[str, Any]]:
     [{'op': 'replace', 'path': '/spec/devices/requests/0/exactly/count', 'value': 2}]
     """
     mark = found.mark
-    if mark is None:
+    if mark is None or not mark.field:
         return []
     if found.edits:
         return [dict(each) for each in found.edits]

@@ -164,10 +164,8 @@ class Proposals:
         if alternative.count < 2:
             return
         claim = self.inquiry.claim_of(alternative)
-        mark = MarkedField(
-            owner=("claim", claim), field=f"{misses.request_field(alternative)}.count",
-            text=str(alternative.count),
-        )  # fmt: skip
+        field = misses.request_field(alternative, "count")
+        mark = MarkedField(owner=("claim", claim), field=field, text=str(alternative.count))
         note = self.request_note(alternative)
         for empty in (False, True):
             most = self.inquiry.largest(self.problem, alternative, empty=empty)
@@ -175,16 +173,20 @@ class Proposals:
                 return  # a smaller number would do as well, and the next page would name another
             if most:
                 asked = with_text(mark, str(most))
-                yield Help(kind="count", now=not empty, number=most, mark=asked, note=note)
+                to = as_written(alternative, "count", most)
+                yield Help(kind="count", now=not empty, number=most, mark=asked, note=note, to=to)
                 return
 
     def more(self, alternative: Alternative) -> Iterator[Help]:
         """Propose the fewest devices that have an amount together, of a few more than are asked."""
+        written = alternative.subrequest.written
+        if written and "most" not in written:
+            return  # a class limits them
         for number in range(alternative.count + 1, alternative.count + 1 + MOST_MORE):
             change = partial(replace, count=number)
             counted = edits.with_request(self.problem, alternative, change)
-            note = self.request_note(alternative)
-            made = Help(kind="count", now=True, number=number, note=note)
+            note, to = self.request_note(alternative), as_written(alternative, "most", number)
+            made = Help(kind="count", now=True, number=number, note=note, to=to)
             found = list(self.confirmed(made, counted))
             if found:
                 yield found[0]
@@ -206,7 +208,7 @@ class Proposals:
             self.problem, alternative,
             lambda each: replace(each, capacity={**each.capacity, name: amount}),
         )  # fmt: skip
-        field = f"{misses.request_field(alternative)}.capacity.requests[{name}]"
+        field = misses.request_field(alternative, f"capacity.requests[{name}]")
         mark = MarkedField(owner=("claim", cause.asked.claim), field=field, text=left)
         found = Help(kind="value", now=True, to=f"{left} {name} or less", mark=mark)
         yield from self.confirmed(found, smaller)
@@ -229,10 +231,11 @@ class Proposals:
     def no_constraint(self, position: int, number: int) -> Iterator[Help]:
         """Propose to leave a constraint out."""
         claim = self.problem.claims[position]
-        name = claim.constraints[number].name
-        mark = MarkedField(owner=("claim", str(claim)), field=f"spec.devices.constraints[{number}]")
+        rule = claim.constraints[number]
+        field = misses.constraint_field(rule, number)
+        mark = MarkedField(owner=("claim", str(claim)), field=field)
         changed = edits.with_attribute(self.problem, position, number, "")
-        found = Help(kind="drop", now=True, to=f"the constraint on {name}", mark=mark)
+        found = Help(kind="drop", now=True, to=f"the constraint on {rule.name}", mark=mark)
         yield from self.confirmed(found, changed, only_now=True)
 
     def no_request(self, position: int) -> Iterator[Help]:
@@ -241,9 +244,8 @@ class Proposals:
         for number in reversed(range(len(claim.requests))):
             name = claim.requests[number].name
             dropped = Condition(kind="request", claim=str(claim), request=name)
-            mark = MarkedField(
-                owner=("claim", str(claim)), field=f"spec.devices.requests[{number}]"
-            )
+            field = misses.whole_request(claim, number)
+            mark = MarkedField(owner=("claim", str(claim)), field=field)
             found = Help(kind="drop", now=True, to=f"request {name}", mark=mark)
             confirmed = list(self.confirmed(found, without(self.problem, [dropped])))
             if confirmed:
@@ -309,10 +311,23 @@ def tolerating(alternative: Alternative, claim: str, taint: DeviceTaint) -> Help
     return Help(
         kind="tolerate", now=True, to=taint_text(taint),
         mark=MarkedField(
-            owner=("claim", claim), field=f"{misses.request_field(alternative)}.tolerations"
+            owner=("claim", claim), field=misses.request_field(alternative, "tolerations")
         ),
         note="" if alternative.subrequest.tolerations else "first",
     )  # fmt: skip
+
+
+def as_written(alternative: Alternative, part: str, number: int) -> str:
+    """Return a number of devices in the words of an older generation's claim; empty if unknown."""
+    path = misses.request_field(alternative, part)
+    if not path or alternative.subrequest.written is None:
+        return ""
+    whole = misses.request_field(alternative, "")
+    *outer, last = path.removeprefix(f"{whole}.").split(".")
+    text = f"{last}: {number}"
+    for name in reversed(outer):
+        text = f"{name}: {{{text}}}"
+    return f"`{text}` in {whole}"
 
 
 def with_text(mark: MarkedField | None, text: str) -> MarkedField | None:

@@ -130,7 +130,7 @@ def _help(each: Help, names: Names) -> dict[str, Any]:
         found["number"] = each.number
     if each.devices:
         found |= {"devices": each.devices, "free": each.free}
-    if each.mark is not None and (patch := patch_of(each)):
+    if names.patches and each.mark is not None and (patch := patch_of(each)):
         found |= {"object": " ".join(each.mark.owner), "patch": patch}
     if each.lacking:
         found["lacking"] = [{"reason": str(why), "nodes": count} for why, count in each.lacking]

@@ -55,12 +55,12 @@ class ObjectFields:
         return f"{KINDS[kind]} {name}: {mark.field}"
 
 
-class NoFields:
-    """For objects of other generations of the device API: their fields are not those of v1."""
+class WrittenFields:
+    """The places of objects of older generations: the path that their author wrote, if known."""
 
-    def spot(self, mark: MarkedField) -> str:  # noqa: ARG002 - the same for all
-        """Return nothing: only expressions are shown."""
-        return ""
+    def spot(self, mark: MarkedField) -> str:
+        """Return the path in the object."""
+        return mark.field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,8 @@ class Names:
 
     `templates` names the ResourceClaimTemplate of claims that were made from one, `extended` the
     pod and field that claims for extended resources stand for. `commands`: the objects are in a
-    cluster, so that the best help comes with the command that does it.
+    cluster, so that the best help comes with the command that does it. `patches`: they are of
+    today's API, whose fields a help can patch.
     """
 
     spots: Spots = field(default_factory=ObjectFields)
@@ -77,6 +78,7 @@ class Names:
     templates: Mapping[str, str] = field(default_factory=dict)
     extended: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     commands: bool = False
+    patches: bool = True
 
     def named(self, found: Diagnosis) -> Diagnosis:
         """Return a diagnosis whose cause names pods instead of the claims that they hold."""
@@ -101,6 +103,8 @@ class Names:
         The claim for a pod's extended resources is made by the scheduler.
         """
         mark = found.mark
+        if not self.patches:
+            return found.command
         if mark is not None and mark.owner[0] == "claim" and mark.owner[1] in self.extended:
             return found.command
         return command_of(found, self.templates)
@@ -187,7 +191,7 @@ def _marked(mark: MarkedField, spots: Spots) -> Iterator[str]:
     """Yield where something is written, its line, and carets under the piece that matters."""
     label = spots.spot(mark)
     text, start, end = _one_line(mark)
-    if not label and not mark.field.endswith("expression"):
+    if not label and mark.span is None:
         return
     label = label or "selector"
     if not text:

@@ -13,16 +13,14 @@ from typing import Final
 from dralab.api.status import ApiError
 from dralab.contracts.plugin import ClaimRef, PluginError, PreparedDevice, PrepareResult
 from dralab.node.checkpoint import ClaimInfo, NoCheckpoint, NodeCheckpoint
-from dralab.node.claim_forms import ClaimForm, Drivers, form_of, unready
+from dralab.node.claim_forms import ClaimForm, ClaimMissing, Drivers, claims_of
 from dralab.node.container_devices import ContainerDevices, PreparedClaim
 from dralab.node.metrics import ANY_DRIVER, NodeMetrics
 from dralab.node.plugins import Plugins
 from dralab.objects.claims import (
     allocation_of,
     consumers_of,
-    extended_claim,
     is_reserved_for,
-    pod_claims,
     results_of,
 )
 from dralab.objects.metadata import key_of, owner_uids, owners_of, uid_of
@@ -280,17 +278,10 @@ class ClaimsOfNode:
         With each, the drivers that gave it devices, what they are told, and the devices that are
         its alone.
         """
-        if problem := unready(pod, self.client):
-            raise _Refused(problem)
-        found: dict[str, tuple[bool, ClaimForm]] = {}
-        for item in pod_claims(pod):
-            if item.name is None:
-                raise _Refused(f'pod "{key_of(pod)}": ResourceClaim not created yet')
-            if item.name:
-                found[item.name] = not item.claim, form_of(pod, item)
-        extended = extended_claim(pod)
-        if extended:
-            found[extended["resourceClaimName"]] = True, form_of(pod, None)
+        try:
+            found = claims_of(pod)
+        except ClaimMissing as error:
+            raise _Refused(str(error)) from error
         return [
             self._checked(pod, name, form, generated=generated)
             for name, (generated, form) in found.items()
@@ -301,7 +292,30 @@ class ClaimsOfNode:
         try:
             claim = self.client.get(form.resource, name, key.namespace)
         except ApiError as error:
-            raise _Refused(f"fetch ResourceClaim {name}: {error.message}") from error
+            kind = "DeviceClaim" if form.problem else "ResourceClaim"
+            raise _Refused(f"fetch {kind} {name}: {error.message}") from error
+        if form.problem is not None:
+            if problem := form.problem(claim):
+                raise _Refused(problem)
+        else:
+            self._check_reserved(pod, claim, form, generated=generated)
+        drivers = form.drivers(claim)
+        for driver in drivers:
+            if form.stand_ins:
+                self.plugins.stand_in(driver)
+            if self.plugins.get(driver) is None:
+                raise _Refused(f"DRA driver {driver} is not registered")
+        exclusive = frozenset(
+            (result["driver"], result["pool"], result["device"])
+            for result in results_of(allocation_of(claim))
+            if not result.get("shareID") and not result.get("adminAccess")
+        )
+        return ClaimRef(key.namespace, name, claim["metadata"]["uid"]), drivers, exclusive
+
+    def _check_reserved(
+        self, pod: JsonDict, claim: JsonDict, form: ClaimForm, *, generated: bool
+    ) -> None:
+        key, name = key_of(pod), key_of(claim).name
         owners = owner_uids(claim)
         kinds = {owner["kind"] for owner in owners_of(claim)}
         if generated and form.user not in owners and "PodGroup" not in kinds:
@@ -316,21 +330,8 @@ class ClaimsOfNode:
                 f"pod {key.name} ({form.user}) is not allowed to use ResourceClaim {name} "
                 f"({claim['metadata']['uid']})"
             )
-        allocation = allocation_of(claim)
-        if allocation is None:
+        if allocation_of(claim) is None:
             raise _Refused(f"ResourceClaim {name}: not allocated")
-        drivers = form.drivers(claim)
-        for driver in drivers:
-            if form.stand_ins:
-                self.plugins.stand_in(driver)
-            if self.plugins.get(driver) is None:
-                raise _Refused(f"DRA driver {driver} is not registered")
-        exclusive = frozenset(
-            (result["driver"], result["pool"], result["device"])
-            for result in results_of(allocation)
-            if not result.get("shareID") and not result.get("adminAccess")
-        )
-        return ClaimRef(key.namespace, name, claim["metadata"]["uid"]), drivers, exclusive
 
     def _lane(self, drivers: Collection[str]) -> str:
         """Return where calls to drivers wait; drivers of other processes may take 45 s."""

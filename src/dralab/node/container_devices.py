@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from dralab.contracts.plugin import ClaimRef, PreparedDevice
+from dralab.node.claim_forms import uses_of_container
 from dralab.node.plugins import Plugins
-from dralab.objects.claims import claims_by_entry, extended_claim, uses_of
+from dralab.objects.claims import claims_by_entry, uses_of
 from dralab.objects.metadata import key_of
 from dralab.values.json_types import JsonDict, JsonObject
 
@@ -74,11 +75,9 @@ class ContainerDevices:
         self, pod: JsonDict, container: JsonObject
     ) -> list[tuple[ClaimRef, list[tuple[str, PreparedDevice]]]]:
         """Return the claims that a container uses, each with all its drivers and devices."""
-        names, namespace = claims_by_entry(pod), key_of(pod).namespace
-        wanted = [names.get(entry, "") for entry, _ in uses_of(container)]
-        wanted += [name for name, _ in _extended(pod, container)]
+        namespace = key_of(pod).namespace
         found = []
-        for name in dict.fromkeys(wanted):
+        for name in dict.fromkeys(name for name, _ in uses_of_container(pod, container)):
             held = self.find(namespace, name)
             if held is not None:
                 devices = sorted(held.devices.items())
@@ -87,27 +86,15 @@ class ContainerDevices:
         return found
 
     def _listed(self, pod: JsonDict, container: JsonObject) -> list[PreparedDevice]:
-        names, namespace = claims_by_entry(pod), key_of(pod).namespace
-        wanted = [(names.get(entry, ""), request) for entry, request in uses_of(container)]
-        wanted += _extended(pod, container)
+        namespace = key_of(pod).namespace
         return [
             device
-            for name, request in wanted
+            for name, request in uses_of_container(pod, container)
             if (held := self.find(namespace, name)) is not None
             for driver in sorted(held.devices)
             for device in held.devices[driver]
             if _is_for(device, request)
         ]
-
-
-def _extended(pod: JsonDict, container: JsonObject) -> list[tuple[str, str]]:
-    """Return the claim and requests that stand for a container's extended resources."""
-    extended = extended_claim(pod)
-    return [
-        (extended["resourceClaimName"], mapping["requestName"])
-        for mapping in extended.get("requestMappings") or ()
-        if mapping["containerName"] == container["name"]
-    ]
 
 
 def _is_for(device: PreparedDevice, request: str) -> bool:

@@ -42,7 +42,7 @@ class Plugins:
         # Told of a driver's name when its first plugin connected, when its last one went, and when
         # one registers that has not connected yet.
         self.changed: Callable[[str, bool], None] = lambda _driver, _there: None
-        # Makes a plugin for a driver that does not run: only for claims of dra-evolution.
+        # Makes a plugin for a driver that does not run: only for claims of older generations.
         self.new_stand_in: Callable[[str], Plugin] | None = None
         self._stand_ins: dict[str, Plugin] = {}
 

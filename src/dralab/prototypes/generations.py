@@ -3,6 +3,9 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from dralab.prototypes.classic import reading as classic_reading
+from dralab.prototypes.classic.cluster import ClassicCluster
+from dralab.prototypes.classic.kinds import API_VERSION as CLASSIC
 from dralab.prototypes.evolution import normalize as evolution_normalize
 from dralab.prototypes.evolution.cluster import EvolutionCluster as EvolutionWorld
 from dralab.prototypes.evolution.kinds import API_VERSION as EVOLUTION
@@ -59,8 +62,29 @@ class Evolution:
         return EvolutionWorld(objects, refused)
 
 
+class Classic:
+    """resource.k8s.io/v1alpha2 of Kubernetes 1.26 to 1.30, with the fake driver's kinds."""
+
+    name = "classic"
+    api_version = CLASSIC
+
+    def read(self, item: Mapping[str, Any]) -> NormalizedDocument:
+        """Return a document as classic DRA reads it."""
+        return checked(item, classic_reading.normalize)
+
+    def read_all(self, items: Sequence[Mapping[str, Any]]) -> list[NormalizedDocument]:
+        """Return documents as classic DRA reads them, each by itself."""
+        return [self.read(item) for item in items]
+
+    def cluster(
+        self, objects: Sequence[JsonDict], refused: Sequence[NormalizedDocument] = ()
+    ) -> GenerationCluster:
+        """Return the cluster that objects describe."""
+        return ClassicCluster(objects, refused)
+
+
 GENERATIONS: Final[Mapping[str, Generation]] = {
-    generation.name: generation for generation in (K8srm(), Evolution(), V1())
+    generation.name: generation for generation in (K8srm(), Evolution(), Classic(), V1())
 }
 TODAY: Final = ("resource.k8s.io/v1", "resource.k8s.io/v1beta1", "resource.k8s.io/v1beta2")
 
@@ -82,7 +106,9 @@ def detected(items: Iterable[Any]) -> set[str]:
             group = version.partition("/")[0]
             if group == K8SRM_GROUP or (version == "v1" and spec.get("deviceClaims")):
                 found.add("k8srm")
-            elif version == EVOLUTION and _is_classic(str(part.get("kind")), spec):
+            elif version in {classic_reading.STATES, classic_reading.PARAMETERS} or (
+                version == CLASSIC and _is_classic(str(part.get("kind")), spec)
+            ):
                 found.add("classic")
             elif version == EVOLUTION or (
                 version == "resource.k8s.io/v1alpha3" and part.get("kind") == "ResourcePool"
@@ -95,7 +121,7 @@ def detected(items: Iterable[Any]) -> set[str]:
 
 def _is_classic(kind: str, spec: Mapping[str, Any]) -> bool:
     """Return whether an object of the version that two APIs share is of Kubernetes' own."""
-    if kind in {"ResourceClass", "PodSchedulingContext", "ResourceClaimParameters"}:
+    if kind not in evolution_normalize.SHAPES and (CLASSIC, kind) in classic_reading.SHAPES:
         return True
     inner = spec.get("spec")
     return "resourceClassName" in spec or (isinstance(inner, dict) and "resourceClassName" in inner)

@@ -150,6 +150,7 @@ def request(name: str, *ways: Way) -> core.Request:
                 mode="All" if way.everything else "ExactCount",
                 count=way.count,
                 admin=True if way.admin else None,
+                written={},
             )
             for number, way in enumerate(ways)
         ),
@@ -158,17 +159,17 @@ def request(name: str, *ways: Way) -> core.Request:
 
 def match(attribute: str, *requests: str) -> core.Constraint:
     """Return a rule: the devices of some requests (none: of all) have one value in common."""
-    return core.Constraint("match", attribute, requests)
+    return core.Constraint("match", attribute, requests, written="")
 
 
 def distinct(attribute: str, *requests: str) -> core.Constraint:
     """Return a rule: no two devices of some requests have the same value."""
-    return core.Constraint("distinct", attribute, requests)
+    return core.Constraint("distinct", attribute, requests, written="")
 
 
 def total(capacity: str, amount: object, *requests: str) -> core.Constraint:
     """Return a rule: the devices of some requests have so much of a capacity together."""
-    return core.Constraint("total", capacity, requests, parse_any(amount))
+    return core.Constraint("total", capacity, requests, parse_any(amount), written="")
 
 
 def claim(
@@ -341,10 +342,6 @@ class OwnCluster(SearchedCluster):
     def failures(self) -> Mapping[str, str]:
         """Return nothing: an expression without an answer fails the pod, as in resource.k8s.io."""
         return {}
-
-    def shown(self, pool: str, device: str) -> str:
-        """Return a device as people name it."""
-        return f"{pool}/{device}"
 
     def problem(self, pod: JsonDict) -> core.Problem:
         """Return the allocation problem of a pod; UnallocatableError if it cannot be met."""

@@ -100,10 +100,6 @@ class GenerationCluster(Protocol):
         """Return a problem without claims: all devices, and which of them are in use."""
         ...
 
-    def shown(self, pool: str, device: str) -> str:
-        """Return a device of a problem as people name it."""
-        ...
-
 
 class Generation(Protocol):
     """One generation of the device API."""

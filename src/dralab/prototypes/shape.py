@@ -78,6 +78,8 @@ def standard(item: JsonDict, added: Mapping[str, Schema] = NOTHING) -> list[Find
     holders = [("spec.", "spec.", spec)]
     for index, container in enumerate(spec.get("containers") or ()):
         holders.append(("spec.containers[].", f"spec.containers[{index}].", container))
+    for index, entry in enumerate(spec.get("resourceClaims") or ()):
+        holders.append(("spec.resourceClaims[].", f"spec.resourceClaims[{index}].", entry))
     for pattern, path, holder in holders:
         for field, schema in added.items():
             name = field.removeprefix(pattern)

@@ -127,10 +127,6 @@ class V1Cluster:
             features=snapshot.features,
         )
 
-    def shown(self, pool: str, device: str) -> str:
-        """Return a device of a problem as people name it."""
-        return f"{pool}/{device}"
-
 
 def _devices(claims: Iterable[JsonDict]) -> Iterable[PlacedDevice]:
     for claim in claims:

@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from dralab.api.status import ApiError
-from dralab.objects.claims import has_device_claims
+from dralab.objects.claims import classic_pod_claims, has_device_claims
 from dralab.objects.metadata import spec_of
+from dralab.prototypes import v1
+from dralab.prototypes.classic import reading as classic
 from dralab.prototypes.evolution import kinds as evolution
 from dralab.prototypes.findings import identity
 from dralab.prototypes.k8srm import kinds as k8srm
@@ -16,6 +18,7 @@ from dralab.prototypes.placement import Generation
 from dralab.runtime.client import Resource
 from dralab.runtime.reading import Lister, listed, read_cluster
 from dralab.runtime.resources import (
+    CLASSIC_CLASSES,
     DEVICE_POOLS,
     EVOLUTION_PODS,
     EVOLUTION_POOLS,
@@ -32,13 +35,20 @@ TODAY: Final = (
     {"kind": "ResourceClaim", "plural": "resourceclaims", "namespaced": True},
     {"kind": "ResourceClaimTemplate", "plural": "resourceclaimtemplates", "namespaced": True},
 )
-KINDS: Final[Mapping[str, Sequence[Mapping[str, Any]]]] = {
-    "evolution": evolution.KINDS,
-    "k8srm": k8srm.KINDS,
-    "v1": TODAY,
+# By group and version, in the order in which they are read.
+KINDS: Final[Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]]] = {
+    "evolution": {evolution.API_VERSION: evolution.KINDS},
+    "k8srm": {k8srm.API_VERSION: k8srm.KINDS},
+    "classic": classic.KINDS,
+    "v1": {v1.API_VERSION: TODAY},
 }
 # What a server lists that serves a generation.
-SIGNS: Final = {"evolution": EVOLUTION_POOLS, "k8srm": DEVICE_POOLS, "v1": SLICES}
+SIGNS: Final = {
+    "evolution": EVOLUTION_POOLS,
+    "k8srm": DEVICE_POOLS,
+    "classic": CLASSIC_CLASSES,
+    "v1": SLICES,
+}
 
 
 class Reader(Lister, Protocol):
@@ -61,10 +71,11 @@ def older_with_pods(client: Lister, among: Sequence[str]) -> list[str]:
 
 def resources_of(generation: Generation) -> dict[str, Resource]:
     """Return the collections of a generation by kind."""
-    group, _, version = generation.api_version.partition("/")
     return {
         kind["kind"]: Resource(group, version, kind["plural"], kind["namespaced"])
-        for kind in KINDS[generation.name]
+        for api_version, kinds in KINDS[generation.name].items()
+        for group, _, version in [api_version.partition("/")]
+        for kind in kinds
     }
 
 
@@ -77,7 +88,12 @@ def objects_of(client: Reader, generation: Generation) -> list[JsonDict]:
     found: list[JsonDict] = []
     resources = resources_of(generation)
     for kind, resource in {"Pod": PODS, "Node": NODES, **resources}.items():
-        items = listed(client, resource, kind)
+        try:
+            items = listed(client, resource, kind)
+        except ApiError:
+            if resource.group == generation.api_version.partition("/")[0] or not resource.group:
+                raise
+            continue  # a driver's own kind, and its driver is not there
         found += sorted(items, key=_age) if kind == "Pod" else items
     return found + _configs(client, found)
 
@@ -92,13 +108,12 @@ def _may_list(client: Lister, resource: Resource) -> bool:
 
 def _waits(client: Lister, name: str) -> bool:
     own_kind = name == "evolution"
+    asks = classic_pod_claims if name == "classic" else has_device_claims
     try:
         pods = client.list(EVOLUTION_PODS if own_kind else PODS).items
     except ApiError:
         return False
-    return any(
-        not spec_of(pod).get("nodeName") and (own_kind or has_device_claims(pod)) for pod in pods
-    )
+    return any(not spec_of(pod).get("nodeName") and (own_kind or asks(pod)) for pod in pods)
 
 
 def _configs(client: Reader, objects: list[JsonDict]) -> list[JsonDict]:

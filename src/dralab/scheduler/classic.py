@@ -27,7 +27,7 @@ from dralab.objects.metadata import (
 )
 from dralab.objects.pods import is_finished
 from dralab.prototypes.classic.kinds import API_VERSION, IMMEDIATE, MAX_NODES, MAX_RESERVED_FOR
-from dralab.prototypes.classic.structured import FINALIZER
+from dralab.prototypes.classic.structured import FINALIZER, ClassicClaimsWait
 from dralab.runtime.client import add_finalizer, amend
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import (
@@ -39,7 +39,7 @@ from dralab.runtime.resources import (
     SCHEDULING_CONTEXTS,
 )
 from dralab.scheduler.scheduler import Scheduler
-from dralab.scheduler.structured_parameters import ClassicClaimsWait, NamedResources
+from dralab.scheduler.structured_parameters import NamedResources
 from dralab.scheduling.pods import DEFAULT_SCHEDULER
 from dralab.values.json_types import JsonDict
 from dralab.values.labels import node_selector_accepts

@@ -8,10 +8,15 @@ upstream checks each by itself.
 from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
-from dralab.objects.metadata import NamespacedName, key_of
-from dralab.prototypes.classic.kinds import GROUP
+from dralab.objects.metadata import key_of
 from dralab.prototypes.classic.selectors import ClassicSelectorError, accepts
-from dralab.prototypes.classic.structured import MODEL, held_by
+from dralab.prototypes.classic.structured import (
+    MODEL,
+    ClassicClaimsWait,
+    claim_parameters,
+    class_parameters,
+    held_by,
+)
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import (
     CLAIM_PARAMETERS,
@@ -23,10 +28,6 @@ from dralab.values.json_types import JsonDict, JsonObject
 
 UNSUITABLE: Final = "resourceclaim cannot be allocated for the node (unsuitable)"
 HOSTNAME: Final = "kubernetes.io/hostname"
-
-
-class ClassicClaimsWait(Exception):  # noqa: N818 - a fact about a pod
-    """A pod with classic claims cannot go on now; the text says why."""
 
 
 class NamedResources:
@@ -53,8 +54,10 @@ class NamedResources:
         }
         found = []
         for claim, class_ in wanted:
-            parameters = self._of_claim(claim, class_)
-            handles = self._handles(parameters, self._of_class(class_), node, taken)
+            here = self.claim_parameters.namespace(key_of(claim).namespace)
+            parameters = claim_parameters(claim, class_, here)
+            filters = class_parameters(class_, self.class_parameters)
+            handles = self._handles(parameters, filters, node, taken)
             found.append(_allocation(parameters, handles, node))
         return found
 
@@ -111,69 +114,6 @@ class NamedResources:
         for obj in self.slices.find("node", node):
             if obj["driverName"] == driver:
                 yield from (obj.get(MODEL) or {}).get("instances") or ()
-
-    # --- parameters
-
-    def _of_claim(self, claim: JsonDict, class_: JsonDict) -> JsonObject:
-        reference = claim["spec"].get("parametersRef")
-        namespace = key_of(claim).namespace
-        if reference is None:
-            # One device of the class, whichever it is.
-            request = {MODEL: {"selector": "true"}}
-            asked = {"driverName": class_["driverName"], "requests": [request]}
-            return {"shareable": True, "driverRequests": [asked]}
-        if _is_in_tree(reference, "ResourceClaimParameters"):
-            key = NamespacedName(namespace, reference["name"])
-            found = self.claim_parameters.get(key)
-            if found is None:
-                raise ClassicClaimsWait(f"claim parameters {key} not found")
-            return found
-        source = {name: reference.get(name, "") for name in ("apiGroup", "kind", "name")}
-        return _only(
-            "claim", source, namespace,
-            [
-                obj
-                for obj in self.claim_parameters.namespace(namespace)
-                if _source(obj, source) == source
-            ],
-        )  # fmt: skip
-
-    def _of_class(self, class_: JsonDict) -> JsonObject:
-        reference = class_.get("parametersRef")
-        if reference is None:
-            return {}
-        namespace = reference.get("namespace", "")
-        if _is_in_tree(reference, "ResourceClassParameters"):
-            key = NamespacedName(namespace, reference["name"])
-            found = self.class_parameters.get(key)
-            if found is None:
-                raise ClassicClaimsWait(f"class parameters {key} not found")
-            return found
-        names = ("apiGroup", "kind", "name", "namespace")
-        source = {name: reference.get(name, "") for name in names}
-        return _only(
-            "class", source, namespace,
-            [obj for obj in self.class_parameters if _source(obj, source) == source],
-        )  # fmt: skip
-
-
-def _is_in_tree(reference: JsonObject, kind: str) -> bool:
-    return (reference.get("apiGroup"), reference["kind"]) == (GROUP, kind)
-
-
-def _source(obj: JsonDict, like: JsonObject) -> JsonObject:
-    return {name: (obj.get("generatedFrom") or {}).get(name, "") for name in like}
-
-
-def _only(what: str, source: JsonObject, namespace: str, found: Sequence[JsonDict]) -> JsonDict:
-    """Return the one translation of a driver's parameters; ClassicClaimsWait without one."""
-    where = f"{source['kind']}.{source['apiGroup']} {NamespacedName(namespace, source['name'])}"
-    if not found:
-        raise ClassicClaimsWait(f"generated {what} parameters for {where} not found")
-    if len(found) > 1:
-        names = ", ".join(sorted(str(key_of(obj)) for obj in found))
-        raise ClassicClaimsWait(f"multiple generated {what} parameters for {where} found: {names}")
-    return found[0]
 
 
 def _allocation(parameters: JsonObject, handles: list[JsonDict], node: str) -> JsonDict:

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from dralab.api.status import ApiError
-from dralab.drivers.classic.parameters import DriverError, DriverParameters
 from dralab.objects.metadata import key_of, spec_of, status_of, uid_of
+from dralab.prototypes.classic.fake import DriverError, DriverParameters
 from dralab.runtime.client import Client
 from dralab.runtime.resources import ALLOCATION_STATES
 from dralab.values import labels

@@ -10,8 +10,7 @@ from typing import Any, Final
 
 from dralab.api.status import ApiError
 from dralab.drivers.classic.allocation import NodeAllocations
-from dralab.drivers.classic.named_resources import device_of
-from dralab.drivers.classic.parameters import DriverError, DriverParameters, parameters_of
+from dralab.drivers.classic.parameters import parameters_of
 from dralab.drivers.classic.translation import ParametersTranslation
 from dralab.objects.claims import classic_claims_by_entry, consumer_of
 from dralab.objects.metadata import (
@@ -24,6 +23,7 @@ from dralab.objects.metadata import (
     status_of,
     uid_of,
 )
+from dralab.prototypes.classic.fake import DriverError, DriverParameters, device_of
 from dralab.prototypes.classic.kinds import API_VERSION, DRIVER, IMMEDIATE, MAX_NODES
 from dralab.prototypes.classic.structured import held_by
 from dralab.runtime.client import add_finalizer, amend, drop_finalizer

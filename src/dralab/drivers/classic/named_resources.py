@@ -4,12 +4,11 @@ Source: fake-dra-driver v0.1.3: names in lower case, attributes `uuid` and `mode
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from dralab.drivers.fake.demo import model_of
+from dralab.prototypes.classic.fake import device_of
 from dralab.values.json_types import JsonDict
-
-PREFIX: Final = "FAKE-"
 
 
 def resources(node: str, names: Iterable[str]) -> list[JsonDict]:
@@ -37,8 +36,3 @@ def chosen(handle: Mapping[str, Any]) -> Sequence[dict[str, Any]]:
         {"uuid": device_of(result["namedResources"]["name"]), **part}
         for result in handle.get("results") or ()
     ]
-
-
-def device_of(name: str) -> str:
-    """Return the device that an instance's name stands for."""
-    return PREFIX + name[len(PREFIX) :]

@@ -8,8 +8,8 @@ import json
 from typing import Any, Final
 
 from dralab.api.status import ApiError
-from dralab.drivers.classic.parameters import DriverError, checked
 from dralab.objects.metadata import NamespacedName, is_deleting, key_of, spec_of, uid_of
+from dralab.prototypes.classic.fake import DriverError, checked
 from dralab.prototypes.classic.kinds import API_VERSION, DRIVER, DRIVER_VERSION
 from dralab.runtime.client import amend
 from dralab.runtime.events import EventRecorder

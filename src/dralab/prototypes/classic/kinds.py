@@ -5,7 +5,7 @@ Fields and limits: k8s.io/api v0.28 `resource/v1alpha2`; 3-shake's fake-dra-driv
 
 from typing import Final
 
-from dralab.prototypes.classic.structured import HANDLE
+from dralab.prototypes.classic.structured import GROUP, HANDLE
 from dralab.prototypes.schema_words import (
     AGE,
     Schema,
@@ -18,7 +18,6 @@ from dralab.prototypes.schema_words import (
     text,
 )
 
-GROUP: Final = "resource.k8s.io"
 VERSION: Final = "v1alpha2"
 API_VERSION: Final = f"{GROUP}/{VERSION}"
 DRIVER: Final = "fake.resource.3-shake.com"

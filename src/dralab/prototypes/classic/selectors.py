@@ -7,9 +7,11 @@ True
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
+from dralab.allocation.problem import Attribute, Device, DevicePath, DeviceSelectorError
 from dralab.cel import (
     CelError,
     CompileError,
@@ -35,8 +37,32 @@ MAPS: Final[Mapping[str, tuple[types.CelType, str]]] = {
 }
 
 
-class ClassicSelectorError(Exception):
+class ClassicSelectorError(DeviceSelectorError):
     """A selector has no answer for a device."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedResourceSelector:
+    """A selector as a condition of the allocation problem; a failing one ends the search."""
+
+    text: str
+
+    @property
+    def reads(self) -> frozenset[DevicePath]:
+        """Any attribute may be read."""
+        return frozenset({("attributes",)})
+
+    def matches(self, device: Device) -> bool:
+        """Return whether a device is accepted. ClassicSelectorError."""
+        return accepts(self.text, [_wire(*each) for each in device.attributes.items()])
+
+    def with_text(self, text: str) -> "NamedResourceSelector":
+        """Return another selector."""
+        return NamedResourceSelector(text)
+
+    def place(self, path: tuple[str, ...]) -> tuple[str, ...]:
+        """Return where devices have an attribute: names have no domain, maps are by type."""
+        return ("attributes", "", path[1]) if len(path) == 2 and path[0] in MAPS else path
 
 
 @lru_cache(maxsize=1)
@@ -50,6 +76,27 @@ def environment() -> Environment:
         result=(types.BOOL,),
         result_words="bool",
     )
+
+
+def attribute(wire: Mapping[str, Any]) -> Attribute:
+    """Return the typed value of an attribute of a named resource."""
+    for field in ("int", "bool", "string", "version"):
+        if field in wire:
+            return Attribute(field, (wire[field],))
+    if "quantity" in wire:
+        return Attribute("quantity", (str(wire["quantity"]),))
+    if "intSlice" in wire:
+        return Attribute("int", tuple(wire["intSlice"]["ints"]), listed=True)
+    if "stringSlice" in wire:
+        return Attribute("string", tuple(wire["stringSlice"]["strings"]), listed=True)
+    return Attribute("", ())
+
+
+def _wire(name: str, value: Attribute) -> dict[str, Any]:
+    if value.listed:
+        plural = {"int": "ints", "string": "strings"}[value.type]
+        return {"name": name, f"{value.type}Slice": {plural: list(value.values)}}
+    return {"name": name} | ({value.type: value.values[0]} if value.type else {})
 
 
 def problem(selector: str) -> str:

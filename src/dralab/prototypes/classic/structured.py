@@ -5,10 +5,10 @@ named resources, which become ResourceSlices; claims and classes are translated 
 ResourceClaimParameters and ResourceClassParameters, whose selectors are `selectors`' business.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from dralab.objects.metadata import status_of
+from dralab.objects.metadata import NamespacedName, key_of, status_of
 from dralab.prototypes.classic import selectors
 from dralab.prototypes.findings import Finding, NormalizedDocument, invalid
 from dralab.prototypes.schema_words import (
@@ -23,11 +23,12 @@ from dralab.prototypes.schema_words import (
     struct,
     text,
 )
-from dralab.values.json_types import JsonDict
+from dralab.values.json_types import JsonDict, JsonObject
 
 # What the scheduler puts on claims whose devices it gave (1.30; later another name).
 FINALIZER: Final = "dra.k8s.io/delete-protection"
 MODEL: Final = "namedResources"
+GROUP: Final = "resource.k8s.io"
 
 SELECTOR: Final = struct(
     {"selector": text("A CEL expression over `attributes`.")}, ("selector",), "By their names."
@@ -141,6 +142,62 @@ def _finding(field: str, entry: Mapping[str, Any]) -> Finding | None:
         return invalid(field, f"exactly one structured model field must be set: {MODEL}")
     problem = selectors.problem(entry[MODEL]["selector"])
     return invalid(f"{field}.{MODEL}.selector", problem) if problem else None
+
+
+class ClassicClaimsWait(Exception):  # noqa: N818 - a fact about a pod
+    """A pod with classic claims cannot go on now; the text says why."""
+
+
+def claim_parameters(
+    claim: JsonObject, class_: JsonObject, known: Iterable[JsonDict]
+) -> JsonObject:
+    """Return what a claim of a class asks for, in the scheduler's own words. ClassicClaimsWait."""
+    reference = claim["spec"].get("parametersRef")
+    if reference is None:
+        # One device of the class, whichever it is.
+        request = {MODEL: {"selector": "true"}}
+        asked = {"driverName": class_["driverName"], "requests": [request]}
+        return {"shareable": True, "driverRequests": [asked]}
+    namespace = key_of(claim).namespace
+    here = [each for each in known if key_of(each).namespace == namespace]
+    return _translated("claim", reference, NamespacedName(namespace, reference["name"]), here)
+
+
+def class_parameters(class_: JsonObject, known: Iterable[JsonDict]) -> JsonObject:
+    """Return what a class says of its devices; empty if it says nothing. ClassicClaimsWait."""
+    reference = class_.get("parametersRef")
+    if reference is None:
+        return {}
+    key = NamespacedName(reference.get("namespace", ""), reference["name"])
+    return _translated("class", reference, key, known)
+
+
+def _translated(
+    what: str, reference: JsonObject, key: NamespacedName, known: Iterable[JsonDict]
+) -> JsonDict:
+    """Return the object that a reference names, or the one translation of a driver's own."""
+    in_tree = (GROUP, f"Resource{what.capitalize()}Parameters")
+    names = ("apiGroup", "kind", "name", *(("namespace",) if what == "class" else ()))
+    if (reference.get("apiGroup"), reference["kind"]) == in_tree:
+        named = next((each for each in known if key_of(each) == key), None)
+        if named is None:
+            raise ClassicClaimsWait(f"{what} parameters {key} not found")
+        return named
+    source = {name: reference.get(name, "") for name in names}
+    found = [
+        each
+        for each in known
+        if {name: (each.get("generatedFrom") or {}).get(name, "") for name in names} == source
+    ]
+    where = f"{source['kind']}.{source['apiGroup']} {key}"
+    if not found:
+        raise ClassicClaimsWait(f"generated {what} parameters for {where} not found")
+    if len(found) > 1:
+        several = ", ".join(sorted(str(key_of(each)) for each in found))
+        raise ClassicClaimsWait(
+            f"multiple generated {what} parameters for {where} found: {several}"
+        )
+    return found[0]
 
 
 def held_by(claim: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from dralab.allocation.problem import Attribute
 from dralab.objects.metadata import spec_of
-from dralab.prototypes.conversion import from_k8srm
+from dralab.prototypes.conversion import from_classic, from_k8srm
 from dralab.prototypes.conversion.expressions import drivers_in
 from dralab.prototypes.conversion.neutral import (
     NeutralClaim,
@@ -35,6 +35,8 @@ def read(items: Iterable[JsonDict], generation: str) -> Scene:
     """Return what the (normalized) objects of a generation mean; others pass through."""
     if generation == "k8srm":
         return from_k8srm.read(items)
+    if generation == "classic":
+        return from_classic.read(list(items))
     scene = Scene(source=generation)
     for item in items:
         part = READERS[generation](item, scene.notes)

@@ -102,10 +102,6 @@ class EvolutionCluster(SearchedCluster):
             lambda node, found: self._placed(pod, node, asked, found),
         )
 
-    def shown(self, pool: str, device: str) -> str:
-        """Return a device of a problem as people name it."""
-        return f"{self.pools[int(pool)]['metadata']['name']}/{device}"
-
     # --- what a pod asks
 
     def _asked(self, pod: JsonDict) -> list[PodClaimInProblem]:
@@ -192,6 +188,7 @@ class EvolutionCluster(SearchedCluster):
                 class_name=name,
                 selectors=self._selectors(request),
                 admin=True if admin else None,
+                written=_written(number, request),
             )
             requests.append(core.Request(name=label, subrequests=(subrequest,)))
         return core.Claim(
@@ -199,8 +196,12 @@ class EvolutionCluster(SearchedCluster):
             namespace=namespace,
             requests=tuple(requests),
             constraints=tuple(
-                core.Constraint("match", constraint["matchAttribute"])
-                for constraint in spec.get("constraints") or ()
+                core.Constraint(
+                    "match",
+                    constraint["matchAttribute"],
+                    written=f"spec.constraints[{place}].matchAttribute",
+                )
+                for place, constraint in enumerate(spec.get("constraints") or ())
                 if "matchAttribute" in constraint
             ),
         )
@@ -246,7 +247,8 @@ class EvolutionCluster(SearchedCluster):
                 for result in (data.get("data") or {}).get("results") or ():
                     key = (data["driverName"], allocation.get("nodeName", ""), result["deviceName"])
                     if key in places and (result.get("requestName") or "") not in admin:
-                        device = DeviceId(EVERYBODY, f"{places[key]:06d}", result["deviceName"])
+                        pool = _pool(places[key], self.pools[places[key]])
+                        device = DeviceId(EVERYBODY, pool, result["deviceName"])
                         held[device] = (self.key(item)[3],)
         return InUse(exclusive=frozenset(held), holders=held)
 
@@ -371,13 +373,29 @@ def _current(pools: Sequence[JsonDict]) -> list[JsonDict]:
     return found
 
 
+def _written(number: int, request: Mapping[str, Any]) -> dict[str, str]:
+    """Return where a claim holds the expressions of a request."""
+    places = [
+        f"spec.requests[{number}].requirements[{place}].deviceSelector"
+        for place, requirement in enumerate(request.get("requirements") or ())
+        if requirement.get("deviceSelector")
+    ]
+    return {"": f"spec.requests[{number}]"} | {
+        f"selectors[{position}].cel.expression": place for position, place in enumerate(places)
+    }
+
+
+def _pool(number: int, item: JsonDict) -> core.NumberedPool:
+    return core.NumberedPool.of(number, item["metadata"]["name"])
+
+
 def _slices(number: int, pool: JsonDict) -> Iterable[core.Slice]:
     spec = pool["spec"]
     node = spec.get("nodeName") or ""
     node_scope = core.NodeScope(node=node) if node else core.NodeScope(everywhere=True)
     shared = {c["name"]: parse_any(c["capacity"]) for c in spec.get("sharedCapacity") or ()}
     count = 2 if shared else 1
-    name = f"{number:06d}"
+    name = _pool(number, pool)
     yield core.Slice(
         name=f"{name}-devices",
         driver=EVERYBODY,

@@ -4,7 +4,7 @@ Three forms were written: one detail as the whole spec (K1, K2), `claims` (K3) a
 Shapes were checked before.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from dralab.prototypes.findings import Finding, copied
@@ -22,20 +22,38 @@ INSTANCE: Final = frozenset({"name", "allOf", "oneOf"})
 NEEDED: Final = "is required: the devices that the claim is for"
 
 
+class NormalizedClaimSpec(dict[str, Any]):
+    """A claim's spec in the last stage's form; `places` has what its author wrote, by detail.
+
+    Keys are "" (the detail), count, most, constraints, match, distinct and requests.
+    """
+
+    __slots__ = ("places",)
+
+    def __init__(self, spec: JsonDict, places: Sequence[Mapping[str, str]]) -> None:
+        super().__init__(spec)
+        self.places = places
+
+
 def normalized_claim_spec(
     written: Mapping[str, Any], name: str, path: str, found: list[Finding]
-) -> JsonDict:
+) -> NormalizedClaimSpec:
     """Return a claim's spec in the last stage's form; `name` is for the one instance of K1, K2."""
     spec = Written(copied(dict(written)), path, found)
+    places: list[Mapping[str, str]] = []
+    return NormalizedClaimSpec(_of_any_stage(spec, name, places), places)
+
+
+def _of_any_stage(spec: Written, name: str, places: list[Mapping[str, str]]) -> JsonDict:
     form = next((each for each in ("devices", "claims") if each in spec.fields), "")
     if not form:
-        return _of_stage_1(spec, name)
+        return _of_stage_1(spec, name, places)
     for field in sorted(spec.fields.keys() - SHARED - {form}):
         spec.invalid(field, f"has no place beside {form}: write it into an entry of {form}")
     if not spec.fields[form]:
         spec.invalid(form, NEEDED)
     match(spec)
-    return _of_stage_3(spec, name) if form == "claims" else _of_stage_4(spec)
+    return _of_stage_3(spec, name, places) if form == "claims" else _of_stage_4(spec, places)
 
 
 def match(part: Written) -> None:
@@ -73,7 +91,7 @@ def whole_number(amount: Any) -> int | None:
     return int(number) if number >= 1 and number == int(number) else None
 
 
-def _of_stage_1(spec: Written, name: str) -> JsonDict:
+def _of_stage_1(spec: Written, name: str, places: list[Mapping[str, str]]) -> JsonDict:
     """Stages K1 and K2: the whole spec is one detail."""
     if not spec.fields.keys() & {"deviceClass", "driver"}:
         spec.invalid("devices", NEEDED)
@@ -88,11 +106,11 @@ def _of_stage_1(spec: Written, name: str) -> JsonDict:
     if "minDeviceCount" in spec.fields:
         requests.take("devices", spec, "minDeviceCount", "read as requests.devices")
     spec.rename("maxDeviceCount", "maxDevices")
-    _detail(spec, requests, "deviceClass")
+    places.append(_detail(spec, requests, "deviceClass"))
     return {"devices": [{"name": name, "allOf": [spec.fields]}]}
 
 
-def _of_stage_3(spec: Written, name: str) -> JsonDict:
+def _of_stage_3(spec: Written, name: str, places: list[Mapping[str, str]]) -> JsonDict:
     """Stage K3: instances are called claims, each inline or oneOf."""
     spec.legacy("claims", "instances of stage K3, read as devices")
     instances = []
@@ -100,15 +118,14 @@ def _of_stage_3(spec: Written, name: str) -> JsonDict:
         label = entry.fields.pop("name", f"{name}-{index}")
         beside = sorted(entry.fields.keys() - {"oneOf"})
         if "oneOf" not in entry.fields:
-            _open_detail(entry)
+            places.append(_open_detail(entry))
             instances.append({"name": label, "allOf": [entry.fields]})
             continue
         if beside:
             entry.invalid("", f"{', '.join(beside)} beside oneOf: write them into each alternative")
         if not entry.fields["oneOf"]:
             entry.invalid("oneOf", "has no alternative: at least one is required")
-        for detail in entry.each("oneOf"):
-            _open_detail(detail)
+        places += map(_open_detail, entry.each("oneOf"))
         instances.append({"name": label, "oneOf": entry.fields["oneOf"]})
     names = [each["name"] for each in instances]
     for index, entry in enumerate(spec.each("claims")):
@@ -117,7 +134,7 @@ def _of_stage_3(spec: Written, name: str) -> JsonDict:
     return {**{k: v for k, v in spec.fields.items() if k != "claims"}, "devices": instances}
 
 
-def _of_stage_4(spec: Written) -> JsonDict:
+def _of_stage_4(spec: Written, places: list[Mapping[str, str]]) -> JsonDict:
     """Stage K4: instances with allOf and oneOf."""
     instances = spec.each("devices")
     unique(instances, "name")
@@ -129,30 +146,33 @@ def _of_stage_4(spec: Written) -> JsonDict:
         elif inline:
             detail = Written(inline, instance.path, spec.found)
             instance.legacy("", "a detail instead of allOf, read as its only entry")
-            _detail(detail, detail.below("requests"), "class")
+            places.append(_detail(detail, detail.below("requests"), "class"))
             instance.fields["allOf"] = [inline]
             continue
         elif not both:
             instance.invalid("", "one of allOf and oneOf is required")
         for field in ("allOf", "oneOf"):
-            for detail in instance.each(field):
+            places += [
                 _detail(detail, detail.below("requests"), "class")
+                for detail in instance.each(field)
+            ]
     return spec.fields
 
 
-def _open_detail(detail: Written) -> None:
+def _open_detail(detail: Written) -> dict[str, str]:
     """Read a detail of stage K3: it has a maximum only where its limits say so."""
     requests = detail.below("requests")
-    _detail(detail, requests, "deviceClass")
+    places = _detail(detail, requests, "deviceClass")
     if requests.fields.keys() - {"devices"} and "maxDevices" not in detail.fields:
         detail.fields["maxDevices"] = NO_MAXIMUM
         detail.legacy("", "no limits.count: as many devices as its requests need")
     requests.fields.setdefault("devices", 1)
     detail.fields["requests"] = requests.fields
+    return places
 
 
-def _detail(detail: Written, requests: Written, class_field: str) -> None:
-    """Read one detail; `class_field` is what its stage calls the class."""
+def _detail(detail: Written, requests: Written, class_field: str) -> dict[str, str]:
+    """Read one detail, and return what was written where; `class_field` names its class."""
     detail.rename("config", "configs")
     detail.rename("deviceClass", "class")
     match(detail)
@@ -172,6 +192,12 @@ def _detail(detail: Written, requests: Written, class_field: str) -> None:
         for field in ("requests", "maxDevices"):
             if field in fields:
                 detail.warn(field, "has no effect: adminAccess gives all devices that match")
+    names = {"constraints": "constraints", "match": "matchAttributes"}
+    names |= {"distinct": "distinctAttributes", "requests": "requests"}
+    if "maxDevices" in fields or class_field == "class":
+        names["most"] = "maxDevices"
+    places = {"": detail.path} | {part: detail.at(field) for part, field in names.items()}
+    return places | ({"count": requests.at("devices")} if "devices" in requests.fields else {})
 
 
 def _amounts(detail: Written, requests: Written) -> None:

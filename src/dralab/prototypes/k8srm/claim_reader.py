@@ -157,8 +157,14 @@ class Classes:
         writer = _Writer(self, claim)
         for instance in claim.spec.instances:
             writer.instance(instance)
-        rules = [core.Constraint("match", name) for name in claim.spec.match]
-        rules += [core.Constraint("distinct", name) for name in claim.spec.distinct]
+        rules = [
+            core.Constraint("match", name, written="spec.matchAttributes")
+            for name in claim.spec.match
+        ]
+        rules += [
+            core.Constraint("distinct", name, written="spec.distinctAttributes")
+            for name in claim.spec.distinct
+        ]
         return AskedClaim(
             claim=claim,
             wanted=core.Claim(
@@ -308,15 +314,22 @@ class _Writer:
         """Return one way to meet a detail, and note its rules."""
         leaves, match = self.meaning(detail)
         covers = (name,)
+        written = detail.written
         for attribute in dict.fromkeys((*match, *detail.match)):
-            self.constraints.append(core.Constraint("match", attribute, covers))
+            path = written.get("match", "")
+            self.constraints.append(core.Constraint("match", attribute, covers, written=path))
         for attribute in detail.distinct:
-            self.constraints.append(core.Constraint("distinct", attribute, covers))
+            path = written.get("distinct", "")
+            self.constraints.append(core.Constraint("distinct", attribute, covers, written=path))
         for resource, amount in detail.totals.items():
-            self.constraints.append(core.Constraint("total", resource, covers, amount))
+            path = f"{written['requests']}.{resource}" if written else ""
+            self.constraints.append(core.Constraint("total", resource, covers, amount, path))
         self.totals[name] = detail.totals
         self.class_configs += [config for leaf in leaves for config in leaf.configs]
         self.claim_configs += [c for c in detail.configs if c not in self.claim_configs]
+        paths = {part: written[part] for part in ("", "count", "most") if part in written}
+        if detail.class_name and self.classes.by_name[detail.class_name].maximum is not None:
+            paths.pop("most", "")
         selectors: list[core.DeviceSelector | None] = []
         if detail.driver:
             leaf = Leaf(frozenset({detail.driver}), None)
@@ -324,6 +337,7 @@ class _Writer:
             selectors.append(ClassCondition(reads, (leaf,)))
         if detail.constraints:
             expression = self.classes.expressions.get(detail.constraints)
+            paths[f"selectors[{len(selectors)}].cel.expression"] = written.get("constraints", "")
             selectors.append(ConstraintReader(detail.constraints, expression.reads, expression))
         type_name = TYPE.format(detail.device_type) if detail.device_type else ANY_CLASS
         return core.SubRequest(
@@ -333,6 +347,7 @@ class _Writer:
             mode="All" if detail.everything else "ExactCount",
             count=count,
             admin=True if detail.admin else None,
+            written=paths,
         )
 
     def meaning(self, detail: Detail) -> tuple[list[K8srmClass], tuple[str, ...]]:

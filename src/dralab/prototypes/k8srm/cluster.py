@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import orjson
 
@@ -83,10 +83,6 @@ class K8srmCluster(SearchedCluster):
             lambda node, found: self._placed(pod, node, asked, found, configs),
         )
 
-    def shown(self, pool: str, device: str) -> str:
-        """Return a device of a problem as people name it."""
-        return f"{self.pools[int(pool)].name}/{device}"
-
     # --- what a pod asks
 
     def _asked(self, pod: JsonDict) -> list[AskedClaim]:
@@ -96,12 +92,13 @@ class K8srmCluster(SearchedCluster):
     def _claim(self, entry: PodEntry, pod: str, namespace: str) -> AskedClaim:
         if entry.how == "existing":
             return self.catalog.asked(reading.read_claim(self._source(entry, namespace)))
+        spec: Mapping[str, Any]
         if entry.how == "template":
-            spec = copied(self._source(entry, namespace)["spec"])
+            spec = self._source(entry, namespace)["spec"]
         elif entry.how == "class":
             spec = reading.shorthand(entry.name, entry.source)
         else:
-            spec = copied(dict(entry.spec))
+            spec = entry.spec
         owner = self._owner(pod, namespace)
         item: JsonDict = {
             "apiVersion": API_VERSION,
@@ -171,9 +168,10 @@ class K8srmCluster(SearchedCluster):
         for item in self.holding_claims():
             holder = "/".join(self.key(item)[2:])
             for part in status_of(item).get("allocations") or ():
-                if part["devicePoolName"] in numbers and part.get("deviceName"):
-                    number = numbers[part["devicePoolName"]]
-                    held[pool_reader.device_id(number, part["deviceName"])] = (holder,)
+                name = part["devicePoolName"]
+                if name in numbers and part.get("deviceName"):
+                    device = pool_reader.device_id(numbers[name], name, part["deviceName"])
+                    held[device] = (holder,)
         return InUse(exclusive=frozenset(held), holders=held)
 
     def holding_claims(self) -> Iterator[JsonDict]:

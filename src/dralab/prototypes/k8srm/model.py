@@ -48,6 +48,7 @@ class Detail:
 
     From `minimum` to `maximum` devices, the fewest whose resources add up to `totals`. With `admin`
     access devices in use count too; `everything`: all that there are, whatever the amounts.
+    `written` are the paths of its fields as `claim_forms.NormalizedClaimSpec` has them.
     """
 
     class_name: str = ""
@@ -63,6 +64,7 @@ class Detail:
     match: tuple[str, ...] = ()
     distinct: tuple[str, ...] = ()
     configs: tuple[ConfigRef, ...] = ()
+    written: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,14 +20,15 @@ SHARED: Final = "shared"
 def slices(pools: Sequence[K8srmPool]) -> Iterator[core.Slice]:
     """Yield the slices of pools: one with devices, one with counters where there are any."""
     for number, pool in enumerate(pools):
+        identity = core.NumberedPool.of(number, pool.name)
         node_scope = (
             core.NodeScope(node=pool.node) if pool.node else core.NodeScope(everywhere=True)
         )
         count = 2 if pool.shared else 1
         yield core.Slice(
-            name=f"{number:06d}-devices",
+            name=f"{identity}-devices",
             driver=EVERYBODY,
-            pool=f"{number:06d}",
+            pool=identity,
             slice_count=count,
             node_scope=node_scope,
             devices=tuple(
@@ -50,18 +51,18 @@ def slices(pools: Sequence[K8srmPool]) -> Iterator[core.Slice]:
         )
         if pool.shared:
             yield core.Slice(
-                name=f"{number:06d}-shared",
+                name=f"{identity}-shared",
                 driver=EVERYBODY,
-                pool=f"{number:06d}",
+                pool=identity,
                 slice_count=count,
                 node_scope=node_scope,
                 counter_sets=(core.CounterSet(SHARED, pool.shared),),
             )
 
 
-def device_id(pool: int, device: str) -> core.DeviceId:
+def device_id(number: int, pool: str, device: str) -> core.DeviceId:
     """Return the identity of a device in the problem."""
-    return core.DeviceId(EVERYBODY, f"{pool:06d}", device)
+    return core.DeviceId(EVERYBODY, core.NumberedPool.of(number, pool), device)
 
 
 def allocated(

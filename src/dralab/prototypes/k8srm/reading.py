@@ -1,11 +1,11 @@
 """Normalized documents as values of the model that the scheduler uses."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dralab.allocation.problem import Attribute
 from dralab.objects.metadata import spec_of
-from dralab.prototypes.k8srm.claim_forms import normalized_claim_spec
+from dralab.prototypes.k8srm.claim_forms import NormalizedClaimSpec, normalized_claim_spec
 from dralab.prototypes.k8srm.model import (
     ClaimSpec,
     ConfigRef,
@@ -58,12 +58,19 @@ def read_claim(item: JsonObject) -> K8srmClaim:
 
 def read_claim_spec(spec: JsonObject, namespace: str) -> ClaimSpec:
     """Return a normalized claim spec; configs are looked for in the claim's namespace."""
+    places = iter(spec.places if isinstance(spec, NormalizedClaimSpec) else ())
     return ClaimSpec(
         instances=tuple(
             Instance(
                 name=instance["name"],
-                all_of=tuple(_detail(part, namespace) for part in instance.get("allOf") or ()),
-                one_of=tuple(_detail(part, namespace) for part in instance.get("oneOf") or ()),
+                all_of=tuple(
+                    _detail(part, namespace, next(places, {}))
+                    for part in instance.get("allOf") or ()
+                ),
+                one_of=tuple(
+                    _detail(part, namespace, next(places, {}))
+                    for part in instance.get("oneOf") or ()
+                ),
             )
             for instance in spec.get("devices") or ()
         ),
@@ -171,7 +178,7 @@ def _early_entries(claims: Iterable[JsonObject]) -> Iterable[PodEntry]:
             yield PodEntry(name=name, how="embedded", spec=spec)
 
 
-def _detail(part: JsonObject, namespace: str) -> Detail:
+def _detail(part: JsonObject, namespace: str, written: Mapping[str, str]) -> Detail:
     requests = dict(part.get("requests") or {})
     counted = "devices" in requests
     minimum = int(parse_any(requests.pop("devices", 1)))
@@ -189,6 +196,7 @@ def _detail(part: JsonObject, namespace: str) -> Detail:
         match=tuple(part.get("matchAttributes") or ()),
         distinct=tuple(part.get("distinctAttributes") or ()),
         configs=_configs(part, namespace),
+        written=written,
     )
 
 

@@ -16,6 +16,8 @@ from dralab.values.json_types import JsonDict, JsonObject
 
 # Reserved for benchmarks of networks (RFC 2544): never real addresses.
 ADDRESSES: Final = ipaddress.IPv4Network("198.18.0.0/15")
+OURS: Final = "ReportedByServer"
+"""Why a device is ready that no driver has reported."""
 NETWORK_TYPES: Final = ("nic", "vf", "pf")
 
 
@@ -68,21 +70,27 @@ def claim_status(
     """Return what drivers report of a claim's devices once its pods have a node.
 
     What a driver wrote stays as it is. Devices that none has reported are reported here in its
-    place: as ready, and network devices with the first address that is not `taken`.
+    place: as ready, with what the pool says of them now, and network devices with the first
+    address that is not `taken`.
     """
     pools = {pool.name: pool for pool in cluster.pools}
     reported = list(status.get("deviceStatuses") or ())
-    known = {(entry["devicePoolName"], entry["deviceName"]) for entry in reported}
+    known = {(entry["devicePoolName"], entry["deviceName"]): entry for entry in reported}
     used = set(taken)
     for part in status.get("allocations") or ():
         pool = pools.get(part["devicePoolName"])
         device = pool and next((d for d in pool.devices if d.name == part.get("deviceName")), None)
-        if not pool or not device or (pool.name, device.name) in known:
+        if not pool or not device:
+            continue
+        if (before := known.get((pool.name, device.name))) is not None:
+            if any(each.get("reason") == OURS for each in before.get("conditions") or ()):
+                place = reported.index(before)
+                reported[place] = {**before, "deviceInfo": [_info(pool, device)]}
             continue
         entry: JsonDict = {
             "devicePoolName": pool.name,
             "deviceName": device.name,
-            "conditions": _ready({}, "Configured", now),
+            "conditions": _ready({}, OURS, now),
             "deviceInfo": [_info(pool, device)],
         }
         if _is_network(cluster, pool, device):

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dralab.allocation.problem import Attribute
 from dralab.objects.metadata import spec_of
 from dralab.prototypes.classic.kinds import API_VERSION, DRIVER, IMMEDIATE, STATE_GROUP
+from dralab.prototypes.classic.structured import GROUP
 from dralab.prototypes.conversion.neutral import (
     NeutralClaim,
     NeutralClass,
@@ -101,11 +102,11 @@ def _claim(
         if fake and found is not None:
             option, configs = _fake(found.get("spec") or {}, option)
         else:
-            why = (
-                "is not in the input"
-                if fake
-                else "belongs to another driver, and only that driver can read it"
-            )
+            why = "belongs to another driver, and only that driver can read it"
+            if fake:
+                why = "is not in the input"
+            elif reference.get("apiGroup") == GROUP:
+                why = "has requests and selectors that a claim holds itself today: write them there"
             message = f"{reference['kind']} {reference['name']} {why}; one device is requested"
             notes.append(Note("lost", where, "parametersRef", message))
     if spec.get("allocationMode") == IMMEDIATE:
