@@ -118,7 +118,7 @@ def test_named_resources_are_given_by_selectors():
                 "did you mean 'a'?",
             ],
         ),
-        ('attributes.string["modle"] == "a"', ['attribute "modle"', "did you mean 'model'?"]),
+        ('attributes.string["modelx"] == "a"', ['attribute "modelx"', "did you mean 'model'?"]),
         (
             'attributes.quantity["mem"].isGreaterThan(quantity("50Gi"))',
             ["no gpu has mem > 50Gi", "the largest mem is 20Gi", "node-a/gpu-1"],
