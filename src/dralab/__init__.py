@@ -23,9 +23,10 @@ from typing import Any
 
 __version__ = "0.1.0"
 __all__ = [
-    "AllocationAnswer", "BadInput", "Cluster", "ColumnTable", "ExplanationAnswer", "HelpAnswer",
-    "InputError", "Lab", "MovesAnswer", "Options", "PlanAnswer", "Run", "SimulatedCluster",
-    "UnknownObject", "WhatIfAnswer", "open", "simulate", "simulation_test",
+    "AllocationAnswer", "BadInput", "Cluster", "ColumnTable", "ExplanationAnswer", "Grid",
+    "HelpAnswer", "InputError", "Lab", "MovesAnswer", "Options", "PlanAnswer", "Run",
+    "SimulatedCluster", "UnknownObject", "WhatIfAnswer", "campaign", "open", "simulate",
+    "simulation_test",
 ]  # fmt: skip
 
 ANSWERS = (
@@ -39,8 +40,10 @@ _PLACES = {
     "Cluster": ("dralab.cluster", "Cluster"),
     "InputError": ("dralab.simulation.errors", "InputError"),
     "Options": ("dralab.cluster", "Options"),
+    "Grid": ("dralab.lab.campaigns", "Grid"),
     "Run": ("dralab.lab.runs", "Run"),
     "SimulatedCluster": ("dralab.lab.lab_cluster", "LabCluster"),
+    "campaign": ("dralab.lab.campaigns", "campaign"),
     "simulate": ("dralab.lab.runs", "simulate"),
     "simulation_test": ("dralab.testing.decorator", "simulation_test"),
 }

@@ -7,6 +7,8 @@ from dralab.lab.answers import HelpAnswer as HelpAnswer
 from dralab.lab.answers import MovesAnswer as MovesAnswer
 from dralab.lab.answers import PlanAnswer as PlanAnswer
 from dralab.lab.answers import WhatIfAnswer as WhatIfAnswer
+from dralab.lab.campaigns import Grid as Grid
+from dralab.lab.campaigns import campaign as campaign
 from dralab.lab.runs import Run as Run
 from dralab.lab.runs import simulate as simulate
 from dralab.lab.view import BadInput as BadInput

@@ -393,8 +393,17 @@ def test_means_over_seeds_have_a_deviation_and_an_interval_and_a_test_of_differe
     assert (found["mean"], found["sd"]) == (2, 1)
     assert found["ci95"] == pytest.approx(4.303 / 3**0.5)
     assert metrics.over_seeds([5.0])["sd"] is None
-    assert metrics.difference([1, 2, 3], [11, 12, 13])["significant"] == 1
-    assert metrics.difference([1, 2, 3], [1.5, 2, 3])["significant"] == 0
+
+
+def test_runs_of_the_same_seed_are_compared_in_pairs():
+    base = {1: 10.0, 2: 50.0, 3: 90.0}
+    found = metrics.paired(base, {1: 12.0, 2: 51.0, 3: 93.0, 4: 0.0})
+    assert found["difference"] == 2
+    assert found["ci95"] == pytest.approx(4.303 / 3**0.5)
+    assert found["significant"] == 0
+    assert metrics.paired(base, {1: 12.0, 2: 52.1, 3: 91.9})["significant"] == 1
+    assert metrics.paired(base, {1: 12.0})["significant"] is None
+    assert metrics.paired(base, {7: 1.0})["difference"] is None
 
 
 @pytest.mark.thorough

@@ -9,7 +9,8 @@ from dralab.simulation.reports.page import Chart, ReportPage
 from dralab.simulation.results import metrics
 
 COLUMNS = (
-    "scenario", "scheduler", "metric", "runs", "mean", "sd", "ci95", "difference", "significant",
+    "scenario", "scheduler", "metric", "runs", "mean", "sd", "ci95",
+    "difference", "difference_ci95", "significant",
 )  # fmt: skip
 RUN_COLUMNS = ("scenario", "scheduler", "seed")
 
@@ -17,35 +18,42 @@ RUN_COLUMNS = ("scenario", "scheduler", "seed")
 def rows(campaign: Campaign, found: Mapping[CampaignCase, Numbers]) -> list[dict[str, Any]]:
     """Return a row per scenario, scheduler and metric.
 
-    `difference` is from the baseline's mean; `significant` by Welch's t test, p < 0.05.
+    `difference` is the mean one from the baseline's run of the same seed, with half of its 95 %
+    interval; it is `significant` where that leaves out zero.
     """
-    groups: dict[tuple[str, str], list[Numbers]] = {}
+    groups: dict[tuple[str, str], dict[int, Numbers]] = {}
     for case, numbers in found.items():
-        groups.setdefault((case.name, case.scheduler), []).append(numbers)
+        groups.setdefault((case.name, case.scheduler), {})[case.seed] = numbers
     table: list[dict[str, Any]] = []
     for metric in campaign.compared:
         for (scenario, scheduler), runs in groups.items():
-            values = [float(run[metric]) for run in runs if run.get(metric) is not None]
+            values = _by_seed(runs, metric)
             if not values:
                 continue
-            base_runs = groups.get((scenario, campaign.baseline), [])
-            base = [float(run[metric]) for run in base_runs if run.get(metric) is not None]
+            base = _by_seed(groups.get((scenario, campaign.baseline), {}), metric)
             row: dict[str, Any] = {
                 "scenario": scenario,
                 "scheduler": scheduler,
                 "metric": metric,
                 "runs": len(values),
-                **metrics.over_seeds(values),
+                **metrics.over_seeds(list(values.values())),
                 "difference": None,
+                "difference_ci95": None,
                 "significant": None,
             }
             if base and scheduler != campaign.baseline:
-                compared = metrics.difference(base, values)
+                compared = metrics.paired(base, values)
                 row["difference"] = compared["difference"]
+                row["difference_ci95"] = compared["ci95"]
                 if compared["significant"] is not None:
                     row["significant"] = "yes" if compared["significant"] else "no"
             table.append(row)
     return table
+
+
+def _by_seed(runs: Mapping[int, Numbers], metric: str) -> dict[int, float]:
+    found = {seed: numbers.get(metric) for seed, numbers in runs.items()}
+    return {seed: float(value) for seed, value in found.items() if value is not None}
 
 
 def csv(table: list[dict[str, Any]]) -> str:
@@ -80,7 +88,9 @@ def page(
         definitions=[
             ("sd", "standard deviation over the seeds (n - 1)"),
             ("ci95", "half of the interval that holds the mean with 95 % (Student's t)"),
-            ("significant", "the difference from the baseline, by Welch's t test, p < 0.05"),
+            ("difference", "the mean difference from the baseline's run of the same seed"),
+            ("difference_ci95", "half of the interval that holds it with 95 % (Student's t)"),
+            ("significant", "that interval leaves out zero"),
         ],
     )
 
@@ -91,9 +101,11 @@ def _bars(table: list[dict[str, Any]]) -> Iterator[Chart]:
         groups.setdefault((row["metric"], row["scenario"]), []).append(row)
     for (metric, scenario), members in groups.items():
         yield {
-            "kind": "bars", "half": True, "title": metric, "text": f"{scenario}, mean over seeds",
+            "kind": "bars", "half": True, "title": metric,
+            "text": f"{scenario}, mean over seeds; the lines span 95 % confidence",
             "labels": [row["scheduler"] for row in members],
             "values": [row["mean"] for row in members],
+            "errors": [row["ci95"] for row in members],
         }  # fmt: skip
 
 

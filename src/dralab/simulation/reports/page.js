@@ -134,7 +134,8 @@ function bars(chart, parent) {
   const box = section(chart.title, chart.text, parent);
   const width = parent === main ? 1140 : 560, height = 250, left = 58, right = 8, top = 14, bottom = 26;
   const svg = make("svg", box, null, { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": chart.title });
-  const most = Math.max(1e-9, ...chart.values) * 1.05;
+  const errors = chart.errors || [];
+  const most = Math.max(1e-9, ...chart.values.map((value, index) => value + (errors[index] || 0))) * 1.05;
   const step = (width - left - right) / chart.values.length;
   const py = (value) => height - bottom - value / most * (height - top - bottom);
   for (const value of ticks(0, most, 5, chart.yKind)) {
@@ -147,7 +148,13 @@ function bars(chart, parent) {
       x: X + step * 0.08, width: step * 0.84, y: py(value), height: Math.max(0, height - bottom - py(value)),
       rx: Math.min(3, step / 4), fill: colours[0],
     });
-    bar.addEventListener("mousemove", (event) => showTip(event, `${chart.labels[index]}: ${format(value, chart.yKind)}`));
+    const error = errors[index];
+    const told = `${chart.labels[index]}: ${format(value, chart.yKind)}${error ? ` ± ${format(error, chart.yKind)}` : ""}`;
+    bar.addEventListener("mousemove", (event) => showTip(event, told));
+    if (error) {
+      const x = X + step / 2, high = py(value + error), low = py(Math.max(0, value - error)), half = Math.min(6, step / 6);
+      make("path", svg, null, { class: "error", d: `M${x} ${high}V${low}M${x - half} ${high}h${2 * half}M${x - half} ${low}h${2 * half}` });
+    }
     bar.addEventListener("mouseleave", hideTip);
     const every = Math.ceil(chart.labels.length * 78 / (width - left));
     if (index % every === 0) make("text", svg, chart.labels[index], { x: X + step / 2, y: height - 8, "text-anchor": "middle" });

@@ -269,20 +269,16 @@ def _student(degrees: int) -> float:
     return STUDENT[degrees - 1] if degrees <= len(STUDENT) else 1.96
 
 
-def difference(a: Sequence[float], b: Sequence[float]) -> Mapping[str, float | None]:
-    """Compare two sets of runs by Welch's t; `significant` is 1 where p < 0.05 (two-sided)."""
-    first, second = over_seeds(a), over_seeds(b)
-    gap = (second["mean"] or 0.0) - (first["mean"] or 0.0)
-    if first["sd"] is None or second["sd"] is None:
-        return {"difference": gap, "t": None, "significant": None}
-    parts = (first["sd"] ** 2 / len(a), second["sd"] ** 2 / len(b))
-    total = sum(parts)
-    if not total:
-        return {"difference": gap, "t": None, "significant": float(gap != 0)}
-    degrees = total**2 / (parts[0] ** 2 / (len(a) - 1) + parts[1] ** 2 / (len(b) - 1))
-    t = gap / math.sqrt(total)
-    return {
-        "difference": gap,
-        "t": t,
-        "significant": float(abs(t) > _student(max(1, int(degrees)))),
-    }
+def paired(a: Mapping[int, float], b: Mapping[int, float]) -> dict[str, float | None]:
+    """Compare runs of the same seeds in pairs: what chance does to both of a pair cancels out.
+
+    Returns the mean of b - a, half of its 95 % confidence interval (Student's t) and `significant`,
+    1 where that interval leaves out zero; None where fewer than two seeds are shared.
+    """
+    gaps = [b[seed] - a[seed] for seed in a if seed in b]
+    if not gaps:
+        return {"difference": None, "ci95": None, "significant": None}
+    found = over_seeds(gaps)
+    mean, half = found["mean"] or 0.0, found["ci95"]
+    significant = None if half is None else float(abs(mean) > half)
+    return {"difference": mean, "ci95": half, "significant": significant}
