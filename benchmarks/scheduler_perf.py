@@ -337,7 +337,7 @@ def beside(programs: Path, workload: Workload) -> Measured:
         rates = [
             item["data"]["Average"]
             for path in Path(place).glob("*.json")
-            for item in json.loads(path.read_text())["dataItems"]
+            for item in json.loads(path.read_text())["dataItems"] or ()
             if item["labels"].get("Metric") == "SchedulingThroughput"
         ]
         if done.returncode:

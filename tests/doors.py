@@ -22,9 +22,7 @@ from dralab.cluster import Cluster
 from dralab.components.simulated import SimulatedCluster
 from dralab.kernel.clock import ManualClock
 from dralab.objects.claims import allocation_of, claim_names, results_of
-from dralab.objects.extended_resources import classes_by_resource
 from dralab.objects.metadata import annotations_of
-from dralab.objects.requests import pod_requests
 from dralab.objects.volumes import SELECTED_NODE
 from dralab.objects.volumes import claims_of as volume_claims_of
 from dralab.runtime.resources import RESOURCE_QUOTAS
@@ -34,7 +32,7 @@ from dralab.values.json_types import JsonDict
 from dralab.values.labels import nodes_named_by
 from dralab.web.desk import Desk
 from dralab.web.sources import FixedSource
-from ourverdicts import is_tried
+from ourverdicts import is_tried, wants_devices
 
 NAMESPACE = "default"
 CODE = re.compile(r"\bDRA\d{3}\b")
@@ -305,14 +303,6 @@ def _given(claim: JsonDict) -> list[str]:
     return [f"{each['pool']}/{each['device']}" for each in results_of(allocation_of(claim))]
 
 
-def _wants_devices(objects: Sequence[JsonDict], pod: JsonDict) -> bool:
-    """Whether a pod has claims, or asks for resources that a class provides."""
-    classes = [item for item in objects if item["kind"] == "DeviceClass"]
-    return bool(claim_names(pod)) or not classes_by_resource(classes).keys().isdisjoint(
-        pod_requests(pod["spec"])
-    )
-
-
 def differences(place: Path, objects: Sequence[JsonDict], name: str) -> dict[tuple[str, str], str]:
     """Return where doors say another thing of a pod than the model: by door and aspect."""
     own = next(
@@ -323,7 +313,7 @@ def differences(place: Path, objects: Sequence[JsonDict], name: str) -> dict[tup
     code = told["explain"].code
     found: dict[tuple[str, str], str] = {}
     for door, answer in told.items():
-        if not answer.known and (door != "allocate" or _wants_devices(objects, own)):
+        if not answer.known and (door != "allocate" or wants_devices(objects, own)):
             found[door, "told"] = "nothing is told of the pod"
         if not answer.known:
             continue

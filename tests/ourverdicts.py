@@ -7,13 +7,17 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from dralab.objects.claims import claim_names
+from dralab.objects.extended_resources import classes_by_resource
 from dralab.objects.metadata import is_deleting
+from dralab.objects.requests import pod_requests
 from dralab.scheduling import scores
 from dralab.scheduling.cycle import on_node
 from dralab.scheduling.demands import BlockedPod
 from dralab.scheduling.filters import passing, reasons_by_node
 from dralab.scheduling.model import ClusterModel
 from dralab.scheduling.pods import DEFAULT_SCHEDULER, PodInfo
+from dralab.scheduling.preemption import eviction_for
 from dralab.scheduling.reasons import NO_DEVICES
 from dralab.scheduling.state import ClusterState, PodPlacement
 from dralab.values.json_types import JsonDict
@@ -33,6 +37,8 @@ class OurVerdict:
     reasons: dict[str, int] = field(default_factory=dict)
     points: Points = field(default_factory=dict)
     by_node: dict[str, list[str]] = field(default_factory=dict)
+    evicted: list[str] = field(default_factory=list)
+    """The pods that would be preempted; not judged for a pod that wants devices."""
 
     @property
     def best(self) -> set[str]:
@@ -51,7 +57,10 @@ def our_verdict(objects: Sequence[JsonDict], name: str) -> OurVerdict:
             points=judged(model.state, pod),
             by_node=by_node(model.state, pod),
         )
+    budgets = [item for item in objects if item["kind"] == "PodDisruptionBudget"]
+    room = eviction_for(model.state, pod, budgets)
     return OurVerdict(
+        evicted=sorted(each.key.name for each in room.victims) if room is not None else [],
         by_node={} if decided.blocked else by_node(model.state, pod),
         message=decided.message,
         blocked=str(decided.blocked or ""),
@@ -107,6 +116,14 @@ def by_node(state: ClusterState, pod: PodInfo) -> dict[str, list[str]]:
     return found
 
 
+def wants_devices(objects: Sequence[JsonDict], pod: JsonDict) -> bool:
+    """Whether a pod has claims, or asks for resources that a class provides."""
+    classes = [item for item in objects if item["kind"] == "DeviceClass"]
+    return bool(claim_names(pod)) or not classes_by_resource(classes).keys().isdisjoint(
+        pod_requests(pod["spec"])
+    )
+
+
 def is_tried(pod: JsonDict) -> bool:
     """Whether the default scheduler looks for a node for a pod at all."""
     spec = pod["spec"]
@@ -129,6 +146,23 @@ def difference(stock: StockVerdict, ours: OurVerdict) -> str:
     if stock.points and _steps(stock.points) != _steps(ours.points):
         return f"points {stock.points}, ours {ours.points}"
     return "" if stock.node in ours.best else _told(stock, ours)
+
+
+def preempted_otherwise(stock: StockVerdict, ours: OurVerdict, objects: Sequence[JsonDict]) -> str:
+    """Return where other pods are preempted, or dearer ones; empty: nowhere.
+
+    Of several nodes where the same would be lost, kube-scheduler takes any. What ends already is
+    not lost.
+    """
+
+    def loss(names: Sequence[str]) -> list[int]:
+        pods = [each for each in objects if each["kind"] == "Pod" and not is_deleting(each)]
+        return sorted(
+            each["spec"]["priority"] for each in pods if each["metadata"]["name"] in names
+        )
+
+    same = loss(stock.evicted) == loss(ours.evicted)
+    return "" if same else f"preempted {stock.evicted}, ours {ours.evicted}"
 
 
 def _same_reasons(stock: StockVerdict, ours: OurVerdict) -> bool:

@@ -59,6 +59,9 @@ OWN = {"schedulerName": "default-scheduler", "preemptionPolicy": "PreemptLowerPr
 # DRADeviceTaintRules stays off, as it is: kube-scheduler 1.36.2 with it panics at a v1beta2 rule.
 GATES = "OpportunisticBatching=false"
 
+# When pods of random clusters were deleted that end still.
+BEFORE = "2026-01-01T00:00:00Z"
+
 Points = dict[str, dict[str, int]]
 """The weighted points of nodes, by plugin."""
 
@@ -179,7 +182,7 @@ class StockScheduler:
             node=pod["spec"].get("nodeName") or ("" if message else nominated),
             message=message,
             nominated=nominated,
-            evicted=[each.name for each in others if store.get(each) is None],
+            evicted=sorted(each.name for each in others if self._leaves(each)),
             claims=[item.value for item in store.list("resource.k8s.io/resourceclaims").items],
         )
         with self.log.open() as file:
@@ -190,6 +193,13 @@ class StockScheduler:
                 elif match := SCORED.search(line):
                     found.points.setdefault(match[2], {})[match[1]] = int(match[3])
         return found
+
+    def _leaves(self, key: Key) -> bool:
+        """Whether a pod is gone, or was deleted since the state was stored."""
+        found = self.cluster.server.store.get(key)
+        if found is None:
+            return True
+        return found.value["metadata"].get("deletionTimestamp") not in {None, BEFORE}
 
     def _skip_log(self) -> None:
         self._read = self.log.stat().st_size

@@ -160,6 +160,9 @@ E2E = {
     "agnhost": ("k8s.io/kubernetes/test/images/agnhost", ("build",)),
     "sample-apiserver": ("k8s.io/sample-apiserver", ("build",)),
 }
+# Upstream's benchmarks of scheduling with devices, one program for each folder, for
+# `benchmarks.scheduler_perf --beside`. They look for files beside their sources: paths stay.
+BENCHMARKS = {"scheduler-perf": "k8s.io/kubernetes/test/integration/scheduler_perf/dra/..."}
 # Programs of our own that use Kubernetes' modules, by the variable that names them.
 OWN = {
     "clientgo": "DRALAB_CLIENT_GO",
@@ -183,7 +186,7 @@ LANGUAGES = {
 def main(arguments: list[str]) -> int:
     """Build the programs named, or those in Go but the end-to-end suite."""
     usual = [*OWN, *PROGRAMS, *COMMANDS, *SUITES, *OPERATORS]
-    named = [*usual, *E2E, *LANGUAGES]
+    named = [*usual, *E2E, *LANGUAGES, *BENCHMARKS]
     if not arguments or set(arguments[1:]) - set(named):
         print(__doc__, f"NAME is one of {', '.join(named)}.", file=sys.stderr)
         return 2
@@ -191,6 +194,14 @@ def main(arguments: list[str]) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     for name in arguments[1:] or usual:
         target = folder / name
+        if name in BENCHMARKS:
+            target.mkdir(exist_ok=True)
+            verbs = ["test", "-c", "-vet=off"]
+            _build_package(
+                BENCHMARKS[name], f"k8s.io/kubernetes v{VERSION}", target, *verbs, trim=False
+            )
+            print(f"python -m benchmarks.scheduler_perf --beside {target}", flush=True)
+            continue
         if name in OWN:
             variable = OWN[name]
             verbs = ["test", "-c"] if name == "envtest" else ["build"]
@@ -217,13 +228,14 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _build_package(package: str, module: str, target: Path, *verb: str) -> None:
+def _build_package(package: str, module: str, target: Path, *verb: str, trim: bool = True) -> None:
     """Build a package of a module, as it is published, into `target`."""
     source = target.with_name(f"{target.name}.source")
     source.mkdir(exist_ok=True)
     (source / "go.mod").write_text(_manifest(target.name, module))
     # -mod=mod: the sums of what it needs are added as they are found.
-    _go(source, *verb, "-mod=mod", "-trimpath", "-o", str(target), package)
+    paths = ["-trimpath"] if trim else []
+    _go(source, *verb, "-mod=mod", *paths, "-o", str(target), package)
 
 
 def _build(name: str, source: Path, target: Path) -> None:

@@ -82,7 +82,7 @@ def test_the_commands_of_a_page_do_what_it_says(name, tmp_path):
         number += 1
 
 
-@pytest.mark.parametrize("seed", range(0, 40, 2))
+@pytest.mark.parametrize("seed", range(0, 80, 2))
 def test_the_commands_for_pods_of_random_clusters_do_what_they_say(seed, tmp_path):
     """Those that end pods are left out: no node runs here that would end them."""
     # A pod that is made anew has no claims of templates: nothing here makes them.

@@ -7,7 +7,7 @@ import pytest
 import stockparts
 from clocked import needs_clock
 from clusters import random_cluster
-from ourverdicts import difference, is_tried, our_verdict
+from ourverdicts import difference, is_tried, our_verdict, preempted_otherwise, wants_devices
 from stockverdicts import as_stored, stock_scheduler
 
 pytestmark = [pytest.mark.conformance, needs_clock, stockparts.needs(stockparts.REASONS)]
@@ -37,7 +37,12 @@ def test_reasons_nodes_and_points_are_those_of_kube_scheduler():
                 outcomes["placed" if ours.node else "refused"] += 1
                 outcomes["scored"] += bool(stock.points)
                 outcomes["nodes"] += len(ours.by_node) and len(stock.by_node)
-                if found := difference(stock, ours):
+                outcomes["preempting"] += bool(stock.evicted)
+                found = difference(stock, ours)
+                # kube-scheduler preempts for no devices.
+                if not found and not wants_devices(objects, pod):
+                    found = preempted_otherwise(stock, ours, objects)
+                if found:
                     differing.append(f"cluster {seed}, {name}: {found}")
     assert not differing, "\n".join(differing[:20])
     # Enough of each, or nothing was compared.
@@ -45,3 +50,4 @@ def test_reasons_nodes_and_points_are_those_of_kube_scheduler():
     assert outcomes["refused"] > CLUSTERS
     assert outcomes["scored"] > CLUSTERS // 5
     assert outcomes["nodes"] > 8 * CLUSTERS
+    assert outcomes["preempting"] > CLUSTERS // 50
