@@ -92,3 +92,16 @@ def test_what_may_not_be_listed_of_volumes_is_not_judged_and_said_once():
     list(read_cluster(server, not_judged=told.append))
     assert told == ["volumes", "namespace selectors"]
     assert not any("persistentvolume" in path for path in server.asked)
+
+
+def test_quotas_are_read_and_without_the_right_to_them_they_are_not_judged():
+    quota = {"metadata": {"name": "q", "namespace": "a"}, "spec": {"hard": {"pods": "1"}}}
+    server = serving("v1")
+    server.lists["v1/resourcequotas"] = [quota]
+    assert "ResourceQuota" in {item["kind"] for item in read_cluster(server)}
+    server.lists["v1/resourcequotas"] = ApiError("Forbidden", "nothing to see")
+    told = []
+    assert "ResourceQuota" not in {
+        item["kind"] for item in read_cluster(server, not_judged=told.append)
+    }
+    assert told == ["quotas"]
