@@ -118,3 +118,16 @@ def test_objects_that_need_their_controller_are_refused(tmp_path):
     )
     with pytest.raises(InputError, match="ResourceQuota q needs its controller"):
         begin(loaded)
+
+
+def test_a_gang_finds_its_group_and_starts_together(tmp_path):
+    found = run(
+        tmp_path,
+        """
+fleet: {nodes: [{name: n, count: 2, cpu: 8, gpus: 2}]}
+workload: {pods: [{name: a, cpu: 1, gpus: 1, duration: 50s},
+                  {name: g, count: 2, cpu: 1, gpus: 2, gang: g, at: 1s, duration: 10s}]}
+scheduler: dralab-fast
+""",
+    )
+    assert times(found) == {"a": (0, 50), "g-0": (50, 60), "g-1": (50, 60)}

@@ -17,7 +17,9 @@ from dralab.kernel.events import BEGINNING, DECIDING, ENDING, Event, Events
 from dralab.kernel.randomness import Randomness
 from dralab.objects.claims import results_of
 from dralab.objects.metadata import NamespacedName, key_of, spec_of
+from dralab.objects.pod_groups import POD_GROUP
 from dralab.objects.taints import leaves_at, taints_of
+from dralab.runtime.resources import POD_GROUPS
 from dralab.scheduler.attempts import Attempts
 from dralab.scheduler.queue import QueuedPod, SchedulingQueue
 from dralab.scheduler.waiting_pods import WaitingPods
@@ -198,7 +200,11 @@ class FastSimulation:
         self.waiting.follow(pod)
         self.queue.add_pod(pod)
         if pod.group:
-            for group in self.state.groups.tree(NamespacedName(pod.key.namespace, pod.group)):
+            key, groups = NamespacedName(pod.key.namespace, pod.group), self.state.groups
+            # The group of a gang is made with the first of its pods.
+            if groups.get(key) is None and (made_too := self.admitted.stored(POD_GROUPS, key)):
+                groups.put(POD_GROUP, made_too)
+            for group in groups.tree(key):
                 self.waiting.wake_for_group(group)
         self.wake()
 
