@@ -395,6 +395,7 @@ class Cluster:
 
     def _new_server(self, store: Store) -> ApiServer:
         randomness = Randomness.from_system() if self.seed is None else Randomness(self.seed)
+        self._held_objects = bool(store.resources())
         server = ApiServer(
             store,
             clock=self.clock,
@@ -415,6 +416,7 @@ class Cluster:
             audit=None if self.options.audit is None else self.options.audit(),
             service_network=self.options.service_network,
         )
+        self._note_release(server)
         if self.options.all_versions:
             profiles.install(server.resources, self.options.profiles)
         if self.options.own_objects:
@@ -442,6 +444,20 @@ class Cluster:
                 options.runtime_config, all_versions=options.all_versions, release=self.release
             )
         return Kinds.standard(also=None if options.all_versions else (), release=self.release)
+
+    def _note_release(self, server: ApiServer) -> None:
+        """Note which release writes to the store; read what others wrote as this one has it."""
+        if str(self.options.data) == MEMORY or self.options.store is not None:
+            return
+        from dralab.apiserver.resources.migration import read_anew
+        from dralab.apiserver.storage.writers import note_writers, writers_of
+
+        place = Path(self.options.data)
+        before = writers_of(place) if self._held_objects else frozenset()
+        if before - {self.release}:
+            read_anew(server.resources)
+        if before | {self.release} != {MIXED}:
+            note_writers(place, before | {self.release})
 
     def _features(self) -> Features:
         """Return the gates that are on: those of a lab where all API versions are served."""

@@ -5,16 +5,17 @@ by default, or those given: what needs a switch in a real cluster is said.
 """
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from dralab.api.gated_fields import gates_at
 from dralab.api.kinds import Kind, Kinds, releases_with
 from dralab.api.resource.features import Features, default_of
 from dralab.api.scalar_decoding import DecodingError
 from dralab.api.status import ApiError
+from dralab.apiserver.resources.migration import lost_fields
 from dralab.apiserver.resources.options import WriteOptions
 from dralab.apiserver.resources.typed_objects import typed
 from dralab.apiserver.server import ApiServer
@@ -100,7 +101,7 @@ class ReleaseJudge:
             yield ReleaseVerdict(sort="warned", message=text)
         shown = context.rules.from_hub(kind, stored.value)
         given.pop("status", None)
-        for path in _lost(given, shown, ""):
+        for path in lost_fields(given, shown):
             if path not in unknown:
                 yield self._dropped(kind, path)
 
@@ -139,18 +140,3 @@ class ReleaseJudge:
         if off:
             text = f"needs the feature gate {' and '.join(off)}, off in {self.release}"
         return ReleaseVerdict(sort="dropped", field=path, message=text)
-
-
-def _lost(given: Any, shown: Any, path: str) -> Iterator[str]:
-    """Yield the paths of what was given and is not shown; what is empty is as good as absent."""
-    if isinstance(given, Mapping) and isinstance(shown, Mapping):
-        for name, value in given.items():
-            below = f"{path}.{name}" if path else name
-            if name not in shown:
-                if value not in (None, "", 0, False, [], {}):
-                    yield below
-            else:
-                yield from _lost(value, shown[name], below)
-    elif isinstance(given, list) and isinstance(shown, list):
-        for index, (one, other) in enumerate(zip(given, shown, strict=False)):
-            yield from _lost(one, other, f"{path}[{index}]")

@@ -15,6 +15,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "backup": ("dralab.cli.backup:backup", "Back up the objects of a cluster to a file."),
     "restore": ("dralab.cli.restore:restore", "Restore a cluster from a backup."),
     "check": ("dralab.cli.store:check", "Verify every checksum of a store."),
+    "migrate": ("dralab.cli.store_migrate:migrate", "Rewrite objects for a Kubernetes release."),
     "repair": ("dralab.cli.store:repair", "Recover what can be read from a damaged store."),
 }
 DATA: Final = click.option(

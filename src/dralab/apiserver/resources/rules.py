@@ -1,16 +1,21 @@
 """The strategy of each kind, and the conversion between versions of one store."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
+
+import orjson
 
 from dralab.api.core import definitions
 from dralab.api.core.autoscalers import autoscaler_to_v1, autoscaler_to_v2
 from dralab.api.core.cluster import event_from_core, event_to_core
 from dralab.api.core.strategies import strategies
+from dralab.api.decoding import decoder_of
 from dralab.api.gated_fields import drop
 from dralab.api.kinds import Kind, Kinds
 from dralab.api.releases import MIXED
 from dralab.api.resource.features import DEFAULT_1_36, Features, gates
+from dralab.api.scalar_decoding import DecodingError
 from dralab.api.strategy import Strategy
 from dralab.apiserver.made_once import made_once
 from dralab.apiserver.resources import devices
@@ -204,5 +209,18 @@ class Rules:
         else:
             shown = found[1](kind, value)
         if kind.hub in self.outdated:
-            return self.strategy_of(kind).updated(shown)
+            return _of_release(kind, self.strategy_of(kind).updated(shown))
         return shown
+
+
+def _of_release(kind: Kind, value: JsonDict) -> JsonDict:
+    """Return a stored object of a built-in kind without what its release does not have."""
+    decoder = None
+    if kind.custom is None:
+        decoder = decoder_of(kind.api_version, kind.kind, kind.release)
+    if decoder is None:
+        return value
+    found: JsonDict = orjson.loads(orjson.dumps(value))
+    with suppress(DecodingError):  # the field had another type: it stays as it was written
+        found, _ = decoder.decode(found)
+    return found
