@@ -45,6 +45,22 @@ def test_a_pod_of_k8srm_starts_on_its_node(profiles):
     assert cluster.refused == []
 
 
+def test_the_scheduler_may_not_read_the_configs_that_claims_name(capsys):
+    cluster = Guarded(drivers=())
+    named = K8SRM.replace(
+        "toys.example.com}}", "toys.example.com, configs: [{apiVersion: v1, kind: ConfigMap, "
+        "name: own, namespace: default}]}}"
+    )  # fmt: skip
+    config = "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: own, namespace: default}\n"
+    create_all(cluster.client, cluster.server.resources.kinds, named + config)
+    server = Server(cluster.of(SCHEDULER_USER), GENERATIONS["k8srm"])
+    world = GENERATIONS["k8srm"].cluster(server.objects())
+    assert "own" in world.place(world.pods()[0]).reason
+    told = capsys.readouterr().err
+    assert "a config cannot be read" in told
+    assert 'cannot get resource "configmaps"' in told
+
+
 SHARED = """\
 apiVersion: devmgmtproto.k8s.io/v1alpha1
 kind: DevicePool

@@ -38,6 +38,10 @@ def chosen_for_scheduling(client: Client, readable: Sequence[str] = API_NAMES) -
     return next(iter([*waiting, *older, *found]), "k8srm")
 
 
+def _tell_unreadable(error: ApiError) -> None:
+    echo(f"Error: a config cannot be read: {error.message}", err=True)
+
+
 class Server:
     """The objects of one generation on a server."""
 
@@ -50,7 +54,7 @@ class Server:
     def objects(self) -> list[JsonDict]:
         """Return all objects of the generation; invalid ones are reported, and in `refused`."""
         try:
-            found = objects_of(self.client, self.generation)
+            found = objects_of(self.client, self.generation, _tell_unreadable)
         except ReadingError as error:
             raise UnusableInput(str(error)) from None
         except ApiError as error:

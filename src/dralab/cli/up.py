@@ -223,7 +223,7 @@ def _tell_without_today(profiles: "Sequence[str]", drivers: "Sequence[str]") -> 
     """Say what does not run in a cluster without today's device API."""
     if "v1" in profiles:
         return
-    note("without v1, no scheduler runs: use `dralab schedule --kubeconfig`")
+    note("without v1, no scheduler runs: `dralab schedule --kubeconfig` places k8srm and evolution")
     if "classic" in profiles:
         note("pods of classic DRA need kube-scheduler of 1.27 to 1.30, or --profile v1,classic")
     if idle := [name for name in drivers if (name, "classic" in profiles) != ("fake", True)]:

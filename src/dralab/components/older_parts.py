@@ -88,13 +88,11 @@ _K8SRM: Final = OlderParts(
             ),
         ]
     },
-    # `dralab schedule` copies what claims and classes name as their configs.
+    # No right to configs: `dralab schedule` copies those that its own user may read.
     scheduler_rules=[
         (READ, K8SRM, ("*",)),
         (("create",), K8SRM, ("deviceclaims",)),
         (("update",), K8SRM, ("deviceclaims/status",)),
-        (("get",), "", ("configmaps",)),
-        (("get",), "foozer.example.com", ("foozerconfigs",)),
     ],
 )
 

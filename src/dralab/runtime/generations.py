@@ -3,7 +3,7 @@
 Objects are returned as they are stored; a `Generation` reads them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from dralab.api.status import ApiError
@@ -79,8 +79,13 @@ def resources_of(generation: Generation) -> dict[str, Resource]:
     }
 
 
-def objects_of(client: Reader, generation: Generation) -> list[JsonDict]:
-    """Return all objects of a generation, with nodes and pods. ApiError, ReadingError."""
+def objects_of(
+    client: Reader, generation: Generation, unreadable: Callable[[ApiError], None] = lambda _: None
+) -> list[JsonDict]:
+    """Return all objects of a generation, with nodes and pods. ApiError, ReadingError.
+
+    `unreadable` is told of configs that claims and classes name and this user may not read.
+    """
     if generation.name == "v1":
         items = list(read_cluster(client))
         pods = sorted((item for item in items if item["kind"] == "Pod"), key=_age)
@@ -95,7 +100,7 @@ def objects_of(client: Reader, generation: Generation) -> list[JsonDict]:
                 raise
             continue  # a driver's own kind, and its driver is not there
         found += sorted(items, key=_age) if kind == "Pod" else items
-    return found + _configs(client, found)
+    return found + _configs(client, found, unreadable)
 
 
 def _may_list(client: Lister, resource: Resource) -> bool:
@@ -116,7 +121,9 @@ def _waits(client: Lister, name: str) -> bool:
     return any(not spec_of(pod).get("nodeName") and (own_kind or asks(pod)) for pod in pods)
 
 
-def _configs(client: Reader, objects: list[JsonDict]) -> list[JsonDict]:
+def _configs(
+    client: Reader, objects: list[JsonDict], unreadable: Callable[[ApiError], None]
+) -> list[JsonDict]:
     """Return the objects that claims and classes name as configs."""
     known = {identity(item) for item in objects}
     found = []
@@ -125,8 +132,9 @@ def _configs(client: Reader, objects: list[JsonDict]) -> list[JsonDict]:
         resource = Resource(group, version, _plural(key[1]), namespaced=bool(key[2]))
         try:
             found.append(client.get(resource, key[3], key[2]))
-        except ApiError:
-            continue  # The claim that refers to it reports that it is missing.
+        except ApiError as error:
+            if error.reason != "NotFound":  # that it is missing says the claim
+                unreadable(error)
     return found
 
 
