@@ -6,6 +6,7 @@ from collections.abc import Iterable
 import pytest
 
 import remedies
+from builders import DRIVER, claim, device, device_class, pod, pool, request, taint, worker
 from clusters import random_cluster
 from ourverdicts import is_tried
 from stockverdicts import as_stored
@@ -20,10 +21,10 @@ def applied(seeds: Iterable[int]) -> tuple[Counter[str], list[str]]:
     failing: list[str] = []
     for seed in seeds:
         cluster = random_cluster(seed, without=LEFT_OUT)
-        for pod in cluster.waiting():
-            name = pod["metadata"]["name"]
+        for each in cluster.waiting():
+            name = each["metadata"]["name"]
             objects = [as_stored(item) for item in cluster.alone(name)]
-            told = remedies.explained(objects, name) if is_tried(pod) else None
+            told = remedies.explained(objects, name) if is_tried(each) else None
             if told is None or told["fits"]:
                 continue
             counted["pods"] += 1
@@ -43,6 +44,22 @@ def test_helps_of_some_clusters_help():
     counted, failing = applied((*range(0, 50, 2), 138, 144))
     assert not failing, failing
     assert {"wait", "node", "add"} <= counted.keys()
+
+
+def test_claims_that_tolerate_the_same_taint_each_get_their_list():
+    claims = [claim(name, request("r"), namespace="default") for name in ("c1", "c2")]
+    marked = [device(name, taints=[taint("faulty")]) for name in ("d1", "d2")]
+    nodes = [worker("n1"), *pool("n1", *marked, node="n1")]
+    waiting = pod("p", claims={"a": "c1", "b": "c2"})
+    classes = [device_class("gpu", f'device.driver == "{DRIVER}"')]
+    objects = [as_stored(item) for item in (*classes, *nodes, *claims, waiting)]
+    told = remedies.explained(objects, "p")
+    [several] = [each for each in told["helps"] if each["kind"] == "several"]
+    assert [each["patch"][0]["path"].endswith("/tolerations") for each in several["parts"]] == [
+        True,
+        True,
+    ]
+    assert [remedies.fits(model, "p") for _, model in remedies.after(objects, several)] == [True]
 
 
 @pytest.mark.conformance

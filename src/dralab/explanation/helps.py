@@ -101,12 +101,13 @@ def _together(inquiry: Inquiry) -> Iterator[Help]:
         # From the end of a list: what comes before keeps its place.
         given_up = sorted(found, key=lambda each: -each.number)
         parts = [_following(inquiry, each, found) for each in given_up if each.kind != "held"]
-        first: set[str] = set()
+        first: set[tuple[object, str]] = set()
         for number, each in enumerate(parts):
-            if each.kind == "tolerate" and each.mark is not None and each.mark.field in first:
-                parts[number] = replace(each, note="")
-            elif each.kind == "tolerate" and each.mark is not None:
-                first.add(each.mark.field)
+            if each.kind == "tolerate" and each.mark is not None:
+                place = each.mark.owner, each.mark.field
+                if place in first:
+                    parts[number] = replace(each, note="")
+                first.add(place)
         if holders := sorted({name for each in found for name in each.holders}):
             parts.insert(0, Help(kind="wait", now=True, who=tuple(holders), number=len(holders)))
         yield Help(kind="several", now=True, parts=tuple(parts)) if len(parts) > 1 else parts[0]
