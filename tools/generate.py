@@ -15,7 +15,7 @@ from pathlib import Path
 import releases
 
 TOOLS = Path(__file__).parent
-GENERATORS = ("kinds", "schemas", "gates", "messages", "internal_types", "bootstrap")
+GENERATORS = ("kinds", "schemas", "gates", "declared", "messages", "internal_types", "bootstrap")
 
 
 def main(wanted: list[str]) -> int:

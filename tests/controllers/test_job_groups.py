@@ -105,9 +105,12 @@ def refused(lab, body):
     return error.value.message
 
 
-def test_without_its_gate_a_job_may_not_say_so():
-    message = refused(lab_with(), job(schedulingPolicy={"gang": {}}))
-    assert "spec.scheduling: Forbidden" in message
+def test_without_its_gate_the_field_is_dropped():
+    lab = lab_with()
+    (made,) = lab.add(JOBS, job(schedulingPolicy={"gang": {}}))
+    lab.wait(1)
+    assert "scheduling" not in made["spec"]
+    assert all("schedulingGroup" not in each["spec"] for each in lab.all(PODS))
 
 
 def test_no_gang_is_larger_than_the_job(lab):

@@ -5,11 +5,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import claim, device, device_class, pod, pool, request, worker
+from dralab.api.resource.features import ALL
+from dralab.runtime.client import Resource
 from dralab.runtime.resources import CLAIMS, CLASSES, NODES, POD_GROUPS, PODS, SLICES
 from dralab.scheduler.scheduler import Scheduler
 from labs import Lab
 from smallselectors import SmallEnvironment
 
+GROUP = "scheduling.k8s.io"
 GPU = "gpu.example.com"
 MODEL = f'device.attributes["{GPU}"].model'
 
@@ -295,3 +298,36 @@ def test_a_refused_gang_leaves_no_trace(lab, size):
     lab.add(CLAIMS, named("all", request("r", count=size)))
     lab.add(PODS, pod("single", claims={"c": "all"}))
     assert lab.node_of("single") == "n"
+
+
+def test_groups_of_groups_start_together_in_one_rack():
+    lab = Lab(features=ALL, release="1.37")
+    Scheduler(lab.manager, SmallEnvironment())
+    composites = Resource(GROUP, "v1alpha3", "compositepodgroups")
+    groups = Resource(GROUP, "v1beta1", "podgroups")
+    workload = {"workloadName": "w", "templateName": "t"}
+    together = {
+        "workloadRef": workload,
+        "schedulingPolicy": {"gang": {"minGroupCount": 2}},
+        "schedulingConstraints": {"topology": [{"key": "rack"}]},
+    }
+    lab.server.add(
+        NODES, *(worker(f"n{i}", cpu="3", labels={"rack": "ab"[i // 2]}) for i in range(4))
+    )
+    lab.server.add(composites, {"metadata": {"name": "c"}, "spec": together})
+    for name in "ab":
+        spec = {
+            "workloadRef": workload,
+            "schedulingPolicy": {"gang": {"minCount": 2}},
+            "parentCompositePodGroupName": "c",
+        }
+        lab.server.add(groups, {"metadata": {"name": name}, "spec": spec})
+    lab.start()
+    for name in ("a0", "a1", "b0", "b1"):
+        assert all("nodeName" not in each["spec"] for each in lab.all(PODS))
+        lab.add(PODS, member(name, name[0], requests={"cpu": "1"}))
+        lab.wait(2)
+    assert {each["spec"]["nodeName"] for each in lab.all(PODS)} in ({"n0", "n1"}, {"n2", "n3"})
+    for name in "ab":
+        (condition,) = lab.get(groups, name)["status"]["conditions"]
+        assert (condition["type"], condition["status"]) == ("PodGroupInitiallyScheduled", "True")

@@ -44,13 +44,9 @@ def job_spec_problems(spec: JsonDict, path: str) -> list[FieldError]:
     return errors
 
 
-def scheduling_problems(
-    spec: JsonDict, old: JsonDict | None, path: str, *, enabled: bool
-) -> list[FieldError]:
-    """Return what is wrong with how the pods of a Job are scheduled together (WorkloadWithJob)."""
+def scheduling_problems(spec: JsonDict, old: JsonDict | None, path: str) -> list[FieldError]:
+    """Return what is wrong with how the pods of a Job are scheduled together (KEP-5547)."""
     asked, before = spec.get("scheduling"), (old or {}).get("scheduling")
-    if asked is not None and before is None and not enabled:
-        return [fields.forbidden(path, "")]
     if old is not None and (asked is None) != (before is None):
         set_ = "field cannot be set once created"
         text = set_ if before is None else "field cannot be cleared once set"

@@ -13,7 +13,6 @@ from dralab.api.core.workloads import not_negative, template_of
 from dralab.api.fields import FieldError
 from dralab.api.internal_forms import internal_form
 from dralab.api.label_selectors import label_selector_problems, shown_selector
-from dralab.api.resource.features import WORKLOAD_WITH_JOB
 from dralab.values import cron, labels, names
 from dralab.values.json_types import JsonDict
 
@@ -80,12 +79,7 @@ class JobStrategy(WithPods):
     def _spec_problems(self, value: JsonDict, old: JsonDict | None) -> list[FieldError]:
         spec, path = value["spec"], "spec.template"
         errors = job_spec_problems(spec, "spec")
-        errors += scheduling_problems(
-            spec,
-            None if old is None else old["spec"],
-            "spec.scheduling",
-            enabled=WORKLOAD_WITH_JOB in self.features,
-        )
+        errors += scheduling_problems(spec, None if old is None else old["spec"], "spec.scheduling")
         errors += self.template_problems(
             spec.get("template") or {}, path, template_of(old), restart=ANY_RESTART
         )

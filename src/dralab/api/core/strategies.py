@@ -25,6 +25,7 @@ from dralab.api.core import (
     volumes,
     workloads,
 )
+from dralab.api.core.declared import DeclaredStrategy, GroupStrategy, WorkloadStrategy
 from dralab.api.resource.features import DEFAULT_1_36, Features
 from dralab.api.strategy import Strategy
 
@@ -78,7 +79,12 @@ def strategies(features: Features = DEFAULT_1_36) -> Mapping[str, Strategy]:
         f"{rbac}/clusterroles": access.RoleStrategy(namespaced=False),
         f"{rbac}/rolebindings": access.BindingStrategy(features, namespaced=True),
         f"{rbac}/roles": access.RoleStrategy(namespaced=True),
+        "lifecycle.k8s.io/evictionrequests": DeclaredStrategy(features),
+        "lifecycle.k8s.io/evictions": DeclaredStrategy(features),
+        "scheduling.k8s.io/compositepodgroups": GroupStrategy(features),
+        "scheduling.k8s.io/podgroups": GroupStrategy(features),
         "scheduling.k8s.io/priorityclasses": cluster.PriorityClassStrategy(),
+        "scheduling.k8s.io/workloads": WorkloadStrategy(features),
         "storage.k8s.io/csidrivers": storage.CsiDriverStrategy(),
         "storage.k8s.io/csinodes": storage.CsiNodeStrategy(),
         "storage.k8s.io/csistoragecapacities": storage.StorageCapacityStrategy(),

@@ -19,9 +19,6 @@ COMPARING_TOLERATIONS: Final = "TaintTolerationComparisonOperators"
 RESOURCE_HEALTH: Final = "ResourceHealthStatus"
 """The status of pods has the health of their devices (KEP-4680)."""
 
-WORKLOAD_WITH_JOB: Final = "WorkloadWithJob"
-"""Jobs say how their pods are scheduled together (KEP-5547)."""
-
 CBOR_SERVING: Final = "CBORServingAndStorage"
 """The server reads and writes CBOR (KEP-4222)."""
 
@@ -63,11 +60,11 @@ ACTED_ON: Final = frozenset(
         "DRASchedulerFilterTimeout",
         "DRAWorkloadResourceClaims",
         "DynamicResourceAllocation",
+        "WorkloadWithJob",
         CBOR_SERVING,
         COMPARING_TOLERATIONS,
         RESOURCE_HEALTH,
         WATCH_LIST,
-        WORKLOAD_WITH_JOB,
     }
 )
 """The gates that change what dralab does; the others are known by name."""

@@ -1,0 +1,98 @@
+"""Write declared.json below src/dralab/api/data: what types say that their values must be.
+
+Upstream generates validation from tags such as `+k8s:minimum=1` above fields (KEP-5073). Those of
+the API groups below are read from the Go module k8s.io/api as of the newest release.
+
+    python tools/generate_declared.py
+"""
+
+import re
+from typing import Any
+
+from releases import DATA, releases, source, written
+
+# Packages, with the kinds whose objects are held against their tags.
+PACKAGES = {
+    "scheduling/v1beta1": ("PodGroup", "Workload"),
+    "scheduling/v1alpha3": ("CompositePodGroup", "PodGroup", "Workload"),
+    "lifecycle/v1alpha1": ("Eviction", "EvictionRequest"),
+}
+STRUCT = re.compile(r"^type (\w+) struct \{\n(.*?)^\}", re.MULTILINE | re.DOTALL)
+FIELD = re.compile(r"((?:^\t//.*\n)*)^\t(\w+) +([\w.*\[\]]+) +`json:\"([^\",]*)", re.MULTILINE)
+TAG = re.compile(r"^\s*// \+(k8s:.*)$", re.MULTILINE)
+NAMED = re.compile(r"((?:^//.*\n)*)^type (\w+) string$", re.MULTILINE)
+CONST = re.compile(r'^\t\w+ +(\w+) += "([^"]*)"$', re.MULTILINE)
+STAGE = re.compile(r'^k8s:(?:alpha|beta)\(since: "[\d.]+"\)=\+')
+OPTION = re.compile(r"^k8s:if(Disabled|Enabled)\(\"?(\w+)\"?\)=\+k8s:(.*)$")
+# What is no rule about a value.
+OTHERS = ("deepcopy-gen", "prerelease", "supports", "validation-gen", "listType=atomic", "openapi")
+
+
+def main() -> None:
+    """Write the file."""
+    root = source(next(iter(releases())), "k8s.io/api")
+    types: dict[str, Any] = {}
+    kinds: dict[str, str] = {}
+    for package, names in PACKAGES.items():
+        text = (root / package / "types.go").read_text()
+        found = _types(text, package)
+        types |= found
+        for name in names:
+            group, version = package.split("/")
+            kinds[f"{group}.k8s.io/{version} {name}"] = f"{package}.{name}"
+    reached: dict[str, Any] = {}
+    _reach(types, list(kinds.values()), reached)
+    size = written(DATA / "declared.json", {"kinds": kinds, "types": reached})
+    print(f"{len(reached)} types; {size} bytes")
+
+
+def _types(text: str, package: str) -> dict[str, Any]:
+    enums = {
+        name: sorted(value for kind, value in CONST.findall(text) if kind == name)
+        for above, name in NAMED.findall(text)
+        if "+k8s:enum" in above
+    }
+    found = {}
+    for name, body in STRUCT.findall(text):
+        fields = {}
+        for comment, _, kind, key in FIELD.findall(body):
+            if not key:
+                continue
+            bare = kind.lstrip("*[]")
+            rules = _rules(comment)
+            if bare in enums:
+                rules.append("enum=" + ",".join(enums[bare]))
+            fields[key] = {"rules": rules, "type": f"{package}.{bare}"} | (
+                {"list": True} if "[]" in kind else {} if "*" in kind else {"there": True}
+            )
+        found[f"{package}.{name}"] = fields
+    return found
+
+
+def _rules(comment: str) -> list[str]:
+    tags = [STAGE.sub("", tag.split(" #")[0]).strip() for tag in TAG.findall(comment)]
+    rules = [OPTION.sub(_with_gate, tag).removeprefix("k8s:") for tag in tags]
+    return [rule for rule in rules if not rule.startswith(OTHERS) and rule != "enum"]
+
+
+def _with_gate(option: re.Match[str]) -> str:
+    when, gate, rule = option.groups()
+    return f"{rule} {'!' if when == 'Disabled' else ''}{gate}"
+
+
+def _reach(types: dict[str, Any], names: list[str], reached: dict[str, Any]) -> None:
+    """Keep the types that are used, and of their fields, in order, those that say anything."""
+    for name in names:
+        if name in reached or name not in types:
+            continue
+        reached[name] = kept = []
+        for key, field in types[name].items():
+            _reach(types, [field["type"]], reached)
+            known = field["type"] in types
+            if field["rules"] or known:
+                parts = field if known else {k: v for k, v in field.items() if k != "type"}
+                kept.append({"name": key, **parts})
+
+
+if __name__ == "__main__":
+    main()
