@@ -121,13 +121,15 @@ def test_objects_that_need_their_controller_are_refused(tmp_path):
 
 
 def test_a_gang_finds_its_group_and_starts_together(tmp_path):
+    gang = "{app: g, pod-group.scheduling.sigs.k8s.io: g}"
+    members = [
+        pod(f"g-{number}", runs="10s", arrives=f"{number}s", cpu="2").replace("{app: g}", gang)
+        for number in range(2)
+    ]
     found = run(
         tmp_path,
-        """
-fleet: {nodes: [{name: n, count: 2, cpu: 8, gpus: 2}]}
-workload: {pods: [{name: a, cpu: 1, gpus: 1, duration: 50s},
-                  {name: g, count: 2, cpu: 1, gpus: 2, gang: g, at: 1s, duration: 10s}]}
-scheduler: dralab-fast
-""",
+        "fleet: {nodes: [{name: n, count: 2, cpu: 2}]}\nworkload: {manifests: pods.yaml}\n"
+        "scheduler: dralab-fast\n",
+        pod("a", runs="50s") + "".join(members),
     )
     assert times(found) == {"a": (0, 50), "g-0": (50, 60), "g-1": (50, 60)}
