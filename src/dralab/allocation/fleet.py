@@ -258,13 +258,30 @@ class Fleet:
             nodes ^= low
         return Unknown(budget=self.budget) if unknown else refusal
 
+    def cheapest(
+        self, policy: Policy, claims: Sequence[JsonObject], candidates: int
+    ) -> tuple[int, Plan] | None:
+        """Return the node on which a policy's choice costs least; None: it can rank none."""
+        kind = self.kind(claims)
+        if kind.refused is not None:
+            return None
+        found = self._ranking(policy).best(kind, candidates)
+        return found if isinstance(found, tuple) else None
+
     def find_on_node(
-        self, number: int, claims: Sequence[JsonObject]
+        self, number: int, claims: Sequence[JsonObject], policy: Policy | None = None
     ) -> list[dict[str, Any]] | Unsatisfiable | Unknown:
-        """Return what the claims of one pod would get on one node, and take nothing yet."""
+        """Return what the claims of one pod would get on one node, and take nothing yet.
+
+        They get a policy's choice, where one is given that can rank the node.
+        """
         kind = self.kind(claims)
         if kind.refused is not None:
             return self._refusal(claims)
+        if policy is not None:
+            chosen = self.cheapest(policy, claims, 1 << number)
+            if chosen is not None:
+                return self._placement(*chosen).allocations
         plan = self._plan(number, kind)
         if type(plan) is Plan:
             return self._placement(number, plan).allocations
@@ -275,6 +292,17 @@ class Fleet:
     def _allocate_by(
         self, policy: Policy, kind: ClaimKind, claims: Sequence[JsonObject], candidates: int | None
     ) -> DevicePlacement | Unsatisfiable | Unknown:
+        ranking = self._ranking(policy)
+        among = self.feasible_nodes.every if candidates is None else candidates
+        found = ranking.best(kind, among)
+        if isinstance(found, tuple):
+            return self._commit(*found)
+        # Nodes that cannot be ranked are tried in order, with Kubernetes' choice.
+        rest = among if found is not None else ranking.apart & among
+        return self.allocate(claims, rest) if rest else Unsatisfiable()
+
+    def _ranking(self, policy: Policy) -> Ranking:
+        """Return the nodes as a policy sees them now."""
         ranking = self.rankings.get(policy)
         if ranking is None:
             demand = likely_requests(policy, self.classes, self.features)
@@ -284,13 +312,7 @@ class Fleet:
             ranking = Ranking(policy, demand, self.budget, len(self.nodes))
             self.rankings[policy] = ranking
         ranking.catch_up(self)
-        among = self.feasible_nodes.every if candidates is None else candidates
-        found = ranking.best(kind, among)
-        if isinstance(found, tuple):
-            return self._commit(*found)
-        # Nodes that cannot be ranked are tried in order, with Kubernetes' choice.
-        rest = among if found is not None else ranking.apart & among
-        return self.allocate(claims, rest) if rest else Unsatisfiable()
+        return ranking
 
     def allocate_within(
         self, number: int, claims: Sequence[JsonObject], devices: int | None

@@ -193,8 +193,8 @@ def ticks(config: Path, pods: Path, preemption: bool, until: int | None, output:
 
     Example: `dralab simulate ticks config.yaml --pods pods.yaml`
     """
-    from dralab.simulation.engines.ticks.metrics import MetricsWriter
-    from dralab.simulation.engines.ticks.run import TickRun
+    from dralab.simulation.engines.fast.tick_metrics import MetricsWriter
+    from dralab.simulation.engines.fast.ticks import TickRun
     from dralab.simulation.scenario import shorthand, simulator_config
 
     with bad_input():

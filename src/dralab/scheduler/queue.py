@@ -56,10 +56,15 @@ class _Entry:
 
 
 class SchedulingQueue:
-    """Higher priority first, then longer waiting."""
+    """Higher priority first, then longer waiting.
 
-    def __init__(self, now: Callable[[], int]) -> None:
+    In a `strict` order the first pod that fits nowhere holds up all that are behind it.
+    """
+
+    def __init__(self, now: Callable[[], int], *, strict: bool = False) -> None:
         self._now = now
+        self._strict = strict
+        self._holding_up: QueuedPod | None = None
         self._pods: dict[str, QueuedPod] = {}
         self._active: list[_Entry] = []
         # Those in back-off twice: by its end, and by the next pod if no other is ready.
@@ -110,12 +115,16 @@ class SchedulingQueue:
         """Forget a pod: it was placed, or it is gone."""
         item = self._pods.pop(uid, None)
         self._where.pop(uid, None)
+        if item is self._holding_up:
+            self._holding_up = None
         if item is not None and item.leads:
             self.wake_next_like(item)
 
     def pop(self) -> QueuedPod | None:
         """Return the next pod to try; the caller holds it until `failed` or `remove`."""
         now = self._now()
+        if self._holding_up is not None:
+            return None
         while self._backoff and self._backoff[0].order[0] <= now:
             entry = heapq.heappop(self._backoff)
             if self._backs_off(entry.uid, entry.order[0]):
@@ -151,6 +160,11 @@ class SchedulingQueue:
         item.kind = kind if kind is not None else uid
         self._awaits[item.kind] = awaits
         item.leads = False
+        if self._strict:
+            self._activate(item)
+            if self._holding_up is None or item.order <= self._holding_up.order:
+                self._holding_up = item
+            return
         self._where[uid] = "unschedulable"
         self._number += 1
         entry = _Entry((*item.order, self._number), uid)
@@ -180,6 +194,10 @@ class SchedulingQueue:
 
         `helps` says whether this very change may help a pod.
         """
+        held = self._holding_up
+        if held is not None and self._awaits[held.kind] & change:
+            self._holding_up = None
+            return 1
         moved = 0
         for kind in list(self._failed):
             if not self._awaits[kind] & change:
@@ -191,6 +209,9 @@ class SchedulingQueue:
 
     def wake_pods(self, uids: Iterable[str]) -> int:
         """Let these very pods be retried, if they wait; return how many do."""
+        if self._holding_up is not None and self._holding_up.pod.uid in (uids := set(uids)):
+            self._holding_up = None
+            return 1
         waiting = [self._pods[uid] for uid in uids if self._where.get(uid) == "unschedulable"]
         for item in sorted(waiting, key=lambda item: (*item.order, item.pod.uid)):
             self._requeue(item)
@@ -239,6 +260,8 @@ class SchedulingQueue:
 
     def _activate(self, item: QueuedPod) -> None:
         self._where[item.pod.uid] = "active"
+        if self._holding_up is not None and item.order < self._holding_up.order:
+            self._holding_up = None
         self._number += 1
         heapq.heappush(self._active, _Entry((*item.order, self._number), item.pod.uid))
 

@@ -92,7 +92,7 @@ class Scheduler:
         volumes = Volumes(table, volume_claims, cache(resources.VOLUMES), storage)
         groups = PodGroups()
         demands = DemandReader(self._claims.get, groups.get, devices.in_flight, volumes.demand_of)
-        self.state = ClusterState(table, devices, demands, volumes, groups)
+        self.state = ClusterState(table, devices, demands, volumes, groups=groups)
         self.queue = SchedulingQueue(manager.engine.clock.now)
         self._scheduled = False
         # Without the lease it only watches, and leaves all pods to the leader.

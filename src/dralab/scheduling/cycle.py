@@ -14,6 +14,7 @@ from typing import Final, Literal
 import numpy as np
 
 from dralab.allocation.outcome import Outcome, Unknown, Unsatisfiable
+from dralab.allocation.policy.policies import Policy
 from dralab.scheduling import scores
 from dralab.scheduling.allocatable import InsufficientResource, NodeShortage
 from dralab.scheduling.demands import BlockedPod, PodDemand
@@ -21,7 +22,14 @@ from dralab.scheduling.filters import judgements, lacking, passing, promised
 from dralab.scheduling.kinds import KindScores
 from dralab.scheduling.nodes import Mask, Scores
 from dralab.scheduling.pods import PodInfo
-from dralab.scheduling.reasons import NO_DEVICES, NO_VOLUME, SELECTOR_FAILS, Reason, insufficient
+from dralab.scheduling.reasons import (
+    AGAINST_POLICY,
+    NO_DEVICES,
+    NO_VOLUME,
+    SELECTOR_FAILS,
+    Reason,
+    insufficient,
+)
 from dralab.scheduling.state import ClusterState, PodPlacement, Refusal
 
 # With alternatives to rank, devices are found on at most this many nodes before one is chosen.
@@ -60,7 +68,7 @@ def schedule(
     demand = state.demands.demand_of(pod)
     if isinstance(demand, BlockedPod):
         return Refusal(pod=pod, nodes=table.count, blocked=demand.reason)
-    kind = None if state.nominees or among is not None else kind_of(pod, demand)
+    kind = None if among is not None else _kept_kind(state, pod, demand)
     if kind is not None and (known := state.refused(kind)) is not None:
         return replace(known, pod=pod, repeated=True)
     outcomes: dict[str, Outcome] = {}
@@ -76,6 +84,11 @@ def schedule(
     return refused
 
 
+def _kept_kind(state: ClusterState, pod: PodInfo, demand: PodDemand) -> Hashable | None:
+    """Return the kind of a pod whose kin would be decided alike now; None otherwise."""
+    return None if state.nominees or state.choice.by_object else kind_of(pod, demand)
+
+
 def _by_kept_scores(
     state: ClusterState,
     kind: Hashable | None,
@@ -84,17 +97,17 @@ def _by_kept_scores(
     outcomes: dict[str, Outcome],
 ) -> PodPlacement | Literal[Kept.NOT_KEPT] | None:
     """Return the same as `_placed`, from what is known of the pod's kind, if that is enough."""
-    if kind is None or demand.ranked:
+    if kind is None or demand.ranked or (demand.signature and state.choice.devices is not None):
         return NOT_KEPT
     if state.kinds is None:
         state.kinds = KindScores(state)
     last = -1
     while (kept := state.kinds.scores_of(kind, pod, demand)) is not None:
-        row = int(kept.argmax()) if len(kept) else -1
+        row = state.choice.best(kept) if len(kept) else -1
         if row < 0 or kept[row] < 0:
             return None
         if not (demand.claims or demand.extended):
-            return PodPlacement(pod, state.table.names[row])
+            return PodPlacement(state.settled(pod, row), state.table.names[row])
         if row == last or not state.is_sound(demand.signature):
             return NOT_KEPT
         tried = on_node(state, pod, demand, row)
@@ -111,7 +124,11 @@ def _by_kept_scores(
 def placement(state: ClusterState, pod: PodInfo) -> PodPlacement | None:
     """Return where a pod goes, None if nowhere: as `schedule`, for those who do not ask why."""
     demand = state.demands.demand_of(pod)
-    return None if isinstance(demand, BlockedPod) else _placed(state, pod, demand, {}, {})
+    if isinstance(demand, BlockedPod):
+        return None
+    kind = _kept_kind(state, pod, demand)
+    found = _by_kept_scores(state, kind, pod, demand, {})
+    return _placed(state, pod, demand, {}, {}) if found is NOT_KEPT else found
 
 
 def _placed(  # noqa: PLR0917 - what is found out on the way goes into both mappings
@@ -128,11 +145,18 @@ def _placed(  # noqa: PLR0917 - what is found out on the way goes into both mapp
         fitting &= among
     if not fitting.any():
         return None
+    if demand.signature and (policy := state.choice.devices) is not None:
+        found = _cheapest(state, pod, demand, fitting, shortages, policy)
+        if found is not None:
+            return found
     if demand.claims or demand.extended:
         return _with_devices(state, pod, demand, fitting, outcomes, shortages)
-    row = int(np.argmax(scores.total(state, pod, fitting)[0]))
+    points = scores.total(state, pod, fitting)[0]
+    row = state.choice.best(points)
+    if points[row] == -np.inf:
+        return None
     volumes = state.volume_plans(demand, row)
-    return PodPlacement(pod, state.table.names[row], volumes=volumes or ())
+    return PodPlacement(state.settled(pod, row), state.table.names[row], volumes=volumes or ())
 
 
 def ranked(state: ClusterState, pod: PodInfo) -> list[str]:
@@ -160,12 +184,19 @@ def kind_of(pod: PodInfo, demand: PodDemand) -> Hashable | None:
         pod.asked_in_scores,
         tuple(sorted(pod.labels.items())),
         demand.signature,
+        pod.shares,
     )
 
 
-def on_node(state: ClusterState, pod: PodInfo, demand: PodDemand, row: int) -> NodeAttempt:
+def on_node(
+    state: ClusterState,
+    pod: PodInfo,
+    demand: PodDemand,
+    row: int,
+    policy: Policy | None = None,
+) -> NodeAttempt:
     """Try a pod that passes the filters on one node: its devices, and room for what they take."""
-    found = state.devices.plans(pod, demand, row)
+    found = state.devices.plans(pod, demand, row, policy)
     if found.refused is not None:
         return NodeAttempt(None, found.refused)
     charged = state.devices.charged(pod, found.plans)
@@ -177,6 +208,7 @@ def on_node(state: ClusterState, pod: PodInfo, demand: PodDemand, row: int) -> N
     volumes = state.volume_plans(demand, row)
     if volumes is None:
         return NodeAttempt(None, shortage=NodeShortage((Reason(NO_VOLUME),)))
+    charged = state.settled(charged, row)
     placement = PodPlacement(charged, state.table.names[row], found.plans, volumes)
     return NodeAttempt(placement, points=found.points if found.allocated else None)
 
@@ -200,6 +232,25 @@ def _shortage(
     return NodeShortage(tuple(map(insufficient, short)), tuple(lacks)) if short else None
 
 
+def _cheapest(  # noqa: PLR0917 - as of `_with_devices`
+    state: ClusterState,
+    pod: PodInfo,
+    demand: PodDemand,
+    fitting: Mask,
+    shortages: dict[str, NodeShortage],
+    policy: Policy,
+) -> PodPlacement | None:
+    """Find the node, and the devices on it, that cost least; None: a policy cannot tell."""
+    while (row := state.devices.cheapest(policy, demand, fitting)) is not None:
+        tried = on_node(state, pod, demand, row, policy)
+        if tried.placement is not None:
+            return tried.placement
+        if tried.shortage is not None:
+            shortages[state.table.names[row]] = tried.shortage
+        fitting[row] = False
+    return None
+
+
 def _with_devices(  # noqa: PLR0917 - what is found out on the way goes into the last two
     state: ClusterState,
     pod: PodInfo,
@@ -219,7 +270,7 @@ def _with_devices(  # noqa: PLR0917 - what is found out on the way goes into the
     left = fitting.copy()
     placed: dict[int, NodeAttempt] = {}
     while len(placed) < most:
-        row = int(np.argmax(points))
+        row = state.choice.best(points)
         if points[row] == -np.inf:
             break
         points[row] = -np.inf
@@ -307,7 +358,8 @@ def refusal(  # noqa: PLR0917 - what the cycle has found out
         counted.update(judgement.counted(np.flatnonzero(left & ~judgement.mask)))
         left &= judgement.mask
     if left.any():
-        counted[Reason(NO_DEVICES)] += int(left.sum())
+        vetoed = state.choice.refuses_nodes and not (demand.claims or demand.extended)
+        counted[Reason(AGAINST_POLICY if vetoed else NO_DEVICES)] += int(left.sum())
     return Refusal(
         pod=pod,
         nodes=table.count,

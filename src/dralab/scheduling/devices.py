@@ -17,6 +17,7 @@ from dralab.allocation.fleet import Fleet
 from dralab.allocation.free_devices import FreeDeviceCounter, FreeDevices
 from dralab.allocation.inventory.holdings import Holdings
 from dralab.allocation.outcome import Unknown, Unsatisfiable
+from dralab.allocation.policy.policies import Policy
 from dralab.allocation.pools import PoolId, SliceCatalog
 from dralab.allocation.problem import AllocationFeatures, Claim, Node, Problem, Slice
 from dralab.allocation.releasing import (
@@ -259,8 +260,22 @@ class ClusterDevices:
         self._catch_up()
         return self._fleet.feasible_nodes.of_kind(demand.signature).nodes
 
-    def plans(self, pod: PodInfo, demand: PodDemand, row: int) -> DevicePlans:
-        """Return what to write where the pod goes to a node, or why its claims cannot be met."""
+    def cheapest(self, policy: Policy, demand: PodDemand, among: Mask) -> int | None:
+        """Return the node on which a policy's choice costs least; None: it cannot rank any."""
+        if demand.extended:
+            return None
+        self._catch_up()
+        nodes = int.from_bytes(np.packbits(among, bitorder="little").tobytes(), "little")
+        found = self._fleet.cheapest(policy, [item.claim for item in demand.unallocated], nodes)
+        return None if found is None else found[0]
+
+    def plans(
+        self, pod: PodInfo, demand: PodDemand, row: int, policy: Policy | None = None
+    ) -> DevicePlans:
+        """Return what to write where the pod goes to a node, or why its claims cannot be met.
+
+        A `policy` that has ranked the node chooses the devices; otherwise it is Kubernetes' choice.
+        """
         kept = tuple(
             ClaimPlan(item.claim, item.consumer, item.allocation)
             for item in demand.claims
@@ -285,7 +300,7 @@ class ClusterDevices:
                 claims.append(_named(wire))
         if not claims:
             return DevicePlans(kept)
-        found = self.find_allocations(claims, row)
+        found = self.find_allocations(claims, row, policy)
         if not isinstance(found, list):
             fatal = isinstance(found, Unsatisfiable) and found.fatal
             if demand.signature and not fatal:
@@ -319,13 +334,13 @@ class ClusterDevices:
         )
 
     def find_allocations(
-        self, claims: Sequence[JsonDict], row: int
+        self, claims: Sequence[JsonDict], row: int, policy: Policy | None = None
     ) -> list[dict[str, Any]] | Unsatisfiable | Unknown:
         """Return allocations for several claims at once on one node, or why there are none."""
         if not claims:
             return []
         self._catch_up()
-        return self._fleet.find_on_node(row, claims)
+        return self._fleet.find_on_node(row, claims, policy)
 
     def free_for(self, claims: Sequence[JsonDict], rows: Sequence[int]) -> list[FreeDevices]:
         """Return how many devices of each node are free for some claims, and whether they fit."""

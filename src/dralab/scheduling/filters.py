@@ -32,13 +32,17 @@ from dralab.scheduling.pods import PodInfo
 from dralab.scheduling.reasons import (
     CLAIM_ELSEWHERE,
     NO_DEVICES,
+    NO_SHARES,
     NOT_NAMED,
+    OTHER_MODEL,
     OTHER_NODE,
     PODS,
     PORT_TAKEN,
     Reason,
     insufficient,
 )
+from dralab.scheduling.scores import KUBERNETES
+from dralab.scheduling.shares import WHOLE, Shares, has_model, has_room
 from dralab.scheduling.state import ClusterState
 
 Reasons = tuple[Reason, ...]
@@ -198,6 +202,52 @@ class NodeResourcesFit:
         return tuple(map(insufficient, short))
 
 
+class SharedGpusFit:
+    """What is left of the GPUs that pods share is enough, and they are of a model that may be."""
+
+    plugin = "SharedGpus"
+    by_pods = True
+
+    def judged(self, state: ClusterState, pod: PodInfo, demand: PodDemand) -> Judgement | None:  # noqa: ARG002
+        """Return the nodes with enough of them; None if the pod wants none."""
+        shares = pod.shares
+        if shares is None:
+            return None
+        columns = state.table.shared_gpus()
+        enough, fitting = has_room(columns, shares), has_model(columns, shares)
+        for row, others in _promises(state, pod):
+            if enough[row]:
+                with beside(state.table, row, others):
+                    enough[row] = has_room(state.table.shared_gpus(), shares)[row]
+
+        masks = partial(_lacking_shares, shares, enough, fitting)
+        return Judgement(
+            enough if fitting is None else enough & fitting, partial(_first, masks), masks
+        )
+
+    def at(self, state: ClusterState, pod: PodInfo, demand: PodDemand, row: int) -> Reasons:
+        """Return what its GPUs lack."""
+        found = self.judged(state, pod, demand)
+        return () if found is None or found.mask[row] else found.why(row)
+
+
+def _lacking_shares(
+    shares: Shares, enough: Mask, fitting: Mask | None
+) -> Iterator[tuple[Reason, Mask]]:
+    """Yield the nodes whose GPUs are of another model, and those with too little left of them."""
+    part = "" if shares.milli == WHOLE else f" with {shares.milli} milli left"
+    little = Reason(NO_SHARES, (f"GPUs{part}",))
+    if fitting is None:
+        yield little, ~enough
+    else:
+        yield Reason(OTHER_MODEL), ~fitting
+        yield little, fitting & ~enough
+
+
+def _first(masks: Callable[[], Iterable[tuple[Reason, Mask]]], row: int) -> Reasons:
+    return tuple(reason for reason, mask in masks() if mask[row])[:1]
+
+
 @dataclass(frozen=True)
 class ByRules:
     """A filter of several rules, each with the nodes it leaves; the first that fails is told."""
@@ -249,6 +299,8 @@ class DynamicResources:
 
     def judged(self, state: ClusterState, pod: PodInfo, demand: PodDemand) -> Judgement | None:
         """Return the nodes that devices do not rule out so far."""
+        if not (demand.claims or demand.signature):
+            return None
         held = state.devices.reached(demand)
         feasible = state.devices.feasible(demand)
         if feasible is not None and state.nominees and demand.signature:
@@ -303,6 +355,7 @@ FILTERS: Final[tuple[Filter, ...]] = (
     OfNode(AFFINITY_RULE),
     NodePorts(),
     NodeResourcesFit(),
+    SharedGpusFit(),
     _volumes("VolumeRestrictions", by_pods=True),
     _volumes("VolumeBinding"),
     _volumes("VolumeZone"),
@@ -318,7 +371,7 @@ FILTERS: Final[tuple[Filter, ...]] = (
     ),
     DynamicResources(),
 )
-"""Every filter, in the order of kube-scheduler's default profile."""
+"""Every filter, in the order of kube-scheduler's default profile; shared GPUs are dralab's own."""
 PAST_THE_SCHEDULER: Final = tuple(
     each for each in FILTERS if each.plugin in {"NodeName", "DynamicResources"}
 )
@@ -345,8 +398,10 @@ def passing(
 ) -> Mask:
     """Return the nodes that pass every filter, as far as that is known without allocating."""
     found = state.table.live.copy()
-    for _, judgement in judgements(state, pod, demand, among):
-        found &= judgement.mask
+    for each in filters_of(pod) if among is None else among:
+        judgement = each.judged(state, pod, demand)
+        if judgement is not None:
+            found &= judgement.mask
     return found
 
 
@@ -380,7 +435,8 @@ def room(table: NodeTable, pod: PodInfo, elsewhere: Mapping[str, Mask] | None = 
 
     `elsewhere` names, for resources that devices can also provide, the nodes where they do.
     """
-    found = table.live & (table.free(PODS) >= 1)
+    found = table.free(PODS) >= 1
+    found &= table.live
     for resource, amount in pod.requests.items():
         if amount:
             enough = table.free(resource) >= amount
@@ -468,7 +524,7 @@ def beside(table: NodeTable, row: int, others: Sequence[PodInfo]) -> Iterator[No
     """Count others on a node in between."""
     name = table.names[row]
     for other in others:
-        table.add_pod(name, other)
+        table.add_pod(name, KUBERNETES.settled(table, other, row))
     try:
         yield
     finally:

@@ -241,7 +241,7 @@ class _GangSearch:
                 volumes = state.volume_plans(demand, row)
                 if volumes is None:
                     return None
-                made[pod.uid] = PodPlacement(charged, node, plans, volumes)
+                made[pod.uid] = PodPlacement(state.settled(charged, row), node, plans, volumes)
                 state.assume_placement(made[pod.uid])
         finally:
             for placement in reversed(made.values()):

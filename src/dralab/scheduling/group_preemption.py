@@ -36,7 +36,8 @@ def group_eviction_for(
     """Return an eviction after which a group fits; None if none does, or none may."""
     pods, table = tree.pods, state.table
     priority = max(pod.priority for pod in pods)
-    if not preempts(tree.obj) or not all(pod.may_preempt for pod in pods):
+    may = preempts(tree.obj) and state.choice.preempts
+    if not may or not all(pod.may_preempt for pod in pods):
         return None
     if min(table.priorities, default=priority) >= priority:
         return None

@@ -12,18 +12,19 @@ from collections.abc import Hashable, Iterable
 from typing import Any, Final, cast
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from dralab.scheduling import scores
 from dralab.scheduling.demands import PodDemand
-from dralab.scheduling.filters import FILTERS, Reasons, judgements
+from dralab.scheduling.filters import FILTERS, Reasons, judgements, passing
 from dralab.scheduling.node_rules import nodes_named
 from dralab.scheduling.nodes import REMEMBERED, Mask, NodeTable, Numbers
 from dralab.scheduling.pods import PodInfo
 from dralab.scheduling.reasons import Reason
+from dralab.scheduling.scores import KeptScores
+from dralab.scheduling.shares import SharedColumns
 from dralab.scheduling.state import ClusterState
 
-KeptScores = NDArray[np.int32]
 # Scores that all kinds together may have: beyond it the oldest kinds are forgotten.
 MOST_SCORES: Final = 1 << 26
 # From so many changed rows on, all rows are as cheap.
@@ -35,7 +36,9 @@ MOST_KNOWN: Final = 1 << 16
 OF_NODES: Final = tuple(each for each in FILTERS if not each.by_pods)
 # Of the filters by pods, those that a kind with scores may fail (`KindScores.scores_of`).
 OF_ROOM: Final = tuple(
-    each for each in FILTERS if each.plugin in {"NodeResourcesFit", "DynamicResources"}
+    each
+    for each in FILTERS
+    if each.plugin in {"NodeResourcesFit", "SharedGpus", "DynamicResources"}
 )
 
 
@@ -47,8 +50,8 @@ class _KeptKind:
         "reasons", "scores", "seen", "why",
     )  # fmt: skip
 
-    def __init__(self, size: int) -> None:
-        self.scores: KeptScores = np.full(size, -1, dtype=np.int32)
+    def __init__(self, size: int, scores: DTypeLike) -> None:
+        self.scores: KeptScores = np.full(size, -1, dtype=scores)
         # Why each row is refused, by number, and of how many rows each holds; 0: not for its pods
         # and devices.
         self.why: NDArray[np.int16] = np.zeros(size, dtype=np.int16)
@@ -102,6 +105,8 @@ class KindScores:
         self, kind: Hashable, pod: PodInfo, demand: PodDemand
     ) -> dict[Reason, int] | None:
         """Return for how many nodes each reason holds; None where that is not kept."""
+        if self._state.choice.by_node:
+            return None
         kept = self._up_to_date(kind, pod, demand)
         if kept is None:
             return None
@@ -123,7 +128,7 @@ class KindScores:
             return None
         kept = self._kept.get(kind)
         if kept is None or kept.scores.shape[0] != table.size:
-            kept = self._kept[kind] = _KeptKind(table.size)
+            kept = self._kept[kind] = _KeptKind(table.size, state.choice.kept)
             most = min(REMEMBERED, max(8, MOST_SCORES // max(1, table.size)))
             while len(self._kept) > most:
                 self._kept.popitem(last=False)
@@ -137,7 +142,9 @@ class KindScores:
         if kept.avoids:
             return None
         rows = self._stale(kept, demand)
-        if rows is None:
+        if state.choice.by_node:
+            self._see_each(kept, pod, demand, rows)
+        elif rows is None:
             self._see_all(kept, pod, demand)
         elif rows:
             self._see(kept, pod, demand, rows)
@@ -195,6 +202,23 @@ class KindScores:
             for row in alike:
                 kept.put(row, score, number)
 
+    def _see_each(
+        self, kept: _KeptKind, pod: PodInfo, demand: PodDemand, rows: set[int] | None
+    ) -> None:
+        """Look at each of some rows; None: at all of them. Nothing else is noted."""
+        state = self._state
+        numbers = np.arange(state.table.size) if rows is None else np.array(sorted(rows))
+        if not len(numbers):
+            return
+        part = cast(ClusterState, _SomeRows(state, numbers, kept.nodes))
+        fitting = passing(part, pod, demand, OF_ROOM)
+        if kept.barring:
+            fitting &= ~kept.barred[numbers]
+        points = scores.points_of(part, pod, fitting)[0]
+        if state.choice.refuses_nodes:
+            fitting &= points >= 0
+        kept.scores[numbers] = np.where(fitting, points, -1)
+
     def _see_all(self, kept: _KeptKind, pod: PodInfo, demand: PodDemand) -> None:
         rows = np.flatnonzero(~kept.barred)
         kept.scores[:] = -1
@@ -222,8 +246,8 @@ class KindScores:
         for bits in np.unique(holding).tolist() if reasons else ():
             held = tuple(reason for index, reason in enumerate(reasons) if bits >> index & 1)
             numbers[holding == bits] = kept.number(held)
-        points = scores.total(part, pod, left)[0]
-        return np.where(left, points, -1).astype(np.int64), numbers
+        points = scores.points_of(part, pod, left)[0]
+        return np.where(left, points, -1), numbers
 
 
 class _SomeRows:
@@ -236,31 +260,42 @@ class _SomeRows:
         self.node_rules = _RulesOfRows()
         self.devices = _DevicesOfRows(rows, nodes)
         self.nominees: dict[str, Any] = {}
+        self.choice = state.choice
 
 
 class _TableRows:
     def __init__(self, table: NodeTable, rows: Numbers) -> None:
         self._table = table
-        self._rows = rows
+        self.rows = rows
         self.size = len(rows)
         self.live: Mask = table.live[rows]
         self.repelling: dict[Any, Any] = {}
         self.wishes: dict[Any, Any] = {}
         self.images: dict[str, dict[int, int]] = {}
         self._offer: Numbers | None = None
+        self._gpus: SharedColumns | None = None
+        self._free: dict[str, Numbers] = {}
 
     def free(self, resource: str) -> Numbers:
-        return self._table.free(resource)[self._rows]
+        found = self._free.get(resource)
+        if found is None:
+            found = self._free[resource] = self._table.free(resource)[self.rows]
+        return found
+
+    def shared_gpus(self) -> SharedColumns:
+        if self._gpus is None:
+            self._gpus = self._table.gpus.columns(self.rows, self._table.size)
+        return self._gpus
 
     def allocatable(self, resource: str) -> Numbers:
-        return self._table.allocatable(resource)[self._rows]
+        return self._table.allocatable(resource)[self.rows]
 
     def scored_free(self) -> Numbers:
-        return self._table.scored_free()[:, self._rows]
+        return self._table.scored_free()[:, self.rows]
 
     def scored_offer(self) -> Numbers:
         if self._offer is None:
-            self._offer = self._table.scored_offer()[:, self._rows]
+            self._offer = self._table.scored_offer()[:, self.rows]
         return self._offer
 
 

@@ -98,7 +98,7 @@ class ClusterModel:
             volumes.demand_of,
             self.objects.not_made,
         )
-        self.state = ClusterState(table, self.devices, demands, volumes, self.objects.groups)
+        self.state = ClusterState(table, self.devices, demands, volumes, groups=self.objects.groups)
         self.running: dict[str, PodPlacement] = {}
         self.waiting: list[PodInfo] = []
         # Pods that lost their place in the course of a change, and those that then had to wait.

@@ -17,6 +17,7 @@ from dralab.objects.metadata import labels_of, spec_of
 from dralab.objects.nodes import PODS, offered
 from dralab.objects.requests import base_units
 from dralab.scheduling.pods import PodInfo, PodMatcher
+from dralab.scheduling.shares import SharedColumns, SharedGpus
 from dralab.values.json_types import JsonDict
 
 Numbers = NDArray[np.int64]
@@ -89,6 +90,7 @@ class NodeTable:
         self.wishes: dict[tuple[PodMatcher, str], Numbers] = {}
         # Images that nodes have already: name → bytes, by row.
         self.images: dict[str, dict[int, int]] = {}
+        self.gpus = SharedGpus()
 
     # --- columns
 
@@ -128,6 +130,15 @@ class NodeTable:
     def scored_offer(self) -> Numbers:
         """Return what each node offers of cpu and memory, in base units."""
         return self._allocatable[:2, : self.size]
+
+    @property
+    def rows(self) -> slice:
+        """The rows of the columns."""
+        return slice(self.size)
+
+    def shared_gpus(self) -> SharedColumns:
+        """Return what is left of the GPUs that pods share."""
+        return self.gpus.columns(self.rows, self.size)
 
     def ports_taken(self) -> Mapping[int, Mapping[TakenPort, int]]:
         """Return the host ports in use, by row."""
@@ -349,6 +360,8 @@ class NodeTable:
         self._free[2, row] -= sign
         self._scored[0, row] -= sign * pod.scored[0]
         self._scored[1, row] -= sign * pod.scored[1]
+        if pod.shares is not None:
+            self.gpus.take(row, pod.shares, sign)
         for matcher, counts in self._counts.items():
             if matcher.accepts(pod):
                 counts[row] += sign

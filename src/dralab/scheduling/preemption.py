@@ -56,7 +56,10 @@ def eviction_for(
     smallest sum of priorities, then the fewest, then those that started last.
     """
     table = state.table
-    if not pod.may_preempt or min(table.priorities, default=pod.priority) >= pod.priority:
+    if (
+        not (pod.may_preempt and state.choice.preempts)
+        or min(table.priorities, default=pod.priority) >= pod.priority
+    ):
         return None
     demand = state.demands.demand_of(pod)
     if isinstance(demand, BlockedPod):

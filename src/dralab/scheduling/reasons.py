@@ -110,6 +110,10 @@ PORT_TAKEN: Final = RefusalRule(
 )
 INSUFFICIENT: Final = _fit("DRA053", "Insufficient {0}", _PODS)
 TOO_MANY_PODS: Final = _fit("DRA053", "Too many pods", _PODS)
+OTHER_MODEL: Final = RefusalRule("SharedGpus", "DRA053", "node(s) had GPUs of another model", _NODE)
+NO_SHARES: Final = RefusalRule("SharedGpus", "DRA053", "Insufficient {0}", _PODS)
+# A user's policy of a simulation said so.
+AGAINST_POLICY: Final = RefusalRule("", "DRA053", "node(s) were refused by the policy", _PODS)
 VOLUME_IN_USE: Final = RefusalRule(
     "VolumeRestrictions", "DRA062", "node(s) unavailable due to PersistentVolumeClaim with "
     "ReadWriteOncePod access mode already in-use by another pod", _PODS,

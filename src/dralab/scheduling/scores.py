@@ -8,16 +8,19 @@ Points for alternatives of a request (DynamicResources) are known only once devi
 `cycle` adds them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 import numpy as np
+from numpy.typing import DTypeLike, NDArray
 
+from dralab.allocation.policy.policies import Policy
 from dralab.objects.nodes import HOSTNAME
 from dralab.scheduling.node_rules import NodeRules
 from dralab.scheduling.nodes import Mask, NodeTable, Numbers, Scores
-from dralab.scheduling.pods import PodInfo, SpreadRule
+from dralab.scheduling.pods import PodInfo, SpreadRule, changed
+from dralab.scheduling.shares import Shares
 from dralab.scheduling.topology import counted_nodes, per_domain, spread_out
 
 # framework.MaxNodeScore.
@@ -41,8 +44,15 @@ class ScoredNodes(Protocol):
         """What depends on the node and the kind of pod alone."""
         ...
 
+    @property
+    def choice(self) -> "NodeChoice":
+        """How a node is chosen."""
+        ...
+
 
 Points = Callable[[ScoredNodes, PodInfo, Mask], Numbers | None]
+# Scores that are kept for a kind of pods; negative where a node does not fit.
+KeptScores = NDArray[np.int32] | NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,16 +71,25 @@ class ScorePlugin:
 
 def total(state: ScoredNodes, pod: PodInfo, fitting: Mask) -> tuple[Scores, bool]:
     """Return the score of each node (-inf: it does not fit), and whether points are relative."""
-    found = np.zeros(state.table.size, dtype=np.int64)
-    relative = False
-    for plugin in PLUGINS:
-        points = plugin.points(state, pod, fitting)
-        if points is not None:
-            found += plugin.weight * points
-            relative = relative or plugin.relative
+    found, relative = points_of(state, pod, fitting)
     scores: Scores = found.astype(np.float64)
     scores[~fitting] = -np.inf
+    if state.choice.refuses_nodes:
+        scores[found < 0] = -np.inf
     return scores, relative
+
+
+def points_of(state: ScoredNodes, pod: PodInfo, fitting: Mask) -> tuple[Numbers, bool]:
+    """Return the sum of points of each node, whether it fits or not; and as `total`."""
+    found: Numbers | None = None
+    relative = False
+    for plugin in state.choice.plugins:
+        points = plugin.points(state, pod, fitting)
+        if points is not None:
+            points = points if plugin.weight == 1 else plugin.weight * points
+            found = points if found is None else found + points
+            relative = relative or plugin.relative
+    return np.zeros(state.table.size, dtype=np.int64) if found is None else found, relative
 
 
 def devices_points(ranks: list[int]) -> list[int]:
@@ -223,3 +242,41 @@ PLUGINS: Final = (
     ScorePlugin("NodeResourcesBalancedAllocation", 1, _balanced),
     ScorePlugin("ImageLocality", 1, _images),
 )
+
+
+class NodeChoice:
+    """How one of the nodes that fit is chosen: kube-scheduler's way, and the base of others.
+
+    `kept` is the type of scores that are kept. Where it `refuses_nodes`, nodes of negative score
+    are out; pods take the place of others if it `preempts`. `devices` chooses the node of pods with
+    claims. Pods that ask alike may be treated differently `by_object`; nodes are looked at one by
+    one `by_node`, else once for all of equal amounts.
+    """
+
+    name: str = "kubernetes"
+    plugins: Sequence[ScorePlugin] = PLUGINS
+    kept: DTypeLike = np.int32
+    refuses_nodes: bool = False
+    preempts: bool = True
+    devices: Policy | None = None
+    by_object: bool = False
+    by_node: bool = False
+
+    def best(self, scores: Scores | KeptScores) -> int:
+        """Return the row that is chosen; any where no score is above zero."""
+        return int(scores.argmax())
+
+    def settled(self, table: NodeTable, pod: PodInfo, row: int) -> PodInfo:
+        """Return a pod with the GPUs that it shares on a node where it fits."""
+        shares = pod.shares
+        if shares is None:
+            return pod
+        return with_gpus(pod, shares, table.gpus.chosen(row, shares))
+
+
+def with_gpus(pod: PodInfo, shares: Shares, taken: tuple[int, ...]) -> PodInfo:
+    """Return a pod that has shares of these GPUs of its node."""
+    return changed(pod, shares=shares._replace(taken=taken))
+
+
+KUBERNETES: Final = NodeChoice()

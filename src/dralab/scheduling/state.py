@@ -9,9 +9,6 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 from dralab.allocation.outcome import Outcome
 from dralab.objects.metadata import NamespacedName
 from dralab.objects.pod_groups import PodGroups
@@ -22,15 +19,14 @@ from dralab.scheduling.node_rules import NodeRules
 from dralab.scheduling.nodes import REMEMBERED, NodeTable
 from dralab.scheduling.pods import PodInfo
 from dralab.scheduling.reasons import ClusterChange, Reason, lifted_by, unavailable
+from dralab.scheduling.scores import KUBERNETES, KeptScores, NodeChoice
 from dralab.scheduling.volumes import VolumePlan, Volumes
 
 
 class ScoresOfKinds(Protocol):
     """What is kept of each kind of pods (`kinds.KindScores`)."""
 
-    def scores_of(
-        self, kind: Hashable, pod: PodInfo, demand: PodDemand
-    ) -> NDArray[np.int32] | None:
+    def scores_of(self, kind: Hashable, pod: PodInfo, demand: PodDemand) -> KeptScores | None:
         """Return the score of every row, -1 where the pod does not fit; None: it is not kept."""
         ...
 
@@ -131,9 +127,12 @@ class ClusterState:
         devices: ClusterDevices,
         demands: DemandReader,
         volumes: Volumes | None = None,
+        *,
         groups: PodGroups | None = None,
+        choice: NodeChoice = KUBERNETES,
     ) -> None:
         self.table = table
+        self.choice = choice
         self.groups = groups or PodGroups()
         self.volumes = volumes
         self.devices = devices
@@ -193,6 +192,10 @@ class ClusterState:
             self.devices.forget_plans(placement.plans, placement.pod)
         if placement.volumes and self.volumes is not None:
             self.volumes.forget_plans(placement.volumes)
+
+    def settled(self, pod: PodInfo, row: int) -> PodInfo:
+        """Return a pod with the GPUs that it shares on a node where it fits."""
+        return pod if pod.shares is None else self.choice.settled(self.table, pod, row)
 
     def volume_plans(self, demand: PodDemand, row: int) -> tuple[VolumePlan, ...] | None:
         """Return what to write for the pod's volumes on a node; None: it cannot go there."""

@@ -9,13 +9,12 @@ from dralab.simulation.engines.batch import run as batch
 from dralab.simulation.engines.cluster.run import ClusterRun
 from dralab.simulation.engines.external.run import ExternalRun
 from dralab.simulation.engines.fast.run import FastRun
-from dralab.simulation.engines.gpu.run import GpuRun
+from dralab.simulation.engines.fast.ticks import TickRun
 from dralab.simulation.engines.scenario_run import ScenarioRun
-from dralab.simulation.engines.ticks.run import TickRun
 from dralab.simulation.reproductions.fgd.run import PlacementRun
 from dralab.simulation.results.result import Result
 from dralab.simulation.scenario.scenario import Scenario
-from dralab.simulation.scenario.schedulers import EXTERNAL, FAST, OWN, TICKS
+from dralab.simulation.scenario.schedulers import EXTERNAL, OWN, TICKS
 
 
 def measured(scenario: Scenario, result: Result) -> Result:
@@ -54,10 +53,10 @@ def begin(
         return PlacementRun(scenario, resume)
     if scenario.scheduler == OWN:
         return ClusterRun(scenario) if resume is None else ClusterRun.resumed(scenario, resume)
-    if scenario.scheduler == FAST:
-        return FastRun(scenario, resume)
     if scenario.scheduler == EXTERNAL:
         return ExternalRun(scenario, resume, command=command, say=say)
     if scenario.scheduler in TICKS:
         return TickRun(scenario, resume)
-    return batch.scenario_run(scenario, resume) if scenario.is_batch else GpuRun(scenario, resume)
+    if scenario.is_batch:
+        return batch.scenario_run(scenario, resume)
+    return FastRun(scenario, resume)

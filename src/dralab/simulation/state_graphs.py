@@ -26,8 +26,6 @@ STATE: Final = (
     "dralab.allocation.",
     "dralab.scheduling.",
     "dralab.simulation.engines.batch.",
-    "dralab.simulation.engines.gpu.",
-    "dralab.simulation.engines.ticks.",
     "dralab.simulation.lifecycle.",
     "dralab.simulation.platforms.",
     "dralab.simulation.reproductions.",
@@ -40,7 +38,6 @@ PROGRAMS: Final = (
     "dralab.simulation.engines.batch.decision_process",
     "dralab.simulation.engines.batch.outputs",
     "dralab.simulation.engines.batch.remote",
-    "dralab.simulation.engines.ticks.metrics",
 )
 FACTORIES: Final[Mapping[str, type]] = {
     each.__name__: each for each in (int, float, str, list, dict, set, deque, Counter)

@@ -28,26 +28,16 @@ RULES = """  priorityClassName: high
 LICENSED = '{requests: {cpu: "1"}, limits: {example.com/licence: "1"}}'
 
 
-def test_a_fast_world_says_what_it_leaves_out_and_who_heeds_it(tmp_path):
+def test_policies_heed_what_the_scheduler_heeds(tmp_path):
+    tolerates = "  tolerations: [{key: a, operator: Exists}]\n"
     loaded = load(
-        tmp_path,
-        ONE + "scheduler: firstfit\n",
-        OTHERS + pod("p", spec=RULES, resources=LICENSED) + pod("q"),
-    )
-    notes = begin(loaded).go().notes
-    assert all("--scheduler dralab" in note for note in notes)
-    found = " | ".join(notes)
-    for words in (
-        "taints of 1 node",
-        "1 ConfigMap",
-        "overhead of 1 pod",
-        "tolerations of 1 pod",
-        "initContainers of 1 pod",
-        "request example.com/licence of 1 pod",
-        "there is no preemption",
-    ):
-        assert words in found
-    assert "PriorityClass" not in found
+        tmp_path, ONE + "scheduler: firstfit\n",
+        OTHERS + pod("p", spec=f"  priorityClassName: high\n{tolerates}") + pod("q"),
+    )  # fmt: skip
+    found = begin(loaded).go()
+    assert [task.state for task in found.tasks] == ["Succeeded", "Pending"]
+    assert "untolerated taint {a: b}" in found.tasks[1].reason
+    assert not found.notes
 
 
 def test_a_plain_scenario_has_no_notes(tmp_path):
@@ -96,16 +86,6 @@ def test_rigid_jobs_have_no_faults_queues_or_stages(tmp_path, more, where):
         begin(loaded)
 
 
-def test_drivers_on_nodes_need_the_world_that_asks_them(tmp_path):
-    loaded = load(
-        tmp_path,
-        "fleet: {nodes: [{name: n, cpu: 1, drivers: [gpu]}]}\n"
-        "workload: {pods: [{name: a, cpu: 1, duration: 5}]}\nscheduler: fgd\n",
-    )
-    with pytest.raises(InputError, match="--scheduler dralab"):
-        begin(loaded)
-
-
 def test_pods_that_name_another_scheduler_are_decided_for_and_that_is_said(tmp_path):
     loaded = load(
         tmp_path, "fleet: {nodes: [{name: n, cpu: 4}]}\nworkload: {manifests: pods.yaml}\n",
@@ -116,21 +96,38 @@ def test_pods_that_name_another_scheduler_are_decided_for_and_that_is_said(tmp_p
     assert found.notes == ["pods that name another scheduler: 1; dralab schedules them all"]
 
 
+CLAIM = """---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaimTemplate
+metadata: {name: t}
+spec: {spec: {devices: {requests: [{name: r, exactly: {deviceClassName: gpu.example.com}}]}}}
+"""
+
+
+@pytest.mark.parametrize("scheduler", ["packing", "fgd", "ticks", "dralab-fast"])
+def test_claims_are_met_by_drivers_whatever_chooses_the_node(tmp_path, scheduler):
+    spec = "  resourceClaims: [{name: g, resourceClaimTemplateName: t}]\n"
+    loaded = load(
+        tmp_path,
+        "fleet: {nodes: [{name: m, cpu: 4}, {name: n, cpu: 4, drivers: [gpu]}]}\n"
+        f"workload: {{manifests: pods.yaml}}\nscheduler: {scheduler}\n",
+        CLAIM + pod("p", spec=spec),
+    )
+    found = begin(loaded).go()
+    assert [task.state for task in found.tasks] == ["Succeeded"]
+    assert found.lanes[found.tasks[0].lanes[0]].startswith("n/")
+
+
 @pytest.mark.parametrize("scheduler", ["packing", "allocation:pack", "ticks"])
-@pytest.mark.parametrize(
-    ("spec", "field"),
-    [
-        ("  resourceClaims: [{name: g, resourceClaimTemplateName: t}]\n", "resourceClaims"),
-        ("  affinity: {podAffinity: {}}\n", "affinity"),
-    ],
-)
-def test_what_decides_where_a_pod_goes_is_not_left_out(tmp_path, scheduler, spec, field):
+def test_affinity_counts_whatever_chooses_the_node(tmp_path, scheduler):
+    near = (
+        "  affinity: {podAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: "
+        "kubernetes.io/hostname, labelSelector: {matchLabels: {app: nobody}}}]}}\n"
+    )
     loaded = load(
         tmp_path,
         "fleet: {nodes: [{name: n, cpu: 4}]}\nworkload: {manifests: pods.yaml}\n"
         f"scheduler: {scheduler}\n",
-        pod("p", spec=spec),
+        pod("p", spec=near),
     )
-    problem = f"{scheduler} does not know spec.{field}; `--scheduler dralab-fast` does"
-    with pytest.raises(InputError, match=problem):
-        begin(loaded)
+    assert "didn't match pod affinity rules" in begin(loaded).go().tasks[0].reason

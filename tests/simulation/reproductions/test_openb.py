@@ -2,7 +2,6 @@
 
 import csv
 import json
-import random
 from statistics import fmean
 
 import numpy as np
@@ -12,14 +11,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dralab.cli.main import main
+from dralab.scheduling import scores
+from dralab.scheduling.cycle import kind_of, placement
+from dralab.scheduling.filters import passing
+from dralab.scheduling.kinds import KindScores
+from dralab.scheduling.pods import changed
+from dralab.scheduling.shares import SharedGpus, Shares, allows
 from dralab.simulation.dispatch import begin
-from dralab.simulation.engines.gpu.cluster import GpuCluster
-from dralab.simulation.engines.gpu.fragmentation import Fragmentation, allows, typical_pods
-from dralab.simulation.engines.gpu.policies import POLICIES, Chooser, NodeScores
+from dralab.simulation.engines.fragmentation import Fragmentation, typical_pods
 from dralab.simulation.errors import InputError, InputProblems
 from dralab.simulation.reproductions.fgd import experiment
 from dralab.simulation.results import metrics
 from dralab.simulation.scenario import scenario
+from dralab.simulation.scenario.schedulers import PODS
 from dralab.simulation.workloads import openb
 from dralab.simulation.workloads.openb import GpuNode, GpuPod, PodRequest
 
@@ -86,7 +90,7 @@ def test_fragmentation_is_what_its_definition_says_and_its_classes_add_up(pod_re
 
 def test_fragmentation_of_a_state_is_the_same_to_the_last_bit_beside_any_others(testdata):
     pods = openb.read_pods(testdata("alibaba-openb", "openb_pod_list_default.csv"))
-    fragmentation = Fragmentation(typical_pods(pods), ["A"])
+    fragmentation = Fragmentation(typical_pods(pod.request for pod in pods), ["A"])
     chance = np.random.default_rng(1)
     cpu, gpus = chance.integers(0, 128_000, 300), chance.integers(0, 11, (300, 8)) * 100
     model = np.zeros(300, dtype=np.int64)
@@ -103,41 +107,60 @@ NODES = [
     )
     for i in range(24)
 ]
+TYPICAL = [
+    GpuPod(f"t{i}", request, 0)
+    for i, request in enumerate([PodRequest(4000, 500, 1, ""), PodRequest(9000, 1000, 2, "")])
+]
 
 
 @settings(max_examples=15, deadline=None)
 @given(
     st.lists(st.tuples(SHAPES, st.integers(0, 60_000)), max_size=60),
-    st.sampled_from(sorted(POLICIES)),
+    st.sampled_from(sorted(PODS)),
 )
 def test_scores_kept_over_changes_equal_scores_computed_anew(pods, name):
-    fragmentation = Fragmentation(
-        {PodRequest(4000, 500, 1, ""): 1, PodRequest(9000, 1000, 2, ""): 1}, ["", "A", "B"]
-    )
-    cluster = GpuCluster(NODES, fragmentation)
-    chooser = Chooser(cluster, name, random.Random(1))
-    for request, memory in pods:
-        scores, wished = chooser.scores.scores_of(request)
-        anew, wished_anew = NodeScores(cluster, POLICIES[name](fragmentation)).scores_of(request)
-        able = scores >= 0
-        assert (scores == anew).all()
-        assert (wished[able] == wished_anew[able]).all()
-        choice = chooser.choose(request, memory)
-        if choice is None:
+    placing = experiment.PlacementExperiment(NODES, TYPICAL, policy=name, seed=1)
+    state, table = placing.state, placing.state.table
+    for number, (shape, memory) in enumerate(pods):
+        request = shape._replace(labels="")
+        pod = changed(placing.kind(GpuPod("p", request, memory)), uid=f"p{number}")
+        demand = state.demands.demand_of(pod)
+        anew = scores.total(state, pod, passing(state, pod, demand))[0]
+        kept = KindScores(state) if state.kinds is None else state.kinds
+        state.kinds = kept
+        held = kept.scores_of(kind_of(pod, demand), pod, demand)
+        assert (np.where(anew == -np.inf, -1, anew) == held).all()
+        found = placement(state, pod)
+        if found is None:
             continue
-        node, gpus = choice
-        before = cluster.gpus[node].copy()
-        cluster.place(node, request, memory, gpus)
-        assert len(gpus) == request.gpus
-        assert (before - cluster.gpus[node]).sum() == request.demand
-        assert min(cluster.cpu[node], cluster.memory[node], *cluster.gpus[node]) >= 0
-        alone = fragmentation.of_states(cluster.cpu, cluster.gpus, cluster.model)
-        assert cluster.lost == pytest.approx(alone)
+        row = table.row_of[found.node]
+        before = table.gpus.left[row].copy()
+        state.assume_placement(found)
+        assert len(found.pod.shares.taken if found.pod.shares else ()) == request.gpus
+        assert (before - table.gpus.left[row]).sum() == request.demand
+        rest = [table.free(each)[row] for each in ("cpu", "memory")]
+        assert min(*rest, *table.gpus.left[row]) >= 0
+        placing.ledger.catch_up()
+        columns, ledger = table.shared_gpus(), placing.ledger
+        alone = ledger.fragmentation.of_states(table.free("cpu"), columns.left, columns.model)
+        assert ledger.lost == pytest.approx(alone)
+        assert ledger.total == pytest.approx(alone.sum())
+
+
+def test_a_pod_takes_the_fullest_gpu_that_is_enough_and_gives_it_back():
+    gpus = SharedGpus()
+    gpus.put_node(0, 3, "A")
+    for part in (700, 300):
+        gpus.take(0, Shares(1, part, "", gpus.chosen(0, Shares(1, part))), 1)
+    assert gpus.left[0].tolist() == [0, 1000, 1000]
+    assert gpus.chosen(0, Shares(2, 1000)) == (1, 2)
+    gpus.take(0, Shares(1, 700, "", (0,)), -1)
+    assert (gpus.left[0].tolist(), gpus.chosen(0, Shares(1, 500))) == ([700, 1000, 1000], (0,))
 
 
 def test_typical_pods_are_those_of_the_published_trace(testdata):
     pods = openb.read_pods(testdata("alibaba-openb", "openb_pod_list_default.csv"))
-    typical = typical_pods(pods)
+    typical = typical_pods(pod.request for pod in pods)
     assert len({pod.request for pod in pods}) == 91
     assert len(typical) == 35
     first = list(typical.items())[:3]

@@ -134,8 +134,20 @@ def test_a_higher_priority_goes_first_and_a_quota_holds_back(scenario):
         "  - {name: free, cpu: 1, duration: 10s, at: 3s}\nscheduler: firstfit\n"
     )
     result = run(path)
-    assert times(result) == {"first": (0, 10), "high": (10, 20), "free": (10, 20), "low": (20, 30)}
-    assert any("quota" in reason for reason in result.refusals)
+    # A queue admits who comes first; whom it admits takes the place of those of lower priority.
+    assert times(result) == {"first": (0, 10), "low": (10, 20), "free": (10, 20), "high": (20, 30)}
+
+
+def test_a_pod_of_higher_priority_takes_a_place_by_any_policy(scenario):
+    path = scenario(
+        "fleet: {nodes: [{name: a, cpu: 9, gpus: 1, model: A}]}\nworkload:\n  pods:\n"
+        "  - {name: low, cpu: 1, gpus: 1, gpu_milli: 600, duration: 10s}\n"
+        "  - {name: high, cpu: 1, gpus: 1, gpu_milli: 500, duration: 10s, at: 2s, priority: 5}\n"
+        "scheduler: fgd\n"
+    )
+    result = run(path)
+    assert times(result) == {"high": (2, 12), "low": (12, 22)}
+    assert [task.evictions for task in result.tasks] == [1, 0]
 
 
 def test_what_keeps_a_pod_from_each_node_is_counted_by_reason(scenario):
@@ -154,10 +166,11 @@ def test_what_keeps_a_pod_from_each_node_is_counted_by_reason(scenario):
     )
     result = run(path)
     assert result.tasks[-1].reason == (
-        "0/6 nodes are available: 1 node(s) were down, 2 Insufficient cpu, 1 Insufficient memory, "
-        "1 node(s) had GPUs of another model, 1 Insufficient GPUs with 500 milli left"
+        "0/6 nodes are available: 1 Insufficient GPUs with 500 milli left, 1 Insufficient memory, "
+        "1 Too many pods, 1 node(s) had GPUs of another model, 1 node(s) had untolerated taint "
+        "{node.kubernetes.io/unreachable: }, 2 Insufficient cpu."
     )
-    assert set(result.refusals) >= {"Insufficient cpu", "node(s) were down"}
+    assert set(result.refusals) >= {"Insufficient cpu", "Insufficient memory"}
 
 
 def test_a_node_that_goes_down_evicts_and_comes_back(scenario):
@@ -175,7 +188,7 @@ def test_a_pod_that_fits_nowhere_does_not_hold_up_the_end_and_says_why(scenario)
     result = run(path)
     assert (result.tasks[0].state, result.tasks[0].reason) == (
         "Pending",
-        "0/2 nodes are available: 2 Insufficient cpu",
+        "0/2 nodes are available: 2 Insufficient cpu.",
     )
     assert metrics.metrics_of(result)["never_started"] == 1
 

@@ -8,11 +8,15 @@ from dralab.kernel.clock import rfc3339
 from dralab.runtime.client import Resource
 from dralab.simulation.errors import InputError
 from dralab.simulation.lifecycle.model import Pod
-from dralab.simulation.workloads.openb import WHOLE_GPU, GpuNode
+from dralab.simulation.workloads.openb import WHOLE_GPU, GpuNode, PodRequest
 from dralab.values.json_types import JsonDict, JsonObject
 
 GPU: Final = "nvidia.com/gpu"
 MODEL_LABEL: Final = "nvidia.com/gpu.product"
+# A part of one GPU is a consumable capacity `share` of a device that several claims may have.
+GPU_DRIVER: Final = "gpu.simulation.dralab.dev"
+GPU_CLASS: Final = "gpu"
+GPU_PREFIX: Final = "gpu-"
 UNREACHABLE: Final = "node.kubernetes.io/unreachable"
 
 
@@ -160,3 +164,60 @@ def ready_conditions(status: Mapping[str, Any], now: int) -> list[JsonDict]:
     kept = [one for one in status.get("conditions") or () if one.get("type") not in names]
     ready = {"status": "True", "lastTransitionTime": rfc3339(now)}
     return [*kept, *({"type": name, **ready} for name in names)]
+
+
+def gpu_class() -> JsonDict:
+    """Return the class of all simulated GPUs."""
+    expression = f'device.driver == "{GPU_DRIVER}"'
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "DeviceClass",
+        "metadata": {"name": GPU_CLASS},
+        "spec": {"selectors": [{"cel": {"expression": expression}}]},
+    }
+
+
+def gpu_devices(count: int, model: str, *, shared: bool = True) -> list[JsonDict]:
+    """Return so many GPUs of a model as devices; `shared`: parts of one can be had."""
+    policy = {"default": str(WHOLE_GPU), "validRange": {"min": "1", "max": str(WHOLE_GPU)}}
+    sharing = {
+        "capacity": {"share": {"value": str(WHOLE_GPU), "requestPolicy": policy}},
+        "allowMultipleAllocations": True,
+    }
+    return [
+        {
+            "name": f"{GPU_PREFIX}{index}",
+            "attributes": {"model": {"string": model}},
+            **(sharing if shared else {}),
+        }
+        for index in range(count)
+    ]
+
+
+def gpu_slice_of(node: GpuNode, *, shared: bool = True) -> JsonDict:
+    """Return the GPUs of a node as its one ResourceSlice; `shared`: parts of one can be had."""
+    pool = {"name": node.name, "generation": 1, "resourceSliceCount": 1}
+    content = gpu_devices(node.gpus, node.model, shared=shared)
+    spec = {"driver": GPU_DRIVER, "nodeName": node.name, "pool": pool, "devices": content}
+    return {"metadata": {"name": f"{node.name}-gpus"}, "spec": spec}
+
+
+def gpu_claim_of(
+    name: str, request: PodRequest, namespace: str = "default", *, shared: bool = True
+) -> JsonDict:
+    """Return the claim for a pod's request."""
+    exactly: JsonDict = {
+        "deviceClassName": GPU_CLASS,
+        "allocationMode": "ExactCount",
+        "count": request.gpus,
+    }
+    if shared:
+        exactly["capacity"] = {"requests": {"share": str(request.milli)}}
+    if request.models:
+        listed = ", ".join(f'"{model}"' for model in request.models.split("|"))
+        expression = f'device.attributes["{GPU_DRIVER}"].model in [{listed}]'
+        exactly["selectors"] = [{"cel": {"expression": expression}}]
+    return {
+        "metadata": {"name": name, "namespace": namespace, "uid": name},
+        "spec": {"devices": {"requests": [{"name": "gpus", "exactly": exactly}]}},
+    }

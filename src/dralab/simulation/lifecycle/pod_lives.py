@@ -1,6 +1,6 @@
 """The life of pods, from their arrival to their end, and what nodes that go down do to it.
 
-One implementation for the engines that act pods out themselves (`gpu`, `external`); an engine says
+One implementation for the engines that act pods out themselves (`fast`, `external`); an engine says
 in a `LifecycleHost` what becomes of its own nodes and objects. A life is a list of stages, and what
 a pod waits for is data (its `stage`, and an entry of the agenda): so a run can be written down
 between any two of them and resumed, which generators could not be.

@@ -6,7 +6,7 @@ from dralab.allocation.policy.policies import POLICIES as ALLOCATION_POLICIES
 
 # Rigid jobs on machines: `engines.batch`.
 JOBS: Final = ("fcfs", "easy", "easy-counting", "conservative")
-# Pods on nodes with GPUs: `engines.gpu`.
+# Policies that choose nodes for pods: `engines.fast`.
 PODS: Final = (
     "random", "dotprod", "clustering", "packing", "bestfit", "fgd", "firstfit", "worstfit",
     "default",
@@ -19,7 +19,7 @@ OWN: Final = "dralab"
 FAST: Final = "dralab-fast"
 # Schedulers of others: `engines.external`.
 EXTERNAL: Final = "external"
-# k8s-cluster-simulator's, without and with preemption: `engines.ticks`.
+# k8s-cluster-simulator's, without and with preemption: `engines.fast.ticks`.
 TICKS_PREEMPTION: Final = "ticks-preemption"
 TICKS: Final = ("ticks", TICKS_PREEMPTION)
 BUILT_IN: Final = (*JOBS, *PODS, *ALLOCATION, *TICKS, FAST, OWN)

@@ -90,7 +90,7 @@ def scenario_run(scenario: Scenario, resume: Path | None = None) -> BatchRun:
 
 def _simulation(scenario: Scenario) -> BatchSimulation:
     file, name = scenario.file, scenario.scheduler
-    unsupported.refuse(file, scenario.fleet, scenario.conditions, no_lives=unsupported.FOR_PODS)
+    unsupported.refuse_for_jobs(file, scenario.conditions)
     if scenario.work.jobs is None:
         raise InputError(file, f"{name!r} schedules rigid jobs, not pods", where="scheduler")
     platform = scenario.fleet.as_platform()

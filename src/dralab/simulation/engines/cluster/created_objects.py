@@ -90,9 +90,14 @@ class CreatedObjects:
 
     @staticmethod
     def _job(body: JsonDict, pod: Pod | None) -> None:
+        template = body["spec"].setdefault("template", {})
+        spec = template.setdefault("spec", {})
+        # What a simulation need not know may be left out, as with pods.
+        for container in spec.get("containers") or ():
+            container.setdefault("image", "simulated")
+        spec.setdefault("restartPolicy", "Never")
         if pod is None or pod.duration is None:
             return
-        template = body["spec"].setdefault("template", {})
         metadata = template.setdefault("metadata", {})
         metadata["annotations"] = {
             **(metadata.get("annotations") or {}), RUNS: annotation(pod.duration),

@@ -18,7 +18,7 @@ from dralab.node.kubelets import LEASE_NAMESPACE, LEASE_SECONDS, RENEW, Kubelet,
 from dralab.node.node_spec import NodeSpec
 from dralab.runtime.client import Resource
 from dralab.runtime.resources import CLASSES, LEASES
-from dralab.simulation.engines import gpu_claims, objects
+from dralab.simulation.engines import objects
 from dralab.simulation.engines.cluster.containers import TaskContainers
 from dralab.simulation.engines.objects import GPU, MODEL_LABEL
 from dralab.simulation.workloads.openb import GpuNode
@@ -121,9 +121,9 @@ def driver_classes(drivers: Iterable[Driver]) -> list[JsonDict]:
     """Return the classes that come with drivers, each once."""
     made: list[JsonDict] = []
     for name, driver in sorted({driver.name: driver for driver in drivers}.items()):
-        if name == gpu_claims.DRIVER:
+        if name == objects.GPU_DRIVER:
             # Pods that count GPUs get devices, too.
-            body = gpu_claims.device_class()
+            body = objects.gpu_class()
             body["spec"]["extendedResourceName"] = GPU
             made.append(body)
         else:
@@ -234,15 +234,17 @@ def node_spec(node: GpuNode) -> NodeSpec:
     )
 
 
-def gpu_drivers(node: GpuNode) -> list[Driver]:
-    """Return the driver of a node's GPUs; none if it has none."""
+def gpu_drivers(node: GpuNode, *, shared: bool = True) -> list[Driver]:
+    """Return the driver of a node's GPUs; none if it has none. `shared`: parts can be had."""
     if not node.gpus:
         return []
-    return [SampleDevices(node.name, gpu_claims.DRIVER, _gpu_slices(node.gpus, node.model))]
+    return [
+        SampleDevices(node.name, objects.GPU_DRIVER, _gpu_slices(node.gpus, node.model, shared))
+    ]
 
 
 @lru_cache
-def _gpu_slices(count: int, model: str) -> tuple[SliceOf, ...]:
+def _gpu_slices(count: int, model: str, shared: bool) -> tuple[SliceOf, ...]:  # noqa: FBT001 - a key
     """Return the slices of a node's GPUs; nodes with the same share them."""
-    devices = gpu_claims.devices(count, model)
+    devices = objects.gpu_devices(count, model, shared=shared)
     return tuple(SliceOf(devices=devices[at : at + 128]) for at in range(0, count, 128))

@@ -30,8 +30,13 @@ from dralab.simulation.engines.cluster.faults import FaultInjector
 from dralab.simulation.engines.cluster.nodes import SimulatedNodes
 from dralab.simulation.engines.cluster.queues import AdmissionQueues
 from dralab.simulation.engines.cluster.submission import GATE, SCHEDULER, TaskObjects, gangs_of
-from dralab.simulation.engines.cluster.tasks import ClusterTask, ClusterTasks, GpuUsage, lanes_of
-from dralab.simulation.engines.gpu.result import capacity_of
+from dralab.simulation.engines.cluster.tasks import (
+    ClusterTask,
+    ClusterTasks,
+    GpuUsage,
+    capacity_of,
+    lanes_of,
+)
 from dralab.simulation.engines.scenario_run import Progress, Stop
 from dralab.simulation.errors import InputError
 from dralab.simulation.lifecycle.model import Pod

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from dralab.components.simulated import SimulatedCluster
 from dralab.runtime.resources import CLAIM_TEMPLATES, NAMESPACES, POD_GROUPS, PRIORITY_CLASSES
-from dralab.simulation.engines import gpu_claims, objects
+from dralab.simulation.engines import objects
 from dralab.simulation.engines.cluster.containers import annotation
 from dralab.simulation.engines.cluster.nodes import create_if_missing
 from dralab.simulation.lifecycle.model import Pod
@@ -20,11 +20,21 @@ GATE: Final = "simulation.dralab.dev/quota"
 
 
 class TaskObjects:
-    """Makes the objects of tasks, and before them what they refer to."""
+    """Makes the objects of tasks, and before them what they refer to.
 
-    def __init__(self, cluster: SimulatedCluster, gangs: Mapping[tuple[str, str], int]) -> None:
+    `parts`: claims may ask for parts of a GPU.
+    """
+
+    def __init__(
+        self,
+        cluster: SimulatedCluster,
+        gangs: Mapping[tuple[str, str], int],
+        *,
+        parts: bool = True,
+    ) -> None:
         self.cluster = cluster
         self.gangs = gangs
+        self.parts = parts
         self._there: set[tuple[str, str, str]] = set()
 
     def pod(self, pod: Pod, name: str, *, gated: bool) -> JsonDict:
@@ -57,6 +67,8 @@ class TaskObjects:
         spec.setdefault("restartPolicy", "Never")
         # The scheduler it names does not take part: one scheduler decides for all.
         spec["schedulerName"] = SCHEDULER
+        if pod.priority and "priorityClassName" not in spec:
+            self._prioritize(pod, spec)
         if pod.duration is not None:
             # A simulated task is over when it is over, whatever its manifest says of restarts.
             spec["restartPolicy"] = "Never"
@@ -69,15 +81,25 @@ class TaskObjects:
         return body
 
     def _made(self, pod: Pod) -> JsonDict:
-        if pod.priority and self._first("PriorityClass", "", str(pod.priority)):
-            priority = objects.priority_class(pod.priority)
-            create_if_missing(self.cluster, PRIORITY_CLASSES, priority)
         if not pod.request.gpus:
-            return objects.pod(pod, SCHEDULER)
+            body = objects.pod(pod, SCHEDULER)
+            self._prioritize(pod, body["spec"])
+            return body
         template = self._template(pod.namespace, pod.request)
         body = objects.pod(pod, SCHEDULER, claim=template)
         body["spec"]["resourceClaims"] = [{"name": "gpus", "resourceClaimTemplateName": template}]
+        self._prioritize(pod, body["spec"])
         return body
+
+    def _prioritize(self, pod: Pod, spec: JsonDict) -> None:
+        """Give a pod its priority by a class: a server takes no number."""
+        if not pod.priority:
+            return
+        if self._first("PriorityClass", "", str(pod.priority)):
+            priority = objects.priority_class(pod.priority)
+            create_if_missing(self.cluster, PRIORITY_CLASSES, priority)
+        spec["priorityClassName"] = objects.priority_class_name(pod.priority)
+        spec.pop("priority", None)
 
     def _claim(self, pod: Pod, spec: JsonDict) -> None:
         template = self._template(pod.namespace, pod.request)
@@ -90,7 +112,7 @@ class TaskObjects:
         models = "".join(c if c.isalnum() else "-" for c in request.models.lower()).strip("-")
         name = f"gpus-{request.gpus}-{request.milli}" + (f"-{models}" if models else "")
         if self._first("ResourceClaimTemplate", namespace, name):
-            claim = gpu_claims.claim_of(name, request, namespace)
+            claim = objects.gpu_claim_of(name, request, namespace, shared=self.parts)
             body = {
                 "metadata": {"name": name, "namespace": namespace},
                 "spec": {"spec": claim["spec"]},

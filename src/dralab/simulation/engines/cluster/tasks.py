@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from dralab.simulation.engines.gpu.cluster import GpuCluster, model_names
-from dralab.simulation.engines.gpu.fragmentation import Fragmentation, typical_pods
-from dralab.simulation.engines.gpu_claims import PREFIX
+from dralab.scheduling.shares import Shares
+from dralab.simulation.engines.fragmentation import FragmentationLedger, NodeRoom
+from dralab.simulation.engines.objects import GPU_PREFIX
 from dralab.simulation.lifecycle.model import Pod
 from dralab.simulation.lifecycle.tasks import TaskRecord
 from dralab.simulation.results.result import SampleColumns, StateSample, Task
-from dralab.simulation.workloads.openb import GpuNode, GpuPod
+from dralab.simulation.workloads.openb import WHOLE_GPU, GpuNode
 
 # As kube-scheduler and ours say it: how many nodes lack what, then what preemption could do.
 REASONS: Final = re.compile(r"^\d+/\d+ nodes are available: (.*?)(?:\.(?:\s|$)|$)")
@@ -122,34 +122,35 @@ class GpuUsage:
     """What is left of every node and GPU, for fragmentation and the use of each model."""
 
     def __init__(self, nodes: Sequence[GpuNode], pods: Iterable[Pod]) -> None:
-        typical = typical_pods(GpuPod(pod.name, pod.request, 0) for pod in pods)
-        self._cluster = GpuCluster(nodes, Fragmentation(typical, model_names(nodes)))
+        self._nodes = nodes
         self._number = {node.name: index for index, node in enumerate(nodes)}
+        self._room = NodeRoom(nodes)
+        self._ledger = FragmentationLedger(self._room, (pod.request for pod in pods))
         self.types: Counter[str] = Counter()
-        self.lost = float(self._cluster.lost.sum())
+
+    @property
+    def lost(self) -> float:
+        """The fragmentation of all nodes."""
+        return self._ledger.catch_up()
 
     def count_held(self, task: ClusterTask, sign: int) -> None:
         """Take the resources of a task, or give them back."""
         number = self._number.get(task.node)
         if number is None:
             return
-        cluster, request = self._cluster, task.pod.request
+        node, request = self._nodes[number], task.pod.request
         names = (device.rpartition("/")[2] for device in task.devices)
         taken = [
-            int(name.removeprefix(PREFIX))
+            int(name.removeprefix(GPU_PREFIX))
             for name in names
-            if name.startswith(PREFIX) and name.removeprefix(PREFIX).isdecimal()
+            if name.startswith(GPU_PREFIX) and name.removeprefix(GPU_PREFIX).isdecimal()
         ]
-        if len(taken) != request.gpus or max(taken, default=0) >= max(
-            1, cluster.nodes[number].gpus
-        ):
+        if len(taken) != request.gpus or max(taken, default=0) >= max(1, node.gpus):
             taken = []  # devices of another user's driver
-        self.lost -= float(cluster.lost[number])
-        change = cluster.place if sign > 0 else cluster.release
-        change(number, request, task.pod.memory, taken)
-        self.lost += float(cluster.lost[number])
+        shares = Shares(request.gpus, request.milli, request.models, tuple(taken))
+        self._room.take(number, request.cpu, shares, sign)
         if taken:
-            self.types[cluster.nodes[number].model] += sign * request.demand
+            self.types[node.model] += sign * request.demand
 
 
 def reasons(message: str) -> Iterator[str]:
@@ -175,3 +176,18 @@ def lanes_of(devices: Mapping[str, Sequence[str]]) -> list[str]:
     for node, names in devices.items():
         found += [node, *(f"{node}/{name}" for name in names)]
     return found
+
+
+def capacity_of(nodes: Iterable[GpuNode]) -> tuple[dict[str, int], dict[str, int]]:
+    """Return what nodes have in all, and how much of each type of GPU."""
+    nodes = tuple(nodes)
+    capacity = {
+        "cpu": sum(node.cpu for node in nodes), "memory": sum(node.memory for node in nodes),
+    }  # fmt: skip
+    types = dict.fromkeys(sorted({node.model for node in nodes if node.model}), 0)
+    for node in nodes:
+        if node.gpus:
+            types[node.model] += WHOLE_GPU * node.gpus
+    if types:
+        capacity["gpu"] = sum(types.values())
+    return capacity, types

@@ -16,7 +16,7 @@ from dralab.kernel.events import BEGINNING, ENDING, Events
 from dralab.kernel.randomness import Randomness
 from dralab.objects.metadata import status_of
 from dralab.runtime.resources import CLASSES, NODES, SLICES
-from dralab.simulation.engines import gpu_claims, objects
+from dralab.simulation.engines import objects
 from dralab.simulation.engines.external.capacity import ClusterCapacity, PodNeeds
 from dralab.simulation.engines.external.nodes import ServedNodes
 from dralab.simulation.engines.external.submission import (
@@ -106,7 +106,7 @@ class ServedCluster:
         nodes = self.capacity.nodes.values()
         self.submission.bring(self.fleet_objects)
         if pod_options.claims and any(node.gpus for node in nodes):
-            client.create(CLASSES, gpu_claims.device_class())
+            client.create(CLASSES, objects.gpu_class())
         first = [one.body for one in self.objects if not one.when and not makes_pods(one.body)]
         self.submission.bring(first)
         self.submission.priorities([item.pod for item in self.pods.values()])
@@ -126,7 +126,7 @@ class ServedCluster:
             client.patch(NODES, node.name, {"spec": {"taints": taints or None}})
             self.nodes.begin(node.name, self.agenda.now())
             if pod_options.claims and node.gpus:
-                client.create(SLICES, gpu_claims.slice_of(node, shared=self.shares))
+                client.create(SLICES, objects.gpu_slice_of(node, shared=self.shares))
         for number, one in enumerate(self.objects):
             if one.when or makes_pods(one.body):
                 self.agenda.schedule(self.begin + one.when, BEGINNING, "bring", str(number))

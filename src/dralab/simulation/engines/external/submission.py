@@ -15,7 +15,7 @@ from dralab.cluster import Cluster
 from dralab.objects.claims import pod_claims
 from dralab.objects.metadata import metadata_of, spec_of, status_of
 from dralab.runtime.resources import CLAIM_TEMPLATES, CLAIMS, NAMESPACES, PODS, PRIORITY_CLASSES
-from dralab.simulation.engines import gpu_claims, objects
+from dralab.simulation.engines import objects
 from dralab.simulation.errors import InputError
 from dralab.simulation.lifecycle.model import Pod
 from dralab.simulation.scenario.manifests import QUEUE_LABEL, RUNS
@@ -106,7 +106,7 @@ class Submission:
         claim = ""
         if self.pod_options.claims and pod.request.gpus:
             claim = _gpus(pod)
-            wanted = gpu_claims.claim_of(claim, pod.request, pod.namespace, shared=self.shares)
+            wanted = objects.gpu_claim_of(claim, pod.request, pod.namespace, shared=self.shares)
             wanted["metadata"].pop("uid", None)
             self.cluster.client.create(CLAIMS, wanted, pod.namespace)
         return objects.pod(pod, pod.scheduler or self.pod_options.scheduler_name, claim=claim)

@@ -18,13 +18,17 @@ from dralab.objects.metadata import NamespacedName, labels_of, metadata_of
 from dralab.runtime.client import Resource
 from dralab.runtime.resources import NAMESPACES, PODS
 from dralab.scheduling.pods import PodInfo, pod_info
+from dralab.scheduling.shares import Shares
 from dralab.simulation.engines.cluster.created_objects import CreatedObjects
 from dralab.simulation.engines.cluster.submission import TaskObjects, gangs_of
 from dralab.simulation.engines.cluster.tasks import ClusterTask
+from dralab.simulation.engines.fast.inventory import GpusAre
+from dralab.simulation.engines.objects import GPU
 from dralab.simulation.errors import InputError
 from dralab.simulation.lifecycle.model import Pod
 from dralab.simulation.scenario.manifests import ARRIVES, RUNS
 from dralab.simulation.scenario.scenario import Scenario
+from dralab.simulation.workloads.openb import PodRequest
 from dralab.values import labels
 from dralab.values.json_types import JsonDict
 
@@ -57,16 +61,33 @@ class AdmittedKind:
         )
 
 
-class AdmittedObjects:
-    """A server that only stores, and what it made of the scenario's objects."""
+def sharing(info: PodInfo, request: PodRequest) -> PodInfo:
+    """Return a pod that asks for shares of GPUs."""
+    return replace(info, shares=Shares(request.gpus, request.milli, request.models))
 
-    def __init__(self, scenario: Scenario) -> None:
+
+def _count_no_gpus(body: JsonDict) -> None:
+    """Take counted GPUs out of a pod that asks for shares of them instead."""
+    for container in body["spec"].get("containers") or ():
+        for amounts in (container.get("resources") or {}).values():
+            if isinstance(amounts, dict):
+                amounts.pop(GPU, None)
+
+
+class AdmittedObjects:
+    """A server that only stores, and what it made of the scenario's objects.
+
+    `gpus` are what pods ask for when they ask for GPUs: devices, parts of devices, or shares.
+    """
+
+    def __init__(self, scenario: Scenario, gpus: GpusAre = "parts") -> None:
         self.file = scenario.file
+        self.gpus = gpus
         self.pods = scenario.pods()
         self.cluster = SimulatedCluster(seed=scenario.seed, without=(SCHEDULER, CONTROLLERS))
         self.created = CreatedObjects(self.cluster)
         self.gangs = gangs_of(self.pods)
-        self.bodies = TaskObjects(self.cluster, self.gangs)
+        self.bodies = TaskObjects(self.cluster, self.gangs, parts=gpus == "parts")
         self._kinds: dict[Hashable, AdmittedKind] = {}
         self._texts: dict[int, bytes] = {}
         self._stored: dict[tuple[Resource, NamespacedName], JsonDict] = {}
@@ -122,12 +143,19 @@ class AdmittedObjects:
         return pod.namespace, pod.gang, pod.duration is None, text
 
     def _admit(self, pod: Pod) -> AdmittedKind:
+        request, shared = pod.request, self.gpus == "shares"
         try:
+            if shared:
+                pod = replace(pod, request=request._replace(gpus=0, milli=0, models=""))
             body = self.bodies.pod(pod, pod.name, gated=False)
+            if shared:
+                _count_no_gpus(body)
             made = self.cluster.client.create(PODS, body, pod.namespace)
         except ApiError as error:
             raise InputError(self.file, error.message, where=f"workload: Pod {pod.key}") from None
         info = pod_info(made, self._select_namespaces)
+        if shared and request.gpus:
+            info = sharing(info, request)
         return AdmittedKind(info, tuple(item for item in info.claims if item.template))
 
     def _select_namespaces(self, selector: Any) -> list[str]:

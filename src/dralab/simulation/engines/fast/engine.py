@@ -17,7 +17,7 @@ from dralab.kernel.events import BEGINNING, DECIDING, ENDING, Event, Events
 from dralab.kernel.randomness import Randomness
 from dralab.objects.claims import results_of
 from dralab.objects.metadata import NamespacedName, key_of, spec_of
-from dralab.objects.pod_groups import POD_GROUP
+from dralab.objects.pod_groups import POD_GROUP, least_of
 from dralab.objects.taints import leaves_at, taints_of
 from dralab.runtime.resources import POD_GROUPS
 from dralab.scheduler.attempts import Attempts
@@ -25,6 +25,7 @@ from dralab.scheduler.queue import QueuedPod, SchedulingQueue
 from dralab.scheduler.waiting_pods import WaitingPods
 from dralab.scheduling.pods import PodInfo
 from dralab.scheduling.reasons import ClusterChange
+from dralab.scheduling.scores import KUBERNETES
 from dralab.scheduling.state import ClusterState, PodPlacement, Refusal
 from dralab.scheduling.topology import is_awaited
 from dralab.simulation.engines.cluster.faults import rule_of, taint_of
@@ -32,7 +33,7 @@ from dralab.simulation.engines.cluster.queues import AdmissionQueues
 from dralab.simulation.engines.cluster.tasks import ClusterTask, ClusterTasks
 from dralab.simulation.engines.fast.admitted import AdmittedObjects
 from dralab.simulation.engines.fast.claim_book import ClaimBook
-from dralab.simulation.engines.objects import UNREACHABLE, taints_of_a_lost_node
+from dralab.simulation.engines.objects import GPU_PREFIX, UNREACHABLE, taints_of_a_lost_node
 from dralab.simulation.lifecycle.agenda import Agenda
 from dralab.simulation.lifecycle.model import Fault, RunConditions
 from dralab.simulation.lifecycle.pod_lives import PodLives
@@ -68,7 +69,7 @@ class FastSimulation:
         self.events = Events(ManualClock(BEGIN))
         self.chance = Randomness(how.seed)
         self.agenda = Agenda(self.events)
-        self.queue = SchedulingQueue(self.events.now)
+        self.queue = SchedulingQueue(self.events.now, strict=how.blocking)
         self.waiting = WaitingPods(self.queue, self.wake)
         self.attempts = Attempts(state, self.waiting, self)
         by_key = {task.pod.key: task for task in tasks.records}
@@ -140,7 +141,6 @@ class FastSimulation:
         """Run to the end; False: `stop` asked to leave off earlier, or so many steps are done."""
         events, lives, tasks = self.events, self.lives, self.tasks
         until = None if self.how.until is None else BEGIN + self.how.until
-        enough = len(tasks.records) if self.how.ended is None else self.how.ended
         last = events.now()
         while (when := events.next_time()) is not None:
             if when != last:
@@ -150,7 +150,7 @@ class FastSimulation:
                 events.run(until)
                 break
             # Nodes go on failing for ever; once every pod is over, nothing of interest follows.
-            if lives.finished or lives.over >= enough:
+            if self.finished or (self.how.ended is not None and lives.over >= self.how.ended):
                 break
             if steps is not None and self.steps >= steps:
                 return False
@@ -164,6 +164,11 @@ class FastSimulation:
                     return False
         self._sample(events.now())
         return True
+
+    @property
+    def finished(self) -> bool:
+        """Whether every pod is over."""
+        return self.lives.finished
 
     def _sample(self, now: int) -> None:
         self.tasks.over, self.tasks.evicted = self.lives.over, self.lives.evictions
@@ -207,6 +212,14 @@ class FastSimulation:
             for group in groups.tree(key):
                 self.waiting.wake_for_group(group)
         self.wake()
+
+    def _know_group(self, task: ClusterTask) -> None:
+        """Take the group that was made for a gang."""
+        gang = NamespacedName(task.pod.namespace, task.pod.gang)
+        if gang.name and self.state.groups.get(gang) is None:
+            made = self.admitted.stored(POD_GROUPS, gang)
+            if made is not None:
+                self.state.groups.put(POD_GROUP, made)
 
     def _follow_claims(self, task: ClusterTask) -> None:
         """Make the claims that a waiting pod still lacks, if their templates are there by now."""
@@ -295,6 +308,8 @@ class FastSimulation:
             for plan in placement.plans
             for result in results_of(plan.allocation)
         )
+        if pod.shares is not None:
+            task.devices += tuple(f"{node}/{GPU_PREFIX}{gpu}" for gpu in pod.shares.taken)
         self.tasks.wait(task, -1)
         self.lives.bind(task, node, silent=node in self._silent)
         self.tasks.count_held(task, 1)
@@ -355,7 +370,18 @@ class FastSimulation:
 
     def finish(self, task: ClusterTask) -> None:
         """Forget a pod that is over."""
+        if task.pod.gang:
+            self._shrink(NamespacedName(task.pod.namespace, task.pod.gang))
         self.tasks.by_uid.pop(task.uid, None)
+
+    def _shrink(self, gang: NamespacedName) -> None:
+        """Let no policy's pod that comes again wait for a member of its gang that is over."""
+        found = self.state.groups.get(gang)
+        least = None if found is None else least_of(found)
+        if found is not None and least is not None and self.state.choice is not KUBERNETES:
+            policy = {"gang": {"minCount": max(1, least - 1)}}
+            spec = {**spec_of(found), "schedulingPolicy": policy}
+            self.state.groups.put(POD_GROUP, {**found, "spec": spec})
 
     # --- pods that have to go -----------------------------------------------------------------
 

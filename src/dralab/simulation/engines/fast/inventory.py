@@ -1,6 +1,7 @@
 """The nodes and devices of a scenario, read into the state in which pods are placed."""
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import Literal
 
 from dralab.allocation import v1
 from dralab.allocation.allocator import numbered_shares
@@ -23,8 +24,12 @@ from dralab.simulation.engines.cluster.nodes import (
     gpu_drivers,
     node_spec,
 )
+from dralab.simulation.engines.objects import GPU_PREFIX
 from dralab.simulation.workloads.openb import GpuNode
 from dralab.values.json_types import JsonDict
+
+# What the GPUs of a fleet are: devices, devices of which parts can be had, or shares.
+GpusAre = Literal["devices", "parts", "shares"]
 
 
 def empty_state(
@@ -40,15 +45,26 @@ def empty_state(
 
 
 class Inventory:
-    """Nodes by name, with their drivers and the names of their devices."""
+    """Nodes by name, with their drivers and the names of their devices.
 
-    def __init__(self, nodes: Iterable[GpuNode]) -> None:
+    `gpus` are what the GPUs of the fleet are.
+    """
+
+    def __init__(self, nodes: Iterable[GpuNode], gpus: GpusAre = "parts") -> None:
         self.nodes = {node.name: node for node in nodes}
+        self.gpus = gpus
         self.drivers = {
-            node.name: [*gpu_drivers(node), *(DRIVERS[name](node.name) for name in node.drivers)]
+            node.name: [*self._of_gpus(node), *(DRIVERS[name](node.name) for name in node.drivers)]
             for node in self.nodes.values()
         }
         self.devices = {name: device_names(drivers) for name, drivers in self.drivers.items()}
+        if gpus == "shares":
+            for name, found in self.devices.items():
+                shared = [f"{GPU_PREFIX}{index}" for index in range(self.nodes[name].gpus)]
+                self.devices[name] = shared + found
+
+    def _of_gpus(self, node: GpuNode) -> list[Driver]:
+        return [] if self.gpus == "shares" else gpu_drivers(node, shared=self.gpus == "parts")
 
     def classes(self) -> list[JsonDict]:
         """Return the classes that come with the drivers."""
@@ -59,6 +75,8 @@ class Inventory:
         for node in self.nodes.values():
             spec = node_spec(node)
             state.table.put_node(_wire(spec, written(node.name)))
+            if self.gpus == "shares" and node.gpus:
+                state.table.gpus.put_node(state.table.row_of[node.name], node.gpus, node.model)
             for driver in self.drivers[node.name]:
                 for name, wire in slices_of(driver):
                     state.devices.put_slice(name, wire)

@@ -1,4 +1,8 @@
-"""A scenario decided by dralab's scheduler in memory: `--scheduler dralab-fast`."""
+"""A scenario decided by dralab's scheduler in memory: as kube-scheduler does, or by a policy.
+
+With `dralab-fast` and the allocator's policies, the GPUs of a fleet are devices that claims ask
+for; with the others they are shared, and pods ask for thousandths of them.
+"""
 
 from functools import partial
 from pathlib import Path
@@ -6,24 +10,38 @@ from pathlib import Path
 from dralab.objects.metadata import NamespacedName, key_of
 from dralab.runtime.garbage import rare_collections
 from dralab.runtime.resources import CLAIM_TEMPLATES, CLASSES, NODES
+from dralab.scheduling.scores import NodeChoice
+from dralab.scheduling.state import ClusterState
 from dralab.simulation import checkpoints
 from dralab.simulation.engines import unsupported
 from dralab.simulation.engines.cluster.created_objects import CreatedObjects
-from dralab.simulation.engines.cluster.tasks import ClusterTask, ClusterTasks, GpuUsage, lanes_of
+from dralab.simulation.engines.cluster.tasks import (
+    ClusterTask,
+    ClusterTasks,
+    GpuUsage,
+    capacity_of,
+    lanes_of,
+)
 from dralab.simulation.engines.fast.admitted import AdmittedObjects
+from dralab.simulation.engines.fast.choices import choice_named
 from dralab.simulation.engines.fast.claim_book import ClaimBook
 from dralab.simulation.engines.fast.engine import BEGIN, FastSimulation
-from dralab.simulation.engines.fast.inventory import Inventory, empty_state
-from dralab.simulation.engines.gpu.result import capacity_of
+from dralab.simulation.engines.fast.inventory import GpusAre, Inventory, empty_state
+from dralab.simulation.engines.fast.preference import Preference
+from dralab.simulation.engines.fragmentation import FragmentationLedger
 from dralab.simulation.engines.scenario_run import Progress, Stop
 from dralab.simulation.results.result import Result
+from dralab.simulation.scenario import custom
 from dralab.simulation.scenario.digest import digest
 from dralab.simulation.scenario.scenario import Scenario
-from dralab.simulation.scenario.schedulers import FAST
+from dralab.simulation.scenario.schedulers import ALLOCATION_PREFIX, FAST
+from dralab.simulation.workloads.openb import WHOLE_GPU
 
 
 class FastRun:
     """One run. InputError: the scenario has what only a whole cluster can act out."""
+
+    acts: type[FastSimulation] = FastSimulation
 
     def __init__(self, scenario: Scenario, resume: Path | None = None) -> None:
         unsupported.refuse_fast(scenario)
@@ -31,7 +49,8 @@ class FastRun:
         self.complete = False
         nodes = scenario.fleet.as_nodes()
         self.capacity, self.types = capacity_of(nodes)
-        self.admitted = AdmittedObjects(scenario)
+        gpus_are = _gpus_are(scenario)
+        self.admitted = AdmittedObjects(scenario, gpus_are)
         work = self.admitted.pods
         gpus = GpuUsage(nodes, work) if self.types and work else None
         self.tasks = ClusterTasks(types=list(self.types), gpus=gpus)
@@ -40,9 +59,9 @@ class FastRun:
         ]
         admitted = self.admitted
         claims = ClaimBook(partial(admitted.stored, CLAIM_TEMPLATES))
-        self.inventory = Inventory(nodes)
+        self.inventory = Inventory(nodes, gpus_are)
         state = empty_state(claims.claims.get)
-        self.simulation = FastSimulation(
+        self.simulation = self.acts(
             state,
             claims,
             admitted,
@@ -57,8 +76,26 @@ class FastRun:
             if admitted.stored(CLASSES, key_of(body)) is None:
                 self.simulation.bring(body, "fleet")
         self.inventory.load(state, lambda name: admitted.stored(NODES, NamespacedName("", name)))
+        state.choice = self._choice(state)
+        self._begin()
         if resume is not None:
             self.simulation.go(steps=checkpoints.read(resume, digest(scenario), int))
+
+    def _begin(self) -> None:
+        """Do what is left before the first event."""
+
+    def _choice(self, state: ClusterState) -> NodeChoice:
+        """Return how the scenario chooses nodes."""
+        scenario, table = self.scenario, state.table
+        name = scenario.scheduler
+        if name == FAST:
+            return state.choice
+        if custom.is_file(name):
+            return Preference(
+                name, custom.load_class(name, scenario.file)(), table, self.tasks.by_uid
+            )
+        ledger = FragmentationLedger(table, (pod.request for pod in self.admitted.pods))
+        return choice_named(name, table, ledger, self.simulation.chance.stream("policy"))
 
     def go(self, progress: Progress | None = None, stop: Stop | None = None) -> Result:
         """Continue the run."""
@@ -84,7 +121,7 @@ class FastRun:
         ]
         return Result(
             name=self.scenario.name,
-            scheduler=FAST,
+            scheduler=self.scenario.scheduler,
             seed=self.scenario.seed,
             tasks=list(self.tasks.finished(BEGIN, lanes)),
             samples=self.tasks.samples,
@@ -96,3 +133,13 @@ class FastRun:
             refusals=dict(self.tasks.refusals),
             complete=self.complete,
         )
+
+
+def _gpus_are(scenario: Scenario) -> GpusAre:
+    """Return what the GPUs of the fleet are."""
+    if scenario.scheduler == FAST:
+        return "parts"
+    if scenario.scheduler.startswith(ALLOCATION_PREFIX):
+        parts = any(pod.request.milli % WHOLE_GPU for pod in scenario.pods())
+        return "parts" if parts else "devices"
+    return "shares"

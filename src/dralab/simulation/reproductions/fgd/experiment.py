@@ -6,10 +6,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dralab.kernel.randomness import Randomness
-from dralab.simulation.engines.gpu.cluster import GpuCluster, model_names
-from dralab.simulation.engines.gpu.fragmentation import Fragmentation, typical_pods
-from dralab.simulation.engines.gpu.policies import Chooser
-from dralab.simulation.workloads.openb import WHOLE_GPU, GpuNode, GpuPod
+from dralab.scheduling.cycle import placement
+from dralab.scheduling.pods import DEFAULT_SCHEDULER, PodInfo, changed, pod_info
+from dralab.simulation.engines import objects
+from dralab.simulation.engines.fast.admitted import sharing
+from dralab.simulation.engines.fast.choices import choice_named
+from dralab.simulation.engines.fast.inventory import Inventory, empty_state
+from dralab.simulation.engines.fragmentation import FragmentationLedger
+from dralab.simulation.lifecycle.model import Pod
+from dralab.simulation.workloads.openb import WHOLE_GPU, GpuNode, GpuPod, PodRequest
 
 OF_IDLE = (50, 75, 90, 95, 100)
 OF_TOTAL = (100, 130)
@@ -26,14 +31,14 @@ class PlacementMeasure(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementOutcome:
-    """One run: its measures in order, and the cluster as it was left."""
+    """One run: its measures in order, and the nodes as they were left."""
 
     workload: str
     policy: str
     seed: int
     capacity: int
     measures: Sequence[PlacementMeasure]
-    cluster: GpuCluster
+    ledger: FragmentationLedger
 
     def table(self) -> dict[str, str | int | float | None]:
         """Return a row of the published table."""
@@ -138,21 +143,28 @@ class PlacementExperiment:
         randomness = Randomness(seed)
         # Among equal scores the node that comes first wins: so the order is drawn, too.
         ranked = list(nodes) if policy == "firstfit" else evenly_shuffled(nodes, randomness)
-        fragmentation = Fragmentation(typical_pods(pods), model_names(ranked))
-        self.cluster = GpuCluster(ranked, fragmentation)
-        self.queue = inflated(pods, self.cluster.capacity, ratio, randomness)
-        self.chooser = Chooser(self.cluster, policy, randomness.stream("policy"))
+        self.state = empty_state(lambda _: None)
+        Inventory(ranked, "shares").load(self.state, lambda _: None)
+        table = self.state.table
+        self.ledger = FragmentationLedger(table, (pod.request for pod in pods))
+        self.state.choice = choice_named(policy, table, self.ledger, randomness.stream("policy"))
+        self.capacity = sum(WHOLE_GPU * node.gpus for node in ranked)
+        self.queue = inflated(pods, self.capacity, ratio, randomness)
         self.measures: list[PlacementMeasure] = []
-        self._arrived = 0
-        self._fragmented = float(self.cluster.lost.sum())
+        self._kinds: dict[tuple[PodRequest, int], PodInfo] = {}
+        self._arrived = self._allocated = 0
 
     def go(
         self,
         progress: Callable[[int, int, int], None] | None = None,
         stop: Callable[[], bool] | None = None,
+        most: int | None = None,
     ) -> bool:
-        """Place pods; return whether all are. `progress` gets 0 for the time: there is none."""
-        queue, measures = self.queue, self.measures
+        """Place pods, `most` of them; return whether all are.
+
+        `progress` gets 0 for the time: there is none.
+        """
+        queue, measures = self.queue[:most], self.measures
         for number in range(len(measures), len(queue)):
             measures.append(self._place(queue[number]))
             if number % 100 == 0:
@@ -163,15 +175,27 @@ class PlacementExperiment:
         return True
 
     def _place(self, pod: GpuPod) -> PlacementMeasure:
-        cluster = self.cluster
         self._arrived += pod.request.demand
-        choice = self.chooser.choose(pod.request, pod.memory)
-        if choice is not None:
-            node, gpus = choice
-            self._fragmented -= float(cluster.lost[node])
-            cluster.place(node, pod.request, pod.memory, gpus)
-            self._fragmented += float(cluster.lost[node])
-        return PlacementMeasure(self._arrived, cluster.used, self._fragmented, choice is not None)
+        info = changed(self.kind(pod), uid=str(len(self.measures)))
+        found = placement(self.state, info)
+        if found is not None:
+            self.state.assume_placement(found)
+            self._allocated += pod.request.demand
+        lost = self.ledger.catch_up()
+        return PlacementMeasure(self._arrived, self._allocated, lost, found is not None)
+
+    def kind(self, pod: GpuPod) -> PodInfo:
+        """Return a pod that asks for the same."""
+        key = pod.request, pod.memory
+        found = self._kinds.get(key)
+        if found is None:
+            plain = pod.request._replace(gpus=0, milli=0, models="")
+            made = Pod(name=pod.name, request=plain, memory=pod.memory)
+            found = pod_info(objects.pod(made, DEFAULT_SCHEDULER))
+            if pod.request.gpus:
+                found = sharing(found, pod.request)
+            self._kinds[key] = found
+        return found
 
     def outcome(self) -> PlacementOutcome:
         """Return what there is so far."""
@@ -179,9 +203,9 @@ class PlacementExperiment:
             workload=self.workload,
             policy=self.policy,
             seed=self.seed,
-            capacity=self.cluster.capacity,
+            capacity=self.capacity,
             measures=self.measures,
-            cluster=self.cluster,
+            ledger=self.ledger,
         )
 
 

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from dralab.simulation.engines.gpu.fragmentation import CLASSES
 from dralab.simulation.reports.page import ReportPage
 from dralab.simulation.reproductions.fgd.experiment import PlacementOutcome, write_curve
 from dralab.simulation.workloads.openb import WHOLE_GPU
@@ -32,17 +31,12 @@ def page(outcome: PlacementOutcome) -> ReportPage:
     common = {"kind": "lines", "x": x, "xKind": "percent", "half": True}
     percent = common | {"yKind": "percent"}
     last = outcome.measures[-1] if outcome.measures else None
-    cluster = outcome.cluster
-    classes = (
-        cluster.fragmentation.classes(cluster.cpu, cluster.gpus, cluster.model)
-        if cluster.fragmentation is not None
-        else dict.fromkeys(CLASSES, 0.0)
-    )
+    classes = outcome.ledger.classes()
     all_idle = sum(classes.values()) or 1.0
     return ReportPage(
         title=f"{outcome.workload}: {outcome.policy}",
         subtitle=f"seed {outcome.seed} · {len(outcome.measures):,} pods on "
-        f"{len(cluster.nodes):,} nodes · {total // WHOLE_GPU:,} GPUs",
+        f"{outcome.ledger.table.size:,} nodes · {total // WHOLE_GPU:,} GPUs",
         cards=[
             ("GPU allocated", 100 * last.allocated / total if last else None, "percent"),
             ("of the idle GPU fragmented", _of_idle(outcome), "percent"),

@@ -10,8 +10,6 @@ from pathlib import Path
 
 from dralab.kernel.clock import SECOND
 from dralab.simulation import checkpoints
-from dralab.simulation.engines import unsupported
-from dralab.simulation.engines.gpu.policies import POLICIES
 from dralab.simulation.engines.scenario_run import Progress, Stop
 from dralab.simulation.errors import InputError
 from dralab.simulation.lifecycle.model import RunConditions
@@ -23,6 +21,7 @@ from dralab.simulation.reproductions.fgd.experiment import (
 from dralab.simulation.results.result import Result, StateSample, Task
 from dralab.simulation.scenario.digest import digest
 from dralab.simulation.scenario.scenario import Scenario
+from dralab.simulation.scenario.schedulers import PODS
 from dralab.simulation.workloads.openb import GpuPod
 
 
@@ -32,11 +31,9 @@ class PlacementRun:
     def __init__(self, scenario: Scenario, resume: Path | None = None) -> None:
         self.scenario = scenario
         self.complete = False
-        self.experiment = (
-            _experiment(scenario)
-            if resume is None
-            else checkpoints.read(resume, digest(scenario), PlacementExperiment)
-        )
+        self.experiment = _experiment(scenario)
+        if resume is not None:
+            self.experiment.go(most=checkpoints.read(resume, digest(scenario), int))
 
     def go(self, progress: Progress | None = None, stop: Stop | None = None) -> Result:
         """Place on."""
@@ -57,7 +54,7 @@ class PlacementRun:
             ],
             samples=list(_samples(measures)),
             lanes=[node.name for node in scenario.fleet.nodes],
-            capacity={"gpu": self.experiment.cluster.capacity},
+            capacity={"gpu": self.experiment.capacity},
             end=len(measures) * SECOND,
             notes=["pods are placed once, one a second, and never end"],
             complete=self.complete,
@@ -69,14 +66,14 @@ class PlacementRun:
         return self.experiment.outcome()
 
     def save(self, path: Path) -> None:
-        """Write a checkpoint."""
-        checkpoints.write(path, digest(self.scenario), self.experiment)
+        """Write a checkpoint: how far it is. Going on places up to there again."""
+        checkpoints.write(path, digest(self.scenario), len(self.experiment.measures))
 
 
 def _experiment(scenario: Scenario) -> PlacementExperiment:
     file, policy, work = scenario.file, scenario.scheduler, scenario.work
-    if policy not in POLICIES:
-        known = ", ".join(POLICIES)
+    if policy not in PODS:
+        known = ", ".join(PODS)
         problem = f"is for built-in policies, {known}; not for {policy!r}"
         raise InputError(file, problem, where="workload.inflate")
     conditions = replace(scenario.conditions, faults=tuple(scenario.conditions.faults))
@@ -87,7 +84,6 @@ def _experiment(scenario: Scenario) -> PlacementExperiment:
         raise InputError(file, "no node has a GPU", where="fleet")
     if not work.pods:
         raise InputError(file, "there are no pods", where="workload")
-    unsupported.refuse(file, scenario.fleet, scenario.conditions)
     return PlacementExperiment(
         scenario.fleet.nodes,
         [GpuPod(pod.name, pod.request, pod.memory) for pod in work.pods],

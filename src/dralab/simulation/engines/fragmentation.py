@@ -7,24 +7,29 @@ pods, weighted by how often they come. Amounts are GPU milli.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from dralab.simulation.workloads.openb import GpuPod, PodRequest
+from dralab.scheduling.nodes import RowLog
+from dralab.scheduling.shares import SharedColumns, SharedGpus, Shares, allows
+from dralab.simulation.workloads.openb import GpuNode, PodRequest
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 
 POPULARITY: Final = 0.95
+MOST_STATES: Final = 1 << 16
 CLASSES: Final = ("q1", "q2", "q3", "q4", "xl", "xr", "no_access")
 
 
-def typical_pods(pods: Iterable[GpuPod], popularity: float = POPULARITY) -> dict[PodRequest, int]:
+def typical_pods(
+    pods: Iterable[PodRequest], popularity: float = POPULARITY
+) -> dict[PodRequest, int]:
     """Return the most frequent requests that together make up `popularity`, with their counts."""
-    counts = Counter(pod.request for pod in pods)
+    counts = Counter(pods)
     total, taken = counts.total(), 0
     typical: dict[PodRequest, int] = {}
     for request, count in sorted(
@@ -101,10 +106,94 @@ class Fragmentation:
         return small[:, self._size_of], count[:, self._size_of] >= self._gpus
 
 
-def allows(models: str, model: str) -> bool:
-    """Return whether a pod restricted to `models` may use a GPU of that model.
+class NodesWithGpus(Protocol):
+    """What is left on nodes, by row; `NodeTable` is one."""
 
-    >>> allows("", "T4"), allows("P100|T4", "T4"), allows("P100", "T4"), allows("T4", "")
-    (True, True, False, False)
-    """
-    return not models or model in models.split("|")
+    gpus: SharedGpus
+    touched: RowLog
+
+    @property
+    def size(self) -> int:
+        """How many rows there are."""
+        ...
+
+    def free(self, resource: str) -> Ints:
+        """Return what each node has left of a resource."""
+        ...
+
+    def shared_gpus(self) -> SharedColumns:
+        """Return what is left of the GPUs that pods share."""
+        ...
+
+
+class NodeRoom:
+    """What is left of the CPU and the GPUs of nodes whose pods others place."""
+
+    def __init__(self, nodes: Sequence[GpuNode]) -> None:
+        self.size = len(nodes)
+        self.gpus, self.touched = SharedGpus(), RowLog()
+        self._cpu: Ints = np.array([node.cpu for node in nodes], dtype=np.int64)
+        for row, node in enumerate(nodes):
+            self.gpus.put_node(row, node.gpus, node.model)
+
+    def free(self, resource: str) -> Ints:
+        """Return what each node has left: nothing but CPU is counted."""
+        return self._cpu if resource == "cpu" else np.zeros_like(self._cpu)
+
+    def shared_gpus(self) -> SharedColumns:
+        """Return what is left of the GPUs."""
+        return self.gpus.columns(slice(self.size), self.size)
+
+    def take(self, row: int, cpu: int, shares: Shares, sign: int) -> None:
+        """Count what a pod takes (1) or gives back (-1)."""
+        self._cpu[row] -= sign * cpu
+        self.gpus.take(row, shares, sign)
+        self.touched.add_row(row)
+
+
+class FragmentationLedger:
+    """F of every node, and its sum, as pods come and go."""
+
+    def __init__(self, table: NodesWithGpus, pods: Iterable[PodRequest]) -> None:
+        self.table = table
+        self.fragmentation = Fragmentation(typical_pods(pods), table.gpus.models)
+        self.lost: Floats = np.zeros(0)
+        self.total = 0.0
+        self._seen = -1
+        # Of states that nodes were in: nodes come to the same ones again and again.
+        self._lost_in: dict[tuple[int, bytes, int], np.float64] = {}
+
+    def catch_up(self) -> float:
+        """Look at the nodes that changed; return the sum."""
+        table = self.table
+        if self._seen == table.touched.position:
+            return self.total
+        rows = table.touched.since(self._seen)
+        self._seen = table.touched.position
+        if rows is None or len(self.lost) != table.size:
+            columns = table.shared_gpus()
+            self.lost = self.fragmentation.of_states(table.free("cpu"), columns.left, columns.model)
+            self.total = float(self.lost.sum())
+            return self.total
+        for row in dict.fromkeys(rows):
+            self.total -= float(self.lost[row])
+            self.lost[row] = self._of_row(row)
+            self.total += float(self.lost[row])
+        return self.total
+
+    def classes(self) -> dict[str, float]:
+        """Return the idle GPU of all nodes by the reason for which typical pods cannot use it."""
+        columns = self.table.shared_gpus()
+        return self.fragmentation.classes(self.table.free("cpu"), columns.left, columns.model)
+
+    def _of_row(self, row: int) -> np.float64:
+        cpu, gpus = self.table.free("cpu"), self.table.gpus
+        one = slice(row, row + 1)
+        key = int(cpu[row]), gpus.left[row].tobytes(), int(gpus.model[row])
+        found = self._lost_in.get(key)
+        if found is None:
+            found = self.fragmentation.of_states(cpu[one], gpus.left[one], gpus.model[one])[0]
+            if len(self._lost_in) >= MOST_STATES:
+                self._lost_in.clear()
+            self._lost_in[key] = found
+        return found

@@ -1,4 +1,4 @@
-"""The metrics of k8s-cluster-simulator, its three formats, and their writers."""
+"""The metrics of k8s-cluster-simulator in its three formats, and their writer."""
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -7,56 +7,13 @@ from typing import Any, Final
 
 import orjson
 
-from dralab.simulation.engines.ticks.model import Amounts, BoundPod, TickNode
 from dralab.simulation.errors import InputError
 from dralab.simulation.scenario.simulator_config import TickConfig
-from dralab.simulation.workloads.phases import total
 from dralab.values.quantity import Format, Number, render
 
 MEBI: Final = 1 << 20
 Metrics = Mapping[str, Any]
-
-
-def build(
-    clock: int, nodes: Sequence[TickNode], bound: Mapping[str, BoundPod], pending: int
-) -> Metrics:
-    """Return the metrics at a time; amounts are numbers, `Clock` is in seconds."""
-    return {
-        "Clock": clock,
-        "Nodes": {node.name: _node(node, clock) for node in sorted(nodes, key=lambda n: n.name)},
-        "Pods": {
-            key: _pod(one, clock)
-            for key, one in sorted(bound.items())
-            if one.holds(clock) or one.status != "Ok"
-        },
-        "Queue": {"PendingPodsNum": pending},
-    }
-
-
-def _node(node: TickNode, clock: int) -> Metrics:
-    pods = node.pods.values()
-    return {
-        "Allocatable": dict(node.allocatable),
-        "RunningPodsNum": sum(pod.running(clock) for pod in pods),
-        "TerminatingPodsNum": sum(pod.terminating(clock) for pod in pods),
-        "FailedPodsNum": sum(pod.status == "OverCapacity" for pod in pods),
-        "TotalResourceRequest": node.requested(clock),
-        "TotalResourceUsage": node.used(clock),
-    }
-
-
-def _pod(bound: BoundPod, clock: int) -> Metrics:
-    pod = bound.pod
-    return {
-        "ResourceRequest": dict(pod.requests),
-        "ResourceLimit": dict(pod.limits),
-        "ResourceUsage": dict(bound.usage(clock)),
-        "BoundAt": bound.bound_at,
-        "Node": bound.node,
-        "ExecutedSeconds": min(clock - bound.bound_at, total(pod.phases)),
-        "Priority": pod.priority,
-        "Status": bound.status,
-    }
+Amounts = Mapping[str, Number]
 
 
 def as_json(metrics: Metrics, zone: tzinfo = UTC) -> str:

@@ -1,1 +1,0 @@
-"""Pods on nodes with devices, in simulated time: arrivals, decisions, life cycles, faults."""
