@@ -17,7 +17,7 @@ from dralab.simulation.scenario import scenario as scenarios
 
 TEXT = (
     "name: <b>week</b>\nfleet: {nodes: [{name: n, count: 3, cpu: 8, gpus: 2}]}\n"
-    "workload: {pods: [{name: '</script><i>', count: 20, every: 5s, duration: 1m, cpu: 1, gpus: 1, user: u}]}\n"
+    "workload: {pods: [{name: p, count: 20, every: 5s, duration: 1m, cpu: 1, gpus: 1, user: '</script><i>'}]}\n"
     "scheduler: fgd\n"
 )
 

@@ -491,3 +491,23 @@ def test_rigid_jobs_are_drawn_with_sizes_run_times_and_overestimated_walltimes(s
 def test_jobs_that_cannot_be_drawn_are_named(scenario, old, new, problem):
     with pytest.raises(InputError, match=problem):
         scenarios.load(scenario(DRAWN.replace(old, new)))
+
+
+def test_a_users_policy_sees_the_task_whole_and_pods_that_ask_alike_are_told_apart(
+    scenario, tmp_path
+):
+    (tmp_path / "mine.py").write_text(
+        "class ByUser:\n"
+        "    def prefer(self, pod, node):\n"
+        "        return 1 if node.name == pod.task.user else None\n"
+    )
+    path = scenario(
+        FLEET + "workload: {pods: [{name: p, cpu: 1, duration: 1s, user: n-1},"
+        " {name: q, cpu: 1, duration: 1s, user: n-0}, {name: r, cpu: 1, duration: 1s, user: x}]}\n"
+        "scheduler: mine.py:ByUser\n"
+    )
+    result = run(path)
+    assert [[result.lanes[lane] for lane in task.lanes] for task in result.tasks] == [
+        ["n-1"], ["n-0"], [],
+    ]  # fmt: skip
+    assert "node(s) were refused by the policy" in result.tasks[2].reason

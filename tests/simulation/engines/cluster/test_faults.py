@@ -269,7 +269,7 @@ def test_a_fault_that_cannot_be_is_named(tmp_path, faults, words):
     "faults",
     [
         "[{happens: 'prepare=slow', at: 1}]",
-        "[{node: g-0, at: 1, taint: {key: a, effect: NoExecute}}]",
+        "[{node: g-0, device: gpu-0, at: 1, taint: {key: a, effect: NoExecute}}]",
     ],
 )
 def test_the_fast_world_refuses_faults_it_cannot_have_and_names_the_one_that_can(tmp_path, faults):

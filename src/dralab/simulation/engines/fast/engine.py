@@ -190,6 +190,7 @@ class FastSimulation:
     def submit(self, task: ClusterTask) -> None:
         """Queue a pod that arrives, or comes again."""
         kind = self.admitted.kind_of(task.pod)
+        self._know_group(task)
         task.uid = f"{task.number}.{task.runs}"
         self.tasks.by_uid[task.uid] = task
         self.tasks.wait(task, 1)

@@ -44,7 +44,7 @@ class NodeView:
     """What is left on a node: CPU in milli, memory in bytes, milli of each GPU."""
 
     def __init__(self, table: NodeTable, row: int) -> None:
-        columns = table.gpus
+        columns = table.shared_gpus()
         self.name, self.labels = table.names[row], table.labels[row]
         self.cpu, self.memory = int(table.free("cpu")[row]), int(table.free("memory")[row])
         self.gpus = tuple(columns.left[row, : columns.number[row]].tolist())
