@@ -190,7 +190,6 @@ class FastSimulation:
     def submit(self, task: ClusterTask) -> None:
         """Queue a pod that arrives, or comes again."""
         kind = self.admitted.kind_of(task.pod)
-        self._know_group(task)
         task.uid = f"{task.number}.{task.runs}"
         self.tasks.by_uid[task.uid] = task
         self.tasks.wait(task, 1)
@@ -213,14 +212,6 @@ class FastSimulation:
             for group in groups.tree(key):
                 self.waiting.wake_for_group(group)
         self.wake()
-
-    def _know_group(self, task: ClusterTask) -> None:
-        """Take the group that was made for a gang."""
-        gang = NamespacedName(task.pod.namespace, task.pod.gang)
-        if gang.name and self.state.groups.get(gang) is None:
-            made = self.admitted.stored(POD_GROUPS, gang)
-            if made is not None:
-                self.state.groups.put(POD_GROUP, made)
 
     def _follow_claims(self, task: ClusterTask) -> None:
         """Make the claims that a waiting pod still lacks, if their templates are there by now."""
