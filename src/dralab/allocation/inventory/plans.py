@@ -7,6 +7,7 @@ states are the states of the pools that matter to the kind, and whose transition
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from operator import lt
 from typing import Any, Final
 
 from dralab.allocation.inventory.plan_results import (
@@ -199,6 +200,7 @@ class Planner:
         self.groups = self._groups() if self.single else []
         self.consuming = self.node_devices.consuming
         self.special = self._special()
+        self._without_room: dict[tuple[Alternative, int, PoolState], int] = {}
         self._configs: dict[tuple[Alternative, ...], tuple[tuple[Mapping[str, Any], ...], ...]] = {}
         self.offset = shape.offsets[self.only] if self.only >= 0 else 0
         self.several = (
@@ -395,15 +397,45 @@ class Planner:
                 if self.kind.some_all
                 else {}
             )
-            setup = self.setup(state, fixed)
-            if known is not None:
-                setup = replace(setup, known=known)
+            setup = replace(self.setup(state, fixed), known=self._with_room(known, states))
             picked = solve(setup, Effort(self.budget))
         except (SearchError, RefusedError):
             return ERROR
         except BudgetError:
             return UNKNOWN
         return None if picked is None else self.planned(picked, states)
+
+    def _with_room(
+        self, known: Mapping[Alternative, int] | None, states: Sequence[PoolState]
+    ) -> Mapping[Alternative, int] | None:
+        """Leave out shared devices with too little left: the search would try each of them."""
+        known = self.known if known is None else known
+        if known is None or not self.node_devices.shareable:
+            return known
+        in_use = [at for at in self.relevant if states[at].state.room]
+        found = dict(known)
+        for alternative, mask in known.items():
+            if mask & self.node_devices.shareable and not (alternative.admin or alternative.all):
+                full = 0
+                for at in in_use:
+                    full |= self._exhausted(alternative, at, states[at]) << self.shape.offsets[at]
+                found[alternative] = mask & ~full
+        return found
+
+    def _exhausted(self, alternative: Alternative, at: int, state: PoolState) -> int:
+        """Return the shared devices of a pool that have less left than a request takes."""
+        key = (alternative, at, state)
+        full = self._without_room.get(key)
+        if full is None:
+            if len(self._without_room) >= MOST_PLANS:
+                self._without_room.clear()
+            full = 0
+            for inside, room in state.state.room.items():
+                wanted = self.eligibility.amounts(alternative, inside + self.shape.offsets[at])
+                if wanted and any(map(lt, room, wanted)):
+                    full |= 1 << inside
+            self._without_room[key] = full
+        return full
 
     def setup(
         self, state: DeviceState, fixed: Mapping[Alternative, tuple[int, ...]]
