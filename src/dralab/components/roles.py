@@ -38,6 +38,13 @@ ACCOUNTS: Final[Mapping[str, Sequence[Rule]]] = {
         (READ, "", ("persistentvolumeclaims", "persistentvolumes")),
     ],
     "dralab-volumes": [(("create", "delete"), "", ("persistentvolumes",)), *EVENTS],
+    "evictionrequest-controller": [
+        (READ, "", ("pods",)),
+        (("create",), "", ("pods/eviction",)),
+        ((*READ, "create", "delete"), "lifecycle.k8s.io", ("evictionrequests", "evictions")),
+        (("update",), "lifecycle.k8s.io", ("evictionrequests/status", "evictions/status")),
+        *EVENTS,
+    ],
     "job-controller": [
         (("update",), "", ("pods",)),
         (("create", "get", "patch"), "scheduling.k8s.io", ("podgroups", "workloads")),

@@ -16,6 +16,7 @@ from dralab.controllers.device_taints import DeviceTaintEviction
 from dralab.controllers.disruption import DisruptionBudgets
 from dralab.controllers.endpoint_slices import EndpointSlices
 from dralab.controllers.endpoints import ServiceEndpoints
+from dralab.controllers.eviction_requests import EvictionRequests
 from dralab.controllers.garbage_collection import GarbageCollector
 from dralab.controllers.jobs import Jobs
 from dralab.controllers.mirrored_slices import MirroredSlices
@@ -43,6 +44,7 @@ CONTROLLERS: Final[Mapping[str, Callable[..., Any]]] = {
     "pod-garbage-collector-controller": PodGarbage,
     "serviceaccount-controller": ServiceAccounts,
     "disruption-controller": DisruptionBudgets,
+    "evictionrequest-controller": EvictionRequests,
     "replicaset-controller": ReplicaSets,
     "replicationcontroller-controller": ReplicationControllers,
     "deployment-controller": Deployments,
@@ -114,6 +116,7 @@ def assemble(
         known = ", ".join(CONTROLLERS)
         raise ValueError(f"unknown controller {unknown[0]!r}; known: {known}")
     by_kind: Mapping[str, Callable[[Manager], Any]] = {
+        "evictionrequest-controller": lambda own: EvictionRequests(own, kinds),
         "garbage-collector-controller": lambda own: GarbageCollector(own, kinds),
         "namespace-controller": lambda own: Namespaces(own, kinds),
         "pod-garbage-collector-controller": lambda own: PodGarbage(own, kinds),
