@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from dralab.explanation.causes import Help
 from dralab.explanation.conditions import Condition
-from dralab.explanation.patches import patch_of
+from dralab.explanation.edits import patch_of
 from dralab.values.json_patches import json_patch
 from problems import Case
 

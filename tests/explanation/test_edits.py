@@ -14,6 +14,9 @@ from dralab.cel.conjuncts import conjuncts
 from dralab.cel.device import environment
 from dralab.explanation.causes import Help, MarkedField
 from dralab.explanation.edits import (
+    command_of,
+    patch_of,
+    pointer,
     quoted,
     tolerating,
     with_attribute,
@@ -24,7 +27,6 @@ from dralab.explanation.edits import (
     without,
 )
 from dralab.explanation.misses import COMPILER
-from dralab.explanation.patches import command_of, patch_of, pointer
 from dralab.objects.device_taints import DeviceTaint
 
 

@@ -159,8 +159,7 @@ def _reason(cluster: GenerationCluster, placement: PlacementResult) -> _Reason:
     found = _diagnosis(cluster, placement)
     if found is None or isinstance(found, str):
         return _Reason(found or "")
-    from dralab.explanation.structured import structured
-    from dralab.explanation.text import Names, WrittenFields, brief, page
+    from dralab.explanation.text import Names, WrittenFields, brief, page, structured
 
     names = Names(spots=WrittenFields(), patches=False)
     facts = structured(found, names) | {"reason": brief(found, names=names)}

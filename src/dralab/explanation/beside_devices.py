@@ -22,9 +22,9 @@ from dralab.explanation.causes import (
 )
 from dralab.explanation.conditions import holding
 from dralab.explanation.diagnose import diagnose
+from dralab.explanation.edits import pointer
 from dralab.explanation.holders import resource_field
 from dralab.explanation.names import counted, joined, listed, shortened, similar
-from dralab.explanation.patches import pointer
 from dralab.explanation.proposals import with_text
 from dralab.explanation.unfit import (
     Unfit,

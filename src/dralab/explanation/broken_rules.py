@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from dralab.explanation.edits import pointer
 from dralab.explanation.names import listed, shortened
-from dralab.explanation.patches import pointer
 from dralab.objects import host_ports
 from dralab.objects.metadata import NamespacedName, spec_of
 from dralab.scheduling.demands import PodDemand

@@ -110,7 +110,7 @@ def _together(inquiry: Inquiry) -> Iterator[Help]:
                 first.add(place)
         if holders := sorted({name for each in found for name in each.holders}):
             parts.insert(0, Help(kind="wait", now=True, who=tuple(holders), number=len(holders)))
-        yield Help(kind="several", now=True, parts=tuple(parts)) if len(parts) > 1 else parts[0]
+        yield (Help(kind="several", now=True, parts=tuple(parts)) if len(parts) > 1 else parts[0])
 
 
 def _following(inquiry: Inquiry, condition: Condition, others: Sequence[Condition]) -> Help:

@@ -1,28 +1,24 @@
-"""What there is instead of what is asked for, line by line: the second half of a page."""
+"""What there is instead of what is asked for, line by line; and what groups of nodes lack."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from dralab.explanation.causes import (
-    Asked,
-    Cause,
-    Competing,
-    FailingSelector,
-    GangTooLarge,
-    Lacking,
-    NoAlternative,
-    NodesUnfit,
-    NoSuchDevice,
-    NothingThere,
-    NotTogether,
-    Offered,
-    Refused,
-    Together,
-    TooFew,
-    Unmatched,
+from dralab.allocation.facts import (
+    BadRequest,
+    ConstraintOffers,
+    CounterShortage,
+    Excluded,
+    Fact,
+    PoolUnusable,
+    RequestFacts,
+    Shortage,
+    TooManyDevices,
 )
+from dralab.explanation import causes
 from dralab.explanation.conditions import Condition
+from dralab.explanation.explain import NodeGroup
 from dralab.explanation.names import (
+    amount,
     counted,
     device_name,
     joined,
@@ -30,6 +26,7 @@ from dralab.explanation.names import (
     of_class,
     plural,
     short_path,
+    shown_value,
     taint_text,
 )
 from dralab.explanation.words import Line, condition_text, headline, last
@@ -42,35 +39,35 @@ BLOCKED: Final = {
 """What keeps a device that suits from being had."""
 
 
-def there(cause: Cause) -> Iterator[Line]:
+def there(cause: causes.Cause) -> Iterator[Line]:
     """Yield what there is instead."""
     match cause:
-        case NoAlternative():
+        case causes.NoAlternative():
             for each in cause.causes:
                 asked = getattr(each, "asked", None)
-                name = asked.request.partition("/")[2] if isinstance(asked, Asked) else ""
+                name = asked.request.partition("/")[2] if isinstance(asked, causes.Asked) else ""
                 yield f"{name}: {headline(each)}", each.code
-        case NoSuchDevice():
+        case causes.NoSuchDevice():
             yield _instead(cause), listed(cause.examples)
-        case NotTogether():
+        case causes.NotTogether():
             yield from _met(cause)
-        case FailingSelector():
+        case causes.FailingSelector():
             yield from _failed(cause)
-        case Lacking():
+        case causes.Lacking():
             yield from _lacking(cause)
-        case TooFew():
+        case causes.TooFew():
             yield from _few(cause)
-        case Unmatched():
+        case causes.Unmatched():
             yield from _values(cause)
-        case Competing():
+        case causes.Competing():
             yield _compete(cause)
-        case Together():
+        case causes.Together():
             yield from ((text, "") for text in conflict_lines(cause.conflict))
-        case NodesUnfit() | NothingThere():
+        case causes.NodesUnfit() | causes.NothingThere():
             yield from _nodes(cause)
-        case GangTooLarge():
+        case causes.GangTooLarge():
             yield from _gang(cause)
-        case Refused() if cause.missing:
+        case causes.Refused() if cause.missing:
             known = listed(cause.known, 6)
             text = f"{plural(cause.missing)} {known}" if known else f"no {plural(cause.missing)}"
             if cause.elsewhere:
@@ -86,11 +83,11 @@ def there(cause: Cause) -> Iterator[Line]:
 # --- what there is
 
 
-def _devices(total: int, asked: Asked, nodes: int) -> str:
+def _devices(total: int, asked: causes.Asked, nodes: int) -> str:
     return f"{of_class(total, asked.class_name)} on {counted(nodes, 'node')}"
 
 
-def _instead(cause: NoSuchDevice) -> str:
+def _instead(cause: causes.NoSuchDevice) -> str:
     base = (
         _devices(cause.total, cause.asked, cause.nodes)
         if cause.of_class
@@ -112,31 +109,31 @@ def _instead(cause: NoSuchDevice) -> str:
     return base
 
 
-def offered(values: Sequence[Offered], most: int = 6) -> str:
+def offered(values: Sequence[causes.Offered], most: int = 6) -> str:
     """Return values with the number of their devices."""
     return listed([f"{each.value} ({each.devices})" for each in values], most)
 
 
-def _met(cause: NotTogether) -> Iterator[Line]:
+def _met(cause: causes.NotTogether) -> Iterator[Line]:
     yield _devices(cause.total, cause.asked, cause.nodes), ""
     for condition, count in cause.met:
         yield f"  {count} with {condition_text(condition)}", ""
 
 
-def _gang(cause: GangTooLarge) -> Iterator[Line]:
+def _gang(cause: causes.GangTooLarge) -> Iterator[Line]:
     if cause.failing:
         yield f"for {cause.failing}: {headline(cause.cause) if cause.cause else cause.why}", ""
     if cause.cause is not None:
         yield from there(cause.cause)
 
 
-def _failed(cause: FailingSelector) -> Iterator[Line]:
+def _failed(cause: causes.FailingSelector) -> Iterator[Line]:
     yield _failure(cause)
     if cause.code == "DRA006":
         yield "one device on which an expression fails stops the search for the pod", ""
 
 
-def _failure(cause: FailingSelector) -> Line:
+def _failure(cause: causes.FailingSelector) -> Line:
     if cause.known and cause.code == "DRA023":
         domains = dict.fromkeys(name.partition("/")[0] for name in cause.known)
         return f"{counted(cause.total, 'device')}, with domain {listed(domains, 4)}", cause.example
@@ -152,7 +149,7 @@ def _failure(cause: FailingSelector) -> Line:
     return f"on {cause.example}: {cause.message}", ""
 
 
-def _lacking(cause: Lacking) -> Iterator[Line]:
+def _lacking(cause: causes.Lacking) -> Iterator[Line]:
     base = _devices(cause.total, cause.asked, cause.nodes)
     if cause.best:
         yield f"{base}, the largest offers {cause.best} {cause.name}", listed(cause.examples)
@@ -162,13 +159,13 @@ def _lacking(cause: Lacking) -> Iterator[Line]:
         yield base, listed(cause.examples)
 
 
-def _told_names(cause: Lacking) -> list[str]:
+def _told_names(cause: causes.Lacking) -> list[str]:
     """Return names without domains, unless one would look like the name that is lacking."""
     short = [last(name) for name in cause.known]
     return list(cause.known) if last(cause.name) in short else short
 
 
-def _few(cause: TooFew) -> Iterator[Line]:
+def _few(cause: causes.TooFew) -> Iterator[Line]:
     text = f"{counted(cause.total, 'suitable device')} on {counted(cause.nodes, 'node')}"
     if cause.code == "DRA031":
         yield f"{text}, at most {cause.most} on one node", ""
@@ -189,7 +186,7 @@ def _few(cause: TooFew) -> Iterator[Line]:
         yield "taints: " + listed([f"{taint} ({count})" for taint, count in cause.taints], 4), ""
 
 
-def _values(cause: Unmatched) -> Iterator[Line]:
+def _values(cause: causes.Unmatched) -> Iterator[Line]:
     name = last(cause.constraint.name)
     held = cause.code == "DRA033"
     if cause.constraint.kind == "total":
@@ -205,7 +202,7 @@ def _values(cause: Unmatched) -> Iterator[Line]:
         yield f"the others are held by {listed(cause.holders)}", ""
 
 
-def _compete(cause: Competing) -> Line:
+def _compete(cause: causes.Competing) -> Line:
     if cause.code == "DRA037":
         return (
             f"counter {cause.counter} has {cause.offered} of the {cause.needed} needed at least",
@@ -217,8 +214,8 @@ def _compete(cause: Competing) -> Line:
     return f"{devices} {suit} {names}, which want {cause.wanted}", cause.where
 
 
-def _nodes(cause: NodesUnfit | NothingThere) -> Iterator[Line]:
-    if isinstance(cause, NothingThere):
+def _nodes(cause: causes.NodesUnfit | causes.NothingThere) -> Iterator[Line]:
+    if isinstance(cause, causes.NothingThere):
         if cause.code == "DRA008":
             yield "its driver is replacing it; look at the driver's log if this lasts", ""
         return
@@ -256,3 +253,87 @@ def _condition(item: Condition) -> str:
             return f"{owner}: {' '.join(item.text.split())}"
         case _:
             return ""
+
+
+def group_lines(groups: Iterable[NodeGroup]) -> Iterator[str]:
+    """Yield every group of nodes with all of its facts."""
+    for group in groups:
+        if len(group.nodes) == 1:
+            yield f"Node {group.nodes[0]}:"
+        else:
+            yield f"{len(group.nodes)} nodes ({', '.join(group.nodes)}):"
+        for fact in group.facts:
+            yield from (f"  {line}" for line in fact_lines(fact))
+
+
+def fact_lines(fact: Fact) -> Iterator[str]:
+    """Yield a fact of one node."""
+    match fact:
+        case PoolUnusable():
+            detail = f": {fact.detail}" if fact.detail else ""
+            yield f"pool {fact.driver}/{fact.pool} is {fact.why}{detail}"
+        case BadRequest():
+            yield fact.text
+        case RequestFacts():
+            yield (
+                f"request {fact.request} of {fact.claim} wants {counted(fact.wanted, 'device')}: "
+                f"{fact.eligible} of {fact.devices} could serve it"
+            )
+            for item in fact.excluded:
+                yield f"  {left_out(item)}"
+        case Shortage():
+            names = ", ".join(request for _, request in fact.requests)
+            yield (
+                f"requests {names} together want {counted(fact.wanted, 'device')}, and "
+                f"{fact.eligible} could serve them"
+            )
+        case CounterShortage():
+            yield (
+                f"counter {fact.counter_set}/{fact.counter} of pool {fact.driver}/{fact.pool} has "
+                f"{amount(fact.left)} of the {amount(fact.least)} needed at least"
+            )
+        case ConstraintOffers():
+            rule = "with the same" if fact.kind == "match" else "that differ in"
+            values = [
+                f"{'none' if value is None else shown_value(value)} ({count})"
+                for value, count in fact.offers
+            ]
+            offers = listed(values, 8) or "nothing"
+            yield f"{counted(fact.wanted, 'device')} {rule} {fact.name}: there are {offers}"
+        case TooManyDevices():
+            yield f"claim {fact.claim} wants more than {fact.limit} devices"
+
+
+def left_out(item: Excluded) -> str:
+    """Return how many devices a reason leaves out, and what the reason is."""
+    held = f" (held by {listed(item.holders)})" if item.holders else ""
+    match item.why:
+        case "selector":
+            text = f"not of {item.where} `{' '.join(item.detail.split())}`"
+        case "error":
+            text = f"for which {item.error}"
+        case "in-use":
+            text = f"in use by {listed(item.holders)}" if item.holders else "in use"
+        case "node":
+            text = "for other nodes"
+        case "taint":
+            text = f"with taint {taint_text(item.taint) if item.taint is not None else 'unknown'}"
+        case "capacity" if not item.offered and not item.holders:
+            text = f"without capacity {item.detail}"
+        case "capacity":
+            text = (
+                f"where {item.detail} has {amount(item.offered)} of the {amount(item.needed)} "
+                f"needed{held}"
+            )
+        case "counters":
+            text = (
+                f"for which counter {item.detail} has {amount(item.offered)} of the "
+                f"{amount(item.needed)} needed{held}"
+            )
+        case "groups":
+            text = f"that do not go together with others on {item.detail}{held}"
+        case "attribute":
+            text = f"without attribute {item.detail}"
+        case _:
+            text = f"with {item.detail}, which is switched off"
+    return f"{item.count} {text}"

@@ -1,25 +1,36 @@
-"""A diagnosis as text: one screen for a person, and a few words for a condition or an event."""
+"""A diagnosis as text, one screen for a person or a few words for an event, and as JSON values.
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+The form of the JSON is described in docs/reference/explanation.schema.json.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from dralab.explanation.causes import (
+    Asked,
     Cause,
     Diagnosis,
     Help,
     MarkedField,
+    NoAlternative,
     NotTogether,
     Together,
     TooFew,
     Unmatched,
 )
-from dralab.explanation.facts_text import group_lines
-from dralab.explanation.help_words import help_text
-from dralab.explanation.names import shortened
-from dralab.explanation.offers import there
-from dralab.explanation.patches import KINDS, command_of
-from dralab.explanation.words import Line, asks, headline
+from dralab.explanation.edits import KINDS, command_of, patch_of
+from dralab.explanation.names import shortened, shown_value
+from dralab.explanation.offers import group_lines, there
+from dralab.explanation.words import (
+    Line,
+    asks,
+    condition_text,
+    constraint_text,
+    headline,
+    help_text,
+    wanted,
+)
 
 EVENT_BYTES: Final = 1024
 """As much as the note of an events.k8s.io Event holds."""
@@ -157,7 +168,7 @@ def brief(
 def _lines(found: Diagnosis, names: Names) -> Iterator[str]:
     first = f"{short_subject(found.subject)} waits: {headline(found.cause)}"
     yield f"{first.ljust(CODE_COLUMN)} {found.code}"
-    for mark in _marks(found.cause):
+    for mark in [each for each in _marks(found.cause) if each.text][:MOST_MARKS]:
         yield from _marked(names.moved(mark), names.spots)
     asked = [(text, names.source(claim)) for text, claim in asks(found.cause)]
     yield from _told("asks for", asked)
@@ -178,13 +189,6 @@ def _lines(found: Diagnosis, names: Names) -> Iterator[str]:
 
 def _unfit(found: Diagnosis) -> str:
     return ", ".join(f"{count} {reason}" for reason, count in found.unfit)
-
-
-def _marks(cause: Cause) -> Sequence[MarkedField]:
-    if isinstance(cause, NotTogether):
-        return cause.marks[:MOST_MARKS]
-    mark = getattr(cause, "mark", None)
-    return [mark] if isinstance(mark, MarkedField) and mark.text else []
 
 
 def _marked(mark: MarkedField, spots: Spots) -> Iterator[str]:
@@ -244,3 +248,131 @@ def short_subject(subject: str) -> str:
     """
     kind, _, name = subject.partition(" ")
     return shortened(name) if kind == "pod" else f"{kind} {shortened(name)}"
+
+
+NUMBERS = (
+    "total", "nodes", "devices", "free", "most", "most_free", "wanted", "where", "best", "needed",
+    "offered", "name", "message", "missing", "detail",
+)  # fmt: skip
+
+
+def structured(found: Diagnosis, names: Names | None = None) -> dict[str, Any]:
+    """Return a diagnosis, with the names that people use in its texts and places."""
+    names = names or Names()
+    return {
+        "object": found.subject,
+        "fits": False,
+        **_cause(found.cause, names.spots),
+        "helps": [_help(each, names) for each in found.helps],
+        "nodes": found.nodes,
+        "unfit": [{"reason": str(reason), "nodes": count} for reason, count in found.unfit],
+        "settled": found.settled,
+    }
+
+
+def _cause(cause: Cause, spots: Spots) -> dict[str, Any]:
+    facts: dict[str, Any] = {}
+    for name in NUMBERS:
+        value = getattr(cause, name, None)
+        if value not in {None, ""} and not (isinstance(value, int) and not value):
+            facts[_camel(name)] = value
+    if values := getattr(cause, "values", ()):
+        facts["values"] = [
+            {"value": each.value, "devices": each.devices, "free": each.free} for each in values
+        ]
+    if blocked := getattr(cause, "blocked", None):
+        facts["blocked"] = dict(blocked)
+    if names := getattr(cause, "holders", ()):
+        facts["holders"] = list(names)
+    if examples := getattr(cause, "examples", ()):
+        facts["examples"] = list(examples)
+    told: dict[str, Any] = {"code": cause.code, "headline": headline(cause)}
+    if asked := list(_asked(cause)):
+        told["asksFor"] = [_request(each) for each in asked]
+    told["thereAre"] = [text.strip() for text, _ in there(cause)]
+    if facts:
+        told["facts"] = facts
+    if marks := list(_marks(cause)):
+        told["places"] = [_place(each, spots) for each in marks]
+    if isinstance(cause, NoAlternative):
+        told["alternatives"] = [_cause(each, spots) for each in cause.causes]
+    return told
+
+
+def _asked(cause: Cause) -> Iterator[Asked]:
+    found = getattr(cause, "asked", None)
+    if isinstance(found, Asked):
+        yield found
+    elif isinstance(found, tuple):
+        yield from found
+
+
+def _request(asked: Asked) -> dict[str, Any]:
+    return {
+        "claim": asked.claim,
+        "request": asked.request,
+        "class": asked.class_name,
+        "count": asked.count or "All",
+        "conditions": [condition_text(each) for each in asked.conditions],
+        "capacity": {name: shown_value(amount) for name, amount in asked.capacity.items()},
+        "constraints": [constraint_text(rule) for rule in asked.constraints],
+        "text": wanted(asked)[0],
+    }
+
+
+def _marks(cause: Cause) -> Iterator[MarkedField]:
+    if isinstance(cause, NotTogether):
+        yield from cause.marks
+    elif isinstance(found := getattr(cause, "mark", None), MarkedField):
+        yield found
+
+
+def _place(mark: MarkedField, spots: Spots) -> dict[str, Any]:
+    owner = " ".join(mark.owner)
+    found: dict[str, Any] = {"object": owner, "field": mark.field, "at": spots.spot(mark)}
+    if mark.text:
+        found["text"] = mark.text
+    if mark.span is not None:
+        found |= {"start": mark.span.start, "end": mark.span.end}
+    return found
+
+
+def _help(each: Help, names: Names) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "kind": each.kind,
+        "text": help_text(each, names.holders),
+        "fitsNow": each.now,
+    }
+    if each.who:
+        found["who"] = list(each.who)
+        if each.kind == "wait":
+            found["enough"] = 1 if each.note == "any" else len(each.who)
+    if node := _node(each):
+        found["node"] = node
+    if each.number:
+        found["number"] = each.number
+    if each.devices:
+        found |= {"devices": each.devices, "free": each.free}
+    if names.patches and each.mark is not None and (patch := patch_of(each)):
+        found |= {"object": " ".join(each.mark.owner), "patch": patch}
+    if each.lacking:
+        found["lacking"] = [{"reason": str(why), "nodes": count} for why, count in each.lacking]
+    if command := names.command(each):
+        found["command"] = command
+    if each.parts:
+        found["parts"] = [_help(part, names) for part in each.parts]
+    return found
+
+
+def _node(each: Help) -> str:
+    """Return the node that a help is about: to change it, to move to it, or to add one like it."""
+    if each.kind == "move":
+        return each.to
+    if each.kind == "add":
+        return each.note
+    return each.who[0] if each.kind == "node" and each.who else ""
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(part.capitalize() for part in rest)

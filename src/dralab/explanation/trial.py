@@ -11,8 +11,8 @@ from itertools import islice, product
 from typing import Final
 
 from dralab.explanation.causes import Help, MarkedField
+from dralab.explanation.edits import patch_of, pointer
 from dralab.explanation.names import shortened
-from dralab.explanation.patches import patch_of, pointer
 from dralab.objects.metadata import NamespacedName, key_of, spec_of
 from dralab.objects.taints import UNSCHEDULABLE, taints_of
 from dralab.scheduling.backlog import DEFAULT_NAMESPACE

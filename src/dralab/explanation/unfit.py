@@ -9,8 +9,8 @@ from typing import Final, Literal
 
 from dralab.explanation.broken_rules import BrokenRule, RuleTeller
 from dralab.explanation.causes import Help, MarkedField, NodesUnfit
+from dralab.explanation.edits import escaped
 from dralab.explanation.names import joined, listed, shortened
-from dralab.explanation.patches import escaped
 from dralab.explanation.trial import Trial
 from dralab.explanation.words import reason_text
 from dralab.objects.metadata import labels_of, spec_of

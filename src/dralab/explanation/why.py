@@ -39,8 +39,7 @@ from dralab.explanation.holders import (
 )
 from dralab.explanation.names import shortened
 from dralab.explanation.questions import MOST_QUESTIONS, FleetQuestions
-from dralab.explanation.structured import structured
-from dralab.explanation.text import EVENT_BYTES, Names, ObjectFields, Spots, brief, page
+from dralab.explanation.text import EVENT_BYTES, Names, ObjectFields, Spots, brief, page, structured
 from dralab.explanation.trial import Trial
 from dralab.explanation.unfit import (
     OF_NODES,

@@ -1,27 +1,10 @@
-"""The sentences of a diagnosis, without layout: headline, asks, offers and helps."""
+"""The sentences of a diagnosis, without layout: headline, what is asked for, what would help."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, assert_never
 
 from dralab.allocation.problem import Constraint
-from dralab.explanation.causes import (
-    Asked,
-    Cause,
-    Competing,
-    ConditionText,
-    FailingSelector,
-    GangTooLarge,
-    Lacking,
-    NoAlternative,
-    NodesUnfit,
-    NoSuchDevice,
-    NothingThere,
-    NotTogether,
-    Refused,
-    Together,
-    TooFew,
-    Unmatched,
-)
+from dralab.explanation import causes
 from dralab.explanation.codes import CODES
 from dralab.explanation.names import (
     SIGNS,
@@ -31,12 +14,14 @@ from dralab.explanation.names import (
     of_class,
     plural,
     short_path,
+    shortened,
     shown_value,
 )
 from dralab.scheduling.reasons import (
     CLAIM_ELSEWHERE,
     CORDONED,
     INSUFFICIENT,
+    NO_DEVICES,
     TAINTED,
     TOO_MANY_PODS,
     UNSELECTED,
@@ -48,24 +33,30 @@ Line = tuple[str, str]
 MOST_CONDITIONS = 3
 
 
-def headline(cause: Cause) -> str:
+def headline(cause: causes.Cause) -> str:
     """Return the cause in a few words; it follows "NAME waits: "."""
     return CODES[cause.code].told(_fields(cause)) if cause.code in CODES else cause.code
 
 
-def asks(cause: Cause) -> Iterator[Line]:
+def asks(cause: causes.Cause) -> Iterator[Line]:
     """Yield what is asked for, one line for each request that matters."""
     match cause:
-        case NoAlternative():
+        case causes.NoAlternative():
             for each in cause.causes:
                 yield from asks(each)
-        case Competing() | Together() | Unmatched():
+        case causes.Competing() | causes.Together() | causes.Unmatched():
             for asked in cause.asked:
                 yield wanted(asked)
-        case GangTooLarge() if cause.cause is not None:
+        case causes.GangTooLarge() if cause.cause is not None:
             yield from asks(cause.cause)
-        case FailingSelector() | NoSuchDevice() | NotTogether() | Lacking() | TooFew():
-            first = cause.condition if isinstance(cause, NoSuchDevice) else None
+        case (
+            causes.FailingSelector()
+            | causes.NoSuchDevice()
+            | causes.NotTogether()
+            | causes.Lacking()
+            | causes.TooFew()
+        ):
+            first = cause.condition if isinstance(cause, causes.NoSuchDevice) else None
             yield wanted(cause.asked, first)
         case _:
             return
@@ -74,44 +65,44 @@ def asks(cause: Cause) -> Iterator[Line]:
 # --- what the sentences of `codes` are filled with
 
 
-def _fields(cause: Cause) -> dict[str, str]:
+def _fields(cause: causes.Cause) -> dict[str, str]:
     """Return the fields of a cause; one that is empty rules out the sentences that have it."""
     found: dict[str, str] = {}
     match cause:
-        case Refused():
+        case causes.Refused():
             found = {"text": cause.text, "missing": cause.missing, "name": cause.name}
-        case NothingThere():
+        case causes.NothingThere():
             found = {"text": cause.detail}
-        case NodesUnfit():
+        case causes.NodesUnfit():
             found = {"text": _unfit(cause)}
-        case GangTooLarge():
+        case causes.GangTooLarge():
             found = _of_gang(cause)
-        case FailingSelector():
+        case causes.FailingSelector():
             share = f"{cause.devices} of {counted(cause.total, 'device')}"
             last_name = cause.lacking[-1] if cause.lacking else ""
             what = "device" if cause.code == "DRA023" else one(cause.asked)
             found = {"share": share, "lacking": last_name, "what": what} | _of_path(cause.lacking)
-        case NoSuchDevice():
+        case causes.NoSuchDevice():
             found = _of_condition(cause)
-        case Lacking():
+        case causes.Lacking():
             best = cause.needed if cause.best else ""
             found = {"one": one(cause.asked), "name": cause.name, "needed": best}
-        case TooFew():
+        case causes.TooFew():
             found = _of_few(cause)
-        case Unmatched():
+        case causes.Unmatched():
             found = _of_constraint(cause)
-        case NotTogether():
+        case causes.NotTogether():
             found = {"one": one(cause.asked), "number": str(len(cause.met))}
-        case Competing():
+        case causes.Competing():
             found = {
                 "requests": joined([each.request for each in cause.asked]),
                 "devices": counted(cause.devices, "device"),
                 "counter": cause.counter if cause.asked and cause.asked[0].count else "",
                 "shared": cause.counter,
             }
-        case Together():
+        case causes.Together():
             pass
-        case NoAlternative():
+        case causes.NoAlternative():
             found = {"request": cause.request}
         case _:
             assert_never(cause)
@@ -130,7 +121,7 @@ def _of_path(path: Sequence[str]) -> dict[str, str]:
     }
 
 
-def _of_condition(cause: NoSuchDevice) -> dict[str, str]:
+def _of_condition(cause: causes.NoSuchDevice) -> dict[str, str]:
     comparison = cause.condition.comparison
     found = {
         "what": one(cause.asked) if cause.of_class else "device",
@@ -149,7 +140,7 @@ def _of_condition(cause: NoSuchDevice) -> dict[str, str]:
     )
 
 
-def _of_few(cause: TooFew) -> dict[str, str]:
+def _of_few(cause: causes.TooFew) -> dict[str, str]:
     asked = cause.asked
     several = {1: "the only suitable device is", 2: "both suitable devices are"}
     every = several.get(cause.total, f"all {cause.total} suitable devices are")
@@ -170,7 +161,7 @@ def _of_few(cause: TooFew) -> dict[str, str]:
     }
 
 
-def _of_constraint(cause: Unmatched) -> dict[str, str]:
+def _of_constraint(cause: causes.Unmatched) -> dict[str, str]:
     name, kind = last(cause.constraint.name), cause.constraint.kind
     return {
         "short": name,
@@ -182,7 +173,7 @@ def _of_constraint(cause: Unmatched) -> dict[str, str]:
     }
 
 
-def _of_gang(cause: GangTooLarge) -> dict[str, str]:
+def _of_gang(cause: causes.GangTooLarge) -> dict[str, str]:
     if not cause.least:
         return {"text": cause.why}
     few = cause.members < cause.least
@@ -197,7 +188,7 @@ def _of_gang(cause: GangTooLarge) -> dict[str, str]:
     }
 
 
-def _unfit(cause: NodesUnfit) -> str:
+def _unfit(cause: causes.NodesUnfit) -> str:
     if cause.detail:
         return cause.detail
     reason = cause.reasons[0][0]
@@ -249,12 +240,12 @@ def reason_text(reason: Reason, count: int) -> str:
 # --- what is asked
 
 
-def one(asked: Asked) -> str:
+def one(asked: causes.Asked) -> str:
     """Return one device of a request's class, as a noun: `gpu`, `device of class gpu.x.com`."""
     return of_class(1, asked.class_name).removeprefix("1 ")
 
 
-def wanted(asked: Asked, first: ConditionText | None = None) -> Line:
+def wanted(asked: causes.Asked, first: causes.ConditionText | None = None) -> Line:
     """Return what a request asks for, a condition that matters first, and the claim it is of."""
     what = (
         f"all devices of class {asked.class_name}"
@@ -275,13 +266,13 @@ def wanted(asked: Asked, first: ConditionText | None = None) -> Line:
     return what, asked.claim if asked.only else f"{asked.claim}, request {asked.request}"
 
 
-def condition_text(condition: ConditionText) -> str:
+def condition_text(condition: causes.ConditionText) -> str:
     """Return a condition in a few words where it is a plain comparison, else its text.
 
     >>> from dralab.cel import environment
     >>> from dralab.cel.conjuncts import conjuncts
     >>> (part,) = conjuncts('device.attributes["a"].kind == "x"', environment())
-    >>> condition_text(ConditionText(text=part.text, comparison=part.comparison))
+    >>> condition_text(causes.ConditionText(text=part.text, comparison=part.comparison))
     'kind "x"'
     """
     comparison = condition.comparison
@@ -336,3 +327,75 @@ def _values_text(values: Sequence[object]) -> str:
 def last(name: str) -> str:
     """Return a qualified name without its domain."""
     return name.rpartition("/")[2]
+
+
+def help_text(found: causes.Help, holders: Mapping[str, str] | None = None) -> str:
+    """Return what a user could do; `holders` names the pods that hold claims."""
+    names = [_named(name, holders or {}) for name in found.who]
+    text = _help(found, list(dict.fromkeys(names)), holders or {})
+    if found.kind in {"value", "drop"} and found.note:
+        text += f" {found.note}"
+    if found.kind in {"spelling", "value", "drop", "guard"} and found.devices:
+        match = "matches" if found.devices == 1 else "match"
+        numbers = f"{counted(found.devices, 'device')} {match}, {found.free} free"
+        text += f" {numbers}" if found.kind == "spelling" else f": {numbers}"
+    if found.lacking and not any(each.rule is NO_DEVICES for each, _ in found.lacking):
+        text += f" (not enough: then {listed(map(_lacking, found.lacking))})"
+    elif not found.now and found.kind not in {"add", "wait", "spelling"}:
+        text += " (then it waits for devices in use)"
+    return text
+
+
+def _lacking(item: tuple[Reason, int]) -> str:
+    """Return what is missing on so many nodes; 0: on all of them."""
+    reason, count = item
+    return f"{counted(count, 'node')} {reason_text(reason, count)}" if count else str(reason)
+
+
+def _named(name: str, holders: Mapping[str, str]) -> str:
+    """Return what people call a claim (its pod), or a pod that is named itself: `pod ml/train`."""
+    if name.startswith("pod "):
+        return shortened(name.removeprefix("pod "))
+    return holders.get(name, f"claim {shortened(name)}")
+
+
+def _help(found: causes.Help, names: Sequence[str], holders: Mapping[str, str]) -> str:
+    match found.kind:
+        case "spelling":
+            return f"did you mean {found.to}?"
+        case "count" if not found.to:
+            return " ".join(["ask for", counted(found.number, "device"), found.note]).rstrip()
+        case "guard" | "count":
+            return f"write {found.to}"
+        case "wait" if found.note == "any" and len(names) > 1:
+            first = f"; {names[0]} ends first: {found.ends}" if found.ends else ""
+            return f"wait until {joined(names, 'or')} ends: each is enough{first}"
+        case "wait":
+            ends = f" ({found.ends})" if found.ends else ""
+            return f"wait until {joined(names)} {'ends' if len(names) == 1 else 'end'}{ends}"
+        case "value":
+            return f"ask for {found.to}"
+        case "move":
+            return f"move {joined(names)} from {found.note} to {found.to}"
+        case "several":
+            return f"together: {'; '.join(help_text(each, holders) for each in found.parts)}"
+        case "preempt" if not found.note:
+            lower = "its priority is" if len(names) == 1 else "their priorities are"
+            return f"delete {joined(names)}: {lower} lower ({found.to})"
+        case "preempt":
+            text = f"the scheduler preempts {joined(names)} {found.note} ({found.to})"
+        case _:
+            text = _plain(found)
+    return text
+
+
+def _plain(found: causes.Help) -> str:
+    match found.kind:
+        case "constraint":
+            return f"use {found.to} instead of {found.note}"
+        case "tolerate":
+            return f"tolerate taint {found.to}"
+        case "drop":
+            return f"leave out {found.to}"
+        case _:
+            return found.to
