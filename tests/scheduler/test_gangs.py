@@ -70,6 +70,15 @@ def test_a_gang_that_does_not_fit_takes_nothing(lab):
     assert lab.node_of("single") == "n"
 
 
+def test_what_the_scheduler_writes_of_a_group_does_not_wake_its_pods(lab):
+    lab.server.add(NODES, worker("n", cpu="2"))
+    lab.server.add(POD_GROUPS, group("g", 2))
+    lab.server.add(PODS, *(member(name, requests={"cpu": "2"}) for name in "ab"))
+    lab.start()
+    assert lab.get(POD_GROUPS, "g")["status"]["conditions"]
+    assert lab.scheduler.queue.get(lab.get(PODS, "a")["metadata"]["uid"]).attempts == 1
+
+
 def test_more_members_than_needed_are_placed_as_far_as_they_fit(lab):
     lab.server.add(NODES, worker("n", cpu="2"))
     lab.server.add(POD_GROUPS, group("g", 2))

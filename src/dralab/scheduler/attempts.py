@@ -179,14 +179,17 @@ class Attempts:
         pod = item.pod
         if nominated is None:
             nominated = (
-                "" if refusal.blocked or refusal.fatal or refusal.repeated else self._preempt(pod)
+                ""
+                if refusal.blocked or refusal.fatal or refusal.repeated
+                else self._preempt(pod, refusal)
             )
         soon = item.attempts == 1 and _awaits_its_claim(refusal)
         self.host.refuse(item, message, nominated, soon=soon)
 
-    def _preempt(self, pod: PodInfo) -> str:
+    def _preempt(self, pod: PodInfo, refusal: Refusal) -> str:
         """Preempt others for a pod; return the node that it is nominated for, if any."""
-        self._deallocate(pod)
+        if refusal.kind is None:  # pods of one kind have no allocated claims
+            self._deallocate(pod)
         eviction = eviction_for(self.state, pod, self.host.budgets())
         if eviction is None:
             return ""

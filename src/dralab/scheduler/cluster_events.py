@@ -147,6 +147,8 @@ class ClusterEvents:
                 composites.subscribe(partial(self._group, COMPOSITE))
         else:
             groups.remove(kind, key_of(obj))
+        if old is not None and new is not None and not matters(old, new):
+            return  # what the scheduler itself writes of a group wakes nobody
         for leaf in groups.leaves(kind, obj):
             self._wake_group(leaf)
 

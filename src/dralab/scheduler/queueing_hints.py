@@ -12,7 +12,7 @@ OWN_STATUS: Final = ("resourceClaimStatuses", "nodeAllocatableResourceClaimStatu
 
 
 def matters(old: JsonDict, new: JsonDict) -> bool:
-    """Return whether a change of an unbound pod may make a difference to its scheduling."""
+    """Return whether a change of an unbound pod, or of a group, may matter to its scheduling."""
     one, other = status_of(old), status_of(new)
     return bool(
         old["spec"] != new["spec"]
