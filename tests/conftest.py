@@ -21,6 +21,9 @@ settings.register_profile(
 )
 settings.load_profile("dralab")
 
+# What the locks of a server guard is asserted in all tests, and in processes that they start.
+os.environ["DRALAB_ASSERT_LOCKS"] = "1"
+
 STARTED = pytest.StashKey[set[int]]()  # processes that were there when a test's call began
 FAILED = pytest.StashKey[bool]()
 

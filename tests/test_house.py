@@ -201,6 +201,25 @@ def test_the_server_makes_its_lazy_parts_with_a_lock():
     assert not racy, "use dralab.apiserver.made_once: requests are answered in several threads"
 
 
+def test_state_that_is_derived_from_objects_is_kept_in_one_way():
+    """What only observes forgets to begin again when writes are taken back."""
+    # One begins again by itself, the other keeps nothing; those with `writes` act, and keep nothing.
+    known = {"resources/context.py", "resources/indexes.py", "resources/policy_statuses.py"}
+    server = ROOT / "src" / "dralab" / "apiserver"
+    others = {
+        str(file.relative_to(server))
+        for file in server.rglob("*.py")
+        for call in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Attribute)
+        and (call.func.attr == "observe" or ast.unparse(call.func).endswith("reloads.append"))
+        and "writes=True" not in ast.unparse(call)
+    }
+    allowed = {*known, "http/encoders.py"}  # which keeps what can be made again at any time
+    assert others - allowed == set(), "use Context.derive"
+    assert known <= others
+
+
 READERS = {"read_text", "read_bytes"}
 OPENERS = {("gzip", "open"), ("io", "open"), ("tarfile", "open"), ("np", "load"), ("click", "File")}
 # What lies in the package, and what the kernel tells of processes and of the machine.

@@ -12,6 +12,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
 from dralab.api.status import ApiError
+from dralab.apiserver.guarded import guarded_by
 from dralab.apiserver.outgoing.answers import parsed
 from dralab.apiserver.outgoing.targets import (
     AWAITED,
@@ -87,9 +88,7 @@ class RemoteVersions:
         self.all: dict[tuple[str, str], RemoteVersion] = {}
         self._checking = threading.Lock()
         self._checked = 0
-        context.rules.observe(HUB, self._changed)
-        context.reloads.append(self.load)
-        self.load()
+        context.derive(self.load, {HUB: self._changed})
 
     def load(self) -> None:
         """Read all APIServices."""
@@ -106,6 +105,7 @@ class RemoteVersions:
         found = [each for each in self.all.values() if each.group == group]
         return sorted(found, key=lambda each: -(each.spec.get("versionPriority") or 0))
 
+    @guarded_by("context.store.lock")
     def _changed(self, before: JsonDict | None, after: JsonDict | None) -> None:
         if before is not None:
             spec = before.get("spec") or {}

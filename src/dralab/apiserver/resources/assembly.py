@@ -75,7 +75,6 @@ def new_resources(
     rules = Rules.standard(features)
     rules.adopt(found)
     addresses = ServiceAddresses(randomness.stream("services"), service_network)
-    rules.observe("services", addresses.stored)
     limits = QuotaLimits()
     rules.observe_all(limits.written)
     plugins = built_in_admission() if admission is None else list(admission)
@@ -107,9 +106,8 @@ def new_resources(
             context.store.count(hub, namespace) for hub in limits.unknown(kind.hub, namespace)
         )
 
-    for count in (count_addresses, count_quotas):
-        count()
-        context.reloads.append(count)
+    context.derive(count_addresses, {"services": addresses.stored})
+    context.derive(count_quotas, {})  # which hears of every write
     context.looked_into.append(weigh_quotas)
     resources = Resources(context)
     _give_accounts(resources, plugins)

@@ -44,10 +44,7 @@ class ConfiguredAdmission:
     def __init__(self, context: Context) -> None:
         self.admission = context.dynamic
         self._context = context
-        for hub in CONFIGURATIONS:
-            context.rules.observe(hub, self._written(hub))
-        context.reloads.append(self.load)
-        self.load()
+        context.derive(self.load, {hub: self._written(hub) for hub in CONFIGURATIONS})
 
     def load(self) -> None:
         """Read all configurations."""

@@ -17,12 +17,13 @@ from dralab.apiserver.authentication.service_accounts import (
     ServiceAccountTokens,
 )
 from dralab.apiserver.authorization.attributes import Attributes, Authorizer, forbidden
+from dralab.apiserver.guarded import guarded_by
 from dralab.apiserver.long_work import LongWork
 from dralab.apiserver.metrics.families import ServerMetrics
 from dralab.apiserver.resources.following import Following
 from dralab.apiserver.resources.indexes import Indexes
 from dralab.apiserver.resources.outgoing_calls import OutgoingCalls, OutgoingSettings
-from dralab.apiserver.resources.rules import Rules
+from dralab.apiserver.resources.rules import Observer, Rules
 from dralab.apiserver.storage import Damaged, Key, RevisionConflict, Store, Stored
 from dralab.kernel.clock import SECOND, Clock, rfc3339
 from dralab.kernel.randomness import Randomness
@@ -92,6 +93,19 @@ class Context:
         found.below = self
         return found
 
+    def derive(self, load: Callable[[], None], observers: Mapping[str, Observer]) -> None:
+        """Keep state that is made from objects.
+
+        `observers` hear of each write to a collection, with the store's lock held; `load` makes
+        all of it, now, and again after writes were taken back.
+        """
+        for hub, observer in observers.items():
+            self.rules.observe(hub, observer)
+        self.reloads.append(load)
+        with self.store.lock:
+            load()
+
+    @guarded_by("store.lock")
     def stored(self, kind: Kind, before: JsonDict | None, after: JsonDict | None) -> None:
         """Notify the observers of a collection that an object of it was written."""
         self.wrote()
@@ -100,6 +114,7 @@ class Context:
         else:
             self.following.settle(kind.hub)
 
+    @guarded_by("store.lock")
     def wrote(self) -> None:
         """Remember that there was a write."""
         self._last = self.store.revision
@@ -111,11 +126,11 @@ class Context:
 
         Call it first before writing or serving kinds.
         """
-        revision = self.store.revision
-        if revision < self._last:
-            self._last = revision
-            for reload in self.reloads:
-                reload()
+        if self.store.revision < self._last:
+            with self.store.lock:
+                self._last = self.store.revision
+                for reload in self.reloads:
+                    reload()
 
     def check_access(self, wanted: Attributes) -> None:
         """Refuse what a user may not do. ApiError Forbidden."""
@@ -168,7 +183,7 @@ class Context:
     def put(self, stored: Stored, value: JsonDict) -> None:
         """Replace an object, as admission does with a quota; no admission is asked about it."""
         found = self.store.update(stored.key, value, expect=stored.revision)
-        self.wrote()
+        self.wrote()  # and the lock is held: until the step ends in which this is the first write
         if self.following is None:
             self.rules.tell(stored.key.resource, stored.value, found.value)
         else:

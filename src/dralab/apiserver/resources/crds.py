@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from dralab.api.core.definitions import FINALIZER, HUB
 from dralab.api.kinds import ALL_VERBS, Kind, kind_of
+from dralab.apiserver.guarded import guarded_by
 from dralab.apiserver.resources import deleting, writing
 from dralab.apiserver.resources.context import Context
 from dralab.apiserver.resources.custom_rules import CustomStrategy
@@ -55,6 +56,7 @@ class CustomResources:
         self._own[name] = spec
         self.serve(name, spec)
 
+    @guarded_by("context.store.lock")
     def definition_changed(self, before: JsonDict | None, after: JsonDict | None) -> None:
         """Update the served kinds after a definition was written."""
         if after is None:

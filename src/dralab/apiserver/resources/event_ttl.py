@@ -7,6 +7,7 @@ server finds when it starts, it is derived from the event's own times.
 from collections import OrderedDict
 from typing import Final
 
+from dralab.apiserver.guarded import guarded_by
 from dralab.apiserver.resources import deleting
 from dralab.apiserver.resources.context import Context
 from dralab.apiserver.storage import Key
@@ -33,9 +34,7 @@ class EventLeases:
         self._busy = False
         if context.store.shared:
             return  # where servers share a store, its own leases end events
-        self._begin()
-        context.rules.observe(HUB, self._follow)
-        context.reloads.append(self._begin)
+        context.derive(self._begin, {HUB: self._follow})
 
     def __len__(self) -> int:
         """Return how many events have a lease."""
@@ -69,6 +68,7 @@ class EventLeases:
             kind = self.context.kinds.find("", "v1", "events")
             deleting.remove(self.context, kind, found)
 
+    @guarded_by("context.store.lock")
     def _follow(self, before: JsonDict | None, after: JsonDict | None) -> None:
         metadata = (after or before or {})["metadata"]
         key = Key(HUB, metadata["namespace"], metadata["name"])

@@ -7,6 +7,7 @@ candidates, which the caller still has to check.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
+from dralab.apiserver.guarded import guarded_by
 from dralab.apiserver.resources.rules import Rules
 from dralab.apiserver.storage import Key, Store, Stored
 from dralab.values.json_types import JsonDict
@@ -54,6 +55,7 @@ class Indexes:
             stored = (self.store.get(key) for key in ordered)
             return [each for each in stored if each is not None]
 
+    @guarded_by("store.lock")
     def _made(self, hub: str) -> dict[tuple[tuple[str, str], str], dict[Key, None]]:
         index: dict[tuple[tuple[str, str], str], dict[Key, None]] = {}
         self._found[hub] = index

@@ -49,8 +49,7 @@ class Resources:
     def __init__(self, context: Context) -> None:
         self.context = context
         self.custom_resources = CustomResources(context)
-        self.custom_resources.load()
-        context.reloads.append(self.custom_resources.load)
+        context.derive(self.custom_resources.load, {})
 
     def over(self, store: Store) -> "Resources":
         """Return the verbs over another view of the store, for one request."""

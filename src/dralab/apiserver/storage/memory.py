@@ -14,6 +14,7 @@ from typing import Final
 
 import orjson
 
+from dralab.apiserver.guarded import guarded_by
 from dralab.apiserver.metrics.meters import Histograms
 from dralab.apiserver.storage.errors import (
     Compacted,
@@ -394,6 +395,7 @@ class MemoryStore:
             found = self._collections[resource] = _Collection(self.window, self._compacted)
         return found
 
+    @guarded_by("lock")
     def _expected(self, collection: _Collection, key: Key, expect: int | None) -> Stored:
         current = collection.find(key)
         if current is None:
@@ -408,6 +410,7 @@ class MemoryStore:
         if written is not None:
             raise Damaged(key, written)
 
+    @guarded_by("lock")
     def _erase(self, collection: _Collection, key: Key) -> Stored:
         """Delete what cannot be read."""
         revision = self._next_revision()
@@ -425,11 +428,13 @@ class MemoryStore:
         if revision < floor:
             raise Compacted(revision, floor)
 
+    @guarded_by("lock")
     def _next_revision(self) -> int:
         if self._closed:
             raise StorageUnavailable("the store is closed")
         return self._revision + 1
 
+    @guarded_by("lock")
     def _write(self, collection: _Collection, change: Change) -> None:
         self._allow(change)
         self._revision = change.revision
@@ -444,6 +449,7 @@ class MemoryStore:
         if self._depth == 0:
             self._flush()
 
+    @guarded_by("lock")
     def _flush(self) -> None:
         self._depth += 1  # what a listener writes is announced after what it was told about
         try:
@@ -455,6 +461,7 @@ class MemoryStore:
         finally:
             self._depth -= 1
 
+    @guarded_by("lock")
     def _commit(self, changes: Sequence[Change]) -> None:
         try:
             self._persist(changes)

@@ -9,6 +9,7 @@ idea: k8s.io/apiserver `storage/etcd3` (GuaranteedUpdate).
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
+from dralab.apiserver.guarded import is_held
 from dralab.apiserver.metrics.meters import Histograms
 from dralab.apiserver.storage.errors import Compacted
 from dralab.apiserver.storage.objects import Change, Key, Listing, Stored
@@ -188,6 +189,10 @@ class _Steps:
         self._store = store
         self._depth = 0
         self._held = ExitStack()
+
+    def _is_owned(self) -> bool:
+        """Whether this thread holds the lock of the store."""
+        return is_held(self._store.lock)
 
     def hold(self) -> None:
         """Lock the store, and gather what is written to it, until the outermost step ends."""

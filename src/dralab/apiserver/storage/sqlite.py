@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from dralab.apiserver.guarded import guarded_by
 from dralab.apiserver.storage import database
 from dralab.apiserver.storage.database import DiskFull, Fields, Row, row_of, told_as_unavailable
 from dralab.apiserver.storage.errors import StorageUnavailable, StoreDamaged
@@ -79,7 +80,8 @@ class SqliteStore(MemoryStore):
             with told_as_unavailable(self.path):
                 self._db.execute("PRAGMA wal_autocheckpoint=0")
                 database.check_pages(self._db, self.path)
-                self._load(mark)
+                with self.lock:
+                    self._load(mark)
                 with told_as_unavailable(directory / MARK):
                     self._mark = MarkFile(directory, durability)
                 undone.callback(self._mark.close)
@@ -114,6 +116,7 @@ class SqliteStore(MemoryStore):
 
     # --- writing --------------------------------------------------------------------------
 
+    @guarded_by("lock")
     def _persist(self, changes: Sequence[Change]) -> None:
         self._check_places()
         rows = [row_of(change) for change in changes]
@@ -129,6 +132,7 @@ class SqliteStore(MemoryStore):
         if self._written > CHECKPOINT:
             self._checkpoint()
 
+    @guarded_by("lock")
     def _append(self, rows: list[Fields], changes: Sequence[Change]) -> None:
         with self._transaction():
             database.write(self._db, rows, self._chunks)
@@ -139,6 +143,7 @@ class SqliteStore(MemoryStore):
             elif self._chunks.is_due(rows[0][0], rows[-1][0]):
                 self._record()
 
+    @guarded_by("lock")
     def _note(self) -> None:
         self._mark.note(self._revision, self._chunks.tail())
 
@@ -158,6 +163,7 @@ class SqliteStore(MemoryStore):
         size = self._db.execute("PRAGMA page_size").fetchone()[0]
         return int(pages * size - self.path.stat().st_size)
 
+    @guarded_by("lock")
     def _allow(self, change: Change) -> None:
         if self._reserve.released and not _makes_room(change) and not self._has_room():
             raise DiskFull(
@@ -204,10 +210,12 @@ class SqliteStore(MemoryStore):
         else:
             self._checkpoints.due.set()
 
+    @guarded_by("lock")
     def _forgotten(self, change: Change) -> None:
         self._floors[change.key.resource] = change.revision
         self._outdated(change)
 
+    @guarded_by("lock")
     def _outdated(self, change: Change) -> None:
         # The state before was kept only to undo this change; of a deletion nothing is left.
         before = change.before
@@ -218,6 +226,7 @@ class SqliteStore(MemoryStore):
             head = head_sum(change.revision, *change.key, change.departed.created, 1)
             self._swept.append((change.revision, head))
 
+    @guarded_by("lock")
     def _sweep(self, most: int) -> None:
         gone = self._swept[:most]
         self._db.executemany("DELETE FROM log WHERE revision = ?", [(each[0],) for each in gone])
@@ -226,6 +235,7 @@ class SqliteStore(MemoryStore):
         self._record()
         del self._swept[:most]
 
+    @guarded_by("lock")
     def _record(self) -> None:
         facts = {"revision": self._revision, "compacted": self._compacted}
         database.record(self._db, self._chunks, facts, self._floors)

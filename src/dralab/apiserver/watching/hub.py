@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any, Final, TypeVar
 
+from dralab.apiserver.guarded import guarded_by
 from dralab.apiserver.metrics.families import ServerMetrics
 from dralab.apiserver.storage import Change, Store, Stored
 from dralab.apiserver.watching.groups import Groups, pieces_of
@@ -134,6 +135,7 @@ class Hub:
             for piece in pieces:
                 self._push(watch, piece)
 
+    @guarded_by("store.lock")
     def _deliver(self, changes: Sequence[Change]) -> None:
         self.announced = changes[-1].revision
         by_resource: dict[str, list[Change]] = {}

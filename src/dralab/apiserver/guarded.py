@@ -1,0 +1,56 @@
+"""What a lock guards, said where it is used, and asserted in test runs.
+
+The store's lock guards the objects of a store, and everything that is derived from them: indexes,
+roles, quotas, addresses, policies, definitions (`docs/concepts/concurrency.md`).
+"""
+
+import os
+from collections.abc import Callable
+from functools import wraps
+from operator import attrgetter
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+
+# As SQLite asserts its mutexes: tests set it, and the processes that they start inherit it.
+ASSERTED: Final = bool(os.environ.get("DRALAB_ASSERT_LOCKS"))
+Owner = TypeVar("Owner")
+P = ParamSpec("P")
+R = TypeVar("R")
+Method = Callable[Concatenate[Owner, P], R]
+
+
+def is_held(lock: Any) -> bool:
+    """Whether this thread holds a lock; taken for granted of one that cannot say it."""
+    held: Callable[[], bool] | None = getattr(lock, "_is_owned", None)
+    return held is None or held()
+
+
+class NotHeldError(AssertionError):
+    """A method was called without the lock that guards what it uses."""
+
+
+def guarded_by(lock: str) -> Callable[[Method[Owner, P, R]], Method[Owner, P, R]]:
+    """Say that a method is to be called with a lock held, which is named as seen from `self`.
+
+    >>> class Counts:
+    ...     def __init__(self, store):
+    ...         self.store, self.found = store, {}
+    ...
+    ...     @guarded_by("store.lock")
+    ...     def add(self, name):
+    ...         self.found[name] = self.found.get(name, 0) + 1
+    """
+    find = attrgetter(lock)
+
+    def decorate(method: Method[Owner, P, R]) -> Method[Owner, P, R]:
+        if not ASSERTED:
+            return method
+
+        @wraps(method)
+        def checked(self: Owner, /, *arguments: P.args, **options: P.kwargs) -> R:
+            if not is_held(find(self)):
+                raise NotHeldError(f"{type(self).__name__}.{method.__name__} needs {lock}")
+            return method(self, *arguments, **options)
+
+        return checked
+
+    return decorate
