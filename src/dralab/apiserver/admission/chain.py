@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Literal, Protocol, TypeVar, runtime_checkable
 
 from dralab.api.kinds import Kind
+from dralab.apiserver.admission.registry import place_of
 from dralab.apiserver.storage import Key, Stored
 from dralab.apiserver.users import User
 from dralab.values.json_types import JsonDict
@@ -150,7 +151,7 @@ class PluginChain(Generic[Plugin]):
     """
 
     def __init__(self, plugins: Iterable[Plugin] = ()) -> None:
-        self._all: list[Plugin] = list(plugins)
+        self._all: list[Plugin] = _in_order(plugins)
         self._asked: dict[tuple[str, Operation], tuple[Plugin, ...]] = {}
         self._steps: dict[
             tuple[str, str, str], tuple[tuple[str, ...], tuple[Callable[[Review], None], ...]]
@@ -183,11 +184,11 @@ class PluginChain(Generic[Plugin]):
         return found
 
     def append(self, plugin: Plugin) -> None:
-        """Add a plugin at the end."""
+        """Add a plugin, where its name has a place."""
         self.replace([*self._all, plugin])
 
     def extend(self, plugins: Iterable[Plugin]) -> None:
-        """Add plugins at the end."""
+        """Add plugins, where their names have places."""
         self.replace([*self._all, *plugins])
 
     def remove(self, plugin: Plugin) -> None:
@@ -196,7 +197,7 @@ class PluginChain(Generic[Plugin]):
 
     def replace(self, plugins: Iterable[Plugin]) -> None:
         """Replace all plugins."""
-        self._all = list(plugins)
+        self._all = _in_order(plugins)
         self._choose()
 
     def _choose(self) -> None:
@@ -217,3 +218,7 @@ class PluginChain(Generic[Plugin]):
             for hub in named
             for operation in operations
         }
+
+
+def _in_order(plugins: Iterable[Plugin]) -> list[Plugin]:
+    return sorted(plugins, key=lambda plugin: place_of(plugin.name))

@@ -4,15 +4,17 @@
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from dralab.api.kinds import Kind
 from dralab.api.status import ApiError
 from dralab.apiserver.admission.chain import Admission, Operation, Review, ValidatingAdmission
-from dralab.apiserver.admission.webhooks.configurations import Webhooks
 from dralab.apiserver.metrics.families import DYNAMIC, AdmissionMetrics
 from dralab.apiserver.metrics.meters import now
 from dralab.apiserver.scope import check_waits
+
+if TYPE_CHECKING:
+    from dralab.apiserver.admission.webhooks.configurations import Webhooks
 
 
 class Configured(Protocol):
@@ -38,7 +40,7 @@ class Validating(Configured, ValidatingAdmission, Protocol):
 class Calling(Protocol):
     """A configured plugin that asks other servers."""
 
-    hooks: Webhooks
+    hooks: "Webhooks"
 
 
 class DynamicAdmission:

@@ -1,7 +1,6 @@
 """Which admission plugins are on, by the names and flags of kube-apiserver; their configuration.
 
-Source: k8s.io/kubernetes `pkg/kubeapiserver/options/plugins.go`,
-k8s.io/pod-security-admission `admission/api`.
+Source: k8s.io/pod-security-admission `admission/api`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,32 +17,13 @@ from dralab.apiserver.admission.pod_security import (
     PodSecuritySettings,
     Standard,
 )
+from dralab.apiserver.admission.registry import OTHERS, OURS
 from dralab.files.reading import read
 from dralab.objects.pod_security import LEVELS
 
 Named = TypeVar("Named", Admission, ValidatingAdmission)
 ENABLE, DISABLE = "--enable-admission-plugins", "--disable-admission-plugins"
 CONFIGURE: Final = "--admission-control-config-file"
-OURS: Final = frozenset(
-    {
-        "CertificateApproval", "CertificateSigning", "CertificateSubjectRestriction",
-        "DefaultIngressClass", "DefaultStorageClass", "DefaultTolerationSeconds", "LimitRanger",
-        "MutatingAdmissionPolicy", "MutatingAdmissionWebhook", "NamespaceLifecycle",
-        "NodeRestriction", "PersistentVolumeClaimResize", "PodSecurity", "Priority",
-        "ResourceQuota", "RuntimeClass", "ServiceAccount", "StorageObjectInUseProtection",
-        "TaintNodesByCondition", "ValidatingAdmissionPolicy", "ValidatingAdmissionWebhook",
-    }
-)  # fmt: skip
-# Those of kube-apiserver 1.36 that are not here; nothing is lost when they are switched off.
-OTHERS: Final = frozenset(
-    {
-        "AlwaysAdmit", "AlwaysDeny", "AlwaysPullImages", "ClusterTrustBundleAttest",
-        "DenyServiceExternalIPs", "EventRateLimit", "ExtendedResourceToleration",
-        "ImagePolicyWebhook", "LimitPodHardAntiAffinityTopology", "NamespaceAutoProvision",
-        "NamespaceExists", "OwnerReferencesPermissionEnforcement", "PodNodeSelector",
-        "PodTolerationRestriction", "PodTopologyLabels",
-    }
-)  # fmt: skip
 
 
 class AdmissionFlagError(ValueError):

@@ -105,16 +105,18 @@ class Context:
         with self.store.lock:
             load()
 
-    @guarded_by("store.lock")
     def stored(self, kind: Kind, before: JsonDict | None, after: JsonDict | None) -> None:
         """Notify the observers of a collection that an object of it was written."""
         self.wrote()
         if self.following is None:
-            self.rules.stored(kind, before, after)
+            self._notify(kind, before, after)
         else:
             self.following.settle(kind.hub)
 
     @guarded_by("store.lock")
+    def _notify(self, kind: Kind, before: JsonDict | None, after: JsonDict | None) -> None:
+        self.rules.stored(kind, before, after)
+
     def wrote(self) -> None:
         """Remember that there was a write."""
         self._last = self.store.revision

@@ -7,7 +7,6 @@ Source: k8s.io/kubernetes `pkg/controller/validatingadmissionpolicystatus`.
 import threading
 
 from dralab.api.status import ApiError
-from dralab.apiserver.guarded import guarded_by
 from dralab.apiserver.resources import writing
 from dralab.apiserver.resources.context import Context, key_of
 from dralab.apiserver.resources.options import WriteOptions
@@ -36,7 +35,6 @@ class PolicyStatuses:
         for stored in self.context.store.list(HUB).items:
             self._changed(None, stored.value)
 
-    @guarded_by("context.store.lock")
     def _changed(self, before: JsonDict | None, after: JsonDict | None) -> None:
         del before
         if after is None or is_deleting(after):
