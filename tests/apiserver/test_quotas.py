@@ -166,9 +166,8 @@ def test_what_is_written_while_pods_are_counted_counts_once(lab):
         lab.client.create(PODS, pod("d"), "default")
         return found
 
-    review = SimpleNamespace(
-        kind=kind, namespace="default", all_of=meanwhile, count_of=lambda *_: 0
-    )
+    objects = SimpleNamespace(all_of=meanwhile, count_of=lambda *_: 0)
+    review = SimpleNamespace(kind=kind, namespace="default", objects=objects)
     assert account(lab).used(review) == {"pods": 2}
 
 
