@@ -61,14 +61,14 @@ class ClusterConnection:
         A `patient` caller gets it also while there is no answer: it tries again.
         """
         from dralab.api.status import ApiError
-        from dralab.runtime.remote import RemoteClient
+        from dralab.runtime.older_servers import AnyVersionClient
         from dralab.runtime.resources import NODES
 
         level = logging.DEBUG if verbose else logging.WARNING
         handler = logging.StreamHandler()
         handler.setFormatter(LogFormatter("%(levelname)s %(name)s: %(message)s"))
         logging.basicConfig(level=level, handlers=[handler])
-        client = RemoteClient(self.access(), throttle=throttle)
+        client = AnyVersionClient(self.access(), throttle=throttle)
         try:
             client.list(NODES)
         except ApiError as error:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dralab.api.releases import version_of
 from dralab.cli._components import (
     IMAGE_MAP,
     NAMESPACES,
@@ -14,6 +15,7 @@ from dralab.cli._components import (
     address_of,
     check_namespaces,
     features_of,
+    release_of,
     run_until_told,
 )
 from dralab.cli._connection import ClusterConnection, cluster_options
@@ -56,6 +58,12 @@ CDI_ROOTS = (Path("/etc/cdi"), Path("/var/run/cdi"))
     help="The socket for NRI plugins.  [default: ROOT/nri/nri.sock]",
 )
 @click.option(
+    "--kubernetes-version",
+    metavar="1.NN",
+    default="",
+    help="The release of the kubelet, with its feature gates; it may be older than the server.",
+)
+@click.option(
     "--feature-gates",
     metavar="GATE=true|false[,…]",
     default="",
@@ -78,6 +86,7 @@ def node(
     namespaces: bool,
     listen: str,
     nri_socket: Path | None,
+    kubernetes_version: str,
     feature_gates: str,
     status: bool,
 ) -> None:
@@ -114,7 +123,8 @@ def node(
     from dralab.runtime.manager import Manager
 
     host, port = _address(listen)
-    features = features_of(feature_gates)
+    release = release_of(kubernetes_version)
+    features = features_of(feature_gates, release)
     commands = _commands(images, runtime)
     if namespaces:
         check_namespaces(runtime)
@@ -135,6 +145,7 @@ def node(
     containers: ContainerRuntime = processes if runtime == "process" else SimulatedRuntime(engine)
     logs = RuntimeWithLogFiles(containers, root / "logs")
     kubelets = Kubelets(manager, logs, only=name)
+    kubelets.version = version_of(release)
     manager.caches.when_synced(lambda: logs.forget_all_but({uid_of(p) for p in kubelets.pods}))
     try:
         kubelet = kubelets.add_node(

@@ -285,6 +285,8 @@ class RemoteWatch:
         self._query = query
         self._arrived: queue.SimpleQueue[WatchEvent | ApiError] = queue.SimpleQueue()
         self._ready: Callable[[], None] = lambda: None
+        # What becomes of the objects of events before anybody sees them.
+        self.read_as: Callable[[JsonDict], JsonDict] | None = None
         self._closed = threading.Event()
         self._answer: Any = None
         threading.Thread(target=self._read, name=f"watch {url}", daemon=True).start()
@@ -300,6 +302,8 @@ class RemoteWatch:
             return None
         if isinstance(found, ApiError):
             raise found
+        if self.read_as is not None and found.type not in {"BOOKMARK", "ERROR"}:
+            return WatchEvent(found.type, self.read_as(found.object))
         return found
 
     def notify(self, ready: Callable[[], None]) -> None:
