@@ -23,6 +23,7 @@ from dralab.cli.errors import UnusableInput
 from dralab.kernel.extras import require
 
 if TYPE_CHECKING:
+    from dralab.api.resource.features import Features
     from dralab.runtime.remote import RemoteClient
 
 # Where runtimes look by default, the last one first.
@@ -123,8 +124,7 @@ def node(
     from dralab.runtime.manager import Manager
 
     host, port = _address(listen)
-    release = release_of(kubernetes_version)
-    features = features_of(feature_gates, release)
+    release, features = _release(kubernetes_version, feature_gates)
     commands = _commands(images, runtime)
     if namespaces:
         check_namespaces(runtime)
@@ -144,8 +144,7 @@ def node(
     )
     containers: ContainerRuntime = processes if runtime == "process" else SimulatedRuntime(engine)
     logs = RuntimeWithLogFiles(containers, root / "logs")
-    kubelets = Kubelets(manager, logs, only=name)
-    kubelets.version = version_of(release)
+    kubelets = Kubelets(manager, logs, only=name, version=version_of(release))
     manager.caches.when_synced(lambda: logs.forget_all_but({uid_of(p) for p in kubelets.pods}))
     try:
         kubelet = kubelets.add_node(
@@ -223,6 +222,11 @@ def _places(connection: ClusterConnection, root: Path, cdi_root: Path) -> dict[s
     if connection.kubeconfig is not None:
         places["KUBECONFIG"] = str(connection.kubeconfig.absolute())
     return places
+
+
+def _release(version: str, gates: str) -> "tuple[str, Features]":
+    release = release_of(version)
+    return release, features_of(gates, release)
 
 
 def _address(listen: str) -> tuple[str, int]:

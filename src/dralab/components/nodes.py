@@ -224,8 +224,11 @@ def assemble(
     from dralab.node.kubelets import Kubelets
     from dralab.node.simulated_runtime import SimulatedRuntime
 
-    kubelets = Kubelets(manager, runtime or SimulatedRuntime(manager.engine, programs))
-    kubelets.version = version_of(release)
+    kubelets = Kubelets(
+        manager,
+        runtime or SimulatedRuntime(manager.engine, programs),
+        version=version_of(release),
+    )
     publisher = SlicePublisher(manager)
     sockets: list[Any] = []
     found = _described(wanted)

@@ -216,9 +216,10 @@ class Kubelets:
         only: str = "",
         wipe_after: int = WIPE_AFTER,
         leases: bool = True,
+        version: str = VERSION,
     ) -> None:
         self.manager = manager
-        self.version = VERSION
+        self.version = version
         self.leases = leases
         self.runtime = runtime
         self.wipe_after = wipe_after
