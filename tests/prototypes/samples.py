@@ -249,7 +249,7 @@ apiVersion: STATE
 kind: NodeAllocationState
 metadata: {name: node-a, namespace: default}
 spec:
-  allocatableDevice: [{fake: {uuid: a, name: b}}]
+  allocatableDevice: [{fake: {uuid: a, name: b}}, {fake: {uuid: c, name: x}}, {fake: {uuid: d, name: x}}]
   allocatedClaims: {u: {fake: {devices: [{uuid: a, split: 2}]}}}
   preparedDevices: {u: {fake: {devices: [{uuid: a, parentUUID: b}]}}}
 status: Ready
@@ -262,7 +262,38 @@ spec: {count: 2, split: 2, selector: {model: x}}
 apiVersion: DRIVER
 kind: DeviceClassParameters
 metadata: {name: all}
-spec: {deviceSelector: [{type: uuid, name: "*"}]}
+spec: {deviceSelector: [{type: uuid, name: "*"}, {type: fake, name: "x*"}]}
+---
+kind: ResourceClass
+metadata: {name: named}
+driverName: fake.resource.3-shake.com
+structuredParameters: true
+---
+kind: ResourceClaim
+metadata: {name: chosen, namespace: default}
+spec:
+  resourceClassName: named
+  parametersRef: {apiGroup: resource.k8s.io, kind: ResourceClaimParameters, name: parameters}
+---
+kind: ResourceClass
+metadata: {name: controlled}
+driverName: fake.resource.3-shake.com
+parametersRef: {apiGroup: fake.resource.3-shake.com, kind: DeviceClassParameters, name: all}
+---
+kind: ResourceClaim
+metadata: {name: counted, namespace: default}
+spec:
+  resourceClassName: controlled
+  parametersRef: {apiGroup: fake.resource.3-shake.com, kind: FakeClaimParameters, name: two}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: q, namespace: default}
+spec:
+  containers: [{name: c, image: i, resources: {claims: [{name: a}, {name: b}]}}]
+  resourceClaims:
+  - {name: a, source: {resourceClaimName: chosen}}
+  - {name: b, source: {resourceClaimName: counted}}
 ---
 apiVersion: v1
 kind: Pod

@@ -59,7 +59,10 @@ def scene(name):
         [objects] = re.findall(r"^```yaml\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
         return kind(), samples.objects(objects, kind.api_version)
     generation = GENERATIONS[name]
-    return generation, samples.objects(getattr(samples, name.upper()), generation.api_version)
+    objects = samples.objects(getattr(samples, name.upper()), generation.api_version)
+    for item in objects:
+        item["apiVersion"] = VERSIONS.get(item["apiVersion"], item["apiVersion"])
+    return generation, objects
 
 
 def mutated(value, rng):
@@ -162,9 +165,7 @@ def served(name):
             "ResourceClaim": ("resourceclaims", True), "ResourceClaimTemplate": ("resourceclaimtemplates", True),
         }.items()
     }  # fmt: skip
-    version = GENERATIONS[name].api_version if name != "classic" else evolution.API_VERSION
-    for item in samples.objects(getattr(samples, name.upper()), version):
-        item["apiVersion"] = VERSIONS.get(item["apiVersion"], item["apiVersion"])
+    for item in scene(name)[1]:
         plural, namespaced = plurals[item["kind"]]
         where = "/namespaces/default" if namespaced else ""
         root = "apis" if "/" in item["apiVersion"] else "api"
@@ -228,7 +229,7 @@ def send(connection, path, body):
     return answer.status, json.loads(answer.read()), answer.headers.get("Warning", "")
 
 
-NAMES = ("k8srm", "evolution", "v1", "own")
+NAMES = ("k8srm", "evolution", "classic", "v1", "own")
 
 
 def test_there_is_a_sample_of_every_kind():

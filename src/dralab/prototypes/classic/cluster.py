@@ -36,6 +36,8 @@ from dralab.values.labels import node_selector_accepts
 
 REQUEST: Final = "devices"
 READY: Final = "Ready"
+# Devices of NodeAllocationStates are apart from the named resources of the same driver.
+OF_STATES: Final = f"{DRIVER} NodeAllocationState"
 NO_TERM: Final[Mapping[str, Any]] = {}
 
 
@@ -103,8 +105,8 @@ class OfDriver:
 
     @property
     def reads(self) -> frozenset[core.DevicePath]:
-        """The driver, and what tells both kinds of the fake driver's devices apart."""
-        return frozenset({("driver",), ("attributes", "", "uuid")})
+        """The driver alone."""
+        return frozenset({("driver",)})
 
     @property
     def text(self) -> str:
@@ -113,8 +115,7 @@ class OfDriver:
 
     def matches(self, device: core.Device) -> bool:
         """Return whether a device is one of them."""
-        of_state = device.driver == DRIVER and "uuid" not in device.attributes
-        return device.driver == self.driver and of_state is not self.named
+        return device.driver == (self.driver if self.named else OF_STATES)
 
 
 class ClassicCluster(SearchedCluster):
@@ -444,7 +445,9 @@ class ClassicCluster(SearchedCluster):
             claims=tuple(claims),
             containers={
                 container["name"]: tuple(
-                    str(device) for entry, _ in uses_of(container) for device in devices[entry]
+                    str(device)
+                    for entry, _ in uses_of(container)
+                    for device in devices.get(entry, ())
                 )
                 for container in pod["spec"].get("containers") or ()
             },
@@ -478,7 +481,7 @@ def _of_state(item: JsonDict) -> core.Slice:
         devices=tuple(
             core.Device(
                 name=each["uuid"],
-                driver=DRIVER,
+                driver=OF_STATES,
                 attributes={"model": core.Attribute("string", (each["name"],))},
             )
             for each in fakes

@@ -109,6 +109,7 @@ RESOURCE_KINDS: Final[tuple[Schema, ...]] = (
         "resourceclasses",
         (),
         namespaced=False,
+        required=("driverName",),
         properties={
             "driverName": text(),
             "parametersRef": struct(
@@ -191,7 +192,10 @@ STATE: Final[Schema] = kind(
         "spec": struct(
             {
                 "allocatableDevice": array(
-                    struct({"fake": struct({"uuid": text(), "name": text()}, ("uuid", "name"))})
+                    struct(
+                        {"fake": struct({"uuid": text(), "name": text()}, ("uuid", "name"))},
+                        ("fake",),
+                    )
                 ),
                 "allocatedClaims": _of_claims(
                     struct({"uuid": text(), "split": integer()}, ("uuid",))
@@ -230,6 +234,7 @@ DRIVER_KINDS: Final[tuple[Schema, ...]] = (
         "deviceclassparameters",
         (),
         namespaced=False,
+        required=("spec",),
         properties={
             "spec": struct(
                 {

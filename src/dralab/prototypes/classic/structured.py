@@ -72,6 +72,7 @@ KINDS: Final[tuple[Schema, ...]] = (
         "resourceslices",
         (),
         namespaced=False,
+        required=("driverName",),
         properties={
             "nodeName": text(),
             "driverName": text(),
