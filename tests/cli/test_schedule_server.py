@@ -323,6 +323,46 @@ def test_today_is_explained_where_it_is_served():
         assert "pods of k8srm wait: add --api k8srm" in result.stderr
 
 
+CLASSIC_PLURALS = {
+    "ResourceClass": "resourceclasses",
+    "ResourceClaim": "resourceclaims",
+    "Pod": "pods",
+}
+CLASSIC = """\
+apiVersion: resource.k8s.io/v1alpha2
+kind: ResourceClass
+metadata: {name: gpuu}
+driverName: x.example.com
+---
+apiVersion: resource.k8s.io/v1alpha2
+kind: ResourceClaim
+metadata: {name: c}
+spec: {resourceClassName: gpu}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: p}
+spec:
+  containers: [{name: c, image: i, resources: {claims: [{name: a}]}}]
+  resourceClaims: [{name: a, source: {resourceClaimName: c}}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("profiles", "more"), [(("v1", "classic"), ("--api", "classic")), (("classic",), ())]
+)
+def test_classic_dra_is_explained_from_a_server(profiles, more):
+    with Cluster(Options(profiles=profiles)) as cluster:
+        where = ["--kubeconfig", str(cluster.kubeconfig)]
+        apply(cluster.client, CLASSIC, CLASSIC_PLURALS)
+        result = run("explain", *where, *more)
+        told = 'claim default/c: ResourceClass "gpu" does not exist; did you mean "gpuu"?'
+        assert told in result.stdout, result.output
+        if more:
+            # Of the pod that waits there, today's generation knows nothing.
+            assert "pods of classic wait: add --api classic" in run("explain", *where).stderr
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     ("api", "profiles", "text"),

@@ -133,6 +133,8 @@ class Backlog:
         claims: list[JsonDict] = []
         missing: Reason | None = None
         for item in pod_claims(pod):
+            if item.is_classic:
+                continue  # of another API, with a scheduler of its own
             found = self.claim_of(item, namespace, self.owner_of_claim(item, pod, namespace))
             if isinstance(found, Reason):
                 missing = missing or found
