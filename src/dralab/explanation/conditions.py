@@ -97,6 +97,26 @@ def without(problem: Problem, dropped: Iterable[Condition]) -> Problem:
     )
 
 
+def with_each(problem: Problem, change: Callable[[Claim, SubRequest], SubRequest]) -> Problem:
+    """Return a problem with what each alternative of each request asks for changed."""
+    return replace(
+        problem,
+        claims=tuple(
+            replace(
+                claim,
+                requests=tuple(
+                    replace(
+                        request,
+                        subrequests=tuple(change(claim, each) for each in request.subrequests),
+                    )
+                    for request in claim.requests
+                ),
+            )
+            for claim in problem.claims
+        ),
+    )
+
+
 def holding(in_use: InUse, taken: AbstractSet[DeviceId]) -> InUse:
     """Return what is in use once some free devices are taken as a whole."""
     return replace(in_use, exclusive=in_use.exclusive | taken)

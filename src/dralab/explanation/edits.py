@@ -24,6 +24,7 @@ from dralab.allocation.search.alternatives import Alternative
 from dralab.allocation.selectors import CelSelectorCompiler
 from dralab.cel.conjuncts import Comparison
 from dralab.explanation.causes import Help, MarkedField
+from dralab.explanation.conditions import with_each
 from dralab.explanation.misses import like
 from dralab.objects.device_taints import DeviceTaint, DeviceToleration
 from dralab.values.quantity import QuantityError
@@ -54,21 +55,11 @@ def with_request(
     problem: Problem, alternative: Alternative, change: Callable[[SubRequest], SubRequest]
 ) -> Problem:
     """Return a problem with one alternative changed."""
-    return with_claim(
+    name = str(problem.claims[alternative.claim])
+    return with_each(
         problem,
-        alternative.claim,
-        lambda claim: replace(
-            claim,
-            requests=tuple(
-                replace(
-                    request,
-                    subrequests=tuple(
-                        change(each) if each.name == alternative.name else each
-                        for each in request.subrequests
-                    ),
-                )
-                for request in claim.requests
-            ),
+        lambda claim, each: (
+            change(each) if (str(claim), each.name) == (name, alternative.name) else each
         ),
     )
 

@@ -13,7 +13,7 @@ from dralab.allocation.allocator import DEFAULT_BUDGET
 from dralab.allocation.facts import Excluded, Fact, RequestFacts
 from dralab.allocation.pools import SliceCatalog
 from dralab.allocation.problem import Node, Problem
-from dralab.explanation.conditions import Condition, conditions_of, remedies
+from dralab.explanation.conditions import Condition, conditions_of, remedies, with_each
 from dralab.explanation.findings import findings
 from dralab.explanation.likeness import Likeness, Uses
 from dralab.explanation.questions import MOST_GROUPS, MOST_QUESTIONS, AlikeNodes, FleetQuestions
@@ -167,10 +167,19 @@ def largest_count(
     0: not even one device is served; None: that could not be settled. `empty`: as if every device
     were released.
     """
+
+    def counting(count: int) -> Problem:
+        return with_each(
+            problem,
+            lambda of, each: (
+                replace(each, count=count) if (str(of), each.name) == (claim, request) else each
+            ),
+        )
+
     low, high = 0, below
     while high - low > 1:
         middle = (low + high) // 2
-        served = asking.serves(counting(problem, claim, request, middle), empty=empty)
+        served = asking.serves(counting(middle), empty=empty)
         if served is None:
             return None
         if served:
@@ -178,28 +187,3 @@ def largest_count(
         else:
             high = middle
     return low
-
-
-def counting(problem: Problem, claim: str, request: str, count: int) -> Problem:
-    """Return a problem with another count in one request, or in one alternative of it."""
-    return replace(
-        problem,
-        claims=tuple(
-            replace(
-                each,
-                requests=tuple(
-                    replace(
-                        asked,
-                        subrequests=tuple(
-                            replace(one, count=count)
-                            if (str(each), one.name) == (claim, request)
-                            else one
-                            for one in asked.subrequests
-                        ),
-                    )
-                    for asked in each.requests
-                ),
-            )
-            for each in problem.claims
-        ),
-    )

@@ -11,7 +11,6 @@ from math import inf
 from typing import Final
 
 from dralab.allocation.facts import (
-    BadRequest,
     ConstraintOffers,
     CounterShortage,
     Excluded,
@@ -370,8 +369,3 @@ def _both(first: Excluded, second: Excluded) -> Excluded:
         holders=tuple(sorted({*first.holders, *second.holders})),
         error=first.error,
     )
-
-
-def refusals(facts: Sequence[Fact]) -> list[BadRequest]:
-    """Return what is wrong with the claims themselves, independent of devices."""
-    return [fact for fact in facts if isinstance(fact, BadRequest)]

@@ -28,7 +28,7 @@ from dralab.explanation.causes import (
     TooFew,
     Unmatched,
 )
-from dralab.explanation.conditions import Condition, conditions_of, remedies, without
+from dralab.explanation.conditions import Condition, conditions_of, remedies, with_each, without
 from dralab.explanation.constrained import wider_attributes
 from dralab.explanation.inquiry import Inquiry
 from dralab.explanation.names import counted, similar, taint_text
@@ -165,25 +165,10 @@ class _Checks(Proposals):
                 yield Help(kind="add", now=False, to=text)
         if not near or cause.asked is None:
             return
-        renamed = replace(
+        renamed = with_each(
             self.problem,
-            claims=tuple(
-                replace(
-                    claim,
-                    requests=tuple(
-                        replace(
-                            request,
-                            subrequests=tuple(
-                                replace(each, class_name=near)
-                                if each.class_name == cause.name
-                                else each
-                                for each in request.subrequests
-                            ),
-                        )
-                        for request in claim.requests
-                    ),
-                )
-                for claim in self.problem.claims
+            lambda _, each: (
+                replace(each, class_name=near) if each.class_name == cause.name else each
             ),
         )
         yield from self.confirmed(
