@@ -227,14 +227,9 @@ class ReasonWriter:
 
 def _shortest(refusal: Refusal) -> str:
     """Return what is missing on the node that lacks least with the pod's devices; maybe nothing."""
-    found = [
-        (sum(lack.own + lack.devices - lack.free for lack in shortage.lacks), name, shortage.lacks)
-        for name, shortage in refusal.shortages.items()
-        if shortage.lacks
-    ]
-    if not found:
+    name, lacks = refusal.least_short
+    if not lacks:
         return ""
-    _, name, lacks = min(found)
     parts = [
         f"{amount_of(lack.resource, lack.own + lack.devices)} {lack.resource}, "
         f"{amount_of(lack.resource, lack.devices)} of it for its claims' devices, where "

@@ -26,9 +26,7 @@ from dralab.explanation.edits import pointer
 from dralab.explanation.holders import resource_field
 from dralab.explanation.names import counted, joined, listed, shortened, similar
 from dralab.explanation.proposals import with_text
-from dralab.explanation.unfit import (
-    Unfit,
-)
+from dralab.explanation.unfit import Unfit
 from dralab.objects.claims import holds, pod_claims
 from dralab.objects.metadata import is_deleting, spec_of, status_of
 from dralab.objects.pod_groups import POD_GROUP
@@ -71,22 +69,16 @@ MIN_COUNT: Final = "spec.schedulingPolicy.gang.minCount"
 
 def of_room(model: ClusterModel | None, refusal: Refusal) -> Diagnosis:
     """Return what is missing on the node that lacks least once a pod has its devices there."""
-    _, name, shortage = min(
-        (
-            (not each.lacks, sum(lack.own + lack.devices - lack.free for lack in each.lacks)),
-            name,
-            each,
-        )
-        for name, each in refusal.shortages.items()
-    )
+    name, lacks = refusal.least_short
+    shortage = refusal.shortages[name]
     needs = [
         f"with them the pod needs {amount_of(lack.resource, lack.own + lack.devices)} "
         f"{lack.resource} ({amount_of(lack.resource, lack.devices)} of it for its devices), and "
         f"{amount_of(lack.resource, max(lack.free, 0))} is free"
-        for lack in shortage.lacks
+        for lack in lacks
     ]
     clause = joined(needs) or ", ".join(map(str, shortage.reasons))
-    reasons = [Reason(INSUFFICIENT, (lack.resource,)) for lack in shortage.lacks]
+    reasons = [Reason(INSUFFICIENT, (lack.resource,)) for lack in lacks]
     nodes = len(refusal.shortages)
     helps = []
     if model is not None and (on := model.on(name)[:MOST_TRIED]):

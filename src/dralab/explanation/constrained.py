@@ -10,7 +10,7 @@ from dralab.allocation.problem import Claim, Constraint, Device, Problem
 from dralab.allocation.search.alternatives import Alternative
 from dralab.allocation.search.node_devices import bits
 from dralab.explanation import misses
-from dralab.explanation.causes import MarkedField, Offered, Unmatched
+from dralab.explanation.causes import Offered, Unmatched
 from dralab.explanation.findings import findings
 from dralab.explanation.inquiry import Inquiry, total_of
 from dralab.explanation.names import shown_value
@@ -166,13 +166,7 @@ def _cause(
         nodes=nodes,
         free=free,
         holders=tuple(holders),
-        mark=MarkedField(
-            owner=("claim", str(claim)),
-            field=misses.constraint_field(rule, number, f".{rule.kind}Attribute"),
-            text=rule.name,
-        )
-        if rule.kind != "total"
-        else None,
+        mark=misses.compared(str(claim), rule, number) if rule.kind != "total" else None,
     )
 
 

@@ -22,7 +22,6 @@ from dralab.explanation.causes import (
     Competing,
     Diagnosis,
     Lacking,
-    MarkedField,
     NoAlternative,
     NothingThere,
     Together,
@@ -150,11 +149,7 @@ class _CauseFinder:
                 code="DRA027", asked=asked, number=number, name=rule.name, total=total_of(suits),
                 nodes=misses.nodes_of(suits), examples=examples,
                 known=misses.known_names("attributes", [kind.device for kind in suits]),
-                mark=MarkedField(
-                    owner=("claim", asked.claim),
-                    field=misses.constraint_field(rule, number, f".{rule.kind}Attribute"),
-                    text=rule.name,
-                ),
+                mark=misses.compared(asked.claim, rule, number),
             )  # fmt: skip
         for name, wanted in alternative.subrequest.capacity.items():
             offers = [
@@ -169,9 +164,7 @@ class _CauseFinder:
                 nodes=misses.nodes_of(suits), examples=examples, needed=shown_value(wanted),
                 best="" if best is None else shown_value(best),
                 known=misses.known_names("capacity", [kind.device for kind in suits]),
-                mark=MarkedField(
-                    owner=("claim", asked.claim), field=field, text=shown_value(wanted)
-                ),
+                mark=misses.in_claim(asked.claim, field, shown_value(wanted)),
             )  # fmt: skip
         return None
 
@@ -206,10 +199,8 @@ class _CauseFinder:
             holders=supply.holders, name=supply.name,
             needed=amount(supply.needed) if supply.name else "",
             offered=amount(supply.offered) if supply.name else "", taints=supply.taints,
-            mark=MarkedField(
-                owner=("claim", asked.claim),
-                field=misses.request_field(alternative, "count"),
-                text=str(asked.count),
+            mark=misses.in_claim(
+                asked.claim, misses.request_field(alternative, "count"), str(asked.count)
             )
             if asked.count > 1
             else None,

@@ -66,14 +66,8 @@ def explain(
 
     `budget` limits the steps of each question to the allocator, `questions` their number.
     """
-    return proved(
-        FleetQuestions(problem, nodes, catalog=catalog, budget=budget, questions=questions)
-    )
-
-
-def proved(asking: FleetQuestions) -> Explanation | None:
-    """Return the explanation of the problem that is asked about; see `explain`."""
-    problem, places = asking.problem, asking.places
+    asking = FleetQuestions(problem, nodes, catalog=catalog, budget=budget, questions=questions)
+    places = asking.places
     first = asking.everywhere()
     if first is True:
         return None

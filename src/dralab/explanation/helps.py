@@ -18,7 +18,6 @@ from dralab.explanation.causes import (
     FailingSelector,
     Help,
     Lacking,
-    MarkedField,
     NoAlternative,
     NoSuchDevice,
     NothingThere,
@@ -35,7 +34,6 @@ from dralab.explanation.names import counted, similar, taint_text
 from dralab.explanation.proposals import Proposals, as_written, tolerating, with_text
 from dralab.explanation.questions import MOST_GROUPS
 from dralab.explanation.waiting import waits_for
-from dralab.values.quantity import parse as parse_quantity
 
 MOST_HELPS: Final = 4
 RANKS: Final = (
@@ -119,7 +117,7 @@ def _following(inquiry: Inquiry, condition: Condition, others: Sequence[Conditio
         position = [str(each) for each in inquiry.problem.claims].index(condition.claim)
         rule = inquiry.problem.claims[position].constraints[condition.number]
         field, name = misses.constraint_field(rule, condition.number), condition.text
-        mark = MarkedField(owner=("claim", condition.claim), field=field)
+        mark = misses.in_claim(condition.claim, field)
         return Help(kind="drop", now=True, to=f"the constraint on {name}", mark=mark)
     alternative = inquiry.alternative(condition.claim, condition.request)
     field_of = partial(misses.request_field, alternative)
@@ -130,9 +128,7 @@ def _following(inquiry: Inquiry, condition: Condition, others: Sequence[Conditio
         case "count":
             rest = without(inquiry.problem, [each for each in others if each is not condition])
             number = inquiry.largest(rest, alternative) or 1
-            mark = MarkedField(
-                owner=("claim", condition.claim), field=field_of("count"), text=str(number)
-            )
+            mark = misses.in_claim(condition.claim, field_of("count"), str(number))
             to = as_written(alternative, "count", number)
             return Help(kind="count", now=True, number=number, mark=mark, note=note, to=to)
         case "capacity":
@@ -142,7 +138,7 @@ def _following(inquiry: Inquiry, condition: Condition, others: Sequence[Conditio
                 field_of(f"selectors[{condition.number}]"),
                 f"`{' '.join(condition.text.split())}`",
             )
-    mark = MarkedField(owner=("claim", condition.claim), field=field)
+    mark = misses.in_claim(condition.claim, field)
     return Help(kind="drop", now=True, to=to, mark=mark, note=note)
 
 
@@ -258,18 +254,8 @@ class _Checks(Proposals):
         """Propose another attribute, or the amount that there is."""
         alternative = self.inquiry.alternative(cause.asked.claim, cause.asked.request)
         if cause.code == "DRA028":
-            if not cause.best:
-                return
-            amount = parse_quantity(cause.best)
-            smaller = edits.with_request(
-                self.problem, alternative,
-                lambda each: replace(each, capacity={**each.capacity, cause.name: amount}),
-            )  # fmt: skip
-            found = Help(
-                kind="value", now=True, to=f"{cause.best} {cause.name} or less",
-                mark=with_text(cause.mark, cause.best),
-            )  # fmt: skip
-            yield from self.confirmed(found, smaller)
+            if cause.best:
+                yield from self.less_capacity(alternative, cause.name, cause.best)
             return
         near = similar(cause.name, cause.known)
         if near:
@@ -291,7 +277,10 @@ class _Checks(Proposals):
                     found = tolerating(alternative, cause.asked.claim, taint)
                     yield from self.confirmed(found, tolerant)
         if cause.code == "DRA039":
-            yield from self.less_capacity(alternative, cause)
+            short = cause.name.rpartition("/")[2]
+            names = [each for each in cause.asked.capacity if each.rpartition("/")[2] == short]
+            if names and cause.offered not in {"", "0"}:
+                yield from self.less_capacity(alternative, names[0], cause.offered)
         if cause.code != "DRA031":
             yield from self.relaxed(alternative)
             yield from self.add_like(cause.where)

@@ -66,7 +66,7 @@ class Inquiry:
                 for request in claim.requests
             )
             if least > claim.limit:
-                mark = MarkedField(owner=("claim", str(claim)), field="spec.devices.requests")
+                mark = misses.in_claim(str(claim), "spec.devices.requests")
                 text = f"it asks for {least} devices, and a claim may have {claim.limit}"
                 return Refused(code="DRA004", text=text, mark=mark)
         return self._uncompiled()
@@ -95,7 +95,7 @@ class Inquiry:
                 return Refused(
                     code="DRA003", text=fact.text, mark=MarkedField(owner=owner, field=base)
                 )
-        mark = MarkedField(owner=("claim", str(claim)), field="spec.devices")
+        mark = misses.in_claim(str(claim), "spec.devices")
         return Refused(code="DRA003", text=fact.text, mark=mark)
 
     def _uncompiled(self) -> Refused | None:

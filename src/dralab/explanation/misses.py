@@ -100,6 +100,16 @@ def selects(conditions: Iterable[LocatedSelector], device: Device) -> bool | Non
     return True
 
 
+def in_claim(claim: str, field: str, text: str = "") -> MarkedField:
+    """Return a place in a claim."""
+    return MarkedField(owner=("claim", claim), field=field, text=text)
+
+
+def compared(claim: str, rule: Constraint, number: int) -> MarkedField:
+    """Return where a constraint names the attribute that it compares."""
+    return in_claim(claim, constraint_field(rule, number, f".{rule.kind}Attribute"), rule.name)
+
+
 def mark_of(
     alternative: Alternative, claim: str, located: LocatedSelector, span: Span | None
 ) -> MarkedField:

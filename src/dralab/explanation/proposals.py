@@ -9,13 +9,7 @@ from dralab.allocation.problem import Problem
 from dralab.allocation.search.alternatives import Alternative
 from dralab.cel.conjuncts import OWN_DOMAIN, Comparison
 from dralab.explanation import edits, misses
-from dralab.explanation.causes import (
-    ConditionText,
-    Help,
-    MarkedField,
-    TooFew,
-    Unmatched,
-)
+from dralab.explanation.causes import ConditionText, Help, MarkedField, Unmatched
 from dralab.explanation.conditions import Condition, without
 from dralab.explanation.edits import repaired
 from dralab.explanation.inquiry import Inquiry, total_of
@@ -165,7 +159,7 @@ class Proposals:
             return
         claim = self.inquiry.claim_of(alternative)
         field = misses.request_field(alternative, "count")
-        mark = MarkedField(owner=("claim", claim), field=field, text=str(alternative.count))
+        mark = misses.in_claim(claim, field, str(alternative.count))
         note = self.request_note(alternative)
         for empty in (False, True):
             most = self.inquiry.largest(self.problem, alternative, empty=empty)
@@ -192,24 +186,15 @@ class Proposals:
                 yield found[0]
                 return
 
-    def less_capacity(self, alternative: Alternative, cause: TooFew) -> Iterator[Help]:
-        """Propose the amount that is left."""
-        left = cause.offered
-        if left in {"", "0"}:
-            return
-        name = next(
-            (each for each in cause.asked.capacity if cause.name.endswith(each.rpartition("/")[2])),
-            "",
-        )
-        if not name:
-            return
+    def less_capacity(self, alternative: Alternative, name: str, left: str) -> Iterator[Help]:
+        """Propose the amount that is left, or that there is."""
         amount = parse_quantity(left)
         smaller = edits.with_request(
             self.problem, alternative,
             lambda each: replace(each, capacity={**each.capacity, name: amount}),
         )  # fmt: skip
         field = misses.request_field(alternative, f"capacity.requests[{name}]")
-        mark = MarkedField(owner=("claim", cause.asked.claim), field=field, text=left)
+        mark = misses.in_claim(self.inquiry.claim_of(alternative), field, left)
         found = Help(kind="value", now=True, to=f"{left} {name} or less", mark=mark)
         yield from self.confirmed(found, smaller)
 
@@ -233,7 +218,7 @@ class Proposals:
         claim = self.problem.claims[position]
         rule = claim.constraints[number]
         field = misses.constraint_field(rule, number)
-        mark = MarkedField(owner=("claim", str(claim)), field=field)
+        mark = misses.in_claim(str(claim), field)
         changed = edits.with_attribute(self.problem, position, number, "")
         found = Help(kind="drop", now=True, to=f"the constraint on {rule.name}", mark=mark)
         yield from self.confirmed(found, changed, only_now=True)
@@ -245,7 +230,7 @@ class Proposals:
             name = claim.requests[number].name
             dropped = Condition(kind="request", claim=str(claim), request=name)
             field = misses.whole_request(claim, number)
-            mark = MarkedField(owner=("claim", str(claim)), field=field)
+            mark = misses.in_claim(str(claim), field)
             found = Help(kind="drop", now=True, to=f"request {name}", mark=mark)
             confirmed = list(self.confirmed(found, without(self.problem, [dropped])))
             if confirmed:
@@ -310,9 +295,7 @@ def tolerating(alternative: Alternative, claim: str, taint: DeviceTaint) -> Help
     """Return a proposal to tolerate a taint of devices."""
     return Help(
         kind="tolerate", now=True, to=taint_text(taint),
-        mark=MarkedField(
-            owner=("claim", claim), field=misses.request_field(alternative, "tolerations")
-        ),
+        mark=misses.in_claim(claim, misses.request_field(alternative, "tolerations")),
         note="" if alternative.subrequest.tolerations else "first",
     )  # fmt: skip
 

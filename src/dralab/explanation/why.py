@@ -22,33 +22,15 @@ from dralab.explanation.beside_devices import (
     of_refusal,
     of_room,
 )
-from dralab.explanation.causes import (
-    Diagnosis,
-    Help,
-    NothingThere,
-    Refused,
-)
+from dralab.explanation.causes import Diagnosis, Help, NothingThere, Refused
 from dralab.explanation.diagnose import diagnose
 from dralab.explanation.helps import MOST_HELPS, ordered
-from dralab.explanation.holders import (
-    HolderEnd,
-    ends_of,
-    extended_of,
-    holders_of,
-    templates_of,
-)
+from dralab.explanation.holders import HolderEnd, ends_of, extended_of, holders_of, templates_of
 from dralab.explanation.names import shortened
 from dralab.explanation.questions import MOST_QUESTIONS, FleetQuestions
 from dralab.explanation.text import EVENT_BYTES, Names, ObjectFields, Spots, brief, page, structured
 from dralab.explanation.trial import Trial
-from dralab.explanation.unfit import (
-    OF_NODES,
-    Unfit,
-    against_all,
-    nearest,
-    node_helps,
-    nodes_unfit,
-)
+from dralab.explanation.unfit import OF_NODES, Unfit, against_all, nearest, node_helps, nodes_unfit
 from dralab.explanation.waiting import eviction_of, moves_for, preemption_for
 from dralab.objects.claims import consumers_of
 from dralab.objects.metadata import uid_of
@@ -56,12 +38,7 @@ from dralab.scheduling.backlog import Pending
 from dralab.scheduling.model import ClusterModel
 from dralab.scheduling.pod_question import PodQuestion
 from dralab.scheduling.pods import PodInfo
-from dralab.scheduling.reasons import (
-    CLAIM_ELSEWHERE,
-    CLASS_NOT_FOUND,
-    NO_DEVICES,
-    Reason,
-)
+from dralab.scheduling.reasons import CLAIM_ELSEWHERE, CLASS_NOT_FOUND, NO_DEVICES, Reason
 from dralab.scheduling.snapshot import Snapshot
 from dralab.scheduling.state import PodPlacement, Refusal
 from dralab.values.json_types import JsonDict

@@ -12,7 +12,7 @@ from typing import Protocol
 from dralab.allocation.outcome import Outcome
 from dralab.objects.metadata import NamespacedName
 from dralab.objects.pod_groups import PodGroups
-from dralab.scheduling.allocatable import ClaimPlan, NodeShortage
+from dralab.scheduling.allocatable import ClaimPlan, InsufficientResource, NodeShortage
 from dralab.scheduling.demands import DemandReader, PodDemand
 from dralab.scheduling.devices import ClusterDevices
 from dralab.scheduling.node_rules import NodeRules
@@ -81,6 +81,18 @@ class Refusal:
         if self.fatal:
             return f"0/{self.nodes} nodes are available: {self.fatal}."
         return unavailable(self.nodes, self.reasons.items())
+
+    @property
+    def least_short(self) -> tuple[str, tuple[InsufficientResource, ...]]:
+        """The node that lacks least once the pod has its devices there, and what it lacks."""
+        return min(
+            ((name, each.lacks) for name, each in self.shortages.items()),
+            key=lambda item: (
+                not item[1],
+                sum(e.own + e.devices - e.free for e in item[1]),
+                item[0],
+            ),
+        )
 
     @property
     def code(self) -> str:
