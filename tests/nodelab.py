@@ -75,8 +75,8 @@ class ScriptedPlugin:
 class NodeLab(DeviceLab):
     """The node, its files over restarts, and pods whose claims are allocated to its drivers."""
 
-    def __init__(self, path):
-        super().__init__(nodes=())
+    def __init__(self, path, **options):
+        super().__init__(nodes=(), **options)
         self.path, self.cdi, self.plugins = path, MemoryDirectory(), []
         self.kubelets.on_node = lambda kubelet: [kubelet.register(one) for one in self.plugins]
         self.kubelet = None
@@ -106,7 +106,9 @@ class NodeLab(DeviceLab):
         self.stop()
         self.start()
 
-    def pod(self, *drivers, name="drapod", seconds=1, devices=("dev-0",), shares=(), wait=5):
+    def pod(
+        self, *drivers, name="drapod", seconds=1, devices=("dev-0",), shares=(), wait=5, skips=()
+    ):
         """Create a claim with devices of drivers, and a pod on the node that uses it."""
         drivers = drivers or (DRIVER,)
         requests, results = [], []
@@ -115,6 +117,7 @@ class NodeLab(DeviceLab):
                 request = f"r{d}-{i}"
                 requests.append({"name": request, "exactly": {"deviceClassName": "draclass"}})
                 result = {"request": request, "driver": driver, "pool": "pool", "device": device}
+                result |= {"skipNodeOperations": list(skips)} if skips else {}
                 ids = shares or [None]
                 results += [{**result, "shareID": share} if share else result for share in ids]
         claim = {"metadata": {"name": f"claim-{name}"}, "spec": {"devices": {"requests": requests}}}

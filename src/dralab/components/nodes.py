@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from dralab.api.releases import MIXED, version_of
-from dralab.api.resource.features import DEFAULT_1_36, RESOURCE_HEALTH, Features
+from dralab.api.resource.features import DECLARED, DEFAULT_1_36, RESOURCE_HEALTH, Features
 from dralab.api.status import ApiError
 from dralab.components import older_parts, roles
 from dralab.kernel.clock import Clock
@@ -277,6 +277,7 @@ def assemble(
 def equip(kubelet: "Kubelet", features: Features) -> None:
     """Let a node have the feature gates that are on, and stand-ins for drivers that do not run."""
     kubelet.claims.of_containers.reports_health = RESOURCE_HEALTH in features
+    kubelet.declared = tuple(DECLARED & features)
 
     def stand_in(driver: str) -> "StandIn":
         from dralab.drivers.stand_in import StandIn

@@ -4,7 +4,7 @@ import os
 import tempfile
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -22,11 +22,12 @@ class CheckpointError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ClaimInfo:
-    """One claim that pods of the node use, with its devices by driver."""
+    """A claim that pods of the node use, with its devices by driver and what drivers can skip."""
 
     ref: ClaimRef
     pods: tuple[str, ...]
     devices: Mapping[str, tuple[PreparedDevice, ...]]
+    skips: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
 class NodeCheckpoint(Protocol):
@@ -94,7 +95,7 @@ def encode(held: Sequence[ClaimInfo]) -> bytes:
             "Namespace": one.ref.namespace,
             "PodUIDs": {uid: {} for uid in one.pods},
             "DriverState": {
-                driver: {"Devices": [_device(device) for device in devices]}
+                driver: _driver_state(devices, one.skips.get(driver))
                 for driver, devices in sorted(one.devices.items())
             },
         }
@@ -128,10 +129,21 @@ def decode(raw: bytes) -> list[ClaimInfo]:
                 )
                 for driver, state in (entry["DriverState"] or {}).items()
             }
-            found.append(ClaimInfo(ref, tuple(sorted(entry["PodUIDs"] or ())), devices))
+            skips = {
+                driver: frozenset(state.get("skipNodeOperations") or ())
+                for driver, state in (entry["DriverState"] or {}).items()
+            }
+            found.append(ClaimInfo(ref, tuple(sorted(entry["PodUIDs"] or ())), devices, skips))
     except (KeyError, TypeError, AttributeError, orjson.JSONDecodeError) as error:
         raise CheckpointError(f"the checkpoint cannot be read: {error}") from error
     return found
+
+
+def _driver_state(
+    devices: Sequence[PreparedDevice], skips: frozenset[str] | None
+) -> dict[str, Any]:
+    found: dict[str, Any] = {"Devices": [_device(device) for device in devices]}
+    return found | ({"skipNodeOperations": sorted(skips)} if skips else {})
 
 
 def _device(device: PreparedDevice) -> dict[str, Any]:

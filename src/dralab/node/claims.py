@@ -17,11 +17,14 @@ from dralab.node.claim_forms import ClaimForm, ClaimMissing, Drivers, claims_of
 from dralab.node.container_devices import ContainerDevices, PreparedClaim
 from dralab.node.metrics import ANY_DRIVER, NodeMetrics
 from dralab.node.plugins import Plugins
+from dralab.objects.claims import PREPARE as NODE_PREPARE
+from dralab.objects.claims import UNPREPARE as NODE_UNPREPARE
 from dralab.objects.claims import (
     allocation_of,
     consumers_of,
     is_reserved_for,
     results_of,
+    skipped_operations,
 )
 from dralab.objects.metadata import key_of, owner_uids, owners_of, uid_of
 from dralab.runtime.client import Client
@@ -29,8 +32,8 @@ from dralab.runtime.engine import Engine
 from dralab.values.json_types import JsonDict
 
 Done = Callable[[str], None]
-# A claim; its drivers, with what they are told; the devices that it holds alone.
-_Wanted = tuple[ClaimRef, Drivers, frozenset[tuple[str, str, str]]]
+# A claim; its drivers, with what they are told and can skip; the devices that it holds alone.
+_Wanted = tuple[ClaimRef, Drivers, Mapping[str, frozenset[str]], frozenset[tuple[str, str, str]]]
 PREPARE: Final = "Prepare"
 UNPREPARE: Final = "Unprepare"
 
@@ -47,9 +50,15 @@ class _Claim:
     devices: dict[str, tuple[PreparedDevice, ...]] = field(default_factory=dict)
     # The devices that the claim holds alone: (driver, pool, device).
     exclusive: frozenset[tuple[str, str, str]] = frozenset()
+    # What drivers need not be called for.
+    skips: Mapping[str, frozenset[str]] = field(default_factory=dict)
     # In this process: after a restart, drivers are called again.
     prepared: bool = False
     busy: bool = False
+
+    def called_for(self, operation: str) -> list[str]:
+        """Return the drivers that are called for an operation."""
+        return [driver for driver in self.drivers if operation not in self.skips.get(driver, ())]
 
     def ref_for(self, driver: str) -> ClaimRef:
         """Return the claim as one of its drivers is told of it."""
@@ -85,7 +94,12 @@ class ClaimsOfNode:
                 if not each.share_id
             )
             self._claims[held.ref.namespace, held.ref.name] = _Claim(
-                held.ref, dict.fromkeys(held.devices), set(held.pods), devices, exclusive
+                held.ref,
+                dict.fromkeys(held.devices),
+                set(held.pods),
+                devices,
+                exclusive,
+                held.skips,
             )
 
     # --- pods ---------------------------------------------------------------------------------
@@ -103,7 +117,7 @@ class ClaimsOfNode:
             return True
         uid = uid_of(pod)
         found = []
-        for ref, drivers, exclusive in wanted:
+        for ref, drivers, skips, exclusive in wanted:
             held = self._claims.get((ref.namespace, ref.name))
             if held is not None and held.ref.uid != ref.uid:
                 done(
@@ -116,7 +130,7 @@ class ClaimsOfNode:
             if held is None:
                 held = _Claim(ref, drivers)
                 self._claims[ref.namespace, ref.name] = held
-            held.drivers, held.exclusive = drivers, exclusive
+            held.drivers, held.skips, held.exclusive = drivers, skips, exclusive
             found.append(held)
         for held in found:
             held.pods.add(uid)
@@ -127,7 +141,7 @@ class ClaimsOfNode:
         for held in found:
             if not held.prepared:
                 held.busy = True
-                for driver in held.drivers:
+                for driver in held.called_for(NODE_PREPARE):
                     batches.setdefault(driver, []).append(held.ref_for(driver))
         self.engine.offload(
             lambda: {
@@ -189,7 +203,7 @@ class ClaimsOfNode:
         batches: dict[str, list[ClaimRef]] = {}
         for held in last:
             held.busy = True
-            for driver in held.drivers:
+            for driver in held.called_for(NODE_UNPREPARE):
                 batches.setdefault(driver, []).append(held.ref_for(driver))
         self.engine.offload(
             lambda: {
@@ -299,8 +313,10 @@ class ClaimsOfNode:
                 raise _Refused(problem)
         else:
             self._check_reserved(pod, claim, form, generated=generated)
-        drivers = form.drivers(claim)
+        drivers, skips = form.drivers(claim), skipped_operations(allocation_of(claim))
         for driver in drivers:
+            if NODE_PREPARE in skips.get(driver, ()):
+                continue
             if form.stand_ins:
                 self.plugins.stand_in(driver)
             if self.plugins.get(driver) is None:
@@ -310,7 +326,7 @@ class ClaimsOfNode:
             for result in results_of(allocation_of(claim))
             if not result.get("shareID") and not result.get("adminAccess")
         )
-        return ClaimRef(key.namespace, name, claim["metadata"]["uid"]), drivers, exclusive
+        return ClaimRef(key.namespace, name, claim["metadata"]["uid"]), drivers, skips, exclusive
 
     def _check_reserved(
         self, pod: JsonDict, claim: JsonDict, form: ClaimForm, *, generated: bool
@@ -361,6 +377,7 @@ class ClaimsOfNode:
                     tuple(sorted(held.pods)),
                     # All its drivers: also one that has not answered the prepare call.
                     {driver: held.devices.get(driver, ()) for driver in held.drivers},
+                    held.skips,
                 )
                 for _, held in sorted(self._claims.items())
             ]

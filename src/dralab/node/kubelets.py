@@ -90,6 +90,8 @@ class Kubelet:
         self.cdi = CdiCache(self.directories)
         self.claims = ClaimsOfNode(manager.engine, self.client, self.plugins, checkpoint)
         self.runtime: ContainerRuntime = kubelets.runtime
+        # Features that it has and a scheduler has to know of.
+        self.declared: tuple[str, ...] = ()
         self.hooks: ContainerHooks | None = None
         self.network: PodNetwork | None = None
         self.dns: ClusterDns | None = None
@@ -453,6 +455,7 @@ class Kubelets:
                 port=endpoint.address[1] if endpoint is not None else None,
                 now=self.manager.now(),
                 version=self.version,
+                declared=kubelet.declared,
             )
             client.update(NODES, {**node, "status": status}, subresource="status")
         if not kubelet.announced:

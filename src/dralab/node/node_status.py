@@ -1,6 +1,6 @@
 """The status of a Node as its kubelet writes it: capacity, conditions, addresses, versions."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from dralab.api.releases import MIXED, version_of
@@ -53,10 +53,12 @@ def status_of_node(
     port: int | None,
     now: str,
     version: str = VERSION,
+    declared: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return the status of a node that is ready; amounts that it states already stay.
 
-    `port` is its endpoint's; None if it has none. `now` is a time as the API writes it.
+    `declared` are the features that it has and a scheduler has to know of. `port` is that of its
+    endpoint; None if it has none. `now` is a time as the API writes it.
     """
     name, held = node["metadata"]["name"], status_of(node)
     listed = held.get("conditions") or []
@@ -73,6 +75,7 @@ def status_of_node(
         held = {**held, "daemonEndpoints": {"kubeletEndpoint": {"Port": port}}}
     return {
         **held,
+        **({"declaredFeatures": sorted(declared)} if declared else {}),
         "capacity": {**amounts, **(held.get("capacity") or {})},
         "allocatable": allocatable_of(held, amounts),
         "conditions": listed,

@@ -6,10 +6,13 @@ claims of pod groups, KEP-5004 for the claim of extended resources.
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from dralab.objects.metadata import key_of, spec_of, status_of, uid_of
 from dralab.values.json_types import JsonObject
+
+PREPARE: Final = "NodePrepareResources"
+UNPREPARE: Final = "NodeUnprepareResources"
 
 
 class PodClaim(NamedTuple):
@@ -205,3 +208,19 @@ def consumer_of(pod: JsonObject) -> dict[str, str]:
 def is_reserved_for(claim: JsonObject, uid: str) -> bool:
     """Return whether a pod or PodGroup may use a claim."""
     return any(consumer.get("uid") == uid for consumer in consumers_of(claim))
+
+
+def skipped_operations(allocation: JsonObject | None) -> dict[str, frozenset[str]]:
+    """Return, by driver, what a node leaves out for a claim: what all its devices can do without.
+
+    >>> each = {"driver": "d", "skipNodeOperations": ["*"]}
+    >>> skipped_operations({"devices": {"results": [each, {"driver": "d"}]}})
+    {'d': frozenset()}
+    """
+    found: dict[str, frozenset[str]] = {}
+    for result in results_of(allocation):
+        skips = frozenset(result.get("skipNodeOperations") or ())
+        if "*" in skips:
+            skips |= {PREPARE, UNPREPARE}
+        found[result["driver"]] = found.get(result["driver"], skips) & skips
+    return found

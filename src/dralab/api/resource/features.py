@@ -22,6 +22,9 @@ RESOURCE_HEALTH: Final = "ResourceHealthStatus"
 CBOR_SERVING: Final = "CBORServingAndStorage"
 """The server reads and writes CBOR (KEP-4222)."""
 
+DECLARED: Final = frozenset({"DRAOptionalNodeOperations"})
+"""What nodes declare that they can do (KEP-5328)."""
+
 OF_LABS: Final = frozenset({"DynamicResourceAllocation", "DRADeviceTaintRules"})
 """Without these there is nothing to try: a lab has them on, whatever the release does."""
 
