@@ -12,11 +12,15 @@ import re
 import sys
 import tomllib
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import click
 
+from dralab.api import releases
+from dralab.api.resource import features
+from dralab.api.schemas import Schemas
 from dralab.cli.main import main as command
 from dralab.cli.schema import SCHEMAS, schema_of
 from dralab.explanation.codes import CODES
@@ -27,6 +31,7 @@ CODES_PAGE = ROOT / "docs" / "reference" / "explanation-codes.md"
 FIELDS_PAGE = ROOT / "docs" / "reference" / "fields.md"
 FLAGS_PAGE = ROOT / "docs" / "reference" / "server-flags.md"
 FLAGS = Path(__file__).parent / "data" / "kube-apiserver-flags.txt"
+RELEASES_PAGE = ROOT / "docs" / "reference" / "releases.md"
 SCHEMA_FILES = ROOT / "docs" / "reference" / "schemas"
 CHANGES = ROOT / "CHANGELOG.md"
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")
@@ -41,6 +46,8 @@ NEXT = {
     FIELDS_PAGE: "[write a scenario](../guides/write-a-scenario.md), "
     "[campaigns](../guides/campaigns.md), "
     "[find the bug in an operator](../guides/find-the-bug.md)",
+    RELEASES_PAGE: "[releases of Kubernetes](../concepts/releases.md), "
+    "[where the server differs on purpose](../decisions/api-differences.md)",
     FLAGS_PAGE: "[serve a cluster](../guides/serve-a-cluster.md), "
     "[where the server differs on purpose](../decisions/api-differences.md)",
 }
@@ -255,10 +262,63 @@ def dead_ends() -> list[str]:
     ]
 
 
+def releases_page() -> str:
+    """Return what each release of Kubernetes has that the one before it does not, from the data."""
+    parts = [
+        "# What differs between releases",
+        "",
+        "Generated from the data by `make docs`. Fields are those of objects that can be stored.",
+    ]
+    known = list(releases.versions())
+    for newer, older in pairwise(known):
+        parts += ["", f"## {newer} after {older}"]
+        for title, lines in _differences(newer, older):
+            parts += ["", f"{title}:", "", *(f"- {line}" for line in lines)] if lines else []
+    return "\n".join(parts) + "\n"
+
+
+def _differences(newer: str, older: str) -> list[tuple[str, list[str]]]:
+    new, old = (set(releases.table("kinds.json", each)["kinds"]) for each in (newer, older))
+    on, off = (features.gates(each) for each in (newer, older))
+    gates = [
+        f"{name}: {_gate(off.get(name))} → {_gate(on.get(name))}"
+        for name in sorted({*on, *off})
+        if on.get(name) != off.get(name)
+    ]
+    return [
+        ("New kinds", sorted(f"`{each}`" for each in new - old)),
+        ("Gone", sorted(f"`{each}`" for each in old - new)),
+        ("New fields", _new_fields(newer, older)),
+        ("Fields that are gone", _new_fields(older, newer)),
+        ("Feature gates", gates),
+    ]
+
+
+def _gate(gate: features.ReleaseGate | None) -> str:
+    if gate is None:
+        return "none"
+    return f"{gate.stage}, {'on' if gate.default else 'off'}{', locked' if gate.locked else ''}"
+
+
+def _new_fields(has: str, lacks: str) -> list[str]:
+    """Return the fields of definitions that both releases have, which only one of them has."""
+    there, here = Schemas.standard(has), Schemas.standard(lacks)
+    found = []
+    for name in sorted(set(there.names()) & set(here.names())):
+        fields = set(there.raw(name).get("properties", ())) - set(
+            here.raw(name).get("properties", ())
+        )
+        if fields:
+            short = name.removeprefix("io.k8s.").removeprefix("api.")
+            found.append(f"`{short}`: {', '.join(sorted(fields))}")
+    return found
+
+
 def main() -> int:
     """Write or check; return the exit code."""
     pages = {COMMANDS: commands_page(), CODES_PAGE: codes_page(), **schema_files()}
     pages |= {FIELDS_PAGE: fields_page(), FLAGS_PAGE: flags_page()}
+    pages[RELEASES_PAGE] = releases_page()
     pages |= {path: f"{pages[path].rstrip()}\n\nNext: {then}.\n" for path, then in NEXT.items()}
     if "--check" in sys.argv:
         problems = [
