@@ -142,3 +142,28 @@ def test_what_a_thread_fails_with_is_told():
         lane.close()
 
     asyncio.run(main())
+
+
+def test_one_user_does_not_have_all_threads_that_may_wait():
+    async def main() -> tuple[int, int, int]:
+        begun: list[str] = []
+        all_begun, go_on = threading.Semaphore(0), threading.Event()
+
+        def answer(request: HttpRequest) -> str:
+            begun.append(request.path)
+            all_begun.release()
+            assert go_on.wait(150)
+            return request.path
+
+        lane = Lane("test", 4, flow_of, answer, finish, most=2)
+        greedy = [submitted(lane, asked("greedy")) for _ in range(5)]
+        jane = submitted(lane, asked("jane"))
+        for _ in range(3):
+            await asyncio.to_thread(all_begun.acquire)
+        while_they_wait = begun.count("/greedy"), begun.count("/jane")
+        go_on.set()
+        await asyncio.gather(*greedy, jane)
+        lane.close()
+        return *while_they_wait, len(begun)
+
+    assert asyncio.run(main()) == (2, 1, 6)

@@ -6,16 +6,18 @@ late waits longest.
 """
 
 import asyncio
-from collections import deque
-from collections.abc import Callable
+from collections import Counter, deque
+from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
+from itertools import chain
 from time import thread_time
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from dralab.apiserver.cpu_use import CpuUse
 from dralab.apiserver.fairness.flow_control import Flow
-from dralab.apiserver.fairness.queues import FairQueue
+from dralab.apiserver.fairness.queues import FairQueue, QueueFull
 from dralab.apiserver.http.messages import HttpRequest, program_of
 from dralab.apiserver.http.promises import Promise
 
@@ -42,7 +44,7 @@ class Lane(Generic[Answered]):
     """Some threads that `answer` requests; to be used in the thread of the loop alone.
 
     `finish` is called there with each request, its future and its answer. What a request has cost
-    in CPU time is charged to its flow.
+    in CPU time is charged to its flow, which has no more than `most` of the threads at a time.
     """
 
     def __init__(
@@ -53,9 +55,14 @@ class Lane(Generic[Answered]):
         answer: Callable[[HttpRequest], Answered],
         finish: Callable[[HttpRequest, Promise[Any], Answered], None],
         *,
+        most: int | None = None,
         use: CpuUse | None = None,
     ) -> None:
         self._free = threads
+        self._most = threads + 1 if most is None else most
+        self._running: Counter[Hashable] = Counter()  # by flow
+        # The requests of flows that have as many threads as they may.
+        self._held: dict[Hashable, deque[_WaitingRequest]] = {}
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._flow_of, self._answer, self._finish = flow_of, answer, finish
         self._use = CpuUse() if use is None else use
@@ -66,21 +73,26 @@ class Lane(Generic[Answered]):
 
     def submit(self, request: HttpRequest, future: Promise[Any]) -> None:
         """Answer a request when a thread is free for it. QueueFull."""
-        waiting = _WaitingRequest(request, future)
-        if self._free:
-            self._begin(waiting)
+        waiting, flow = _WaitingRequest(request, future), self._flow_of(request)
+        if self._running[flow.name] >= self._most:
+            held = self._held.setdefault(flow.name, deque())
+            if flow.level.per_flow is not None and len(held) >= flow.level.per_flow:
+                raise QueueFull(flow.level.name)
+            held.append(waiting)
+        elif self._free:
+            self._begin(waiting, flow)
         else:
-            flow = self._flow_of(request)
             self._queue.push(waiting, flow.level, flow.name, program_of(request))
 
     def close(self) -> None:
         """Answer no more; those that wait are cancelled."""
         self._pool.shutdown(wait=False)
-        for waiting in self._queue.take_batch(len(self._queue)):
+        for waiting in chain(self._queue.take_batch(len(self._queue)), *self._held.values()):
             waiting.future.cancel()
 
-    def _begin(self, waiting: _WaitingRequest) -> None:
+    def _begin(self, waiting: _WaitingRequest, flow: Flow) -> None:
         self._free -= 1
+        self._running[flow.name] += 1
         self._pool.submit(self._work, waiting, asyncio.get_running_loop())
 
     def _work(self, waiting: _WaitingRequest, loop: asyncio.AbstractEventLoop) -> None:
@@ -108,11 +120,33 @@ class Lane(Generic[Answered]):
             self._free += 1
             flow = self._flow_of(waiting.request)
             self._use.charge((flow.level.name, flow.name), seconds)
+            self._ended(flow)
             if error is None:
                 self._finish(waiting.request, waiting.future, cast("Answered", answered))
             elif not waiting.future.done():
                 waiting.future.set_exception(error)
         while self._free and self._queue:
             waiting = self._queue.take_batch(1)[0]
-            if not waiting.future.cancelled():
-                self._begin(waiting)
+            flow = self._flow_of(waiting.request)
+            if waiting.future.cancelled():
+                self._let_wait(flow)
+            elif self._running[flow.name] < self._most:
+                self._begin(waiting, flow)
+            else:
+                self._held.setdefault(flow.name, deque()).appendleft(waiting)
+
+    def _ended(self, flow: Flow) -> None:
+        """Note that a flow has a thread less."""
+        self._running[flow.name] -= 1
+        if not self._running[flow.name]:
+            del self._running[flow.name]
+        self._let_wait(flow)
+
+    def _let_wait(self, flow: Flow) -> None:
+        """Let the next request of a flow that had all its threads wait for one."""
+        if held := self._held.get(flow.name):
+            waiting = held.popleft()
+            level = replace(flow.level, per_flow=None, in_all=None)  # it was let in before
+            self._queue.push(waiting, level, flow.name, program_of(waiting.request))
+            if not held:
+                del self._held[flow.name]
