@@ -6,7 +6,7 @@ What is enough to wait for is tried on the rules; whether a pod then fits is for
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from dralab.explanation.edits import pointer
 from dralab.explanation.names import listed, shortened
@@ -256,7 +256,7 @@ class RuleTeller:
 
     def _spreads(self, pod: PodInfo, rule: SpreadRule, row: int) -> bool:
         """Return whether a node meets one spread constraint by itself."""
-        return self._accepted(_changed(pod, spread=(rule,)), row, "PodTopologySpread") and (
+        return self._accepted(replace(pod, spread=(rule,)), row, "PodTopologySpread") and (
             self._has_label(rule.key, row)
         )
 
@@ -277,7 +277,7 @@ class RuleTeller:
         for skew in range(rule.max_skew + 1, rule.max_skew + MOST_SKEW):
             wider = replace(rule, max_skew=skew)
             rules = tuple(wider if each is rule else each for each in pod.spread)
-            if self._accepted(_changed(pod, spread=rules), row):
+            if self._accepted(replace(pod, spread=rules), row):
                 edit = {"op": "replace", "path": f"{path}/maxSkew", "value": skew}
                 yield Remedy(f"set maxSkew {skew} in the spread constraint", (edit,))
                 return
@@ -308,10 +308,6 @@ class RuleTeller:
             if fewer and accepted_without(fewer):
                 kept = fewer
         return tuple(str(NamespacedName(*each.key)) for each in kept)
-
-
-def _changed(pod: PodInfo, **fields: Any) -> PodInfo:
-    return replace(pod, **fields)
 
 
 def _name(pod: PodInfo) -> str:

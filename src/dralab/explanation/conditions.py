@@ -24,7 +24,6 @@ from dralab.allocation.problem import (
     InUse,
     Problem,
     Request,
-    ShareId,
     SubRequest,
 )
 from dralab.objects.device_taints import DeviceTaint, DeviceToleration
@@ -128,7 +127,7 @@ def released(in_use: InUse, freed: AbstractSet[DeviceId]) -> InUse:
         return in_use
     return InUse(
         exclusive=in_use.exclusive - freed,
-        shares=frozenset(share for share in in_use.shares if _device(share) not in freed),
+        shares=frozenset(share for share in in_use.shares if share.device not in freed),
         consumed={
             device: amounts for device, amounts in in_use.consumed.items() if device not in freed
         },
@@ -287,10 +286,6 @@ def _classes(
         )
         for name, each in classes.items()
     }
-
-
-def _device(share: ShareId) -> DeviceId:
-    return share.device
 
 
 IsFeasible = Callable[[Collection[Condition]], bool | None]

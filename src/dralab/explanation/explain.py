@@ -6,7 +6,7 @@ number of questions; what could not be settled within it is left open, never gue
 reads first, the cause and what helps, is `diagnose`'s.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from dralab.allocation.allocator import DEFAULT_BUDGET
@@ -36,7 +36,6 @@ class Explanation:
     all of the claims are feasible, and which cannot be smaller. Both are empty where they could
     not be settled within the number of questions (`settled` is False then). What is in use or
     tainted is a condition on the nodes `weighed`; on the others it is taken as given.
-    `fits` tells, for a remedy of one count, how many devices there are.
     """
 
     claims: tuple[str, ...]
@@ -44,7 +43,6 @@ class Explanation:
     conflict: tuple[Condition, ...] = ()
     weighed: tuple[str, ...] = ()
     remedies: tuple[tuple[Condition, ...], ...] = ()
-    fits: Mapping[Condition, int]
     error: str = ""
     settled: bool = True
 
@@ -74,7 +72,7 @@ def explain(
     claims = tuple(str(claim) for claim in problem.claims)
     groups = node_groups(asking)
     if first is None:
-        return Explanation(claims=claims, groups=groups, fits={}, settled=False)
+        return Explanation(claims=claims, groups=groups, settled=False)
     core, weighed = asking.conflict()
     conditions = conditions_of(problem, [place.view for place in places[:MOST_GROUPS]])
     found = remedies(conditions, lambda dropped: asking.among(dropped, places[:MOST_GROUPS]))
@@ -84,7 +82,6 @@ def explain(
         conflict=core or (),
         weighed=tuple(place.view.node.name for place in weighed),
         remedies=found,
-        fits=_fits(found, asking),
         error=asking.error,
         settled=bool(core) and bool(found) and not asking.unsettled,
     )
@@ -136,15 +133,6 @@ def _holders(item: Excluded, place: AlikeNodes, likeness: Likeness, uses: Uses) 
             if kind in kinds:
                 names.update(holders)
     return tuple(sorted(names))
-
-
-def _fits(found: Sequence[Sequence[Condition]], asking: FleetQuestions) -> dict[Condition, int]:
-    """Find, for each remedy that is one count, the largest number that there is."""
-    return {
-        only: largest_count(asking, asking.problem, only.claim, only.request, only.number) or 1
-        for only in (remedy[0] for remedy in found if len(remedy) == 1)
-        if only.kind == "count"
-    }
 
 
 def largest_count(
