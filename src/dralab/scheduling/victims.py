@@ -11,6 +11,7 @@ from dralab.kernel.clock import from_rfc3339
 from dralab.objects.budgets import covers
 from dralab.objects.metadata import NamespacedName, key_of, status_of, uid_of
 from dralab.objects.pod_groups import COMPOSITE
+from dralab.scheduling.allocatable import EXTENDED_CLAIM
 from dralab.scheduling.devices import LentDevices
 from dralab.scheduling.pods import PodInfo
 from dralab.scheduling.state import ClusterState
@@ -116,12 +117,14 @@ class PodsAway:
 
     def claims(self) -> tuple[NamespacedName, ...]:
         """Return the claims whose devices are free because of the pods that are away."""
-        return tuple(
-            key_of(claim)
-            for _, pod in self._pods.values()
-            for claim in self._state.demands.claims_of(pod)
-            if uid_of(claim) in self._lent
-        )
+        found: list[NamespacedName] = []
+        for _, pod in self._pods.values():
+            claims = self._state.demands.claims_of(pod)
+            found += [key_of(claim) for claim in claims if uid_of(claim) in self._lent]
+            # The claim for extended resources may not be written yet, or never.
+            unwritten = self._state.devices.claims_named(pod, ()) & self._lent.keys()
+            found += [NamespacedName(pod.key.namespace, EXTENDED_CLAIM)] * len(unwritten)
+        return tuple(found)
 
     def _settle(self, pod: PodInfo) -> None:
         devices = self._state.devices

@@ -133,3 +133,17 @@ def test_a_gang_finds_its_group_and_starts_together(tmp_path):
         pod("a", runs="50s") + "".join(members),
     )
     assert times(found) == {"a": (0, 50), "g-0": (50, 60), "g-1": (50, 60)}
+
+
+def test_devices_that_preemption_frees_as_an_extended_resource_are_kept_for_the_pod(tmp_path):
+    important = "---\napiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: p5}\nvalue: 5\n"
+    gpu = "{requests: {cpu: 1}, limits: {nvidia.com/gpu: 1}}"
+    found = run(
+        tmp_path,
+        "fleet: {nodes: [{name: n, cpu: 8, gpus: 1}]}\nworkload: {manifests: pods.yaml}\n"
+        "scheduler: dralab-fast\n",
+        important
+        + pod("a", runs="100s", resources=gpu)
+        + pod("b", runs="20s", arrives="10s", resources=gpu, spec="  priorityClassName: p5\n"),
+    )
+    assert times(found) == {"a": (30, 130), "b": (10, 30)}
