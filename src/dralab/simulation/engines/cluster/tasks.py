@@ -72,6 +72,11 @@ class ClusterTasks:
     def __post_init__(self) -> None:
         self.samples = SampleColumns(len(self.types) if self.gpus is not None else 0)
 
+    def follow_gpus(self, gpus: "GpuUsage") -> None:
+        """Follow the use of GPUs from now on: nothing has been sampled yet."""
+        self.gpus = gpus
+        self.samples = SampleColumns(len(self.types))
+
     def wait(self, task: ClusterTask, sign: int) -> None:
         """Count a task that waits, or no longer does."""
         self.waiting += sign
@@ -119,13 +124,24 @@ class ClusterTasks:
 
 
 class GpuUsage:
-    """What is left of every node and GPU, for fragmentation and the use of each model."""
+    """What is left of every node and GPU, for fragmentation and the use of each model.
 
-    def __init__(self, nodes: Sequence[GpuNode], pods: Iterable[Pod]) -> None:
+    Where the scheduler's own state has the GPUs, `ledger` follows it.
+    """
+
+    def __init__(
+        self,
+        nodes: Sequence[GpuNode],
+        pods: Iterable[Pod],
+        ledger: FragmentationLedger | None = None,
+    ) -> None:
         self._nodes = nodes
         self._number = {node.name: index for index, node in enumerate(nodes)}
-        self._room = NodeRoom(nodes)
-        self._ledger = FragmentationLedger(self._room, (pod.request for pod in pods))
+        self._room: NodeRoom | None = None
+        if ledger is None:
+            self._room = NodeRoom(nodes)
+            ledger = FragmentationLedger(self._room, (pod.request for pod in pods))
+        self._ledger = ledger
         self.types: Counter[str] = Counter()
 
     @property
@@ -139,6 +155,9 @@ class GpuUsage:
         if number is None:
             return
         node, request = self._nodes[number], task.pod.request
+        if self._room is None:
+            self.types[node.model] += sign * request.demand
+            return
         names = (device.rpartition("/")[2] for device in task.devices)
         taken = [
             int(name.removeprefix(GPU_PREFIX))

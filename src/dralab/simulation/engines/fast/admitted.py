@@ -17,7 +17,7 @@ from dralab.objects.claims import PodClaim
 from dralab.objects.metadata import NamespacedName, labels_of, metadata_of
 from dralab.runtime.client import Resource
 from dralab.runtime.resources import NAMESPACES, PODS
-from dralab.scheduling.pods import PodInfo, pod_info
+from dralab.scheduling.pods import PodInfo, changed, pod_info
 from dralab.scheduling.shares import Shares
 from dralab.simulation.engines.cluster.created_objects import CreatedObjects
 from dralab.simulation.engines.cluster.submission import TaskObjects, gangs_of
@@ -51,7 +51,7 @@ class AdmittedKind:
             # is asked of the objects do pods of a kind differ.
             metadata = {**obj["metadata"], "name": task.name, "uid": task.uid}
             obj = {**obj, "metadata": metadata}
-        return replace(
+        return changed(
             first,
             obj=obj,
             key=NamespacedName(first.key.namespace, task.name),

@@ -271,16 +271,17 @@ BY_SCORE: Final[Mapping[str, Callable[[str, NodeTable], ByScore]]] = {
 
 
 def choice_named(
-    name: str, table: NodeTable, ledger: FragmentationLedger, chance: random.Random
+    name: str, table: NodeTable, ledger: FragmentationLedger | None, chance: random.Random
 ) -> NodeChoice:
     """Return the choice of a name; KeyError if there is none."""
+    if name == "fgd" and ledger is not None:
+        return FragmentationGradient(table, ledger)
     if name in BY_SCORE:
         return BY_SCORE[name](name, table)
     if name.startswith(ALLOCATION_PREFIX):
         return ByDevices(name)
     made: dict[str, Callable[[], Any]] = {
         "firstfit": First,
-        "fgd": lambda: FragmentationGradient(table, ledger),
         "random": lambda: AtRandom(name, chance, ()),
         "default": lambda: AtRandom(name, chance, KUBERNETES.plugins),
     }

@@ -52,8 +52,7 @@ class FastRun:
         gpus_are = _gpus_are(scenario)
         self.admitted = AdmittedObjects(scenario, gpus_are)
         work = self.admitted.pods
-        gpus = GpuUsage(nodes, work) if self.types and work else None
-        self.tasks = ClusterTasks(types=list(self.types), gpus=gpus)
+        self.tasks = ClusterTasks(types=list(self.types))
         self.tasks.records = [
             ClusterTask(pod, number, name=pod.name) for number, pod in enumerate(work)
         ]
@@ -76,7 +75,12 @@ class FastRun:
             if admitted.stored(CLASSES, key_of(body)) is None:
                 self.simulation.bring(body, "fleet")
         self.inventory.load(state, lambda name: admitted.stored(NODES, NamespacedName("", name)))
-        state.choice = self._choice(state)
+        ledger = None
+        if gpus_are == "shares":
+            ledger = FragmentationLedger(state.table, (pod.request for pod in work))
+        if self.types and work:
+            self.tasks.follow_gpus(GpuUsage(nodes, work, ledger))
+        state.choice = self._choice(state, ledger)
         self._begin()
         if resume is not None:
             self.simulation.go(steps=checkpoints.read(resume, digest(scenario), int))
@@ -84,7 +88,7 @@ class FastRun:
     def _begin(self) -> None:
         """Do what is left before the first event."""
 
-    def _choice(self, state: ClusterState) -> NodeChoice:
+    def _choice(self, state: ClusterState, ledger: FragmentationLedger | None) -> NodeChoice:
         """Return how the scenario chooses nodes."""
         scenario, table = self.scenario, state.table
         name = scenario.scheduler
@@ -94,7 +98,6 @@ class FastRun:
             return Preference(
                 name, custom.load_class(name, scenario.file)(), table, self.tasks.by_uid
             )
-        ledger = FragmentationLedger(table, (pod.request for pod in self.admitted.pods))
         return choice_named(name, table, ledger, self.simulation.chance.stream("policy"))
 
     def go(self, progress: Progress | None = None, stop: Stop | None = None) -> Result:
