@@ -112,6 +112,7 @@ class BatchSimulation:
         self._asking: Event | None = None
         self._busy_until = 0
         self._begun = False
+        self.steps = 0
         self._registering = self.options.dynamic_jobs
         self._talking: dict[Way, int] = {}
         self._static_left = 0
@@ -146,15 +147,20 @@ class BatchSimulation:
         until: int | None = None,
         stop: Callable[[], bool] | None = None,
         ended: int | None = None,
+        steps: int | None = None,
     ) -> bool:
         """Run to the end, to a time, or until so many `ended`; jobs still running then have no end.
 
-        Return False if `stop` asked to leave off earlier; `run` again continues from there.
+        Return False if `stop` asked to leave off earlier, or so many `steps` are done; `run` again
+        continues from there.
         """
         if not self._begun:
             self._begin()
         while (when := self.events.next_time()) is not None and (until is None or when <= until):
+            if steps is not None and self.steps >= steps:
+                return False
             self.events.step()
+            self.steps += 1
             if stop is not None and stop():
                 return False
             if ended is not None and len(self.finished) >= ended:

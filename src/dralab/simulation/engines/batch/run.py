@@ -1,6 +1,6 @@
 """Rigid jobs on machines, placed by a built-in scheduler, a user's, or one behind a socket.
 
-A checkpoint is the simulation itself.
+A checkpoint says how far a run is: going on runs up to there again.
 """
 
 from collections import Counter
@@ -42,9 +42,10 @@ class BatchRun:
         self.key, self.name, self.scheduler = key, name, scheduler
         self.conditions = RunConditions() if conditions is None else conditions
         self.complete = False
-        self.simulation = (
-            simulation if resume is None else checkpoints.read(resume, key, BatchSimulation)
-        )
+        self.simulation = simulation
+        if resume is not None:
+            how = self.conditions
+            simulation.run(how.until, ended=how.ended, steps=checkpoints.read(resume, key))
 
     def go(self, progress: Progress | None = None, stop: Stop | None = None) -> Result:
         """Continue the run."""
@@ -68,12 +69,12 @@ class BatchRun:
         )
 
     def save(self, path: Path) -> None:
-        """Write a checkpoint. InputError: another process decides, and cannot be kept."""
+        """Write a checkpoint: how far it is. InputError: another process decides."""
         if isinstance(self.simulation.scheduler, RemoteScheduler | RemoteComponent):
             raise InputError(
                 path, "cannot be written: the state of an external decision process cannot be saved"
             )
-        checkpoints.write(path, self.key, self.simulation)
+        checkpoints.write(path, self.key, self.simulation.steps)
 
 
 def scenario_run(scenario: Scenario, resume: Path | None = None) -> BatchRun:

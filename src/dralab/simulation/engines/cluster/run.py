@@ -206,7 +206,7 @@ class ClusterRun:
     @classmethod
     def resumed(cls, scenario: Scenario, path: Path) -> "ClusterRun":
         """Return a run that continues from a checkpoint of the same scenario."""
-        steps = checkpoints.read(path, digest(scenario), int)
+        steps = checkpoints.read(path, digest(scenario))
         run = cls(scenario)
         while run._steps < steps and run.cluster.engine.step():
             run._steps += 1

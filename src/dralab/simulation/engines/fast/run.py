@@ -83,7 +83,7 @@ class FastRun:
         state.choice = self._choice(state, ledger)
         self._begin()
         if resume is not None:
-            self.simulation.go(steps=checkpoints.read(resume, digest(scenario), int))
+            self.simulation.go(steps=checkpoints.read(resume, digest(scenario)))
 
     def _begin(self) -> None:
         """Do what is left before the first event."""

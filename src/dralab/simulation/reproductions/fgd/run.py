@@ -33,7 +33,7 @@ class PlacementRun:
         self.complete = False
         self.experiment = _experiment(scenario)
         if resume is not None:
-            self.experiment.go(most=checkpoints.read(resume, digest(scenario), int))
+            self.experiment.go(most=checkpoints.read(resume, digest(scenario)))
 
     def go(self, progress: Progress | None = None, stop: Stop | None = None) -> Result:
         """Place on."""
