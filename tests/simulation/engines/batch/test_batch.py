@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from tests.simulation.engines.batch.finished import run_batsim
 
 from dralab.simulation.engines.batch import outputs, runs
-from dralab.simulation.engines.batch.availability import Availability
 from dralab.simulation.engines.batch.engine import BatchOptions, BatchSimulation
 from dralab.simulation.engines.batch.messages import (
     CallMeLater,
@@ -19,7 +18,7 @@ from dralab.simulation.engines.batch.messages import (
     StartJob,
     SwitchPstate,
 )
-from dralab.simulation.engines.batch.schedulers import SCHEDULERS
+from dralab.simulation.engines.batch.schedulers import SCHEDULERS, Availability
 from dralab.simulation.errors import DecisionError
 from dralab.simulation.host_sets import members
 from dralab.simulation.platforms import simgrid_xml

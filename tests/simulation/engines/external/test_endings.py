@@ -20,7 +20,7 @@ from dralab.apiserver.http.messages import HttpRequest, HttpResponse
 from dralab.cli._progress import ProgressWatcher
 from dralab.cli.main import main
 from dralab.cluster import Cluster
-from dralab.simulation.engines.external.activity import Activity
+from dralab.simulation.engines.external.driver import Activity
 from dralab.simulation.engines.external.schedulers import (
     RealTimeLauncher,
     SchedulerCommand,

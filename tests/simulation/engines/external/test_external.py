@@ -12,8 +12,7 @@ import pytest
 from dralab.apiserver.storage import Key, MemoryStore
 from dralab.simulation.engines.external import options
 from dralab.simulation.engines.external import run as external
-from dralab.simulation.engines.external.activity import Activity
-from dralab.simulation.engines.external.decisions import DecisionWatch
+from dralab.simulation.engines.external.driver import Activity, DecisionWatch
 from dralab.simulation.errors import DecisionError, InputError
 from dralab.simulation.results import metrics
 from dralab.simulation.scenario import scenario as scenarios

@@ -3,14 +3,188 @@
 `pacing` waits in real time until the schedulers are silent; `conductor` owns their clock.
 """
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from dralab.simulation.engines.external.activity import Activity
-from dralab.simulation.engines.external.decisions import DecisionWatch
+from dralab.apiserver.http.messages import Answer, HttpRequest
+from dralab.apiserver.storage import Change, Store
+from dralab.kernel.clock import SECOND, WallClock
 from dralab.simulation.engines.external.served_cluster import ServedCluster
 from dralab.simulation.errors import DecisionError
+
+
+class DecisionWatch:
+    """Pods that were created, bound, deleted or answered by someone other than the driver's thread.
+
+    With `everyone`, by that thread too, where controllers run in it. `awaited` are the pods that a
+    first answer is waited for: a binding, a condition that says why not, or any other change of the
+    pod.
+    """
+
+    def __init__(self, store: Store, *, everyone: bool = False) -> None:
+        self.clock = WallClock()
+        self.everyone = everyone
+        self.awaited: set[str] = set()
+        self.answers = self.refusals = 0
+        self.deletions = 0
+        # When the last answer came, and how long (seconds) the first one to a step took at most.
+        self.last = 0
+        self.latency = 0.0
+        self._bound: list[tuple[str, str]] = []
+        self._deleted: list[tuple[str, str, int | None]] = []
+        self._created: list[tuple[str, str, str]] = []
+        self._asked: int | None = None
+        self._own = threading.get_ident()
+        self.stop = store.subscribe(self._note)
+
+    def expect(self, keys: set[str]) -> None:
+        """Wait for first answers about these pods from now on; with the store's lock held."""
+        self.awaited = keys
+        self._asked = self.last = self.clock.now()
+
+    @property
+    def any(self) -> bool:
+        """Whether there is something to take."""
+        return bool(self._bound or self._deleted or self._created)
+
+    def take_bound(self) -> list[tuple[str, str]]:
+        """Return the binds since the last call: pod and node."""
+        found, self._bound = self._bound, []
+        return found
+
+    def take_created(self) -> list[tuple[str, str, str]]:
+        """Return the pods that were created since the last call: pod, uid, node if it has one."""
+        found, self._created = self._created, []
+        return found
+
+    def take_deleted(self) -> list[tuple[str, str, int | None]]:
+        """Return the deletions since the last call: pod, uid, seconds of grace; None: gone."""
+        found, self._deleted = self._deleted, []
+        return found
+
+    def _note(self, changes: Sequence[Change]) -> None:
+        if threading.get_ident() == self._own and not self.everyone:
+            return
+        for change in changes:
+            if change.key.resource == "pods":
+                self._pod(change)
+
+    def _pod(self, change: Change) -> None:
+        key = f"{change.key.namespace}/{change.key.name}"
+        before = None if change.before is None else change.before.value
+        after = None if change.after is None else change.after.value
+        if after is None:
+            if before is not None:
+                self._deleted.append((key, str(before["metadata"]["uid"]), None))
+                self.deletions += 1
+        elif before is None or before["metadata"]["uid"] != after["metadata"]["uid"]:
+            node = str(after["spec"].get("nodeName") or "")
+            self._created.append((key, str(after["metadata"]["uid"]), node))
+            return
+        else:
+            node, metadata = after["spec"].get("nodeName"), after["metadata"]
+            if node and not before["spec"].get("nodeName"):
+                self._bound.append((key, str(node)))
+            elif "deletionTimestamp" in metadata and "deletionTimestamp" not in before["metadata"]:
+                grace = int(metadata.get("deletionGracePeriodSeconds") or 0)
+                self._deleted.append((key, str(metadata["uid"]), grace))
+                self.deletions += 1
+        if key in self.awaited:
+            self.awaited.discard(key)
+            self.answers += 1
+            self.refusals += not change.after or not change.after.value["spec"].get("nodeName")
+            self.last = self.clock.now()
+            if self._asked is not None:
+                self.latency = max(self.latency, (self.last - self._asked) / SECOND)
+                self._asked = None
+
+
+# What a scheduler writes besides its decisions, in its own time: events long after the decision (in
+# batches, as series), and the proof that it leads. Neither is a sign of work.
+EVENTS: Final = "events"
+LEADING: Final = frozenset({"leases", "configmaps", "endpoints"})
+# What every client asks.
+DISCOVERY: Final = frozenset({"version", "openapi", "healthz", "livez", "readyz"})
+LOOK: Final = 0.002  # seconds between looks; being woken by each request costs the server more
+
+
+class Activity:
+    """Watches requests; `wait` is how the driver waits for something and for silence."""
+
+    def __init__(self, *, polls: bool = False) -> None:
+        self.polls = polls
+        self.clock = WallClock()
+        self.requests = 0
+        self.event_writes = 0
+        self.renewals = 0
+        # When it was last at work, and when anything at all was heard of it.
+        self.last = self.heard = self.touched = self.clock.now()
+        self.pod_reads = 0
+        self.pod_watches = 0
+        self.writes = 0
+        self.quiet_rounds = 0
+        self._writes_at_round = -1
+
+    def observe(self, request: HttpRequest, answer: Answer) -> None:  # noqa: ARG002 - an observer
+        """Take note of a request that was answered."""
+        parts = request.path.strip("/").split("/")
+        self.requests += 1
+        self.heard = self.clock.now()
+        if EVENTS in parts:
+            self.event_writes += request.method != "GET"
+        elif not LEADING.isdisjoint(parts):
+            self.renewals += request.method != "GET"
+        elif request.method == "GET":
+            self._read(request, parts)
+        else:
+            self.writes += 1
+            self.last = self.heard
+
+    def _read(self, request: HttpRequest, parts: list[str]) -> None:
+        if parts[0] in DISCOVERY or len(parts) < 3:
+            return
+        if parts[-1] == "pods":
+            self.pod_reads += 1
+            if "watch=" in request.query:
+                self.pod_watches += 1
+            else:
+                self.quiet_rounds += self.writes == self._writes_at_round
+                self._writes_at_round = self.writes
+        # A polling scheduler is never silent: only what it writes counts.
+        if not self.polls:
+            self.last = self.heard
+
+    def touch(self) -> None:
+        """Something has happened: count the silence, and a poller's rounds, from now."""
+        self.last = self.touched = self.clock.now()
+        # The round that is under way may have begun before it: a whole one has to follow.
+        self._writes_at_round = -1
+        self.quiet_rounds = 0
+
+    def silence(self) -> float:
+        """Return for how many seconds it has not been at work."""
+        return (self.clock.now() - self.last) / SECOND
+
+    def stir(self) -> None:
+        """It does something that is not a request: count the silence from now."""
+        self.last = self.clock.now()
+
+    def unheard(self) -> float:
+        """Return for how many seconds nothing was heard of it: no list and no event either."""
+        return (self.clock.now() - max(self.touched, self.heard)) / SECOND
+
+    def wait(self, done: Callable[[float], bool], limit: float) -> bool:
+        """Wait until `done(silence)`; False after `limit` seconds."""
+        began = self.clock.now()
+        pause = threading.Event()
+        while not done(self.silence()):
+            if self.clock.now() - began > limit * SECOND:
+                return False
+            pause.wait(LOOK)
+        return True
+
 
 # More often than that at one instant, deleting what comes again cannot be meant.
 ROUNDS: Final = 1000
