@@ -2,6 +2,6 @@
 out=$(mktemp -d)
 dralab simulate run day.yaml --report "$out" -o table | grep -E 'succeeded|never|evictions|refused'
 cut -d, -f1,3,6,7,14,15 "$out/tasks.csv"
-# The built-in policies do not support these rules and report it.
+# A policy has no cluster around it, so the code of a driver would not run; it says so.
 dralab simulate run day.yaml --scheduler fgd 2>&1
 rm -r "$out"
