@@ -24,7 +24,8 @@ def sent(server, method, path, body=None, query=""):
     data = json.dumps(body).encode() if body is not None else b""
     headers = {"content-type": "application/json"}
     request = HttpRequest(method=method, path=path, query=query, headers=headers, body=data)
-    return json.loads(server.handle(request).body)
+    found = server.handle(request).body
+    return json.loads(found if isinstance(found, bytes) else b"".join(found))
 
 
 @pytest.mark.parametrize(
@@ -122,3 +123,59 @@ def test_pods_have_no_claims_where_devices_are_off():
     stored = sent(server_of("1.33", features=on), "POST", PODS, made)["spec"]
     assert stored["resourceClaims"] == claims
     assert sent(server_of("1.34"), "POST", PODS, made)["spec"]["resourceClaims"] == claims
+
+
+CLAIMS = "/apis/resource.k8s.io/{}/namespaces/default/resourceclaims"
+
+
+@pytest.mark.parametrize("version", ["v1alpha3", "v1beta1"])
+def test_the_oldest_version_of_a_claim_is_as_v1beta1(version):
+    server = ApiServer(MemoryStore(), kinds=Kinds.standard(release="1.32"))
+    request = {"name": "r", "deviceClassName": "gpu"}
+    made = {"metadata": {"name": "c"}, "spec": {"devices": {"requests": [request]}}}
+    stored = sent(server, "POST", CLAIMS.format(version), made)
+    assert stored["apiVersion"] == f"resource.k8s.io/{version}"
+    for shown in ("v1alpha3", "v1beta1"):
+        (each,) = sent(server, "GET", f"{CLAIMS.format(shown)}/c")["spec"]["devices"]["requests"]
+        assert each == {**request, "allocationMode": "ExactCount", "count": 1}
+    wrong = {**made, "spec": {"devices": {"requests": [{**request, "count": -1}]}}}
+    answer = sent(server, "POST", CLAIMS.format(version), wrong)
+    assert answer["details"]["causes"][0]["field"] == "spec.devices.requests[0].count"
+
+
+@pytest.mark.parametrize("release", ["1.32", *RELEASES])
+def test_every_collection_of_a_release_is_listed_and_described(release):
+    server = ApiServer(MemoryStore(), kinds=Kinds.standard(release=release))
+    kinds = [kind for kind in server.resources.kinds if "list" in kind.verbs]
+    assert len(kinds) > 60
+    for kind in kinds:
+        found = sent(server, "GET", f"{kind.path}/{kind.plural}")
+        assert (found["kind"], found["apiVersion"]) == (kind.list_kind, kind.api_version)
+    for place in sent(server, "GET", "/openapi/v3")["paths"]:
+        assert sent(server, "GET", f"/openapi/v3/{place}")["openapi"] == "3.0.0"
+
+
+NEW = {
+    "lifecycle.k8s.io/v1alpha1/evictionrequests": {"spec": {"target": {"pod": {"name": "p"}}}},
+    "scheduling.k8s.io/v1alpha3/compositepodgroups": {"spec": {}},
+    "scheduling.k8s.io/v1beta1/workloads": {"spec": {}},
+    "storagemigration.k8s.io/v1/storageversionmigrations": {
+        "spec": {"resource": {"group": "", "resource": "pods"}}
+    },
+}
+
+
+@pytest.mark.parametrize("path", NEW)
+def test_new_kinds_of_1_37_are_stored(path):
+    server = ApiServer(MemoryStore(), kinds=Kinds.standard(release="1.37"))
+    version, _, plural = path.rpartition("/")
+    kind = server.resources.kinds.find(*version.split("/"), plural)
+    where = (
+        f"{kind.path}/namespaces/default/{plural}" if kind.namespaced else f"{kind.path}/{plural}"
+    )
+    stored = sent(server, "POST", where, {"metadata": {"name": "a"}, **NEW[path]})
+    if stored["kind"] == "Status":  # what another change validates
+        assert stored["reason"] == "Invalid"
+    else:
+        (listed,) = sent(server, "GET", where)["items"]
+        assert listed["metadata"]["name"] == "a"

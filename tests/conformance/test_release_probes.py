@@ -27,8 +27,8 @@ OF_THE_BINARY = {
     "1.36": {"owner_refs_validation", "page_openapi_v3", "page_version", "rbac_roleref_immutable"},
     "1.37": set(),
 }
-# A definition with three versions is served a moment after it was changed.
-BY_TIME = {"groups_served", "page_openapi_v2"}
+# A definition is served a moment after it was changed; one question is about a newer kubectl.
+BY_TIME = {"cli_autoscale_expose", "groups_served", "page_openapi_v2"}
 KUBECONFIG = """apiVersion: v1
 kind: Config
 clusters: [{{name: c, cluster: {{server: "{url}", certificate-authority: {pki}/ca.crt}}}}]

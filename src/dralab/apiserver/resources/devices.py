@@ -115,7 +115,8 @@ class DeviceStrategy(Strategy):
 
     def in_version(self, version: str, kind: str, errors: Sequence[FieldError]) -> list[FieldError]:
         """Return errors with the paths of the version that the client wrote."""
-        found: list[FieldError] = self._rules.errors_in(version, kind, errors)
+        form = _form(version, kind)
+        found: list[FieldError] = self._rules.errors_in(form, kind, errors)
         return found
 
 
@@ -143,11 +144,20 @@ def to_hub(kind: Kind, value: JsonDict) -> JsonDict:
     """Return an object in the version in which its kind is stored."""
     from dralab.api.resource import rules
 
-    return rules.convert(value, rules.hub_version(kind.kind))
+    version = f"{kind.group}/{_form(kind.version, kind.kind)}"
+    return rules.convert({**value, "apiVersion": version}, rules.hub_version(kind.kind))
 
 
 def from_hub(kind: Kind, value: JsonDict) -> JsonDict:
     """Return a stored object in another version."""
     from dralab.api.resource import rules
 
-    return rules.convert(value, kind.version)
+    found = rules.convert(value, _form(kind.version, kind.kind))
+    return {**found, "apiVersion": kind.api_version}
+
+
+def _form(version: str, kind: str) -> str:
+    """Return the version whose form a version has: v1alpha3 of 1.32 and 1.33 is as v1beta1."""
+    from dralab.api.resource.types import KINDS
+
+    return version if version in KINDS[kind] else "v1beta1"
