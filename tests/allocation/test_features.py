@@ -64,6 +64,7 @@ def solve(
     features: AllocationFeatures | None = None,
     in_use: InUse | None = None,
     rules: tuple[JsonDict, ...] = (),
+    node: Node = NODE,
 ) -> Any:
     reader = v1.V1Reader(CelSelectorCompiler())
     problem = Problem(
@@ -73,7 +74,7 @@ def solve(
         features=features or AllocationFeatures(),
         in_use=in_use or InUse(),
     )
-    return allocate(problem, NODE)
+    return allocate(problem, node)
 
 
 def chosen(outcome: Any) -> list[str] | str:
@@ -283,6 +284,18 @@ def test_results_copy_what_drivers_and_users_wrote() -> None:
         "bindingFailureConditions": ["broken"],
         "skipNodeOperations": ["*"],
     }
+
+
+@pytest.mark.parametrize("declared", [True, False])
+def test_nodes_declare_that_they_leave_out_operations(*, declared: bool) -> None:
+    published = slices([device("a")], skipNodeOperations=["*"])
+    node = v1.node(
+        {
+            "metadata": {"name": "n"},
+            "status": {"declaredFeatures": ["DRAOptionalNodeOperations"] if declared else []},
+        }
+    )
+    assert chosen(solve(published, claim(request()), node=node)) == (["a"] if declared else "")
 
 
 def test_slices_that_skip_node_operations_need_their_feature() -> None:

@@ -169,10 +169,11 @@ def assembled(
         devices = each.devices
         ids = [DeviceId._make((*key, device.name)) for device in devices]
         # Slices that reach the node as a whole need no look at each device.
+        fits = node is None or node.skips_operations or not each.skip_node_operations
         reaching = (
             [device.node_scope.accepts(node) for device in devices]
-            if each.per_device_scope and node is not None
-            else [True] * len(devices)
+            if fits and each.per_device_scope and node is not None
+            else [fits] * len(devices)
         )
         offers += map(Offer._make, zip(ids, devices, repeat(each), reaching, strict=False))
     if len({offer.id for offer in offers}) < len(offers):

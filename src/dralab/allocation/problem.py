@@ -228,10 +228,14 @@ class CounterConsumption:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node as far as devices care."""
+    """A node as far as devices care; `skips_operations`: it leaves out what devices can do without.
+
+    Real nodes declare that in their status (DRAOptionalNodeOperations).
+    """
 
     name: str
     labels: Mapping[str, str] = field(default_factory=nothing)
+    skips_operations: bool = True
 
 
 @dataclass(frozen=True, slots=True)

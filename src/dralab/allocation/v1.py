@@ -41,9 +41,13 @@ from dralab.allocation.problem import (
 )
 from dralab.objects.claims import holds
 from dralab.objects.device_taints import DeviceTaint, DeviceToleration, rule_selects
+from dralab.objects.metadata import status_of
 from dralab.values.json_types import JsonObject
 from dralab.values.quantity import Number, form_of, parse_any, render
 from dralab.values.version import Version
+
+# The feature that a node declares which leaves out operations.
+OPTIONAL: Final = "DRAOptionalNodeOperations"
 
 UNUSABLE: Final = Attribute("", ())
 
@@ -306,7 +310,12 @@ class V1Reader:
 def node(wire: JsonObject) -> Node:
     """Return a core/v1 Node."""
     meta = wire["metadata"]
-    return Node(meta["name"], meta.get("labels") or NOTHING)
+    return Node(meta["name"], meta.get("labels") or NOTHING, skips_operations(wire))
+
+
+def skips_operations(node: JsonObject | None) -> bool:
+    """Return whether a node declares that it leaves out operations."""
+    return OPTIONAL in (status_of(node or {}).get("declaredFeatures") or ())
 
 
 def in_use(claims: Iterable[JsonObject]) -> InUse:

@@ -35,6 +35,7 @@ from dralab.allocation.search.node_devices import DeviceState, NodeDevices, bits
 from dralab.values.quantity import Number
 
 MOST_OFFERS: Final = 8
+UNDECLARED: Final = "node operations to skip, which the node does not declare"
 """How many values of a constraint are told."""
 
 
@@ -130,6 +131,9 @@ class _FactCollector:
         device = offer.device
         here = Excluded("node", 1, offer.id)
         if not offer.here:
+            skips = offer.slice.skip_node_operations
+            if skips and not self.node_devices.view.node.skips_operations:
+                return replace(here, why="feature", detail=UNDECLARED)
             return here
         features = self.problem.features
         if device.binding_conditions and not features.binding_conditions:

@@ -412,7 +412,9 @@ class ClusterDevices:
 
     def node(self, row: int) -> Node:
         """Return a node as the allocator sees it."""
-        return Node(self._table.names[row], self._table.labels[row])
+        table = self._table
+        declared = v1.skips_operations(table.objects[row])
+        return Node(table.names[row], table.labels[row], declared)
 
     def claims_of(self, pod: PodInfo, demand: PodDemand) -> list[Claim]:
         """Return what a pod still needs allocated, extended resources included."""

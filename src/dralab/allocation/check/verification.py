@@ -228,6 +228,9 @@ class Verifier:
         return self._reaches(spec)
 
     def _is_here(self, spec: JsonObject, device: JsonObject) -> bool:
+        declared = (self.node.get("status") or {}).get("declaredFeatures") or ()
+        if spec.get("skipNodeOperations") and "DRAOptionalNodeOperations" not in declared:
+            return False
         return self._reaches(device if spec.get("perDeviceNodeSelection") else spec)
 
     def _reaches(self, where: JsonObject) -> bool:

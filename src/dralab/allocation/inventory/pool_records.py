@@ -467,6 +467,8 @@ def _plain(offers: tuple[Offer, ...]) -> tuple[Offer, ...]:
 
 
 def _all_known(parts: Sequence[Slice], features: AllocationFeatures) -> bool:
+    if any(each.skip_node_operations for each in parts):
+        return False  # which nodes may use them is for each of them to declare
     if features.partitionable_devices and features.compatibility_groups:
         return True
     return not any(

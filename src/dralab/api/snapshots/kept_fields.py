@@ -88,6 +88,7 @@ KINDS: Final[Mapping[str, Kept]] = {
             "allocatable": EVERYTHING,
             "capacity": EVERYTHING,
             "conditions": CONDITION,
+            "declaredFeatures": EVERYTHING,
         },
     },
     "PersistentVolume": {"spec": VOLUME, "status": {"phase": EVERYTHING}},
