@@ -164,6 +164,18 @@ def test_a_pod_of_dra_evolution_runs_with_its_devices_until_it_is_deleted(evolut
     assert evolution.refused == []
 
 
+def test_a_pod_of_dra_evolution_ends_with_the_pod_that_runs_it(evolution):
+    """`kubectl delete pod p` deletes that one."""
+    scheduled(evolution, "evolution")
+    evolution.wait(10)
+    evolution.client.delete(PODS, "p", "default")
+    evolution.wait(60)
+    assert evolution.client.list(PODS).items == []
+    assert evolution.client.list(EVOLUTION_PODS).items == []
+    assert evolution.client.list(EVOLUTION_CLAIMS).items == []
+    assert evolution.refused == []
+
+
 def test_a_pod_of_dra_evolution_that_is_over_gives_its_devices_back(evolution):
     scheduled(evolution, "evolution")
     evolution.wait(10)

@@ -127,6 +127,7 @@ _EVOLUTION: Final = OlderParts(
         ],
         "evolution-pod-controller": [
             (("get", "update"), DEVICES, ("pods", "pods/status")),
+            (("delete",), DEVICES, ("pods",)),
             (("create", "delete"), "", ("pods",)),
         ],
     },

@@ -14,6 +14,7 @@ from dralab.objects.claims import (
     allocation_of,
     claim_names,
     claims_by_entry,
+    claims_for_scheduler,
     consumer_of,
     consumers_of,
     is_reserved_for,
@@ -104,9 +105,8 @@ class ResourceClaims:
         group = self._group_with_claims(pod)
         statuses = list(status_of(pod).get("resourceClaimStatuses") or ())
         fresh: list[JsonObject] = []
-        for item in pod_claims(pod):
-            # Those with a `source` are of classic DRA, which has a controller of its own.
-            if item.is_classic or not item.template or self._has_claim(pod, item):
+        for item in claims_for_scheduler(pod):
+            if not item.template or self._has_claim(pod, item):
                 continue
             if group is not None and is_shared(item, group):
                 name = made_claims(group).get(item.entry)

@@ -18,7 +18,7 @@ from dralab.objects.metadata import (
 )
 from dralab.objects.pods import is_finished
 from dralab.prototypes.evolution.on_nodes import FINALIZER, core_pod, user_of_claims
-from dralab.runtime.client import amend, drop_finalizer
+from dralab.runtime.client import Resource, amend, drop_finalizer
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import EVOLUTION_PODS, NODES, PODS
 from dralab.values.json_types import JsonDict
@@ -34,15 +34,23 @@ class EvolutionPods:
         self.pods = manager.cache(EVOLUTION_PODS)
         self.core = manager.cache(PODS)
         self.nodes = manager.cache(NODES)
+        # Whose core pod somebody deleted, as kubectl and evictions do: it is not run again.
+        self.deleted: set[str] = set()
         self.queue = manager.queue("evolutionpods", self.reconcile)
         self.pods.subscribe(self._changed)
-        self.core.subscribe(self._changed)
+        self.core.subscribe(self._core_changed)
         self.nodes.subscribe(self._node)
 
     def _changed(self, old: JsonDict | None, new: JsonDict | None) -> None:
         pod = new if new is not None else old
         if pod is not None:
             self.queue.add(key_of(pod))
+
+    def _core_changed(self, old: JsonDict | None, new: JsonDict | None) -> None:
+        pod = new if new is not None else old
+        if pod is not None and is_deleting(pod) and (uid := user_of_claims(pod)):
+            self.deleted.add(uid)
+        self._changed(old, new)
 
     def _node(self, old: JsonDict | None, new: JsonDict | None) -> None:
         if old is None and new is not None:
@@ -57,7 +65,10 @@ class EvolutionPods:
         core = self.core.get(key)
         mine = core is not None and user_of_claims(core) == uid_of(pod)
         if is_deleting(pod):
+            self.deleted.discard(uid_of(pod))
             self._end(pod, core if mine else None)
+        elif uid_of(pod) in self.deleted:
+            self._delete(EVOLUTION_PODS, pod)
         elif core is not None and mine:
             self._tell(pod, dict(status_of(core)))
         elif not is_finished(pod) and self._has_node(pod):
@@ -91,12 +102,15 @@ class EvolutionPods:
         if core is None:
             amend(self.client, EVOLUTION_PODS, pod, lambda item: drop_finalizer(item, FINALIZER))
         elif not is_deleting(core):
-            key, precondition = key_of(core), {"preconditions": {"uid": uid_of(core)}}
-            try:
-                self.client.delete(PODS, key.name, key.namespace, options=precondition)
-            except ApiError as error:
-                if error.reason not in {"NotFound", "Conflict"}:
-                    raise
+            self._delete(PODS, core)
+
+    def _delete(self, resource: Resource, obj: JsonDict) -> None:
+        key, precondition = key_of(obj), {"preconditions": {"uid": uid_of(obj)}}
+        try:
+            self.client.delete(resource, key.name, key.namespace, options=precondition)
+        except ApiError as error:
+            if error.reason not in {"NotFound", "Conflict"}:
+                raise
 
     def _tell(self, pod: JsonDict, status: JsonDict) -> None:
         def change(item: JsonDict) -> bool:

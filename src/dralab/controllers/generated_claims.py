@@ -1,4 +1,4 @@
-"""Claims created from templates: shared by the controllers of today's and classic DRA.
+"""Claims created from templates: shared by the controllers of two APIs.
 
 Source: kube-controller-manager's resourceclaim controller.
 """

@@ -15,7 +15,7 @@ from dralab.api.resource.structure import problems
 from dralab.api.resource.types import GROUP
 from dralab.api.standard_checks import standard_check
 from dralab.kernel.clock import Clock, rfc3339
-from dralab.objects.claims import claim_names, pod_claims
+from dralab.objects.claims import claim_names, claims_for_scheduler, pod_claims
 from dralab.objects.metadata import key_of, spec_of, uid_of
 from dralab.objects.pods import is_finished
 from dralab.values.json_types import JsonDict
@@ -49,9 +49,9 @@ def lacking(objects: Sequence[JsonDict]) -> str:
         return ""
     for pod in objects:
         runs = pod.get("kind") == "Pod" and uid_of(pod) and spec_of(pod).get("nodeName")
-        # Claims of classic DRA are another API's.
-        names = () if any(each.is_classic for each in pod_claims(pod)) else claim_names(pod)
-        if runs and not is_finished(pod) and names:
+        # A claim that is not for the scheduler is another API's.
+        of_today = runs and claims_for_scheduler(pod) == pod_claims(pod)
+        if of_today and not is_finished(pod) and (names := claim_names(pod)):
             key = key_of(pod)
             return (
                 f"half a dump: pod {key.namespace or 'default'}/{key.name} runs with claim "

@@ -111,6 +111,11 @@ def has_device_claims(pod: JsonObject) -> bool:
     return bool(spec_of(pod).get("deviceClaims"))
 
 
+def claims_for_scheduler(pod: JsonObject) -> list[PodClaim]:
+    """Return the entries of a pod whose devices today's scheduler gives."""
+    return [item for item in pod_claims(pod) if not item.is_classic]
+
+
 def classic_pod_claims(pod: JsonObject) -> list[PodClaim]:
     """Return the entries of a pod that are for classic DRA."""
     return [item for item in pod_claims(pod) if item.is_classic]

@@ -15,9 +15,9 @@ from dralab.objects.claims import (
     PodClaim,
     allocation_of,
     claim_names,
+    claims_for_scheduler,
     extended_claim,
     is_shared,
-    pod_claims,
 )
 from dralab.objects.extended_resources import synthetic_claim
 from dralab.objects.metadata import controller_of, is_deleting, metadata_of, spec_of, uid_of
@@ -132,9 +132,7 @@ class Backlog:
             )
         claims: list[JsonDict] = []
         missing: Reason | None = None
-        for item in pod_claims(pod):
-            if item.is_classic:
-                continue  # of another API, with a scheduler of its own
+        for item in claims_for_scheduler(pod):
             found = self.claim_of(item, namespace, self.owner_of_claim(item, pod, namespace))
             if isinstance(found, Reason):
                 missing = missing or found
