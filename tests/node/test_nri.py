@@ -18,7 +18,17 @@ from dralab.node.node_spec import NodeSpec
 from dralab.node.nri import plugins as nri_plugins
 from dralab.node.nri.hooks import NodeHooks
 from dralab.node.nri.plugins import PLUGIN, RUNTIME
-from dralab.node.nri.trunk import FRAME, TO_PLUGIN, TO_RUNTIME, CallError, Trunk, TrunkError
+from dralab.node.nri.trunk import (
+    FRAME,
+    HEADER,
+    MOST_SERVED,
+    REQUEST,
+    TO_PLUGIN,
+    TO_RUNTIME,
+    CallError,
+    Trunk,
+    TrunkError,
+)
 from dralab.node.process_runtime import ProcessRuntime
 from dralab.node.simulated_runtime import SimulatedRuntime
 from dralab.runtime.live import LiveEngine
@@ -333,6 +343,33 @@ def test_a_large_message_arrives_in_pieces_that_the_other_end_can_read():
     with pytest.raises(TrunkError):
         client.call("s", "m", b"", 5)
     client.close()
+
+
+def test_calls_without_end_end_the_connection():
+    left, right = socket.socketpair()
+    go_on, served = threading.Event(), []
+    handlers = {"s/m": lambda data: served.append(data) or (go_on.wait(60) and b"")}
+    trunk = Trunk(right, handlers, calls_on=2, serves_on=1)
+    trunk.start()
+    asked = wire.ttrpc().Request(service="s", method="m").SerializeToString()
+    with suppress(BrokenPipeError, ConnectionResetError):
+        for stream in range(200):
+            message = HEADER.pack(len(asked), 2 * stream + 1, REQUEST, 0) + asked
+            left.sendall(FRAME.pack(1, len(message)) + message)
+    assert trunk.closed.wait(60)
+    assert len(served) <= MOST_SERVED
+    go_on.set()
+    left.close()
+
+
+def test_a_plugin_that_reads_nothing_is_not_waited_for(monkeypatch):
+    monkeypatch.setattr("dralab.node.nri.trunk.SENDING", 0.05)
+    left, right = socket.socketpair()
+    client = Trunk(left, calls_on=1, serves_on=2)
+    with pytest.raises(TrunkError):
+        client.call("s", "m", b"x" * 4_000_000, 60)
+    client.close()
+    right.close()
 
 
 @pytest.mark.parametrize("text", ["a", "3-1", "-1", "0-99999999"])

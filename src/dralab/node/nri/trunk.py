@@ -27,6 +27,8 @@ RESPONSE: Final = 2
 LARGEST: Final = 4 << 20
 # Go's end reads a frame into a buffer of this size, and fails where it does not fit.
 LARGEST_FRAME: Final = 4096
+MOST_SERVED: Final = 64  # calls of the other end at a time: each has a thread
+SENDING: Final = 10.0  # seconds for which the other end may read nothing
 UNKNOWN: Final = 2
 UNIMPLEMENTED: Final = 12
 OK: Final = 0
@@ -71,6 +73,9 @@ class Trunk:
         self._streams = itertools.count(1, 2)
         self._waiting: dict[int, Future[Any]] = {}
         self._buffers = {calls_on: bytearray(), serves_on: bytearray()}
+        self._free = threading.BoundedSemaphore(MOST_SERVED)
+        limit = struct.pack("ll", *divmod(int(SENDING * 1_000_000), 1_000_000))
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
         self.closed = threading.Event()
         # Told once, from the reader's thread, when the other end is gone.
         self.on_close: Callable[[], None] = lambda: None
@@ -117,9 +122,13 @@ class Trunk:
         message = HEADER.pack(len(data), stream, kind, 0) + data
         pieces = (message[at : at + LARGEST_FRAME] for at in range(0, len(message), LARGEST_FRAME))
         with self._lock:
-            self._socket.sendall(
-                b"".join(FRAME.pack(connection, len(piece)) + piece for piece in pieces)
-            )
+            try:
+                self._socket.sendall(
+                    b"".join(FRAME.pack(connection, len(piece)) + piece for piece in pieces)
+                )
+            except OSError:
+                self.close()  # what was sent of the message is no message
+                raise
 
     def _run(self) -> None:
         try:
@@ -169,6 +178,8 @@ class Trunk:
                 self._answered(stream, data)
             elif connection == self._serves_on and kind == REQUEST:
                 # In a thread: what answers may itself call the other end.
+                if not self._free.acquire(blocking=False):
+                    raise TrunkError(f"more than {MOST_SERVED} calls at a time")
                 threading.Thread(target=self._serve, args=(stream, data), daemon=True).start()
 
     def _answered(self, stream: int, data: bytes) -> None:
@@ -190,5 +201,8 @@ class Trunk:
                 response.payload = handler(request.payload)
         except Exception as error:  # noqa: BLE001 - the other end is told
             response.status.code, response.status.message = UNKNOWN, str(error)
-        with contextlib.suppress(OSError, TrunkError):
-            self._send(self._serves_on, stream, RESPONSE, response.SerializeToString())
+        try:
+            with contextlib.suppress(OSError, TrunkError):
+                self._send(self._serves_on, stream, RESPONSE, response.SerializeToString())
+        finally:
+            self._free.release()
