@@ -2,12 +2,19 @@
 
 from collections import Counter
 from collections.abc import Iterable
+from pathlib import Path
 
 import pytest
 
 import remedies
 from builders import DRIVER, claim, device, device_class, pod, pool, request, taint, worker
 from clusters import random_cluster
+from dralab.cli.objects import manifests
+from dralab.explanation.answers import answers
+from dralab.scheduling.model import ClusterModel
+from dralab.scheduling.snapshot import Snapshot
+from dralab.web.capacity_answers import replaced
+from dralab.web.remedies import tried
 from ourverdicts import is_tried
 from stockverdicts import as_stored
 
@@ -69,3 +76,30 @@ def test_helps_of_many_clusters_help():
     assert counted["pods"] > 2000
     assert {"wait", "node", "value", "count", "drop", "move", "preempt", "spelling", "tolerate",
             "add", "several"} <= counted.keys()  # fmt: skip
+
+
+def test_changes_that_are_enough_together_are_tried_together_on_the_page():
+    scene = Path(__file__).parents[1] / "cli" / "scenes" / "count-and-cordoned.yaml"
+    objects = [item.object for item in manifests([str(scene)]).objects]
+    cluster = Snapshot(objects)
+    pending = cluster.pending()
+    (told,) = answers(cluster, pending, pending)
+    (help_,) = told["helps"]
+    assert [part["kind"] for part in help_["parts"]] == ["node", "count"]
+    found = tried(help_, cluster)
+    model = ClusterModel(replaced(objects, found.objects))
+    assert not remedies.fits(ClusterModel(objects), "train")
+    for change in found.changes:
+        change.apply(model)
+    assert remedies.fits(model, "train")
+
+
+def test_a_help_that_is_not_enough_says_what_is_lacking():
+    scene = Path(__file__).parents[1] / "cli" / "scenes" / "no-class-and-taint.yaml"
+    objects = [item.object for item in manifests([str(scene)]).objects]
+    cluster = Snapshot(objects)
+    pending = cluster.pending()
+    (told,) = answers(cluster, pending, pending)
+    (help_,) = told["helps"]
+    assert (help_["kind"], help_["fitsNow"]) == ("spelling", False)
+    assert help_["lacking"] == [{"reason": "node(s) had untolerated taint {team: ml}", "nodes": 1}]

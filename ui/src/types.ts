@@ -73,6 +73,8 @@ export interface Remedy {
   command?: string;
   patch?: unknown;
   number?: number;
+  /** Changes that are enough together. */
+  parts?: Remedy[];
 }
 
 export interface Usable {

@@ -279,7 +279,9 @@ function Help({ help, tried, onTry }: { help: Remedy; tried: boolean; onTry: (()
       <bdi>{help.text}</bdi>{" "}
       {onTry && <button type="button" aria-pressed={tried} onClick={onTry}>Show on the map</button>}{" "}
       {help.fitsNow && <span class="tag">confirmed: then it fits</span>}
-      {help.command && <div class="command"><code>{help.command}</code> <Copy text={help.command} /></div>}
+      {(help.parts ?? [help]).map(({ command }) => command && (
+        <div key={command} class="command"><code>{command}</code> <Copy text={command} /></div>
+      ))}
     </li>
   );
 }
