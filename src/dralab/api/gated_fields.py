@@ -1,7 +1,7 @@
 """Fields that need a feature gate: dropped where it is off, kept where they are in use.
 
 Which field needs which gate is data (`data/gated_fields.json.gz`, from tags beside the Go types).
-The device API has a table of its own (`api/resource/disabling`), for the form that is stored.
+Objects of the device API are looked at in the form that is stored (`api/resource/disabling`).
 """
 
 import re
@@ -34,7 +34,7 @@ def gated_in(definition: str) -> Mapping[str, Sequence[str]]:
 
 def drop(value: JsonDict, old: Mapping[str, Any] | None, release: str, off: frozenset[str]) -> None:
     """Take the fields whose gates are `off` out of an object, but for those that `old` uses."""
-    for path, gates in _paths(release, str(value["apiVersion"]), str(value["kind"])):
+    for path, gates in gated_paths(release, str(value["apiVersion"]), str(value["kind"])):
         if off.isdisjoint(gates) or not uses(value, path) or (old is not None and uses(old, path)):
             continue
         for holder in holders(value, path):
@@ -48,13 +48,16 @@ def gates_at(release: str, api_version: str, kind: str, path: str) -> Collection
     ['EvictionRequestAPI']
     """
     wanted = tuple(re.sub(r"\[[^\]]*\]", f".{EACH}", path).split("."))
-    return next((gates for each, gates in _paths(release, api_version, kind) if each == wanted), ())
+    return next(
+        (gates for each, gates in gated_paths(release, api_version, kind) if each == wanted), ()
+    )
 
 
 @lru_cache(maxsize=256)
-def _paths(
+def gated_paths(
     release: str, api_version: str, kind: str
 ) -> Sequence[tuple[tuple[str, ...], Collection[str]]]:
+    """Return the fields of a kind that need gates: each path, with its gates."""
     schema = Schemas.standard(release).schema_of(api_version, kind)
     return () if schema is None else tuple(_gated(schema, (), ()))
 
