@@ -24,8 +24,8 @@ from typing import Any
 __version__ = "0.1.0"
 __all__ = [
     "AllocationAnswer", "BadInput", "Cluster", "ColumnTable", "ExplanationAnswer", "Grid",
-    "HelpAnswer", "InputError", "Lab", "MovesAnswer", "Options", "PlanAnswer", "Run",
-    "SimulatedCluster", "UnknownObject", "WhatIfAnswer", "campaign", "open", "simulate",
+    "HelpAnswer", "InputError", "Lab", "MovesAnswer", "Options", "PlanAnswer", "Policy",
+    "Run",     "SimulatedCluster", "UnknownObject", "WhatIfAnswer", "campaign", "open", "simulate",
     "simulation_test",
 ]  # fmt: skip
 
@@ -41,6 +41,7 @@ _PLACES = {
     "InputError": ("dralab.simulation.errors", "InputError"),
     "Options": ("dralab.cluster", "Options"),
     "Grid": ("dralab.lab.campaigns", "Grid"),
+    "Policy": ("dralab.lab.runs", "OwnPolicy"),
     "Run": ("dralab.lab.runs", "Run"),
     "SimulatedCluster": ("dralab.lab.lab_cluster", "LabCluster"),
     "campaign": ("dralab.lab.campaigns", "campaign"),

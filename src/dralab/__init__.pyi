@@ -9,6 +9,8 @@ from dralab.lab.answers import PlanAnswer as PlanAnswer
 from dralab.lab.answers import WhatIfAnswer as WhatIfAnswer
 from dralab.lab.campaigns import Grid as Grid
 from dralab.lab.campaigns import campaign as campaign
+from dralab.lab.lab_cluster import LabCluster as SimulatedCluster
+from dralab.lab.runs import OwnPolicy as Policy
 from dralab.lab.runs import Run as Run
 from dralab.lab.runs import simulate as simulate
 from dralab.lab.view import BadInput as BadInput
@@ -19,3 +21,26 @@ from dralab.simulation.errors import InputError as InputError
 from dralab.testing.decorator import simulation_test as simulation_test
 
 __version__: str
+__all__ = [
+    "AllocationAnswer",
+    "BadInput",
+    "Cluster",
+    "ColumnTable",
+    "ExplanationAnswer",
+    "Grid",
+    "HelpAnswer",
+    "InputError",
+    "Lab",
+    "MovesAnswer",
+    "Options",
+    "PlanAnswer",
+    "Policy",
+    "Run",
+    "SimulatedCluster",
+    "UnknownObject",
+    "WhatIfAnswer",
+    "campaign",
+    "open",
+    "simulate",
+    "simulation_test",
+]

@@ -1,5 +1,7 @@
 """`dralab.simulate`: what it takes, and a run as data."""
 
+import linecache
+import random
 import subprocess
 import sys
 
@@ -94,3 +96,50 @@ def test_every_public_name_is_there():
     assert set(dralab.__all__) <= set(dir(dralab))
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         dralab.nothing  # noqa: B018
+
+
+class Fullest(dralab.Policy):
+    def prefer(self, pod, node):
+        return None if pod.task.name == "p-0" and node.name == "n-0" else -sum(node.gpus)
+
+
+def test_a_class_is_a_scheduler_and_sees_the_whole_task():
+    run = dralab.simulate(SCENARIO, scheduler=Fullest)
+    assert run.result.scheduler == "Fullest"
+    places = dict(zip(run.tasks["id"], run.tasks["places"], strict=True))
+    assert places["p-0"].startswith("n-1")
+    assert places["p-1"].startswith("n-1")
+    assert run.notes == []
+
+
+def test_a_mistake_of_a_policy_names_its_line():
+    class Wrong(dralab.Policy):
+        def prefer(self, pod, node):
+            return node.colour
+
+    with pytest.raises(dralab.InputError) as caught:
+        dralab.simulate(SCENARIO, scheduler=Wrong)
+    found = caught.value
+    assert found.file == __file__
+    assert linecache.getline(__file__, found.line).strip() == "return node.colour"
+    assert found.where == "Wrong.prefer"
+    assert "colour" in found.problem
+
+
+def test_a_policy_decides_something_and_only_what_the_engine_can_heed():
+    with pytest.raises(TypeError, match="Nothing defines neither prefer"):
+        type("Nothing", (dralab.Policy,), {})
+    jobs = {"fleet": {"hosts": 2}, "workload": {"jobs": [{"name": "j", "duration": "1m"}]}}
+    with pytest.raises(
+        dralab.InputError, match="Fullest places jobs on machines only with a method decide"
+    ):
+        dralab.simulate(jobs, scheduler=Fullest)
+
+
+def test_chance_without_a_seed_is_noticed():
+    class Dice(dralab.Policy):
+        def prefer(self, pod, node):
+            return random.random()
+
+    (note,) = dralab.simulate(SCENARIO, scheduler=Dice).notes
+    assert note == "Dice draws from `random` without a seed of its own: runs differ"

@@ -1,9 +1,11 @@
 """Simulations from Python: `simulate` runs a scenario, `Run` is what came of it."""
 
+import random
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from types import FrameType
@@ -27,7 +29,7 @@ Progress = Callable[[float, int, int], None]
 def simulate(
     scenario: str | PathLike[str] | Mapping[str, Any],
     *,
-    scheduler: str | None = None,
+    scheduler: str | type | None = None,
     seed: int | None = None,
     fleet: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
@@ -38,8 +40,9 @@ def simulate(
     workload alone: a log in the Standard Workload Format (`.swf`), Batsim's jobs (`.json`), the
     pods of an openb trace (`.csv`), or a pandas.DataFrame with a pod a row, columns named as the
     fields of `workload.pods`. A workload alone needs a `fleet`, the field of that name of a
-    scenario: `{"hosts": 128}`. `scheduler` and `seed` replace what the scenario says. `progress`
-    gets the simulated seconds, the tasks that are over, and all tasks; the last time at the end.
+    scenario: `{"hosts": 128}`. `scheduler` (a name, `file.py:Class`, or a class such as a `Policy`)
+    and `seed` replace what the scenario says. `progress` gets the simulated seconds, the tasks
+    that are over, and all tasks; the last time at the end.
 
     Ctrl-C ends the run and keeps what is done: `complete` is False then. InputError: what is wrong,
     with its file and field.
@@ -50,8 +53,12 @@ def simulate(
         if progress is not None:
             progress(now / SECOND, over, tasks)
 
+    before = random.getstate()
     with _asked_to_stop() as stop:
         result = dispatch.begin(found).go(tell, stop)
+    if found.is_own and random.getstate() != before:
+        note = f"{found.scheduler} draws from `random` without a seed of its own: runs differ"
+        result = replace(result, notes=[*result.notes, note])
     over = sum(task.ended is not None for task in result.tasks)
     tell(result.end, over, len(result.tasks))
     return Run(dispatch.measured(found, result))
@@ -79,31 +86,53 @@ def _asked_to_stop() -> Iterator[Callable[[], bool]]:
 def load(
     scenario: str | PathLike[str] | Mapping[str, Any],
     *,
-    scheduler: str | None = None,
+    scheduler: str | type | None = None,
     seed: int | None = None,
     fleet: Mapping[str, Any] | None = None,
 ) -> Scenario:
     """Return the scenario of `simulate`."""
     here = Path("scenario")
+    how: dict[str, Any] = {"seed": seed, "scheduler": scheduler}
+    if isinstance(scheduler, type):
+        how |= {"scheduler": scheduler.__name__, "policy": scheduler}
     if isinstance(scenario, Mapping):
-        return scenarios.load(here, content=dict(scenario), scheduler=scheduler, seed=seed)
+        return scenarios.load(here, content=dict(scenario), **how)
     if hasattr(scenario, "to_dict"):
         pods = [
             {key: value for key, value in row.items() if value == value}  # noqa: PLR0124 - not NaN
             for row in scenario.to_dict("records")
         ]
-        return scenarios.load(
-            here,
-            content={"fleet": fleet, "workload": {"pods": pods}},
-            scheduler=scheduler,
-            seed=seed,
-        )
+        alone: dict[str, Any] = {"fleet": fleet, "workload": {"pods": pods}}
+        return scenarios.load(here, content=alone, **how)
     path = Path(scenario)
     reader = READERS.get(path.suffix)
     if reader is None:
-        return scenarios.load(path, scheduler=scheduler, seed=seed)
+        return scenarios.load(path, **how)
     content: dict[str, Any] = {"name": path.stem, "fleet": fleet, "workload": {reader: path.name}}
-    return scenarios.load(path.resolve(), content=content, scheduler=scheduler, seed=seed)
+    return scenarios.load(path.resolve(), content=content, **how)
+
+
+class OwnPolicy:
+    """What a scheduler of one's own is made of: derive from it, and define what it decides.
+
+    `prefer(self, pod, node)` places pods: it returns a number, the higher the better, or None where
+    the pod may not go; it is asked for every node with room. `pod` has name and times (`pod.task`),
+    `cpu` in milli, `memory` in bytes, `gpus`, `gpu_milli`, `models`, `priority`, `labels`; `node`
+    has what is left of these, and `idle_gpus`. `decide(self, now)` with `begin` and `end` schedules
+    rigid jobs on machines. Chance has to come from a generator with a seed.
+
+        class Tightest(dralab.Policy):
+            def prefer(self, pod, node):
+                return -sum(node.gpus)
+
+
+        dralab.simulate("week.yaml", scheduler=Tightest)
+    """
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if not (hasattr(cls, "prefer") or hasattr(cls, "decide")):
+            raise TypeError(f"{cls.__name__} defines neither prefer (pods) nor decide (jobs)")
 
 
 class Run:

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from dralab.drivers.faults import parse as parse_fault
 from dralab.kernel.clock import SECOND
-from dralab.simulation.errors import InputProblems
+from dralab.simulation.errors import InputError, InputProblems
 from dralab.simulation.lifecycle.model import (
     Fault,
     LifeCycle,
@@ -68,11 +68,26 @@ class Scenario:
     outputs: Outputs = field(default_factory=Outputs)
     measured: tuple[int, int] | None = None
     tick: int = 10 * SECOND
+    policy: Callable[[], Any] | None = None
+
+    @property
+    def is_own(self) -> bool:
+        """Whether a user's policy schedules: `policy`, or a class of a file."""
+        return self.policy is not None or custom.is_file(self.scheduler)
+
+    def own_policy(self, wanted: str) -> Any:
+        """Return a new user's policy. InputError: it has no method `wanted`."""
+        made = self.policy or custom.load_class(self.scheduler, self.file)
+        if not hasattr(made, wanted):
+            what = "jobs on machines" if wanted == "decide" else "pods on nodes"
+            problem = f"{self.scheduler} places {what} only with a method {wanted}"
+            raise InputError(self.file, problem, where="scheduler")
+        return made()
 
     @property
     def is_batch(self) -> bool:
         """Whether rigid jobs are scheduled, not pods."""
-        if custom.is_file(self.scheduler):
+        if self.is_own:
             return self.work.jobs is not None and self.fleet.platform is not None
         return self.scheduler in JOBS
 
@@ -91,10 +106,12 @@ def load(
     scheduler: str | None = None,
     problems: InputProblems | None = None,
     change: Callable[[Fields], None] | None = None,
+    policy: Callable[[], Any] | None = None,
 ) -> Scenario:
     """Return the scenario of a file; `seed` and `scheduler` replace what it says.
 
-    `content` stands for that of the file, which need not be there then.
+    `content` stands for that of the file, which need not be there then. A `policy` schedules in
+    place of any scheduler; it is named in `scheduler`.
     """
     problems = InputProblems() if problems is None else problems
     fields = load_fields(path) if content is None else Fields(FieldSource(path), "", content)
@@ -105,7 +122,7 @@ def load(
     own_seed = fields.whole("seed", 0)
     own_scheduler, blocking = _scheduler(fields)
     chosen = scheduler or own_scheduler
-    if chosen not in {*BUILT_IN, EXTERNAL}:
+    if policy is None and chosen not in {*BUILT_IN, EXTERNAL}:
         if not custom.is_file(chosen):
             known = ", ".join([*BUILT_IN, EXTERNAL, "file.py:Class"])
             raise fields.error("scheduler", f"{chosen!r} is not one of {known}")
@@ -135,6 +152,7 @@ def load(
         outputs=_outputs(fields),
         measured=_measured(fields),
         tick=_tick(fields, machines, chosen),
+        policy=policy,
     )
     fields.done()
     return scenario

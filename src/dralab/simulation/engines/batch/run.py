@@ -21,7 +21,6 @@ from dralab.simulation.errors import InputError
 from dralab.simulation.host_sets import members
 from dralab.simulation.lifecycle.model import RunConditions
 from dralab.simulation.results.result import Result, StateSample, Task
-from dralab.simulation.scenario import custom
 from dralab.simulation.scenario.digest import digest
 from dralab.simulation.scenario.scenario import Scenario
 
@@ -96,7 +95,7 @@ def _simulation(scenario: Scenario) -> BatchSimulation:
         raise InputError(file, f"{name!r} schedules rigid jobs, not pods", where="scheduler")
     platform = scenario.fleet.as_platform()
     scheduler: JobScheduler = (
-        SCHEDULERS[name]() if name in SCHEDULERS else custom.load_class(name, file)()
+        scenario.own_policy("decide") if scenario.is_own else SCHEDULERS[name]()
     )
     return BatchSimulation(
         platform, [scenario.work.jobs], scheduler, options=BatchOptions(energy=scenario.energy)

@@ -1,5 +1,6 @@
 """A user's policy for pods: a class with `prefer(pod, node)`, asked for every node with room."""
 
+import traceback
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -16,6 +17,16 @@ from dralab.simulation.lifecycle.model import Pod
 SCALE: Final = 1_000_000
 # Scores are whole numbers that are not negative; a user's may be neither.
 MIDDLE: Final = 1 << 51
+
+
+def mistake(user: Any, method: str, error: Exception) -> InputError:
+    """Return what went wrong in a user's method, with the file and the line."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [each for each in frames if each.name == method] or list(frames)
+    first, last = own[0], frames[-1]
+    at = last if last.filename == first.filename else first
+    where = f"{type(user).__name__}.{method}"
+    return InputError(at.filename, f"{type(error).__name__}: {error}", line=at.lineno, where=where)
 
 
 class PodView:
@@ -82,7 +93,12 @@ class Preference(NodeChoice):
         numbers = nodes if isinstance(rows, slice) else rows[nodes]
         view = PodView(pod, self._look_up)
         for node, row in zip(nodes.tolist(), numbers.tolist(), strict=True):
-            wish = self.user.prefer(view, NodeView(self.table, row))
+            try:
+                wish = self.user.prefer(view, NodeView(self.table, row))
+            except InputError:
+                raise
+            except Exception as error:
+                raise mistake(self.user, "prefer", error) from error
             if wish is not None:
                 found[node] = MIDDLE + self._scaled(wish)
         return found

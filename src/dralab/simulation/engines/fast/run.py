@@ -31,7 +31,6 @@ from dralab.simulation.engines.fast.preference import Preference
 from dralab.simulation.engines.fragmentation import FragmentationLedger
 from dralab.simulation.engines.scenario_run import Progress, Stop
 from dralab.simulation.results.result import Result
-from dralab.simulation.scenario import custom
 from dralab.simulation.scenario.digest import digest
 from dralab.simulation.scenario.scenario import Scenario
 from dralab.simulation.scenario.schedulers import ALLOCATION_PREFIX, FAST
@@ -94,10 +93,8 @@ class FastRun:
         name = scenario.scheduler
         if name == FAST:
             return state.choice
-        if custom.is_file(name):
-            return Preference(
-                name, custom.load_class(name, scenario.file)(), table, self.tasks.by_uid
-            )
+        if scenario.is_own:
+            return Preference(name, scenario.own_policy("prefer"), table, self.tasks.by_uid)
         return choice_named(name, table, ledger, self.simulation.chance.stream("policy"))
 
     def go(self, progress: Progress | None = None, stop: Stop | None = None) -> Result:
