@@ -112,6 +112,9 @@ def tree_of(state: ClusterState, pod: PodInfo, waiting: Waiting) -> GroupTree | 
         if len(above) < MOST_LEVELS:
             return Reason(GROUP_NOT_FOUND, (COMPOSITE.lower(), parent))
         return Reason(GROUPS_TOO_DEEP, (str(MOST_LEVELS), pod.group))
+    if kind == POD_GROUP and _is_loose(root):
+        # Where the others of the group are does not matter: they are many.
+        return _tree(state, kind, root, waiting, {}, 1)
     rows: dict[NamespacedName, list[int]] = {key: [] for key in state.groups.leaves(kind, root)}
     for row, pods in enumerate(state.table.pods):
         for other in pods.values():
@@ -156,7 +159,11 @@ def by_group(pods: Iterable[PodInfo]) -> Waiting:
 
 def is_loose(tree: GroupTree) -> bool:
     """Return whether the pods of a group are scheduled one by one."""
-    return tree.kind == POD_GROUP and not tree.gang and not pod_groups.topology_of(tree.obj)
+    return tree.kind == POD_GROUP and _is_loose(tree.obj)
+
+
+def _is_loose(group: JsonDict) -> bool:
+    return pod_groups.least_of(group) is None and not pod_groups.topology_of(group)
 
 
 def left_over(state: ClusterState, tree: GroupTree, pod: PodInfo) -> Refusal:
