@@ -1,6 +1,6 @@
 """Pods with claims, decided without a cluster (`--scheduler dralab-fast`), on fleets of four sizes.
 
-    python -m benchmarks.fast            1,000 to 30,000 nodes, ten pods a node
+    python -m benchmarks.fast            1,000 to 100,000 nodes, ten pods a node (4.5 GB)
     python -m benchmarks.fast 100000     one size: so many nodes
 
 A week, nodes with 8 GPUs, each pod with a claim from a template for 1 to 8 GPUs or half of one. CPU
@@ -17,7 +17,7 @@ from pathlib import Path
 from dralab.simulation.engines.fast.run import FastRun
 from dralab.simulation.scenario import scenario as scenarios
 
-SIZES = (1_000, 3_000, 10_000, 30_000)
+SIZES = (1_000, 3_000, 10_000, 100_000)
 PODS_A_NODE = 10
 SCENARIO = """
 seed: 1
