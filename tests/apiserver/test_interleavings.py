@@ -1,6 +1,6 @@
 """Requests in the loop and in lanes, in orders drawn from seeds: what must hold after each.
 
-`pytest tests/apiserver/test_interleavings.py --seeds 10000` tries as many; a failure names its seed.
+`--seeds N` tries as many; `make conformance` 10,000. A failure names its seed.
 """
 
 import json
@@ -178,13 +178,9 @@ def limits_of(server):
     )
 
 
-@pytest.fixture(scope="session")
-def seeds(request):
-    return request.config.getoption("--seeds") or SEEDS
-
-
-def test_requests_in_any_order_keep_what_they_promise(seeds, monkeypatch):
-    for seed in range(seeds):
+@pytest.mark.parametrize("number", [SEEDS, pytest.param(10_000, marks=pytest.mark.conformance)])
+def test_requests_in_any_order_keep_what_they_promise(number, request, monkeypatch):
+    for seed in range(request.config.getoption("--seeds") or number):
         order = Interleaving(seed)
         server = server_of(order, monkeypatch)
         clients = [Client(server, order.chance, name) for name in ("ann", "bob", "cyd")]
