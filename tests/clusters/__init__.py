@@ -36,12 +36,14 @@ class RandomCluster(Draft):
         unused = {claim for item in gone for claim in claim_names(item)} - {
             claim for item in self.of("Pod") if item not in gone for claim in claim_names(item)
         }
+        # A quota that is in the way of a pod is only its own: the scheduler, too, makes claims.
+        quotas = {f"{item['metadata']['name']}-quota" for item in gone}
+        theirs = {"ResourceClaim": unused, "ResourceQuota": quotas}
         return copy.deepcopy(
             [
                 item
                 for item in self.objects
-                if item not in gone
-                and not (item["kind"] == "ResourceClaim" and item["metadata"]["name"] in unused)
+                if item not in gone and item["metadata"]["name"] not in theirs.get(item["kind"], ())
             ]
         )
 
