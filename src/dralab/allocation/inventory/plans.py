@@ -397,7 +397,7 @@ class Planner:
                 if self.kind.some_all
                 else {}
             )
-            setup = replace(self.setup(state, fixed), known=self._with_room(known, states))
+            setup = replace(self.setup(state, fixed), usable=self._with_room(known, states))
             picked = solve(setup, Effort(self.budget))
         except (SearchError, RefusedError):
             return ERROR

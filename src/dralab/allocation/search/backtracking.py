@@ -252,8 +252,7 @@ def _straight(
 
 
 def _candidates(setup: SearchSetup, alternative: Alternative, state: DeviceState) -> Iterable[int]:
-    if setup.known is None:
+    if setup.candidates is None:
         return range(len(setup.node_devices.offers))
-    return lowest_first(
-        setup.known[alternative] if alternative.admin else setup.known[alternative] & ~state.used
-    )
+    mask = setup.candidates[alternative]
+    return lowest_first(mask if alternative.admin else mask & ~state.used)

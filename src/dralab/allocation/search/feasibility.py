@@ -61,8 +61,8 @@ class Feasibility:
     def _eligible(self, alternative: Alternative) -> int:
         """Return the devices that could serve a request; selectors without an answer are kept."""
         start = self.setup.start
-        if self.setup.known is not None and not alternative.all:
-            return self.setup.known[alternative] & (-1 if alternative.admin else ~start.used)
+        if self.setup.candidates is not None and not alternative.all:
+            return self.setup.candidates[alternative] & (-1 if alternative.admin else ~start.used)
         mask = 0
         numbers: Sequence[int] = range(len(self.node_devices.offers))
         if alternative.all:

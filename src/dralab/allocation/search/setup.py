@@ -31,7 +31,8 @@ class SearchSetup:
 
     `alternatives` is [claim][request][alternative]; `fixed` are the devices of each alternative
     that asks for all. `known` are the devices that could serve each alternative, where the caller
-    knows already and no selector is without an answer.
+    knows already and no selector is without an answer; `usable` are those of them that are tried.
+    What is kept for later searches on the node looks at `known` alone.
     """
 
     node_devices: NodeDevices
@@ -41,6 +42,12 @@ class SearchSetup:
     alternatives: Sequence[Sequence[Sequence[Alternative]]]
     fixed: Mapping[Alternative, tuple[int, ...]]
     known: Mapping[Alternative, int] | None = None
+    usable: Mapping[Alternative, int] | None = None
+
+    @property
+    def candidates(self) -> Mapping[Alternative, int] | None:
+        """The devices to try for each alternative; None: all that its selectors accept."""
+        return self.known if self.usable is None else self.usable
 
     def count(self, alternative: Alternative) -> int:
         """Return how many devices an alternative needs on this node."""
