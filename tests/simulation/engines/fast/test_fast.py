@@ -147,3 +147,18 @@ def test_devices_that_preemption_frees_as_an_extended_resource_are_kept_for_the_
         + pod("b", runs="20s", arrives="10s", resources=gpu, spec="  priorityClassName: p5\n"),
     )
     assert times(found) == {"a": (30, 130), "b": (10, 30)}
+
+
+def test_pods_of_a_queue_are_admitted_before_any_pod_of_the_instant_is_tried(tmp_path):
+    found = run(
+        tmp_path,
+        """
+fleet: {nodes: [{name: n, cpu: 2}]}
+workload: {pods: [{name: a, cpu: 2, duration: 10s},
+                  {name: b, cpu: 2, queue: q, priority: 5, duration: 10s}]}
+queues: {q: {cpu: 4}}
+scheduler: dralab-fast
+""",
+    )
+    assert times(found) == {"a": (10, 20), "b": (0, 10)}
+    assert not sum(task.evictions for task in found.tasks)

@@ -231,7 +231,7 @@ class FastSimulation:
     def _admit_soon(self) -> None:
         if not self._admitting:
             self._admitting = True
-            self.events.after(0, self._admit, priority=DECIDING)
+            self.events.after(0, self._admit)
 
     def _admit(self) -> None:
         self._admitting = False
