@@ -1,6 +1,6 @@
 """Pods with claims, decided without a cluster (`--scheduler dralab-fast`), on fleets of four sizes.
 
-    python -m benchmarks.fast            1,000 to 100,000 nodes, ten pods a node (4.5 GB)
+    python -m benchmarks.fast            1,000 to 100,000 nodes, ten pods a node (5 GB)
     python -m benchmarks.fast 100000     one size: so many nodes
 
 A week, nodes with 8 GPUs, each pod with a claim from a template for 1 to 8 GPUs or half of one. CPU
