@@ -215,9 +215,10 @@ def test_a_simulation_starts_from_a_snapshot(snapshot, tmp_path):
     result = run("simulate", "run", scenario)
     assert result.exit_code == 0, result.output
     assert "1 task was never started, waits the first of them" in result.output
-    # Only a whole cluster has pods that run already; the others say that they leave them out.
+    # Only a whole cluster takes over pods that run already.
     result = run("simulate", "run", scenario, "--scheduler", "fgd")
-    assert "these objects of the snapshot are ignored: 2 Pod, 2 ResourceClaim" in result.output
+    assert result.exit_code == 2
+    assert "Pod runs runs already, which the fast engine cannot take over" in result.output
 
 
 SCENES = Path(__file__).parent / "scenes"

@@ -11,9 +11,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from dralab.api.status import ApiError
+from dralab.api.yaml_documents import documents as read_documents
 from dralab.components.nodes import install
 from dralab.components.simulated import SimulatedCluster
 from dralab.drivers.catalog import DRIVERS, device_class
@@ -135,7 +134,8 @@ def _items(documents: Documents) -> list[JsonDict]:
     is_text = isinstance(documents, str) and "\n" in documents
     text: Any = documents if is_text else read(Path(documents))
     found: list[JsonDict] = []
-    for item in yaml.safe_load_all(text):
+    for document in read_documents(text):
+        item = document.value
         if item is not None:
             found += item["items"] if item.get("kind", "").endswith("List") else [item]
     return found

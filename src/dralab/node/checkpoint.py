@@ -130,8 +130,9 @@ def decode(raw: bytes) -> list[ClaimInfo]:
                 for driver, state in (entry["DriverState"] or {}).items()
             }
             skips = {
-                driver: frozenset(state.get("skipNodeOperations") or ())
+                driver: frozenset(state["skipNodeOperations"])
                 for driver, state in (entry["DriverState"] or {}).items()
+                if state.get("skipNodeOperations")
             }
             found.append(ClaimInfo(ref, tuple(sorted(entry["PodUIDs"] or ())), devices, skips))
     except (KeyError, TypeError, AttributeError, orjson.JSONDecodeError) as error:
