@@ -157,3 +157,16 @@ def test_where_nobody_serves_requests_the_controller_rests():
     EvictionRequests(lab.manager, lab.api.resources.kinds)
     lab.start()
     assert not [each for each in lab.server.log if each[1].startswith("eviction")]
+
+
+def test_a_budget_may_delay_it_for_hours(lab):
+    budget = {"metadata": {"name": "b", "namespace": "default"}}
+    spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": "a"}}}
+    lab.server.add(DISRUPTION_BUDGETS, {**budget, "spec": spec})
+    ready = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+    ask(lab, running(lab, "p", labels={"app": "a"}, status=ready))
+    lab.wait(2 * 60 * 60)
+    assert states(lab) == {EVICTOR: "Active"}
+    lab.server.delete(DISRUPTION_BUDGETS, "b", "default")
+    lab.wait(11)
+    assert is_leaving(lab)

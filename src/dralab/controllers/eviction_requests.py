@@ -21,7 +21,7 @@ from dralab.controllers.eviction_steps import (
     silent_at,
 )
 from dralab.controllers.workloads import name_of_letters
-from dralab.kernel.clock import SECOND
+from dralab.kernel.clock import SECOND, from_rfc3339
 from dralab.objects.conditions import with_condition
 from dralab.objects.metadata import NamespacedName, is_deleting, key_of, spec_of, status_of, uid_of
 from dralab.objects.pods import group_of, is_finished
@@ -29,6 +29,8 @@ from dralab.runtime.manager import Manager
 from dralab.runtime.resources import EVICTION_REQUESTS, EVICTIONS, PODS, is_served
 from dralab.values.json_types import JsonDict, JsonObject
 
+NOT_FOUND: Final = 404
+CONFLICT: Final = 409
 AGAIN: Final = 10 * SECOND
 SIGN_OF_LIFE: Final = 5 * 60 * SECOND
 
@@ -75,7 +77,7 @@ class EvictionRequests:
         if not requests and is_over(status_of(eviction)):
             self._delete(eviction)
             return None
-        pod = self._target_of(eviction)
+        pod = None if is_over(status_of(eviction)) else self._target_of(eviction)
         facts = EvictionFacts(
             pod=pod,
             intents=[(each["spec"]["requester"], each["spec"]["intent"]) for each in requests],
@@ -120,7 +122,15 @@ class EvictionRequests:
     def _target_of(self, obj: JsonDict) -> JsonDict | None:
         target = obj["spec"]["target"]["pod"]
         pod = self.pods.get(NamespacedName(key_of(obj).namespace, target["name"]))
-        return pod if pod is not None and uid_of(pod) == target["uid"] else None
+        if pod is None or uid_of(pod) != target["uid"]:
+            # The watch of pods may lag behind that of requests: the server knows.
+            try:
+                pod = self.client.get(PODS, target["name"], key_of(obj).namespace)
+            except ApiError as error:
+                if error.code != NOT_FOUND:
+                    raise
+                return None
+        return pod if uid_of(pod) == target["uid"] else None
 
     def _mirror(self, request: JsonDict, status: JsonObject) -> None:
         """Say in a request how its eviction goes."""
@@ -151,28 +161,23 @@ class EvictionRequests:
         try:
             self.client.post(PODS, key.name, "eviction", body, key.namespace)
         except ApiError as error:
-            if error.code in {404, 409}:
+            if error.code in {NOT_FOUND, CONFLICT}:
                 return AGAIN  # it is gone, or another one: the watch tells
             return self._report(eviction, error.message, AGAIN)
         return self._report(eviction, "the pod is ending", SIGN_OF_LIFE)
 
     def _report(self, eviction: JsonDict, message: str, again: int) -> int:
+        """Say what the last responder waits for: when that changes, and as a sign of life."""
         status = status_of(eviction)
+        now = self.manager.engine.clock.now()
         responders = [
             {**each, "message": message, "heartbeatTime": self.manager.now()}
-            if each["name"] == EVICTOR
+            if each["name"] == EVICTOR and _is_news(each, message, now)
             else each
             for each in status.get("responders") or ()
         ]
-        changed = {**eviction, "status": {**status, "responders": responders}}
-        if (
-            any(
-                each.get("message") != message
-                for each in status.get("responders") or ()
-                if each["name"] == EVICTOR
-            )
-            or again == SIGN_OF_LIFE
-        ):
+        if responders != status.get("responders"):
+            changed = {**eviction, "status": {**status, "responders": responders}}
             self.evictions.learn(self.client.update(EVICTIONS, changed, subresource="status"))
         return again
 
@@ -189,6 +194,14 @@ class EvictionRequests:
 def _target(obj: JsonObject) -> Iterable[str]:
     pod: Mapping[str, str] = (spec_of(obj).get("target") or {}).get("pod") or {}
     return [pod["uid"]] if pod.get("uid") else []
+
+
+def _is_news(told: JsonObject, message: str, now: int) -> bool:
+    """Return whether a responder has to say something: anew, or that it goes on."""
+    last = told.get("heartbeatTime")
+    if told.get("message") != message or not last:
+        return True
+    return now - from_rfc3339(last) >= SIGN_OF_LIFE
 
 
 def _refusal(pod: JsonObject | None) -> str:

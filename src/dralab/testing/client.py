@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeVar
 
+from dralab.api.kinds import Kinds
 from dralab.api.status import ApiError
 from dralab.apiserver.resources.options import ListOptions
 from dralab.kernel.clock import SECOND
@@ -79,6 +80,11 @@ class ProgramClient:
         self._watches: list[ProgramWatch] = []
         self._listed: set[Resource] = set()
         self._lag: dict[Resource, int] = {}
+
+    @property
+    def kinds(self) -> Kinds:
+        """The kinds of the server, as a program knows them that asked at its start."""
+        return self._around.server.resources.kinds
 
     def cut(self) -> None:
         """End its watches as a connection that is lost does; the program lives on."""

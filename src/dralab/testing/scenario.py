@@ -22,6 +22,7 @@ from dralab.simulation.scenario.custom import load_class
 from dralab.simulation.scenario.fields import Fields
 from dralab.simulation.scenario.fields import load as load_fields
 from dralab.testing.authority import TrialAuthority
+from dralab.testing.client import ProgramClient
 from dralab.testing.faults import DEFAULT_MOST, FAULTS
 from dralab.testing.oracles import environment
 from dralab.testing.process import Build, ProgramSpec, nothing
@@ -346,7 +347,9 @@ def controller(manager: Manager, *, name: str) -> object:
     """Build one of dralab's controllers."""
     if name == registry.SIGNING:
         return CertificateSigner(manager, TrialAuthority())
-    return registry.assemble(manager, without=set(registry.CONTROLLERS) - {name})
+    client = manager.client
+    kinds = client.kinds if isinstance(client, ProgramClient) else None
+    return registry.assemble(manager, without=set(registry.CONTROLLERS) - {name}, kinds=kinds)
 
 
 def nodes(manager: Manager, *, number: int, drivers: Sequence[str]) -> object:

@@ -114,3 +114,22 @@ def addresses_are_given_once(objects, _history):
         for item in ((each.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ()
     ]
     return "" if sorted(held) == ["10.9.0.1", "10.9.0.2"] else f"given are {sorted(held)}"
+
+
+def evictions_are_of_their_requests(objects, _history):
+    """Each request is of a pod that left, and has the one eviction of that pod, which says so."""
+    pods = sorted(pod["metadata"]["name"] for pod in of_kind(objects, "Pod"))
+    if pods != ["spared", "staying"]:
+        return f"left are {pods}"
+    asked, evicted = (
+        sorted(each["spec"]["target"]["pod"]["name"] for each in of_kind(objects, kind))
+        for kind in ("EvictionRequest", "Eviction")
+    )
+    if not asked == evicted == ["guarded", "plain", "slow"]:
+        return f"asked for are {asked}, evicted {evicted}"
+    for each in (*of_kind(objects, "EvictionRequest"), *of_kind(objects, "Eviction")):
+        said = {c["type"]: (c["status"], c["reason"]) for c in each["status"]["conditions"]}
+        if said.get("TargetEvicted") != ("True", "PodDeleted"):
+            return f"{each['kind']} {each['metadata']['name']} says {said}"
+    states = [e["status"]["targetResponders"][-1]["state"] for e in of_kind(objects, "Eviction")]
+    return "" if set(states) == {"Completed"} else f"the last responders are {states}"
