@@ -95,4 +95,7 @@ def _reach(types: dict[str, Any], names: list[str], reached: dict[str, Any]) -> 
 
 
 if __name__ == "__main__":
+    from usage import print_if_asked
+
+    print_if_asked(__doc__)
     main()

@@ -5,8 +5,9 @@ InputError              a file cannot be used as it is
 """
 
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from dralab.files.reading import read
 
@@ -32,6 +33,10 @@ class InputError(ValueError):
         self.problem = problem
         self.line = line
         self.where = where
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel between the processes of a campaign."""
+        return partial(InputError, line=self.line, where=self.where), (self.file, self.problem)
 
     def __str__(self) -> str:
         place = self.file if self.line is None else f"{self.file}:{self.line}"

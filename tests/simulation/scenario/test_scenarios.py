@@ -1,5 +1,6 @@
 """Scenario files: what they say, what is refused, and that the same file gives the same bytes."""
 
+import copy
 import json
 
 import pytest
@@ -406,6 +407,11 @@ def test_means_over_seeds_have_a_deviation_and_an_interval_and_a_test_of_differe
     assert (found["mean"], found["sd"]) == (2, 1)
     assert found["ci95"] == pytest.approx(4.303 / 3**0.5)
     assert metrics.over_seeds([5.0])["sd"] is None
+
+
+def test_an_error_of_input_travels_between_processes():
+    error = InputError("a.yaml", "must be given", line=3, where="fleet")
+    assert str(copy.copy(error)) == str(error) == "a.yaml:3: fleet: must be given"
 
 
 def test_runs_of_the_same_seed_are_compared_in_pairs():
