@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -226,6 +226,7 @@ class ChangingSource:
     """A cluster in which pods end and others start, as told."""
 
     follows = True
+    not_judged: Sequence[str] = ()
 
     def __init__(self, objects: list[Object]) -> None:
         self._objects = objects
