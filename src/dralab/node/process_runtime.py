@@ -234,6 +234,7 @@ class ProcessContainer:
         self._killer: TimerHandle | None = None
         self._lock = threading.Lock()
         self._commands: set[CommandProcess] = set()
+        self._beginning = 0
         self._killed = False
         self._over = threading.Event()
         self._env = {
@@ -369,11 +370,15 @@ class ProcessContainer:
             raise ContainerStartError("the container is not running")
         with self._lock:
             # A client that has gone is not always noticed: what it sent waits to be read.
-            if session is not None and len(self._commands) >= MOST_COMMANDS:
+            known = len(self._commands) + self._beginning
+            if session is not None and known >= MOST_COMMANDS:
                 raise ContainerStartError(f"{MOST_COMMANDS} commands run in the container already")
+            self._beginning += 1
+        command = None
         session = session or ExecSession()
-        terminal = os.openpty() if session.tty else None
+        terminal = None
         try:
+            terminal = os.openpty() if session.tty else None
             launcher = joining(self._process.pid, self.directory) if self._launcher else ()
             if self._folder and argv:
                 argv = [in_folder(self._folder, argv[0]), *argv[1:]]
@@ -391,9 +396,11 @@ class ProcessContainer:
         finally:
             if terminal is not None:
                 os.close(terminal[1])
-        with self._lock:
-            self._commands.add(command)
-            too_late = self._killed
+            with self._lock:
+                self._beginning -= 1
+                if command is not None:
+                    self._commands.add(command)
+                too_late = self._killed
         if too_late:
             command.kill()
         elif not command.is_attended:
