@@ -432,3 +432,17 @@ def test_a_score_is_a_table_json_and_a_picture(files, tmp_path):
     assert told["generations"]["k8srm"]["pods"] == 3
     assert {each["field"] for each in told["lost"]} >= {"requests memory: 100Mi"}
     assert run("compare", *files, "--with", "v1", "--times", "2").exit_code == 2
+
+
+def test_findings_of_one_rule_are_shown_once_whatever_the_value(tmp_path):
+    claim = {
+        "apiVersion": "devmgmtproto.k8s.io/v1alpha1",
+        "kind": "DeviceClaim",
+        "metadata": {"name": "c"},
+        "spec": {"claims": [{"name": "a", "deviceClass": ["x"]}, {"name": "b", "deviceClass": 5}]},
+    }
+    file = tmp_path / "claim.yaml"
+    file.write_text(yaml.safe_dump(claim))
+    shown = CliRunner().invoke(main, ["validate", "-f", str(file)]).stdout
+    assert 'deviceClass: Invalid value: ["x"]: must be a string (and 1 more of this kind)' in shown
+    assert "claims[1]" not in shown

@@ -183,11 +183,11 @@ def _print(each: InputDocument) -> None:
 
 def _grouped(findings: Sequence[Finding]) -> list[tuple[Finding, int]]:
     """Return the first finding of each kind with their number: documents of a fleet are alike."""
-    kinds: dict[tuple[str, str, str], list[Finding]] = {}
+    kinds: dict[tuple[str, str, object], list[Finding]] = {}
     for finding in findings:
         pattern = "".join(c for c in finding.field if not c.isdigit())
-        message = finding.message.partition('": ')[2] or finding.message
-        kinds.setdefault((finding.level, pattern, message), []).append(finding)
+        about = finding.rule or finding.message
+        kinds.setdefault((finding.level, pattern, about), []).append(finding)
     order = {"invalid": 0, "legacy": 1, "warning": 2}
     rows = [(several[0], len(several)) for several in kinds.values()]
     return sorted(rows, key=lambda row: order[row[0].level])

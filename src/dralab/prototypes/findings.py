@@ -15,13 +15,14 @@ class Finding:
 
     `legacy`: the field was read as something else, said in `message`. `warning`: it is as it
     should be, but may surprise. `invalid`: it breaks a rule. `blocking`: what is below the field
-    cannot be read at all.
+    cannot be read at all. `rule` is the reason and detail of the field's error, without its value.
     """
 
     level: Literal["legacy", "warning", "invalid"]
     field: str
     message: str
     blocking: bool = False
+    rule: tuple[str, str] | None = None
 
     def __str__(self) -> str:
         return f"{self.field}: {self.message}" if self.field else self.message

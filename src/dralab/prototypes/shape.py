@@ -128,7 +128,13 @@ def misshapen(findings: Iterable[Finding]) -> bool:
 
 def _findings(errors: Iterable[FieldError]) -> list[Finding]:
     return [
-        Finding("invalid", error.field, error.body, blocking=error.reason in BLOCKING)
+        Finding(
+            "invalid",
+            error.field,
+            error.body,
+            blocking=error.reason in BLOCKING,
+            rule=(error.reason, error.detail),
+        )
         for error in errors
     ]
 
