@@ -55,6 +55,10 @@ def test_what_is_unknown_is_refused_with_what_there_is(grid):
         found.compare("wait_mean", baseline="easy")
     with pytest.raises(ValueError, match="engine: 'cloud' is not one of processes, dask"):
         dralab.campaign(SCENARIO, ["fgd"], engine="cloud")
+    with pytest.raises(TypeError, match="not classes"):
+        dralab.campaign(SCENARIO, [dict])
+    with pytest.raises(ValueError, match="needs the address"):
+        dralab.campaign(SCENARIO, ["fgd"], engine="dask")
     with pytest.raises(ValueError, match="at least one scenario"):
         dralab.campaign([], ["fgd"])
 

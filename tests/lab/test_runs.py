@@ -48,6 +48,11 @@ def test_a_workload_alone_needs_a_fleet(tmp_path):
         dralab.simulate(log, scheduler="easy")
 
 
+def test_a_fleet_beside_a_scenario_is_refused():
+    with pytest.raises(ValueError, match="fleet: the scenario has its own"):
+        dralab.simulate(SCENARIO, fleet={"hosts": 4})
+
+
 def test_rows_of_a_data_frame_are_pods():
     class Frame:
         def to_dict(self, how):

@@ -8,6 +8,7 @@ from click.testing import CliRunner
 
 import dralab
 from builders import claim, device, device_class, pod, pool, request, worker
+from dralab.api.status import ApiError
 from dralab.cli.main import main
 
 
@@ -113,3 +114,19 @@ def test_a_kubeconfig_is_known_by_its_content(tmp_path):
             )
         )
         assert list(dralab.open(path, [worker("n5")]).nodes) == ["n5"]
+
+
+def test_what_may_not_be_listed_is_told():
+    class Forbidding:
+        def __init__(self, client):
+            self.inner = client
+
+        def list(self, resource, namespace=""):
+            if resource.plural == "persistentvolumes":
+                raise ApiError("Forbidden", "no", details={})
+            return self.inner.list(resource, namespace)
+
+    cluster = dralab.SimulatedCluster()
+    assert dralab.open(cluster).not_judged == []
+    cluster.client = Forbidding(cluster.client)
+    assert dralab.open(cluster).not_judged == ["volumes"]

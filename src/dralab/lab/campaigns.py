@@ -43,7 +43,11 @@ def campaign(
     names, numbers = list(dict.fromkeys(schedulers)), list(dict.fromkeys(seeds))
     if not (found and names and numbers):
         raise ValueError("a campaign needs at least one scenario, one scheduler and one seed")
+    if not all(isinstance(name, str) for name in names):
+        raise TypeError("schedulers: a campaign takes names and `file.py:Class`, not classes")
     if engine == "dask":
+        if not address or workers is not None:
+            raise ValueError('engine="dask" needs the address of its scheduler, and no workers')
         require("distributed", 'engine="dask"')
     elif engine != "processes":
         raise ValueError(f"engine: {engine!r} is not one of processes, dask")

@@ -95,6 +95,11 @@ def load(
     how: dict[str, Any] = {"seed": seed, "scheduler": scheduler}
     if isinstance(scheduler, type):
         how |= {"scheduler": scheduler.__name__, "policy": scheduler}
+    is_alone = hasattr(scenario, "to_dict") or (
+        not isinstance(scenario, Mapping) and Path(scenario).suffix in READERS
+    )
+    if fleet is not None and not is_alone:
+        raise ValueError("fleet: the scenario has its own; only a workload alone takes another")
     if isinstance(scenario, Mapping):
         return scenarios.load(here, content=dict(scenario), **how)
     if hasattr(scenario, "to_dict"):

@@ -87,22 +87,25 @@ def open(*sources: Source) -> "Lab":  # noqa: A001 - dralab.open, as gzip.open
     to it. Nothing is ever written to a cluster. BadInput: what is wrong with the input.
     """
     objects: list[JsonDict] = []
+    not_judged: list[str] = []
     for source in sources:
-        objects = merged(objects, _objects_of(source))
+        objects = merged(objects, _objects_of(source, not_judged))
     if not objects:
         raise BadInput(["nothing to read: give files, a kubeconfig, a cluster or objects"])
     if missing := lacking(objects):
         raise BadInput([missing])
-    return Lab(objects)
+    return Lab(objects, not_judged)
 
 
-def _objects_of(source: Source) -> list[JsonDict]:
+def _objects_of(source: Source, not_judged: list[str]) -> list[JsonDict]:
     if isinstance(source, (str, PathLike)):
         path = Path(source)
-        return _of_cluster(_remote(path)) if _is_kubeconfig(path) else _of_files([str(path)])
+        if _is_kubeconfig(path):
+            return _of_cluster(_remote(path), not_judged)
+        return _of_files([str(path)])
     client = getattr(source, "client", None)
     if client is not None:
-        return _of_cluster(client)
+        return _of_cluster(client, not_judged)
     if isinstance(source, Iterable):
         return list(source)
     raise TypeError(f"{source!r} is no path, cluster, or list of objects")
@@ -125,9 +128,9 @@ def _remote(path: Path) -> Client:
         raise BadInput([str(error)]) from error
 
 
-def _of_cluster(client: Client) -> list[JsonDict]:
+def _of_cluster(client: Client, not_judged: list[str]) -> list[JsonDict]:
     try:
-        return list(read_cluster(client, not_judged=lambda _: None))
+        return list(read_cluster(client, not_judged=not_judged.append))
     except ReadingError as error:
         raise BadInput([str(error)]) from error
     finally:
@@ -143,10 +146,14 @@ def _of_files(files: Sequence[str]) -> list[JsonDict]:
 
 
 class Lab:
-    """A cluster as it was read; questions change nothing in it."""
+    """A cluster as it was read; questions change nothing in it.
 
-    def __init__(self, objects: Sequence[JsonDict]) -> None:
+    `not_judged` names what the user may not list, and answers therefore leave out.
+    """
+
+    def __init__(self, objects: Sequence[JsonDict], not_judged: Sequence[str] = ()) -> None:
         self.objects = objects
+        self.not_judged = not_judged
         self._snapshot: Snapshot | None = None
         self._model: ClusterModel | None = None
 
@@ -199,7 +206,7 @@ class Lab:
             raise UnknownObject(f"no policy {policy!r}; known: {', '.join(POLICIES)}")
         objects: Sequence[JsonDict] = self.objects
         for source in more:
-            objects = merged(objects, _objects_of(source))
+            objects = merged(objects, _objects_of(source, []))
         cluster = Snapshot(objects)
         found = []
         for each in cluster.pending(every=True):
@@ -246,7 +253,7 @@ class Lab:
         ]
         other = None
         if patch is not None:
-            other = ClusterModel(patched(self.objects, _objects_of(patch)))
+            other = ClusterModel(patched(self.objects, _objects_of(patch, [])))
         if not changes and other is None:
             raise BadInput(["nothing would change: give add_nodes, remove, patch or another"])
         try:
