@@ -115,13 +115,13 @@ def test_unknown_health_need_not_be_reported_again():
 def test_patterns_select_checks_and_a_wrong_one_is_refused():
     catalog = Catalog()
     for name in ("crash.a", "crash.b", "load.a"):
-        catalog.check(name, MUST, "S.", "source")(lambda bench: None)
+        catalog.check(MUST, "source", id=name)(lambda bench: None)
     ids = [check.id for check in selected(catalog.checks, ["crash"])]
     assert ids == ["crash.a", "crash.b"]
     assert [c.id for c in selected(catalog.checks, ["*.a"])] == ["crash.a", "load.a"]
     with pytest.raises(ValueError, match="'crush' names no check"):
         selected(catalog.checks, ["crush"])
     with pytest.raises(ValueError, match="a check with this id exists"):
-        catalog.check("load.a", MUST, "S.", "source")(lambda bench: None)
+        catalog.check(MUST, "source", id="load.a")(lambda bench: None)
     with pytest.raises(ValueError, match="the group is not one of"):
         catalog.check("other.a", MUST, "S.", "source")

@@ -1,19 +1,20 @@
 """The vocabulary of the bench: checks, their levels and groups.
 
 >>> from dralab.drivercheck.rules import require
->>> catalog = Catalog()
->>> @catalog.check("registration.type", MUST, "GetInfo answers the type DRAPlugin.", "a source")
+>>> catalog = Catalog("registration")
+>>> @catalog.check(MUST, "a source")
 ... def plugin_type(bench):
+...     '''GetInfo answers the type DRAPlugin.'''
 ...     require(False, "the type is CSIPlugin")
->>> [check.id for check in catalog.checks]
-['registration.type']
+>>> [f"{check.id}: {check.sentence}" for check in catalog.checks]
+['registration.plugin-type: GetInfo answers the type DRAPlugin.']
 """
 
 import fnmatch
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 from dralab.drivercheck.bench import Bench
 from dralab.drivercheck.rules import CheckNeed
@@ -60,42 +61,35 @@ class Check:
 
 
 class Catalog:
-    """Checks in the order in which they are defined."""
+    """Checks in the order in which they are defined; `usual` is what most of them need."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, group: str = "", *, needs: Sequence[CheckNeed] = (), fresh: bool = False
+    ) -> None:
         self.checks: list[Check] = []
+        self.group = group
+        self.usual: dict[str, Any] = {"needs": needs, "fresh": fresh}
 
     def check(
-        self,
-        id: str,
-        level: Level,
-        sentence: str,
-        source: str,
-        *,
-        needs: Sequence[CheckNeed] = (),
-        fresh: bool = False,
-        long: bool = False,
-        last: bool = False,
+        self, level: Level, source: str, *, id: str = "", sentence: str = "", **how: Any
     ) -> Callable[[Callable[[Bench], None]], Callable[[Bench], None]]:
-        """Add the decorated function as a check. ValueError: the id is taken or has no group."""
-        if id.partition(".")[0] not in GROUPS:
-            raise ValueError(f"{id}: the group is not one of {', '.join(GROUPS)}")
-        if any(each.id == id for each in self.checks):
-            raise ValueError(f"{id}: a check with this id exists")
+        """Add the decorated function as a check: its name is the id, its docstring the sentence.
+
+        `how` are further fields of `Check`. ValueError: the id is taken or has no group.
+        """
 
         def add(run: Callable[[Bench], None]) -> Callable[[Bench], None]:
-            found = Check(
-                id=id,
-                level=level,
-                sentence=sentence,
-                source=source,
-                run=run,
-                needs=frozenset(needs),
-                fresh=fresh,
-                long=long,
-                last=last,
+            name = id or f"{self.group}.{run.__name__.replace('_', '-')}"
+            if name.partition(".")[0] not in GROUPS:
+                raise ValueError(f"{name}: the group is not one of {', '.join(GROUPS)}")
+            if any(each.id == name for each in self.checks):
+                raise ValueError(f"{name}: a check with this id exists")
+            given = self.usual | how
+            given["needs"] = frozenset(given["needs"])
+            told = sentence or " ".join((run.__doc__ or "").split())
+            self.checks.append(
+                Check(id=name, level=level, sentence=told, source=source, run=run, **given)
             )
-            self.checks.append(found)
             return run
 
         return add

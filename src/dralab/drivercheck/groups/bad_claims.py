@@ -16,7 +16,7 @@ from dralab.drivercheck.sockets import DriverCallError
 from dralab.drivercheck.sources import KEP, LIBRARY, PLUGIN_PROTO, TYPES
 from dralab.values.json_types import JsonDict
 
-catalog: Final = Catalog()
+catalog: Final = Catalog("prepare")
 NONSENSE: Final[JsonDict] = {"apiVersion": "nonsense.dralab.dev/v0", "kind": "Nonsense"}
 OTHER_DRIVER: Final = "other.example.com"
 
@@ -113,7 +113,7 @@ BAD_CLAIMS: Final = (
 
 
 def _add_checks(bad: BadClaim) -> None:
-    @catalog.check(bad.id, bad.level, bad.sentence, bad.source)
+    @catalog.check(bad.level, bad.source, id=bad.id, sentence=bad.sentence)
     def refused(bench: Bench) -> None:
         require_refusal(bench, bad.make(bench, bench.free(1)[0]), bad.what)
 
@@ -121,10 +121,11 @@ def _add_checks(bad: BadClaim) -> None:
         return
 
     @catalog.check(
-        f"{bad.id}-alone", bad.alone,
-        f"In a call with another claim, only {bad.what.rstrip(',')} is refused.",
+        bad.alone,
         f"{PLUGIN_PROTO}: NodePrepareResourceResponse.error is per claim",
-    )  # fmt: skip
+        id=f"{bad.id}-alone",
+        sentence=f"In a call with another claim, only {bad.what.rstrip(',')} is refused.",
+    )
     def alone(bench: Bench) -> None:
         first, second = bench.free(2)
         good, wrong = bench.claim(first), bad.make(bench, second)
@@ -147,33 +148,26 @@ for _bad in BAD_CLAIMS:
     _add_checks(_bad)
 
 
-@catalog.check(
-    "prepare.foreign-config", MUST,
-    "Opaque parameters of other drivers are ignored.",
-    f"{TYPES}: OpaqueDeviceConfiguration.driver",
-)  # fmt: skip
+@catalog.check(MUST, f"{TYPES}: OpaqueDeviceConfiguration.driver")
 def foreign_config(bench: Bench) -> None:
+    """Opaque parameters of other drivers are ignored."""
     config = config_of(bench, NONSENSE, OTHER_DRIVER)
     bench.prepare(bench.claim(*bench.free(1), configs=[config]))
 
 
 @catalog.check(
-    "prepare.exclusive", SHOULD,
-    "A device that another claim holds is refused.",
-    f"{KEP}: the last line of defence, after a force-deletion or a fault of the scheduler",
-)  # fmt: skip
+    SHOULD, f"{KEP}: the last line of defence, after a force-deletion or a fault of the scheduler"
+)
 def exclusive(bench: Bench) -> None:
+    """A device that another claim holds is refused."""
     device = unshared(bench)
     bench.prepare(bench.claim(device))
     require_refusal(bench, bench.claim(device), f"a second claim for {device.name}")
 
 
-@catalog.check(
-    "prepare.after-failure", MUST,
-    "A claim that could not be prepared can be prepared later.",
-    f"{LIBRARY}; the kubelet tries the pod again, with the same claim",
-)  # fmt: skip
+@catalog.check(MUST, f"{LIBRARY}; the kubelet tries the pod again, with the same claim")
 def after_failure(bench: Bench) -> None:
+    """A claim that could not be prepared can be prepared later."""
     [device] = bench.free(1)
     claim = refused_claim(bench)
     bench.allocate(claim, device)

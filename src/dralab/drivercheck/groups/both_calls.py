@@ -20,32 +20,33 @@ def _add_checks(verb: str) -> None:
     method = f"Node{verb.capitalize()}Resources"
 
     @catalog.check(
-        f"{verb}.every-claim", MUST,
-        "Every claim of a call is answered.",
-        f"{KUBELET}: {method} skipped <n> ResourceClaims",
-    )  # fmt: skip
+        MUST, f"{KUBELET}: {method} skipped <n> ResourceClaims", id=f"{verb}.every-claim"
+    )
     def every_claim(bench: Bench) -> None:
+        """Every claim of a call is answered."""
         claims = _claims(bench, verb, 2)
         found = _answers(bench, verb, *claims)
         missing = [claim.ref.name for claim in claims if claim.uid not in found]
         require(not missing, f"the answer skips {', '.join(missing)}")
 
     @catalog.check(
-        f"{verb}.no-other-claim", MUST,
-        "Only the claims of the call are answered.",
+        MUST,
         f"{KUBELET}: {method} returned result for unknown claim UID",
-    )  # fmt: skip
+        id=f"{verb}.no-other-claim",
+    )
     def no_other_claim(bench: Bench) -> None:
+        """Only the claims of the call are answered."""
         [claim] = _claims(bench, verb, 1)
         others = sorted(set(_answers(bench, verb, claim)) - {claim.uid})
         require(not others, f"the answer has the unknown claim UIDs {', '.join(others)}")
 
     @catalog.check(
-        f"{verb}.no-claims", MUST,
-        "A call without claims is answered without claims.",
+        MUST,
         f"{PLUGIN_PROTO}: {method}Request.claims is a list; drivers send it as a health check",
-    )  # fmt: skip
+        id=f"{verb}.no-claims",
+    )
     def no_claims(bench: Bench) -> None:
+        """A call without claims is answered without claims."""
         try:
             found = _answers(bench, verb)
         except DriverCallError as error:
@@ -53,11 +54,10 @@ def _add_checks(verb: str) -> None:
         require(not found, f"a call without claims is answered with {', '.join(found)}")
 
     @catalog.check(
-        f"{verb}.parallel", MUST,
-        "Calls for different claims at the same time all succeed.",
-        f"{KUBELET}: several pods start and end at the same time",
-    )  # fmt: skip
+        MUST, f"{KUBELET}: several pods start and end at the same time", id=f"{verb}.parallel"
+    )
     def parallel(bench: Bench) -> None:
+        """Calls for different claims at the same time all succeed."""
         claims = _claims(bench, verb, AT_ONCE)
         with ThreadPoolExecutor(AT_ONCE) as pool:
             list(pool.map(bench.prepare if verb == "prepare" else bench.unprepare, claims))

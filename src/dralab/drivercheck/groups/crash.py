@@ -18,19 +18,15 @@ from dralab.files.reading import read
 from dralab.kernel.clock import SECOND
 from dralab.runtime.resources import SLICES
 
-catalog: Final = Catalog()
+catalog: Final = Catalog("crash", needs=[CheckNeed.RESTART], fresh=True)
 OLD_POD: Final = "11111111-0000-4000-8000-000000000001"
 DAY: Final = 24 * 3_600 * SECOND
 NEW_POD: Final = "11111111-0000-4000-8000-000000000002"
 
 
-@catalog.check(
-    "crash.stale-sockets", MUST,
-    "After SIGKILL a driver starts again although its old sockets are there.",
-    f"{LIBRARY}: a stale socket is removed before listening",
-    needs=[CheckNeed.RESTART], fresh=True,
-)  # fmt: skip
+@catalog.check(MUST, f"{LIBRARY}: a stale socket is removed before listening")
 def stale_sockets(bench: Bench) -> None:
+    """After SIGKILL a driver starts again although its old sockets are there."""
     bench.start(devices=False)
     bench.kill()
     bench.launch()
@@ -39,25 +35,21 @@ def stale_sockets(bench: Bench) -> None:
 
 
 @catalog.check(
-    "crash.prepared", MUST,
-    "A claim that was prepared before a crash gets the same answer afterwards.",
-    f"{KUBELET}: containers of a running pod are created again with the same CDI ids",
-    needs=[CheckNeed.RESTART], fresh=True,
-)  # fmt: skip
+    MUST, f"{KUBELET}: containers of a running pod are created again with the same CDI ids"
+)
 def prepared(bench: Bench) -> None:
+    """A claim that was prepared before a crash gets the same answer afterwards."""
     claim, result = _prepared(bench)
     bench.crash()
     before, after = sorted(result.cdi_ids), sorted(bench.prepare(claim).cdi_ids)
     require(before == after, f"the CDI ids were {before}, now {after}")
 
 
-@catalog.check(
-    "crash.unprepare", MUST,
-    "A claim that was prepared before a crash can be unprepared afterwards, and nothing is left.",
-    f"{KUBELET}: the pod may end while the driver is down",
-    needs=[CheckNeed.RESTART], fresh=True,
-)  # fmt: skip
+@catalog.check(MUST, f"{KUBELET}: the pod may end while the driver is down")
 def unprepare(bench: Bench) -> None:
+    """A claim that was prepared before a crash can be unprepared afterwards, and nothing is
+    left.
+    """
     bench.start()
     claim = bench.claim(*bench.free(1))
     own = own_ids(bench, claim)
@@ -66,13 +58,9 @@ def unprepare(bench: Bench) -> None:
     require_gone(bench, own, "after a crash and an unprepare")
 
 
-@catalog.check(
-    "crash.exclusive", SHOULD,
-    "After a crash, a device that a claim holds is refused to others.",
-    f"{KEP}: a driver's checkpoint; what is prepared must outlive the process",
-    needs=[CheckNeed.RESTART], fresh=True,
-)  # fmt: skip
+@catalog.check(SHOULD, f"{KEP}: a driver's checkpoint; what is prepared must outlive the process")
 def exclusive(bench: Bench) -> None:
+    """After a crash, a device that a claim holds is refused to others."""
     bench.start()
     device = next((each for each in bench.free(1) if not each.shared), None)
     if device is None:
@@ -90,12 +78,10 @@ def _refuses(bench: Bench, device: Published) -> bool:
 
 
 @catalog.check(
-    "crash.during-prepare", MUST,
-    "A driver that is killed while it prepares a claim can prepare it afterwards.",
-    f"{KUBELET}: the call is repeated until it succeeds; here at random moments",
-    needs=[CheckNeed.RESTART], fresh=True, long=True,
-)  # fmt: skip
+    MUST, f"{KUBELET}: the call is repeated until it succeeds; here at random moments", long=True
+)
 def during_prepare(bench: Bench) -> None:
+    """A driver that is killed while it prepares a claim can prepare it afterwards."""
     for claim in _killed_during(bench, "prepare"):
         bench.restart()
         _complete(bench, claim)
@@ -104,12 +90,10 @@ def during_prepare(bench: Bench) -> None:
 
 
 @catalog.check(
-    "crash.during-unprepare", MUST,
-    "A driver that is killed while it unprepares a claim can unprepare it afterwards.",
-    f"{KUBELET}: the call is repeated until it succeeds; here at random moments",
-    needs=[CheckNeed.RESTART], fresh=True, long=True,
-)  # fmt: skip
+    MUST, f"{KUBELET}: the call is repeated until it succeeds; here at random moments", long=True
+)
 def during_unprepare(bench: Bench) -> None:
+    """A driver that is killed while it unprepares a claim can unprepare it afterwards."""
     for claim in _killed_during(bench, "unprepare"):
         bench.restart()
         bench.unprepare(claim)
@@ -160,22 +144,18 @@ def _complete(bench: Bench, claim: ClaimUnderTest) -> None:
 
 
 @catalog.check(
-    "crash.checkpoint-damaged", SHOULD,
-    "With half a checkpoint, a driver starts, gives old claims back and prepares new ones.",
-    "a power failure during a write; a driver that does not start needs a person",
-    needs=[CheckNeed.RESTART], fresh=True,
-)  # fmt: skip
+    SHOULD, "a power failure during a write; a driver that does not start needs a person"
+)
 def checkpoint_damaged(bench: Bench) -> None:
+    """With half a checkpoint, a driver starts, gives old claims back and prepares new ones."""
     _with_state(bench, lambda data: data[: len(data) // 2], "half of its bytes")
 
 
 @catalog.check(
-    "crash.checkpoint-empty", SHOULD,
-    "With an empty checkpoint, a driver starts, gives old claims back and prepares new ones.",
-    "a file that was created and never synced has no bytes after a power failure",
-    needs=[CheckNeed.RESTART], fresh=True,
-)  # fmt: skip
+    SHOULD, "a file that was created and never synced has no bytes after a power failure"
+)
 def checkpoint_empty(bench: Bench) -> None:
+    """With an empty checkpoint, a driver starts, gives old claims back and prepares new ones."""
     _with_state(bench, lambda _data: b"", "no bytes")
 
 
@@ -195,22 +175,20 @@ def _with_state(bench: Bench, change: Any, what: str) -> None:
 
 
 @catalog.check(
-    "crash.upgrade", MUST,
-    "Claims of an older version of the driver are prepared and unprepared by the newer one.",
+    MUST,
     f"{KEP}: an update must not disturb running pods",
-    needs=[CheckNeed.RESTART, CheckNeed.PREVIOUS], fresh=True,
-)  # fmt: skip
+    needs=[CheckNeed.RESTART, CheckNeed.PREVIOUS],
+)
 def upgrade(bench: Bench) -> None:
+    """Claims of an older version of the driver are prepared and unprepared by the newer one."""
     _handed_over(bench, bench.previous, bench.target)
 
 
 @catalog.check(
-    "crash.downgrade", SHOULD,
-    "Claims of the driver are prepared and unprepared by the older version: a rollback works.",
-    f"{KEP}: version skew and downgrade",
-    needs=[CheckNeed.RESTART, CheckNeed.PREVIOUS], fresh=True,
-)  # fmt: skip
+    SHOULD, f"{KEP}: version skew and downgrade", needs=[CheckNeed.RESTART, CheckNeed.PREVIOUS]
+)
 def downgrade(bench: Bench) -> None:
+    """Claims of the driver are prepared and unprepared by the older version: a rollback works."""
     _handed_over(bench, bench.target, bench.previous)
 
 
@@ -227,13 +205,9 @@ def _handed_over(bench: Bench, first: DriverTarget | None, second: DriverTarget 
 # --- reboots ------------------------------------------------------------------------------------
 
 
-@catalog.check(
-    "crash.reboot", MUST,
-    "After a reboot, which empties the CDI directory, a claim is prepared with all its files.",
-    REBOOT,
-    needs=[CheckNeed.RESTART], fresh=True,
-)  # fmt: skip
+@catalog.check(MUST, REBOOT)
 def reboot(bench: Bench) -> None:
+    """After a reboot, which empties the CDI directory, a claim is prepared with all its files."""
     claim, result = _prepared(bench)
     before = bench.resolved(result)
     _reboot(bench)
@@ -243,13 +217,9 @@ def reboot(bench: Bench) -> None:
     )
 
 
-@catalog.check(
-    "crash.reboot-unprepare", MUST,
-    "After a reboot, a claim that was prepared before can be unprepared.",
-    REBOOT,
-    needs=[CheckNeed.RESTART], fresh=True,
-)  # fmt: skip
+@catalog.check(MUST, REBOOT)
 def reboot_unprepare(bench: Bench) -> None:
+    """After a reboot, a claim that was prepared before can be unprepared."""
     claim, _ = _prepared(bench)
     _reboot(bench)
     bench.unprepare(claim)
@@ -269,12 +239,14 @@ def _reboot(bench: Bench, *, boot_id: bool = False) -> None:
 
 
 @catalog.check(
-    "crash.boot-id", MUST,
-    "After a reboot with another boot id, a claim is prepared with all its files, and unprepared.",
+    MUST,
     f"{REBOOT}; drivers that keep the boot id in a checkpoint start with an empty one",
-    needs=[CheckNeed.RESTART, CheckNeed.BOOT_ID], fresh=True,
-)  # fmt: skip
+    needs=[CheckNeed.RESTART, CheckNeed.BOOT_ID],
+)
 def boot_id(bench: Bench) -> None:
+    """After a reboot with another boot id, a claim is prepared with all its files, and
+    unprepared.
+    """
     bench.start()
     claim = bench.claim(*bench.free(1))
     own = own_ids(bench, claim)
@@ -290,12 +262,12 @@ def boot_id(bench: Bench) -> None:
 
 
 @catalog.check(
-    "crash.clock", MUST,
-    "A driver starts with a clock set back or forward by a day; its claims are prepared again.",
+    MUST,
     "NTP sets the clock of a node that was off, or whose battery is empty, after its start",
-    needs=[CheckNeed.RESTART, CheckNeed.CLOCK], fresh=True,
-)  # fmt: skip
+    needs=[CheckNeed.RESTART, CheckNeed.CLOCK],
+)
 def clock(bench: Bench) -> None:
+    """A driver starts with a clock set back or forward by a day; its claims are prepared again."""
     claim, _ = _prepared(bench)
     for days in (-1, 1):
         bench.kill()
@@ -305,13 +277,9 @@ def clock(bench: Bench) -> None:
     bench.unprepare(claim)
 
 
-@catalog.check(
-    "crash.claim-gone", MUST,
-    "A claim that was deleted while the driver was down can be unprepared.",
-    f"{KUBELET}: pods are force-deleted while nodes are down",
-    needs=[CheckNeed.RESTART], fresh=True,
-)  # fmt: skip
+@catalog.check(MUST, f"{KUBELET}: pods are force-deleted while nodes are down")
 def claim_gone(bench: Bench) -> None:
+    """A claim that was deleted while the driver was down can be unprepared."""
     claim, _ = _prepared(bench)
     bench.kill()
     bench.forget_claim(claim)
@@ -320,12 +288,12 @@ def claim_gone(bench: Bench) -> None:
 
 
 @catalog.check(
-    "crash.publishing", MUST,
-    "A driver that is killed while it publishes its slices completes the pool afterwards.",
+    MUST,
     f"{TYPES}: ResourcePool; an incomplete pool is not used",
-    needs=[CheckNeed.RESTART, CheckNeed.API], fresh=True,
-)  # fmt: skip
+    needs=[CheckNeed.RESTART, CheckNeed.API],
+)
 def publishing(bench: Bench) -> None:
+    """A driver that is killed while it publishes its slices completes the pool afterwards."""
     bench.launch()
 
     def first() -> bool:
@@ -355,12 +323,10 @@ def publishing(bench: Bench) -> None:
 
 
 @catalog.check(
-    "crash.stop-keeps-claims", MUST,
-    "A driver that is stopped (SIGTERM) leaves prepared claims as they are.",
-    f"{KEP}: drivers are updated while pods run; a container may start again at any time",
-    needs=[CheckNeed.RESTART], fresh=True,
-)  # fmt: skip
+    MUST, f"{KEP}: drivers are updated while pods run; a container may start again at any time"
+)
 def stop_keeps_claims(bench: Bench) -> None:
+    """A driver that is stopped (SIGTERM) leaves prepared claims as they are."""
     _, result = _prepared(bench)
     before = bench.resolved(result)
     bench.stop()
@@ -368,12 +334,12 @@ def stop_keeps_claims(bench: Bench) -> None:
 
 
 @catalog.check(
-    "crash.two-instances", MUST,
-    "A claim that the old instance has prepared is unprepared by the new one.",
+    MUST,
     f"{LIBRARY}: RollingUpdate; the kubelet calls the instance that registered last",
-    needs=[CheckNeed.INSTANCES], fresh=True,
-)  # fmt: skip
+    needs=[CheckNeed.INSTANCES],
+)
 def two_instances(bench: Bench) -> None:
+    """A claim that the old instance has prepared is unprepared by the new one."""
     bench.start(OLD_POD)
     claim = bench.claim(*bench.free(1))
     own = own_ids(bench, claim)
@@ -382,13 +348,9 @@ def two_instances(bench: Bench) -> None:
     require_gone(bench, own, "after the new instance unprepared the claim of the old one")
 
 
-@catalog.check(
-    "crash.update", MUST,
-    "When the old instance stops, the sockets of the new one stay.",
-    f"{LIBRARY}: RollingUpdate; a seamless upgrade",
-    needs=[CheckNeed.INSTANCES], fresh=True,
-)  # fmt: skip
+@catalog.check(MUST, f"{LIBRARY}: RollingUpdate; a seamless upgrade", needs=[CheckNeed.INSTANCES])
 def update(bench: Bench) -> None:
+    """When the old instance stops, the sockets of the new one stay."""
     bench.start(OLD_POD)
     _second(bench)
     old = bench.others[-1]

@@ -15,7 +15,7 @@ from dralab.drivercheck.sockets import DriverCallError
 from dralab.drivercheck.sources import KEP, KUBELET, PLUGIN_PROTO
 from dralab.kernel.clock import SECOND
 
-catalog: Final = Catalog()
+catalog: Final = Catalog("faults")
 API: Final = "Kubernetes API conventions: what a client does on errors"
 ROUNDS: Final = 4
 
@@ -24,12 +24,13 @@ ROUNDS: Final = 4
 
 
 @catalog.check(
-    "faults.api-gone-at-start", SHOULD,
-    "A driver that starts before the API server waits for it, and publishes then.",
+    SHOULD,
     f"{API}; nodes start before their control plane after a power failure",
-    needs=[CheckNeed.RESTART, CheckNeed.API], fresh=True,
-)  # fmt: skip
+    needs=[CheckNeed.RESTART, CheckNeed.API],
+    fresh=True,
+)
 def api_gone_at_start(bench: Bench) -> None:
+    """A driver that starts before the API server waits for it, and publishes then."""
     with bench.api.down():
         bench.launch()
         bench.wait(bench.limits.down)
@@ -40,12 +41,15 @@ def api_gone_at_start(bench: Bench) -> None:
 
 
 @catalog.check(
-    "faults.api-gone", MUST,
-    "While the API server is gone, a claim is answered in time, and prepared only if it is known.",
+    MUST,
     f"{KUBELET}: the call has 45 s; a container must not start without its devices",
-    needs=[CheckNeed.API], long=True,
-)  # fmt: skip
+    needs=[CheckNeed.API],
+    long=True,
+)
 def api_gone(bench: Bench) -> None:
+    """While the API server is gone, a claim is answered in time, and prepared only if it is
+    known.
+    """
     claim = bench.claim(*bench.free(1))
     with bench.api.down():
         _errs_or_prepares(bench, claim)
@@ -73,12 +77,12 @@ def _later(bench: Bench, refusal: Callable[[], str], when: str) -> None:
 
 
 @catalog.check(
-    "faults.api-gone-unprepare", SHOULD,
-    "A claim is unprepared while the API server is gone.",
+    SHOULD,
     f"{KUBELET}: pods end while the control plane is away; the call has all that is needed",
     needs=[CheckNeed.API],
-)  # fmt: skip
+)
 def api_gone_unprepare(bench: Bench) -> None:
+    """A claim is unprepared while the API server is gone."""
     claim = bench.claim(*bench.free(1))
     bench.prepare(claim)
     with bench.api.down():
@@ -86,33 +90,25 @@ def api_gone_unprepare(bench: Bench) -> None:
 
 
 @catalog.check(
-    "faults.api-slow", MUST,
-    "A claim is prepared in time on a slow API server.",
-    f"{KUBELET}: the call has 45 s, the server may take 10 of them",
-    needs=[CheckNeed.API],
-)  # fmt: skip
+    MUST, f"{KUBELET}: the call has 45 s, the server may take 10 of them", needs=[CheckNeed.API]
+)
 def api_slow(bench: Bench) -> None:
+    """A claim is prepared in time on a slow API server."""
     with bench.api.fault(ApiFault(every, delay=bench.limits.slow)):
         bench.prepare(bench.claim(*bench.free(1)))
 
 
 @catalog.check(
-    "faults.claim-forbidden", MUST,
-    "A claim that the driver may not read is refused, and prepared once it may.",
-    f"{API}: 403; roles are often installed after the driver",
-    needs=[CheckNeed.API],
-)  # fmt: skip
+    MUST, f"{API}: 403; roles are often installed after the driver", needs=[CheckNeed.API]
+)
 def claim_forbidden(bench: Bench) -> None:
+    """A claim that the driver may not read is refused, and prepared once it may."""
     _claim_fault(bench, 403)
 
 
-@catalog.check(
-    "faults.claim-error", MUST,
-    "After an internal error of the API server, the claim is prepared the next time.",
-    f"{API}: 500; {KUBELET}: the pod is tried again",
-    needs=[CheckNeed.API],
-)  # fmt: skip
+@catalog.check(MUST, f"{API}: 500; {KUBELET}: the pod is tried again", needs=[CheckNeed.API])
 def claim_error(bench: Bench) -> None:
+    """After an internal error of the API server, the claim is prepared the next time."""
     _claim_fault(bench, 500)
 
 
@@ -132,22 +128,25 @@ for _name, _status, _times, _why in (
 ):
 
     @catalog.check(
-        f"faults.slices-{_name}", MUST,
-        f"A slice whose write is answered with {_status} is published in the end.",
+        MUST,
         f"{API}: {_why}",
-        needs=[CheckNeed.RESTART, CheckNeed.API], fresh=True,
-    )  # fmt: skip
+        id=f"faults.slices-{_name}",
+        sentence=f"A slice whose write is answered with {_status} is published in the end.",
+        needs=[CheckNeed.RESTART, CheckNeed.API],
+        fresh=True,
+    )
     def slices_in_the_end(bench: Bench, status: int = _status, times: int = _times) -> None:
         _publish_in_spite_of(bench, status, times)
 
 
 @catalog.check(
-    "faults.slices-forbidden", SHOULD,
-    "A driver that may not write slices goes on trying: it may be allowed soon.",
+    SHOULD,
     f"{API}: 403; roles are often installed after the driver",
-    needs=[CheckNeed.RESTART, CheckNeed.API], fresh=True,
-)  # fmt: skip
+    needs=[CheckNeed.RESTART, CheckNeed.API],
+    fresh=True,
+)
 def slices_forbidden(bench: Bench) -> None:
+    """A driver that may not write slices goes on trying: it may be allowed soon."""
     _publish_in_spite_of(bench, 403, 0, bench.limits.down)
 
 
@@ -166,12 +165,9 @@ def _publish_in_spite_of(bench: Bench, status: int, times: int, seconds: float =
 # --- the kubelet's calls ------------------------------------------------------------------------
 
 
-@catalog.check(
-    "faults.cancelled", MUST,
-    "A claim whose call was broken off can be prepared: the kubelet may restart at any time.",
-    f"{KUBELET}: the call is repeated",
-)  # fmt: skip
+@catalog.check(MUST, f"{KUBELET}: the call is repeated")
 def cancelled(bench: Bench) -> None:
+    """A claim whose call was broken off can be prepared: the kubelet may restart at any time."""
     claim = bench.claim(*bench.free(1))
     for number in range(ROUNDS):
         connection = bench.connect(bench.plugin.address)
@@ -183,11 +179,10 @@ def cancelled(bench: Bench) -> None:
 
 
 @catalog.check(
-    "faults.duplicates", MUST,
-    "The same call several times at once gets the same answer each time.",
-    f"{KEP}: calls are idempotent; a kubelet that restarts repeats what is under way",
-)  # fmt: skip
+    MUST, f"{KEP}: calls are idempotent; a kubelet that restarts repeats what is under way"
+)
 def duplicates(bench: Bench) -> None:
+    """The same call several times at once gets the same answer each time."""
     claim = bench.claim(*bench.free(1))
     with ThreadPoolExecutor(ROUNDS) as pool:
         answers = list(pool.map(bench.prepare, [claim] * ROUNDS))
@@ -195,12 +190,9 @@ def duplicates(bench: Bench) -> None:
     require(len(ids) == 1, f"the answers differ: {[sorted(each) for each in ids]}")
 
 
-@catalog.check(
-    "faults.both-at-once", MUST,
-    "A claim is prepared while another is unprepared.",
-    f"{KUBELET}: pods come and go side by side",
-)  # fmt: skip
+@catalog.check(MUST, f"{KUBELET}: pods come and go side by side")
 def both_at_once(bench: Bench) -> None:
+    """A claim is prepared while another is unprepared."""
     first, second = (bench.claim(device) for device in bench.free(2))
     for _ in range(ROUNDS):
         bench.prepare(first)
@@ -215,24 +207,18 @@ def both_at_once(bench: Bench) -> None:
         first, second = (bench.claim(device) for device in bench.free(2))
 
 
-@catalog.check(
-    "faults.malformed", MUST,
-    "A request that is not a message is refused, and the driver goes on.",
-    "gRPC: a server survives what clients send",
-)  # fmt: skip
+@catalog.check(MUST, "gRPC: a server survives what clients send")
 def malformed(bench: Bench) -> None:
+    """A request that is not a message is refused, and the driver goes on."""
     path = f"/{wire.PLUGIN_SERVICES[bench.version]}/NodePrepareResources"
     code = bench.connection.raw(path, b"\xff\xff\xff\xff", bench.limits.notify)
     require(code != "OK", "a request of four bytes 0xff was answered with OK")
     _goes_on(bench, "a malformed request")
 
 
-@catalog.check(
-    "faults.nameless", MUST,
-    "A claim without a name is refused, and the driver goes on.",
-    f"{PLUGIN_PROTO}: Claim; empty fields are not on the wire",
-)  # fmt: skip
+@catalog.check(MUST, f"{PLUGIN_PROTO}: Claim; empty fields are not on the wire")
 def nameless(bench: Bench) -> None:
+    """A claim without a name is refused, and the driver goes on."""
     connection = bench.connect(bench.plugin.address)
     try:
         found = connection.prepare(bench.version, [ClaimRef("", "", "")])
@@ -256,12 +242,12 @@ def _goes_on(bench: Bench, what: str) -> None:
 
 
 @catalog.check(
-    "faults.cdi-unwritable", MUST,
-    "When CDI files can't be written, the claim is refused, and prepared once they can.",
+    MUST,
     "CDI: a container with unresolvable devices can't be created; an error can be read in events",
     needs=[CheckNeed.RESTART, CheckNeed.CDI_PLACE],
-)  # fmt: skip
+)
 def cdi_unwritable(bench: Bench) -> None:
+    """When CDI files can't be written, the claim is refused, and prepared once they can."""
     first = bench.claim(*bench.free(1))
     if not any(device.cdi_ids for device in bench.prepare(first).devices):
         raise NotApplicable("the driver returns no CDI ids")
@@ -283,12 +269,12 @@ def cdi_unwritable(bench: Bench) -> None:
 
 
 @catalog.check(
-    "faults.cdi-missing", SHOULD,
-    "A CDI directory that is missing is made.",
+    SHOULD,
     "CDI: /var/run/cdi is on a file system that is empty after each reboot",
     needs=[CheckNeed.RESTART, CheckNeed.CDI_PLACE],
-)  # fmt: skip
+)
 def cdi_missing(bench: Bench) -> None:
+    """A CDI directory that is missing is made."""
     place = bench.places.cdi
     aside = place.with_name("cdi-aside")
     claim = bench.claim(*bench.free(1))

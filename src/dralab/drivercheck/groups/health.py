@@ -12,7 +12,7 @@ from dralab.drivercheck.sockets import HealthStream
 from dralab.drivercheck.sources import HEALTH_PROTO, KUBELET, REGISTRATION_PROTO
 from dralab.kernel.clock import SECOND
 
-catalog: Final = Catalog()
+catalog: Final = Catalog("health")
 WATCH: Final = f"{KUBELET}: HandleWatchResourcesStream"
 INFO: Final = "kubernetes/pkg/kubelet/cm/dra/healthinfo.go"
 LONGEST_MESSAGE: Final = 1024
@@ -41,12 +41,9 @@ def stream_of(bench: Bench, service: str = "") -> Iterator[HealthStream]:
     raise NotApplicable("the driver does not tell the health of its devices")
 
 
-@catalog.check(
-    "health.served", MUST,
-    "Each health service that is announced is served.",
-    f"{WATCH}; {HEALTH_PROTO}",
-)  # fmt: skip
+@catalog.check(MUST, f"{WATCH}; {HEALTH_PROTO}")
 def served(bench: Bench) -> None:
+    """Each health service that is announced is served."""
     names = offered(bench)
     if not names:
         raise NotApplicable("the driver announces no health service")
@@ -58,23 +55,16 @@ def served(bench: Bench) -> None:
             fail(f"{name} is announced and not served")
 
 
-@catalog.check(
-    "health.announced", SHOULD,
-    "A health service that is served is in supported_versions.",
-    f"{REGISTRATION_PROTO}: supported_versions",
-)  # fmt: skip
+@catalog.check(SHOULD, f"{REGISTRATION_PROTO}: supported_versions")
 def announced(bench: Bench) -> None:
+    """A health service that is served is in supported_versions."""
     with stream_of(bench):
         require(offered(bench), "a health service is served, and none is announced")
 
 
-@catalog.check(
-    "health.first", MUST,
-    "The first report comes at once: until then the devices' health is Unknown.",
-    f"{WATCH}: opened right after registration",
-    fresh=True,
-)  # fmt: skip
+@catalog.check(MUST, f"{WATCH}: opened right after registration", fresh=True)
 def first(bench: Bench) -> None:
+    """The first report comes at once: until then the devices' health is Unknown."""
     bench.start()
     taken, limit = _first_report(bench), bench.limits.first_report
     require(taken <= limit, f"the first report came after {taken:.1f} s: at most {limit:g}")
@@ -87,12 +77,9 @@ def _first_report(bench: Bench) -> float:
         return (stream.reports[0][0] - begin) / SECOND
 
 
-@catalog.check(
-    "health.known-devices", MUST,
-    "Reports are about devices that the driver has published.",
-    f"{HEALTH_PROTO}: DeviceIdentifier; {INFO}",
-)  # fmt: skip
+@catalog.check(MUST, f"{HEALTH_PROTO}: DeviceIdentifier; {INFO}")
 def known_devices(bench: Bench) -> None:
+    """Reports are about devices that the driver has published."""
     known = {(device.pool, device.name) for device in bench.devices()}
     with stream_of(bench) as stream:
         for one in stream.devices():
@@ -103,37 +90,27 @@ def known_devices(bench: Bench) -> None:
             )
 
 
-@catalog.check(
-    "health.all-devices", SHOULD,
-    "A report has all published devices: the kubelet replaces what it knew.",
-    f"{INFO}: updateHealthInfo",
-)  # fmt: skip
+@catalog.check(SHOULD, f"{INFO}: updateHealthInfo")
 def all_devices(bench: Bench) -> None:
+    """A report has all published devices: the kubelet replaces what it knew."""
     with stream_of(bench) as stream:
         told = {one.device for one in stream.devices()}
         missing = sorted({device.name for device in bench.devices()} - told)
         require(not missing, f"the report says nothing of {', '.join(missing)}")
 
 
-@catalog.check(
-    "health.once", MUST,
-    "A report has each device once.",
-    f"{INFO}: the last entry would win",
-)  # fmt: skip
+@catalog.check(MUST, f"{INFO}: the last entry would win")
 def once(bench: Bench) -> None:
+    """A report has each device once."""
     with stream_of(bench) as stream:
         names = [(one.pool, one.device) for one in stream.devices()]
         twice = sorted({name for pool, name in names if names.count((pool, name)) > 1})
         require(not twice, f"the report has {', '.join(twice)} twice")
 
 
-@catalog.check(
-    "health.refresh", MUST,
-    "Reports are repeated before they are too old: 30 s, or the time-out in the report.",
-    f"{INFO}: a device becomes Unknown when its report is too old",
-    long=True,
-)  # fmt: skip
+@catalog.check(MUST, f"{INFO}: a device becomes Unknown when its report is too old", long=True)
 def refresh(bench: Bench) -> None:
+    """Reports are repeated before they are too old: 30 s, or the time-out in the report."""
     with stream_of(bench) as stream:
         if all(one.health == "Unknown" for one in stream.devices()):
             raise NotApplicable("all devices are Unknown, as they are without a report")
@@ -148,13 +125,9 @@ def refresh(bench: Bench) -> None:
         require(len(stream.reports) > 1, f"no second report in {limit:g} s: all is Unknown now")
 
 
-@catalog.check(
-    "health.again", MUST,
-    "A stream that is opened again reports at once: a kubelet opens it 5 s after its end.",
-    f"{WATCH}: the stream is opened again and again",
-    fresh=True,
-)  # fmt: skip
+@catalog.check(MUST, f"{WATCH}: the stream is opened again and again", fresh=True)
 def again(bench: Bench) -> None:
+    """A stream that is opened again reports at once: a kubelet opens it 5 s after its end."""
     bench.start()
     limit = bench.limits.first_report
     if _first_report(bench) > limit:
@@ -164,11 +137,10 @@ def again(bench: Bench) -> None:
 
 
 @catalog.check(
-    "health.two-streams", SHOULD,
-    "Two streams at the same time both report.",
-    f"{WATCH}: a kubelet that restarts may be faster than the end of its old connection",
-)  # fmt: skip
+    SHOULD, f"{WATCH}: a kubelet that restarts may be faster than the end of its old connection"
+)
 def two_streams(bench: Bench) -> None:
+    """Two streams at the same time both report."""
     with stream_of(bench) as one:
         try:
             with stream_of(bench) as other:
@@ -180,10 +152,10 @@ def two_streams(bench: Bench) -> None:
 
 
 @catalog.check(
-    "health.messages", SHOULD,
-    f"Messages have at most {LONGEST_MESSAGE} characters.",
+    SHOULD,
     f"{HEALTH_PROTO}: DeviceHealth.message",
-)  # fmt: skip
+    sentence=f"Messages have at most {LONGEST_MESSAGE} characters.",
+)
 def messages(bench: Bench) -> None:
     with stream_of(bench) as stream:
         for one in stream.reports[0][1].devices:
@@ -191,12 +163,9 @@ def messages(bench: Bench) -> None:
             require(size <= LONGEST_MESSAGE, f"the message of {name} has {size} characters")
 
 
-@catalog.check(
-    "health.times", SHOULD,
-    "last_updated_time is in seconds since the epoch, and of today.",
-    f"{HEALTH_PROTO}: DeviceHealth.last_updated_time",
-)  # fmt: skip
+@catalog.check(SHOULD, f"{HEALTH_PROTO}: DeviceHealth.last_updated_time")
 def times(bench: Bench) -> None:
+    """last_updated_time is in seconds since the epoch, and of today."""
     with stream_of(bench) as stream:
         now = bench.clock.now() // SECOND
         for one in stream.reports[0][1].devices:
@@ -208,23 +177,17 @@ def times(bench: Bench) -> None:
             )
 
 
-@catalog.check(
-    "health.timeouts", SHOULD,
-    "health_check_timeout_seconds is not negative, and at most an hour.",
-    f"{HEALTH_PROTO}: DeviceHealth.health_check_timeout_seconds",
-)  # fmt: skip
+@catalog.check(SHOULD, f"{HEALTH_PROTO}: DeviceHealth.health_check_timeout_seconds")
 def timeouts(bench: Bench) -> None:
+    """health_check_timeout_seconds is not negative, and at most an hour."""
     with stream_of(bench) as stream:
         for one in stream.devices():
             require(0 <= one.timeout <= HOUR, f"the time-out of {one.device} is {one.timeout} s")
 
 
-@catalog.check(
-    "health.quiet", SHOULD,
-    "While nothing changes, reports are rare: at most 10 a second.",
-    f"{WATCH}: every report makes the kubelet look at all pods with devices",
-)  # fmt: skip
+@catalog.check(SHOULD, f"{WATCH}: every report makes the kubelet look at all pods with devices")
 def quiet(bench: Bench) -> None:
+    """While nothing changes, reports are rare: at most 10 a second."""
     with stream_of(bench) as stream:
         before = len(stream.reports)
         bench.wait(1.0)
@@ -234,22 +197,18 @@ def quiet(bench: Bench) -> None:
 
 
 @catalog.check(
-    "health.unhealthy", MUST,
-    "A device that becomes unhealthy is reported so.",
-    f"{HEALTH_PROTO}: HealthStatus UNHEALTHY; KEP-4680",
-    needs=[CheckNeed.HEALTH_HOOK],
-)  # fmt: skip
+    MUST, f"{HEALTH_PROTO}: HealthStatus UNHEALTHY; KEP-4680", needs=[CheckNeed.HEALTH_HOOK]
+)
 def unhealthy(bench: Bench) -> None:
+    """A device that becomes unhealthy is reported so."""
     _made(bench, healthy=False)
 
 
 @catalog.check(
-    "health.recovery", MUST,
-    "A device that recovers is reported healthy again.",
-    f"{HEALTH_PROTO}: HealthStatus HEALTHY; KEP-4680",
-    needs=[CheckNeed.HEALTH_HOOK],
-)  # fmt: skip
+    MUST, f"{HEALTH_PROTO}: HealthStatus HEALTHY; KEP-4680", needs=[CheckNeed.HEALTH_HOOK]
+)
 def recovery(bench: Bench) -> None:
+    """A device that recovers is reported healthy again."""
     _made(bench, healthy=False, required=False)
     _made(bench, healthy=True)
 

@@ -12,7 +12,7 @@ from dralab.drivercheck.rules import CheckNeed, NotApplicable, require
 from dralab.drivercheck.targets import Usage
 from dralab.kernel.clock import SECOND
 
-catalog: Final = Catalog()
+catalog: Final = Catalog("load")
 NEEDS: Final = (CheckNeed.RESTART, CheckNeed.API)
 MIB: Final = 1024 * 1024
 AT_ONCE: Final = 8
@@ -91,24 +91,22 @@ def _require_growth(bench: Bench, quantity: str, most: int, unit: int = 1) -> No
     require(grown <= most, f"after the claims it has {grown:.0f} more {name}: at most {most}")
 
 
-@catalog.check(
-    "load.claims", MUST,
-    "Claim after claim is prepared and unprepared, a thousand of them in calls of up to eight.",
-    SOURCE,
-    needs=NEEDS, fresh=True, long=True,
-)  # fmt: skip
+@catalog.check(MUST, SOURCE, needs=NEEDS, fresh=True, long=True)
 def claims(bench: Bench) -> None:
+    """Claim after claim is prepared and unprepared, a thousand of them in calls of up to eight."""
     run = _run(bench)
     require(not run.errors, f"after {run.claims} claims: {'; '.join(run.errors[:3])}")
 
 
 @catalog.check(
-    "load.rate", SHOULD,
-    "A thousand claims take less than a minute.",
+    SHOULD,
     "client-go's default of 5 requests a second makes it 3; drivers have a flag for it",
-    needs=NEEDS, fresh=True, last=True,
-)  # fmt: skip
+    needs=NEEDS,
+    fresh=True,
+    last=True,
+)
 def rate(bench: Bench) -> None:
+    """A thousand claims take less than a minute."""
     run = _run(bench)
     require(
         run.claims >= bench.limits.claims or run.errors,
@@ -118,52 +116,50 @@ def rate(bench: Bench) -> None:
 
 
 @catalog.check(
-    "load.files", MUST,
-    "No file is left of the claims.",
+    MUST,
     f"{SOURCE}: a file for each claim would fill the disk, and slow the runtime down",
-    needs=NEEDS, fresh=True, last=True,
-)  # fmt: skip
+    needs=NEEDS,
+    fresh=True,
+    last=True,
+)
 def files(bench: Bench) -> None:
+    """No file is left of the claims."""
     left = _run(bench).left
     require(not left, f"{len(left)} files are left, the first is {left[:1]}")
 
 
 @catalog.check(
-    "load.requests", SHOULD,
-    f"A claim costs at most {MOST_REQUESTS} requests to the API server.",
+    SHOULD,
     "Kubernetes: client-go's default is 5 requests a second for a whole driver",
-    needs=NEEDS, fresh=True, last=True,
-)  # fmt: skip
+    sentence=f"A claim costs at most {MOST_REQUESTS} requests to the API server.",
+    needs=NEEDS,
+    fresh=True,
+    last=True,
+)
 def requests(bench: Bench) -> None:
     found = _run(bench).requests
     require(found <= MOST_REQUESTS, f"{found} requests for each claim")
 
 
-@catalog.check(
-    "load.memory", SHOULD,
-    "The memory of the process does not grow with the number of claims.",
-    SOURCE,
-    needs=[*NEEDS, CheckNeed.USAGE], fresh=True, last=True,
-)  # fmt: skip
+@catalog.check(SHOULD, SOURCE, needs=[*NEEDS, CheckNeed.USAGE], fresh=True, last=True)
 def memory(bench: Bench) -> None:
+    """The memory of the process does not grow with the number of claims."""
     _require_growth(bench, "memory", bench.limits.memory, MIB)
 
 
 @catalog.check(
-    "load.descriptors", MUST,
-    "The process does not leave descriptors open.",
+    MUST,
     f"{SOURCE}: the limit is often 1,024",
-    needs=[*NEEDS, CheckNeed.USAGE], fresh=True, last=True,
-)  # fmt: skip
+    needs=[*NEEDS, CheckNeed.USAGE],
+    fresh=True,
+    last=True,
+)
 def descriptors(bench: Bench) -> None:
+    """The process does not leave descriptors open."""
     _require_growth(bench, "descriptors", bench.limits.descriptors)
 
 
-@catalog.check(
-    "load.threads", SHOULD,
-    "The process does not leave threads behind.",
-    SOURCE,
-    needs=[*NEEDS, CheckNeed.USAGE], fresh=True, last=True,
-)  # fmt: skip
+@catalog.check(SHOULD, SOURCE, needs=[*NEEDS, CheckNeed.USAGE], fresh=True, last=True)
 def threads(bench: Bench) -> None:
+    """The process does not leave threads behind."""
     _require_growth(bench, "threads", bench.limits.threads)

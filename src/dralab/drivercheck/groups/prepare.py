@@ -14,7 +14,7 @@ from dralab.drivercheck.rules import NotApplicable, fail, require
 from dralab.drivercheck.sockets import DriverCallError
 from dralab.drivercheck.sources import KEP, KUBELET, LIBRARY, PLUGIN_PROTO, TYPES
 
-catalog: Final = Catalog()
+catalog: Final = Catalog("prepare")
 # The longest name that a claim can have, and a pod's name within it.
 LONG_NAME: Final = "claim-" + "x" * 57 + (".part-" + "y" * 50) * 3
 BATCH: Final = 6
@@ -26,32 +26,27 @@ def _require_devices(claim: ClaimUnderTest, result: PrepareResult) -> None:
     require(found == wanted, f"the claim has {wanted}, and the answer {found}")
 
 
-@catalog.check(
-    "prepare.devices", MUST,
-    "An allocated claim is prepared: the answer has its devices, with pool and name, and no other.",
-    f"{PLUGIN_PROTO}: Device.pool_name, device_name",
-)  # fmt: skip
+@catalog.check(MUST, f"{PLUGIN_PROTO}: Device.pool_name, device_name", id="prepare.devices")
 def prepared_devices(bench: Bench) -> None:
+    """An allocated claim is prepared: the answer has its devices, with pool and name, and no
+    other.
+    """
     claim = bench.claim(*bench.free(1))
     _require_devices(claim, bench.prepare(claim))
 
 
-@catalog.check(
-    "prepare.several-devices", MUST,
-    "A claim with two requests gets the devices of both.",
-    f"{KEP}: a claim has up to 32 results",
-)  # fmt: skip
+@catalog.check(MUST, f"{KEP}: a claim has up to 32 results")
 def several_devices(bench: Bench) -> None:
+    """A claim with two requests gets the devices of both."""
     claim = bench.claim(*bench.free(2))
     _require_devices(claim, bench.prepare(claim))
 
 
 @catalog.check(
-    "prepare.request-names", MUST,
-    "request_names of a device name the request that it was allocated for, or nothing.",
-    f"{PLUGIN_PROTO}: Device.request_names; a container gets the devices of its request",
-)  # fmt: skip
+    MUST, f"{PLUGIN_PROTO}: Device.request_names; a container gets the devices of its request"
+)
 def request_names(bench: Bench) -> None:
+    """request_names of a device name the request that it was allocated for, or nothing."""
     claim = bench.claim(*bench.free(2))
     requests = {(e["pool"], e["device"]): e["request"] for e in claim.results}
     for device in bench.prepare(claim).devices:
@@ -63,11 +58,10 @@ def request_names(bench: Bench) -> None:
 
 
 @catalog.check(
-    "prepare.subrequests", MUST,
-    "For a result of a subrequest, request/alternative, request_names has the request alone.",
-    f"{LIBRARY}: everything from the slash on is cut off; the kubelet knows no alternatives",
-)  # fmt: skip
+    MUST, f"{LIBRARY}: everything from the slash on is cut off; the kubelet knows no alternatives"
+)
 def subrequests(bench: Bench) -> None:
+    """For a result of a subrequest, request/alternative, request_names has the request alone."""
     claim = bench.claim(*bench.free(1), alternative="second-best")
     for device in bench.prepare(claim).devices:
         require(
@@ -77,11 +71,10 @@ def subrequests(bench: Bench) -> None:
 
 
 @catalog.check(
-    "prepare.versions-agree", MUST,
-    "All versions of the service prepare a claim in the same way.",
-    f"{KUBELET}: after an update a kubelet may use another version for a prepared claim",
-)  # fmt: skip
+    MUST, f"{KUBELET}: after an update a kubelet may use another version for a prepared claim"
+)
 def versions_agree(bench: Bench) -> None:
+    """All versions of the service prepare a claim in the same way."""
     versions = bench.plugin.plugin_versions
     if len(versions) < 2:
         raise NotApplicable("the driver offers one version")
@@ -105,11 +98,10 @@ def versions_agree(bench: Bench) -> None:
 
 
 @catalog.check(
-    "prepare.again", MUST,
-    "A claim that is prepared already gets the same answer again.",
-    f"{KUBELET}: a kubelet that restarts prepares again; {KEP}: the call must be idempotent",
-)  # fmt: skip
+    MUST, f"{KUBELET}: a kubelet that restarts prepares again; {KEP}: the call must be idempotent"
+)
 def again(bench: Bench) -> None:
+    """A claim that is prepared already gets the same answer again."""
     claim = bench.claim(*bench.free(1))
     first = bench.prepare(claim)
     second = bench.prepare(claim, on=bench.connect(bench.plugin.address))
@@ -124,11 +116,10 @@ def _sorted(result: PrepareResult) -> list[PreparedDevice]:
 
 
 @catalog.check(
-    "prepare.again-restores", MUST,
-    "Preparing a claim again writes CDI files that are lost.",
-    "kubernetes/kubernetes#141433: /var/run/cdi is empty after a reboot, checkpoints are not",
-)  # fmt: skip
+    MUST, "kubernetes/kubernetes#141433: /var/run/cdi is empty after a reboot, checkpoints are not"
+)
 def again_restores(bench: Bench) -> None:
+    """Preparing a claim again writes CDI files that are lost."""
     if bench.surroundings is not None:
         raise NotApplicable("the bench deletes no files of a machine that others use")
     claim = bench.claim(*bench.free(1))
@@ -140,35 +131,26 @@ def again_restores(bench: Bench) -> None:
     require_resolved(bench, before, bench.prepare(claim), "after the CDI files were deleted")
 
 
-@catalog.check(
-    "prepare.foreign-results", MUST,
-    "In a claim with devices of several drivers, each driver prepares its own.",
-    f"{TYPES}: DeviceRequestAllocationResult.driver",
-)  # fmt: skip
+@catalog.check(MUST, f"{TYPES}: DeviceRequestAllocationResult.driver")
 def foreign_results(bench: Bench) -> None:
+    """In a claim with devices of several drivers, each driver prepares its own."""
     other = {"request": "rx", "driver": OTHER_DRIVER, "pool": "other", "device": "other-0"}
     devices = bench.prepare(bench.claim(*bench.free(1), more=[other])).devices
     found = [(device.pool, device.device) for device in devices]
     require(("other", "other-0") not in found, f"the answer has a device of {OTHER_DRIVER}")
 
 
-@catalog.check(
-    "prepare.admin-access", MUST,
-    "A claim with adminAccess is prepared for a device that another claim holds.",
-    f"{TYPES}: DeviceRequestAllocationResult.adminAccess; KEP-5018",
-)  # fmt: skip
+@catalog.check(MUST, f"{TYPES}: DeviceRequestAllocationResult.adminAccess; KEP-5018")
 def admin_access(bench: Bench) -> None:
+    """A claim with adminAccess is prepared for a device that another claim holds."""
     device = unshared(bench)
     bench.prepare(bench.claim(device))
     bench.prepare(bench.claim(device, admin=True))
 
 
-@catalog.check(
-    "prepare.shares", MUST,
-    "Two claims may have shares of one device, and share_id tells them apart.",
-    f"{PLUGIN_PROTO}: Device.share_id; KEP-5075: consumable capacity",
-)  # fmt: skip
+@catalog.check(MUST, f"{PLUGIN_PROTO}: Device.share_id; KEP-5075: consumable capacity")
 def shares(bench: Bench) -> None:
+    """Two claims may have shares of one device, and share_id tells them apart."""
     device = next((each for each in bench.devices() if each.shared), None)
     if device is None:
         raise NotApplicable("no device allows multiple allocations")
@@ -183,12 +165,9 @@ def shares(bench: Bench) -> None:
 # --- names ---------------------------------------------------------------------------------------
 
 
-@catalog.check(
-    "prepare.same-name", MUST,
-    "Claims of the same name in two namespaces are told apart.",
-    f"{PLUGIN_PROTO}: Claim.namespace, uid, name",
-)  # fmt: skip
+@catalog.check(MUST, f"{PLUGIN_PROTO}: Claim.namespace, uid, name")
 def same_name(bench: Bench) -> None:
+    """Claims of the same name in two namespaces are told apart."""
     first, second = bench.free(2)
     one = bench.claim(first, name="same-name")
     other = bench.claim(second, name="same-name", namespace=OTHER_NAMESPACE)
@@ -201,12 +180,9 @@ def same_name(bench: Bench) -> None:
         )
 
 
-@catalog.check(
-    "prepare.long-name", MUST,
-    "A claim with a name of over 200 characters is prepared.",
-    "Kubernetes: names have up to 253 characters; file names made of them may not",
-)  # fmt: skip
+@catalog.check(MUST, "Kubernetes: names have up to 253 characters; file names made of them may not")
 def long_name(bench: Bench) -> None:
+    """A claim with a name of over 200 characters is prepared."""
     bench.prepare(bench.claim(*bench.free(1), name=LONG_NAME))
 
 
@@ -220,12 +196,9 @@ def _with_ids(bench: Bench) -> PrepareResult:
     return found
 
 
-@catalog.check(
-    "prepare.cdi-names", MUST,
-    "CDI ids are qualified names: vendor/class=device.",
-    "CDI specification: qualified device names; kubernetes/pkg/kubelet/cm/dra",
-)  # fmt: skip
+@catalog.check(MUST, "CDI specification: qualified device names; kubernetes/pkg/kubelet/cm/dra")
 def cdi_names(bench: Bench) -> None:
+    """CDI ids are qualified names: vendor/class=device."""
     for name in sorted(_with_ids(bench).cdi_ids):
         require(_qualified(name), f"{name!r} is not vendor/class=device")
 
@@ -243,11 +216,10 @@ def _qualified(name: str) -> bool:
 
 
 @catalog.check(
-    "prepare.cdi-resolved", MUST,
-    "When the call is answered, each CDI id is in a file of the CDI directory.",
-    "CDI: unresolvable CDI devices; the runtime reads the files right after the answer",
-)  # fmt: skip
+    MUST, "CDI: unresolvable CDI devices; the runtime reads the files right after the answer"
+)
 def cdi_resolved(bench: Bench) -> None:
+    """When the call is answered, each CDI id is in a file of the CDI directory."""
     result = _with_ids(bench)
     if errors := bench.cdi().errors:
         raise NotApplicable(f"CDI files are invalid: {', '.join(errors)}")
@@ -256,23 +228,17 @@ def cdi_resolved(bench: Bench) -> None:
     require(not missing, f"{', '.join(sorted(missing))} is in no file of {paths}")
 
 
-@catalog.check(
-    "prepare.cdi-valid", MUST,
-    "The CDI files are valid: known fields, kinds and versions, and no device twice.",
-    "CDI specification 1.1.0; a runtime ignores an invalid file whole",
-)  # fmt: skip
+@catalog.check(MUST, "CDI specification 1.1.0; a runtime ignores an invalid file whole")
 def cdi_valid(bench: Bench) -> None:
+    """The CDI files are valid: known fields, kinds and versions, and no device twice."""
     _with_ids(bench)
     for path, error in bench.cdi().errors.items():
         fail(f"{path}: {error}")
 
 
-@catalog.check(
-    "prepare.cdi-of-claim", SHOULD,
-    "Two claims have no claim-specific CDI device in common: a stale file can't do harm.",
-    f"{KEP}: the claim's UID belongs into the names of CDI devices",
-)  # fmt: skip
+@catalog.check(SHOULD, f"{KEP}: the claim's UID belongs into the names of CDI devices")
 def cdi_of_claim(bench: Bench) -> None:
+    """Two claims have no claim-specific CDI device in common: a stale file can't do harm."""
     device = unshared(bench)
     first = bench.claim(device)
     one = bench.prepare(first).cdi_ids
@@ -285,12 +251,12 @@ def cdi_of_claim(bench: Bench) -> None:
 
 
 @catalog.check(
-    "prepare.cdi-own-first", SHOULD,
-    "The first CDI id of a device belongs to it alone.",
+    SHOULD,
     "kubernetes/pkg/kubelet/cm/dra/manager.go: by the first id the pod's status tells devices' "
     "health apart",
-)  # fmt: skip
+)
 def cdi_own_first(bench: Bench) -> None:
+    """The first CDI id of a device belongs to it alone."""
     found = bench.prepare(bench.claim(*bench.free(2)))
     firsts = [device.cdi_ids[0] for device in found.devices if device.cdi_ids]
     require(
@@ -303,10 +269,10 @@ def cdi_own_first(bench: Bench) -> None:
 
 
 @catalog.check(
-    "prepare.in-time", MUST,
-    f"A call with {BATCH} claims is answered within 45 s.",
+    MUST,
     f"{KUBELET}: the time-out of NodePrepareResources",
-)  # fmt: skip
+    sentence=f"A call with {BATCH} claims is answered within 45 s.",
+)
 def in_time(bench: Bench) -> None:
     claims = [bench.claim(device) for device in bench.free(BATCH)]
     try:

@@ -13,19 +13,16 @@ from dralab.drivercheck.rules import CheckNeed, NotApplicable, fail, require
 from dralab.drivercheck.sockets import DriverCallError, sockets_in
 from dralab.drivercheck.sources import KEP, KUBELET, LIBRARY, PLUGIN_MANAGER, REGISTRATION_PROTO
 
-catalog: Final = Catalog()
+catalog: Final = Catalog("registration")
 WATCHER: Final = "kubernetes/pkg/kubelet/pluginmanager/pluginwatcher/plugin_watcher.go"
 EXECUTOR: Final = "kubernetes/pkg/kubelet/pluginmanager/operationexecutor/operation_generator.go"
 SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 LONGEST_NAME: Final = 63
 
 
-@catalog.check(
-    "registration.socket-name", MUST,
-    "The name of the registration socket, and of each directory above it, has no leading dot.",
-    f"{WATCHER}: paths that begin with a dot are ignored",
-)  # fmt: skip
+@catalog.check(MUST, f"{WATCHER}: paths that begin with a dot are ignored")
 def socket_name(bench: Bench) -> None:
+    """The name of the registration socket, and of each directory above it, has no leading dot."""
     path = bench.plugin.socket.relative_to(bench.places.registry)
     require(
         not any(part.startswith(".") for part in path.parts),
@@ -33,34 +30,28 @@ def socket_name(bench: Bench) -> None:
     )
 
 
-@catalog.check(
-    "registration.type",
-    MUST,
-    "GetInfo answers the type DRAPlugin.",
-    f"{REGISTRATION_PROTO}: PluginInfo.type",
-)
+@catalog.check(MUST, f"{REGISTRATION_PROTO}: PluginInfo.type", id="registration.type")
 def plugin_type(bench: Bench) -> None:
+    """GetInfo answers the type DRAPlugin."""
     found = bench.plugin.type
     require(found == wire.PLUGIN_TYPE, f"type is {found!r}, not {wire.PLUGIN_TYPE!r}")
 
 
 @catalog.check(
-    "registration.name", MUST,
-    "The driver's name is a DNS subdomain in lower case of at most 63 characters.",
+    MUST,
     f"{KEP}: ResourceSlice.spec.driver; kubernetes/pkg/apis/resource/validation: driver names",
-)  # fmt: skip
+    id="registration.name",
+)
 def plugin_name(bench: Bench) -> None:
+    """The driver's name is a DNS subdomain in lower case of at most 63 characters."""
     name = bench.plugin.name
     require(SUBDOMAIN.fullmatch(name), f"name is {name!r}: not a DNS subdomain in lower case")
     require(len(name) <= LONGEST_NAME, f"name has {len(name)} characters: at most {LONGEST_NAME}")
 
 
-@catalog.check(
-    "registration.name-of-slices", MUST,
-    "The name at registration is the driver's name in its ResourceSlices.",
-    f"{KUBELET}: a claim's result is sent to the plugin of its name",
-)  # fmt: skip
+@catalog.check(MUST, f"{KUBELET}: a claim's result is sent to the plugin of its name")
 def name_of_slices(bench: Bench) -> None:
+    """The name at registration is the driver's name in its ResourceSlices."""
     name = bench.plugin.name
     if not SUBDOMAIN.fullmatch(name):
         raise NotApplicable("the name is not one that a slice may have")
@@ -72,12 +63,9 @@ def name_of_slices(bench: Bench) -> None:
     )
 
 
-@catalog.check(
-    "registration.versions", MUST,
-    "supported_versions names a version of the plugin service that kubelets know.",
-    f"{PLUGIN_MANAGER}: ValidatePlugin",
-)  # fmt: skip
+@catalog.check(MUST, f"{PLUGIN_MANAGER}: ValidatePlugin")
 def versions(bench: Bench) -> None:
+    """supported_versions names a version of the plugin service that kubelets know."""
     offered = bench.plugin.versions
     require(offered, "supported_versions is empty")
     require(
@@ -87,12 +75,9 @@ def versions(bench: Bench) -> None:
     )
 
 
-@catalog.check(
-    "registration.versions-served", MUST,
-    "Each version of the plugin service that is offered is served.",
-    f"{PLUGIN_MANAGER}: the kubelet calls the first version that it knows",
-)  # fmt: skip
+@catalog.check(MUST, f"{PLUGIN_MANAGER}: the kubelet calls the first version that it knows")
 def versions_served(bench: Bench) -> None:
+    """Each version of the plugin service that is offered is served."""
     for name in bench.plugin.plugin_versions:
         try:
             bench.connection.prepare(name, [])
@@ -103,12 +88,9 @@ def versions_served(bench: Bench) -> None:
             )
 
 
-@catalog.check(
-    "registration.newest-first", SHOULD,
-    "v1.DRAPlugin is offered, before v1beta1.DRAPlugin.",
-    f"{PLUGIN_MANAGER}: the first known version wins; v1beta1 has no share_id",
-)  # fmt: skip
+@catalog.check(SHOULD, f"{PLUGIN_MANAGER}: the first known version wins; v1beta1 has no share_id")
 def newest_first(bench: Bench) -> None:
+    """v1.DRAPlugin is offered, before v1beta1.DRAPlugin."""
     known = bench.plugin.plugin_versions
     require(
         not known or known[0] == "v1.DRAPlugin",
@@ -116,33 +98,29 @@ def newest_first(bench: Bench) -> None:
     )
 
 
-@catalog.check(
-    "registration.versions-once", SHOULD,
-    "supported_versions names nothing twice.",
-    f"{REGISTRATION_PROTO}: PluginInfo.supported_versions",
-)  # fmt: skip
+@catalog.check(SHOULD, f"{REGISTRATION_PROTO}: PluginInfo.supported_versions")
 def versions_once(bench: Bench) -> None:
+    """supported_versions names nothing twice."""
     offered = bench.plugin.versions
     twice = sorted({name for name in offered if offered.count(name) > 1})
     require(not twice, f"supported_versions names {', '.join(twice)} twice")
 
 
 @catalog.check(
-    "registration.endpoint-absolute", MUST,
-    "The endpoint is empty or an absolute path, without a scheme.",
+    MUST,
     f"{REGISTRATION_PROTO}: PluginInfo.endpoint; {PLUGIN_MANAGER}: it is dialled as unix://<endpoint>",
-)  # fmt: skip
+)
 def endpoint_absolute(bench: Bench) -> None:
+    """The endpoint is empty or an absolute path, without a scheme."""
     endpoint = bench.plugin.endpoint
     require(not endpoint or endpoint.startswith("/"), f"endpoint is {endpoint!r}: not absolute")
 
 
 @catalog.check(
-    "registration.endpoint-place", SHOULD,
-    "The endpoint is in a directory of the driver's own below the kubelet's plugins.",
-    f"{KEP}: the plugin directory; a node's administrator protects it as the kubelet's own",
-)  # fmt: skip
+    SHOULD, f"{KEP}: the plugin directory; a node's administrator protects it as the kubelet's own"
+)
 def endpoint_place(bench: Bench) -> None:
+    """The endpoint is in a directory of the driver's own below the kubelet's plugins."""
     endpoint = os.path.realpath(bench.plugin.address)
     place = os.path.realpath(bench.places.plugins)
     parts = Path(os.path.relpath(endpoint, place)).parts
@@ -152,12 +130,9 @@ def endpoint_place(bench: Bench) -> None:
     )
 
 
-@catalog.check(
-    "registration.endpoint-length", MUST,
-    "The endpoint is a path of at most 107 bytes.",
-    "unix(7): sun_path has 108 bytes with the final zero",
-)  # fmt: skip
+@catalog.check(MUST, "unix(7): sun_path has 108 bytes with the final zero")
 def endpoint_length(bench: Bench) -> None:
+    """The endpoint is a path of at most 107 bytes."""
     size = len(bench.plugin.endpoint.encode())
     require(
         size <= wire.LONGEST_PATH,
@@ -166,22 +141,19 @@ def endpoint_length(bench: Bench) -> None:
 
 
 @catalog.check(
-    "registration.socket-private", SHOULD,
-    "Users other than the owner may not connect to the sockets.",
+    SHOULD,
     f"{KEP}: only the kubelet calls the driver; unix(7): connecting needs the write permission",
-)  # fmt: skip
+)
 def socket_private(bench: Bench) -> None:
+    """Users other than the owner may not connect to the sockets."""
     for path in {str(bench.plugin.socket), bench.plugin.address}:
         mode = stat.S_IMODE(os.stat(path).st_mode)  # noqa: PTH116 - a path of the driver's
         require(not mode & stat.S_IWOTH, f"{path} has the mode {mode:o}: all users may connect")
 
 
-@catalog.check(
-    "registration.info-in-time", MUST,
-    "GetInfo answers within a second, the third time too.",
-    f"{EXECUTOR}: GetInfo has a time-out of 1 s",
-)  # fmt: skip
+@catalog.check(MUST, f"{EXECUTOR}: GetInfo has a time-out of 1 s")
 def info_in_time(bench: Bench) -> None:
+    """GetInfo answers within a second, the third time too."""
     connection = bench.connect(bench.plugin.socket)
     for _ in range(3):
         try:
@@ -190,12 +162,9 @@ def info_in_time(bench: Bench) -> None:
             fail(f"GetInfo failed within {bench.limits.info:g} s: {error}")
 
 
-@catalog.check(
-    "registration.again", MUST,
-    "A driver can be registered again, and says the same: a kubelet that restarts asks again.",
-    "kubernetes/pkg/kubelet/pluginmanager/reconciler/reconciler.go",
-)  # fmt: skip
+@catalog.check(MUST, "kubernetes/pkg/kubelet/pluginmanager/reconciler/reconciler.go")
 def again(bench: Bench) -> None:
+    """A driver can be registered again, and says the same: a kubelet that restarts asks again."""
     connection = bench.connect(bench.plugin.socket)
     found = connection.info(bench.limits.ready)
     require(found == bench.plugin, f"GetInfo answered {bench.plugin}, and now {found}")
@@ -206,12 +175,13 @@ def again(bench: Bench) -> None:
 
 
 @catalog.check(
-    "registration.refused", SHOULD,
-    "After NotifyRegistrationStatus(false) a driver goes on, so that a later try can succeed.",
+    SHOULD,
     f"{EXECUTOR}: a refused registration is tried again with back-off",
-    needs=[CheckNeed.RESTART], fresh=True,
-)  # fmt: skip
+    needs=[CheckNeed.RESTART],
+    fresh=True,
+)
 def refused(bench: Bench) -> None:
+    """After NotifyRegistrationStatus(false) a driver goes on, so that a later try can succeed."""
     bench.launch()
     path = bench.find_socket()
     connection = bench.connect(path)
@@ -225,12 +195,9 @@ def refused(bench: Bench) -> None:
     bench.register()
 
 
-@catalog.check(
-    "registration.connections", MUST,
-    "Several connections are served at once: each registration opens one of its own.",
-    f"{PLUGIN_MANAGER}: one gRPC connection per registered endpoint",
-)  # fmt: skip
+@catalog.check(MUST, f"{PLUGIN_MANAGER}: one gRPC connection per registered endpoint")
 def connections(bench: Bench) -> None:
+    """Several connections are served at once: each registration opens one of its own."""
     opened = [bench.connect(bench.plugin.address) for _ in range(4)]
     for number, connection in enumerate(opened * 2, 1):
         try:
@@ -240,12 +207,13 @@ def connections(bench: Bench) -> None:
 
 
 @catalog.check(
-    "registration.service-first", SHOULD,
-    "The service's socket is served before the registration socket appears.",
+    SHOULD,
     f"{LIBRARY}: Start; a kubelet connects as soon as it has seen the registration socket",
-    needs=[CheckNeed.RESTART], fresh=True,
-)  # fmt: skip
+    needs=[CheckNeed.RESTART],
+    fresh=True,
+)
 def service_first(bench: Bench) -> None:
+    """The service's socket is served before the registration socket appears."""
     bench.launch()
     path = bench.find_socket()
     found = bench.connect(path).info(bench.limits.ready)
@@ -257,23 +225,25 @@ def service_first(bench: Bench) -> None:
 
 
 @catalog.check(
-    "registration.unknown-method", MUST,
-    "A method that the driver does not know is answered with UNIMPLEMENTED.",
-    "gRPC: status codes; newer kubelets ask for services that older drivers don't have",
-)  # fmt: skip
+    MUST, "gRPC: status codes; newer kubelets ask for services that older drivers don't have"
+)
 def unknown_method(bench: Bench) -> None:
+    """A method that the driver does not know is answered with UNIMPLEMENTED."""
     path = "/k8s.io.kubelet.pkg.apis.dra.v99.DRAPlugin/NodePrepareResources"
     code = bench.connection.raw(path, b"", bench.limits.notify)
     require(code == "UNIMPLEMENTED", f"{path} was answered with {code}, not UNIMPLEMENTED")
 
 
 @catalog.check(
-    "registration.sockets-removed", SHOULD,
-    "A driver that is stopped (SIGTERM) removes its sockets: the kubelet deregisters it at once.",
+    SHOULD,
     f"{WATCHER}: a socket that is removed deregisters its plugin",
-    needs=[CheckNeed.RESTART], fresh=True,
-)  # fmt: skip
+    needs=[CheckNeed.RESTART],
+    fresh=True,
+)
 def sockets_removed(bench: Bench) -> None:
+    """A driver that is stopped (SIGTERM) removes its sockets: the kubelet deregisters it at
+    once.
+    """
     bench.start(devices=False)
     bench.stop()
     left = [*sockets_in(bench.places.registry), *sockets_in(bench.places.plugins)]
@@ -281,12 +251,13 @@ def sockets_removed(bench: Bench) -> None:
 
 
 @catalog.check(
-    "registration.ends", SHOULD,
-    "A driver that is told to stop (SIGTERM) ends within 30 s with exit code 0.",
+    SHOULD,
     "Kubernetes: terminationGracePeriodSeconds is 30 by default, then the process is killed",
-    needs=[CheckNeed.RESTART], fresh=True,
-)  # fmt: skip
+    needs=[CheckNeed.RESTART],
+    fresh=True,
+)
 def ends(bench: Bench) -> None:
+    """A driver that is told to stop (SIGTERM) ends within 30 s with exit code 0."""
     bench.start()
     code = bench.stop()
     require(code is not None, f"it still runs {bench.limits.stop:g} s after SIGTERM")
@@ -294,12 +265,13 @@ def ends(bench: Bench) -> None:
 
 
 @catalog.check(
-    "registration.own-sockets", MUST,
-    "Two instances with different pod UIDs have sockets of their own, and both are served.",
+    MUST,
     f"{LIBRARY}: RollingUpdate; {KEP}: seamless upgrades",
-    needs=[CheckNeed.INSTANCES], fresh=True,
-)  # fmt: skip
+    needs=[CheckNeed.INSTANCES],
+    fresh=True,
+)
 def own_sockets(bench: Bench) -> None:
+    """Two instances with different pod UIDs have sockets of their own, and both are served."""
     bench.start("11111111-0000-4000-8000-000000000001", devices=False)
     first = bench.plugin
     bench.launch("11111111-0000-4000-8000-000000000002")

@@ -19,7 +19,7 @@ from dralab.runtime.resources import NODES, SLICES
 from dralab.values import quantity
 from dralab.values.json_types import JsonDict
 
-catalog: Final = Catalog()
+catalog: Final = Catalog("slices")
 CONTROLLER: Final = "k8s.io/dynamic-resource-allocation/resourceslice/resourceslicecontroller.go"
 ALLOCATOR: Final = "k8s.io/dynamic-resource-allocation/structured/internal"
 OTHER_NODE: Final = "dralab-check-other-node"
@@ -33,13 +33,9 @@ def writes(bench: Bench) -> list[ApiCall]:
     return [call for call in calls if not call.injected]
 
 
-@catalog.check(
-    "slices.accepted", MUST,
-    "The API accepts every ResourceSlice that the driver writes.",
-    f"{TYPES}: ResourceSliceSpec; its validation",
-    needs=[CheckNeed.API],
-)  # fmt: skip
+@catalog.check(MUST, f"{TYPES}: ResourceSliceSpec; its validation", needs=[CheckNeed.API])
 def accepted(bench: Bench) -> None:
+    """The API accepts every ResourceSlice that the driver writes."""
     for call in writes(bench):
         # Conflicts and missing objects are normal.
         if call.status in (0, 404, 409) or call.status < 400:
@@ -50,14 +46,11 @@ def accepted(bench: Bench) -> None:
         fail(f"{call} was refused: {answer.get('message', call.status)}")
 
 
-@catalog.check(
-    "slices.fields-kept", MUST,
-    "The API server keeps every field of the slices: none is unknown to it or of a feature that "
-    "is off.",
-    f"{CONTROLLER}: DroppedFieldsError",
-    needs=[CheckNeed.API],
-)  # fmt: skip
+@catalog.check(MUST, f"{CONTROLLER}: DroppedFieldsError", needs=[CheckNeed.API])
 def fields_kept(bench: Bench) -> None:
+    """The API server keeps every field of the slices: none is unknown to it or of a feature that
+    is off.
+    """
     for call in writes(bench):
         sent, held = call.sent, call.answered
         if call.method not in {"POST", "PUT"} or call.status not in {200, 201}:
@@ -95,13 +88,9 @@ def _same_quantity(one: Any, other: Any) -> bool:
     return False
 
 
-@catalog.check(
-    "slices.own-node", MUST,
-    "Slices of node-local devices name the node that the driver runs on.",
-    f"{TYPES}: ResourceSliceSpec.nodeName",
-    needs=[CheckNeed.API],
-)  # fmt: skip
+@catalog.check(MUST, f"{TYPES}: ResourceSliceSpec.nodeName", needs=[CheckNeed.API])
 def own_node(bench: Bench) -> None:
+    """Slices of node-local devices name the node that the driver runs on."""
     for call in writes(bench):
         spec = _spec(call)
         name = spec.get("nodeName")
@@ -112,44 +101,34 @@ def own_node(bench: Bench) -> None:
 
 
 @catalog.check(
-    "slices.complete", MUST,
-    "A pool has as many slices as its resourceSliceCount says.",
-    f"{TYPES}: ResourcePool.resourceSliceCount; {ALLOCATOR}: an incomplete pool is not used",
-)  # fmt: skip
+    MUST, f"{TYPES}: ResourcePool.resourceSliceCount; {ALLOCATOR}: an incomplete pool is not used"
+)
 def complete(bench: Bench) -> None:
+    """A pool has as many slices as its resourceSliceCount says."""
     text = bench.settled(bench.incomplete)
     require(not text, text)
 
 
-@catalog.check(
-    "slices.same-count", MUST,
-    "All slices of one generation of a pool have the same resourceSliceCount.",
-    f"{TYPES}: ResourcePool.resourceSliceCount",
-)  # fmt: skip
+@catalog.check(MUST, f"{TYPES}: ResourcePool.resourceSliceCount")
 def same_count(bench: Bench) -> None:
+    """All slices of one generation of a pool have the same resourceSliceCount."""
     for pool, members in pools_of(bench.slices()).items():
         counts = sorted({one["spec"]["pool"]["resourceSliceCount"] for one in newest_of(members)})
         told = ", ".join(map(str, counts))
         require(len(counts) == 1, f"the slices of the pool {pool} have the counts {told}")
 
 
-@catalog.check(
-    "slices.unique-devices", MUST,
-    "The names of the devices are unique in their pool.",
-    f"{TYPES}: Device.name; {ALLOCATOR}: a pool with duplicate devices is invalid",
-)  # fmt: skip
+@catalog.check(MUST, f"{TYPES}: Device.name; {ALLOCATOR}: a pool with duplicate devices is invalid")
 def unique_devices(bench: Bench) -> None:
+    """The names of the devices are unique in their pool."""
     names = [(device.pool, device.name) for device in bench.devices()]
     twice = sorted({name for pool, name in names if names.count((pool, name)) > 1})
     require(not twice, f"several devices have the name {', '.join(twice)}")
 
 
-@catalog.check(
-    "slices.owner", SHOULD,
-    "Slices of a node have the Node as owner, with its UID: they go when it goes.",
-    f"{CONTROLLER}: Owner; {TYPES}",
-)  # fmt: skip
+@catalog.check(SHOULD, f"{CONTROLLER}: Owner; {TYPES}")
 def owner(bench: Bench) -> None:
+    """Slices of a node have the Node as owner, with its UID: they go when it goes."""
     uid = bench.client.get(NODES, bench.places.node)["metadata"]["uid"]
     for one in bench.slices():
         owners = one["metadata"].get("ownerReferences") or ()
@@ -159,12 +138,9 @@ def owner(bench: Bench) -> None:
         )
 
 
-@catalog.check(
-    "slices.names", SHOULD,
-    "Names of slices can't meet those of other nodes: generateName, or the node's name in them.",
-    f"{CONTROLLER}: generateName; ResourceSlices are cluster-scoped",
-)  # fmt: skip
+@catalog.check(SHOULD, f"{CONTROLLER}: generateName; ResourceSlices are cluster-scoped")
 def names(bench: Bench) -> None:
+    """Names of slices can't meet those of other nodes: generateName, or the node's name in them."""
     for one in bench.slices():
         metadata = one["metadata"]
         require(
@@ -174,12 +150,10 @@ def names(bench: Bench) -> None:
 
 
 @catalog.check(
-    "slices.counters-apart", MUST,
-    "sharedCounters and devices are in different slices.",
-    f"{TYPES}: ResourceSliceSpec.sharedCounters (1.35 and later)",
-    needs=[CheckNeed.API],
-)  # fmt: skip
+    MUST, f"{TYPES}: ResourceSliceSpec.sharedCounters (1.35 and later)", needs=[CheckNeed.API]
+)
 def counters_apart(bench: Bench) -> None:
+    """sharedCounters and devices are in different slices."""
     for call in writes(bench):
         spec = _spec(call)
         require(
@@ -189,11 +163,11 @@ def counters_apart(bench: Bench) -> None:
 
 
 @catalog.check(
-    "slices.counters-defined", MUST,
-    "Every counter that a device consumes is defined in its pool.",
+    MUST,
     f"{TYPES}: DeviceCounterConsumption.counterSet; {ALLOCATOR}: the pool is invalid otherwise",
-)  # fmt: skip
+)
 def counters_defined(bench: Bench) -> None:
+    """Every counter that a device consumes is defined in its pool."""
     known = set(counters_of(bench.slices()))
     for device in bench.devices():
         for pool, set_name, name, _ in _consumed(device.pool, device.body):
@@ -203,12 +177,9 @@ def counters_defined(bench: Bench) -> None:
             )
 
 
-@catalog.check(
-    "slices.counters-suffice", SHOULD,
-    "No device consumes more of a counter than there is: it could never be allocated.",
-    f"{ALLOCATOR}: counters",
-)  # fmt: skip
+@catalog.check(SHOULD, f"{ALLOCATOR}: counters")
 def counters_suffice(bench: Bench) -> None:
+    """No device consumes more of a counter than there is: it could never be allocated."""
     values = counters_of(bench.slices())
     for device in bench.devices():
         for pool, set_name, name, wanted in _consumed(device.pool, device.body):
@@ -228,12 +199,12 @@ def _consumed(pool: str, device: Any) -> list[tuple[str, str, str, str]]:
 
 
 @catalog.check(
-    "slices.own-selector", SHOULD,
-    "The driver lists and watches only slices of its node: by spec.nodeName or spec.driver.",
+    SHOULD,
     f"{CONTROLLER}: a field selector; at 5,000 nodes every event would go to every driver",
     needs=[CheckNeed.API],
-)  # fmt: skip
+)
 def own_selector(bench: Bench) -> None:
+    """The driver lists and watches only slices of its node: by spec.nodeName or spec.driver."""
     wanted = re.compile(r"spec\.(nodeName|driver)(=|%3D)")
     for call in bench.api.calls:
         if "limit=1" in re.split("[?&]", call.query):
@@ -243,12 +214,10 @@ def own_selector(bench: Bench) -> None:
 
 
 @catalog.check(
-    "slices.quiet", SHOULD,
-    "While nothing changes, no slice is written.",
-    f"{CONTROLLER}: a sync without a difference writes nothing",
-    needs=[CheckNeed.API],
-)  # fmt: skip
+    SHOULD, f"{CONTROLLER}: a sync without a difference writes nothing", needs=[CheckNeed.API]
+)
 def quiet(bench: Bench) -> None:
+    """While nothing changes, no slice is written."""
     bench.wait(bench.limits.quiet / 2)  # a pool may still be in the making
     before = len(writes(bench))
     bench.wait(bench.limits.quiet)
@@ -257,12 +226,13 @@ def quiet(bench: Bench) -> None:
 
 
 @catalog.check(
-    "slices.kept-on-stop", SHOULD,
-    "A driver that is stopped (SIGTERM) leaves its slices: they are there during an update.",
+    SHOULD,
     f"{CONTROLLER}: Stop; the kubelet deletes them 30 s after the last connection",
-    needs=[CheckNeed.RESTART], fresh=True,
-)  # fmt: skip
+    needs=[CheckNeed.RESTART],
+    fresh=True,
+)
 def kept_on_stop(bench: Bench) -> None:
+    """A driver that is stopped (SIGTERM) leaves its slices: they are there during an update."""
     bench.start()
     before = _names(bench)
     bench.stop()
@@ -271,12 +241,14 @@ def kept_on_stop(bench: Bench) -> None:
 
 
 @catalog.check(
-    "slices.quiet-restart", SHOULD,
-    "Restarts with the same devices write no slice.",
+    SHOULD,
     f"{CONTROLLER}: DeepEqual; every write makes all schedulers look again",
-    needs=[CheckNeed.RESTART, CheckNeed.API], fresh=True, long=True,
-)  # fmt: skip
+    needs=[CheckNeed.RESTART, CheckNeed.API],
+    fresh=True,
+    long=True,
+)
 def quiet_restart(bench: Bench) -> None:
+    """Restarts with the same devices write no slice."""
     bench.start()
     _settle(bench)
     for _ in range(RESTARTS):
@@ -326,23 +298,27 @@ def _names(bench: Bench) -> set[tuple[str, str]]:
 
 
 @catalog.check(
-    "slices.stale-pools", MUST,
-    "A starting driver removes slices of its own that an earlier version left on the node.",
+    MUST,
     f"{CONTROLLER}: pools that don't exist any more",
-    needs=[CheckNeed.RESTART, CheckNeed.API], fresh=True, long=True,
-)  # fmt: skip
+    needs=[CheckNeed.RESTART, CheckNeed.API],
+    fresh=True,
+    long=True,
+)
 def stale_pools(bench: Bench) -> None:
+    """A starting driver removes slices of its own that an earlier version left on the node."""
     bench.start()
     _require_removal(bench, "stale-pool", 1)
 
 
 @catalog.check(
-    "slices.one-generation", MUST,
-    "Slices of an older generation of a pool are removed.",
+    MUST,
     f"{TYPES}: ResourcePool.generation; {CONTROLLER}: obsolete slices",
-    needs=[CheckNeed.RESTART, CheckNeed.API], fresh=True, long=True,
-)  # fmt: skip
+    needs=[CheckNeed.RESTART, CheckNeed.API],
+    fresh=True,
+    long=True,
+)
 def one_generation(bench: Bench) -> None:
+    """Slices of an older generation of a pool are removed."""
     bench.start()
     _settle(bench)
     pool = bench.slices()[0]["spec"]["pool"]
@@ -364,12 +340,13 @@ def _require_removal(bench: Bench, pool: str, generation: int) -> None:
 
 
 @catalog.check(
-    "slices.others-untouched", MUST,
-    "Slices of other drivers, and of other nodes, stay as they are.",
+    MUST,
     f"{CONTROLLER}: the informer's field selector",
-    needs=[CheckNeed.RESTART, CheckNeed.API], fresh=True,
-)  # fmt: skip
+    needs=[CheckNeed.RESTART, CheckNeed.API],
+    fresh=True,
+)
 def others_untouched(bench: Bench) -> None:
+    """Slices of other drivers, and of other nodes, stay as they are."""
     bench.client.create(NODES, {"metadata": {"name": OTHER_NODE}})
     foreign = _slice(bench, "foreign-driver", FOREIGN_DRIVER, NODE, NODE)
     bench.start()
@@ -387,24 +364,28 @@ def others_untouched(bench: Bench) -> None:
 
 
 @catalog.check(
-    "slices.after-wipe", MUST,
-    "Slices that the kubelet has deleted are published again.",
+    MUST,
     f"{PLUGIN_MANAGER}: a starting kubelet deletes all slices of its node",
-    needs=[CheckNeed.RESTART, CheckNeed.API], fresh=True, long=True,
-)  # fmt: skip
+    needs=[CheckNeed.RESTART, CheckNeed.API],
+    fresh=True,
+    long=True,
+)
 def after_wipe(bench: Bench) -> None:
+    """Slices that the kubelet has deleted are published again."""
     with _repaired(bench, "the slices that were deleted are not back"):
         for one in bench.slices():
             bench.client.delete(SLICES, one["metadata"]["name"])
 
 
 @catalog.check(
-    "slices.after-edit", MUST,
-    "A slice that another client has changed is repaired.",
+    MUST,
     f"{CONTROLLER}: syncPool compares what is there with what should be",
-    needs=[CheckNeed.RESTART, CheckNeed.API], fresh=True, long=True,
-)  # fmt: skip
+    needs=[CheckNeed.RESTART, CheckNeed.API],
+    fresh=True,
+    long=True,
+)
 def after_edit(bench: Bench) -> None:
+    """A slice that another client has changed is repaired."""
     with _repaired(bench, "the device that was taken out of a slice is not back"):
         if len(bench.devices()) < 2:
             raise NotApplicable("it takes one device of several away")
@@ -435,12 +416,14 @@ def _repaired(bench: Bench, otherwise: str) -> Iterator[None]:
 
 
 @catalog.check(
-    "slices.after-watch", MUST,
-    "After its watch has ended, the driver still repairs its slices.",
+    MUST,
     "Kubernetes API concepts: watches end at any time; client-go's reflector opens another one",
-    needs=[CheckNeed.RESTART, CheckNeed.API], fresh=True, long=True,
-)  # fmt: skip
+    needs=[CheckNeed.RESTART, CheckNeed.API],
+    fresh=True,
+    long=True,
+)
 def after_watch(bench: Bench) -> None:
+    """After its watch has ended, the driver still repairs its slices."""
     with _repaired(bench, "after the end of the watch, a deleted slice is not back"):
         bench.api.hang_up()
         bench.wait(bench.limits.quiet / 2)
@@ -448,12 +431,13 @@ def after_watch(bench: Bench) -> None:
 
 
 @catalog.check(
-    "slices.without-watchlist", MUST,
-    "Slices are published on a server without WatchList, which refuses sendInitialEvents.",
+    MUST,
     "KEP-3157: clients fall back to LIST and WATCH after 422",
-    needs=[CheckNeed.RESTART, CheckNeed.API], fresh=True,
-)  # fmt: skip
+    needs=[CheckNeed.RESTART, CheckNeed.API],
+    fresh=True,
+)
 def without_watchlist(bench: Bench) -> None:
+    """Slices are published on a server without WatchList, which refuses sendInitialEvents."""
     with bench.api.fault(ApiFault(lambda call: "sendInitialEvents" in call.query, status=422)):
         bench.start()
 

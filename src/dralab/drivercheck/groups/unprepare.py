@@ -11,48 +11,38 @@ from dralab.drivercheck.rules import NotApplicable, fail, require
 from dralab.drivercheck.sockets import DriverCallError
 from dralab.drivercheck.sources import KEP, KUBELET, PLUGIN_PROTO
 
-catalog: Final = Catalog()
+catalog: Final = Catalog("unprepare")
 UNKNOWN_UID: Final = "99999999-0000-4000-8000-000000000000"
 
 
-@catalog.check(
-    "unprepare.prepared", MUST,
-    "A prepared claim with several devices is unprepared without an error.",
-    f"{KUBELET}: the pod stays Terminating until then",
-)  # fmt: skip
+@catalog.check(MUST, f"{KUBELET}: the pod stays Terminating until then")
 def prepared(bench: Bench) -> None:
+    """A prepared claim with several devices is unprepared without an error."""
     claim = bench.claim(*bench.free(min(2, len(bench.devices()))))
     bench.prepare(claim)
     bench.unprepare(claim)
 
 
 @catalog.check(
-    "unprepare.unknown", MUST,
-    "Unpreparing a claim that was never prepared is not an error.",
-    f"{KEP}: NodeUnprepareResources must be idempotent; the kubelet calls it to be sure",
-)  # fmt: skip
+    MUST, f"{KEP}: NodeUnprepareResources must be idempotent; the kubelet calls it to be sure"
+)
 def unknown(bench: Bench) -> None:
+    """Unpreparing a claim that was never prepared is not an error."""
     bench.unprepare(bench.claim(*bench.free(1)))
 
 
-@catalog.check(
-    "unprepare.again", MUST,
-    "Unpreparing a claim twice is not an error.",
-    f"{KEP}: NodeUnprepareResources must be idempotent",
-)  # fmt: skip
+@catalog.check(MUST, f"{KEP}: NodeUnprepareResources must be idempotent")
 def again(bench: Bench) -> None:
+    """Unpreparing a claim twice is not an error."""
     claim = bench.claim(*bench.free(1))
     bench.prepare(claim)
     bench.unprepare(claim)
     bench.unprepare(claim)
 
 
-@catalog.check(
-    "unprepare.claim-gone", MUST,
-    "A claim whose object is deleted can be unprepared: the call has all that is needed.",
-    f"{KUBELET}: claims of vanished pods; the object may be gone by then",
-)  # fmt: skip
+@catalog.check(MUST, f"{KUBELET}: claims of vanished pods; the object may be gone by then")
 def claim_gone(bench: Bench) -> None:
+    """A claim whose object is deleted can be unprepared: the call has all that is needed."""
     claim = bench.claim(*bench.free(1))
     bench.prepare(claim)
     bench.forget_claim(claim)
@@ -60,23 +50,19 @@ def claim_gone(bench: Bench) -> None:
 
 
 @catalog.check(
-    "unprepare.cdi-removed", MUST,
-    "The CDI devices of the claim are gone afterwards.",
-    f"{KEP}: what prepare made ready is given back; stale devices conflict with new ones",
-)  # fmt: skip
+    MUST, f"{KEP}: what prepare made ready is given back; stale devices conflict with new ones"
+)
 def cdi_removed(bench: Bench) -> None:
+    """The CDI devices of the claim are gone afterwards."""
     claim = bench.claim(*bench.free(1))
     ids = own_ids(bench, claim)
     bench.unprepare(claim)
     require_gone(bench, ids, "after the call")
 
 
-@catalog.check(
-    "unprepare.others-kept", MUST,
-    "Other claims stay prepared.",
-    f"{KEP}: claims are independent of each other",
-)  # fmt: skip
+@catalog.check(MUST, f"{KEP}: claims are independent of each other")
 def others_kept(bench: Bench) -> None:
+    """Other claims stay prepared."""
     first, second = (bench.claim(device) for device in bench.free(2))
     bench.prepare(first)
     kept = bench.prepare(second)
@@ -86,11 +72,10 @@ def others_kept(bench: Bench) -> None:
 
 
 @catalog.check(
-    "unprepare.by-uid", MUST,
-    "A claim is unprepared by its UID: one of the same name and another UID stays prepared.",
-    f"{PLUGIN_PROTO}: Claim.uid; a claim may be deleted and created again under its name",
-)  # fmt: skip
+    MUST, f"{PLUGIN_PROTO}: Claim.uid; a claim may be deleted and created again under its name"
+)
 def by_uid(bench: Bench) -> None:
+    """A claim is unprepared by its UID: one of the same name and another UID stays prepared."""
     claim = bench.claim(*bench.free(1))
     result = bench.prepare(claim)
     before = bench.resolved(result)
@@ -98,12 +83,9 @@ def by_uid(bench: Bench) -> None:
     require_resolved(bench, before, result, "since another UID was unprepared")
 
 
-@catalog.check(
-    "unprepare.device-again", MUST,
-    "The device can be prepared for another claim afterwards.",
-    f"{KUBELET}: the scheduler gives the device to the next pod",
-)  # fmt: skip
+@catalog.check(MUST, f"{KUBELET}: the scheduler gives the device to the next pod")
 def device_again(bench: Bench) -> None:
+    """The device can be prepared for another claim afterwards."""
     [device] = bench.free(1)
     first, second = bench.claim(device), bench.claim(device)
     bench.prepare(first)
@@ -111,33 +93,24 @@ def device_again(bench: Bench) -> None:
     bench.prepare(second)
 
 
-@catalog.check(
-    "unprepare.claim-again", MUST,
-    "The same claim can be prepared again afterwards: another pod may use it.",
-    f"{KUBELET}: named claims outlive their pods",
-)  # fmt: skip
+@catalog.check(MUST, f"{KUBELET}: named claims outlive their pods")
 def claim_again(bench: Bench) -> None:
+    """The same claim can be prepared again afterwards: another pod may use it."""
     claim = bench.claim(*bench.free(1))
     before = bench.resolved(bench.prepare(claim))
     bench.unprepare(claim)
     require_resolved(bench, before, bench.prepare(claim), "the second time")
 
 
-@catalog.check(
-    "unprepare.failed-prepare", MUST,
-    "A claim whose prepare failed can be unprepared.",
-    f"{KUBELET}: unprepare is called for every claim that was tried",
-)  # fmt: skip
+@catalog.check(MUST, f"{KUBELET}: unprepare is called for every claim that was tried")
 def failed_prepare(bench: Bench) -> None:
+    """A claim whose prepare failed can be unprepared."""
     bench.unprepare(refused_claim(bench))
 
 
-@catalog.check(
-    "unprepare.other-version", MUST,
-    "A claim that was prepared by one version of the service can be unprepared by another.",
-    f"{KUBELET}: a node's update lies between the two calls",
-)  # fmt: skip
+@catalog.check(MUST, f"{KUBELET}: a node's update lies between the two calls")
 def other_version(bench: Bench) -> None:
+    """A claim that was prepared by one version of the service can be unprepared by another."""
     versions = bench.plugin.plugin_versions
     if len(versions) < 2:
         raise NotApplicable("the driver offers one version")
@@ -158,12 +131,9 @@ def other_version(bench: Bench) -> None:
     require_gone(bench, ids, f"after NodeUnprepareResources of {other}")
 
 
-@catalog.check(
-    "unprepare.nothing-left", SHOULD,
-    "No file is left of claims that came and went.",
-    f"{KEP}: what prepare made ready is given back",
-)  # fmt: skip
+@catalog.check(SHOULD, f"{KEP}: what prepare made ready is given back")
 def nothing_left(bench: Bench) -> None:
+    """No file is left of claims that came and went."""
     devices = bench.free(2)
     before: set[str] | None = None
     for number, device in enumerate((devices[0], *devices)):
