@@ -1,10 +1,12 @@
 """`dralab envtest`: what envtest starts in place of kube-apiserver and etcd."""
 
 import os
+import platform
 import shutil
 import socket
 import ssl
 import subprocess
+import sys
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -13,6 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 import waiting
+from dralab.api.releases import versions
 from dralab.apiserver.http import tls
 from dralab.cli._kube_apiserver import DEFAULTS, UnknownFlag, arguments_of
 from dralab.cli.main import main
@@ -36,6 +39,12 @@ def folder():
     return output.strip()
 
 
+def place_of(release):
+    """Where setup-envtest keeps a release below its folder, on this machine."""
+    arch = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
+    return f"k8s/{versions()[release][1:]}-{sys.platform}-{arch}"
+
+
 def free_port():
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
@@ -43,7 +52,7 @@ def free_port():
 
 
 def test_the_folder_has_the_three_programs(folder, tmp_path):
-    assert folder == str(tmp_path / "data/dralab/envtest")
+    assert folder == str(tmp_path / "data/dralab/envtest" / place_of("1.36"))
     programs = sorted(Path(folder).iterdir())
     assert [each.name for each in programs] == ["etcd", "kube-apiserver", "kubectl"]
     assert all(os.access(each, os.X_OK) for each in programs)
@@ -65,17 +74,18 @@ def test_use_prints_what_setup_envtest_prints(folder, words, shown):
     assert run("use", *words) == (0, shown.format(folder=folder) + "\n")
 
 
-def test_use_puts_the_folder_where_it_is_told(tmp_path):
+@pytest.mark.parametrize("release", versions())
+def test_each_release_is_where_setup_envtest_looks_for_it(release, tmp_path):
     place = tmp_path / "bin"
-    assert run("use", "--bin-dir", str(place), "-p", "path") == (0, f"{place}\n")
-    assert (place / "kube-apiserver").is_file()
+    there = place / place_of(release)
+    assert run("use", release, "--bin-dir", str(place), "-p", "path") == (0, f"{there}\n")
+    assert f"--emulated-version {release} " in (there / "kube-apiserver").read_text()
 
 
-def test_each_release_has_a_folder_whose_server_is_of_it(folder):
-    code, output = run("use", "1.34", "-p", "path")
-    assert (code, output) == (0, f"{folder}/1.34\n")
-    assert "--emulated-version 1.34" in Path(folder, "1.34/kube-apiserver").read_text()
-    assert run("path", "--kubernetes-version", "1.34") == (code, output)
+def test_path_and_use_print_the_same_folder_of_a_release():
+    shown = run("path", "--kubernetes-version", "1.34")
+    assert shown[1].endswith(place_of("1.34") + "\n")
+    assert run("use", "1.34", "-p", "path") == shown
 
 
 def test_a_version_that_no_release_has_is_refused():

@@ -1,6 +1,7 @@
 """`dralab envtest`: stand-ins for the programs that controller-runtime's envtest starts."""
 
 import os
+import platform
 import shlex
 import sys
 from collections.abc import Mapping
@@ -9,7 +10,7 @@ from typing import Final
 
 import click
 
-from dralab.api.releases import MIXED, version_of, versions
+from dralab.api.releases import DEFAULT, versions
 from dralab.cli._terminal import echo
 from dralab.cli.errors import UnusableInput
 from dralab.cli.main import LazyGroup
@@ -19,6 +20,8 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "path": ("dralab.cli.envtest:path", "Print a folder for KUBEBUILDER_ASSETS."),
     "use": ("dralab.cli.envtest:use", "Do the same in place of `setup-envtest use`."),
 }
+# As Go and setup-envtest name this machine.
+ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
 # envtest looks for flags in --help; these answer it at once.
 HELP: Final = """case " $* " in *" --help "*) echo {text}; exit 0;; esac
 """
@@ -79,20 +82,20 @@ def path(kubernetes_version: str) -> None:
 )
 @click.option("-i", "--installed-only", is_flag=True, help="Accepted: nothing is downloaded.")
 def use(version: str, bin_dir: Path | None, form: str, *, installed_only: bool) -> None:
-    """Print the folder as `setup-envtest use` does.
+    """Print the folder as `setup-envtest use` does, and put it where that looks for it.
 
     VERSION is 1.32 to 1.37, or latest for the default, 1.36. The server is of that release.
+    Afterwards `setup-envtest use` with the same version and folder finds it and downloads nothing.
 
     Example: `KUBEBUILDER_ASSETS=$(dralab envtest use 1.34 -p path) go test ./...`
     """
     del installed_only
     release = _release(version)
-    served = version_of(release).removeprefix("v")
     folder = _written(_default() if bin_dir is None else bin_dir.absolute(), release)
     if form == "env":
         echo(f"export KUBEBUILDER_ASSETS={shlex.quote(str(folder))}")
     else:
-        shown = "" if form == "path" else f"Version: {served}\nPath: "
+        shown = "" if form == "path" else f"Version: {versions()[release][1:]}\nPath: "
         echo(f"{shown}{folder}")
 
 
@@ -104,11 +107,10 @@ def _default() -> Path:
 
 def _release(asked: str) -> str:
     """Return the release that a version names; the default one goes first. UnusableInput."""
-    known = {release: version_of(release).removeprefix("v") for release in (MIXED, *versions())}
-    for release, served in known.items():
-        if _covers(asked, served):
+    for release in (DEFAULT, *versions()):
+        if _covers(asked, versions()[release][1:]):
             return release
-    several = ", ".join([*known.values()][1:])
+    several = ", ".join(served[1:] for served in versions().values())
     raise UnusableInput(f"dralab serves Kubernetes {several}, not {asked}")
 
 
@@ -124,14 +126,16 @@ def _covers(asked: str, served: str) -> bool:
 
 
 def _written(folder: Path, release: str) -> Path:
-    """Write the programs into a folder, one below it for a release, and return that."""
-    folder = folder / release
-    version = f" --emulated-version {release}" if release else ""
+    """Write the programs of a release where setup-envtest keeps them in a folder; return where."""
+    release = release or DEFAULT
+    machine = platform.machine().lower()
+    version = f"{versions()[release][1:]}-{sys.platform}-{ARCHITECTURES.get(machine, machine)}"
+    folder = folder / "k8s" / version
     python = shlex.quote(sys.executable)
     etcd = Path(__file__).with_name("_etcd_of_envtest.py")
     programs = {
         "kube-apiserver": f"#!/bin/sh\n{HELP.format(text='--secure-port')}"
-        f'exec {python} -m dralab.cli._kube_apiserver{version} "$@"\n',
+        f'exec {python} -m dralab.cli._kube_apiserver --emulated-version {release} "$@"\n',
         "etcd": f"#!/bin/sh\n{HELP.format(text='--listen-client-urls')}"
         f'exec {python} -I -S {shlex.quote(str(etcd))} "$@"\n',
         "kubectl": KUBECTL,
